@@ -204,7 +204,7 @@ RIGHT: Mapping[str, tuple[Callable[[TestSpec, Given], Arrays], tuple[str, ...]]]
         ("generic",),
     ),
 }
-"""name -> (kernel, the profiles that must explain it)."""
+"""name -> (kernel, the arithmetics that must explain it)."""
 
 MONTE_CARLO = Arithmetic(Stochastic(), _fp32, pairwise)
 """Every stored value rounded at random: what B and s are checked with, not a kernel that anybody

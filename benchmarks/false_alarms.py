@@ -1,5 +1,5 @@
 """How often right kernels are not explained: `python -m benchmarks.false_alarms [--seeds N]`, by
-arithmetic, profile and statistic.
+arithmetic, arithmetic and statistic.
 
 Every seed has its own shape, regime and formats, so that 1,000 seeds of an arithmetic cover all of
 them many times. Exit 1 if a right kernel is called unexplained, or suspect in more than one seed in
@@ -100,13 +100,15 @@ def cases(seeds: int, kernel: str) -> Iterator[tuple[int, TestSpec]]:
         yield seed, TestSpec.parse(spec)
 
 
-def applies(name: str, profile: str, test: TestSpec) -> bool:
-    """Whether that arithmetic is a right kernel of that profile: one that stores bf16 is none for
+def applies(name: str, arithmetic: str, test: TestSpec) -> bool:
+    """Whether that arithmetic is a right kernel of that arithmetic: one that stores bf16 is none for
     `generic` where every tensor is fp32."""
     numerics = test.numerics
     wide = numerics.input == numerics.output == "fp32"
     return not (
-        profile == "generic" and wide and (name.startswith("bf16") or name == "emulated Wormhole")
+        arithmetic == "generic"
+        and wide
+        and (name.startswith("bf16") or name == "emulated Wormhole")
     )
 
 
@@ -153,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--seeds",
         type=int,
         default=1000,
-        help="seeds of each arithmetic and profile (default 1000)",
+        help="seeds of each arithmetic and arithmetic (default 1000)",
     )
     parser.add_argument("--show", type=int, default=0, help="print so many of the alarms")
     parser.add_argument(
@@ -167,7 +169,7 @@ def main(arguments: list[str] | None = None) -> int:
     table = Table(
         "kernel",
         "arithmetic",
-        "profile",
+        "arithmetic",
         "seeds",
         "explained",
         "suspect",
@@ -176,20 +178,20 @@ def main(arguments: list[str] | None = None) -> int:
         "beyond its limit, by statistic",
     )
     bad = 0
-    for kernel, (name, (run, profiles)) in itertools.product(
+    for kernel, (name, (run, arithmetics)) in itertools.product(
         chosen.kernel or KERNELS, RIGHT.items()
     ):
         if name == "fp32, Welford" and kernel not in WELFORD:
             continue
-        for profile in profiles:
+        for arithmetic in arithmetics:
             found: Counter[str] = Counter()
             statistics: Counter[str] = Counter()
             for seed, test in cases(chosen.seeds, kernel):
-                if not applies(name, profile, test):
+                if not applies(name, arithmetic, test):
                     continue
                 raw = inputs.generate(test, seed)
                 given = inputs.quantise(test, raw)
-                judged = judge(test, raw, given, run(test, given), profile=profile)
+                judged = judge(test, raw, given, run(test, given), arithmetic=arithmetic)
                 found[judged.explanation.value] += 1
                 for output, one in judged.outputs.items():
                     for each in beyond(one.statistics):
@@ -198,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
                             chosen.show -= 1
                             console.print(
                                 name,
-                                profile,
+                                arithmetic,
                                 seed,
                                 test.canonical(),
                                 output,
@@ -210,11 +212,11 @@ def main(arguments: list[str] | None = None) -> int:
             rates = ", ".join(
                 f"{each} {count / chosen.seeds:.2%}" for each, count in statistics.most_common(6)
             )
-            words = ("explained", "suspect", "unexplained", "no_information")
+            words = ("explained", "suspect", "unexplained", "inconclusive")
             table.add_row(
                 kernel,
                 name,
-                profile,
+                arithmetic,
                 str(found.total()),
                 *(str(found[word]) for word in words),
                 rates or "none",

@@ -47,7 +47,7 @@ FORWARD: Mapping[str, Any] = {
         "beta": {"regime": "uniform", "low": -0.1, "high": 0.1},
     },
 }
-PROFILE = "tt-train"
+ARITHMETIC = "tt-train"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def run(
     raw = inputs.generate(test, seed)
     given = inputs.quantise(test, raw)
     outputs = emulation.run(test, given, build, seed=seed)
-    return judge(test, raw, given, outputs, profile=PROFILE), given, outputs
+    return judge(test, raw, given, outputs, arithmetic=ARITHMETIC), given, outputs
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def unable() -> Iterator[Figure]:
             yield exactly(
                 f"{build}, features {n}: can show",
                 False,
-                can_show(test, given, emulation.ideal(test, given, build), PROFILE),
+                can_show(test, given, emulation.ideal(test, given, build), ARITHMETIC),
             )
     test = TestSpec.parse({**NIGHTLY, "numerics": {"srcb": "bf16"}})
     judged, _, _ = run(test, "correct", 0)
@@ -308,7 +308,7 @@ def forward() -> Iterator[Figure]:
     )
     yield exactly(
         "forward correct on constant x=.5: verdict",
-        "no_information",
+        "inconclusive",
         run(constant, "correct", 0)[0].verdict.value,
     )
 

@@ -126,7 +126,7 @@ def rows(kind: Kind, count: int) -> Iterator[dict[str, Any]]:
             **head,
             "position": 0,
             "duration_ms": 812.5,
-            "profile": "tt-train",
+            "arithmetic": "tt-train",
             "policy": "1",
             "outputs": {"dx": dx},
         }
@@ -146,8 +146,8 @@ def submitted(session: Session, place: Place, count: int) -> str:
     """A queued job in one chunk; its id."""
     test = place.test
     new = NewJob(
-        test_key=test.key, subject_key=test.subject_key, kernel=test.kernel, canonical=test.canonical(), elements=test.elements,
-        build=place.build, build_line=LINE, build_sequence=place.sequence, executor="emulator", arch="wormhole", board="n150",
+        test_key=test.key, workload_key=test.workload_key, kernel=test.kernel, canonical=test.canonical(), elements=test.elements,
+        build=place.build, branch=LINE, build_sequence=place.sequence, executor="emulator", arch="wormhole", board="n150",
         seeds=tuple(range(count)), chunk_seconds=1e9,
         request={"test": test.canonical(), "build": place.build, "seeds": {"start": 0, "count": count}},
     )  # fmt: skip
@@ -191,7 +191,7 @@ class Source:
         test_specs.ensure(
             session,
             key=test.key,
-            subject_key=test.subject_key,
+            workload_key=test.workload_key,
             kernel=test.kernel,
             canonical=dict(test.canonical()),
             now=at,
@@ -202,10 +202,10 @@ class Source:
         axes = {
             "test_key": test.key,
             "build": place.build,
-            "build_line": LINE,
+            "branch": LINE,
             "build_sequence": place.sequence,
         }
-        keys = {"subject_key": test.subject_key, **axes}
+        keys = {"workload_key": test.workload_key, **axes}
         counters = {"total": count, "done": count, "counts": _times(self.job["counts"], times)}
         request = {
             "test": test.canonical(),
@@ -228,7 +228,7 @@ class Source:
             _copy_seeds(session, self.id, own, turn * seeds)
         there = {
             "job_id": own,
-            "subject_key": test.subject_key,
+            "workload_key": test.workload_key,
             "test_key": test.key,
             "build": place.build,
         }

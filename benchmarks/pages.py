@@ -197,7 +197,7 @@ def addresses(file: Path, url: str) -> dict[str, str]:
         flagged = client.get("/flags.json?limit=1").json()["items"]
     engine = engines.make_engine(f"sqlite:///{file}")
     with engines.reading(engine) as session:
-        ours = select(JobRow.id).where(JobRow.build_line == harvest.LINE)
+        ours = select(JobRow.id).where(JobRow.branch == harvest.LINE)
         largest, newest = (
             ours.order_by(JobRow.done.desc()),
             ours.order_by(JobRow.build_sequence.desc(), JobRow.done, JobRow.id),

@@ -37,7 +37,11 @@ def cases() -> dict[str, tuple[Mapping[str, Any], str, str]]:
         raw = inputs.generate(test, seed)
         given = inputs.quantise(test, raw)
         judged = judge(
-            test, raw, given, emulation.run(test, given, "correct", seed=seed), profile="tt-train"
+            test,
+            raw,
+            given,
+            emulation.run(test, given, "correct", seed=seed),
+            arithmetic="tt-train",
         )
         needed.append(judged.outputs["dx"].statistics["needed_atol"]["0"])
     tight = {"dx": {"rtol": 0, "atol": float(np.quantile(needed, 1 - FLAKY))}}

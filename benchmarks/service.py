@@ -206,7 +206,7 @@ def in_process(seeds: int = 200) -> float:
                 raw,
                 given,
                 emulation.run(test, given, "correct", seed=seed),
-                profile="tt-train",
+                arithmetic="tt-train",
             )
     return 1e3 * (time.perf_counter() - began) / seeds
 

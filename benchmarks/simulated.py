@@ -26,12 +26,12 @@ def new_job(seeds: int | Sequence[int] = 4, **changes: Any) -> NewJob:
     """A request for a small backward test on the emulator; a number of seeds means 0, 1, ..."""
     fields: dict[str, Any] = {
         "test_key": "v1-test",
-        "subject_key": "v1-subject",
+        "workload_key": "v1-workload",
         "kernel": "layernorm_bw",
         "canonical": CANONICAL,
         "elements": 512,
         "build": "tt-train-2025",
-        "build_line": "emulator",
+        "branch": "emulator",
         "build_sequence": 1,
         "executor": "emulator",
         "arch": "wormhole",
@@ -74,7 +74,7 @@ def row(
         "host_run": "run-1",
         "position": seed % 100,
         "duration_ms": 2.5,
-        "profile": "tt-train",
+        "arithmetic": "tt-train",
         "policy": "1",
         "outputs": {"dx": output(verdict, explanation), "dgamma": output(), "dbeta": output()},
     }
@@ -83,7 +83,7 @@ def row(
 
 def empty_row(seed: int, verdict: str, message: str, repeat: int = 0) -> dict[str, Any]:
     """A seed without numbers: hang, crash or error."""
-    return row(seed, repeat, verdict, "unjudged", outputs={}, message=message)
+    return row(seed, repeat, verdict, "not_judged", outputs={}, message=message)
 
 
 class SimulatedWorker:

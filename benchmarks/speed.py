@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.figures import FORWARD, NIGHTLY, PROFILE
+from benchmarks.figures import ARITHMETIC, FORWARD, NIGHTLY
 from gonogo.judging import inputs
 from gonogo.judging.judging import judge
 from gonogo.kernels.layernorm import emulation
@@ -210,7 +210,7 @@ def main() -> int:
     def seed() -> None:
         fresh = inputs.generate(test, 1)
         mine = inputs.quantise(test, fresh)
-        judge(test, fresh, mine, emulation.run(test, mine, "correct"), profile=PROFILE)
+        judge(test, fresh, mine, emulation.run(test, mine, "correct"), arithmetic=ARITHMETIC)
 
     whole, plain = median_seconds(seed, lambda: layernorm.reference(test, raw))
     table.add_row(
@@ -223,7 +223,7 @@ def main() -> int:
         lambda: inputs.generate(test, 1),
         lambda: inputs.quantise(test, raw),
         lambda: emulation.run(test, given, "correct"),
-        lambda: judge(test, raw, given, outputs, profile=PROFILE),
+        lambda: judge(test, raw, given, outputs, arithmetic=ARITHMETIC),
     )
     table.add_row(
         "  of that",
@@ -232,7 +232,7 @@ def main() -> int:
         "",
     )
 
-    terms = backward_terms(test, PROFILE)
+    terms = backward_terms(test, ARITHMETIC)
     expected = backward.expectations(
         given, backward.given_moments(given, test.epsilon, terms), terms
     )["dx"]
@@ -242,7 +242,7 @@ def main() -> int:
         lambda: four_metrics(outputs["dx"], reference),
         lambda: np.copyto(target, outputs["dx"]),
         lambda: compare.digest(outputs["dx"], test.shape),
-        lambda: judge(test, raw, given, only_dx, profile=PROFILE, produced=("dx",)),
+        lambda: judge(test, raw, given, only_dx, arithmetic=ARITHMETIC, produced=("dx",)),
     )
     count = statistics_in(compare_all(outputs["dx"], reference, expected, test))
     bytes_read = COMPARED_BYTES * elements
@@ -264,7 +264,7 @@ def main() -> int:
     forward_given = inputs.quantise(forward, forward_raw)
     forward_outputs = emulation.run(forward, forward_given, "correct")
     forward_seconds, forward_plain = median_seconds(
-        lambda: judge(forward, forward_raw, forward_given, forward_outputs, profile=PROFILE),
+        lambda: judge(forward, forward_raw, forward_given, forward_outputs, arithmetic=ARITHMETIC),
         lambda: layernorm.reference(forward, forward_raw),
     )
     table.add_row(

@@ -97,11 +97,16 @@ def _compared(title: str, suffix: str, test: TestSpec, seeds: int) -> Table:
                 outputs[name] = runner.run(test, given, seed=seed)
                 spent[name] += (time.perf_counter() - began) * 1e3 / seeds
             eager = runners[VARIANTS[0]]
-            reference = Reference(VARIANTS[0], eager.profile, eager.produced)
+            reference = Reference(VARIANTS[0], eager.arithmetic, eager.produced)
             for name in VARIANTS[1:]:
                 mine = runners[name]
                 alone = judge(
-                    test, raw, given, outputs[name], profile=mine.profile, produced=mine.produced
+                    test,
+                    raw,
+                    given,
+                    outputs[name],
+                    arithmetic=mine.arithmetic,
+                    produced=mine.produced,
                 )
                 found = compare(
                     test, alone, raw, given, outputs[name], outputs[VARIANTS[0]], reference

@@ -172,9 +172,9 @@ def change_flag(flag_id: str) -> str:
     return f"{API}/flags/{_part(flag_id)}"
 
 
-def end_override(override_id: str) -> str:
+def end_waiver(waiver_id: str) -> str:
     """DELETE: what was taken on is no longer."""
-    return f"{API}/overrides/{_part(override_id)}"
+    return f"{API}/waivers/{_part(waiver_id)}"
 
 
 def test_api(key: str) -> str:

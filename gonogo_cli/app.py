@@ -94,8 +94,8 @@ COMMANDS: dict[str, Entry] = {
         SERVER,
         "Compare a build or a run with another, test by test; the exit code is a gate for CI.",
     ),
-    "override": Entry(
-        "gonogo_cli.server.overrides:app",
+    "waiver": Entry(
+        "gonogo_cli.server.waivers:app",
         SERVER,
         "Take tests on until a day, so that they stop no commit: add, list, end.",
     ),

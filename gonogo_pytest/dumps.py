@@ -49,7 +49,8 @@ def store(folder: Path, arrays: Arrays) -> None:
             files[kind][tensor] = f"{kind}-{tensor}.npy"
             np.save(unfinished / files[kind][tensor], array, allow_pickle=False)
     (unfinished / MANIFEST).write_text(
-        json.dumps({**told, "fields": arrays.fields, "profile": arrays.profile, **files}), "utf-8"
+        json.dumps({**told, "fields": arrays.fields, "arithmetic": arrays.arithmetic, **files}),
+        "utf-8",
     )
     unfinished.rename(place)
 

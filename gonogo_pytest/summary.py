@@ -36,8 +36,9 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
         cyan=True,
     )
     _titled(terminal, "NOT JUDGED", _groups(pair for pair in pairs if pair[1].problem), red=True)
-    _unjudged(
-        terminal, [pair for pair in pairs if pair[1].verdict == "unjudged" and not pair[1].problem]
+    _not_judged(
+        terminal,
+        [pair for pair in pairs if pair[1].verdict == "not_judged" and not pair[1].problem],
     )
     if pairs:
         counts = Counter(each.verdict for _, each in pairs)
@@ -75,7 +76,7 @@ def _titled(
             terminal.write_line(f"  {line}")
 
 
-def _unjudged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> None:
+def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> None:
     """How many times the output format's own rounding the tolerance is, of those where it is many
     times, or less than once."""
     lines = []
@@ -116,7 +117,7 @@ def _unjudged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> None
                 if tight
                 else ""
             )
-            lines.append((not tight, -max(times), f"unjudged: {where}: the tolerance is {words}"))
+            lines.append((not tight, -max(times), f"not_judged: {where}: the tolerance is {words}"))
     for _, _, line in sorted(lines)[:MOST_SHOWN]:
         terminal.write_line(line)
     if len(lines) > MOST_SHOWN:

@@ -171,10 +171,10 @@ class Settings(BaseSettings):
     max_gauge_runs: PositiveInt = Field(
         2000, description="largest number of (seed, part) pairs of a gauge"
     )
-    override_days: PositiveInt = Field(
+    waiver_days: PositiveInt = Field(
         90,
         le=3650,
-        description="an override lasts this many days from now at the most; it can be renewed",
+        description="a waiver lasts this many days from now at the most; it can be renewed",
     )
     max_body_bytes: PositiveInt = Field(2**20, description="largest body of a request, in bytes")
     max_import_bytes: PositiveInt = Field(

@@ -220,9 +220,9 @@ public:
         return json(name, words);
     }
 
-    /// The budget profile of the kernel ("generic", "fp32", "tt-train", ...), where the build names none.
-    Dump& profile(std::string name) {
-        profile_ = std::move(name);
+    /// The arithmetic model of the kernel ("generic", "fp32", "tt-train", ...), where the build names none.
+    Dump& arithmetic(std::string name) {
+        arithmetic_ = std::move(name);
         return *this;
     }
 
@@ -363,7 +363,7 @@ private:
             ++kind;
         }
         const std::string manifest = "{\"test\": " + detail::quoted(test_) + ", \"name\": " + (name_.empty() ? "null" : detail::quoted(name_)) +
-                                     ", \"profile\": " + (profile_.empty() ? "null" : detail::quoted(profile_)) +
+                                     ", \"arithmetic\": " + (arithmetic_.empty() ? "null" : detail::quoted(arithmetic_)) +
                                      ", \"kernel\": " + detail::quoted(kernel_) + ", \"fields\": " + fields() + ", \"tensors\": {" + names[0] +
                                      "}, \"raw\": {" + names[1] + "}}\n";
         problem = detail::store(hidden + "/manifest.json", manifest.data(), manifest.size(), nullptr, 0);
@@ -421,7 +421,7 @@ private:
     std::string kernel_;
     std::string test_;
     std::string name_;
-    std::string profile_;
+    std::string arithmetic_;
     std::vector<std::size_t> shape_;
     std::map<std::string, std::string> fields_;
     Tensors tensors_;

@@ -1,9 +1,10 @@
 """Makes this interpreter's locks, run-pyXYZ.txt and dev-pyXYZ.txt, from pyproject.toml: exact
 versions with hashes, no registry's address.
 
-`make lock` calls it once per supported interpreter. The requirements are read here rather than by
-the build backend, which would build the whole front end to tell them. The dev lock holds the run
-lock's versions and more, so that what is tested is what runs.
+`make lock` calls it once per supported interpreter. `--for 3.14` makes the locks of a Python that
+is not here: uv resolves them, from packages with wheels for it only. The requirements are read here
+rather than by the build backend, which would build the whole front end to tell them. The dev lock
+holds the run lock's versions and more, so that what is tested is what runs.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ HERE = Path(__file__).parent
 PROJECT = tomllib.loads((HERE.parent / "pyproject.toml").read_text())
 OPTIONS = """--quiet --strip-extras --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 --no-emit-trusted-host --no-emit-options --allow-unsafe --resolver=backtracking"""
+UV_OPTIONS = """--quiet --generate-hashes --no-annotate --no-header --only-binary :all: --python-platform x86_64-manylinux_2_28
+--no-python-downloads"""
 UPGRADE = [] if "--keep" in sys.argv[1:] else ["--upgrade"]
 """With --keep only what pyproject.toml newly asks for is added."""
+ELSEWHERE = sys.argv[sys.argv.index("--for") + 1] if "--for" in sys.argv else None
+VERSION = ELSEWHERE or f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def wanted(extra: str) -> set[str]:
@@ -35,18 +40,12 @@ def wanted(extra: str) -> set[str]:
 
 def lock(extra: str, name: str, *constraints: Path) -> Path:
     """Write one lock; `constraints` are locks whose versions it must keep."""
-    target = HERE / f"{name}-py{sys.version_info.major}{sys.version_info.minor}.txt"
-    command = [
-        sys.executable,
-        "-m",
-        "piptools",
-        "compile",
-        *OPTIONS.split(),
-        *UPGRADE,
-        "-o",
-        str(target),
-        "-",
-    ]
+    target = HERE / f"{name}-py{VERSION.replace('.', '')}.txt"
+    if ELSEWHERE:
+        tool = ["uv", "pip", "compile", "--python-version", ELSEWHERE, *UV_OPTIONS.split()]
+    else:
+        tool = ["piptools", "compile", *OPTIONS.split()]
+    command = [sys.executable, "-m", *tool, *UPGRADE, "-o", str(target), "-"]
     lines = sorted(wanted(extra)) + [f"-c {path}" for path in constraints]
     environment = {key: value for key, value in os.environ.items() if key != "PIP_FIND_LINKS"}
     subprocess.run(command, input="\n".join(lines), text=True, check=True, env=environment)

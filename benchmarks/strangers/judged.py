@@ -1,4 +1,4 @@
-"""Strangers through GoNoGo's judging, as `gonogo check` does it with a plug-in of profile generic:
+"""Strangers through GoNoGo's judging, as `gonogo check` does it with a plug-in of arithmetic generic:
 up to 8 seeds, the suspects pooled."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def put_to_test(build: str, case: Case, seeds: int = SEEDS, clean: str | None = 
             if record.showing is Showing.shows:
                 break
             continue
-        judgement = judge(case.test, raw, given, outputs, profile=None)
+        judgement = judge(case.test, raw, given, outputs, arithmetic=None)
         _note(record, judgement)
         record.seeds = seed + 1
         for name, output in judgement.outputs.items():

@@ -41,7 +41,7 @@ from gonogo_dashboards.matrix import cells
 from gonogo_dashboards.matrix import routes as matrix_pages
 from gonogo_dashboards.overview import overview
 from gonogo_dashboards.runs import routes as run_pages
-from gonogo_dashboards.tests import active_overrides, error_curve, strip_charts, tail
+from gonogo_dashboards.tests import active_waivers, error_curve, strip_charts, tail
 from gonogo_dashboards.tests import routes as test_pages
 from gonogo_dashboards.webhooks import routes as webhook_pages
 from gonogo_settings import Settings
@@ -90,7 +90,7 @@ def environment() -> Environment:
     )
     made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
     made.globals.update(
-        active_overrides=active_overrides,
+        active_waivers=active_waivers,
         charts=charts,
         device_charts=device_charts,
         error_curve=error_curve,
@@ -101,7 +101,7 @@ def environment() -> Environment:
         seed_details=seed_details,
         seed_grid=seed_grid,
         strip_charts=strip_charts,
-        tail=tail,
+        tail_charts=tail,
         term_charts=term_charts,
     )
     made.filters.update(number=words.number, data=_data, exact=bidi.exact)

@@ -33,8 +33,8 @@ class Registration:
     executed."""
 
     executor: str
-    line: str = "default"
-    profile: str | None = None
+    branch: str = "default"
+    arithmetic: str | None = None
     outputs: tuple[str, ...] | None = None
 
 

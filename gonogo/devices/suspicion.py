@@ -24,7 +24,7 @@ class Tried:
     crashes and errors are counted)."""
 
     device: str
-    subject: str
+    workload: str
     build: str
     runs: int
     failures: int
@@ -61,17 +61,17 @@ class Suspicion:
 def suspects(tried: Iterable[Tried]) -> list[Suspicion]:
     """The devices to suspect, by name. Only a test that passes on another device with the same
     build says anything about a device: one that fails everywhere is the test's or the build's
-    fault. Tests are unrelated when their subjects differ; of one subject with several builds, the
+    fault. Tests are unrelated when their workloads differ; of one workload with several builds, the
     majority counts.
     """
     by_test: dict[tuple[str, str], dict[str, Tried]] = defaultdict(dict)
     for each in tried:
         if each.runs > 0:
-            by_test[(each.subject, each.build)][each.device] = each
+            by_test[(each.workload, each.build)][each.device] = each
     votes: dict[str, dict[str, list[tuple[bool, dict[str, Any]]]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for (subject, build), places in by_test.items():
+    for (workload, build), places in by_test.items():
         for device, here in places.items():
             others = [other for name, other in places.items() if name != device]
             runs, failures = (
@@ -81,25 +81,25 @@ def suspects(tried: Iterable[Tried]) -> list[Suspicion]:
             if runs and failures < ELSEWHERE * runs:
                 fails = here.failures > ELSEWHERE * here.runs
                 example = {
-                    "subject": subject,
+                    "workload": workload,
                     "build": build,
                     "here": [here.failures, here.runs],
                     "elsewhere": [failures, runs],
                 }
-                votes[device][subject].append((fails, example))
+                votes[device][workload].append((fails, example))
     found = []
-    for device, subjects in sorted(votes.items()):
+    for device, workloads in sorted(votes.items()):
         failing = {
-            subject: sum(fails for fails, _ in cast) * 2 > len(cast)
-            for subject, cast in subjects.items()
+            workload: sum(fails for fails, _ in cast) * 2 > len(cast)
+            for workload, cast in workloads.items()
         }
-        bad = [subject for subject, fails in failing.items() if fails]
-        if len(subjects) >= LEAST_TESTS and len(bad) > MOST * len(subjects):
+        bad = [workload for workload, fails in failing.items() if fails]
+        if len(workloads) >= LEAST_TESTS and len(bad) > MOST * len(workloads):
             examples = tuple(
                 example
-                for subject in sorted(bad)[:10]
-                for fails, example in subjects[subject][:1]
+                for workload in sorted(bad)[:10]
+                for fails, example in workloads[workload][:1]
                 if fails
             )
-            found.append(Suspicion(device, len(bad), len(subjects), examples))
+            found.append(Suspicion(device, len(bad), len(workloads), examples))
     return found

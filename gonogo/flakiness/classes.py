@@ -27,7 +27,7 @@ class Class(StrEnum):
     broken_on_base = "broken_on_base"
     known_flaky = "known_flaky"
     known_hollow = "known_hollow"
-    suppressed = "suppressed"
+    waived = "waived"
     undecided = "undecided"
     not_run = "not_run"
     fixed = "fixed"
@@ -65,7 +65,7 @@ _SENTENCES = {
     Class.broken_on_base: "The same failure is there on base.",
     Class.known_flaky: "Red on head, and an open flag says that it flickers, no worse than before.",
     Class.known_hollow: "Green and unexplained on head, as it was on base or as an open flag says.",
-    Class.suppressed: "Someone took it on: an acknowledged flag or an override, with an owner and a reason.",
+    Class.waived: "Someone took it on: an acknowledged flag or a waiver, with an owner and a reason.",
     Class.undecided: "Green on head, and whether rounding explains the error can't be said: more seeds or other inputs are needed.",
     Class.not_run: "It ran on base, and not on head.",
     Class.fixed: "Red on base, and green on head.",
@@ -99,7 +99,7 @@ class Known:
     id: str
     kind: str
     acknowledged: bool
-    """Someone owns it, and that has not expired: it suppresses."""
+    """Someone owns it, and that has not expired: it waives."""
     own: bool = False
     """Opened by what ran on head: it is what head is judged for, and excuses nothing unless someone
     acknowledged it."""
@@ -125,7 +125,7 @@ class Ran:
     """Newest first."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """(seed, repeat) by verdict; of a test within a gtest or pytest suite its iterations."""
-    unjudged_red: int = 0
+    not_judged_red: int = 0
     """Of the unjudged ones those that call themselves red."""
     sick: Mapping[str, int] = field(default_factory=dict)
     """Device -> runs that are in no count, because it was ill when they ran."""
@@ -143,7 +143,7 @@ class Ran:
     @property
     def red(self) -> int:
         """Red and wrong, or red and unjudged."""
-        return self.of(Verdict.fail) + self.unjudged_red
+        return self.of(Verdict.fail) + self.not_judged_red
 
     @property
     def judged(self) -> int:
@@ -153,7 +153,7 @@ class Ran:
     @property
     def answered(self) -> int:
         """Runs that say green or red."""
-        return self.judged + self.of(Verdict.unjudged)
+        return self.judged + self.of(Verdict.not_judged)
 
     def share(self, number: int, policy: FlakinessPolicy) -> Rate:
         """So many of the runs that say green or red."""
@@ -163,7 +163,7 @@ class Ran:
         """In plain JSON types."""
         counts = {each.value: self.counts[each] for each in Verdict if self.counts.get(each)}
         return {
-            "build": self.build, "jobs": list(self.jobs), "counts": counts, "unjudged_red": self.unjudged_red, "sick": dict(self.sick),
+            "build": self.build, "jobs": list(self.jobs), "counts": counts, "not_judged_red": self.not_judged_red, "sick": dict(self.sick),
             "waiting": self.waiting, "ended_empty": dict(self.ended_empty),
         }  # fmt: skip
 
@@ -180,7 +180,7 @@ class Finding:
     """Whether base is known not to have had it."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """`head` and `base`: rates of the verdict; `p`: of Fisher's test that they differ; `flag`;
-    `change`: masking's answer, in JSON. Of what an override suppresses also `override`, and
+    `change`: masking's answer, in JSON. Of what a waiver waives also `waiver`, and
     `otherwise`: the class that it would have."""
 
     def to_json(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def classify(
 
     Head's runs are taken apart by what they say: lost (hang, crash, error), red, red but right,
     green and hollow. Each part is decided by itself, so that a crashed seed hides no red one and a
-    known red no new hollow pass: suppressed -> infrastructure -> broken on base -> known flaky (or
+    known red no new hollow pass: waived -> infrastructure -> broken on base -> known flaky (or
     known hollow) -> unknown -> new. Where no part is there, good news: fixed, no longer hollow,
     passed. Raises ValueError where it ran on neither side.
     """
@@ -46,7 +46,7 @@ def classify(
     if head is None or not (head.counts or head.sick or head.waiting or head.ended_empty):
         told = f"{before.answered} runs on {before.build}, none on head"
         return Classification(
-            (Finding(Class.not_run, Verdict.absent, told, False, {"base": before.to_json()}),)
+            (Finding(Class.not_run, Verdict.not_run, told, False, {"base": before.to_json()}),)
         )
     change = (
         compare_builds(before.record, head.record, policy)
@@ -75,7 +75,7 @@ class _Case:
         if not self.head.waiting:
             return None
         jobs = f"{self.head.waiting} job{'' if self.head.waiting == 1 else 's'}"
-        return Finding(Class.pending, Verdict.no_information, f"{jobs} of head not over", False)
+        return Finding(Class.pending, Verdict.inconclusive, f"{jobs} of head not over", False)
 
     def lost(self) -> Iterable[Finding]:
         """Hangs, crashes, errors; runs on sick devices; jobs that ended without a result: one
@@ -88,7 +88,7 @@ class _Case:
             flag = self._flag(HANGS if verdict is Verdict.hang else frozenset())
             evidence = {"head": number, "base": before, **_flagged(flag)}
             if flag is not None and flag.acknowledged:
-                yield Finding(Class.suppressed, verdict, f"{told}; {_owned(flag)}", False, evidence)
+                yield Finding(Class.waived, verdict, f"{told}; {_owned(flag)}", False, evidence)
             else:
                 there = f"; on base, too: {before}" if before else ""
                 new = not before and flag is None and bool(self.base.answered)
@@ -118,14 +118,14 @@ class _Case:
         base, head = self.base, self.head
         if not head.red:
             return None
-        verdict = Verdict.fail if head.of(Verdict.fail) else Verdict.unjudged
+        verdict = Verdict.fail if head.of(Verdict.fail) else Verdict.not_judged
         p = self._worse(base.red, head.red)
         evidence = self._evidence(base.red, head.red, p)
         told = f"red {evidence['head']['words']}"
         flag = self._flag(FLICKERS)
         evidence |= _flagged(flag)
         if flag is not None and flag.acknowledged:
-            return Finding(Class.suppressed, verdict, f"{told}; {_owned(flag)}", False, evidence)
+            return Finding(Class.waived, verdict, f"{told}; {_owned(flag)}", False, evidence)
         # The same fault that base hides behind its tolerance is no news of this commit: stored
         # numbers beat red and green.
         hidden = self._same() is True and bool(base.of(Verdict.pass_by_tolerance))
@@ -165,7 +165,7 @@ class _Case:
         evidence = {**self._evidence(before, number, self._worse(before, number)), **_flagged(flag)}
         told = f"red though right {evidence['head']['words']}"
         if flag is not None and flag.acknowledged:
-            return Finding(Class.suppressed, verdict, f"{told}; {_owned(flag)}", False, evidence)
+            return Finding(Class.waived, verdict, f"{told}; {_owned(flag)}", False, evidence)
         new = bool(self.base.answered) and not before
         there = (
             f"; on base {self.base.share(before, self.policy).words}"
@@ -185,7 +185,7 @@ class _Case:
         flag = self._flag(HOLLOWS)
         evidence |= _flagged(flag)
         if flag is not None and flag.acknowledged:
-            return Finding(Class.suppressed, verdict, f"{told}; {_owned(flag)}", False, evidence)
+            return Finding(Class.waived, verdict, f"{told}; {_owned(flag)}", False, evidence)
         wrong = base.red + before, head.red + number
         if before and self._same() is not False and self._worse(*wrong) is None:
             there = f"on base {base.share(before, self.policy).words}"
@@ -227,16 +227,16 @@ class _Case:
                 each
                 for each in (
                     Verdict.suspect,
-                    Verdict.no_information,
+                    Verdict.inconclusive,
                     Verdict.skipped,
-                    Verdict.absent,
+                    Verdict.not_run,
                 )
                 if head.of(each)
             ]
-            verdict = unsure[0] if unsure else Verdict.absent
+            verdict = unsure[0] if unsure else Verdict.not_run
             kind = (
                 Class.undecided
-                if verdict in (Verdict.suspect, Verdict.no_information)
+                if verdict in (Verdict.suspect, Verdict.inconclusive)
                 else Class.not_run
             )
             return Finding(
@@ -245,7 +245,7 @@ class _Case:
                 f"{head.of(verdict)} of {sum(head.counts.values())} runs: {verdict.value}",
                 False,
             )
-        verdict = Verdict.unjudged if head.of(Verdict.unjudged) else Verdict.pass_
+        verdict = Verdict.not_judged if head.of(Verdict.not_judged) else Verdict.pass_
         told = f"green {head.answered} of {head.answered}" + (
             "" if verdict is Verdict.pass_ else ", without arrays to judge"
         )

@@ -31,7 +31,7 @@ _LEVELS: Mapping[FailOn, frozenset[Verdict]] = {
             Verdict.pass_by_tolerance,
             Verdict.fail_by_tolerance,
             Verdict.suspect,
-            Verdict.no_information,
+            Verdict.inconclusive,
         }
     ),
 }
@@ -65,7 +65,7 @@ def gate(found: Iterable[Classification], fail_on: FailOn | str = FailOn.new) ->
 
     `new`: 1 for new failures, new hollow passes, and hangs and crashes that base doesn't have; what
     base or a flag knows turns no pull request red. The other levels take every verdict that bad,
-    new or not, but for what is suppressed. Else 3 where something can't be said: a test that isn't
+    new or not, but for what is waived. Else 3 where something can't be said: a test that isn't
     over, is unknown, or met an error; or where no test ran on head at all, for zero tests run is
     never green.
     """
@@ -92,7 +92,7 @@ def gate(found: Iterable[Classification], fail_on: FailOn | str = FailOn.new) ->
 
 
 def _closes(finding: Finding, level: FailOn) -> int:
-    if finding.kind is Class.suppressed:
+    if finding.kind is Class.waived:
         return 0
     if finding.kind is Class.pending:
         return 3
@@ -104,7 +104,7 @@ def _closes(finding: Finding, level: FailOn) -> int:
     elif level is FailOn.any:
         return 0 if finding.kind in _GOOD and finding.verdict is Verdict.pass_ else 1
     elif finding.verdict in _LEVELS[level] or (
-        finding.verdict is Verdict.unjudged and finding.kind not in _GOOD
+        finding.verdict is Verdict.not_judged and finding.kind not in _GOOD
     ):
         return 1
     return 3 if finding.kind in (Class.unknown, Class.infrastructure) else 0

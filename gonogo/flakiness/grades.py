@@ -67,7 +67,7 @@ _SHARPNESSES = {
 
 @dataclass(frozen=True)
 class Grade:
-    """The grade of one full variant (test, build line, arch, board), with its evidence."""
+    """The grade of one full variant (test, branch, arch, board), with its evidence."""
 
     stability: Stability
     sharpness: Sharpness

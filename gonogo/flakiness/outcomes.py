@@ -38,7 +38,7 @@ def outcome_of(verdict: Verdict | str, green: bool | None = None) -> Outcome:
 
     Raises ValueError for what is no verdict.
     """
-    if green is not None and verdict == Verdict.unjudged:
+    if green is not None and verdict == Verdict.not_judged:
         return Outcome.passed if green else Outcome.failed
     found = _OUTCOMES.get(verdict)
     return _outcome(Verdict(verdict)) if found is None else found

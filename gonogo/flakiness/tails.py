@@ -240,7 +240,7 @@ def pareto_fit(excess: Array, shrink: bool = False) -> tuple[Array, Array]:
     """(shape xi, scale sigma) of each row of positive exceedances (samples, k), sorted ascending:
     Zhang and Stephens 2009.
 
-    Their grid of 20 + sqrt(k) values of theta = -xi/sigma below 1/max, weighted by the profile
+    Their grid of 20 + sqrt(k) values of theta = -xi/sigma below 1/max, weighted by the arithmetic
     likelihood. xi > 0 is a heavy tail.
     """
     count = excess.shape[1]
@@ -250,9 +250,9 @@ def pareto_fit(excess: Array, shrink: bool = False) -> tuple[Array, Array]:
     with np.errstate(all="ignore"):
         theta = 1 / largest + (1 - np.sqrt(len(grid) / (grid - 0.5))) / (3 * quarter)
         shapes = np.log1p(-theta[:, :, None] * excess[:, None, :]).mean(axis=2)
-        profile = count * (np.log(-theta / shapes) - shapes - 1)
-        profile = np.where(np.isfinite(profile), profile, -np.inf)
-        weights = np.exp(profile - profile.max(axis=1, keepdims=True))
+        arithmetic = count * (np.log(-theta / shapes) - shapes - 1)
+        arithmetic = np.where(np.isfinite(arithmetic), arithmetic, -np.inf)
+        weights = np.exp(arithmetic - arithmetic.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
         best = (weights * theta).sum(axis=1)
         best = np.where(np.abs(best) * largest[:, 0] < 1e-9, 1e-9 / largest[:, 0], best)

@@ -78,7 +78,7 @@ def measured(
     drawn: Drawn,
     outputs: Arrays,
     *,
-    profile: str | None,
+    arithmetic: str | None,
     produced: tuple[str, ...] | None,
     with_edges: bool = True,
 ) -> Row:
@@ -92,7 +92,9 @@ def measured(
             else tuple(name for name in test.outputs if name in produced)
         )
         outputs = turn(test, {name: matrix(test, name, outputs) for name in named})
-    judgement = judge(test, drawn.raw, drawn.given, outputs, profile=profile, produced=produced)
+    judgement = judge(
+        test, drawn.raw, drawn.given, outputs, arithmetic=arithmetic, produced=produced
+    )
     declared = {
         name: dict(each.statistics)
         for name, each in judgement.outputs.items()
@@ -114,15 +116,15 @@ def measured(
         "edges": None,
     }
     if part.kind is Kind.no_go:
-        row["able"] = able(part, drawn, outputs, profile)
+        row["able"] = able(part, drawn, outputs, arithmetic)
     elif with_edges:
         chi = {name: numbers.get("chi") for name, numbers in declared.items()}
-        found = edges.edges(test, drawn.raw, drawn.given, profile, rtols_of(test), chi=chi)
+        found = edges.edges(test, drawn.raw, drawn.given, arithmetic, rtols_of(test), chi=chi)
         row["edges"] = {name: found[name].to_json() for name in declared}
     return row
 
 
-def able(part: Part, drawn: Drawn, outputs: Arrays, profile: str | None) -> bool:
+def able(part: Part, drawn: Drawn, outputs: Arrays, arithmetic: str | None) -> bool:
     """Whether the part's fault can show on this seed: by its float64 effect, or where nobody knows
     that, by what it gave."""
     if part.unsure:
@@ -131,12 +133,12 @@ def able(part: Part, drawn: Drawn, outputs: Arrays, profile: str | None) -> bool
             for name, a in outputs.items()
             if name in drawn.test.outputs
         }
-        return shows(drawn.test, drawn.given, flat, profile)
+        return shows(drawn.test, drawn.given, flat, arithmetic)
     return shows(
         drawn.test,
         drawn.given,
         registry.numerics(drawn.test).ideal(drawn.test, drawn.given, part.build),
-        profile,
+        arithmetic,
     )
 
 
@@ -162,4 +164,4 @@ def without_numbers(part: Part, seed: int, verdict: str, message: str) -> Row:
         "able": None,
         "verdict": verdict,
     }
-    return row | {"explanation": "unjudged", "outputs": {}, "edges": None, "message": message}
+    return row | {"explanation": "not_judged", "outputs": {}, "edges": None, "message": message}

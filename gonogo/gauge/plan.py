@@ -50,7 +50,7 @@ def planned(
     """Every part that a test's gauge may have: the emulator's, then somebody's builds.
 
     Those of the emulator that have nothing to do with this test (a switch that it sets already, a
-    build that hangs) are among them: a worker answers for them with `absent`, without running
+    build that hangs) are among them: a worker answers for them with `not_run`, without running
     anything. Raises FieldError for a build named twice.
     """
     found = [Planned(name, Kind.go, EMULATOR, RIGHT) for name in GO]

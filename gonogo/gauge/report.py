@@ -75,7 +75,7 @@ class Gauge:
         return {
             "test": self.test.canonical(),
             "key": self.test.key,
-            "subject_key": self.test.subject_key,
+            "workload_key": self.test.workload_key,
             "seeds": self.seeds,
             "sharpness": self.sharpness.value,
             "false_alarms": {
@@ -205,7 +205,7 @@ def with_numbers(rows: Sequence[Row]) -> list[Row]:
         row
         for row in rows
         if row.get("outputs")
-        and (Verdict(row["verdict"]).judges_kernel or row["verdict"] == "no_information")
+        and (Verdict(row["verdict"]).judges_kernel or row["verdict"] == "inconclusive")
     ]
 
 

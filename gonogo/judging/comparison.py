@@ -14,13 +14,13 @@ from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.kernels.registry import numerics
 from gonogo.spec import diagnoses
 from gonogo.spec import fields as reading
-from gonogo.spec.builds import PROFILES
+from gonogo.spec.builds import ARITHMETICS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict, verdict, within
 
 Arrays = Mapping[str, NDArray[Any]]
 
-HARMLESS = frozenset({Verdict.suspect, Verdict.no_information})
+HARMLESS = frozenset({Verdict.suspect, Verdict.inconclusive})
 """Verdicts that say neither right nor wrong: one run warns of them and fails nothing."""
 KEPT = ("max_abs", "tolerance_ratio", "pcc_deficit", "rel_frobenius")
 """What is kept of the comparison with float64 where a test has an expectation of its own."""
@@ -28,17 +28,17 @@ SHOWN = ("budget_ratio", "chi", "row_z", "max_abs", "tolerance_ratio")
 
 
 def judge_here(
-    test_fields: Mapping[str, Any], arrays: Arrays, raw: Arrays, profile: str | None = None
+    test_fields: Mapping[str, Any], arrays: Arrays, raw: Arrays, arithmetic: str | None = None
 ) -> tuple[SeedJudgement, str | None, bool, dict[str, Any]]:
     """The judgement, words unless it is a pass, whether it is bad enough to fail a test, and what
     to record of it.
 
     arrays: inputs and outputs in the test's shapes; the inputs are those that the kernel was given.
     raw: unquantised inputs, as gonogo.judging.stored_tensors.given_inputs takes them. Raises FieldError for a test,
-    a tensor or a profile that can't be, and for inputs that the test's input format can't
+    a tensor or an arithmetic that can't be, and for inputs that the test's input format can't
     represent; JobError where one is missing.
     """
-    test, judgement, given, outputs = _judged(test_fields, arrays, raw, profile)
+    test, judgement, given, outputs = _judged(test_fields, arrays, raw, arithmetic)
     is_within = all(
         within(test.tolerance_for(name), each.statistics)
         for name, each in judgement.outputs.items()
@@ -63,7 +63,7 @@ def judge_against(
     test_fields: Mapping[str, Any],
     arrays: Arrays,
     raw: Arrays,
-    profile: str | None,
+    arithmetic: str | None,
     expected: Mapping[str, Mapping[str, Any]],
     is_within: Mapping[str, bool],
 ) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def judge_against(
     `against_float64`. is_within: output -> whether the test's gate holds. Returns the parts of a
     gonogo.public.recorded.Comparison; raises as `judge_here`.
     """
-    test, judgement, given, outputs = _judged(test_fields, arrays, raw, profile)
+    test, judgement, given, outputs = _judged(test_fields, arrays, raw, arithmetic)
     statistics: dict[str, Any] = {}
     for name, each in judgement.outputs.items():
         own = {
@@ -96,11 +96,11 @@ def judge_against(
 
 
 def _judged(
-    test_fields: Mapping[str, Any], arrays: Arrays, raw: Arrays, profile: str | None
+    test_fields: Mapping[str, Any], arrays: Arrays, raw: Arrays, arithmetic: str | None
 ) -> tuple[TestSpec, SeedJudgement, Tensors, Tensors]:
     test = TestSpec.parse(test_fields)
-    if profile is not None:
-        reading.choice(profile, PROFILES, "profile")
+    if arithmetic is not None:
+        reading.choice(arithmetic, ARITHMETICS, "arithmetic")
     outputs = {name: shaped(test, name, arrays[name]) for name in test.outputs if name in arrays}
     loose, given = given_inputs(
         test, {name: array for name, array in arrays.items() if name not in outputs}, raw
@@ -109,7 +109,7 @@ def _judged(
         raise JobError(f"there is no output to judge: give some of {', '.join(test.outputs)}")
     return (
         test,
-        judge(test, loose, given, outputs, profile=profile, produced=tuple(outputs)),
+        judge(test, loose, given, outputs, arithmetic=arithmetic, produced=tuple(outputs)),
         given,
         outputs,
     )
@@ -135,7 +135,7 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
     """The message: verdict, its sentence, the numbers of every output that isn't a pass, and the
     diagnosis."""
     lines = [
-        f"{test.kernel} {list(test.shape)}: {judgement.verdict.value} (budget of {judgement.profile}). {judgement.verdict.sentence}"
+        f"{test.kernel} {list(test.shape)}: {judgement.verdict.value} (budget of {judgement.arithmetic}). {judgement.verdict.sentence}"
     ]
     for name, output in judgement.outputs.items():
         if output.verdict is not Verdict.pass_:

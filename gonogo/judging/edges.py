@@ -162,7 +162,7 @@ def edges(
     test: TestSpec,
     raw: Mapping[str, NDArray[Any]],
     given: Mapping[str, NDArray[Any]],
-    profile: str | None,
+    arithmetic: str | None,
     rtols: Sequence[float],
     *,
     chi: Mapping[str, float | None] | None = None,
@@ -179,7 +179,7 @@ def edges(
     numerics = registry.numerics(test)
     references = numerics.reference(test, raw)
     found: dict[str, _Sums] = {}
-    for name, expected, rows, columns in numerics.pieces(test, given, profile):
+    for name, expected, rows, columns in numerics.pieces(test, given, arithmetic):
         tolerance = test.tolerance_for(name)
         allclose = tolerance.allclose if tolerance is not None else None
         shown = (chi or {}).get(name)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def expectations(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Expectation]:
-    """The expectation of every output of a kernel of that profile (None: generic) on what the
+def expectations(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, Expectation]:
+    """The expectation of every output of a kernel of that arithmetic (None: generic) on what the
     device was given."""
-    return registry.numerics(test).expectations(test, given, profile)
+    return registry.numerics(test).expectations(test, given, arithmetic)
 
 
 def statistics(
@@ -28,7 +28,7 @@ def statistics(
     raw: Arrays,
     given: Arrays,
     outputs: Mapping[str, NDArray[np.float32]],
-    profile: str | None,
+    arithmetic: str | None,
 ) -> dict[str, Any]:
     """The statistics of every output. `outputs` are matrices (see judging.matrix)."""
-    return registry.numerics(test).statistics(test, raw, given, outputs, profile)
+    return registry.numerics(test).statistics(test, raw, given, outputs, arithmetic)

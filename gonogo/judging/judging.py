@@ -51,7 +51,7 @@ class SeedJudgement:
     verdict: Verdict
     explanation: Explanation
     outputs: Mapping[str, OutputJudgement]
-    profile: str
+    arithmetic: str
     policy: str
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class SeedJudgement:
         return {
             "verdict": self.verdict.value,
             "explanation": self.explanation.value,
-            "profile": self.profile,
+            "arithmetic": self.arithmetic,
             "policy": self.policy,
             "outputs": {name: output.to_json() for name, output in self.outputs.items()},
         }
@@ -71,7 +71,7 @@ def judge(
     given: Mapping[str, NDArray[Any]],
     outputs: Mapping[str, NDArray[Any]],
     *,
-    profile: str | None,
+    arithmetic: str | None,
     produced: tuple[str, ...] | None = None,
     policy: Policy = POLICY,
 ) -> SeedJudgement:
@@ -88,7 +88,7 @@ def judge(
         else tuple(name for name in test.outputs if name in produced)
     )
     matrices = {name: matrix(test, name, outputs) for name in declared}
-    statistics = expected.statistics(test, raw, given, matrices, profile)
+    statistics = expected.statistics(test, raw, given, matrices, arithmetic)
     judged: dict[str, OutputJudgement] = {}
     all_within = True
     for name, numbers in statistics.items():
@@ -98,13 +98,17 @@ def judge(
         judged[name] = OutputJudgement(verdict(is_within, explanation), explanation, numbers)
     explanation = worst_explanation(output.explanation for output in judged.values())
     downstream = [name for name in test.downstream if produced is not None and name in produced]
-    judged |= {name: _unjudged(test, name, outputs) for name in downstream}
+    judged |= {name: _not_judged(test, name, outputs) for name in downstream}
     return SeedJudgement(
-        verdict(all_within, explanation), explanation, judged, profile or "generic", policy.version
+        verdict(all_within, explanation),
+        explanation,
+        judged,
+        arithmetic or "generic",
+        policy.version,
     )
 
 
-def _unjudged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> OutputJudgement:
+def _not_judged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> OutputJudgement:
     """A downstream output: without a reference or a budget of its own it counts for nothing; its
     digest tells runs apart."""
     value = matrix(test, name, outputs)
@@ -113,7 +117,7 @@ def _unjudged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) ->
         "digest": digest(value, test.shape_of(name)),
         **nonfinite(value),
     }
-    return OutputJudgement(Verdict.unjudged, Explanation.unjudged, numbers)
+    return OutputJudgement(Verdict.not_judged, Explanation.not_judged, numbers)
 
 
 def matrix(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:

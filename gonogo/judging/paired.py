@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.kernels import registry
-from gonogo.kernels.layernorm.arithmetic.profiles import BLOCK_FORMATS, UNIT_ROUNDOFF
+from gonogo.kernels.layernorm.arithmetic.terms import BLOCK_FORMATS, UNIT_ROUNDOFF
 from gonogo.numerics import compare
 from gonogo.numerics.expectation import Array, Expectation, Mask, output_step
 
@@ -55,8 +55,8 @@ class Bound:
         return Bound(self.bound + other.bound, self.variance + other.variance, informative)
 
 
-def bounds(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Bound]:
-    """Of every output of the test, for a kernel of that profile (None: generic), on what the device
+def bounds(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, Bound]:
+    """Of every output of the test, for a kernel of that arithmetic (None: generic), on what the device
     was given (rows flat).
 
     By blocks of rows, and of columns where an output sums over rows: in bounded memory, whatever
@@ -64,7 +64,7 @@ def bounds(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Boun
     """
     return {
         name: joined(parts, 0 if test.is_matrix(name) else 1)
-        for name, parts in registry.numerics(test).parts(test, given, profile).items()
+        for name, parts in registry.numerics(test).parts(test, given, arithmetic).items()
     }
 
 

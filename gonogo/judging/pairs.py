@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gonogo.errors import FieldError
 from gonogo.judging import paired
 from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge, matrix
-from gonogo.kernels.layernorm.arithmetic.profiles import UNIT_ROUNDOFF
+from gonogo.kernels.layernorm.arithmetic.terms import UNIT_ROUNDOFF
 from gonogo.spec import fields
 from gonogo.spec.builds import MAX_NAME
 from gonogo.spec.test_spec import TestSpec
@@ -43,7 +43,7 @@ class Reference:
     outputs)."""
 
     build: str
-    profile: str | None = None
+    arithmetic: str | None = None
     produced: tuple[str, ...] | None = None
 
     @classmethod
@@ -52,7 +52,7 @@ class Reference:
         if data is None:
             return None
         given = fields.mapping(data, path)
-        fields.known(given, ("build", "profile", "outputs"), path)
+        fields.known(given, ("build", "arithmetic", "outputs"), path)
         build, outputs = given.get("build"), given.get("outputs")
         if not isinstance(build, str) or not 0 < len(build) <= MAX_NAME:
             raise FieldError(
@@ -61,10 +61,10 @@ class Reference:
                 "must be the name of a build",
                 limit=f"1 to {MAX_NAME} characters",
             )
-        profile = given.get("profile")
+        arithmetic = given.get("arithmetic")
         return cls(
             build,
-            None if profile is None else str(profile),
+            None if arithmetic is None else str(arithmetic),
             None if outputs is None else tuple(str(name) for name in outputs),
         )
 
@@ -92,14 +92,16 @@ def compare(
         raw,
         given,
         theirs,
-        profile=reference.profile,
+        arithmetic=reference.arithmetic,
         produced=reference.produced,
         policy=policy,
     )
     common = [name for name in judged.outputs if name in own.outputs and name in test.outputs]
-    ours_bounds = paired.bounds(test, given, judged.profile)
+    ours_bounds = paired.bounds(test, given, judged.arithmetic)
     their_bounds = (
-        ours_bounds if own.profile == judged.profile else paired.bounds(test, given, own.profile)
+        ours_bounds
+        if own.arithmetic == judged.arithmetic
+        else paired.bounds(test, given, own.arithmetic)
     )
     found: dict[str, OutputJudgement] = {}
     all_within = True
@@ -167,7 +169,7 @@ def _downstream(
         for side in (outputs, theirs)
     )
     numbers = paired.without_budget(mine, other, UNIT_ROUNDOFF["bf16"], shape)
-    entry = _entry(reference, Explanation.unjudged, None, None) | numbers
+    entry = _entry(reference, Explanation.not_judged, None, None) | numbers
     return replace(output, statistics={**output.statistics, "reference": entry})
 
 

@@ -23,12 +23,12 @@ def can_show(
     test: TestSpec,
     given: Mapping[str, NDArray[Any]],
     ideal: Mapping[str, NDArray[np.float64]],
-    profile: str | None,
+    arithmetic: str | None,
 ) -> bool:
     """Whether `ideal`, the defect's outputs in float64, differs from the right function by more
     than B on some element, or by more than 4 standard deviations on some direction (its largest
     form), for this seed. A non-finite effect shows."""
-    for name, wanted in expected.expectations(test, given, profile).items():
+    for name, wanted in expected.expectations(test, given, arithmetic).items():
         if name not in ideal:
             continue
         effect = (
@@ -57,7 +57,7 @@ def shows(
     test: TestSpec,
     given: Mapping[str, NDArray[Any]],
     outputs: Mapping[str, NDArray[np.floating]],
-    profile: str | None,
+    arithmetic: str | None,
 ) -> bool:
     """The same in one fused pass, for large shapes, with the outputs rounded to float32 (which
     alone is within any budget).
@@ -76,7 +76,7 @@ def shows(
             matrices[name] = np.ascontiguousarray(outputs[name], np.float32).reshape(shape)
     return any(
         _beyond(numbers)
-        for numbers in expected.statistics(test, given, given, matrices, profile).values()
+        for numbers in expected.statistics(test, given, given, matrices, arithmetic).values()
     )
 
 

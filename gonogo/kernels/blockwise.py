@@ -37,7 +37,7 @@ class Expecting(Protocol):
         """Return (rows, rows of a block)."""
 
     def expectations(
-        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice
+        self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice
     ) -> dict[str, Expectation]:
         """Return what is expected of every output in these rows."""
 
@@ -186,7 +186,7 @@ def statistics(
     references: Mapping[str, Array],
     given: Arrays,
     outputs: Mapping[str, NDArray[np.float32]],
-    profile: str | None,
+    arithmetic: str | None,
 ) -> dict[str, Any]:
     """The statistics of matrix outputs (rows, N) of more than one row. `references`: those of the
     raw inputs."""
@@ -197,7 +197,7 @@ def statistics(
 
     def block(start: int, stop: int) -> tuple[dict[str, Totals], dict[str, tuple[Direction, ...]]]:
         here = slice(start, stop)
-        expected = numerics.expectations(test, given, profile, here)
+        expected = numerics.expectations(test, given, arithmetic, here)
         views = {name: numerics.views(test, given, name, expected[name], here) for name in outputs}
         found = {}
         for name, output in outputs.items():

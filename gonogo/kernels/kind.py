@@ -67,9 +67,9 @@ class Numerics(ABC):
 
     @abstractmethod
     def expectations(
-        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING
+        self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
-        """What is expected of every output in these rows, of a kernel of that profile (None:
+        """What is expected of every output in these rows, of a kernel of that arithmetic (None:
         generic), on what the device was given.
 
         A matrix output's expectation has its rows; one with a value a row, (1, rows); a vector's,
@@ -157,12 +157,12 @@ class Numerics(ABC):
         )
         return test.rows, step
 
-    def pieces(self, test: TestSpec, given: Arrays, profile: str | None) -> Iterator[Piece]:
+    def pieces(self, test: TestSpec, given: Arrays, arithmetic: str | None) -> Iterator[Piece]:
         """The expectations of all outputs, in parts that fit memory."""
         rows, step = self.spans(test)
         for start in range(0, rows, step):
             here = slice(start, min(start + step, rows))
-            for name, expected in self.expectations(test, given, profile, here).items():
+            for name, expected in self.expectations(test, given, arithmetic, here).items():
                 yield (
                     name,
                     expected,
@@ -171,12 +171,12 @@ class Numerics(ABC):
                 )
 
     def parts(
-        self, test: TestSpec, given: Arrays, profile: str | None
+        self, test: TestSpec, given: Arrays, arithmetic: str | None
     ) -> dict[str, list[Expectation]]:
         """The expectations of each output, block by block; made on all cores."""
         rows, step = self.spans(test)
         found = over_rows(
-            lambda start, stop: self.expectations(test, given, profile, slice(start, stop)),
+            lambda start, stop: self.expectations(test, given, arithmetic, slice(start, stop)),
             rows,
             step,
         )
@@ -188,7 +188,7 @@ class Numerics(ABC):
         raw: Arrays,
         given: Arrays,
         outputs: Mapping[str, Floats],
-        profile: str | None,
+        arithmetic: str | None,
     ) -> dict[str, Any]:
         """Every statistic of each output (matrices, see judging.matrix), JSON-ready:
         gonogo.numerics.compare is the definition."""
@@ -200,10 +200,10 @@ class Numerics(ABC):
             if test.is_matrix(name) and output.shape[0] > 1
         }
         if matrices:
-            found |= blockwise.statistics(self, test, references, given, matrices, profile)
+            found |= blockwise.statistics(self, test, references, given, matrices, arithmetic)
         rest = [name for name in outputs if name not in matrices]
         if rest:
-            parts = self.parts(test, given, profile)
+            parts = self.parts(test, given, arithmetic)
             for name in rest:
                 wanted = parts[name][0] if test.is_matrix(name) else blockwise.joined(parts[name])
                 found[name] = self.compared(

@@ -42,7 +42,7 @@ def jit(function: F) -> F:
     semantics.
 
     Never `parallel=True` (numba's workqueue layer aborts the process when entered from several
-    threads) and never `fastmath` (it would change the arithmetic that is the subject here).
+    threads) and never `fastmath` (it would change the arithmetic that is the workload here).
     `error_model="numpy"`: x/0 is inf, as in NumPy. Where no folder can be written nothing is kept,
     and each process compiles for itself.
     """

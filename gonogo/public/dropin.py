@@ -49,7 +49,7 @@ def against(
     raw: Mapping[str, Any] | None = None,
     output: str | None = None,
     name: str | None = None,
-    profile: str | None = None,
+    arithmetic: str | None = None,
     msg: object = None,
     **fields: Any,
 ) -> Comparison:
@@ -65,9 +65,9 @@ def against(
     With `kernel` (a name, or an object with more fields of a test) and `inputs` (what the kernel
     was given, by name; `raw`: unquantised) it is judged in full: does rounding explain the error?
     `output` says which output `actual` is; default: the kernel's first. `fields` are further fields
-    of the test (epsilon, numerics, shape); `profile` is the kernel's budget profile. The formats of
+    of the test (epsilon, numerics, shape); `arithmetic` is the kernel's arithmetic model. The formats of
     inputs and output are those of the tensors unless `numerics` says them. Without kernel and
-    inputs the verdict is `unjudged`, and the numbers say how many times the output format's own
+    inputs the verdict is `not_judged`, and the numbers say how many times the output format's own
     rounding the tolerance is.
 
     Raises FieldError or JobError for a spec or inputs that can't be, TypeError for what is no
@@ -87,7 +87,7 @@ def against(
         (label, tensors.read(mine, label), tensors.read(theirs, f"the expected {label}"))
         for label, mine, theirs in _pairs(actual, expected, output or _first(spec) or "actual")
     ]
-    found = _Against(name, gate if gate.declared else _default_gate(gate, pairs), spec, profile)
+    found = _Against(name, gate if gate.declared else _default_gate(gate, pairs), spec, arithmetic)
     for label, mine, theirs in pairs:
         found.add(label, mine, theirs)
     said = found.judged(dict(inputs or {}), dict(raw or {}))
@@ -163,13 +163,13 @@ class _Against:
     """One comparison while it is made."""
 
     def __init__(
-        self, name: str | None, gate: Gate, spec: dict[str, Any], profile: str | None
+        self, name: str | None, gate: Gate, spec: dict[str, Any], arithmetic: str | None
     ) -> None:
-        self.name, self.gate, self.spec, self.profile = (
+        self.name, self.gate, self.spec, self.arithmetic = (
             None if name is None else str(name)[: handover.MAX_NAME],
             gate,
             spec,
-            profile,
+            arithmetic,
         )
         self.outputs: dict[str, dict[str, Any]] = {}
         self.actual: dict[str, Tensor] = {}
@@ -236,7 +236,7 @@ class _Against:
             self.spec.pop("kernel"), {**loose, **arrays}, {"tolerance": said.tolerance, **self.spec}
         )
         fields["numerics"] = self._formats(given) | dict(fields.get("numerics") or {})
-        if recorded.handed_over(recorded.Arrays(fields, arrays, loose, self.name, self.profile)):
+        if recorded.handed_over(recorded.Arrays(fields, arrays, loose, self.name, self.arithmetic)):
             said.words = "handed over to the worker, which judges it"
             return said
         try:
@@ -249,7 +249,7 @@ class _Against:
                 fields,
                 arrays,
                 loose,
-                self.profile,
+                self.arithmetic,
                 self.outputs,
                 {key: not words for key, words in self.missed.items()},
             )
@@ -257,7 +257,7 @@ class _Against:
             said.problem = f"{type(problem).__name__}: {problem}"
             recorded.tell(said)
             raise
-        return Comparison(name=self.name, profile=self.profile, **found)
+        return Comparison(name=self.name, arithmetic=self.arithmetic, **found)
 
     def _formats(self, given: Mapping[str, Tensor]) -> dict[str, Any]:
         """The formats of the tensors at hand. A float32 input beside an output of fewer bits isn't
@@ -294,7 +294,7 @@ class _Against:
             f"{head}{label}: {'; '.join(words)}" for label, words in self.missed.items() if words
         ]
         lines += [f"  {label}: {words}" for label, words in self.details.items()]
-        if said.verdict != "unjudged":
+        if said.verdict != "not_judged":
             lines.append(f"  verdict {said.verdict}")
         return "\n".join([*lines, *(f"  {line}" for line in said.words.splitlines())])
 

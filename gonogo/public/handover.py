@@ -44,7 +44,7 @@ def compare(
     kernel: str,
     *,
     name: str | None = None,
-    profile: str | None = None,
+    arithmetic: str | None = None,
     raw: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> Any:
@@ -56,8 +56,8 @@ def compare(
     (inputs of layernorm_bw, outputs of layernorm_fw): NumPy arrays, anything NumPy can read, torch
     or ttnn tensors. The inputs are what the kernel was given: values that the input format can
     represent. Everything else is a field of the test (epsilon, numerics, tolerance, shape ...); the
-    shape is that of x unless given. `name` tells several comparisons of one test apart. `profile`
-    is the budget profile of the kernel, unless the build has one. `raw` are unquantised inputs,
+    shape is that of x unless given. `name` tells several comparisons of one test apart. `arithmetic`
+    is the arithmetic model of the kernel, unless the build has one. `raw` are unquantised inputs,
     with which the tolerance compares; an input that is only there was rounded to its format for the
     kernel.
 
@@ -88,9 +88,9 @@ def compare(
         {key: value for key, value in given.items() if value is not None},
     )
     shown = None if name is None else str(name)[:MAX_NAME]
-    if recorded.handed_over(Arrays(fields, arrays, loose, shown, profile)):
+    if recorded.handed_over(Arrays(fields, arrays, loose, shown, arithmetic)):
         return None
-    return None if _mode == "off" else _judged(fields, arrays, loose, shown, profile)
+    return None if _mode == "off" else _judged(fields, arrays, loose, shown, arithmetic)
 
 
 def _array(name: str, value: Any, *, wide: bool = False) -> Any:
@@ -128,7 +128,7 @@ def _judged(
     arrays: dict[str, Any],
     loose: dict[str, Any],
     name: str | None,
-    profile: str | None,
+    arithmetic: str | None,
 ) -> Any:
     __tracebackhide__ = True
     try:
@@ -138,13 +138,13 @@ def _judged(
             f"gonogo.compare can't judge here ({problem}): install gonogo, run the test by a GoNoGo worker, or use --gonogo-compare=off"
         ) from problem
     try:
-        judgement, words, serious, found = judge_here(fields, arrays, loose, profile)
+        judgement, words, serious, found = judge_here(fields, arrays, loose, arithmetic)
     except Exception as problem:
         recorded.tell(
             recorded.Comparison(name=name, problem=f"{type(problem).__name__}: {problem}")
         )
         raise
-    recorded.tell(recorded.Comparison(name=name, profile=profile, **found))
+    recorded.tell(recorded.Comparison(name=name, arithmetic=arithmetic, **found))
     if words is None:
         return judgement
     message = f"{name}: {words}" if name else words

@@ -17,8 +17,8 @@ HOLLOW, RED_BUT_RIGHT = "pass_by_tolerance", "fail_by_tolerance"
 class Comparison:
     """One call of gonogo.compare; plain JSON types all through."""
 
-    verdict: str = "unjudged"
-    explanation: str = "unjudged"
+    verdict: str = "not_judged"
+    explanation: str = "not_judged"
     within: bool = True
     """Whether the test's own gate holds: green."""
     name: str | None = None
@@ -27,7 +27,7 @@ class Comparison:
     judged."""
     tolerance: dict[str, float] = field(default_factory=dict)
     """The gate, where there is no spec."""
-    profile: str | None = None
+    arithmetic: str | None = None
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Output -> statistics."""
     words: str = ""
@@ -47,7 +47,7 @@ class Comparison:
             "name": self.name,
             "test": self.spec,
             "tolerance": None if self.spec is not None else self.tolerance or None,
-            "profile": self.profile,
+            "arithmetic": self.arithmetic,
             "outputs": self.outputs,
             "words": self.words,
             "problem": self.problem,
@@ -65,7 +65,7 @@ class Arrays:
     raw: dict[str, Any]
     """Unquantised inputs by name."""
     name: str | None
-    profile: str | None
+    arithmetic: str | None
 
 
 def factor(value: float) -> str:

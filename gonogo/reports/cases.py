@@ -29,11 +29,11 @@ class Comparison:
     """Its own, where a test compares several times."""
     test: TestSpec | None = None
     """The kernel's spec, where it is known: the numbers are judged in full. None: they are kept,
-    and the verdict is `unjudged`."""
+    and the verdict is `not_judged`."""
     tolerance: Mapping[str, float] = field(default_factory=dict)
     """The gate of a comparison without a spec; one with a spec has it there."""
-    profile: str | None = None
-    """The budget profile that the numbers were made with."""
+    arithmetic: str | None = None
+    """The arithmetic model that the numbers were made with."""
     words: str = ""
     """The diagnosis, or whatever else is to be said of it."""
     problem: str = ""

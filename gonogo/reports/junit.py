@@ -24,7 +24,7 @@ ROOTS = ("testsuites", "testsuite")
 AGAIN = "failed, then passed when it was run again: "
 _RED = {"failure": Outcome.failed, "error": Outcome.error}
 _FLAKY = ("flakyFailure", "flakyError")
-_NOT_RUN = frozenset({"skipped", "notrun", "disabled", "suppressed", "ignored", "pending"})
+_NOT_RUN = frozenset({"skipped", "notrun", "disabled", "waived", "ignored", "pending"})
 _MOST_TEXT = 500
 
 

@@ -25,7 +25,7 @@ from gonogo.reports.cases import (
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MOST_MESSAGE_CHARS, MOST_NAME_CHARS, clean
 from gonogo.spec import fields
-from gonogo.spec.builds import PROFILES
+from gonogo.spec.builds import ARITHMETICS
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 from gonogo.spec.tolerances import Tolerance
 
@@ -35,7 +35,7 @@ HEADER = ("format", "version", "suite", "build", "tool", "commit", "labels", "st
 CASE = (
     "name", "outcome", "seed", "repeat", "duration_ms", "message", "failures", "measurements", "file", "line", "worker", "comparisons",
 )  # fmt: skip
-COMPARISON = ("name", "test", "tolerance", "profile", "outputs", "words", "problem")
+COMPARISON = ("name", "test", "tolerance", "arithmetic", "outputs", "words", "problem")
 MOST_COMPARISONS = 100
 MOST_OUTPUTS = 64
 MOST_STATISTICS = 200
@@ -134,7 +134,7 @@ def _comparison(
             given["test"], max_elements=max_elements, path=f"{path}.test"
         )
         specs[text] = test
-    tolerance, profile = given.get("tolerance"), given.get("profile")
+    tolerance, arithmetic = given.get("tolerance"), given.get("arithmetic")
     if test is not None and tolerance is not None:
         raise FieldError(
             f"{path}.tolerance",
@@ -159,7 +159,9 @@ def _comparison(
         tolerance={}
         if tolerance is None
         else Tolerance.parse(tolerance, f"{path}.tolerance").to_json(),
-        profile=None if profile is None else fields.choice(profile, PROFILES, f"{path}.profile"),
+        arithmetic=None
+        if arithmetic is None
+        else fields.choice(arithmetic, ARITHMETICS, f"{path}.arithmetic"),
         words=_text(given.get("words"), f"{path}.words", MOST_MESSAGE_CHARS) or "",
         problem=_text(given.get("problem"), f"{path}.problem", MOST_MESSAGE_CHARS) or "",
     )

@@ -23,7 +23,7 @@ class Outcome(StrEnum):
     """Red."""
     skipped = "skipped"
     """It skipped itself, is disabled, or was not run because of another one."""
-    absent = "absent"
+    not_run = "not_run"
     """It is not in this build."""
     passed = "passed"
     """Green."""
@@ -33,10 +33,10 @@ WITHOUT_ARRAYS = {
     Outcome.error: Verdict.error,
     Outcome.crash: Verdict.crash,
     Outcome.hang: Verdict.hang,
-    Outcome.failed: Verdict.unjudged,
+    Outcome.failed: Verdict.not_judged,
     Outcome.skipped: Verdict.skipped,
-    Outcome.absent: Verdict.absent,
-    Outcome.passed: Verdict.unjudged,
+    Outcome.not_run: Verdict.not_run,
+    Outcome.passed: Verdict.not_judged,
 }
 OTHER_REASON = "The arrays are within their tolerance, and rounding explains them: it is red for a reason that they don't show."
 
@@ -61,7 +61,7 @@ def verdict_of(outcome: Outcome, arrays: Sequence[OfArrays]) -> tuple[Verdict, E
     """
     alone = WITHOUT_ARRAYS[outcome]
     if not arrays:
-        return alone, Explanation.unjudged, False
+        return alone, Explanation.not_judged, False
     explanation = worst_explanation(each.explanation for each in arrays)
     said = worst(each.verdict for each in arrays)
     if outcome is Outcome.failed:
@@ -70,8 +70,8 @@ def verdict_of(outcome: Outcome, arrays: Sequence[OfArrays]) -> tuple[Verdict, E
             and said is Verdict.pass_
             and all(each.declared for each in arrays)
         ):
-            return Verdict.unjudged, explanation, True
-        if explanation is not Explanation.no_information:
+            return Verdict.not_judged, explanation, True
+        if explanation is not Explanation.inconclusive:
             said = verdict(is_within=False, explanation=explanation)
     elif outcome is not Outcome.passed:
         said = worst((said, alone))

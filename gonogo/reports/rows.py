@@ -83,7 +83,7 @@ def _row(iteration: Iteration, cases: Sequence[Case]) -> Row:
         "duration_ms": round(sum(times), 4) if times else None,
         "verdict": worst(verdicts).value,
         "explanation": worst_explanation(explanations).value,
-        "profile": ", ".join(sorted({each.profile or "generic" for each in judged})) or None,
+        "arithmetic": ", ".join(sorted({each.arithmetic or "generic" for each in judged})) or None,
         "policy": POLICY.version if judged else None,
         "message": None if cases else "the file holds no test",
         "outputs": outputs,
@@ -103,7 +103,7 @@ def _judged(case: Case, name: str, outputs: Entries) -> tuple[Verdict, Explanati
     if any(each.problem for each in case.comparisons):
         said, explanation, otherwise = (
             worst((WITHOUT_ARRAYS[case.outcome], Verdict.error)),
-            Explanation.unjudged,
+            Explanation.not_judged,
             False,
         )
     message = "\n".join(filter(None, (*words, OTHER_REASON if otherwise else "")))
@@ -120,8 +120,8 @@ def _compared(comparison: Comparison, label: str, outputs: Entries) -> OfArrays 
         if test is None or output in test.downstream:
             gate = {"tolerance": dict(comparison.tolerance)} if comparison.tolerance else {}
             outputs[key] = {
-                "verdict": Verdict.unjudged.value,
-                "explanation": Explanation.unjudged.value,
+                "verdict": Verdict.not_judged.value,
+                "explanation": Explanation.not_judged.value,
                 **statistics,
                 **gate,
             }

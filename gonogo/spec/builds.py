@@ -1,4 +1,4 @@
-"""Builds: the software under test, their order, and what they promise (a budget profile, the
+"""Builds: the software under test, their order, and what they promise (an arithmetic, the
 outputs they produce)."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from gonogo.errors import FieldError
 from gonogo.spec import fields
 from gonogo.spec.kernels.registry import emulated
 
-PROFILES = ("generic", "tt-train", "fp32", "torch", "torch-eager", "ttnn")
-"""Budget profiles that a build may name: one dataflow's budget must not judge another's kernel."""
+ARITHMETICS = ("generic", "tt-train", "fp32", "torch", "torch-eager", "ttnn")
+"""Arithmetic models that a build may name: one dataflow's budget must not judge another's kernel."""
 
 EMULATOR = "emulator"
 MAX_NAME = 200
@@ -24,33 +24,35 @@ class Build:
     """A tt-metal commit, a ttnn version, a container image, an emulated defect.
 
     Nothing in it is executable: what a name means (interpreter, environment, command) stands in the
-    worker host's own builds file. Builds of one `line` (a branch, say) are ordered by `sequence`.
+    worker host's own builds file. Builds of one `branch` (a branch, say) are ordered by `sequence`.
     """
 
     name: str
     executor: str
-    line: str = "default"
+    branch: str = "default"
     sequence: int = 0
     commit: str | None = None
-    profile: str | None = None
-    """The budget profile of its kernels; None: the test's numerics decide."""
+    arithmetic: str | None = None
+    """The arithmetic model of its kernels; None: the test's numerics decide."""
     outputs: tuple[str, ...] | None = None
     """The outputs it produces; None = all. The others are `not produced`, an undeclared missing one
     is an `error`."""
 
     @classmethod
     def parse(cls, data: object, path: str = "build") -> Build:
-        """From a JSON object. Raises FieldError for an unknown field, an empty name, a profile that
+        """From a JSON object. Raises FieldError for an unknown field, an empty name, an arithmetic that
         doesn't exist."""
         given = fields.mapping(data, path)
         fields.known(
-            given, ("name", "executor", "line", "sequence", "commit", "profile", "outputs"), path
+            given,
+            ("name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs"),
+            path,
         )
         words = {
             name: _text(given.get(name, otherwise), fields.join(path, name))
             for name, otherwise in _TEXTS.items()
         }
-        profile = given.get("profile")
+        arithmetic = given.get("arithmetic")
         return cls(
             **words,
             sequence=fields.integer(
@@ -59,16 +61,16 @@ class Build:
             commit=None
             if given.get("commit") is None
             else _text(given["commit"], fields.join(path, "commit")),
-            profile=None
-            if profile is None
-            else fields.choice(profile, PROFILES, fields.join(path, "profile")),
+            arithmetic=None
+            if arithmetic is None
+            else fields.choice(arithmetic, ARITHMETICS, fields.join(path, "arithmetic")),
             outputs=_outputs(given.get("outputs"), fields.join(path, "outputs")),
         )
 
     @property
     def order(self) -> tuple[str, int, str]:
-        """Sorts builds: by line, then sequence; the name only makes ties definite."""
-        return (self.line, self.sequence, self.name)
+        """Sorts builds: by branch, then sequence; the name only makes ties definite."""
+        return (self.branch, self.sequence, self.name)
 
     def produces(self, output: str) -> bool:
         """Whether the build is meant to give this output."""
@@ -79,15 +81,15 @@ class Build:
         return {
             "name": self.name,
             "executor": self.executor,
-            "line": self.line,
+            "branch": self.branch,
             "sequence": self.sequence,
             "commit": self.commit,
-            "profile": self.profile,
+            "arithmetic": self.arithmetic,
             "outputs": None if self.outputs is None else list(self.outputs),
         }
 
 
-_TEXTS: Mapping[str, str | None] = {"name": None, "executor": None, "line": "default"}
+_TEXTS: Mapping[str, str | None] = {"name": None, "executor": None, "branch": "default"}
 
 
 def _text(value: object, path: str) -> str:
@@ -105,7 +107,7 @@ def _outputs(value: object, path: str) -> tuple[str, ...] | None:
 
 
 def ordered(builds: Iterable[Build]) -> list[Build]:
-    """Builds by (line, sequence)."""
+    """Builds by (branch, sequence)."""
     return sorted(builds, key=lambda build: build.order)
 
 
@@ -119,7 +121,7 @@ def emulator_builds() -> Mapping[str, Build]:
 def _emulated(names: tuple[str, ...]) -> Mapping[str, Build]:
     return {
         name: Build(
-            name=name, executor=EMULATOR, line=EMULATOR, sequence=sequence, profile="tt-train"
+            name=name, executor=EMULATOR, branch=EMULATOR, sequence=sequence, arithmetic="tt-train"
         )
         for sequence, name in enumerate(names)
     }
@@ -137,17 +139,17 @@ TORCH_VARIANTS = {
     "decomposed": "torch",
     "compiled": "torch",
 }
-"""How torch runs a kernel, and the budget profile of its LayerNorm so run: ATen's CPU kernel keeps
+"""How torch runs a kernel, and the arithmetic model of its LayerNorm so run: ATen's CPU kernel keeps
 bf16 column sums in bf16."""
 LINEAR = "linear"
 """A downstream output of layernorm_fw: y after a bf16 linear with fixed weights."""
 
 
 def _torch_builds() -> Iterable[tuple[str, str, tuple[str, ...] | None]]:
-    """(name, profile, outputs) of each: on a CPU, then on a GPU."""
+    """(name, arithmetic, outputs) of each: on a CPU, then on a GPU."""
     for device in ("", "cuda-"):
-        for variant, profile in TORCH_VARIANTS.items():
-            of_layer_norm = "torch" if device else profile
+        for variant, arithmetic in TORCH_VARIANTS.items():
+            of_layer_norm = "torch" if device else arithmetic
             name = f"torch-{device}{variant}"
             yield name, of_layer_norm, None
             yield f"{name}-group-norm", "torch", None
@@ -167,12 +169,12 @@ def torch_builds() -> Mapping[str, Build]:
         name: Build(
             name=name,
             executor=TORCH,
-            line=TORCH,
+            branch=TORCH,
             sequence=sequence,
-            profile=profile,
+            arithmetic=arithmetic,
             outputs=outputs,
         )
-        for sequence, (name, profile, outputs) in enumerate(_torch_builds())
+        for sequence, (name, arithmetic, outputs) in enumerate(_torch_builds())
     }
 
 
@@ -185,10 +187,10 @@ TTNN_BUILDS: Mapping[str, tuple[str, tuple[str, ...] | None]] = {
     "ttnn-generic-bw": ("generic", ("dx",)),
     "ttnn-generic-bw-double-subtract": ("generic", ("dx",)),
 }
-"""Name -> (budget profile, outputs) of what the ttnn executor runs on whatever ttnn a host has
+"""Name -> (arithmetic model, outputs) of what the ttnn executor runs on whatever ttnn a host has
 (docs/wormhole.md): ttnn.layer_norm, which puts out y only, with moreh's backward; its other two
 reductions; moreh's own forward; and our LayerNorm backward in C++ for ttnn.generic_op, right and
-with a planted fault, which stores every step as bf16, as the `generic` profile expects."""
+with a planted fault, which stores every step as bf16, as the `generic` arithmetic expects."""
 
 
 @cache
@@ -196,9 +198,14 @@ def ttnn_builds() -> Mapping[str, Build]:
     """Name -> build of each of TTNN_BUILDS, in that order."""
     return {
         name: Build(
-            name=name, executor=TTNN, line=TTNN, sequence=sequence, profile=profile, outputs=outputs
+            name=name,
+            executor=TTNN,
+            branch=TTNN,
+            sequence=sequence,
+            arithmetic=arithmetic,
+            outputs=outputs,
         )
-        for sequence, (name, (profile, outputs)) in enumerate(TTNN_BUILDS.items())
+        for sequence, (name, (arithmetic, outputs)) in enumerate(TTNN_BUILDS.items())
     }
 
 

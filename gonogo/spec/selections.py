@@ -127,7 +127,7 @@ class Selection:
         return key_of(self.canonical())
 
     @property
-    def subject_key(self) -> str:
+    def workload_key(self) -> str:
         """Its key: a selection declares no tolerance that could change while its history goes
         on."""
         return self.key
@@ -149,7 +149,7 @@ class Selection:
         return ", ".join(named) or "all tests"
 
 
-Subject = TestSpec | Selection
+AnyTest = TestSpec | Selection
 """What a job's `test` may be."""
 
 
@@ -158,7 +158,7 @@ def is_selection(data: object) -> bool:
     return isinstance(data, Mapping) and FIELD in data
 
 
-def parse_subject(data: object, *, max_elements: int = MAX_ELEMENTS, path: str = "test") -> Subject:
+def parse_test(data: object, *, max_elements: int = MAX_ELEMENTS, path: str = "test") -> AnyTest:
     """A job's `test`: a selection, or the test of a kernel. Raises FieldError."""
     return (
         Selection.parse(data, path=path)
@@ -175,18 +175,18 @@ def sample(canonical: Mapping[str, Any], number: int) -> dict[str, int | None]:
     return {"seed": Selection.parse(canonical).seed_of(number), "iteration": number}
 
 
-def check_executor(subject: Subject, executor: str, path: str = "test") -> None:
-    """A FieldError where one of our own executors can't run the subject: kernels and selections are
+def check_executor(workload: AnyTest, executor: str, path: str = "test") -> None:
+    """A FieldError where one of our own executors can't run the workload: kernels and selections are
     run by different ones.
 
     Whether a plug-in runs the one or the other is known on its host only.
     """
-    if isinstance(subject, TestSpec):
+    if isinstance(workload, TestSpec):
         if executor in REPORTERS:
             limit = '{"selection": {"suite", "filter", "shuffle", "stages"}}'
             raise FieldError(
                 fields.join(path, "kernel"),
-                subject.kernel,
+                workload.kernel,
                 f"executor {executor} runs selections, not kernels",
                 limit=limit,
             )
@@ -195,15 +195,15 @@ def check_executor(subject: Subject, executor: str, path: str = "test") -> None:
         limit = f"one of {', '.join(REPORTERS)}, or a plug-in that reports"
         raise FieldError(
             fields.join(path, FIELD),
-            subject.inner(),
+            workload.inner(),
             f"executor {executor} runs kernels, not selections",
             limit=limit,
         )
-    if subject.stages is not None and executor in REPORTERS and executor not in STAGED:
+    if workload.stages is not None and executor in REPORTERS and executor not in STAGED:
         where = fields.join(fields.join(path, FIELD), "stages")
         raise FieldError(
             where,
-            list(subject.stages),
+            list(workload.stages),
             f"executor {executor} has no stages",
             limit=", ".join(STAGED),
         )

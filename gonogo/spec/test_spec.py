@@ -126,7 +126,7 @@ class TestSpec:
     """A test, validated: constructing one with a wrong field raises FieldError with its path below
     "test".
 
-    Its `subject` is the spec without the tolerance. Mappings are kept in their canonical form (see
+    Its `workload` is the spec without the tolerance. Mappings are kept in their canonical form (see
     regimes.normalise and tolerances.normalise); specs are equal exactly when their keys are.
     """
 
@@ -325,7 +325,7 @@ class TestSpec:
         return key_of(self.canonical())
 
     @cached_property
-    def subject_key(self) -> str:
+    def workload_key(self) -> str:
         """The key of the spec without the tolerance: history and change points hang on it."""
         return key_of(
             {name: value for name, value in self.canonical().items() if name != "tolerance"}

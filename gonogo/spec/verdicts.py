@@ -23,10 +23,10 @@ class Verdict(StrEnum):
     pass_by_tolerance = "pass_by_tolerance"
     fail_by_tolerance = "fail_by_tolerance"
     suspect = "suspect"
-    no_information = "no_information"
-    unjudged = "unjudged"
+    inconclusive = "inconclusive"
+    not_judged = "not_judged"
     skipped = "skipped"
-    absent = "absent"
+    not_run = "not_run"
     pass_ = "pass"
 
     @property
@@ -53,10 +53,10 @@ _SENTENCES = {
     Verdict.pass_by_tolerance: "Green and wrong: within the tolerance, but rounding doesn't explain the error.",
     Verdict.fail_by_tolerance: "Red and right: rounding explains the error, but the tolerance is tighter than the formats allow.",
     Verdict.suspect: "Within the tolerance, and at the edge of what rounding explains: more seeds decide.",
-    Verdict.no_information: "No row says anything about the kernel: other inputs are needed.",
-    Verdict.unjudged: "Green or red without arrays: whether rounding explains it can't be said.",
+    Verdict.inconclusive: "No row says anything about the kernel: other inputs are needed.",
+    Verdict.not_judged: "Green or red without arrays: whether rounding explains it can't be said.",
     Verdict.skipped: "The test was skipped.",
-    Verdict.absent: "The test isn't in this build, or nothing was selected; zero tests run is never green.",
+    Verdict.not_run: "The test isn't in this build, or nothing was selected; zero tests run is never green.",
     Verdict.pass_: "Green and right: within the tolerance, and rounding explains the error.",
 }
 _RANKS = {verdict: rank for rank, verdict in enumerate(Verdict)}
@@ -79,8 +79,8 @@ class Explanation(StrEnum):
 
     unexplained = "unexplained"
     suspect = "suspect"
-    no_information = "no_information"
-    unjudged = "unjudged"
+    inconclusive = "inconclusive"
+    not_judged = "not_judged"
     explained = "explained"
 
     @property
@@ -92,8 +92,8 @@ class Explanation(StrEnum):
 _EXPLANATIONS = {
     Explanation.unexplained: "No rounding of this kernel's formats makes such an error.",
     Explanation.suspect: "Larger than rounding should be, smaller than a wrong term usually is.",
-    Explanation.no_information: "Every row was left out: the statistics say nothing.",
-    Explanation.unjudged: "There are no arrays to judge.",
+    Explanation.inconclusive: "Every row was left out: the statistics say nothing.",
+    Explanation.not_judged: "There are no arrays to judge.",
     Explanation.explained: "The rounding of the formats accounts for all of it.",
 }
 
@@ -172,16 +172,16 @@ def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
 
     Reads nonfinite, count, budget_ratio, chi, every `*_z` (rms of a direction) and `*_z_max` with
     its `*_count` (its largest over rows or columns). A null says nothing, unless
-    nonfinite_statistics calls it infinite; when nothing says anything the answer is no_information.
+    nonfinite_statistics calls it infinite; when nothing says anything the answer is inconclusive.
     No statistics at all (an output without arrays) is unjudged.
     """
     if not statistics:
-        return Explanation.unjudged
+        return Explanation.not_judged
     if _number(statistics.get("nonfinite")) or any(
         map(_explains, statistics.get("nonfinite_statistics") or ())
     ):
         return Explanation.unexplained
-    worst = Explanation.no_information
+    worst = Explanation.inconclusive
     for value, limit, suspect_limit in _criteria(statistics, policy):
         if value <= limit:
             found = Explanation.explained
@@ -260,7 +260,7 @@ def _number(value: object) -> float | None:
 def worst_explanation(explanations: Iterable[Explanation]) -> Explanation:
     """The worst of the outputs' explanations; of none, unjudged."""
     found = set(explanations)
-    return next((each for each in Explanation if each in found), Explanation.unjudged)
+    return next((each for each in Explanation if each in found), Explanation.not_judged)
 
 
 def within(tolerance: Tolerance | None, statistics: Statistics) -> bool:
@@ -323,14 +323,14 @@ def verdict(is_within: bool, explanation: Explanation) -> Verdict:
             return Verdict.pass_by_tolerance if is_within else Verdict.fail
         case Explanation.suspect:
             return Verdict.suspect if is_within else Verdict.fail
-        case Explanation.no_information:
-            return Verdict.no_information
-        case Explanation.unjudged:
-            return Verdict.unjudged
+        case Explanation.inconclusive:
+            return Verdict.inconclusive
+        case Explanation.not_judged:
+            return Verdict.not_judged
 
 
 def worst(verdicts: Iterable[Verdict | str]) -> Verdict:
     """The worst of the verdicts; of none, absent: zero tests run is never green."""
     return min(
-        (Verdict(each) for each in verdicts), key=lambda each: each.rank, default=Verdict.absent
+        (Verdict(each) for each in verdicts), key=lambda each: each.rank, default=Verdict.not_run
     )

@@ -52,7 +52,7 @@ LEVELS: dict[str, frozenset[str]] = {
             "pass_by_tolerance",
             "fail_by_tolerance",
             "suspect",
-            "no_information",
+            "inconclusive",
         }
     ),
 }

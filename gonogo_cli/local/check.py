@@ -223,12 +223,12 @@ def _seed(
         "seed": seed,
         "repeat": repeat,
         "verdict": "error",
-        "explanation": "unjudged",
+        "explanation": "not_judged",
         "device": None,
         "host_run": None,
         "position": None,
         "duration_ms": None,
-        "profile": runner.profile,
+        "arithmetic": runner.arithmetic,
         "policy": POLICY.version,
         "outputs": {},
     }
@@ -240,7 +240,7 @@ def _seed(
         outputs = runner.run(test, given, seed=seed)
         row["duration_ms"] = round((time.perf_counter() - start) * 1e3, 3)
         judgement = judge(
-            test, raw, given, outputs, profile=runner.profile, produced=runner.produced
+            test, raw, given, outputs, arithmetic=runner.arithmetic, produced=runner.produced
         )
         if compared is not None:
             judgement = compared.compare(judgement, seed, raw, given, outputs)

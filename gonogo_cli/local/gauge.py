@@ -202,7 +202,7 @@ def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]
             drawn = measure.Drawn.of(test, seed)
             budgets: set[tuple[str, str | None]] = set()
             for part, runner in zip(parts, runners, strict=True):
-                budget = (part.judged.key, runner.profile)
+                budget = (part.judged.key, runner.arithmetic)
                 rows.append(
                     _row(
                         part, runner, drawn, with_edges=part.kind == "go" and budget not in budgets
@@ -231,7 +231,7 @@ def _row(part: Part, runner: Any, drawn: Any, *, with_edges: bool) -> Row:
             part,
             drawn,
             outputs,
-            profile=runner.profile,
+            arithmetic=runner.arithmetic,
             produced=runner.produced,
             with_edges=with_edges,
         )

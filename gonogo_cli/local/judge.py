@@ -36,9 +36,9 @@ def judge(
         "--quantise",
         help="The inputs are unquantised: round them to the test's input formats first.",
     ),
-    profile: str | None = typer.Option(
+    arithmetic: str | None = typer.Option(
         None,
-        help="Budget profile of the kernel (default: that of the job's build, else the numerics).",
+        help="Budget arithmetic of the kernel (default: that of the job's build, else the numerics).",
     ),
     fail_on: options.FailOn = options.FAIL_ON,
     as_json: bool = options.JSON,
@@ -52,14 +52,18 @@ def judge(
     import gonogo_settings
     from gonogo.judging.inputs import quantise as rounded
     from gonogo.judging.judging import judge as judged
-    from gonogo.spec.builds import PROFILES
+    from gonogo.spec.builds import ARITHMETICS
     from gonogo.spec.fields import choice
     from gonogo.spec.test_spec import TestSpec
 
     data = _document(spec)
     job = data if isinstance(data, dict) and "test" in data else {"test": data}
     test = TestSpec.parse(job["test"], max_elements=gonogo_settings.load().max_elements)
-    profile = choice(profile, PROFILES, "profile") if profile is not None else _profile(job)
+    arithmetic = (
+        choice(arithmetic, ARITHMETICS, "arithmetic")
+        if arithmetic is not None
+        else _arithmetic(job)
+    )
 
     loaded = _load(test, tensors, (*test.input_names, *test.outputs))
     inputs = {name: loaded[name] for name in test.input_names if name in loaded}
@@ -77,7 +81,9 @@ def judge(
     given = rounded(test, inputs) if quantise else _representable(test, inputs)
     unquantised = inputs if quantise else {**given, **_raw(test, raw)}
 
-    result = judged(test, unquantised, given, outputs, profile=profile, produced=tuple(outputs))
+    result = judged(
+        test, unquantised, given, outputs, arithmetic=arithmetic, produced=tuple(outputs)
+    )
     row: options.Row = {
         "seed": None,
         "repeat": 0,
@@ -90,7 +96,7 @@ def judge(
     diagnosis = (
         options.diagnosed(test, given, outputs, row) if options.worth_diagnosing(row) else None
     )
-    title = f"{test.kernel} {'x'.join(map(str, test.shape))}, stored tensors, budget of {result.profile}"
+    title = f"{test.kernel} {'x'.join(map(str, test.shape))}, stored tensors, budget of {result.arithmetic}"
     options.finish(options.summary([row], diagnosis), test, title, as_json=as_json, fail_on=fail_on)
 
 
@@ -101,15 +107,15 @@ def _document(path: Path) -> Any:
         raise JobError(f"{path} can't be read as JSON: {problem}") from problem
 
 
-def _profile(job: dict[str, Any]) -> str | None:
-    """The profile of the job's build where it is one of our own; others are named by --profile."""
+def _arithmetic(job: dict[str, Any]) -> str | None:
+    """The arithmetic of the job's build where it is one of our own; others are named by --arithmetic."""
     from gonogo.spec.builds import EMULATOR, own_builds
 
     target = job.get("target")
     executor = target.get("executor", EMULATOR) if isinstance(target, dict) else EMULATOR
     name = job.get("build")
     known = own_builds(executor) if isinstance(executor, str) else {}
-    return known[name].profile if isinstance(name, str) and name in known else None
+    return known[name].arithmetic if isinstance(name, str) and name in known else None
 
 
 def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensors:

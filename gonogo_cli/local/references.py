@@ -36,7 +36,7 @@ class References:
         from gonogo.judging.pairs import Reference
 
         self.build = runner.build
-        self._reference = Reference(runner.build, runner.profile, runner.produced)
+        self._reference = Reference(runner.build, runner.arithmetic, runner.produced)
         self._test, self._runner, self._seeds = test, runner, seeds
         self._together = max(1, KEPT_BYTES // (BYTES_PER_ELEMENT * test.elements))
         self._outputs: dict[int, Mapping[str, Any]] = {}

@@ -28,7 +28,7 @@ SHUFFLE = typer.Option(
 )
 STAGE = typer.Option([], "--stage", help="pytest: a stage of a staged suite; repeatable.")
 _RATIOS = ("tolerance_ratio", "budget_ratio")
-OUTCOMES = ("error", "crash", "hang", "failed", "skipped", "absent", "passed")
+OUTCOMES = ("error", "crash", "hang", "failed", "skipped", "not_run", "passed")
 """What a test says of itself, worst first."""
 RED = frozenset(OUTCOMES[:4])
 """Outcomes of tests that are never fine, whatever can be said of their numbers."""
@@ -86,14 +86,14 @@ def failed(job: Mapping[str, Any], fail_on: str) -> bool:
     """Whether a selection's job or report makes the exit code 1: as any other, and also when a test
     is red, or when none ran.
 
-    Without arrays a red test is `unjudged`, as a green one is: which of them it was must not depend
+    Without arrays a red test is `not_judged`, as a green one is: which of them it was must not depend
     on reading the table.
     """
     verdict, outcomes = job.get("verdict"), job.get("outcomes") or {}
     return (
         show.failed(verdict, fail_on)
         or any(outcomes.get(name) for name in RED)
-        or verdict == Verdict.absent.value
+        or verdict == Verdict.not_run.value
     )
 
 

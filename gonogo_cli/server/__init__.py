@@ -1,1 +1,1 @@
-"""Subcommands that talk to a server: jobs, suites, comparison, bisection, imports, overrides."""
+"""Subcommands that talk to a server: jobs, suites, comparison, bisection, imports, waivers."""

@@ -23,11 +23,11 @@ def bisect(
     builds: str | None = typer.Option(
         None, "--builds", help="The builds in order, with commas between them."
     ),
-    line: str | None = typer.Option(
-        None, help="In the place of --builds: all builds of this line, by sequence."
+    branch: str | None = typer.Option(
+        None, help="In the place of --builds: all builds of this branch, by sequence."
     ),
-    first: str | None = typer.Option(None, help="Of the line: the build to begin with."),
-    last: str | None = typer.Option(None, help="Of the line: the build to end with."),
+    first: str | None = typer.Option(None, help="Of the branch: the build to begin with."),
+    last: str | None = typer.Option(None, help="Of the branch: the build to end with."),
     kernel: str = options.KERNEL,
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     executor: str = typer.Option("emulator", help="Executor of the target."),
@@ -64,8 +64,8 @@ def bisect(
     """Find the build of a series that changed a test, although its runs are noisy; with --watch,
     wait for the answer."""
     chosen = selections.wanted(executor, suite, words, shuffle, [])
-    if (shape is None and not chosen) or (builds is None) == (line is None):
-        raise typer.BadParameter("either --builds or --line is needed, and --shape for a kernel")
+    if (shape is None and not chosen) or (builds is None) == (branch is None):
+        raise typer.BadParameter("either --builds or --branch is needed, and --shape for a kernel")
     given = {
         "parameters": parsed("test.parameters", parameters),
         "epsilon": epsilon,
@@ -81,7 +81,7 @@ def bisect(
         }
         test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
     names = None if builds is None else [name.strip() for name in builds.split(",")]
-    series = {"builds": names, "line": line, "first": first, "last": last}
+    series = {"builds": names, "branch": branch, "first": first, "last": last}
     body: dict[str, Any] = {
         "test": test,
         "target": {"executor": executor, "arch": arch, "board": board},

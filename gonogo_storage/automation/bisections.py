@@ -137,7 +137,7 @@ def create(session: Session, new: NewBisection, *, now: datetime | None = None) 
     test_specs.ensure(
         session,
         key=job.test_key,
-        subject_key=job.subject_key,
+        workload_key=job.workload_key,
         kernel=job.kernel,
         canonical=dict(job.canonical),
         now=now,

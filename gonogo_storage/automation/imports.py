@@ -25,11 +25,11 @@ class NewImport:
     """A report that was read and checked, and where it belongs."""
 
     test_key: str
-    subject_key: str
+    workload_key: str
     kernel: str
     canonical: Mapping[str, Any]
     build: str
-    build_line: str
+    branch: str
     build_sequence: int
     arch: str
     board: str
@@ -50,7 +50,7 @@ def create(session: Session, new: NewImport, *, now: datetime | None = None) -> 
     test_specs.ensure(
         session,
         key=new.test_key,
-        subject_key=new.subject_key,
+        workload_key=new.workload_key,
         kernel=new.kernel,
         canonical=dict(new.canonical),
         now=now,
@@ -68,10 +68,10 @@ def create(session: Session, new: NewImport, *, now: datetime | None = None) -> 
             state=JobState.running,
             owner=new.owner,
             test_key=new.test_key,
-            subject_key=new.subject_key,
+            workload_key=new.workload_key,
             kernel=new.kernel,
             build=new.build,
-            build_line=new.build_line,
+            branch=new.branch,
             build_sequence=new.build_sequence,
             executor=IMPORT_EXECUTOR,
             arch=new.arch,

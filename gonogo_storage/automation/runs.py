@@ -340,7 +340,7 @@ def verdict_of(verdicts: Sequence[str | None]) -> Verdict | None:
     """The worst verdict of the jobs of a run. None when a job was cancelled before anything wrong
     was seen and the others passed: what did not run can't be green."""
     worst = worst_verdict([Verdict(each) for each in verdicts if each is not None])
-    return None if None in verdicts and worst in (Verdict.pass_, Verdict.absent) else worst
+    return None if None in verdicts and worst in (Verdict.pass_, Verdict.not_run) else worst
 
 
 def _live(run: Run, found: Sequence[Member]) -> Run:

@@ -26,10 +26,10 @@ def add(
     *,
     name: str,
     executor: str,
-    line: str,
+    branch: str,
     sequence: int,
     commit: str | None = None,
-    profile: str | None = None,
+    arithmetic: str | None = None,
     outputs: list[str] | None = None,
     now: datetime | None = None,
 ) -> dict[str, Any]:
@@ -37,10 +37,10 @@ def add(
     another."""
     fields = {
         "executor": executor,
-        "line": line,
+        "branch": branch,
         "sequence": sequence,
         "commit": commit,
-        "profile": profile,
+        "arithmetic": arithmetic,
         "outputs": outputs,
     }
     row = session.get(BuildRow, name)
@@ -54,7 +54,7 @@ def add(
 
 
 def get(session: Session, name: str) -> dict[str, Any] | None:
-    """{"name", "executor", "line", "sequence", "commit", "profile", "outputs", "created_at"}, or
+    """{"name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs", "created_at"}, or
     None."""
     row = session.get(BuildRow, name)
     return None if row is None else _build(row)
@@ -64,7 +64,7 @@ def list_(
     session: Session,
     *,
     executor: str | None = None,
-    line: str | None = None,
+    branch: str | None = None,
     limit: int = 100,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
@@ -72,8 +72,8 @@ def list_(
     query = select(BuildRow).order_by(BuildRow.name).limit(limit + 1)
     if executor is not None:
         query = query.where(BuildRow.executor == executor)
-    if line is not None:
-        query = query.where(BuildRow.line == line)
+    if branch is not None:
+        query = query.where(BuildRow.branch == branch)
     if cursor is not None:
         query = query.where(BuildRow.name > cursor)
     return Page.cut(
@@ -99,13 +99,13 @@ def of_commit(session: Session, sha: str) -> str | None:
     )
 
 
-def next_sequence(session: Session, line: str) -> int:
-    """A place after every registered build of a line."""
+def next_sequence(session: Session, branch: str) -> int:
+    """A place after every registered build of a branch."""
     return 1 + (
-        session.scalar(select(func.max(BuildRow.sequence)).where(BuildRow.line == line)) or 0
+        session.scalar(select(func.max(BuildRow.sequence)).where(BuildRow.branch == branch)) or 0
     )
 
 
 def _build(row: BuildRow) -> dict[str, Any]:
-    names = ("name", "executor", "line", "sequence", "commit", "profile", "outputs")
+    names = ("name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs")
     return {**{name: getattr(row, name) for name in names}, "created_at": timestamp(row.created_at)}

@@ -100,7 +100,7 @@ def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecor
     table = AssessmentRow
     columns = (
         table.test_key,
-        table.build_line,
+        table.branch,
         table.arch,
         table.board,
         table.stability,

@@ -1,5 +1,5 @@
 """Tests ever submitted, and what their jobs found: per build for a test, over time for a
-subject."""
+workload."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ensure(
     session: Session,
     *,
     key: str,
-    subject_key: str,
+    workload_key: str,
     kernel: str,
     canonical: dict[str, Any],
     now: datetime,
@@ -52,7 +52,7 @@ def ensure(
         [
             {
                 "key": key,
-                "subject_key": subject_key,
+                "workload_key": workload_key,
                 "kernel": kernel,
                 "canonical": canonical,
                 "created_at": now,
@@ -71,7 +71,7 @@ def name_of(kernel: str, canonical: Mapping[str, Any]) -> str:
 
 
 def get(session: Session, key: str) -> dict[str, Any] | None:
-    """A test: {"key", "subject_key", "kernel", "test", "created_at"}, or None."""
+    """A test: {"key", "workload_key", "kernel", "test", "created_at"}, or None."""
     row = session.get(TestSpecRow, key)
     return None if row is None else _spec(row)
 
@@ -107,7 +107,7 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
     """What a test did on each build, newest build first: every stored seed by verdict, also of jobs
     that still run or were cancelled.
 
-    [{"build", "line", "sequence", "jobs", "seeds", "counts": {verdict: n}, "outputs": {output:
+    [{"build", "branch", "sequence", "jobs", "seeds", "counts": {verdict: n}, "outputs": {output:
     {metric: value}}, "last_job", "last_at"}]
 
     `jobs`, `last_job` and `outputs` are of finished jobs. Jobs that compare two builds are in none
@@ -116,10 +116,10 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
     """
     found: dict[tuple[int, str, str], dict[str, Any]] = {}
 
-    def entry(build: str, line: str, sequence: int) -> dict[str, Any]:
+    def entry(build: str, branch: str, sequence: int) -> dict[str, Any]:
         empty = {
             "build": build,
-            "line": line,
+            "branch": branch,
             "sequence": sequence,
             "jobs": 0,
             "seeds": 0,
@@ -127,23 +127,23 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
             "outputs": {},
         }
         return found.setdefault(
-            (sequence, build, line), {**empty, "last_job": None, "last_at": None}
+            (sequence, build, branch), {**empty, "last_job": None, "last_at": None}
         )
 
     for each in rollups.of_test(
-        session, key, by=("build", "build_line", "build_sequence"), numbers=False
+        session, key, by=("build", "branch", "build_sequence"), numbers=False
     ):
         counted = entry(*each.place.values())
         counted["seeds"], counted["counts"] = each.seeds, dict(each.counts)
     finished = (JobRow.test_key == key, JobRow.state == JobState.finished, COUNTED)
-    builds = (JobRow.build, JobRow.build_line, JobRow.build_sequence)
+    builds = (JobRow.build, JobRow.branch, JobRow.build_sequence)
     last = func.max(
         cast(JobRow.id, Text)
     )  # ids are in the order of submission; PostgreSQL has no max(uuid) before 18
-    for build, line, sequence, jobs, text in session.execute(
+    for build, branch, sequence, jobs, text in session.execute(
         select(*builds, func.count(), last).where(*finished).group_by(*builds)
     ):
-        ended = entry(build, line, sequence)
+        ended = entry(build, branch, sequence)
         ended["jobs"], ended["last_job"] = jobs, str(UUID(text))
     ends = select(JobRow.id, JobRow.finished_at).where(
         JobRow.id.in_([each["last_job"] for each in found.values() if each["last_job"]])
@@ -157,8 +157,8 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
         .group_by(*builds, RollupRow.output)
         .order_by(RollupRow.output)
     )
-    for build, line, sequence, output, *values in session.execute(query):
-        entry(build, line, sequence)["outputs"][output] = dict(zip(METRICS, values, strict=True))
+    for build, branch, sequence, output, *values in session.execute(query):
+        entry(build, branch, sequence)["outputs"][output] = dict(zip(METRICS, values, strict=True))
     return [
         each | {"last_at": at.get(each["last_job"])}
         for _, each in sorted(found.items(), key=lambda item: (-item[0][0], item[0][1:]))
@@ -177,16 +177,17 @@ def _over_jobs(metric: str) -> ColumnElement[Any]:
 
 
 def history(
-    session: Session, subject_key: str, *, limit: int = 200, cursor: str | None = None
+    session: Session, workload_key: str, *, limit: int = 200, cursor: str | None = None
 ) -> Page[dict[str, Any]]:
-    """Every closed job of a subject, newest first, whatever its tolerance: what a history chart
+    """Every closed job of a workload, newest first, whatever its tolerance: what a history chart
     draws. Raises BadCursor.
 
-    Items: {"job", "test_key", "build", "line", "sequence", "verdict", "counts", "seeds", "at",
+    Items: {"job", "test_key", "build", "branch", "sequence", "verdict", "counts", "seeds", "at",
     "outputs": {output: {metric: value}}}.
     """
     query = select(JobRow).where(
-        JobRow.subject_key == subject_key, JobRow.state.in_((JobState.finished, JobState.cancelled))
+        JobRow.workload_key == workload_key,
+        JobRow.state.in_((JobState.finished, JobState.cancelled)),
     )
     query = query.where(JobRow.kind.in_(TOLD_KINDS))
     if cursor is not None:
@@ -206,7 +207,7 @@ def history(
             "job": job.id,
             "test_key": job.test_key,
             "build": job.build,
-            "line": job.build_line,
+            "branch": job.branch,
             "sequence": job.build_sequence,
             "verdict": job.verdict,
             "counts": job.counts,
@@ -219,30 +220,30 @@ def history(
     return Page.cut(items, limit, lambda item: str(item["job"]))
 
 
-def subject(session: Session, subject_key: str) -> list[dict[str, Any]]:
-    """The tests of a subject (the same but for the tolerance), oldest first; empty when there is
+def workload(session: Session, workload_key: str) -> list[dict[str, Any]]:
+    """The tests of a workload (the same but for the tolerance), oldest first; empty when there is
     none."""
     query = (
         select(TestSpecRow)
-        .where(TestSpecRow.subject_key == subject_key)
+        .where(TestSpecRow.workload_key == workload_key)
         .order_by(TestSpecRow.created_at, TestSpecRow.key)
     )
     return [_spec(row) for row in session.scalars(query)]
 
 
 def siblings(session: Session, key: str) -> list[str]:
-    """The keys of the other tests of a test's subject (the same but for the tolerance), oldest
+    """The keys of the other tests of a test's workload (the same but for the tolerance), oldest
     first."""
     table = TestSpecRow
-    subject = select(table.subject_key).where(table.key == key).scalar_subquery()
-    query = select(table.key).where(table.subject_key == subject, table.key != key)
+    workload = select(table.workload_key).where(table.key == key).scalar_subquery()
+    query = select(table.key).where(table.workload_key == workload, table.key != key)
     return list(session.scalars(query.order_by(table.created_at, table.key)))
 
 
 def _spec(row: TestSpecRow) -> dict[str, Any]:
     return {
         "key": row.key,
-        "subject_key": row.subject_key,
+        "workload_key": row.workload_key,
         "kernel": row.kernel,
         "test": row.canonical,
         "created_at": timestamp(row.created_at),

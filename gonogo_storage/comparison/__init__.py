@@ -1,1 +1,1 @@
-"""Builds against each other: head against base, the build matrix, and overrides."""
+"""Builds against each other: head against base, the build matrix, and waivers."""

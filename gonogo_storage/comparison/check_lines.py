@@ -19,7 +19,7 @@ from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.tables import JobRow, SeedResultRow
 
 _MOST_JOBS = 500
-_GOOD = (Verdict.pass_, Verdict.absent, Verdict.skipped)
+_GOOD = (Verdict.pass_, Verdict.not_run, Verdict.skipped)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _line(session: Session, test: Wanted) -> str | None:
     if place.within:
         query = query.where(table.output == place.within, table.verdict == said.verdict)
         query = (
-            query.where(table.outcome == "failed") if said.verdict is Verdict.unjudged else query
+            query.where(table.outcome == "failed") if said.verdict is Verdict.not_judged else query
         )
     else:
         query = query.where(table.seed_verdict == said.verdict, table.verdict == said.verdict)

@@ -16,11 +16,11 @@ from gonogo.errors import FieldError
 from gonogo.flakiness.classes import Class, Classification, Known, Ran
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, Gate, gate
-from gonogo.flakiness.overrides import suppressed, touches
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.waivers import touches, waived
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.catalogue import test_specs
-from gonogo_storage.comparison import check_lines, comparison_side, overrides
+from gonogo_storage.comparison import check_lines, comparison_side, waivers
 from gonogo_storage.comparison.check_lines import Wanted
 from gonogo_storage.comparison.comparison_side import Place, Side, Told
 from gonogo_storage.db.encoding import timestamp, utcnow
@@ -35,7 +35,7 @@ MOST_SEEDS, LEAST_SEEDS = 512, 16
 """Of all tests of a side together, and of each test at least: seeds whose errors are compared. The
 counts are of all seeds."""
 _FLAG = (
-    "id", "test_key", "build_line", "arch", "board", "kind", "state", "first_job", "build", "owner", "reason", "expires_at", "evidence",
+    "id", "test_key", "branch", "arch", "board", "kind", "state", "first_job", "build", "owner", "reason", "expires_at", "evidence",
 )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ class Compared:
     place: Place
     name: str
     """Its name in its suite, else kernel and shape; of a selection the test within."""
-    subject_key: str
+    workload_key: str
     kernel: str
     canonical: Mapping[str, Any]
     classification: Classification
@@ -59,7 +59,7 @@ class Compared:
         """In plain JSON types (links are the API's)."""
         place = self.place
         return {
-            "name": self.name, "test_key": place.test_key, "subject_key": self.subject_key, "kernel": self.kernel,
+            "name": self.name, "test_key": place.test_key, "workload_key": self.workload_key, "kernel": self.kernel,
             "test": dict(self.canonical), "within": place.within or None, "arch": place.arch, "board": place.board,
             "context": place.context, **self.classification.to_json(), "base": None if self.base is None else self.base.to_json(),
             "head": None if self.head is None else self.head.to_json(), "check": self.check,
@@ -139,7 +139,7 @@ def compare(
     places = sorted(ran_before | told[1].tests.keys())
     now = now or utcnow()
     flags = _flags(session, {place.test_key for place in places}, *told, now)
-    held = overrides.in_force(session, told[1].ids, now=now)
+    held = waivers.in_force(session, told[1].ids, now=now)
     specs = _specs(session, {place.test_key for place in places})
     names = _names(session, told)
     called = {place: _name(place, *specs[place.test_key][1:], names) for place in places}
@@ -148,24 +148,24 @@ def compare(
     found = []
     for place in places:
         before, after = on_base.get(place), on_head.get(place)
-        lines = {side.lines[place] for side in told if place in side.lines}
+        branches = {side.branches[place] for side in told if place in side.branches}
         known = [
             each
-            for line in sorted(lines)
-            for each in flags.get((place.test_key, line, place.arch, place.board), ())
+            for branch in sorted(branches)
+            for each in flags.get((place.test_key, branch, place.arch, place.board), ())
         ]
         said = classify(before, after, known, policy)
-        subject, kernel, canonical = specs[place.test_key]
+        workload, kernel, canonical = specs[place.test_key]
         name = called[place]
         if (
             twice[name, place.arch, place.board] > 1
         ):  # told apart by what tests of the same shape mostly differ in
             name = " ".join(filter(None, (name, _tolerance(canonical.get("tolerance", {})))))
         if after is not None and touches(said):
-            said = suppressed(
+            said = waived(
                 said, held.of(place.test_key, {name, called[place]}, after.jobs, after.build)
             )
-        found.append(Compared(place, name, subject, kernel, canonical, said, before, after, None))
+        found.append(Compared(place, name, workload, kernel, canonical, said, before, after, None))
     wanted = (Wanted(each.place, each.canonical, each.head, each.classification) for each in found)
     checks = check_lines.lines(session, told[1], wanted)
     found = [
@@ -228,7 +228,7 @@ def _flags(
             row.id, row.kind, taken_on, own, row.owner, row.reason, timestamp(row.expires_at),
             str(row.evidence.get("words") or row.evidence.get("sentence") or ""),
         )  # fmt: skip
-        found.setdefault((row.test_key, row.build_line, row.arch, row.board), []).append(known)
+        found.setdefault((row.test_key, row.branch, row.arch, row.board), []).append(known)
     return found
 
 
@@ -251,11 +251,11 @@ def _specs(session: Session, keys: Iterable[str]) -> dict[str, tuple[str, str, M
     for part in _parts(sorted(keys)):
         table = TestSpecRow
         for row in session.execute(
-            select(table.key, table.subject_key, table.kernel, table.canonical).where(
+            select(table.key, table.workload_key, table.kernel, table.canonical).where(
                 table.key.in_(part)
             )
         ):
-            found[row.key] = (row.subject_key, row.kernel, row.canonical)
+            found[row.key] = (row.workload_key, row.kernel, row.canonical)
     return found
 
 

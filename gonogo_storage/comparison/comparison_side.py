@@ -33,10 +33,10 @@ _COLUMNS = (
     "id",
     "state",
     "test_key",
-    "subject_key",
+    "workload_key",
     "kernel",
     "build",
-    "build_line",
+    "branch",
     "executor",
     "arch",
     "board",
@@ -88,7 +88,7 @@ class Told:
     tests: Mapping[Place, Ran]
     facts: Mapping[Place, tuple[JobFacts, ...]] = field(default_factory=dict)
     """Of kernels: the jobs that have results, newest first."""
-    lines: Mapping[Place, str] = field(default_factory=dict)
+    branches: Mapping[Place, str] = field(default_factory=dict)
     ids: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
@@ -163,19 +163,19 @@ def read(session: Session, side: Side) -> Told:
     within = _within(session, [row.id for row in rows if row.kernel == KERNEL], sick)
     tests: dict[Place, Ran] = {}
     facts: dict[Place, list[JobFacts]] = {}
-    lines: dict[Place, str] = {}
+    branches: dict[Place, str] = {}
     for row in rows:
         whole = Place(row.test_key, row.arch, row.board, context_name(row.context), "")
         for place, ran in _ran(
             row, whole, counts[row.id], sick.get(row.id, {}), within.get(row.id, {})
         ):
             tests[place] = _joined(tests[place], ran) if place in tests else ran
-            lines.setdefault(place, row.build_line)
+            branches.setdefault(place, row.branch)
         if row.kernel != KERNEL and row.done:
             facts.setdefault(whole, []).append(_facts(row))
     return Told(
         side, tuple(dict.fromkeys(row.build for row in rows)), len(rows), sum(not JobState(row.state).final for row in rows), more, tests,
-        {place: tuple(each) for place, each in facts.items()}, lines, frozenset(row.id for row in rows),
+        {place: tuple(each) for place, each in facts.items()}, branches, frozenset(row.id for row in rows),
     )  # fmt: skip
 
 
@@ -211,10 +211,10 @@ def _ran(
         red = 0
         for (outcome, verdict), number in told.items():
             said[verdict] += number
-            red += number if verdict == Verdict.unjudged and outcome in _RED else 0
+            red += number if verdict == Verdict.not_judged and outcome in _RED else 0
         yield whole._replace(within=name), Ran(row.build, (row.id,), said, red)
     lost = {
-        verdict: number for verdict, number in counts.items() if verdict in (*LOST, Verdict.absent)
+        verdict: number for verdict, number in counts.items() if verdict in (*LOST, Verdict.not_run)
     }
     if waiting or empty or sick or (lost and not within):
         yield whole, replace(own, counts={} if within else lost)
@@ -223,7 +223,7 @@ def _ran(
 def _joined(first: Ran, second: Ran) -> Ran:
     """Newest first."""
     return Ran(
-        first.build, (*first.jobs, *second.jobs), Counter(first.counts) + Counter(second.counts), first.unjudged_red + second.unjudged_red,
+        first.build, (*first.jobs, *second.jobs), Counter(first.counts) + Counter(second.counts), first.not_judged_red + second.not_judged_red,
         Counter(first.sick) + Counter(second.sick), first.waiting + second.waiting,
         Counter(first.ended_empty) + Counter(second.ended_empty),
     )  # fmt: skip
@@ -312,10 +312,10 @@ def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _facts(row: Any) -> JobFacts:
-    """With one sequence for all: a side is one build, whatever place it had in its line at the
+    """With one sequence for all: a side is one build, whatever place it had in its branch at the
     time."""
     return JobFacts(
-        id=row.id, variant=Variant(row.test_key, row.build_line, row.arch, row.board), subject_key=row.subject_key, kernel=row.kernel,
+        id=row.id, variant=Variant(row.test_key, row.branch, row.arch, row.board), workload_key=row.workload_key, kernel=row.kernel,
         build=row.build, sequence=0, executor=row.executor, context=context_name(row.context), context_asked=row.context,
         verdict=row.verdict, done=row.done,
         counts=row.counts, told=row.outcomes or {}, created_at=row.created_at, finished_at=row.finished_at,

@@ -1,4 +1,4 @@
-"""What the build matrix reads: which builds of a line ran last, which tests ran on them, and what
+"""What the build matrix reads: which builds of a branch ran last, which tests ran on them, and what
 came out. Roll-ups and indexes only."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BuildRecord:
     """A build that jobs were submitted for, as its newest job names its place."""
 
     name: str
-    line: str
+    branch: str
     sequence: int
     newest_job: str
 
@@ -60,10 +60,10 @@ class CellPlace(NamedTuple):
 
 
 def builds(session: Session) -> list[BuildRecord]:
-    """Every build that jobs were submitted for, in the order of line, sequence and name; one step
+    """Every build that jobs were submitted for, in the order of branch, sequence and name; one step
     into the index of jobs each."""
     found = [BuildRecord(*row) for row in session.execute(_builds())]
-    return sorted(found, key=lambda each: (each.line, each.sequence, each.name))
+    return sorted(found, key=lambda each: (each.branch, each.sequence, each.name))
 
 
 @cache  # to put it together takes longer than to run it
@@ -78,7 +78,7 @@ def _builds() -> Select[str, str, int, str]:
         .order_by(after.id.desc())
         .limit(1)
     )
-    return select(JobRow.build, JobRow.build_line, JobRow.build_sequence, JobRow.id).join(
+    return select(JobRow.build, JobRow.branch, JobRow.build_sequence, JobRow.id).join(
         ran, JobRow.id == newest.scalar_subquery()
     )
 
@@ -87,7 +87,7 @@ def rows(
     session: Session,
     build_names: Sequence[str],
     *,
-    line: str,
+    branch: str,
     arch: str | None = None,
     board: str | None = None,
     kernel: str | None = None,
@@ -105,13 +105,13 @@ def rows(
     was submitted with; grade: GRADES.
     """
     table = TestSpecRow
-    seeds = [DayRollupRow.test_key == table.key, *_cells(build_names, line, arch, board)]
+    seeds = [DayRollupRow.test_key == table.key, *_cells(build_names, branch, arch, board)]
     if verdict is not None:
         seeds.append(DayRollupRow.counts[verdict].as_integer() > 0)
     query = select(table.key, table.kernel, table.canonical).where(exists().where(*seeds))
     if kernel is not None:
         query = query.where(table.kernel == kernel)
-    query = query.where(*_asked(build_names, line, arch, board, label, suite, grade))
+    query = query.where(*_asked(build_names, branch, arch, board, label, suite, grade))
     if cursor is not None:
         after = session.get(table, cursor)
         if after is None:
@@ -126,7 +126,7 @@ def rows(
 
 def _asked(
     build_names: Sequence[str],
-    line: str,
+    branch: str,
     arch: str | None,
     board: str | None,
     label: str | None,
@@ -139,7 +139,7 @@ def _asked(
     of_test = [
         JobRow.test_key == TestSpecRow.key,
         JobRow.build.in_(list(build_names)),
-        JobRow.build_line == line,
+        JobRow.branch == branch,
     ]
     of_test += [getattr(JobRow, name) == value for name, value in kinds if value is not None]
     if label is not None:
@@ -167,7 +167,7 @@ def _asked(
         of_variant = [getattr(table, name) == value for name, value in kinds if value is not None]
         found.append(
             exists().where(
-                table.test_key == TestSpecRow.key, table.build_line == line, *of_variant, said
+                table.test_key == TestSpecRow.key, table.branch == branch, *of_variant, said
             )
         )
     return found
@@ -195,7 +195,7 @@ def cells(
     test_keys: Collection[str],
     build_names: Sequence[str],
     *,
-    line: str,
+    branch: str,
     arch: str | None = None,
     board: str | None = None,
 ) -> dict[CellPlace, dict[str, int]]:
@@ -204,7 +204,7 @@ def cells(
     table = DayRollupRow
     query = select(table.test_key, table.arch, table.board, table.build, table.counts)
     found: dict[CellPlace, dict[str, int]] = {}
-    where = _cells(build_names, line, arch, board)
+    where = _cells(build_names, branch, arch, board)
     for *place, counts in session.execute(query.where(table.test_key.in_(list(test_keys)), *where)):
         told = found.setdefault(CellPlace(*place), {})
         for verdict, number in counts.items():
@@ -213,7 +213,7 @@ def cells(
 
 
 def _cells(
-    build_names: Sequence[str], line: str, arch: str | None, board: str | None
+    build_names: Sequence[str], branch: str, arch: str | None, board: str | None
 ) -> list[ColumnElement[bool]]:
     table = DayRollupRow
     where: list[ColumnElement[bool]] = [
@@ -221,7 +221,7 @@ def _cells(
         table.output == WHOLE,
         table.shadow.is_(False),
     ]
-    where.append(table.build_line == line)
+    where.append(table.branch == branch)
     where += [
         column == value
         for column, value in ((table.arch, arch), (table.board, board))

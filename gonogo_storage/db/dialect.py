@@ -11,8 +11,8 @@ from sqlalchemy import Table, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.engine import is_postgres
 from gonogo_storage.db.base import Base
+from gonogo_storage.db.engine import is_postgres
 
 
 def insert_once(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:

@@ -173,10 +173,10 @@ class FlagKind(StrEnum):
     hangs = "hangs"  # some seed never ended
 
 
-class OverrideState(StrEnum):
-    """Whether an override does anything; told by the clock whenever it is read."""
+class WaiverState(StrEnum):
+    """Whether a waiver does anything; told by the clock whenever it is read."""
 
-    active = "active"  # it suppresses
+    active = "active"  # it waives
     expired = "expired"  # its day came
     ended = "ended"  # a person ended it
 
@@ -216,7 +216,7 @@ class InboundState(StrEnum):
 
 
 class AnswerState(StrEnum):
-    """How far GitHub was told of a subject; the last three are final."""
+    """How far GitHub was told of a workload; the last three are final."""
 
     waiting = "waiting"  # nothing was told yet
     pending = "pending"  # GitHub knows that it runs

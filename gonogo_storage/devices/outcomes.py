@@ -16,9 +16,9 @@ _WELL = (Verdict.pass_.value, Verdict.fail_by_tolerance.value)
 """What a device got right: explained by rounding, whatever the test's tolerance says of it."""
 _SILENT = (
     Verdict.skipped.value,
-    Verdict.absent.value,
-    Verdict.no_information.value,
-    Verdict.unjudged.value,
+    Verdict.not_run.value,
+    Verdict.inconclusive.value,
+    Verdict.not_judged.value,
 )
 MOST_ROWS = 20_000
 
@@ -29,7 +29,7 @@ def by_device(session: Session, *, since: datetime) -> list[Tried]:
     row = SeedResultRow
     wrong = func.sum(case((row.seed_verdict.in_(_WELL), 0), else_=1))
     query = (
-        select(row.device, JobRow.subject_key, JobRow.build, func.count(), wrong)
+        select(row.device, JobRow.workload_key, JobRow.build, func.count(), wrong)
         .join(JobRow, row.job_id == JobRow.id)
         # an id holds its time: without it every result ever stored would be walked through
         .where(
@@ -38,11 +38,11 @@ def by_device(session: Session, *, since: datetime) -> list[Tried]:
             row.device.is_not(None),
             row.seed_verdict.not_in(_SILENT),
         )
-        .group_by(row.device, JobRow.subject_key, JobRow.build)
+        .group_by(row.device, JobRow.workload_key, JobRow.build)
         .limit(MOST_ROWS)
     )
     found = session.execute(query)
     return [
-        Tried(str(device), subject, build, int(runs), int(failures))
-        for device, subject, build, runs, failures in found
+        Tried(str(device), workload, build, int(runs), int(failures))
+        for device, workload, build, runs, failures in found
     ]

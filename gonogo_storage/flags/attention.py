@@ -169,7 +169,7 @@ def _red(session: Session, runs: Sequence[str]) -> list[RedJob]:
         select(earlier.verdict)
         .where(
             earlier.test_key == JobRow.test_key,
-            earlier.build_line == JobRow.build_line,
+            earlier.branch == JobRow.branch,
             earlier.arch == JobRow.arch,
             earlier.board == JobRow.board,
             earlier.id < RunJobRow.run_id,  # jobs of a run have later ids than their run

@@ -87,7 +87,7 @@ def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
         .group_by(table.seed, table.repeat, table.seed_verdict, table.seed_explanation)
     )
     for seed, repeat, verdict, explanation, ratio in session.execute(query):
-        facts[seed, repeat] = (verdict, explanation or Explanation.unjudged.value, ratio)
+        facts[seed, repeat] = (verdict, explanation or Explanation.not_judged.value, ratio)
 
     def order(row: Any) -> tuple[int, int, float, int, int]:
         verdict, explanation, ratio = facts.get(
@@ -204,7 +204,7 @@ def _finding(
             "seed": row.seed,
             "repeat": row.repeat,
             "output": row.output,
-            "profile": row.profile,
+            "arithmetic": row.arithmetic,
             "policy": row.policy,
         }
         proof["statistics"] = {name: getattr(row, name) for name in SHOWN}

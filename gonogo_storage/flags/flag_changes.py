@@ -31,7 +31,7 @@ MOST_EXPIRED = 100
 
 
 class Outdated(ValueError):
-    """The flag (the override) has another version than the one that the change was made for."""
+    """The flag (the waiver) has another version than the one that the change was made for."""
 
     def __init__(self, given: int, found: int) -> None:
         self.given, self.found = given, found

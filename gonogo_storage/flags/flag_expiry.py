@@ -15,7 +15,7 @@ from gonogo_storage.rollups.variants import JobFacts
 _EXPLAINED = frozenset({Verdict.pass_, Verdict.fail_by_tolerance})
 _GREEN = frozenset({Verdict.pass_})
 _LOST = frozenset({Verdict.hang, Verdict.crash, Verdict.error})
-_SILENT = frozenset({Verdict.skipped, Verdict.absent, Verdict.no_information, Verdict.unjudged})
+_SILENT = frozenset({Verdict.skipped, Verdict.not_run, Verdict.inconclusive, Verdict.not_judged})
 BY_NUMBERS = frozenset({FlagKind.passes_by_tolerance, FlagKind.fix_masked, FlagKind.hangs})
 """Kinds that a red seed says nothing for, as long as rounding explains it."""
 BY_ITSELF = frozenset(FlagKind) - {FlagKind.blunt_test}
@@ -86,5 +86,5 @@ def _quiet_seeds(kind: FlagKind, job: JobFacts) -> int | None:
         told = job.told
         if any(told.get(name) for name in ("failed", "error")):
             return None
-        found += counts.get(Verdict.unjudged, 0)
+        found += counts.get(Verdict.not_judged, 0)
     return found

@@ -1,4 +1,4 @@
-"""Flags: open findings about a test, one per kind, test, build line and board, with their
+"""Flags: open findings about a test, one per kind, test, branch and board, with their
 evidence."""
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Finding:
 
     kind: FlagKind
     test_key: str
-    build_line: str
+    branch: str
     arch: str
     board: str
-    subject_key: str
+    workload_key: str
     kernel: str
     build: str
     job: str
@@ -41,10 +41,10 @@ class Finding:
         return cls(
             kind=kind,
             test_key=job.test_key,
-            build_line=job.build_line,
+            branch=job.branch,
             arch=job.arch,
             board=job.board,
-            subject_key=job.subject_key,
+            workload_key=job.workload_key,
             kernel=job.kernel,
             build=job.build,
             job=job.id,
@@ -65,10 +65,10 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[s
         "kind": finding.kind.value,
         "state": FlagState.open.value,
         "test_key": finding.test_key,
-        "subject_key": finding.subject_key,
+        "workload_key": finding.workload_key,
         "kernel": finding.kernel,
         "build": finding.build,
-        "build_line": finding.build_line,
+        "branch": finding.branch,
         "arch": finding.arch,
         "board": finding.board,
         "evidence": finding.evidence,
@@ -80,8 +80,8 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[s
         "updated_at": now,
     }
     insert_once(session, FlagRow, [fresh])
-    identity = (FlagRow.kind, FlagRow.test_key, FlagRow.build_line, FlagRow.arch, FlagRow.board)
-    values = (finding.kind.value, finding.test_key, finding.build_line, finding.arch, finding.board)
+    identity = (FlagRow.kind, FlagRow.test_key, FlagRow.branch, FlagRow.arch, FlagRow.board)
+    values = (finding.kind.value, finding.test_key, finding.branch, finding.arch, finding.board)
     query = select(FlagRow).where(
         *(column == value for column, value in zip(identity, values, strict=True))
     )
@@ -134,7 +134,7 @@ def _newest_job(session: Session, finding: Finding) -> str:
     jobs before the evidence look later."""
     table = JobRow
     query = select(table.id).where(
-        table.test_key == finding.test_key, table.build_line == finding.build_line
+        table.test_key == finding.test_key, table.branch == finding.branch
     )
     query = query.where(table.arch == finding.arch, table.board == finding.board)
     query = query.where(table.state.in_((JobState.finished, JobState.cancelled)))
@@ -193,7 +193,7 @@ def active(session: Session, variant: Variant) -> list[dict[str, Any]]:
     """The flags of a full variant that are not resolved, with `quiet_after`, the newest job at the
     time of the last evidence."""
     query = select(FlagRow).where(
-        FlagRow.test_key == variant.test_key, FlagRow.build_line == variant.build_line
+        FlagRow.test_key == variant.test_key, FlagRow.branch == variant.branch
     )
     query = query.where(
         FlagRow.arch == variant.arch,
@@ -225,10 +225,10 @@ def as_json(row: FlagRow) -> dict[str, Any]:
         "kind": row.kind,
         "state": row.state,
         "test_key": row.test_key,
-        "subject_key": row.subject_key,
+        "workload_key": row.workload_key,
         "kernel": row.kernel,
         "build": row.build,
-        "build_line": row.build_line,
+        "branch": row.branch,
         "arch": row.arch,
         "board": row.board,
         "owner": row.owner,

@@ -183,10 +183,10 @@ def _open(
     finding = Finding(
         kind=FlagKind.blunt_test,
         test_key=gauge.test_key,
-        build_line=gauge.build_line,
+        branch=gauge.branch,
         arch=gauge.arch,
         board=gauge.board,
-        subject_key=job.subject_key,
+        workload_key=job.workload_key,
         kernel=job.kernel,
         build=part["build"],
         job=gauge.id,
@@ -201,7 +201,7 @@ def _resolve(session: Session, job: JobRow, gauge: GaugeRow, here: Gauge, *, now
     query = select(FlagRow).where(
         FlagRow.kind == FlagKind.blunt_test,
         FlagRow.test_key == gauge.test_key,
-        FlagRow.build_line == gauge.build_line,
+        FlagRow.branch == gauge.branch,
         FlagRow.arch == gauge.arch,
         FlagRow.board == gauge.board,
         FlagRow.state != FlagState.resolved,

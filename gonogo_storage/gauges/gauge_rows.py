@@ -64,7 +64,7 @@ def _stored(row: Mapping[str, Any], part: str) -> dict[str, Any]:
         }
     found = {name: row.get(name) for name in _KEPT}
     found["outputs"] = found["outputs"] or {}
-    found["explanation"] = found["explanation"] or Explanation.unjudged.value
+    found["explanation"] = found["explanation"] or Explanation.not_judged.value
     return (
         found if row.get("message") is None else {**found, "message": storable(str(row["message"]))}
     )
@@ -107,5 +107,5 @@ def read(
         }
         for seed, number, device, row in session.execute(query)
         for part in (gauge.parts[number],)
-        if row["verdict"] != Verdict.absent
+        if row["verdict"] != Verdict.not_run
     ]

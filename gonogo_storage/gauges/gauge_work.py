@@ -66,7 +66,7 @@ def aim(
     session: Session, gauge_id: str, canonical: Mapping[str, Any], work: Sequence[Sequence[int]]
 ) -> dict[str, Any]:
     """What the message of an attempt at some of the work says: {"test", "build", "executor",
-    "profile", "outputs", "gauge"}."""
+    "arithmetic", "outputs", "gauge"}."""
     gauge = session.get_one(GaugeRow, gauge_id)
     numbers = sorted({int(number) for _, number in work})
     head = gauge.parts[numbers[0]]
@@ -82,7 +82,7 @@ def aim(
         else {**canonical, "inputs": gauge.elsewhere[where]["inputs"]},
         "build": head["build"],
         "executor": head["executor"],
-        "profile": None if registered is None else registered.profile,
+        "arithmetic": None if registered is None else registered.arithmetic,
         "outputs": None if registered is None else registered.outputs,
         "gauge": {"parts": [{"number": number, **gauge.parts[number]} for number in numbers]},
     }

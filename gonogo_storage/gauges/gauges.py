@@ -62,7 +62,7 @@ def list_(
 
 
 def last(
-    session: Session, test_key: str, build_line: str, arch: str, board: str
+    session: Session, test_key: str, branch: str, arch: str, board: str
 ) -> dict[str, Any] | None:
     """{"id", "finished_at", "report"} of the last finished gauge of a variant, chosen as
     `sharpness_of` does; None when there is none."""
@@ -74,7 +74,7 @@ def last(
     )
     query = query.where(JobRow.state == JobState.finished, GaugeRow.report.is_not(None))
     row = session.execute(
-        query.order_by((GaugeRow.build_line == build_line).desc(), GaugeRow.id.desc()).limit(1)
+        query.order_by((GaugeRow.branch == branch).desc(), GaugeRow.id.desc()).limit(1)
     ).one_or_none()
     return (
         None
@@ -84,13 +84,13 @@ def last(
 
 
 def sharpness_of(
-    session: Session, test_key: str, build_line: str, arch: str, board: str
+    session: Session, test_key: str, branch: str, arch: str, board: str
 ) -> dict[str, Rate]:
     """Known-wrong kernel -> how often it passed the test, by the last finished gauge; {} when none
     has measured it.
 
-    A gauge of this line of builds counts before a newer one of another line: it is the test that is
-    measured, and a line may have been given kernels of its own.
+    A gauge of this branch counts before a newer one of another branch: it is the test that is
+    measured, and a branch may have been given kernels of its own.
     """
     query = (
         select(GaugeRow.misses)
@@ -101,7 +101,7 @@ def sharpness_of(
             GaugeRow.board == board,
             JobRow.state == JobState.finished,
         )
-        .order_by((GaugeRow.build_line == build_line).desc(), GaugeRow.id.desc())
+        .order_by((GaugeRow.branch == branch).desc(), GaugeRow.id.desc())
         .limit(1)
     )
     return {name: Rate(count, of) for name, (count, of) in (session.scalar(query) or {}).items()}
@@ -122,9 +122,9 @@ def _summary(gauge: GaugeRow, job: JobRow, canonical: dict[str, Any]) -> dict[st
         "owner": job.owner,
         "test": canonical,
         "test_key": gauge.test_key,
-        "subject_key": job.subject_key,
+        "workload_key": job.workload_key,
         "kernel": job.kernel,
-        "build_line": gauge.build_line,
+        "branch": gauge.branch,
         "target": {"arch": gauge.arch, "board": gauge.board},
         "seeds": gauge.seeds,
         "search": gauge.search,

@@ -36,7 +36,7 @@ Missed = Callable[[Session, Variant], Mapping[str, Rate]]
 def gauged(session: Session, variant: Variant) -> Mapping[str, Rate]:
     """What the newest gauge of a variant found; {} where none has measured it."""
     found = gauges.sharpness_of(
-        session, variant.test_key, variant.build_line, variant.arch, variant.board
+        session, variant.test_key, variant.branch, variant.arch, variant.board
     )
     return {name: rate(each.count, each.of) for name, each in found.items()}
 
@@ -44,7 +44,7 @@ def gauged(session: Session, variant: Variant) -> Mapping[str, Rate]:
 @dataclass(frozen=True)
 class Assessment:
     """Of one build of a variant: that of the job that is over. `changes`, `builds` are of the whole
-    line."""
+    branch."""
 
     variant: Variant
     job: JobFacts
@@ -64,10 +64,10 @@ class Assessment:
     runs: tuple[Run, ...]
     """The build's own, without those on sick devices."""
     jobs: tuple[JobFacts, ...]
-    """Of the whole line, newest first."""
+    """Of the whole branch, newest first."""
     policy: FlakinessPolicy
     trends: tuple[Kept, ...] = ()
-    """What the pages of the variant, and of its subject's other tests, show over builds and days:
+    """What the pages of the variant, and of its workload's other tests, show over builds and days:
     stored beside it, not in it."""
 
     def to_json(self) -> dict[str, Any]:
@@ -102,9 +102,9 @@ def assess(
     if job is None or not job.done:
         return None
     variant = job.variant
-    line = jobs_of(session, variant)
+    branch = jobs_of(session, variant)
     others = tuple(
-        each for each in line if each.id != job.id
+        each for each in branch if each.id != job.id
     )  # a clock that went back may have put it behind: it is looked at anyway
     own = (job, *(each for each in others if each.build == job.build))
     change, era = error_signature_runs.compared(session, job, own, others, policy)

@@ -29,9 +29,9 @@ from gonogo_storage.tables import AssessmentRow, JobRow, TrendRow
 if TYPE_CHECKING:
     from gonogo_storage.history.assessing import Assessment
 
-_KEY = ("test_key", "build_line", "arch", "board")
+_KEY = ("test_key", "branch", "arch", "board")
 _SUMMARY = (
-    *_KEY, "subject_key", "kernel", "build", "build_sequence", "stability", "sharpness", "hollow", "cause", "change", "failures", "runs",
+    *_KEY, "workload_key", "kernel", "build", "build_sequence", "stability", "sharpness", "hollow", "cause", "change", "failures", "runs",
     "predicted", "seeds", "policy", "version",
 )  # fmt: skip
 
@@ -100,7 +100,7 @@ def conclude(
 
 
 def put(session: Session, found: Assessment, *, now: datetime) -> None:
-    """Store it. The row tells of the newest build of the line: of an older build only `builds` and
+    """Store it. The row tells of the newest build of the branch: of an older build only `builds` and
     `changes` are renewed."""
     content = found.to_json()
     key = found.variant.to_json()
@@ -127,7 +127,7 @@ def get(session: Session, variant: Variant) -> dict[str, Any] | None:
     """The assessment of a variant, or None: the columns, `assessed_at`, and `content`
     (Assessment.to_json)."""
     row = session.get(
-        AssessmentRow, (variant.test_key, variant.build_line, variant.arch, variant.board)
+        AssessmentRow, (variant.test_key, variant.branch, variant.arch, variant.board)
     )
     return None if row is None else {**_summary(row), "content": row.content}
 
@@ -135,7 +135,7 @@ def get(session: Session, variant: Variant) -> dict[str, Any] | None:
 def of_test(session: Session, test_key: str, *, limit: int = 100) -> list[dict[str, Any]]:
     """The assessments of all variants of a test, as `get` gives them, in order."""
     query = select(AssessmentRow).where(AssessmentRow.test_key == test_key)
-    query = query.order_by(AssessmentRow.build_line, AssessmentRow.arch, AssessmentRow.board).limit(
+    query = query.order_by(AssessmentRow.branch, AssessmentRow.arch, AssessmentRow.board).limit(
         limit
     )
     return [{**_summary(row), "content": row.content} for row in session.scalars(query)]
@@ -151,10 +151,10 @@ def list_(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """Summaries (no `content`) in the order of test, line, arch, board. Raises BadCursor."""
+    """Summaries (no `content`) in the order of test, branch, arch, board. Raises BadCursor."""
     table = AssessmentRow
     columns = [getattr(table, name) for name in (*_SUMMARY, "job_id", "assessed_at")]
-    query = select(*columns).order_by(table.test_key, table.build_line, table.arch, table.board)
+    query = select(*columns).order_by(table.test_key, table.branch, table.arch, table.board)
     for column, value in (
         (table.test_key, test),
         (table.stability, stability),
@@ -189,7 +189,7 @@ def _summary(row: Any) -> dict[str, Any]:
 def _columns(found: Assessment) -> dict[str, Any]:
     given = found.grade
     return {
-        "subject_key": found.job.subject_key,
+        "workload_key": found.job.workload_key,
         "kernel": found.job.kernel,
         "build": found.job.build,
         "build_sequence": found.job.sequence,

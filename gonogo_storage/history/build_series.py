@@ -318,7 +318,7 @@ def _seeds_query() -> Select[Any]:
 def _said(verdict: str, explanation: str | None) -> tuple[bool | None, Explanation]:
     """Green or red, and how it is explained."""
     green = {Outcome.passed: True, Outcome.failed: False}.get(outcome_of(verdict))
-    return green, Explanation(explanation or Explanation.unjudged)
+    return green, Explanation(explanation or Explanation.not_judged)
 
 
 def _terms(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, Coefficients]]:

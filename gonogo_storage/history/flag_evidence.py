@@ -273,8 +273,8 @@ def _finding(
         "policy": found.policy.version,
     }
     return Finding(
-        kind=kind, test_key=found.variant.test_key, build_line=found.variant.build_line, arch=found.variant.arch,
-        board=found.variant.board, subject_key=job.subject_key, kernel=job.kernel, build=job.build, job=job.id, evidence=proof,
+        kind=kind, test_key=found.variant.test_key, branch=found.variant.branch, arch=found.variant.arch,
+        board=found.variant.board, workload_key=job.workload_key, kernel=job.kernel, build=job.build, job=job.id, evidence=proof,
     )  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def report(
     query = select(
         JobRow.id,
         JobRow.build,
-        JobRow.build_line,
+        JobRow.branch,
         JobRow.build_sequence,
         JobRow.verdict,
         JobRow.done,
@@ -69,7 +69,7 @@ def report(
         job = _job(session, row.id, declared, wanted, policy, policies, reasons)
         seeds += job["seeds"]
         jobs.append({"job": row.id, "build": row.build, "old_verdict": row.verdict, **job})
-        group = builds.setdefault(row.build, _empty(row.build, row.build_line, row.build_sequence))
+        group = builds.setdefault(row.build, _empty(row.build, row.branch, row.build_sequence))
         group["jobs"] += 1
         for name in ("seeds", "changed", "undecided"):
             group[name] += job[name]
@@ -88,7 +88,7 @@ def report(
         "policy": {"stored": sorted(policies), "applied": policy.version},
         "build": build,
         "builds": sorted(
-            builds.values(), key=lambda each: (each["line"], each["sequence"], each["build"])
+            builds.values(), key=lambda each: (each["branch"], each["sequence"], each["build"])
         ),
         "jobs": jobs,
         "seeds": seeds,
@@ -99,11 +99,11 @@ def report(
     }
 
 
-def _empty(build: str, line: str, sequence: int) -> dict[str, Any]:
+def _empty(build: str, branch: str, sequence: int) -> dict[str, Any]:
     numbers = dict.fromkeys(("jobs", "seeds", "changed", "undecided"), 0)
     return {
         "build": build,
-        "line": line,
+        "branch": branch,
         "sequence": sequence,
         **numbers,
         "old": Counter(),
@@ -164,7 +164,7 @@ def add(
     test_specs.ensure(
         session,
         key=wanted.key,
-        subject_key=wanted.subject_key,
+        workload_key=wanted.workload_key,
         kernel=wanted.kernel,
         canonical=wanted.canonical(),
         now=now,

@@ -120,7 +120,7 @@ def read(
     seeds: int = MOST_SEEDS,
 ) -> History:
     """The newest `seeds` (seed, repeat) of the newest `jobs` finished jobs of a variant: of its
-    whole line of builds, or of one build.
+    whole branch, or of one build.
 
     Newest by job, then by arrival; jobs with `reference` are left out. Three statements, by index,
     whatever the length of the history.

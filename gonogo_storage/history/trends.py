@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 DEFAULT_METRIC = METRICS[0]
 OF_TOLERANCE = "tolerance_ratio"
 """The one statistic that depends on the tolerance: its history is the test's own, that of the
-others is the subject's."""
+others is the workload's."""
 MOST_TESTS = 8
-"""Tests of a subject whose numbers make one history: a tolerance is advised a few times in a test's
+"""Tests of a workload whose numbers make one history: a tolerance is advised a few times in a test's
 life."""
 FORM = f"2/{POLICY.version}"
 """Of a stored trend: what it consists of, and the policy's version. With another one all are made
@@ -96,7 +96,7 @@ def read(
     table, whole = TrendRow, metric == DEFAULT_METRIC
     siblings = _siblings(session, variant)
     query = select(table.steps, *((table.content,) if whole else ())).where(
-        table.test_key == variant.test_key, table.build_line == variant.build_line, table.arch == variant.arch,
+        table.test_key == variant.test_key, table.branch == variant.branch, table.arch == variant.arch,
         table.board == variant.board, table.over == over, table.form == FORM, table.stamp == _stamp(session, (variant, *siblings)),
     )  # fmt: skip
     kept = session.execute(query).one_or_none()
@@ -112,7 +112,7 @@ def read(
 
 def made(session: Session, variant: Variant) -> tuple[Kept, ...]:
     """The trends to store now that a job of this variant is over: its own, and those of its
-    subject's other tests, whose past it is."""
+    workload's other tests, whose past it is."""
     found = []
     for each in (variant, *_siblings(session, variant)):
         if each == variant or jobs_of(session, each, limit=1):
@@ -158,7 +158,7 @@ def _stamp_query(members: int) -> CompoundSelect[Any]:
     for number in range(members):
         named = (
             getattr(table, name) == bindparam(f"{name}{number}")
-            for name in ("test_key", "build_line", "arch", "board")
+            for name in ("test_key", "branch", "arch", "board")
         )
         jobs = select(table.done, table.version, table.created_at, table.finished_at).where(
             *named,
@@ -181,7 +181,7 @@ def _computed(
     *,
     stepped: bool = True,
 ) -> Trend:
-    """From the stored seeds. Rates are the test's own; numbers are its subject's on the same line
+    """From the stored seeds. Rates are the test's own; numbers are its workload's on the same branch
     and board, but for tolerance_ratio, so that a test that takes another tolerance keeps its
     past."""
     from gonogo.flakiness.changes import (
@@ -237,10 +237,10 @@ def _in_order(jobs: Sequence[JobFacts]) -> list[str]:
 
 
 def _siblings(session: Session, variant: Variant) -> list[Variant]:
-    """The same variant of the other tests of the subject: those that differ in the tolerance
+    """The same variant of the other tests of the workload: those that differ in the tolerance
     only."""
     keys = test_specs.siblings(session, variant.test_key)[-MOST_TESTS:]
-    return [Variant(key, variant.build_line, variant.arch, variant.board) for key in keys]
+    return [Variant(key, variant.branch, variant.arch, variant.board) for key in keys]
 
 
 def _point(point: Point) -> dict[str, Any]:

@@ -105,13 +105,13 @@ def _computed(session: Session, variant: Variant, build: str | None, job: str | 
 
 
 def newest_build(jobs: Sequence[JobFacts]) -> str | None:
-    """The last build of the line that has run: by its sequence, among equals the one that ran
+    """The last build of the branch that has run: by its sequence, among equals the one that ran
     last."""
     return max(jobs, key=lambda job: (job.sequence, job.id)).build if jobs else None
 
 
 def builds(jobs: Sequence[JobFacts], most: int | None = None) -> list[dict[str, Any]]:
-    """What each build of a variant did, in the order of the line, newest first: counts, and rates
+    """What each build of a variant did, in the order of the branch, newest first: counts, and rates
     with intervals; the newest `most`.
 
     [{"build", "sequence", "jobs", "seeds", "counts", "failures", "infrastructure", "hollow",

@@ -43,12 +43,12 @@ class Sendable:
     target: dict[str, str]
     context: Any
     first: bool
-    profile: str | None
-    """The budget profile of the registered build, and below the outputs that it declares; None: the
+    arithmetic: str | None
+    """The arithmetic model of the registered build, and below the outputs that it declares; None: the
     worker's host knows, or the default."""
     outputs: list[str] | None
     reference: dict[str, Any] | None
-    """The same of the build that this one is compared with: {"build", "profile", "outputs"}."""
+    """The same of the build that this one is compared with: {"build", "arithmetic", "outputs"}."""
     gauge: dict[str, Any] | None = None
     """Of a gauge: {"parts": [...]}, and the work is of (seed, number of the part)."""
 
@@ -74,9 +74,9 @@ def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Senda
             ChunkRow.number,
             JobRow,
             TestSpecRow.canonical,
-            BuildRow.profile,
+            BuildRow.arithmetic,
             BuildRow.outputs,
-            other.profile,
+            other.arithmetic,
             other.outputs,
         )
         .join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
@@ -105,13 +105,13 @@ def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Senda
             target={"executor": job.executor, "arch": job.arch, "board": job.board},
             context=job.context,
             first=number == 0,
-            profile=profile,
+            arithmetic=arithmetic,
             outputs=outputs,
             reference=None
             if job.reference is None
-            else {"build": job.reference, "profile": other_profile, "outputs": other_outputs},
+            else {"build": job.reference, "arithmetic": other_arithmetic, "outputs": other_outputs},
         )
-        for attempt, number, job, canonical, profile, outputs, other_profile, other_outputs in session.execute(
+        for attempt, number, job, canonical, arithmetic, outputs, other_arithmetic, other_outputs in session.execute(
             query
         )
     ]

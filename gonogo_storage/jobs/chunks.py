@@ -26,7 +26,7 @@ OUTPUT_BYTES = (
 )
 ACTIVE = (JobState.queued, JobState.running)
 
-# First guesses until a job of the subject has been measured: seconds per seed, and per element of
+# First guesses until a job of the workload has been measured: seconds per seed, and per element of
 # the shape. The emulator does about 7e6 elements a second on two cores; a device is bound by the
 # host's comparison, about 3e7 elements a second.
 SEED_S = {
@@ -39,12 +39,12 @@ SEED_S = {
 UNKNOWN_SEED_S = (0.01, 1.4e-7)
 
 
-def estimate_seed_s(session: Session, subject_key: str, executor: str, elements: int) -> float:
-    """Seconds that one seed is expected to take: the mean of the subject's last job on this
+def estimate_seed_s(session: Session, workload_key: str, executor: str, elements: int) -> float:
+    """Seconds that one seed is expected to take: the mean of the workload's last job on this
     executor, else a guess from the size."""
     measured = session.scalar(
         select(func.max(RollupRow.duration_ms))
-        .where(RollupRow.subject_key == subject_key, RollupRow.executor == executor)
+        .where(RollupRow.workload_key == workload_key, RollupRow.executor == executor)
         .group_by(RollupRow.job_id)
         .order_by(RollupRow.job_id.desc())
         .limit(1)

@@ -374,7 +374,7 @@ def _roll_up(session: Session, job: JobRow) -> None:
     ).mappings()
     shared = {
         "job_id": job.id,
-        "subject_key": job.subject_key,
+        "workload_key": job.workload_key,
         "test_key": job.test_key,
         "build": job.build,
         "executor": job.executor,

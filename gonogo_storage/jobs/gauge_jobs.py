@@ -27,11 +27,11 @@ class NewGauge:
     """A checked request: everything that `create` needs, nothing left to decide."""
 
     test_key: str
-    subject_key: str
+    workload_key: str
     kernel: str
     canonical: Mapping[str, Any]
     elements: int
-    build_line: str
+    branch: str
     arch: str
     board: str
     parts: tuple[Planned, ...]
@@ -60,13 +60,13 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
     test_specs.ensure(
         session,
         key=new.test_key,
-        subject_key=new.subject_key,
+        workload_key=new.workload_key,
         kernel=new.kernel,
         canonical=dict(new.canonical),
         now=now,
     )
     seconds = gauge_work.RUN_FACTOR * chunks.estimate_seed_s(
-        session, new.subject_key, EMULATOR, new.elements
+        session, new.workload_key, EMULATOR, new.elements
     )
     needed = {"run_s": seconds, "chunk_seconds": new.chunk_seconds, "elements": new.elements}
     gauge_id = new_id()
@@ -76,10 +76,10 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
         state=JobState.queued,
         owner=new.owner,
         test_key=new.test_key,
-        subject_key=new.subject_key,
+        workload_key=new.workload_key,
         kernel=new.kernel,
         build=RIGHT,
-        build_line=new.build_line,
+        branch=new.branch,
         build_sequence=0,
         executor=EMULATOR,
         arch=new.arch,
@@ -104,7 +104,7 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
         GaugeRow(
             id=gauge_id,
             test_key=new.test_key,
-            build_line=new.build_line,
+            branch=new.branch,
             arch=new.arch,
             board=new.board,
             seeds=list(new.seeds),

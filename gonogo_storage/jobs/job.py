@@ -18,12 +18,12 @@ class NewJob:
     """A checked request: everything that `create` needs, nothing left to decide."""
 
     test_key: str
-    subject_key: str
+    workload_key: str
     kernel: str
     canonical: Mapping[str, Any]
     elements: int
     build: str
-    build_line: str
+    branch: str
     build_sequence: int
     executor: str
     arch: str
@@ -66,11 +66,11 @@ class Job:
     version: int
     owner: str
     test_key: str
-    subject_key: str
+    workload_key: str
     kernel: str
     canonical: dict[str, Any]
     build: str
-    build_line: str
+    branch: str
     executor: str
     arch: str
     board: str
@@ -116,10 +116,10 @@ class Job:
             "owner": self.owner,
             "test": self.canonical,
             "test_key": self.test_key,
-            "subject_key": self.subject_key,
+            "workload_key": self.workload_key,
             "kernel": self.kernel,
             "build": self.build,
-            "build_line": self.build_line,
+            "branch": self.branch,
             "target": {"executor": self.executor, "arch": self.arch, "board": self.board},
             "queue": self.queue,
             "seeds": self.request.get("seeds"),

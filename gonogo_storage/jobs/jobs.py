@@ -27,7 +27,7 @@ class JobFilter:
 
     state: str | None = None
     test: str | None = None
-    subject: str | None = None
+    workload: str | None = None
     build: str | None = None
     label: str | None = None
     owner: str | None = None
@@ -47,12 +47,12 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
     test_specs.ensure(
         session,
         key=new.test_key,
-        subject_key=new.subject_key,
+        workload_key=new.workload_key,
         kernel=new.kernel,
         canonical=dict(new.canonical),
         now=now,
     )
-    seconds = chunks.estimate_seed_s(session, new.subject_key, new.executor, new.elements)
+    seconds = chunks.estimate_seed_s(session, new.workload_key, new.executor, new.elements)
     plan = None
     if new.stop_on_finding is None:
         parts = chunks.cut(
@@ -72,10 +72,10 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
             state=JobState.queued,
             owner=new.owner,
             test_key=new.test_key,
-            subject_key=new.subject_key,
+            workload_key=new.workload_key,
             kernel=new.kernel,
             build=new.build,
-            build_line=new.build_line,
+            branch=new.branch,
             build_sequence=new.build_sequence,
             executor=new.executor,
             arch=new.arch,
@@ -162,7 +162,7 @@ def list_(
     columns = {
         JobRow.state: wanted.state,
         JobRow.test_key: wanted.test,
-        JobRow.subject_key: wanted.subject,
+        JobRow.workload_key: wanted.workload,
         JobRow.build: wanted.build,
         JobRow.owner: wanted.owner,
         JobRow.verdict: wanted.verdict,
@@ -245,12 +245,12 @@ def resubmit(
         session,
         NewJob(
             test_key=old.test_key,
-            subject_key=old.subject_key,
+            workload_key=old.workload_key,
             kernel=old.kernel,
             canonical=session.get_one(TestSpecRow, old.test_key).canonical,
             elements=int(old.request["elements"]),
             build=old.build,
-            build_line=old.build_line,
+            branch=old.branch,
             build_sequence=old.build_sequence,
             executor=old.executor,
             arch=old.arch,

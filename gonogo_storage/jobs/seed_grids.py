@@ -25,10 +25,10 @@ LETTERS: Mapping[str, str] = {
     Verdict.pass_by_tolerance: "t",
     Verdict.fail_by_tolerance: "r",
     Verdict.suspect: "s",
-    Verdict.no_information: "o",
-    Verdict.unjudged: "u",
+    Verdict.inconclusive: "o",
+    Verdict.not_judged: "u",
     Verdict.skipped: "k",
-    Verdict.absent: "a",
+    Verdict.not_run: "a",
     Verdict.pass_: "p",
 }
 """They are stored: a letter keeps its meaning for ever."""

@@ -21,7 +21,7 @@ _WORST_OUTCOME = {
     "hang": 2,
     "failed": 3,
     "skipped": 4,
-    "absent": 5,
+    "not_run": 5,
     "passed": 6,
 }
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}

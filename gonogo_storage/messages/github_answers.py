@@ -1,4 +1,4 @@
-"""What GitHub was told of each subject: which answers are due, what was taken, and the comments
+"""What GitHub was told of each commit_check: which answers are due, what was taken, and the comments
 that are ours."""
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import floor, is_id
 from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.db.states import AnswerState, HookSource, RunState
-from gonogo_storage.tables import AnswerRow, CiSubjectRow, CommentRow, RunRow
+from gonogo_storage.tables import AnswerRow, CommentRow, CommitCheckRow, RunRow
 
 YOUNG = timedelta(days=1)
-"""Older subjects that have no answer get none: a token that is set at last must not tell of the
+"""Older commit_checks that have no answer get none: a token that is set at last must not tell of the
 whole past."""
 MOST_ERROR = 500
 _RUNNING = (RunState.running, RunState.cancelling)
@@ -27,9 +27,9 @@ _RUNNING = (RunState.running, RunState.cancelling)
 
 @dataclass(frozen=True)
 class Answer:
-    """How far the answer about a subject has come."""
+    """How far the answer about a commit_check has come."""
 
-    subject_id: str
+    commit_check_id: str
     state: AnswerState
     told: Mapping[str, str]
     check_id: int | None
@@ -42,7 +42,7 @@ class Answer:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
         return {
-            "subject": self.subject_id,
+            "commit_check": self.commit_check_id,
             "state": self.state.value,
             "told": sorted(self.told),
             "check": self.check_id,
@@ -72,7 +72,7 @@ class About:
         told = self.answer.to_json()
         own = ("repository", "head_sha", "pull_request", "event", "rule", "suite")
         return {
-            "subject": told["subject"],
+            "commit_check": told["commit_check"],
             **{name: getattr(self, name) for name in own},
             "run": self.run_id,
             **told,
@@ -80,17 +80,17 @@ class About:
 
 
 def enlist(session: Session, *, now: datetime | None = None) -> int:
-    """Every young subject that GitHub asked about is to be answered; how many are new."""
+    """Every young commit_check that GitHub asked about is to be answered; how many are new."""
     now = now or utcnow()
     query = (
-        select(CiSubjectRow.id)
-        .outerjoin(AnswerRow, AnswerRow.subject_id == CiSubjectRow.id)
+        select(CommitCheckRow.id)
+        .outerjoin(AnswerRow, AnswerRow.commit_check_id == CommitCheckRow.id)
         .where(
-            CiSubjectRow.id >= floor(now - YOUNG),
-            CiSubjectRow.source == HookSource.github.value,
-            AnswerRow.subject_id.is_(None),
+            CommitCheckRow.id >= floor(now - YOUNG),
+            CommitCheckRow.source == HookSource.github.value,
+            AnswerRow.commit_check_id.is_(None),
         )
-        .order_by(CiSubjectRow.id)
+        .order_by(CommitCheckRow.id)
     )
     fresh: dict[str, Any] = {
         "state": AnswerState.waiting.value,
@@ -100,7 +100,7 @@ def enlist(session: Session, *, now: datetime | None = None) -> int:
         "error": None,
     }
     rows = [
-        {"subject_id": each, **fresh, "due_at": now, "created_at": now, "updated_at": now}
+        {"commit_check_id": each, **fresh, "due_at": now, "created_at": now, "updated_at": now}
         for each in session.scalars(query)
     ]
     insert_once(session, AnswerRow, rows)
@@ -110,17 +110,19 @@ def enlist(session: Session, *, now: datetime | None = None) -> int:
 def anything(session: Session, *, now: datetime | None = None) -> bool:
     """Whether `enlist` would find something: asked first, as it costs no write."""
     now = now or utcnow()
-    query = select(CiSubjectRow.id).outerjoin(AnswerRow, AnswerRow.subject_id == CiSubjectRow.id)
+    query = select(CommitCheckRow.id).outerjoin(
+        AnswerRow, AnswerRow.commit_check_id == CommitCheckRow.id
+    )
     query = query.where(
-        CiSubjectRow.id >= floor(now - YOUNG),
-        CiSubjectRow.source == HookSource.github.value,
-        AnswerRow.subject_id.is_(None),
+        CommitCheckRow.id >= floor(now - YOUNG),
+        CommitCheckRow.source == HookSource.github.value,
+        AnswerRow.commit_check_id.is_(None),
     )
     return session.scalar(query.limit(1)) is not None
 
 
 def due(session: Session, *, now: datetime | None = None, limit: int = 50) -> list[str]:
-    """The subjects about which GitHub is to be told something now, the longest due first; those
+    """The commit_checks about which GitHub is to be told something now, the longest due first; those
     that wait for a run are left out."""
     head, base = aliased(RunRow), aliased(RunRow)
     over = and_(
@@ -128,52 +130,56 @@ def due(session: Session, *, now: datetime | None = None, limit: int = 50) -> li
         or_(base.id.is_(None), base.state.not_in(_RUNNING)),
     )
     query = (
-        select(AnswerRow.subject_id)
-        .join(CiSubjectRow, CiSubjectRow.id == AnswerRow.subject_id)
-        .outerjoin(head, head.id == CiSubjectRow.run_id)
-        .outerjoin(base, base.id == CiSubjectRow.base_run_id)
+        select(AnswerRow.commit_check_id)
+        .join(CommitCheckRow, CommitCheckRow.id == AnswerRow.commit_check_id)
+        .outerjoin(head, head.id == CommitCheckRow.run_id)
+        .outerjoin(base, base.id == CommitCheckRow.base_run_id)
         .where(
             AnswerRow.due_at <= (now or utcnow()),
             or_(AnswerRow.state != AnswerState.pending.value, over),
         )
-        .order_by(AnswerRow.due_at, AnswerRow.subject_id)
+        .order_by(AnswerRow.due_at, AnswerRow.commit_check_id)
         .limit(limit)
     )
     return list(session.scalars(query))
 
 
-def get(session: Session, subject_id: str) -> Answer | None:
-    """The answer about a subject, or None."""
-    row = session.get(AnswerRow, subject_id) if is_id(subject_id) else None
+def get(session: Session, commit_check_id: str) -> Answer | None:
+    """The answer about a commit_check, or None."""
+    row = session.get(AnswerRow, commit_check_id) if is_id(commit_check_id) else None
     return None if row is None else _answer(row)
 
 
-def about(session: Session, subject_id: str) -> About:
-    """An answer that is there, with its subject."""
-    return _about(*session.execute(_joined().where(AnswerRow.subject_id == subject_id)).one())
+def about(session: Session, commit_check_id: str) -> About:
+    """An answer that is there, with its commit_check."""
+    return _about(
+        *session.execute(_joined().where(AnswerRow.commit_check_id == commit_check_id)).one()
+    )
 
 
 def list_(
     session: Session, *, state: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[About]:
-    """Answers, those about the newest subjects first. Raises BadCursor."""
-    query = _joined().order_by(AnswerRow.subject_id.desc()).limit(limit + 1)
+    """Answers, those about the newest commit_checks first. Raises BadCursor."""
+    query = _joined().order_by(AnswerRow.commit_check_id.desc()).limit(limit + 1)
     if state is not None:
         query = query.where(AnswerRow.state == state)
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)
-        query = query.where(AnswerRow.subject_id < cursor)
+        query = query.where(AnswerRow.commit_check_id < cursor)
     return Page.cut(
-        [_about(*row) for row in session.execute(query)], limit, lambda item: item.answer.subject_id
+        [_about(*row) for row in session.execute(query)],
+        limit,
+        lambda item: item.answer.commit_check_id,
     )
 
 
 def took(
-    session: Session, subject_id: str, part: str, digest: str, *, check_id: int | None = None
+    session: Session, commit_check_id: str, part: str, digest: str, *, check_id: int | None = None
 ) -> None:
     """GitHub took a part of the answer (status, check, comment)."""
-    row = session.get_one(AnswerRow, subject_id, with_for_update=True, populate_existing=True)
+    row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
     row.told = {**row.told, part: digest}
     row.check_id = check_id or row.check_id
     row.tries, row.error, row.updated_at = 0, None, utcnow()
@@ -181,10 +187,10 @@ def took(
 
 
 def goes_on(
-    session: Session, subject_id: str, state: AnswerState, *, due_at: datetime | None
+    session: Session, commit_check_id: str, state: AnswerState, *, due_at: datetime | None
 ) -> None:
     """All parts are told as they are now; `due_at` None: for good."""
-    row = session.get_one(AnswerRow, subject_id, with_for_update=True, populate_existing=True)
+    row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
     row.state, row.due_at, row.error, row.tries, row.updated_at = (
         state.value,
         due_at,
@@ -196,11 +202,16 @@ def goes_on(
 
 
 def postponed(
-    session: Session, subject_id: str, error: str, *, due_at: datetime | None, counts: bool = True
+    session: Session,
+    commit_check_id: str,
+    error: str,
+    *,
+    due_at: datetime | None,
+    counts: bool = True,
 ) -> None:
     """Something could not be told: why, and when to try again (None: never). A rate limit doesn't
     count as a failure."""
-    row = session.get_one(AnswerRow, subject_id, with_for_update=True, populate_existing=True)
+    row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
     row.error, row.due_at, row.updated_at = (storable(error) or "")[:MOST_ERROR], due_at, utcnow()
     row.tries += int(counts)
     if due_at is None:
@@ -208,11 +219,11 @@ def postponed(
     session.flush()
 
 
-def again(session: Session, subject_id: str, *, now: datetime | None = None) -> Answer | None:
+def again(session: Session, commit_check_id: str, *, now: datetime | None = None) -> Answer | None:
     """Tell it once more, whole and as it is now; None if there is no such answer."""
     row = (
-        session.get(AnswerRow, subject_id, with_for_update=True, populate_existing=True)
-        if is_id(subject_id)
+        session.get(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
+        if is_id(commit_check_id)
         else None
     )
     if row is None:
@@ -230,41 +241,44 @@ def again(session: Session, subject_id: str, *, now: datetime | None = None) -> 
     return _answer(row)
 
 
-def superseded(session: Session, subject_id: str) -> bool:
-    """Whether a later subject asks for the same: of one commit, rule, suite, kind of event and pull
+def superseded(session: Session, commit_check_id: str) -> bool:
+    """Whether a later commit_check asks for the same: of one commit, rule, suite, kind of event and pull
     request the last one counts."""
-    row = session.get_one(CiSubjectRow, subject_id)
+    row = session.get_one(CommitCheckRow, commit_check_id)
     return (
         session.scalar(
             _later(row)
-            .where(CiSubjectRow.pull_request.is_not_distinct_from(row.pull_request))
+            .where(CommitCheckRow.pull_request.is_not_distinct_from(row.pull_request))
             .limit(1)
         )
         is not None
     )
 
 
-def outshone(session: Session, subject_id: str) -> bool:
+def outshone(session: Session, commit_check_id: str) -> bool:
     """Whether the status of its commit is another pull request's, which has the same head: GitHub
     keeps one status of a name."""
-    return session.scalar(_later(session.get_one(CiSubjectRow, subject_id)).limit(1)) is not None
-
-
-def _later(row: CiSubjectRow) -> Select[str]:
-    """Later subjects with the same name at GitHub."""
-    same = (
-        CiSubjectRow.rule == row.rule,
-        CiSubjectRow.event == row.event,
-        CiSubjectRow.suite.is_not_distinct_from(row.suite),
+    return (
+        session.scalar(_later(session.get_one(CommitCheckRow, commit_check_id)).limit(1))
+        is not None
     )
-    query = select(CiSubjectRow.id).where(
-        CiSubjectRow.repository == row.repository, CiSubjectRow.head_sha == row.head_sha, *same
+
+
+def _later(row: CommitCheckRow) -> Select[str]:
+    """Later commit_checks with the same name at GitHub."""
+    same = (
+        CommitCheckRow.rule == row.rule,
+        CommitCheckRow.event == row.event,
+        CommitCheckRow.suite.is_not_distinct_from(row.suite),
+    )
+    query = select(CommitCheckRow.id).where(
+        CommitCheckRow.repository == row.repository, CommitCheckRow.head_sha == row.head_sha, *same
     )
     later = or_(
-        CiSubjectRow.occurred_at > row.occurred_at,
-        and_(CiSubjectRow.occurred_at == row.occurred_at, CiSubjectRow.id > row.id),
+        CommitCheckRow.occurred_at > row.occurred_at,
+        and_(CommitCheckRow.occurred_at == row.occurred_at, CommitCheckRow.id > row.id),
     )
-    return query.where(later, CiSubjectRow.source == row.source)
+    return query.where(later, CommitCheckRow.source == row.source)
 
 
 def comment_of(session: Session, repository: str, pull_request: int) -> tuple[int, str] | None:
@@ -286,16 +300,20 @@ def commented(
     )
 
 
-def _joined() -> Select[AnswerRow, CiSubjectRow]:
-    return select(AnswerRow, CiSubjectRow).join(
-        CiSubjectRow, CiSubjectRow.id == AnswerRow.subject_id
+def _joined() -> Select[AnswerRow, CommitCheckRow]:
+    return select(AnswerRow, CommitCheckRow).join(
+        CommitCheckRow, CommitCheckRow.id == AnswerRow.commit_check_id
     )
 
 
-def _about(row: AnswerRow, subject: CiSubjectRow) -> About:
+def _about(row: AnswerRow, commit_check: CommitCheckRow) -> About:
     return About(
         _answer(row),
-        **{name: getattr(subject, name) for name in About.__dataclass_fields__ if name != "answer"},
+        **{
+            name: getattr(commit_check, name)
+            for name in About.__dataclass_fields__
+            if name != "answer"
+        },
     )
 
 

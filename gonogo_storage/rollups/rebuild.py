@@ -35,7 +35,7 @@ from gonogo_storage.tables import (
 
 SLICE = 2000
 """(seed, repeat) of one transaction: some 6,000 rows, a tenth of a second."""
-_UNIT = ("test_key", "executor", "build", "build_line", "build_sequence", "arch", "board")
+_UNIT = ("test_key", "executor", "build", "branch", "build_sequence", "arch", "board")
 _ROW = (
     "seed", "repeat", "output", "arrival", "device", "seed_verdict", "seed_explanation", "duration_ms", "verdict", "explanation", "outcome",
     "nonfinite",
@@ -49,7 +49,7 @@ class Unit:
     test_key: str
     executor: str
     build: str
-    build_line: str
+    branch: str
     build_sequence: int
     arch: str
     board: str

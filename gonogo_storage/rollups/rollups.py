@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 AXES = (
     "executor",
     "build",
-    "build_line",
+    "branch",
     "build_sequence",
     "arch",
     "board",
@@ -45,7 +45,7 @@ AXES = (
     "device",
     "day",
 )
-_OF_JOB = ("test_key", "executor", "build", "build_line", "build_sequence", "arch", "board")
+_OF_JOB = ("test_key", "executor", "build", "branch", "build_sequence", "arch", "board")
 ON_JOB = ("id", *_OF_JOB, "context", "reference")
 """Columns of a job that `merge` reads."""
 _KEY = ("test_key", *AXES, "output")

@@ -1,4 +1,4 @@
-"""Full variants (test, build line, arch, board), which grades and flags are kept for, and the
+"""Full variants (test, branch, arch, board), which grades and flags are kept for, and the
 finished jobs of one. Bounded reads.
 
 The API process imports this: no numpy here.
@@ -25,10 +25,10 @@ MOST_JOBS = 200
 _FACTS = (
     "id",
     "test_key",
-    "subject_key",
+    "workload_key",
     "kernel",
     "build",
-    "build_line",
+    "branch",
     "build_sequence",
     "executor",
     "arch",
@@ -45,10 +45,10 @@ _FACTS = (
 
 @dataclass(frozen=True, order=True)
 class Variant:
-    """A test on one line of builds and one kind of board."""
+    """A test on one branch and one kind of board."""
 
     test_key: str
-    build_line: str
+    branch: str
     arch: str
     board: str
 
@@ -56,7 +56,7 @@ class Variant:
         """In plain JSON types."""
         return {
             "test_key": self.test_key,
-            "build_line": self.build_line,
+            "branch": self.branch,
             "arch": self.arch,
             "board": self.board,
         }
@@ -69,7 +69,7 @@ class JobFacts:
 
     id: str
     variant: Variant
-    subject_key: str
+    workload_key: str
     kernel: str
     build: str
     sequence: int
@@ -128,7 +128,7 @@ def _jobs_query(*further: str) -> Select[Any]:
     table = JobRow
     named = (
         getattr(table, name) == bindparam(name)
-        for name in ("test_key", "build_line", "arch", "board", *further)
+        for name in ("test_key", "branch", "arch", "board", *further)
     )
     query = select(*(getattr(table, name) for name in _FACTS)).where(*named, COUNTED)
     return query.where(table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0)
@@ -172,7 +172,7 @@ def _variants_query() -> Select[str, str, str, str]:
     job, here, other = aliased(JobRow), aliased(JobRow), aliased(JobRow)
 
     def first(of_test: Any, *after: Any) -> Any:
-        places = other.build_line, other.arch, other.board
+        places = other.branch, other.arch, other.board
         query = (
             select(other.id)
             .where(other.test_key == of_test, *after)
@@ -186,8 +186,8 @@ def _variants_query() -> Select[str, str, str, str]:
         asked
     )
     place = keys.cte("place", recursive=True)
-    beyond = tuple_(other.build_line, other.arch, other.board) > tuple_(
-        here.build_line, here.arch, here.board
+    beyond = tuple_(other.branch, other.arch, other.board) > tuple_(
+        here.branch, here.arch, here.board
     )
     following = (
         select(place.c.test_key, first(here.test_key, beyond))
@@ -197,11 +197,11 @@ def _variants_query() -> Select[str, str, str, str]:
     place = place.union_all(following)
     same = [
         getattr(other, name) == getattr(job, name)
-        for name in ("test_key", "build_line", "arch", "board")
+        for name in ("test_key", "branch", "arch", "board")
     ]
     told = select(other.id).where(*same, other.kind.in_(TOLD_KINDS)).correlate(job).exists()
     return (
-        select(job.test_key, job.build_line, job.arch, job.board)
+        select(job.test_key, job.branch, job.arch, job.board)
         .join(place, job.id == place.c.id)
         .where(told)
     )
@@ -215,8 +215,8 @@ def context_name(context: Any) -> str:
 def _facts(row: Any) -> JobFacts:
     return JobFacts(
         id=row.id,
-        variant=Variant(row.test_key, row.build_line, row.arch, row.board),
-        subject_key=row.subject_key,
+        variant=Variant(row.test_key, row.branch, row.arch, row.board),
+        workload_key=row.workload_key,
         kernel=row.kernel,
         build=row.build,
         sequence=row.build_sequence,

@@ -31,7 +31,7 @@ COLUMNS = (
     "xhat_z",
     "scale_z",
 )
-SEED_FIELDS = ("device", "host_run", "position", "duration_ms", "profile", "policy", "message")
+SEED_FIELDS = ("device", "host_run", "position", "duration_ms", "arithmetic", "policy", "message")
 _KINDS = "nonfinite_kinds"
 
 

@@ -26,7 +26,7 @@ def of_job(session: Session, job_id: str) -> dict[str, Any] | None:
     has no stages.
 
     A stage has its worst status of all iterations. `regressions` are the stages that passed in a
-    finished job of the same suite on the same line of builds, of an earlier build or earlier on the
+    finished job of the same suite on the same branch, of an earlier build or earlier on the
     same one, and aren't passed in this job.
     """
     query = select(ArtifactRow.content).where(
@@ -63,7 +63,7 @@ def _earlier(session: Session, job: JobRow) -> list[tuple[str, StageTable]]:
         .where(
             JobRow.test_key.in_(keys),
             JobRow.executor == job.executor,
-            JobRow.build_line == job.build_line,
+            JobRow.branch == job.branch,
         )
         .where(JobRow.state == JobState.finished, JobRow.id != job.id, before)
         .order_by(JobRow.build_sequence.desc(), JobRow.id.desc())

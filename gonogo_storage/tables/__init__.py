@@ -20,12 +20,12 @@ from gonogo_storage.tables.findings import (
     AssessmentRow,
     FlagChangeRow,
     FlagRow,
-    OverrideRow,
     TrendRow,
+    WaiverRow,
 )
 from gonogo_storage.tables.gauges import GaugeResultRow, GaugeRow
 from gonogo_storage.tables.grids import SeedGridRow
-from gonogo_storage.tables.hooks import CiRuleRow, CiSubjectRow, InboundRow
+from gonogo_storage.tables.hooks import CiRuleRow, CommitCheckRow, InboundRow
 from gonogo_storage.tables.numbers import (
     ArtifactRow,
     DayRollupRow,
@@ -65,7 +65,7 @@ __all__ = [
     "CanaryRow",
     "ChunkRow",
     "CiRuleRow",
-    "CiSubjectRow",
+    "CommitCheckRow",
     "CommentRow",
     "DayRollupRow",
     "DeliveryRow",
@@ -87,7 +87,7 @@ __all__ = [
     "JobTallyRow",
     "LeaseRow",
     "OutboxRow",
-    "OverrideRow",
+    "WaiverRow",
     "ProbeRow",
     "RejudgementRow",
     "RolledRow",

@@ -1,4 +1,4 @@
-"""What was told to GitHub of each subject, and the one comment of each pull request."""
+"""What was told to GitHub of each commit_check, and the one comment of each pull request."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ _DUE = text("due_at IS NOT NULL")
 
 
 class AnswerRow(Base):
-    """How far the answer about a subject has come. `told`: part (status, check, comment) -> hash of
+    """How far the answer about a commit_check has come. `told`: part (status, check, comment) -> hash of
     what GitHub took last."""
 
     __tablename__ = "github_answers"
-    subject_id: Mapped[str] = mapped_column(IdType, ForeignKey("ci_subjects.id"), primary_key=True)
+    commit_check_id: Mapped[str] = mapped_column(
+        IdType, ForeignKey("commit_checks.id"), primary_key=True
+    )
     state: Mapped[str]  # gonogo_storage.db.states.AnswerState
     told: Mapped[dict[str, Any]]
     check_id: Mapped[int | None] = mapped_column(BigInteger)  # GitHub's number of our check run

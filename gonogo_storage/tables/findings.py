@@ -13,7 +13,7 @@ from gonogo_storage.db.columns import IdType
 
 
 class FlagRow(Base):
-    """A finding about a test on one line of builds and one kind of board, with its evidence and its
+    """A finding about a test on one branch and one kind of board, with its evidence and its
     life."""
 
     __tablename__ = "flags"
@@ -21,10 +21,10 @@ class FlagRow(Base):
     kind: Mapped[str]
     state: Mapped[str]
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
-    subject_key: Mapped[str]
+    workload_key: Mapped[str]
     kernel: Mapped[str]
     build: Mapped[str]
-    build_line: Mapped[str]
+    branch: Mapped[str]
     arch: Mapped[str]
     board: Mapped[str]
     owner: Mapped[str | None]
@@ -41,7 +41,7 @@ class FlagRow(Base):
         IdType
     )  # the newest job of the variant at the last evidence; later ones may be quiet
     __table_args__ = (
-        UniqueConstraint("kind", "test_key", "build_line", "arch", "board"),
+        UniqueConstraint("kind", "test_key", "branch", "arch", "board"),
         Index("ix_flags_state", "state", "kind", "id"),
         Index("ix_flags_owner", "owner", "state", "kind", "id"),
         Index("ix_flags_build", "build", "state", "kind", "id"),
@@ -72,10 +72,10 @@ class AssessmentRow(Base):
 
     __tablename__ = "assessments"
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"), primary_key=True)
-    build_line: Mapped[str] = mapped_column(primary_key=True)
+    branch: Mapped[str] = mapped_column(primary_key=True)
     arch: Mapped[str] = mapped_column(primary_key=True)
     board: Mapped[str] = mapped_column(primary_key=True)
-    subject_key: Mapped[str]
+    workload_key: Mapped[str]
     kernel: Mapped[str]
     build: Mapped[str]  # the newest of the line that was assessed; the columns below are of it
     build_sequence: Mapped[int] = mapped_column(BigInteger)
@@ -95,7 +95,7 @@ class AssessmentRow(Base):
     assessed_at: Mapped[datetime]
     __table_args__ = (
         Index("ix_assessments_stability", "stability", "test_key"),
-        Index("ix_assessments_subject", "subject_key"),
+        Index("ix_assessments_workload", "workload_key"),
     )
 
 
@@ -105,7 +105,7 @@ class TrendRow(Base):
 
     __tablename__ = "trends"
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"), primary_key=True)
-    build_line: Mapped[str] = mapped_column(primary_key=True)
+    branch: Mapped[str] = mapped_column(primary_key=True)
     arch: Mapped[str] = mapped_column(primary_key=True)
     board: Mapped[str] = mapped_column(primary_key=True)
     over: Mapped[str] = mapped_column(primary_key=True)  # "builds", "days"
@@ -116,11 +116,11 @@ class TrendRow(Base):
     made_at: Mapped[datetime]
 
 
-class OverrideRow(Base):
-    """What someone took on for a while, so that CI says `suppressed`
-    (gonogo/flakiness/overrides.py). No row is ever deleted."""
+class WaiverRow(Base):
+    """What someone took on for a while, so that CI says `waived`
+    (gonogo/flakiness/waivers.py). No row is ever deleted."""
 
-    __tablename__ = "overrides"
+    __tablename__ = "waivers"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     test_key: Mapped[str | None] = mapped_column(
         ForeignKey("test_specs.key")
@@ -139,6 +139,6 @@ class OverrideRow(Base):
     ended_at: Mapped[datetime | None]  # by a person; null: it ends by itself
     ended_by: Mapped[str | None]
     __table_args__ = (
-        Index("ix_overrides_ends", "ended_at", "expires_at"),
-        Index("ix_overrides_test", "test_key", "id"),
+        Index("ix_waivers_ends", "ended_at", "expires_at"),
+        Index("ix_waivers_test", "test_key", "id"),
     )

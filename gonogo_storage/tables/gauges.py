@@ -20,7 +20,7 @@ class GaugeRow(Base):
     __tablename__ = "gauges"
     id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
-    build_line: Mapped[str]  # whose flag and grade it is, with the test, arch and board
+    branch: Mapped[str]  # whose flag and grade it is, with the test, arch and board
     arch: Mapped[str]
     board: Mapped[str]
     seeds: Mapped[list[Any]]

@@ -55,11 +55,11 @@ class CiRuleRow(Base):
     archived_at: Mapped[datetime | None]
 
 
-class CiSubjectRow(Base):
+class CommitCheckRow(Base):
     """What a rule started for one delivery, and whom it is for: one row per suite, and one more for
     the rule's gauges."""
 
-    __tablename__ = "ci_subjects"
+    __tablename__ = "commit_checks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     delivery_id: Mapped[str] = mapped_column(IdType, ForeignKey("inbound_deliveries.id"))
     source: Mapped[str]
@@ -92,8 +92,8 @@ class CiSubjectRow(Base):
     created_at: Mapped[datetime]
     __table_args__ = (
         UniqueConstraint("delivery_id", "rule", "suite"),
-        Index("ix_ci_subjects_run", "run_id"),
-        Index("ix_ci_subjects_base_run", "base_run_id"),
-        Index("ix_ci_subjects_head", "repository", "head_sha"),
-        Index("ix_ci_subjects_pull_request", "repository", "pull_request", "id"),
+        Index("ix_commit_checks_run", "run_id"),
+        Index("ix_commit_checks_base_run", "base_run_id"),
+        Index("ix_commit_checks_head", "repository", "head_sha"),
+        Index("ix_commit_checks_pull_request", "repository", "pull_request", "id"),
     )

@@ -36,7 +36,7 @@ class SeedResultRow(Base):
     host_run: Mapped[str | None]
     position: Mapped[int | None]
     duration_ms: Mapped[float | None]
-    profile: Mapped[str | None]
+    arithmetic: Mapped[str | None]
     policy: Mapped[str | None]
     message: Mapped[str | None]
     # of this output
@@ -92,7 +92,7 @@ class RollupRow(Base):
     __tablename__ = "rollups"
     job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
     output: Mapped[str] = mapped_column(primary_key=True)
-    subject_key: Mapped[str]
+    workload_key: Mapped[str]
     test_key: Mapped[str]
     build: Mapped[str]
     executor: Mapped[str]
@@ -108,7 +108,7 @@ class RollupRow(Base):
     rms: Mapped[float | None]  # these two are means
     pcc_deficit: Mapped[float | None]
     __table_args__ = (
-        Index("ix_rollups_subject", "subject_key", "executor", "job_id"),
+        Index("ix_rollups_workload", "workload_key", "executor", "job_id"),
         Index("ix_rollups_test", "test_key", "job_id"),
     )
 
@@ -127,7 +127,7 @@ class DayRollupRow(Base):
     test_key: Mapped[str]
     executor: Mapped[str]
     build: Mapped[str]
-    build_line: Mapped[str]
+    branch: Mapped[str]
     build_sequence: Mapped[int] = mapped_column(BigInteger)
     arch: Mapped[str]
     board: Mapped[str]

@@ -17,7 +17,7 @@ class TestSpecRow(Base):
 
     __tablename__ = "test_specs"
     key: Mapped[str] = mapped_column(primary_key=True)
-    subject_key: Mapped[str] = mapped_column(index=True)
+    workload_key: Mapped[str] = mapped_column(index=True)
     kernel: Mapped[str]
     canonical: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
@@ -29,10 +29,10 @@ class BuildRow(Base):
     __tablename__ = "builds"
     name: Mapped[str] = mapped_column(primary_key=True)
     executor: Mapped[str]
-    line: Mapped[str]
+    branch: Mapped[str]
     sequence: Mapped[int] = mapped_column(BigInteger)
     commit: Mapped[str | None]
-    profile: Mapped[str | None]
+    arithmetic: Mapped[str | None]
     outputs: Mapped[list[Any] | None]
     created_at: Mapped[datetime]
 
@@ -53,10 +53,10 @@ class JobRow(Base):
     version: Mapped[int] = mapped_column(default=1)
     owner: Mapped[str]
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
-    subject_key: Mapped[str]
+    workload_key: Mapped[str]
     kernel: Mapped[str]
     build: Mapped[str]
-    build_line: Mapped[str]
+    branch: Mapped[str]
     build_sequence: Mapped[int] = mapped_column(BigInteger)
     executor: Mapped[str]
     arch: Mapped[str]
@@ -95,9 +95,9 @@ class JobRow(Base):
     __table_args__ = (
         Index("ix_jobs_state", "state", "id"),
         Index("ix_jobs_test", "test_key", "id"),
-        Index("ix_jobs_subject", "subject_key", "id"),
+        Index("ix_jobs_workload", "workload_key", "id"),
         Index("ix_jobs_build", "build", "id"),
-        Index("ix_jobs_variant", "test_key", "build_line", "arch", "board", "id"),
+        Index("ix_jobs_variant", "test_key", "branch", "arch", "board", "id"),
     )
 
 

@@ -59,7 +59,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
             ("rejudgements", {"test": job.test_key, "store": True}),
             ("bisections", {"test": JOB["test"], "builds": ["correct", "tt-train-2025"]}),
             (
-                "overrides",
+                "waivers",
                 {
                     "test": job.test_key,
                     "reason": "known upstream",
@@ -173,7 +173,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     (job,) = get("/api/v1/jobs?state=finished", headers=header).json()["items"]
     (flag,) = get("/api/v1/flags", headers=header).json()["items"]
     (device,) = get("/api/v1/devices", headers=header).json()["items"]
-    nouns = ("runs", "schedules", "rejudgements", "bisections", "overrides")
+    nouns = ("runs", "schedules", "rejudgements", "bisections", "waivers")
     of_nouns = {
         name: get(f"/api/v1/{name}", headers=header).json()["items"][-1]["id"] for name in nouns
     }
@@ -200,7 +200,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
         "flag_id": flag["id"],
         "device_id": device["id"],
         "key": job["test_key"],
-        "subject_key": job["subject_key"],
+        "workload_key": job["workload_key"],
         "name": SUITE["name"],
         "gauge_id": gauge["id"],
         "webhook_id": webhook["id"],

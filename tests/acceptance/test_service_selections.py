@@ -107,7 +107,7 @@ def test_the_hollow_one_of_two_green_tests_is_found_out_and_its_term_named(place
             assert dx["budget_ratio"] > 100
             assert dx["test"]["tolerance"]["atol"] == 0.5
             assert item["outputs"]["LayerNormBackward.SubtractsTwice/dgamma"]["verdict"] == "pass"
-            assert item["profile"] == "fp32"
+            assert item["arithmetic"] == "fp32"
         assert [item["iteration"] for item in items(client, job)] == [0, 1]
         diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis")
         assert "LayerNormBackward.SubtractsTwice: s1 is subtracted twice" in diagnosis["words"]
@@ -124,11 +124,11 @@ def test_the_hollow_one_of_two_green_tests_is_found_out_and_its_term_named(place
         assert "suite nightly" in page
 
 
-def test_green_and_red_without_arrays_are_unjudged_and_both_are_told(place: Service) -> None:
+def test_green_and_red_without_arrays_are_not_judged_and_both_are_told(place: Service) -> None:
     with place.client() as client:
         job = run(client, BEHAVIOURS, 2, suite="plain")
-        assert job["verdict"] == "unjudged", f"{job}\n{place.logs()}"
-        assert job["counts"] == {"unjudged": 2}
+        assert job["verdict"] == "not_judged", f"{job}\n{place.logs()}"
+        assert job["counts"] == {"not_judged": 2}
         assert job["outcomes"] == {"passed": 4, "failed": 4, "skipped": 4}
         first = items(client, job)[0]
         told = {
@@ -136,11 +136,11 @@ def test_green_and_red_without_arrays_are_unjudged_and_both_are_told(place: Serv
             for name, each in first["outputs"].items()
         }
         assert told == {
-            "Passes": ("unjudged", "passed"),
-            "FailsThreeTimesOnOneExpression": ("unjudged", "failed"),
-            "FailsOnTwoExpressions": ("unjudged", "failed"),
+            "Passes": ("not_judged", "passed"),
+            "FailsThreeTimesOnOneExpression": ("not_judged", "failed"),
+            "FailsOnTwoExpressions": ("not_judged", "failed"),
             "SkipsItself": ("skipped", "skipped"),
-            "RecordsNumbers": ("unjudged", "passed"),
+            "RecordsNumbers": ("not_judged", "passed"),
             "DISABLED_IsDisabled": ("skipped", "skipped"),
         }
         thrice = first["outputs"]["Plain.FailsThreeTimesOnOneExpression"]
@@ -171,12 +171,12 @@ def test_green_and_red_without_arrays_are_unjudged_and_both_are_told(place: Serv
 
 def test_nothing_selected_is_absent_and_skipped_is_skipped(place: Service) -> None:
     with place.client() as client:
-        absent = run(client, BEHAVIOURS, 2, filter="Nope.*")
-        assert (absent["verdict"], absent["outcomes"]) == ("absent", {"absent": 2})
-        assert {item["message"] for item in items(client, absent)} == {"no test was selected"}
+        not_run = run(client, BEHAVIOURS, 2, filter="Nope.*")
+        assert (not_run["verdict"], not_run["outcomes"]) == ("not_run", {"not_run": 2})
+        assert {item["message"] for item in items(client, not_run)} == {"no test was selected"}
         skipped = run(client, BEHAVIOURS, filter="Plain.Skips*:Plain.DISABLED*")
         assert (skipped["verdict"], skipped["outcomes"]) == ("skipped", {"skipped": 2})
-        assert httpx.get(f"{place.url}/jobs/{absent['id']}").status_code == 200
+        assert httpx.get(f"{place.url}/jobs/{not_run['id']}").status_code == 200
 
 
 def test_a_crash_keeps_what_had_finished_and_the_next_job_is_fine(place: Service) -> None:
@@ -188,11 +188,11 @@ def test_a_crash_keeps_what_had_finished_and_the_next_job_is_fine(place: Service
         for item in found:
             told = {name: each["verdict"] for name, each in item["outputs"].items()}
             assert told == {
-                "BadCrash.Before": "unjudged",
+                "BadCrash.Before": "not_judged",
                 "BadCrash.Segfaults": "crash",
                 "BadCrash.After": "skipped",
             }
-        assert run(client, BEHAVIOURS, filter="Plain.Passes")["verdict"] == "unjudged"
+        assert run(client, BEHAVIOURS, filter="Plain.Passes")["verdict"] == "not_judged"
 
 
 def test_a_hang_names_its_test_and_leaves_no_process(place: Service) -> None:
@@ -341,9 +341,9 @@ def test_the_command_submits_and_a_red_test_is_never_exit_code_0(place: Service)
         "hollow",
     )
     green = json.loads(call(place, *common, "--filter", "Plain.Passes", code=0))
-    assert (green["verdict"], green["outcomes"]) == ("unjudged", {"passed": 1})
+    assert (green["verdict"], green["outcomes"]) == ("not_judged", {"passed": 1})
     red = json.loads(call(place, *common, "--filter", "Plain.FailsOn*", code=1))
-    assert (red["verdict"], red["outcomes"]) == ("unjudged", {"failed": 1})
+    assert (red["verdict"], red["outcomes"]) == ("not_judged", {"failed": 1})
     call(place, *common, "--filter", "Nope.*", code=1)
     shown = call(place, "results", red["id"], code=0)
     assert "Plain.FailsOnTwoExpressions" in shown

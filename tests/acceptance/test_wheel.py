@@ -15,21 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from running_service import ROOT
+from checkout import HOMES, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-PACKAGES = (
-    "gonogo",
-    "gonogo_pytest",
-    "storage",
-    "workers",
-    "service",
-    "dashboards",
-    "cli",
-    "migrations",
-    "settings",
-)
+PACKAGES = tuple(HOMES)
 CHECK = (
     "check",
     "--kernel",
@@ -71,26 +61,23 @@ def run(*words: str | Path, cwd: Path, code: int = 0) -> str:
     return done.stdout
 
 
-@pytest.fixture
-def wheel(tmp_path: Path) -> Path:
-    """A wheel built from this checkout, without the network: the build's requirements are those of
-    the environment at hand."""
+def build_wheel(source: Path, folder: Path) -> Path:
+    """Build a wheel of a checkout or an sdist into `folder`, without the network: the build's
+    requirements are those of the environment at hand."""
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet")
+    options = ("--no-index", "--no-deps", "--no-build-isolation")
+    folder.mkdir()
+    run(*pip, *options, "--wheel-dir", folder, source, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from this checkout."""
     if util.find_spec("hatchling") is None:
         pytest.skip("hatchling: not installed")
-    folder = tmp_path / "wheel"
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet")
-    run(
-        *pip,
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        folder,
-        ROOT,
-        cwd=tmp_path,
-    )
-    (found,) = folder.glob("*.whl")
-    return found
+    return build_wheel(ROOT, tmp_path_factory.mktemp("wheel") / "built")
 
 
 def install(wheel: Path, folder: Path) -> Path:
@@ -138,10 +125,9 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
     # all of the code: a package or a folder that the build leaves out is missing at the first use
     # only
     assert {
-        str(path.relative_to(ROOT))
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        if "node_modules" not in path.parts
+        path.relative_to(home).as_posix()
+        for package, home in HOMES.items()
+        for path in (home / package).rglob("*.py")
     } <= names
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
     assert not [name for name in names if "node_modules" in name or "__pycache__" in name]
@@ -149,7 +135,7 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
         "the scripts' sources: the wheel has what is built from them"
     )
     assert [name for name in names if name.startswith("gonogo_migrations/versions/")]
-    assert "migrations/gonogo_migrations/env.py" in names
+    assert "gonogo_migrations/env.py" in names
     kernels = ROOT / "workers/gonogo_workers/executors/child/kernels"
     assert {
         f"gonogo_workers/executors/child/kernels/{path.name}" for path in kernels.glob("*.cpp")
@@ -165,6 +151,60 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
     }
     assert chunks
     assert chunks <= names
+
+
+def test_the_sdist_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    hatchling = (sys.executable, "-m", "hatchling", "build", "--target", "sdist")
+    run(*hatchling, "--directory", tmp_path / "sdist", cwd=ROOT)
+    (sdist,) = (tmp_path / "sdist").glob("*.tar.gz")
+    again = build_wheel(sdist, tmp_path / "again")
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as other:
+        assert set(one.namelist()) == set(other.namelist())
+
+
+NEIGHBORS = {
+    "workers/__init__.py": "",
+    "workers/pool.py": "SIZE = 3\n",
+    "service/__init__.py": "NAME = 'theirs'\n",
+    "settings/__init__.py": "LEVEL = 'debug'\n",
+    "cli/__init__.py": "from workers.pool import SIZE\n",
+    "tests/test_neighbors.py": """
+import cli
+import gonogo
+import numpy as np
+import service
+import settings
+from workers import pool
+
+
+def test_the_folders_are_those_of_this_repository():
+    assert (cli.SIZE, pool.SIZE, service.NAME, settings.LEVEL) == (3, 3, "theirs", "debug")
+
+
+def test_gonogo_is_beside_them():
+    x = np.ones((4, 8), np.float32)
+    gonogo.compare(x, x, rtol=1e-5, atol=1e-6)
+""",
+}
+"""A repository whose own folders have the names that GoNoGo's top-level folders have."""
+
+
+def test_the_wheel_stays_out_of_the_way_of_a_repository_s_own_folders(
+    wheel: Path, tmp_path: Path
+) -> None:
+    programs = install(wheel, tmp_path / "environment")
+    repository = tmp_path / "repository"
+    for name, text in NEIGHBORS.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(text)
+    # installed as `pip install -e` does it: found behind what stands in the environment itself
+    (purelib,) = (tmp_path / "environment").glob("lib/python*/site-packages")
+    (purelib / "zz_neighbors.pth").write_text(f"{repository}\n")
+    options = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib")
+    pytest_run = (programs / "python", "-P", "-m", "pytest", *options, repository / "tests")
+    assert "2 passed" in run(*pytest_run, cwd=tmp_path)
+    checked = run(programs / "gonogo", *CHECK, "--build", "correct", cwd=repository)
+    assert json.loads(checked)["verdict"] == "pass"
 
 
 def test_the_installed_wheel_runs_a_check_and_the_demo_from_another_folder(

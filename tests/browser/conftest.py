@@ -217,7 +217,7 @@ def watch() -> Iterator[Watch]:
 
 @pytest.fixture
 def open_context(browser: Browser, watch: Watch) -> Iterator[Callable[..., BrowserContext]]:
-    """A fresh browser profile (cookies, channels) whose pages are all watched."""
+    """A fresh browser arithmetic (cookies, channels) whose pages are all watched."""
     contexts: list[BrowserContext] = []
 
     def make(

@@ -59,7 +59,7 @@ def test_a_right_kernel_is_explained(child: Child, build: str, fields: dict[str,
     given = quantise(test, raw)
     outputs = child.run(build, test, shaped_inputs(test, given))
     known = own_builds("ttnn")[build]
-    judged = judge(test, raw, given, outputs, profile=known.profile, produced=known.outputs)
+    judged = judge(test, raw, given, outputs, arithmetic=known.arithmetic, produced=known.outputs)
     assert judged.explanation is Explanation.explained, {
         name: output.to_json() for name, output in judged.outputs.items()
     }

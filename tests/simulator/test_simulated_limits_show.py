@@ -50,7 +50,12 @@ def test_a_known_limit_shows_as_its_verdict_and_leaves_no_process(builds: Path, 
         assert servers(child.host.host_run), "without a server nothing below says anything"
         build_known = own_builds("ttnn")[build]
         verdict = judge(
-            test, raw, given, outputs, profile=build_known.profile, produced=build_known.outputs
+            test,
+            raw,
+            given,
+            outputs,
+            arithmetic=build_known.arithmetic,
+            produced=build_known.outputs,
         ).verdict.value
     except ExecutorFailure as problem:
         verdict = problem.verdict

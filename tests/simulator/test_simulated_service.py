@@ -63,7 +63,7 @@ def test_a_right_forward_passes_and_every_seed_is_stored(place: Service) -> None
     test = {"kernel": "layernorm_fw", "shape": [1, 1, 32, 64], "tolerance": UPSTREAM}
     ended, items, _ = finished(place, "ttnn", test, seeds=3)
     assert ended["verdict"] == "pass", items
-    assert {item["profile"] for item in items} == {"ttnn"}
+    assert {item["arithmetic"] for item in items} == {"ttnn"}
     assert all(set(item["outputs"]) == {"y"} for item in items)
     assert all(item["outputs"]["y"]["explanation"] == "explained" for item in items)
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from checkout import PYTHONPATH
 from gonogo_workers.executors import builds_file, registry
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,7 @@ def test_ttnn_s_tensors_are_read_with_their_formats(builds: Path) -> None:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
     }
-    told = {**environment, **meaning.environment, "PYTHONPATH": str(ROOT)}
+    told = {**environment, **meaning.environment, "PYTHONPATH": PYTHONPATH}
     done = subprocess.run(
         [meaning.executor.python, "-c", CODE], env=told, capture_output=True, text=True, timeout=100
     )

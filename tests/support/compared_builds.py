@@ -77,10 +77,10 @@ def flag(session: Session, job: Job | None, kind: FlagKind) -> str:
     assert job is not None
     place = (
         job.test_key,
-        job.build_line,
+        job.branch,
         job.arch,
         job.board,
-        job.subject_key,
+        job.workload_key,
         job.kernel,
         job.build,
         job.id,
@@ -96,22 +96,22 @@ def suite(session: Session, build: str, *iterations: Mapping[str, str]) -> None:
     itself."""
     key = key_of(SUITE)
     new = NewJob(
-        test_key=key, subject_key=key, kernel="selection", canonical=SUITE, elements=0, arch="none", board="host", build=build,
-        build_line="main", build_sequence=1, executor="gtest", seeds=tuple(range(len(iterations))), request={"test": SUITE},
+        test_key=key, workload_key=key, kernel="selection", canonical=SUITE, elements=0, arch="none", board="host", build=build,
+        branch="main", build_sequence=1, executor="gtest", seeds=tuple(range(len(iterations))), request={"test": SUITE},
     )  # fmt: skip
     job = jobs.create(session, new)
     rows = []
     for seed, told in enumerate(iterations):
         outputs = {
-            name: {"verdict": "unjudged", "explanation": "unjudged", "outcome": outcome}
+            name: {"verdict": "not_judged", "explanation": "not_judged", "outcome": outcome}
             for name, outcome in told.items()
         }
         rows.append(
             {
                 "seed": seed,
                 "repeat": 0,
-                "verdict": "unjudged",
-                "explanation": "unjudged",
+                "verdict": "not_judged",
+                "explanation": "not_judged",
                 "outputs": outputs,
             }
         )

@@ -72,7 +72,7 @@ def _run(core: Core, chunk: Chunk) -> None:
         position += 1
     for seed, repeat in chunk.work:
         raw, given, outputs = _kernel(chunk.test, chunk, seed, position)
-        judgement = judge(chunk.test, raw, given, outputs, profile="tt-train")
+        judgement = judge(chunk.test, raw, given, outputs, arithmetic="tt-train")
         found.append(
             rows.judged((seed, repeat), rows.Place(DEVICE, host_run, position), 1.0, judgement)
         )

@@ -66,8 +66,8 @@ def came(api: Api) -> list[dict[str, Any]]:
     return list(reversed(api.get("/hooks/deliveries?limit=500")["items"]))
 
 
-def subjects(api: Api) -> list[dict[str, Any]]:
-    return list(reversed(api.get("/hooks/subjects")["items"]))
+def commit_checks(api: Api) -> list[dict[str, Any]]:
+    return list(reversed(api.get("/hooks/commit_checks")["items"]))
 
 
 @contextmanager

@@ -31,8 +31,8 @@ def submit(
     """A queued job of one build of a line."""
     spec = TestSpec.parse(test)
     new = NewJob(
-        test_key=spec.key, subject_key=spec.subject_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements,
-        build=build, build_line=line, build_sequence=sequence, executor="emulator", arch="wormhole", board=board, context=context,
+        test_key=spec.key, workload_key=spec.workload_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements,
+        build=build, branch=line, build_sequence=sequence, executor="emulator", arch="wormhole", board=board, context=context,
         seeds=tuple(seeds),
         request={"test": dict(test), "build": build, "seeds": list(seeds), "context": context},
     )  # fmt: skip

@@ -25,7 +25,7 @@ from gonogo import urls
 from gonogo.spec.test_spec import TestSpec
 from gonogo_dashboards.kit import assets
 from gonogo_dashboards.pages import make_router
-from gonogo_storage.automation import ci_subjects, runs
+from gonogo_storage.automation import commit_checks, runs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import DeliveryState, FlagKind, HookSource, InboundState
@@ -245,7 +245,7 @@ def _answers(session: Session, run: str, base_run: str) -> None:
         )  # fmt: skip
         session.add(delivery)
         session.flush()
-        ci_subjects.add(session, {
+        commit_checks.add(session, {
             "delivery_id": delivery.id, "source": "github", "event": "pull_request", "rule": rule, "suite": SUITE["name"],
             "repository": f"lab/{HOSTILE}", "installation": None, "branch": LONG, "pull_request": number, "fork": False,
             "head_sha": "b2" * 20, "base_sha": "a1" * 20, "head_build": HOSTILE, "base_build": None, "run_id": run,
@@ -294,10 +294,10 @@ def _flags(house: House, session: Session) -> None:
     evil = next(job for job in _all(session) if job.build == HOSTILE)
     place = (
         evil.test_key,
-        evil.build_line,
+        evil.branch,
         evil.arch,
         evil.board,
-        evil.subject_key,
+        evil.workload_key,
         evil.kernel,
         evil.build,
         evil.id,

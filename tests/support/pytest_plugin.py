@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import gonogo_pytest.plugin as plug_in
+from checkout import PYTHONPATH
 from gonogo.public.recorded import Comparison
 from gonogo_pytest.collecting import Collector
 from gonogo_pytest.records import Record
@@ -36,7 +37,7 @@ def environment() -> dict[str, str]:
     }
     return {
         **clean,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": PYTHONPATH,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import SecretStr
 
 import stored_jobs
-from gonogo.spec.selections import parse_subject
+from gonogo.spec.selections import parse_test
 from gonogo_service.background.assess import Assessor
 from gonogo_service.kit.background_context import Core, open_core
 from gonogo_settings import Settings
@@ -65,11 +65,11 @@ class World:
         **changes: Any,
     ) -> Job:
         """A job that is over, and assessed unless told otherwise."""
-        spec = parse_subject(test)
+        spec = parse_test(test)
         with engines.session(self.engine) as session:
             new = NewJob(
-                test_key=spec.key, subject_key=spec.subject_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements,
-                build=build, build_line="main", build_sequence=sequence, executor="emulator", arch="wormhole", board="n150",
+                test_key=spec.key, workload_key=spec.workload_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements,
+                build=build, branch="main", build_sequence=sequence, executor="emulator", arch="wormhole", board="n150",
                 seeds=tuple(sorted({int(each["seed"]) for each in rows})), context=context, **changes,
             )  # fmt: skip
             job = jobs.create(session, new)
@@ -99,7 +99,7 @@ class World:
 
 def variant(test: Mapping[str, Any] = stored_jobs.NIGHTLY) -> Variant:
     """The variant that `World.job` runs a test as."""
-    return Variant(parse_subject(test).key, "main", "wormhole", "n150")
+    return Variant(parse_test(test).key, "main", "wormhole", "n150")
 
 
 @contextmanager

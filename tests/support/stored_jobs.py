@@ -51,12 +51,12 @@ def new(
     request = {"test": dict(test), "build": build, "seeds": {"start": 0, "count": seeds}}
     return NewJob(
         test_key=spec.key,
-        subject_key=spec.subject_key,
+        workload_key=spec.workload_key,
         kernel=spec.kernel,
         canonical=spec.canonical(),
         elements=spec.elements,
         build=build,
-        build_line="emulator",
+        branch="emulator",
         build_sequence=1,
         executor="emulator",
         arch="wormhole",
@@ -92,7 +92,7 @@ def row(seed: int, *, wrong: bool, within: bool = True) -> dict[str, Any]:
         "host_run": "a" * 8,
         "position": seed,
         "duration_ms": 812.5,
-        "profile": "tt-train",
+        "arithmetic": "tt-train",
         "policy": "1",
         "outputs": {
             "dx": {"verdict": verdict, "explanation": explanation, **dx, **shared},

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from checkout import PYTHONPATH
+
 ROOT = Path(__file__).parents[2]
 VARIABLE = "GONOGO_TEST_TORCH_PYTHON"
 CHILD = ROOT / "workers" / "gonogo_workers" / "executors" / "child"
@@ -51,7 +53,7 @@ def run_in_torch(code: str, *, seconds: float = 110) -> str:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
     }
-    environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{CHILD}"
+    environment["PYTHONPATH"] = f"{PYTHONPATH}{os.pathsep}{CHILD}"
     done = subprocess.run(
         [torch_python(), "-c", code],
         env=environment,

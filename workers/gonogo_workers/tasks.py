@@ -114,7 +114,11 @@ class Runner:
             spec = self._shop.executors[chunk.executor]
             bench = self._shop.benches[chunk.executor]
             meaning = builds_file.meaning(
-                spec, chunk.build, self._shop.builds, profile=chunk.profile, produced=chunk.produced
+                spec,
+                chunk.build,
+                self._shop.builds,
+                arithmetic=chunk.arithmetic,
+                produced=chunk.produced,
             )
             meaning = replace(
                 meaning, environment={**meaning.environment, **bench.device.environment}
@@ -125,7 +129,7 @@ class Runner:
                     spec,
                     asked.build,
                     self._shop.builds,
-                    profile=asked.profile,
+                    arithmetic=asked.arithmetic,
                     produced=asked.produced,
                 )
                 reference = replace(

@@ -75,7 +75,7 @@ def moves(search: Search) -> Options:
         for place, share in move.shares
     ]
     said = {True: search.bad, False: f"not {search.bad}", None: "no answer"}
-    looks = {True: Verdict.fail, False: Verdict.pass_, None: Verdict.no_information}
+    looks = {True: Verdict.fail, False: Verdict.pass_, None: Verdict.inconclusive}
     return {
         "grid": {"left": 48, "right": 18, "top": 30, "bottom": 44},
         "tooltip": {"trigger": "item", "formatter": "row"},

@@ -26,7 +26,7 @@ MOST_JOBS = 8
 MOST_CHOICES = 100
 MOST_LINES = 6
 GATES = {0: "may pass", 1: "may not pass", 3: "can't be said yet"}
-GATE_VERDICTS = {0: "pass", 1: "fail", 3: "no_information"}
+GATE_VERDICTS = {0: "pass", 1: "fail", 3: "inconclusive"}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class TestLine:
 class PairLine:
     """A build and the one before it."""
 
-    line: str
+    branch: str
     base: str
     head: str
     url: str
@@ -122,7 +122,7 @@ class ComparisonView:
     choices: tuple[str, ...]
     """Builds to choose from, the one that ran last first."""
     pairs: tuple[PairLine, ...]
-    """Before anything is asked: the newest builds of each line against the ones before them."""
+    """Before anything is asked: the newest builds of each branch against the ones before them."""
     at: str | None
 
 
@@ -184,16 +184,16 @@ def _count(kind: Class, number: int) -> ClassCount:
 
 
 def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
-    """Of each line the newest two pairs, the line that ran last first. builds: in their order."""
-    lines: dict[str, list[BuildRecord]] = {}
+    """Of each branch the newest two pairs, the branch that ran last first. builds: in their order."""
+    branches: dict[str, list[BuildRecord]] = {}
     for build in builds:
-        lines.setdefault(build.line, []).append(build)
+        branches.setdefault(build.branch, []).append(build)
     found = []
-    for line, own in sorted(
-        lines.items(), key=lambda item: max(each.newest_job for each in item[1]), reverse=True
+    for branch, own in sorted(
+        branches.items(), key=lambda item: max(each.newest_job for each in item[1]), reverse=True
     )[:MOST_LINES]:
         for before, after in list(pairwise(each.name for each in own[-3:]))[::-1]:
-            found.append(PairLine(line, before, after, urls.compare(before, after)))
+            found.append(PairLine(branch, before, after, urls.compare(before, after)))
     return tuple(found)
 
 
@@ -204,7 +204,11 @@ def _line(test: Compared, found: Comparison) -> TestLine:
     def on(side: Told, ran: Ran | None) -> str | None:
         if ran is None or len(side.builds) != 1:
             return None
-        return url + urls.further("line", side.lines[place]) + urls.further("build", side.builds[0])
+        return (
+            url
+            + urls.further("branch", side.branches[place])
+            + urls.further("build", side.builds[0])
+        )
 
     return TestLine(
         name=test.name,
@@ -236,8 +240,8 @@ def _counts(ran: Ran | None) -> str:
         return "not run"
     said = ran.to_json()["counts"]
     parts = [f"{number:,} {words.mark(name).label}" for name, number in said.items()]
-    if ran.unjudged_red:
-        parts.append(f"of these {ran.unjudged_red:,} red")
+    if ran.not_judged_red:
+        parts.append(f"of these {ran.not_judged_red:,} red")
     if ran.waiting:
         parts.append(f"{words.count(ran.waiting, 'job')} not over")
     parts += [f"{number:,} left out: {device} was ill" for device, number in ran.sick.items()]

@@ -17,7 +17,7 @@ HOUR_S = 3600.0
 METRICS = ("temperature_c", "clock_mhz", "power_w")
 CANARIES: dict[str, tuple[str, str]] = {
     CanaryOutcome.golden: ("bits as on other devices", "pass"),
-    CanaryOutcome.first: ("bits known from one device only", "no_information"),
+    CanaryOutcome.first: ("bits known from one device only", "inconclusive"),
     CanaryOutcome.differs: ("other bits than the golden ones", "suspect"),
     CanaryOutcome.failed: ("failed", "fail"),
 }

@@ -149,7 +149,7 @@ def _span(
     said = f"{name}{', drained' if state.drained else ''} for {words.duration(seconds)}, from {start:%d %b %H:%M} to {until} UTC"
     return Span(
         state=name,
-        verdict="absent" if name == AWAY else words.HEALTH_VERDICTS.get(name, "suspect"),
+        verdict="not_run" if name == AWAY else words.HEALTH_VERDICTS.get(name, "suspect"),
         start=str(timestamp(start)),
         end=str(timestamp(end)),
         seconds=seconds,

@@ -114,7 +114,7 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
 def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> FindingLine:
     """A stored flag as a line of a list; `test` is its canonical form."""
     kind, found = flag["kind"], flag["evidence"]
-    variant = {"line": flag["build_line"], "arch": flag["arch"], "board": flag["board"]}
+    variant = {"branch": flag["branch"], "arch": flag["arch"], "board": flag["board"]}
     return FindingLine(
         id=flag["id"],
         url=urls.flag(flag["id"]),
@@ -131,7 +131,7 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
         tolerance=tolerance_of(test) if test else "",
         test_url=urls.history(flag["test_key"], variant),
         build=flag["build"],
-        variant=words.variant(flag["build_line"], flag["arch"], flag["board"]),
+        variant=words.variant(flag["branch"], flag["arch"], flag["board"]),
         owner=flag["owner"],
         reason=flag["reason"],
         jobs=flag["jobs"],

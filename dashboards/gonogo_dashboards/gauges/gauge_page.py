@@ -144,7 +144,7 @@ def _line(gauge: Mapping[str, Any], now: datetime) -> GaugeLine:
         url=urls.gauge(gauge["id"]),
         shape=words.shape(test.get("shape", ())),
         tolerance=commands.tolerance_words(test.get("tolerance", {})),
-        line=gauge["build_line"],
+        line=gauge["branch"],
         arch=gauge["target"]["arch"],
         board=gauge["target"]["board"],
         state_words=words.STATES.get(state, state.value),
@@ -170,7 +170,7 @@ def _facts(gauge: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         ),
         (
             "graded as",
-            f"{gauge['build_line']} on {gauge['target']['arch']} · {gauge['target']['board']}",
+            f"{gauge['branch']} on {gauge['target']['arch']} · {gauge['target']['board']}",
         ),
         ("seeds", f"{seeds[0]} … {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]} (one)"),
         ("asked for", f"{gauge['created_at'][:19].replace('T', ' ')} UTC by {gauge['owner']}"),

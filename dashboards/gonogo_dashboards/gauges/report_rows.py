@@ -157,7 +157,7 @@ def _parts(report: Mapping[str, Any]) -> list[PartLine]:
     wrong = []
     for name, rate in report["misses"]["parts"].items():
         looks = (
-            Verdict.no_information
+            Verdict.inconclusive
             if not rate["of"]
             else Verdict.pass_by_tolerance
             if rate["count"]

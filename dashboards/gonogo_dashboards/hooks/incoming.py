@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.ci.payloads import without_secrets
 from gonogo_dashboards.kit import words
-from gonogo_storage.automation import ci_subjects
-from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.automation import commit_checks
+from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.db.encoding import decode, timestamp
 from gonogo_storage.db.states import HookSource, InboundState
 from gonogo_storage.messages import incoming
@@ -106,7 +106,7 @@ class OutcomeLine:
     started: bool
     reason: str | None
     verdict: str
-    subjects: tuple[StartedLine, ...]
+    commit_checks: tuple[StartedLine, ...]
 
 
 @dataclass(frozen=True)
@@ -149,15 +149,15 @@ def hook(session: Session, inbound_id: str, now: datetime, *, whole: bool) -> Ho
     if found is None:
         return None
     told, body = found
-    subjects = {each.id: each for each in ci_subjects.of_delivery(session, inbound_id)}
-    links = _runs(session, subjects.values())
+    checks = {each.id: each for each in commit_checks.of_delivery(session, inbound_id)}
+    links = _runs(session, checks.values())
     payload, said = _payload(body, whole=whole)
     push = None
     if told["source"] == HookSource.asked and body is not None:
         push = str(decode(body).get("push") or "") or None
     return HookView(
         hook=_line(told, now),
-        outcome=tuple(_outcome(each, subjects, links) for each in told["outcome"]),
+        outcome=tuple(_outcome(each, checks, links) for each in told["outcome"]),
         push=None if push is None else urls.hook(push),
         replay=urls.replay_hook(inbound_id)
         if whole and body is not None and told["state"] in AGAIN
@@ -181,8 +181,8 @@ def origins(
     session: Session, *, run: str | None = None, job: str | None = None
 ) -> tuple[OriginLine, ...]:
     """The deliveries for which a run, or the run of a job, was started; the first few of them."""
-    run = ci_subjects.run_of_job(session, job) if job is not None else run
-    found = [] if run is None else ci_subjects.of_run(session, run, limit=MOST_ORIGINS)
+    run = commit_checks.run_of_job(session, job) if job is not None else run
+    found = [] if run is None else commit_checks.of_run(session, run, limit=MOST_ORIGINS)
     lines = (
         OriginLine(
             urls.hook(each.delivery_id), f"{each.event} to {each.repository}, rule {each.rule}"
@@ -221,13 +221,13 @@ def _line(item: Mapping[str, Any], now: datetime) -> HookLine:
 
 
 def _runs(
-    session: Session, subjects: Iterable[CiSubject]
+    session: Session, checks: Iterable[CommitCheck]
 ) -> dict[str, tuple[str, str, str | None]]:
     """Run -> state, its words, verdict."""
     wanted = dict.fromkeys(
-        run for each in subjects for run in (each.run_id, each.base_run_id) if run is not None
+        run for each in checks for run in (each.run_id, each.base_run_id) if run is not None
     )
-    found = ci_subjects.standings(session, list(wanted)[:MOST_RUNS])
+    found = commit_checks.standings(session, list(wanted)[:MOST_RUNS])
     return {
         run: (state.value, words.RUN_STATES[state], verdict)
         for run, (state, verdict) in found.items()
@@ -236,10 +236,10 @@ def _runs(
 
 def _outcome(
     item: Mapping[str, Any],
-    subjects: Mapping[str, CiSubject],
+    checks: Mapping[str, CommitCheck],
     links: Mapping[str, tuple[str, str, str | None]],
 ) -> OutcomeLine:
-    mine = tuple(_started(subjects[each], links) for each in item["subjects"] if each in subjects)
+    mine = tuple(_started(checks[each], links) for each in item["commit_checks"] if each in checks)
     state = (
         InboundState.started
         if item["started"]
@@ -252,7 +252,9 @@ def _outcome(
     )
 
 
-def _started(subject: CiSubject, links: Mapping[str, tuple[str, str, str | None]]) -> StartedLine:
+def _started(
+    commit_check: CommitCheck, links: Mapping[str, tuple[str, str, str | None]]
+) -> StartedLine:
     def link(run: str | None, build: str | None, sha: str | None) -> RunLink | None:
         if run is None:
             return None
@@ -261,10 +263,10 @@ def _started(subject: CiSubject, links: Mapping[str, tuple[str, str, str | None]
 
     same = ("id", "suite", "pull_request", "branch", "head_sha", "base_sha", "error")
     return StartedLine(
-        **{name: getattr(subject, name) for name in same},
-        head=link(subject.run_id, subject.head_build, subject.head_sha),
-        base=link(subject.base_run_id, subject.base_build, subject.base_sha),
-        gauges=tuple(urls.gauge(each) for each in subject.gauges),
+        **{name: getattr(commit_check, name) for name in same},
+        head=link(commit_check.run_id, commit_check.head_build, commit_check.head_sha),
+        base=link(commit_check.base_run_id, commit_check.base_build, commit_check.base_sha),
+        gauges=tuple(urls.gauge(each) for each in commit_check.gauges),
     )
 
 

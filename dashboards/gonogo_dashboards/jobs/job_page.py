@@ -190,7 +190,7 @@ def job(
         test=found.canonical,
         test_key=found.test_key,
         test_url=urls.history(
-            found.test_key, {"line": found.build_line, "arch": found.arch, "board": found.board}
+            found.test_key, {"branch": found.branch, "arch": found.arch, "board": found.board}
         ),
         facts=_facts(found),
         outputs=tuple(each.output for each in outputs),

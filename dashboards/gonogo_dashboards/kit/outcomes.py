@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 RED = frozenset({"error", "crash", "hang", "failed"})
-WORST_FIRST = ("error", "crash", "hang", "failed", "skipped", "absent", "passed")
+WORST_FIRST = ("error", "crash", "hang", "failed", "skipped", "not_run", "passed")
 
 
 @dataclass(frozen=True)

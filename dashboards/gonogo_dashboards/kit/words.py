@@ -62,10 +62,10 @@ MARKS: dict[Verdict, Mark] = {
     Verdict.fail_by_tolerance: Mark("fail by tolerance", "◆", "M8 .6 15.4 8 8 15.4 .6 8Z"),
     Verdict.fail: Mark("fail", "✕", _CROSS),
     Verdict.suspect: Mark("suspect", "▲", "M8 1.4 15 14.4H1Z"),
-    Verdict.no_information: Mark("no information", "○", _RING),
-    Verdict.unjudged: Mark("unjudged", "–", _DASH),
+    Verdict.inconclusive: Mark("no information", "○", _RING),
+    Verdict.not_judged: Mark("not_judged", "–", _DASH),
     Verdict.skipped: Mark("skipped", "–", _DASH),
-    Verdict.absent: Mark("absent", "–", _DASH),
+    Verdict.not_run: Mark("not_run", "–", _DASH),
     Verdict.hang: Mark("hang", "⧗", "M2.5 1H13.5L9.3 8 13.5 15H2.5L6.7 8Z"),
     Verdict.crash: Mark("crash", "↯", "M9.6 .6 2.8 9.2H7L5.6 15.4 13.2 6.4H8.6Z"),
     Verdict.error: Mark("error", "!", _SQUARE),
@@ -111,7 +111,7 @@ HEALTH_VERDICTS: dict[str, str] = {
     DeviceHealth.good: Verdict.pass_,
     DeviceHealth.suspect: Verdict.suspect,
     DeviceHealth.bad: Verdict.fail,
-    DeviceHealth.maintenance: Verdict.unjudged,
+    DeviceHealth.maintenance: Verdict.not_judged,
 }
 """The verdict whose shape and colour a health takes."""
 
@@ -154,10 +154,10 @@ GRADES: dict[str, str] = {
     Stability.marginal: Verdict.suspect,
     Stability.flaky: Verdict.fail_by_tolerance,
     Stability.broken: Verdict.fail,
-    Stability.unknown: Verdict.no_information,
+    Stability.unknown: Verdict.inconclusive,
     Sharpness.sharp: Verdict.pass_,
     Sharpness.blunt: Verdict.pass_by_tolerance,
-    Sharpness.unmeasured: Verdict.no_information,
+    Sharpness.unmeasured: Verdict.inconclusive,
 }
 """The verdict whose shape and colour a grade takes."""
 
@@ -190,37 +190,37 @@ CHANGES: dict[str, str] = {
 }
 
 CHANGE_VERDICTS: dict[str, str] = {
-    Change.unchanged: Verdict.unjudged,
+    Change.unchanged: Verdict.not_judged,
     Change.fix_masked: Verdict.pass_by_tolerance,
     Change.fixed: Verdict.pass_,
     Change.broken: Verdict.fail,
     Change.still_wrong: Verdict.fail,
     Change.wrong_otherwise: Verdict.fail,
     Change.right: Verdict.pass_,
-    Change.unknown: Verdict.no_information,
+    Change.unknown: Verdict.inconclusive,
 }
 """The verdict whose shape and colour takes what became of a kernel."""
 
 
 ANSWERS: dict[str, Standing] = {
-    AnswerState.waiting: Standing("not told yet", Verdict.no_information),
-    AnswerState.pending: Standing("told that it runs", Verdict.no_information),
+    AnswerState.waiting: Standing("not told yet", Verdict.inconclusive),
+    AnswerState.pending: Standing("told that it runs", Verdict.inconclusive),
     AnswerState.told: Standing("told", Verdict.pass_),
     AnswerState.failed: Standing("given up", Verdict.fail),
-    AnswerState.superseded: Standing("asked for again", Verdict.unjudged),
+    AnswerState.superseded: Standing("asked for again", Verdict.not_judged),
 }
 """How far GitHub was told of something."""
 
 DELIVERIES: dict[str, Standing] = {
-    DeliveryState.waiting: Standing("waits", Verdict.no_information),
+    DeliveryState.waiting: Standing("waits", Verdict.inconclusive),
     DeliveryState.delivered: Standing("delivered", Verdict.pass_),
     DeliveryState.failed: Standing("given up", Verdict.fail),
-    DeliveryState.cancelled: Standing("cancelled", Verdict.unjudged),
+    DeliveryState.cancelled: Standing("cancelled", Verdict.not_judged),
 }
 """What became of a message to a subscription."""
 
 INBOUND: dict[str, Standing] = {
-    InboundState.waiting: Standing("waits", Verdict.no_information),
+    InboundState.waiting: Standing("waits", Verdict.inconclusive),
     InboundState.started: Standing("started something", Verdict.pass_),
     InboundState.ignored: Standing("ignored", Verdict.skipped),
     InboundState.failed: Standing("nothing could be started", Verdict.fail),
@@ -237,16 +237,16 @@ SOURCES: dict[str, str] = {
 CLASS_VERDICTS: dict[str, str] = {
     Class.new_failure: Verdict.fail,
     Class.new_hollow_pass: Verdict.pass_by_tolerance,
-    Class.unknown: Verdict.no_information,
+    Class.unknown: Verdict.inconclusive,
     Class.infrastructure: Verdict.error,
-    Class.pending: Verdict.no_information,
+    Class.pending: Verdict.inconclusive,
     Class.red_but_right: Verdict.fail_by_tolerance,
-    Class.broken_on_base: Verdict.unjudged,
+    Class.broken_on_base: Verdict.not_judged,
     Class.known_flaky: Verdict.suspect,
-    Class.known_hollow: Verdict.unjudged,
-    Class.suppressed: Verdict.unjudged,
+    Class.known_hollow: Verdict.not_judged,
+    Class.waived: Verdict.not_judged,
     Class.undecided: Verdict.suspect,
-    Class.not_run: Verdict.absent,
+    Class.not_run: Verdict.not_run,
     Class.fixed: Verdict.pass_,
     Class.no_longer_hollow: Verdict.pass_,
     Class.passed: Verdict.pass_,
@@ -261,7 +261,7 @@ def options(states: Mapping[str, Standing]) -> list[tuple[str, str]]:
 
 def verdicts(*, of_seeds: bool = False) -> list[tuple[str, str]]:
     """Verdicts for a form; of_seeds: those that a seed can have."""
-    none = (Verdict.skipped, Verdict.absent) if of_seeds else ()
+    none = (Verdict.skipped, Verdict.not_run) if of_seeds else ()
     return [
         (verdict, f"{looks.sign} {looks.label}")
         for verdict, looks in MARKS.items()
@@ -276,7 +276,7 @@ def variant(line: str, arch: str, board: str) -> str:
 
 def variant_of(each: Variant) -> str:
     """The same of a stored variant."""
-    return variant(each.build_line, each.arch, each.board)
+    return variant(each.branch, each.arch, each.board)
 
 
 def since(moment: str | None, now: datetime) -> str:

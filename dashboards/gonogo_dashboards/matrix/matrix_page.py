@@ -1,4 +1,4 @@
-"""Read model of the build matrix: tests by builds of a line, newest build first, a cell by what its
+"""Read model of the build matrix: tests by builds of a branch, newest build first, a cell by what its
 seeds say."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gonogo_storage.comparison.matrices import GRADES, BuildRecord, CellPlace, R
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.paging import Page
 
-FILTERS = ("line", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
+FILTERS = ("branch", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
 BUILDS, MOST_BUILDS = 20, 60
 """Columns, unless asked for more, and at most."""
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)
@@ -74,8 +74,8 @@ class MatrixRow:
 class MatrixView:
     """A page of the matrix; `older_url` leads to older builds, `next_url` to more tests."""
 
-    line: str | None
-    lines: tuple[str, ...]
+    branch: str | None
+    branches: tuple[str, ...]
     suites: tuple[str, ...]
     grades: tuple[str, ...]
     builds: tuple[MatrixBuild, ...]
@@ -109,46 +109,46 @@ def read(
     columns: int,
     now: datetime,
 ) -> MatrixView:
-    """The matrix of one line of builds: of `line`, else of the line that a job was submitted to
+    """The matrix of one branch: of `branch`, else of the branch that a job was submitted to
     last. Raises gonogo_storage.db.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := query.get(name, "").strip())}
     asked = {**given, "builds": str(columns) if columns != BUILDS else ""}
     known = reads.builds(session)
-    lines = tuple(dict.fromkeys(each.line for each in known))
-    line = (
-        given.get("line") or max(known, key=lambda each: each.newest_job).line
+    branches = tuple(dict.fromkeys(each.branch for each in known))
+    branch = (
+        given.get("branch") or max(known, key=lambda each: each.newest_job).branch
         if known
-        else given.get("line")
+        else given.get("branch")
     )
-    ordered = [each for each in reversed(known) if each.line == line]
+    ordered = [each for each in reversed(known) if each.branch == branch]
     first = next(
         (place for place, each in enumerate(ordered) if each.name == given.get("until")), 0
     )
     shown, older = ordered[first : first + columns], ordered[first + columns :]
     names = [each.name for each in shown]
-    page = _rows(session, names, line, given, limit, cursor)
+    page = _rows(session, names, branch, given, limit, cursor)
     where = {name: given.get(name) for name in ("arch", "board")}
     found = (
-        reads.cells(session, [each.key for each in page.items], names, line=line or "", **where)
+        reads.cells(session, [each.key for each in page.items], names, branch=branch or "", **where)
         if page.items
         else {}
     )
-    made = _rows_of(page.items, names, line or "", found)
+    made = _rows_of(page.items, names, branch or "", found)
     before = [*(each.name for each in ordered[first + 1 : first + columns + 1]), None]
     heads = tuple(
         _head(each, [row.cells[place] for row in made], before[place])
         for place, each in enumerate(shown)
     )
     return MatrixView(
-        line=line,
-        lines=lines if line in lines or line is None else (*lines, line),
+        branch=branch,
+        branches=branches if branch in branches or branch is None else (*branches, branch),
         grades=GRADES,
         suites=_with(given.get("suite"), reads.suites(session)),
         builds=heads,
         rows=made,
         columns=columns,
         filters=given,
-        summary=_summary(heads, made, line),
+        summary=_summary(heads, made, branch),
         older=len(older),
         older_url=urls.matrix({**asked, "until": older[0].name}) if older else None,
         newest_url=urls.matrix({**asked, "until": None}) if first else None,
@@ -162,7 +162,7 @@ def read(
 def _rows(
     session: Session,
     names: Sequence[str],
-    line: str | None,
+    branch: str | None,
     given: Mapping[str, str],
     limit: int,
     cursor: str | None,
@@ -171,19 +171,19 @@ def _rows(
     known = (verdict is None or verdict in words.ordered(WORST_FIRST)) and given.get(
         "grade", GRADES[0]
     ) in GRADES
-    if line is None or not names or not known:
+    if branch is None or not names or not known:
         return Page((), None)
     only = {
         name: given.get(name)
         for name in ("arch", "board", "kernel", "verdict", "label", "suite", "grade")
     }
-    return reads.rows(session, names, line=line, **only, limit=limit, cursor=cursor or None)
+    return reads.rows(session, names, branch=branch, **only, limit=limit, cursor=cursor or None)
 
 
 def _rows_of(
     tests: Sequence[RowRecord],
     names: Sequence[str],
-    line: str,
+    branch: str,
     found: Mapping[CellPlace, Mapping[str, int]],
 ) -> tuple[MatrixRow, ...]:
     """Of each test a row for each kind of board that it ran on."""
@@ -197,7 +197,7 @@ def _rows_of(
     for test in tests:
         about = test.kernel, shape_of(test.canonical), tolerance_of(test.canonical)
         for arch, board in sorted(kinds.get(test.key, ())):
-            url = urls.history(test.key, {"line": line, "arch": arch, "board": board})
+            url = urls.history(test.key, {"branch": branch, "arch": arch, "board": board})
             told = (found.get(CellPlace(test.key, arch, board, name)) for name in names)
             cells = tuple(
                 _cell(each, name, url + end) if each else None
@@ -240,7 +240,7 @@ def verdict_of(told: Mapping[str, int]) -> str:
     ordered = [verdict for verdict in words.ordered(told) if told[verdict]]
     return next(
         (verdict for verdict in ordered if verdict not in LOST),
-        ordered[0] if ordered else Verdict.absent,
+        ordered[0] if ordered else Verdict.not_run,
     )
 
 
@@ -259,11 +259,11 @@ def _head(
     )
 
 
-def _summary(builds: Sequence[MatrixBuild], rows: Sequence[MatrixRow], line: str | None) -> str:
+def _summary(builds: Sequence[MatrixBuild], rows: Sequence[MatrixRow], branch: str | None) -> str:
     """The matrix in words: what the newest build with results says."""
     if not rows:
         return ""
-    said = f"{words.count(len(rows), 'test')} on {words.count(len(builds), 'build')} of {words.brief(line or '')}."
+    said = f"{words.count(len(rows), 'test')} on {words.count(len(builds), 'build')} of {words.brief(branch or '')}."
     place = next(
         (place for place in range(len(builds)) if any(row.cells[place] for row in rows)), None
     )

@@ -61,7 +61,7 @@ class KillMatrix:
 
 def read(session: Session, variant: Variant, now: datetime) -> KillMatrix | None:
     """None where no gauge has measured the test."""
-    found = gauges.last(session, variant.test_key, variant.build_line, variant.arch, variant.board)
+    found = gauges.last(session, variant.test_key, variant.branch, variant.arch, variant.board)
     if found is None:
         return None
     report = found["report"]
@@ -73,7 +73,7 @@ def read(session: Session, variant: Variant, now: datetime) -> KillMatrix | None
         if not part.right and part.unexplained is not None
     )
     passing = [line for line in lines if line.declared.looks == Verdict.pass_by_tolerance]
-    able = [line for line in lines if line.declared.looks != Verdict.no_information]
+    able = [line for line in lines if line.declared.looks != Verdict.inconclusive]
     return KillMatrix(
         url=urls.gauge(found["id"]),
         at=found["finished_at"],
@@ -109,7 +109,7 @@ def _line(part: report_rows.PartLine, advice: Mapping[str, Any]) -> KillLine:
 def _cell(stopped: int, of: int) -> KillCell:
     """How many of the runs on which it can show were stopped."""
     if not of:
-        return KillCell("can't show", Verdict.no_information)
+        return KillCell("can't show", Verdict.inconclusive)
     if stopped == of:
         return KillCell("stopped", Verdict.fail)
     return KillCell(

@@ -121,7 +121,7 @@ def badges(grade: Mapping[str, Any]) -> tuple[Badge, ...]:
 def _variant_line(variant: Variant, grade: GradeRecord | None) -> VariantLine:
     graded = () if grade is None else badges({**asdict(grade), "latent": False})
     url = urls.history(
-        variant.test_key, {"line": variant.build_line, "arch": variant.arch, "board": variant.board}
+        variant.test_key, {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
     )
     return VariantLine(words.variant_of(variant), url, graded)
 

@@ -18,11 +18,11 @@ from gonogo_dashboards.flags.flag_page import FindingLine
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.evidence_view import percent, rate_words
 from gonogo_dashboards.kit.list_rows import Count, counts, noun_of, shape_of, tolerance_of
-from gonogo_dashboards.tests import active_overrides, error_curve
+from gonogo_dashboards.tests import active_waivers, error_curve
 from gonogo_dashboards.tests import kill_matrix as kills
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import tail as tails
-from gonogo_dashboards.tests.active_overrides import OverrideLine
+from gonogo_dashboards.tests.active_waivers import WaiverLine
 from gonogo_dashboards.tests.error_curve import Curve
 from gonogo_dashboards.tests.kill_matrix import KillMatrix
 from gonogo_dashboards.tests.strip import Strip
@@ -35,7 +35,7 @@ from gonogo_storage.history import trends, variant_status
 from gonogo_storage.history.build_series import METRICS
 from gonogo_storage.rollups.variants import Variant, jobs_of
 
-CHOICES = ("line", "arch", "board", "build", "output", "metric", "over")
+CHOICES = ("branch", "arch", "board", "build", "output", "metric", "over")
 MOST_FLAGS = 20
 _QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
 MOST_BUILDS = 20
@@ -132,7 +132,7 @@ class TestView:
     __test__ = False  # pytest: not a test case
 
     key: str
-    subject_key: str
+    workload_key: str
     kernel: str
     shape: str
     tolerance: str
@@ -164,7 +164,7 @@ class TestView:
     rate_changes: str
     steps: tuple[StepLine, ...]
     flags: tuple[FindingLine, ...]
-    overrides: tuple[OverrideLine, ...]
+    waivers: tuple[WaiverLine, ...]
     jobs_url: str
     links: Mapping[str, str]
     twin: str
@@ -185,9 +185,9 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
     )
     canonical = test["test"]
     about: dict[str, Any] = {
-        "key": key, "subject_key": test["subject_key"], "kernel": test["kernel"], "shape": shape_of(canonical),
+        "key": key, "workload_key": test["workload_key"], "kernel": test["kernel"], "shape": shape_of(canonical),
         "tolerance": tolerance_of(canonical), "noun": noun_of(canonical), "jobs_url": urls.jobs({"test": key}), "at": timestamp(now),
-        "overrides": active_overrides.of_test(session, key, now),
+        "waivers": active_waivers.of_test(session, key, now),
         "variants": tuple(Choice(words.variant_of(each), urls.history(key, _named(each)), each == variant) for each in variants),
     }  # fmt: skip
     if variant is None:
@@ -240,7 +240,7 @@ def _judged(
     of_variant = [
         flag
         for flag in raised
-        if (flag["build_line"], flag["arch"], flag["board"]) == tuple(here.values())
+        if (flag["branch"], flag["arch"], flag["board"]) == tuple(here.values())
     ]
 
     def choices(name: str, values: Sequence[str], said: Mapping[str, str]) -> tuple[Choice, ...]:
@@ -264,7 +264,7 @@ def _judged(
         if found.at
         else f"from {found.looked['words']}",
         "builds": tuple(
-            _build_line(
+            _branch(
                 each,
                 of_any_build + urls.further("build", each["build"]),
                 each["build"] == found.build,
@@ -335,7 +335,7 @@ def _first(trend: Mapping[str, Any], outputs: Sequence[str]) -> str:
     return max(outputs, key=interest) if outputs else ""
 
 
-def _build_line(build: Mapping[str, Any], url: str, chosen: bool, now: datetime) -> BuildLine:
+def _branch(build: Mapping[str, Any], url: str, chosen: bool, now: datetime) -> BuildLine:
     return BuildLine(
         build=build["build"],
         url=url,
@@ -385,8 +385,8 @@ def _interval(rate: Mapping[str, Any]) -> Interval:
 
 
 def _named(variant: Variant) -> dict[str, str]:
-    return {"line": variant.build_line, "arch": variant.arch, "board": variant.board}
+    return {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
 
 
 def _of_variant(wanted: Mapping[str, str]) -> dict[str, str]:
-    return {name: wanted[name] for name in ("line", "arch", "board") if name in wanted}
+    return {name: wanted[name] for name in ("branch", "arch", "board") if name in wanted}

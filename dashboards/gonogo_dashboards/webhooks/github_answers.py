@@ -21,7 +21,7 @@ from gonogo_storage.messages import github_answers
 class AnswerLine:
     """What GitHub was told of something that it asked for."""
 
-    subject: str
+    commit_check: str
     repository: str
     head_sha: str
     pull_request: int | None
@@ -45,7 +45,7 @@ class AnswerLine:
 
 @dataclass(frozen=True)
 class AnswersView:
-    """A page of answers, those about the newest subjects first."""
+    """A page of answers, those about the newest commit_checks first."""
 
     items: tuple[AnswerLine, ...]
     filters: Mapping[str, str]
@@ -75,7 +75,7 @@ def answers(
 
 def _answer(item: Mapping[str, Any], now: datetime) -> AnswerLine:
     own = (
-        "subject",
+        "commit_check",
         "repository",
         "head_sha",
         "pull_request",
@@ -98,5 +98,5 @@ def _answer(item: Mapping[str, Any], now: datetime) -> AnswerLine:
         due_words=words.until(item["due_at"], now),
         updated_at=item["updated_at"],
         age=words.since(item["updated_at"], now),
-        again=urls.answer_again(item["subject"]),
+        again=urls.answer_again(item["commit_check"]),
     )

@@ -47,14 +47,14 @@ def reference(test: TestSpec, arrays: Arrays) -> dict[str, Array]:
 
 
 def expectations(
-    test: TestSpec, given: Arrays, profile: str | None, rows: slice
+    test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice
 ) -> dict[str, Expectation]:
     """Of y, mean and rstd in some groups."""
     some = {
         "x": given["x"][rows],
         **{name: spread(test, given[name], rows) for name in ("gamma", "beta")},
     }
-    found = forward.expectations(some, test.epsilon, forward_terms(test, profile))
+    found = forward.expectations(some, test.epsilon, forward_terms(test, arithmetic))
     y = with_least_step(found["y"], test.numerics.output)
     return {
         **found,

@@ -25,10 +25,10 @@ class GroupNorm(Numerics):
         return budget.reference(test, arrays)
 
     def expectations(
-        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING
+        self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
         """LayerNorm's, over groups."""
-        return budget.expectations(test, given, profile, rows)
+        return budget.expectations(test, given, arithmetic, rows)
 
     def views(
         self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice

@@ -41,23 +41,23 @@ class LayerNorm(Numerics):
         return layernorm.reference(test, arrays)
 
     def expectations(
-        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING
+        self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
         """gonogo.kernels.layernorm.arithmetic."""
         some = given
         if rows != EVERYTHING:
             some = {name: a if name in ("gamma", "beta") else a[rows] for name, a in given.items()}
-        return statistics.of_layernorm(test, some, profile)
+        return statistics.of_layernorm(test, some, arithmetic)
 
-    def pieces(self, test: TestSpec, given: Arrays, profile: str | None) -> Iterator[Piece]:
+    def pieces(self, test: TestSpec, given: Arrays, arithmetic: str | None) -> Iterator[Piece]:
         """Blocks of rows; of dgamma and dbeta blocks of columns."""
-        return pieces.of_layernorm(test, given, profile)
+        return pieces.of_layernorm(test, given, arithmetic)
 
     def parts(
-        self, test: TestSpec, given: Arrays, profile: str | None
+        self, test: TestSpec, given: Arrays, arithmetic: str | None
     ) -> dict[str, list[Expectation]]:
         """The same, on all cores."""
-        return parts.of_layernorm(test, given, profile)
+        return parts.of_layernorm(test, given, arithmetic)
 
     def statistics(
         self,
@@ -65,10 +65,10 @@ class LayerNorm(Numerics):
         raw: Arrays,
         given: Arrays,
         outputs: Mapping[str, NDArray[np.float32]],
-        profile: str | None,
+        arithmetic: str | None,
     ) -> dict[str, Any]:
         """In one fused pass where it can be."""
-        return statistics.statistics_fused(test, raw, given, outputs, profile)
+        return statistics.statistics_fused(test, raw, given, outputs, arithmetic)
 
     def run(
         self,

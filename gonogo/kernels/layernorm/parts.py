@@ -19,7 +19,7 @@ ELEMENTS_PER_BLOCK = 2**18
 
 
 def of_layernorm(
-    test: TestSpec, given: Arrays, profile: str | None
+    test: TestSpec, given: Arrays, arithmetic: str | None
 ) -> dict[str, list[Expectation]]:
     """The expectations of LayerNorm's outputs, block by block along the axis that `bounds`
     joins."""
@@ -28,10 +28,10 @@ def of_layernorm(
     if test.kernel == "layernorm_fw":
 
         def forward(start: int, stop: int) -> dict[str, Expectation]:
-            return statistics.of_layernorm(test, {**given, "x": given["x"][start:stop]}, profile)
+            return statistics.of_layernorm(test, {**given, "x": given["x"][start:stop]}, arithmetic)
 
         return _each(over_rows(forward, rows, per_block), ("y", "mean", "rstd"))
-    terms = backward_terms(test, profile)
+    terms = backward_terms(test, arithmetic)
     known = backward.given_moments(given, test.epsilon, terms)
 
     def of_rows(start: int, stop: int) -> dict[str, Expectation]:

@@ -22,7 +22,7 @@ Block = tuple[str, Expectation, slice, slice]
 
 
 def of_layernorm(
-    test: TestSpec, given: Mapping[str, NDArray[Any]], profile: str | None
+    test: TestSpec, given: Mapping[str, NDArray[Any]], arithmetic: str | None
 ) -> Iterator[Block]:
     """(output, expectation, rows, columns) of every output of LayerNorm in blocks, each of which
     fits memory: rows of matrices and of mean and rstd; columns of dgamma and dbeta, which sum over
@@ -35,7 +35,7 @@ def of_layernorm(
         some = {name: a if name in ("gamma", "beta") else a[rows] for name, a in given.items()}
         if test.kernel == "layernorm_fw":
             for name, expected in forward.expectations(
-                some, test.epsilon, forward_terms(test, profile)
+                some, test.epsilon, forward_terms(test, arithmetic)
             ).items():
                 yield (
                     name,
@@ -44,11 +44,11 @@ def of_layernorm(
                     everything if name == "y" else rows,
                 )
         else:
-            terms = backward_terms(test, profile)
+            terms = backward_terms(test, arithmetic)
             known = backward.given_moments(some, test.epsilon, terms)
             yield "dx", backward.expectations(some, known, terms)["dx"], rows, everything
     if test.kernel != "layernorm_fw":
-        terms = backward_terms(test, profile)
+        terms = backward_terms(test, arithmetic)
         known = backward.given_moments(given, test.epsilon, terms)
         step = max(32, BLOCK // total)
         for start in range(0, features, step):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gonogo.kernels.kind import Arrays
 from gonogo.kernels.layernorm import reference
 from gonogo.kernels.layernorm.arithmetic import backward, backward_terms, forward, forward_terms
-from gonogo.kernels.layernorm.arithmetic.profiles import BLOCK_FORMATS
+from gonogo.kernels.layernorm.arithmetic.terms import BLOCK_FORMATS
 from gonogo.kernels.layernorm.fused import backward as fused_backward
 from gonogo.kernels.layernorm.fused import forward as fused_forward
 from gonogo.numerics import compare
@@ -26,11 +26,11 @@ MATRICES = ("y", "dx")
 definition."""
 
 
-def of_layernorm(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Expectation]:
+def of_layernorm(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, Expectation]:
     """`expectations` of LayerNorm."""
     if test.kernel == "layernorm_fw":
-        return forward.expectations(given, test.epsilon, forward_terms(test, profile))
-    terms = backward_terms(test, profile)
+        return forward.expectations(given, test.epsilon, forward_terms(test, arithmetic))
+    terms = backward_terms(test, arithmetic)
     return backward.expectations(given, backward.given_moments(given, test.epsilon, terms), terms)
 
 
@@ -39,11 +39,11 @@ def statistics_plain(
     raw: Arrays,
     given: Arrays,
     outputs: Mapping[str, NDArray[np.float32]],
-    profile: str | None,
+    arithmetic: str | None,
 ) -> dict[str, Any]:
     """The definition of LayerNorm's statistics: NumPy only. `outputs` are matrices (see
     judging.matrix)."""
-    wanted = of_layernorm(test, given, profile)
+    wanted = of_layernorm(test, given, arithmetic)
     references = reference.reference(test, raw)
     allclose = _allclose(test)
     result = {}
@@ -66,11 +66,11 @@ def statistics_fused(
     raw: Arrays,
     given: Arrays,
     outputs: Mapping[str, NDArray[np.float32]],
-    profile: str | None,
+    arithmetic: str | None,
 ) -> dict[str, Any]:
     """The same by the fused path where it can: numba is there, and no block format is put out."""
     if not HAVE_NUMBA or test.numerics.output in BLOCK_FORMATS:
-        return statistics_plain(test, raw, given, outputs, profile)
+        return statistics_plain(test, raw, given, outputs, arithmetic)
     broken = {
         name: compare.finite_rows(output)
         for name, output in outputs.items()
@@ -81,19 +81,19 @@ def statistics_fused(
         raw,
         given,
         {name: output for name, output in outputs.items() if name not in broken},
-        profile,
+        arithmetic,
     )
     for name, keep in broken.items():
         output = outputs[name]
         if output.shape[0] == 1 or not keep.any():
-            found |= statistics_plain(test, raw, given, {name: output}, profile)
+            found |= statistics_plain(test, raw, given, {name: output}, arithmetic)
             continue
         rows = _fused(
             test,
             _some(raw, keep),
             _some(given, keep),
             {name: np.ascontiguousarray(output[keep])},
-            profile,
+            arithmetic,
         )[name]
         whole = {
             "count": int(output.size),
@@ -109,7 +109,7 @@ def _fused(
     raw: Arrays,
     given: Arrays,
     outputs: Mapping[str, NDArray[np.float32]],
-    profile: str | None,
+    arithmetic: str | None,
 ) -> dict[str, Any]:
     if not outputs:
         return {}
@@ -118,10 +118,10 @@ def _fused(
     )
     if test.kernel == "layernorm_fw":
         fused = fused_forward.statistics(
-            raw, given, test.epsilon, outputs, forward_terms(test, profile), _allclose(test)
+            raw, given, test.epsilon, outputs, forward_terms(test, arithmetic), _allclose(test)
         )
     else:
-        terms = backward_terms(test, profile)
+        terms = backward_terms(test, arithmetic)
         known = backward.given_moments(given, test.epsilon, terms)
         fused = fused_backward.statistics(
             raw, given, known, _moments(raw, test.epsilon), outputs, terms, _allclose(test)

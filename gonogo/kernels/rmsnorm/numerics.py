@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gonogo.kernels.kind import EVERYTHING, Arrays, Floats, Numerics, with_least_step
-from gonogo.kernels.layernorm.arithmetic.profiles import forward_terms
+from gonogo.kernels.layernorm.arithmetic.terms import forward_terms
 from gonogo.kernels.layernorm.numerics import switched
 from gonogo.kernels.rmsnorm import budget, emulation, forensics
 from gonogo.numerics.diagnosis import Diagnosis
@@ -26,16 +26,16 @@ class RMSNorm(Numerics):
         return budget.reference(arrays["x"], arrays["gamma"], test.epsilon)
 
     def expectations(
-        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING
+        self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
-        """Of y and rstd. The terms are those of LayerNorm's forward pass in this profile: the same
+        """Of y and rstd. The terms are those of LayerNorm's forward pass in this arithmetic: the same
         machine."""
         some = {"x": given["x"][rows], "gamma": given["gamma"]}
         found = budget.expectations(
             some,
             test.epsilon,
-            forward_terms(test, profile),
-            stores_squares=profile != budget.TT_TRAIN,
+            forward_terms(test, arithmetic),
+            stores_squares=arithmetic != budget.TT_TRAIN,
         )
         return found | {"y": with_least_step(found["y"], test.numerics.output)}
 

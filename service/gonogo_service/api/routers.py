@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from gonogo_service.api.admin import audit, tokens
 from gonogo_service.api.ci import compare, github_answers, hooks, rules, webhooks
-from gonogo_service.api.flags import flags, overrides
+from gonogo_service.api.flags import flags, waivers
 from gonogo_service.api.fleet import builds, devices, workers
 from gonogo_service.api.jobs import artifacts, diagnosis, events, imports, jobs, results
 from gonogo_service.api.suites import runs, schedules, suites
@@ -16,8 +16,8 @@ from gonogo_service.api.tests import (
     changes,
     gauges,
     rejudgements,
-    subjects,
     tests,
+    workloads,
 )
 
 
@@ -29,11 +29,11 @@ def routers() -> list[APIRouter]:
         attribution,
         changes,
         compare,
-        subjects,
+        workloads,
         gauges,
         bisections,
         flags,
-        overrides,
+        waivers,
         suites,
         runs,
         schedules,

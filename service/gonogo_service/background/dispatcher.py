@@ -81,7 +81,7 @@ def shuffled(pending: Sequence[Sendable], live: Mapping[str, int]) -> list[Senda
 
 
 def message(core: Core, item: Sendable) -> dict[str, object]:
-    """The body of `run_chunk`: the build's name, never how it is run; its budget profile and
+    """The body of `run_chunk`: the build's name, never how it is run; its arithmetic model and
     outputs, when it is registered with them."""
     return {
         "attempt": item.attempt,
@@ -94,7 +94,7 @@ def message(core: Core, item: Sendable) -> dict[str, object]:
         "context": item.context,
         "seed_deadline_s": core.settings.per_seed_deadline_s,
         "artifacts": {"first": item.first, "worst": WORST_ARTIFACTS if item.gauge is None else 0},
-        "profile": item.profile,
+        "arithmetic": item.arithmetic,
         "outputs": item.outputs,
         "reference": item.reference,
         "gauge": item.gauge,

@@ -14,7 +14,7 @@ from gonogo_storage.db.encoding import encode
 OF_JOB = ("job", "build", "test_key")
 """First, where a file holds several jobs."""
 OF_SEED = (
-    "seed", "iteration", "repeat", "verdict", "explanation", "device", "host_run", "position", "duration_ms", "profile", "policy",
+    "seed", "iteration", "repeat", "verdict", "explanation", "device", "host_run", "position", "duration_ms", "arithmetic", "policy",
     "message",
 )  # fmt: skip
 OF_OUTPUT = ("output", "output_verdict", "output_explanation", "outcome")

@@ -41,9 +41,9 @@ _OF_VERDICT = {
     Verdict.fail: Status.failed,
     Verdict.pass_by_tolerance: Status.failed,
     Verdict.fail_by_tolerance: Status.failed,
-    Verdict.no_information: Status.skipped,
+    Verdict.inconclusive: Status.skipped,
     Verdict.skipped: Status.skipped,
-    Verdict.absent: Status.skipped,
+    Verdict.not_run: Status.skipped,
     Verdict.suspect: Status.passed,
     Verdict.pass_: Status.passed,
 }
@@ -58,7 +58,7 @@ def status_of(verdict: str, outcome: str | None) -> Status:
     said = Verdict(verdict)
     if outcome in ("error", "crash", "hang"):
         return Status.other
-    if said is Verdict.unjudged:
+    if said is Verdict.not_judged:
         return (
             Status.failed
             if outcome == "failed"
@@ -170,7 +170,7 @@ def _case(
     own = str(said.get("message") or "")
     told = (
         ""
-        if verdict in (Verdict.pass_, Verdict.unjudged)
+        if verdict in (Verdict.pass_, Verdict.not_judged)
         else f"{verdict.value}: {verdict.sentence}"
     )
     first = own.strip().partition("\n")[0]

@@ -1,4 +1,4 @@
-"""The background's part that tells GitHub: a status for each subject at its start and its end, a
+"""The background's part that tells GitHub: a status for each commit_check at its start and its end, a
 check run, one comment per pull request.
 
 What is told is read when it is told. Each part is noted as soon as GitHub took it; a process killed
@@ -25,8 +25,8 @@ from gonogo_service.github.problems import GitHubError, Limited, Refused
 from gonogo_service.github.report import Report
 from gonogo_service.kit.background_context import AWAY, Core
 from gonogo_settings import Settings
-from gonogo_storage.automation import ci_subjects
-from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.automation import commit_checks
+from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.db.encoding import encode, utcnow
 from gonogo_storage.db.states import AnswerState
 from gonogo_storage.messages import github_answers
@@ -39,7 +39,7 @@ DELAYS_S = (5, 30, 300, 1800, 3600, 10800, 21600, 43200)
 LOOK_AGAIN = timedelta(seconds=5)
 """How soon gauges are looked at again; runs say themselves when they are over."""
 MAY_START = timedelta(minutes=1)
-"""How soon a subject is looked at again that could not be started: its delivery is tried again for
+"""How soon a commit_check is looked at again that could not be started: its delivery is tried again for
 a while."""
 
 
@@ -82,10 +82,10 @@ class Answerer:
 
     def _work(self, due: list[str]) -> None:
         try:
-            for subject_id in due:
+            for commit_check_id in due:
                 if self._stopped():
                     return
-                self._answer(subject_id)
+                self._answer(commit_check_id)
         except AWAY as problem:
             log.warning(
                 "away; GitHub waits for its answers",
@@ -97,28 +97,32 @@ class Answerer:
     def _stopped(self) -> bool:
         return self._core.stop.is_set() or self._gone.is_set()
 
-    def _answer(self, subject_id: str) -> None:
-        """Everything that is to be told of a subject now; what can't be told is tried again by
+    def _answer(self, commit_check_id: str) -> None:
+        """Everything that is to be told of a commit_check now; what can't be told is tried again by
         itself."""
         began = time.perf_counter()
-        subject = self._core.reading(lambda session: ci_subjects.get(session, subject_id))
-        answer = self._core.reading(lambda session: github_answers.get(session, subject_id))
-        if subject is None or answer is None or answer.due_at is None:
+        commit_check = self._core.reading(
+            lambda session: commit_checks.get(session, commit_check_id)
+        )
+        answer = self._core.reading(lambda session: github_answers.get(session, commit_check_id))
+        if commit_check is None or answer is None or answer.due_at is None:
             return
         problems: list[GitHubError] = []
         look_for_more: list[bool] = []
-        if self._core.reading(lambda session: github_answers.superseded(session, subject_id)):
+        if self._core.reading(lambda session: github_answers.superseded(session, commit_check_id)):
             state = AnswerState.superseded
-            self._try(problems, lambda: self._close(subject, answer))
+            self._try(problems, lambda: self._close(commit_check, answer))
         else:
             found = self._core.reading(
-                lambda session: reading.read(session, subject, self._core.settings.url)
+                lambda session: reading.read(session, commit_check, self._core.settings.url)
             )
             state = AnswerState.told if found.over else AnswerState.pending
             # of two pull requests with one head the later one has the status; both have their
             # comment
-            if self._core.reading(lambda session: github_answers.outshone(session, subject_id)):
-                self._try(problems, lambda: self._close(subject, answer))
+            if self._core.reading(
+                lambda session: github_answers.outshone(session, commit_check_id)
+            ):
+                self._try(problems, lambda: self._close(commit_check, answer))
                 parts: tuple[Callable[[Report, Answer], None], ...] = (self._comment,)
             else:
                 parts = (self._status, self._check, self._comment)
@@ -129,7 +133,7 @@ class Answerer:
                 self._try(
                     problems,
                     lambda: look_for_more.append(
-                        pulls.find(self._core, self._github, subject, over=found.over)
+                        pulls.find(self._core, self._github, commit_check, over=found.over)
                     ),
                 )
         if self._stopped():
@@ -137,14 +141,19 @@ class Answerer:
         if problems:
             self._postpone(answer, problems)
         else:
-            due_at = _looked_at_again(subject, state, asks=any(look_for_more))
+            due_at = _looked_at_again(commit_check, state, asks=any(look_for_more))
             self._core.session(
-                partial(github_answers.goes_on, subject_id=subject_id, state=state, due_at=due_at)
+                partial(
+                    github_answers.goes_on,
+                    commit_check_id=commit_check_id,
+                    state=state,
+                    due_at=due_at,
+                )
             )
         took = round((time.perf_counter() - began) * 1e3, 1)
         log.info(
             "GitHub",
-            subject=subject_id,
+            commit_check=commit_check_id,
             state=state.value,
             problems=[str(each) for each in problems],
             ms=took,
@@ -168,70 +177,76 @@ class Answerer:
                 github_answers.postponed,
                 due_at=None if wait is None else utcnow() + timedelta(seconds=wait),
             )
-        self._core.session(lambda session: again(session, answer.subject_id, said))
+        self._core.session(lambda session: again(session, answer.commit_check_id, said))
 
     def _status(self, found: Report, answer: Answer) -> None:
         digest = _digest(found.status())
         if answer.told.get("status") != digest:
             self._github.set_status(
-                found.subject.repository, found.subject.head_sha, **found.status()
+                found.commit_check.repository, found.commit_check.head_sha, **found.status()
             )
             self._took(answer, "status", digest)
 
     def _check(self, found: Report, answer: Answer) -> None:
         digest = _digest({**found.check(), "annotations": found.annotations})
-        subject = found.subject
-        if answer.told.get("check") == digest or not self._github.may_check(subject.repository):
+        commit_check = found.commit_check
+        if answer.told.get("check") == digest or not self._github.may_check(
+            commit_check.repository
+        ):
             return
         fields = found.check()
-        number = self._check_of(subject, fields["name"], answer)
+        number = self._check_of(commit_check, fields["name"], answer)
         if number is None:
             number = self._github.make_check(
-                subject.repository, {**_begun(fields), "head_sha": subject.head_sha}
+                commit_check.repository, {**_begun(fields), "head_sha": commit_check.head_sha}
             )
             self._took(answer, "check", "begun", check_id=number)
         elif not found.over:
-            self._github.change_check(subject.repository, number, fields)
+            self._github.change_check(commit_check.repository, number, fields)
         if found.over:
-            self._annotate(subject, number, fields, found.annotations)
+            self._annotate(commit_check, number, fields, found.annotations)
         self._took(answer, "check", digest, check_id=number)
 
-    def _check_of(self, subject: CiSubject, name: str, answer: Answer) -> int | None:
+    def _check_of(self, commit_check: CommitCheck, name: str, answer: Answer) -> int | None:
         """Our check run: as it was noted, else as GitHub knows it."""
         if answer.check_id is not None:
             return answer.check_id
         return self._github.find_check(
-            subject.repository, subject.head_sha, name=name, external_id=subject.id
+            commit_check.repository, commit_check.head_sha, name=name, external_id=commit_check.id
         )
 
     def _annotate(
         self,
-        subject: CiSubject,
+        commit_check: CommitCheck,
         number: int,
         fields: Mapping[str, Any],
         annotations: tuple[Mapping[str, Any], ...],
     ) -> None:
         """Close the check run. GitHub appends annotations: only those that it does not have yet are
         sent, so many at a time."""
-        there = self._github.annotations_of(subject.repository, number)
+        there = self._github.annotations_of(commit_check.repository, number)
         first = True
         while first or there < len(annotations):
             batch = annotations[there : there + MOST_ANNOTATIONS]
             output = {**fields["output"], **({"annotations": batch} if batch else {})}
-            self._github.change_check(subject.repository, number, {**fields, "output": output})
+            self._github.change_check(commit_check.repository, number, {**fields, "output": output})
             there, first = there + len(batch), False
 
     def _comment(self, found: Report, answer: Answer) -> None:
-        subject = found.subject
-        if not found.over or subject.pull_request is None:
+        commit_check = found.commit_check
+        if not found.over or commit_check.pull_request is None:
             return
         reports = self._core.reading(
-            lambda session: reading.comment(session, subject, self._core.settings.url)
+            lambda session: reading.comment(session, commit_check, self._core.settings.url)
         )
         if not reports:  # of an older commit
             return
         text = report.comment(reports)
-        repository, pull_request, digest = subject.repository, subject.pull_request, _digest(text)
+        repository, pull_request, digest = (
+            commit_check.repository,
+            commit_check.pull_request,
+            _digest(text),
+        )
         known = self._core.reading(
             lambda session: github_answers.comment_of(session, repository, pull_request)
         )
@@ -267,22 +282,22 @@ class Answerer:
             return False
         return True
 
-    def _close(self, subject: CiSubject, answer: Answer) -> None:
-        """A check run whose subject was asked for anew must not run for ever."""
-        fields = report.superseded(subject)
+    def _close(self, commit_check: CommitCheck, answer: Answer) -> None:
+        """A check run whose commit_check was asked for anew must not run for ever."""
+        fields = report.superseded(commit_check)
         digest = _digest(fields)
         if (
             answer.check_id is not None
             and answer.state is AnswerState.pending
             and answer.told.get("check") != digest
         ):
-            self._github.change_check(subject.repository, answer.check_id, fields)
+            self._github.change_check(commit_check.repository, answer.check_id, fields)
             self._took(answer, "check", digest)
 
     def _took(self, answer: Answer, part: str, digest: str, *, check_id: int | None = None) -> None:
         self._core.session(
             lambda session: github_answers.took(
-                session, answer.subject_id, part, digest, check_id=check_id
+                session, answer.commit_check_id, part, digest, check_id=check_id
             )
         )
 
@@ -305,19 +320,25 @@ def access_of(settings: Settings) -> Access | None:
     return App(settings.github_app_id, read_key(settings.github_app_key.get_secret_value()), token)
 
 
-def _looked_at_again(subject: CiSubject, state: AnswerState, *, asks: bool) -> datetime | None:
+def _looked_at_again(
+    commit_check: CommitCheck, state: AnswerState, *, asks: bool
+) -> datetime | None:
     """When there may be more to tell; None: never. `asks`: a pull request of the commit may be
     opened yet."""
     now = utcnow()
     if state is AnswerState.pending:
-        return now + (LOOK_AGAIN if subject.run_id is None else timedelta(0))
-    if asks and now < subject.created_at + github_answers.YOUNG:
+        return now + (LOOK_AGAIN if commit_check.run_id is None else timedelta(0))
+    if asks and now < commit_check.created_at + github_answers.YOUNG:
         return now + max(
-            MAY_START, now - subject.created_at
+            MAY_START, now - commit_check.created_at
         )  # twice as late every time: eleven times in a day
-    unstarted = state is AnswerState.told and subject.run_id is None and not subject.gauges
+    unstarted = (
+        state is AnswerState.told and commit_check.run_id is None and not commit_check.gauges
+    )
     return (
-        now + MAY_START if unstarted and now < subject.created_at + github_answers.YOUNG else None
+        now + MAY_START
+        if unstarted and now < commit_check.created_at + github_answers.YOUNG
+        else None
     )
 
 

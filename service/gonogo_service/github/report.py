@@ -10,7 +10,7 @@ from gonogo.ci.events import BOTH
 from gonogo.flakiness.classes import Class, Finding
 from gonogo_service.github import markdown
 from gonogo_service.github.client import MOST_TEXT, shortened
-from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.comparison.comparing import Compared, Comparison
 
 State = Literal["pending", "success", "failure", "error"]
@@ -61,10 +61,10 @@ class Links:
 
 @dataclass(frozen=True)
 class Report:
-    """All that is told about one subject. `worth`: whether a pull request's comment has anything to
+    """All that is told about one commit_check. `worth`: whether a pull request's comment has anything to
     say of it."""
 
-    subject: CiSubject
+    commit_check: CommitCheck
     state: State
     words: str
     details: str
@@ -81,7 +81,7 @@ class Report:
     def context(self) -> str:
         """The status' name, with the kind of event: a push and a pull request of one commit don't
         overwrite each other."""
-        return shortened(f"gonogo/{_name(self.subject)} ({self.subject.event})", 255)
+        return shortened(f"gonogo/{_name(self.commit_check)} ({self.commit_check.event})", 255)
 
     def status(self) -> dict[str, Any]:
         """The commit status."""
@@ -96,42 +96,50 @@ class Report:
         """The check run without its annotations."""
         title = shortened(self.words, 255)
         found: dict[str, Any] = {
-            "name": shortened(f"GoNoGo: {_name(self.subject)} ({self.subject.event})", 255),
-            "external_id": self.subject.id,
+            "name": shortened(
+                f"GoNoGo: {_name(self.commit_check)} ({self.commit_check.event})", 255
+            ),
+            "external_id": self.commit_check.id,
             "status": "completed" if self.over else "in_progress",
             "output": {"title": title, "summary": shortened(self.details, MOST_TEXT)},
         }
         if self.over:
             found["conclusion"] = CONCLUSIONS[self.state]
-            if self.subject.base_sha is not None:  # GitHub's own button runs the head alone again
+            if (
+                self.commit_check.base_sha is not None
+            ):  # GitHub's own button runs the head alone again
                 found["actions"] = [RUN_BOTH]
         if self.url is not None:
             found["details_url"] = self.url
         return found
 
 
-def running(subject: CiSubject, url: str | None, what: str) -> Report:
+def running(commit_check: CommitCheck, url: str | None, what: str) -> Report:
     """It runs."""
-    words = f"{what} on {subject.head_build or subject.head_sha[:12]}: running"
-    return Report(subject, "pending", words, f"{markdown.text(words)}\n", url, worth=False)
+    words = f"{what} on {commit_check.head_build or commit_check.head_sha[:12]}: running"
+    return Report(commit_check, "pending", words, f"{markdown.text(words)}\n", url, worth=False)
 
 
-def broken(subject: CiSubject, reason: str) -> Report:
+def broken(commit_check: CommitCheck, reason: str) -> Report:
     """It could not be started."""
     words = f"could not be started: {reason}"
     return Report(
-        subject, "error", words, f"**It could not be started:** {markdown.text(reason)}\n", None
+        commit_check,
+        "error",
+        words,
+        f"**It could not be started:** {markdown.text(reason)}\n",
+        None,
     )
 
 
-def superseded(subject: CiSubject) -> dict[str, Any]:
-    """What becomes of a check run whose subject was asked for anew."""
+def superseded(commit_check: CommitCheck) -> dict[str, Any]:
+    """What becomes of a check run whose commit_check was asked for anew."""
     output = {
         "title": "asked for again",
         "summary": "The same was asked for again: the newer check counts.",
     }
     return {
-        "external_id": subject.id,
+        "external_id": commit_check.id,
         "status": "completed",
         "conclusion": "cancelled",
         "output": output,
@@ -139,7 +147,7 @@ def superseded(subject: CiSubject) -> dict[str, Any]:
 
 
 def compared(
-    subject: CiSubject, found: Comparison, links: Links, diagnoses: Mapping[str, str]
+    commit_check: CommitCheck, found: Comparison, links: Links, diagnoses: Mapping[str, str]
 ) -> Report:
     """What came of it. `diagnoses`: job -> what its numbers show, in words."""
     gate = found.gate()
@@ -149,19 +157,23 @@ def compared(
     more = f" · [all of it]({links.compare})" if links.compare else ""
     note = (
         ""
-        if subject.base_run_id or found.base.jobs
-        else f"\nBase was not run{_why(subject)}: nobody can say what this commit did.\n"
+        if commit_check.base_run_id or found.base.jobs
+        else f"\nBase was not run{_why(commit_check)}: nobody can say what this commit did.\n"
     )
     details = f"{markdown.text(words)}{more}\n{note}\n" + "\n".join(lines)
     worth = state != "success" or any(
         each.kind not in QUIET for test in found.tests for each in test.classification.findings
     )
     annotations = tuple(_annotations(found, diagnoses))[:MOST_ANNOTATED]
-    return Report(subject, state, words, details, links.compare or links.run, annotations, worth)
+    return Report(
+        commit_check, state, words, details, links.compare or links.run, annotations, worth
+    )
 
 
 def gauged(
-    subject: CiSubject, gauges: Sequence[Mapping[str, Any]], page: Callable[[str], str | None]
+    commit_check: CommitCheck,
+    gauges: Sequence[Mapping[str, Any]],
+    page: Callable[[str], str | None],
 ) -> Report:
     """What the rule's gauges measured: no gate, but for gauges that did not come to an end."""
     ended = [each for each in gauges if each["state"] == "finished"]
@@ -177,7 +189,7 @@ def gauged(
     state: State = "error" if lost else "success"
     url = page(str(gauges[0]["id"])) if len(gauges) == 1 else None
     return Report(
-        subject,
+        commit_check,
         state,
         words,
         f"{markdown.text(words)}\n\n" + "\n".join(lines) + "\n",
@@ -188,11 +200,15 @@ def gauged(
 
 def comment(reports: Sequence[Report]) -> str:
     """The pull request's comment: a section for each suite of its newest commit."""
-    subject = reports[0].subject
-    base = "" if subject.base_sha is None else f" against {markdown.code(subject.base_sha[:12])}"
-    head = f"{MARKER}\n### GoNoGo: {_headline(reports)}\n\n{markdown.code(subject.head_sha[:12])}{base}\n"
+    commit_check = reports[0].commit_check
+    base = (
+        ""
+        if commit_check.base_sha is None
+        else f" against {markdown.code(commit_check.base_sha[:12])}"
+    )
+    head = f"{MARKER}\n### GoNoGo: {_headline(reports)}\n\n{markdown.code(commit_check.head_sha[:12])}{base}\n"
     parts = [
-        f"\n#### {markdown.link(_name(each.subject), each.url)}\n\n{each.details}"
+        f"\n#### {markdown.link(_name(each.commit_check), each.url)}\n\n{each.details}"
         for each in reports
     ]
     room = MOST_TEXT - len(head) - 200
@@ -309,9 +325,9 @@ def _job(test: Compared) -> str | None:
     return None
 
 
-def _name(subject: CiSubject) -> str:
-    return f"{subject.rule}/{subject.suite or 'gauges'}"
+def _name(commit_check: CommitCheck) -> str:
+    return f"{commit_check.rule}/{commit_check.suite or 'gauges'}"
 
 
-def _why(subject: CiSubject) -> str:
-    return f" ({markdown.text(subject.error)})" if subject.error else ""
+def _why(commit_check: CommitCheck) -> str:
+    return f" ({markdown.text(commit_check.error)})" if commit_check.error else ""

@@ -18,7 +18,7 @@ from gonogo_service.hooks.rerequest import Outcome, once_more, outcome
 from gonogo_service.hooks.runs import Cause, start
 from gonogo_service.kit.background_context import AWAY, Core, log
 from gonogo_settings import Settings
-from gonogo_storage.automation import ci_rules, ci_subjects
+from gonogo_storage.automation import ci_rules, commit_checks
 from gonogo_storage.db.encoding import decode, utcnow
 from gonogo_storage.db.states import HookSource, InboundState
 from gonogo_storage.messages import incoming
@@ -166,7 +166,7 @@ def work(
             waiting,
             settings,
         )
-    ran = [each for each in found if each["subjects"]]
+    ran = [each for each in found if each["commit_checks"]]
     state = InboundState.ignored
     if ran:
         state = (
@@ -211,7 +211,7 @@ def _overtaken(session: Session, event: CommitEvent, rule: Rule) -> str | None:
     of no use to anyone."""
     if event.pull_request is None or event.occurred_at is None:
         return None
-    newest = ci_subjects.newest_head(session, event.repository, event.pull_request, rule.name)
+    newest = commit_checks.newest_head(session, event.repository, event.pull_request, rule.name)
     if (
         newest is None
         or newest.head_sha == event.head_sha

@@ -22,8 +22,8 @@ from gonogo_service.submission.bodies import GaugeIn
 from gonogo_service.submission.suites import Order
 from gonogo_settings import Settings
 from gonogo_storage.access import audit
-from gonogo_storage.automation import ci_subjects
-from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.automation import commit_checks
+from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.catalogue import builds
 from gonogo_storage.db.states import HookSource
 from gonogo_storage.jobs import gauge_jobs
@@ -43,8 +43,8 @@ class Cause:
 
 def start(
     session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings
-) -> list[CiSubject]:
-    """Start what the rule names, in the caller's transaction; what can't be started is a subject
+) -> list[CommitCheck]:
+    """Start what the rule names, in the caller's transaction; what can't be started is a commit_check
     with its error, never an exception."""
     made = [_suite(session, event, rule, cause, settings, each) for each in rule.suites]
     if rule.gauges:
@@ -59,7 +59,7 @@ def _suite(
     cause: Cause,
     settings: Settings,
     which: str | Mapping[str, Any],
-) -> CiSubject:
+) -> CommitCheck:
     known = {"suite": which if isinstance(which, str) else str(which["name"])}
     head, base = (
         _Side(session, event, rule, cause, settings, "head"),
@@ -73,7 +73,7 @@ def _suite(
         assert not isinstance(content, str)
         known["suite_key"] = key_of(dict(content))
     except JobError as problem:
-        return _subject(session, event, rule, cause, {**known, "error": str(problem)})
+        return _commit_check(session, event, rule, cause, {**known, "error": str(problem)})
     head.start(content, known["suite_key"], version)
     if head.run is not None and rule.base and event.base_sha is not None:
         base.start(content, known["suite_key"], version)
@@ -86,7 +86,7 @@ def _suite(
         "base_build": base.build,
         "error": "; ".join(errors) or None,
     }
-    return _subject(session, event, rule, cause, values)
+    return _commit_check(session, event, rule, cause, values)
 
 
 class _Side:
@@ -124,7 +124,7 @@ class _Side:
         try:
             self.build = self._named()
             if not (event.again_base if self.name == "base" else event.again):
-                before = ci_subjects.started(
+                before = commit_checks.started(
                     self._session,
                     event.repository,
                     self._sha,
@@ -177,18 +177,18 @@ class _Side:
     def _register(self, name: str) -> None:
         how, event = self._rule.register, self._event
         assert how is not None
-        # what a pull request tries must not look like a step in the line's own history
-        line = (
-            f"{how.line}/pull-{event.pull_request}"
+        # what a pull request tries must not look like a step in the branch's own history
+        branch = (
+            f"{how.branch}/pull-{event.pull_request}"
             if self.name == "head" and event.pull_request is not None
-            else how.line
+            else how.branch
         )
         values: dict[str, Any] = {
             "executor": how.executor,
-            "line": line,
-            "sequence": builds.next_sequence(self._session, line),
+            "branch": branch,
+            "sequence": builds.next_sequence(self._session, branch),
             "commit": self._sha,
-            "profile": how.profile,
+            "arithmetic": how.arithmetic,
             "outputs": None if how.outputs is None else list(how.outputs),
         }
         builds.add(self._session, name=name, **values)
@@ -203,7 +203,7 @@ class _Side:
 
 def _gauges(
     session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings
-) -> CiSubject:
+) -> CommitCheck:
     made: list[str] = []
     errors: list[str] = []
     for number, each in enumerate(rule.gauges):
@@ -214,14 +214,14 @@ def _gauges(
             errors.append(f"gauges.{number}: {problems.as_field_error(problem)}")
         except (JobError, problems.Problem) as problem:
             errors.append(f"gauges.{number}: {problem}")
-    return _subject(
+    return _commit_check(
         session, event, rule, cause, {"gauges": made, "error": "; ".join(errors) or None}
     )
 
 
-def _subject(
+def _commit_check(
     session: Session, event: CommitEvent, rule: Rule, cause: Cause, values: Mapping[str, Any]
-) -> CiSubject:
+) -> CommitCheck:
     empty = dict.fromkeys(
         ("suite", "suite_key", "run_id", "base_run_id", "head_build", "base_build", "error")
     )
@@ -239,4 +239,4 @@ def _subject(
         "base_sha": event.base_sha,
         "occurred_at": event.occurred_at or cause.received_at,
     }
-    return ci_subjects.add(session, {**empty, "gauges": (), **about, **values})
+    return commit_checks.add(session, {**empty, "gauges": (), **about, **values})

@@ -138,11 +138,11 @@ class JobIn(Strict):
 
 
 class GaugeIn(Strict):
-    """A test of a kernel, and the variant of it that is graded: its line of builds, arch and
+    """A test of a kernel, and the variant of it that is graded: its branch, arch and
     board."""
 
     test: dict[str, Any] = Field(description="kernel, shape, numerics, epsilon, inputs, tolerance")
-    line: Name = Field(EMULATOR, description="the line of builds whose grade and flag this is")
+    branch: Name = Field(EMULATOR, description="the branch whose grade and flag this is")
     target: Target = Field(
         Target(),
         description="arch and board as of a job; the executor is that of `builds` and `wrong_builds`",

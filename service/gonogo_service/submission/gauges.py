@@ -58,11 +58,11 @@ def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
     def made(owner: str) -> NewGauge:
         return NewGauge(
             test_key=test.key,
-            subject_key=test.subject_key,
+            workload_key=test.workload_key,
             kernel=test.kernel,
             canonical=test.canonical(),
             elements=test.elements,
-            build_line=body.line,
+            branch=body.branch,
             arch=body.target.arch,
             board=body.target.board,
             parts=tuple(parts),

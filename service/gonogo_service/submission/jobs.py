@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
 from gonogo.spec.builds import EMULATOR, Build, known_build, own_builds
-from gonogo.spec.selections import OWN_EXECUTORS, Selection, Subject, check_executor, parse_subject
+from gonogo.spec.selections import OWN_EXECUTORS, AnyTest, Selection, check_executor, parse_test
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.submission.bodies import MAX_SEED, JobIn, Prepared, SequentialSeeds
 from gonogo_settings import Settings
@@ -25,7 +25,7 @@ class Submission:
     """A body whose every field is checked, but for what only the database knows."""
 
     body: JobIn
-    test: Subject
+    test: AnyTest
     seeds: tuple[int, ...]
     context: str | dict[str, Any]
 
@@ -83,12 +83,12 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
     request = body.model_dump(mode="json", exclude={"test", "context"})
     return NewJob(
         test_key=test.key,
-        subject_key=test.subject_key,
+        workload_key=test.workload_key,
         kernel=test.kernel,
         canonical=test.canonical(),
         elements=test.elements,
         build=build.name,
-        build_line=build.line,
+        branch=build.branch,
         build_sequence=build.sequence,
         executor=body.target.executor,
         arch=body.target.arch,
@@ -174,9 +174,9 @@ def _check_selection(body: JobIn, selection: Selection) -> None:
         )
 
 
-def _test(data: dict[str, Any], settings: Settings, path: str) -> Subject:
+def _test(data: dict[str, Any], settings: Settings, path: str) -> AnyTest:
     try:
-        return parse_subject(data, max_elements=settings.max_elements, path=path)
+        return parse_test(data, max_elements=settings.max_elements, path=path)
     except FieldError as error:
         if error.limit == f"{settings.max_elements} elements":  # the domain knows no settings
             raise FieldError(
@@ -231,7 +231,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     registered = builds.get(session, name)
     known = known_build(name)
     if registered is not None:
-        fields = ("name", "executor", "line", "sequence", "commit", "profile", "outputs")
+        fields = ("name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs")
         known = Build.parse({field: registered[field] for field in fields})
     if known is not None:
         if known.executor == executor:
@@ -253,7 +253,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
             limit="one of " + ", ".join(sorted(executors)),
         )
     if executor in (plugins(settings) | served) - OWN_EXECUTORS:
-        return Build(name=name, executor=executor, line=executor)
+        return Build(name=name, executor=executor, branch=executor)
     if executor == EMULATOR:
         raise FieldError(
             field, name, "unknown build", limit="one of " + ", ".join(own_builds(executor))

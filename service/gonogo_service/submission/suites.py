@@ -132,7 +132,7 @@ def described(content: Mapping[str, Any], settings: Settings) -> list[dict[str, 
         {
             "name": template.name,
             "test_key": found.test.key,
-            "subject_key": found.test.subject_key,
+            "workload_key": found.test.workload_key,
             "kernel": found.test.kernel,
             "test": found.test.canonical(),
             "seeds": len(found.seeds),

@@ -32,7 +32,7 @@ TEST = "webhook.test"
 EVERY = "*"
 
 _JOB_FIELDS = (
-    "id", "version", "state", "verdict", "error", "kernel", "test_key", "build", "build_line", "target", "labels", "commit", "total",
+    "id", "version", "state", "verdict", "error", "kernel", "test_key", "build", "branch", "target", "labels", "commit", "total",
     "done", "counts", "outcomes", "created_at", "finished_at",
 )  # fmt: skip
 _RUN_FIELDS = (
@@ -40,7 +40,7 @@ _RUN_FIELDS = (
     "finished_at",
 )  # fmt: skip
 _FLAG_FIELDS = (
-    "id", "version", "kind", "state", "kernel", "test_key", "build", "build_line", "arch", "board", "owner", "reason", "first_job",
+    "id", "version", "kind", "state", "kernel", "test_key", "build", "branch", "arch", "board", "owner", "reason", "first_job",
     "last_job", "opened_at", "updated_at",
 )  # fmt: skip
 _BISECTION_FIELDS = (

@@ -141,7 +141,7 @@ def test_the_api_process_loads_neither_numba_nor_scipy_nor_numpy(tmp_path: Path)
         "app.openapi()\n"
         "from gonogo_service.submission.bodies import JobIn\n"
         "from gonogo_service.submission import jobs as submission\n"
-        "from gonogo_storage import schema\n"
+        "from gonogo_storage.ops import schema\n"
         "context = app.state.context\n"
         "schema.upgrade(context.engine)\n"
         "body = JobIn(test={'kernel': 'layernorm_bw', 'shape': [32, 32]}, build='correct', seeds=[1])\n"

@@ -45,10 +45,10 @@ def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
 
     job = api.client.get(answer.headers["location"]).json()
     spec = TestSpec.parse(JOB["test"])
-    assert (job["test"], job["test_key"], job["subject_key"]) == (
+    assert (job["test"], job["test_key"], job["workload_key"]) == (
         spec.canonical(),
         spec.key,
-        spec.subject_key,
+        spec.workload_key,
     )
     assert job["target"] == body["target"]
     assert job["queue"] == "emulator.wormhole.n300"
@@ -122,7 +122,7 @@ def test_cancelling_a_waiting_job_ends_it_and_is_written_down_once(api: Api) -> 
         assert answer.status_code == 202
         assert answer.json()["state"] == "cancelled"
     entries = api.get("/audit?action=job.cancelled")["items"]
-    assert [(entry["subject"], entry["actor"]) for entry in entries] == [(job, "local")]
+    assert [(entry["workload"], entry["actor"]) for entry in entries] == [(job, "local")]
 
 
 def test_resubmitting_asks_for_the_same_again(api: Api) -> None:

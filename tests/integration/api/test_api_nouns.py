@@ -21,7 +21,7 @@ V60 = {
     "line": "main",
     "sequence": 60,
     "commit": "abc123",
-    "profile": "generic",
+    "arithmetic": "generic",
     "outputs": ["dx"],
 }
 
@@ -65,7 +65,7 @@ def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
         assert api.client.post("/api/v1/builds", json=V60).status_code == 201
     other = api.client.post("/api/v1/builds", json={**V60, "sequence": 61})
     assert (other.status_code, other.json()["field"]) == (409, "name")
-    assert [entry["subject"] for entry in api.get("/audit?action=build.registered")["items"]] == [
+    assert [entry["workload"] for entry in api.get("/audit?action=build.registered")["items"]] == [
         "v0.60"
     ]
 
@@ -76,7 +76,7 @@ def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
         ({"command": "rm"}, "command"),
         ({"name": "correct"}, "name"),
         ({"executor": "emulator"}, "executor"),
-        ({"profile": "moreh"}, "profile"),
+        ({"arithmetic": "moreh"}, "arithmetic"),
         ({"sequence": -1}, "sequence"),
         ({"outputs": []}, "outputs"),
     ],
@@ -92,7 +92,7 @@ def test_a_wrong_build_is_refused_by_its_field(
 def test_a_registered_build_takes_jobs_on_its_own_executor_only(api: Api) -> None:
     api.client.post("/api/v1/builds", json=V60)
     job = api.submit(build="v0.60", target={"executor": "ttnn"})
-    assert api.get(f"/jobs/{job}")["build_line"] == "main"
+    assert api.get(f"/jobs/{job}")["branch"] == "main"
     for target in ({"executor": "torch"}, {}):
         answer = api.client.post("/api/v1/jobs", json={**JOB, "build": "v0.60", "target": target})
         assert (answer.status_code, answer.json()["field"], answer.json()["limit"]) == (
@@ -170,7 +170,7 @@ def test_a_flag_is_taken_on_and_closed(api: Api) -> None:
     assert api.get("/flags?state=open")["items"] == []
     details = [
         entry["detail"]
-        for entry in api.get("/audit", params={"action": "flag.changed", "subject": flag["id"]})[
+        for entry in api.get("/audit", params={"action": "flag.changed", "workload": flag["id"]})[
             "items"
         ]
     ]
@@ -224,7 +224,7 @@ def test_a_token_is_shown_once_works_and_is_revoked(api: Api) -> None:
         assert revoked.json()["revoked_at"] is not None
     assert api.client.get("/api/v1/jobs", headers=header).status_code == 401
     assert [
-        entry["action"] for entry in api.get("/audit", params={"subject": token["id"]})["items"]
+        entry["action"] for entry in api.get("/audit", params={"workload": token["id"]})["items"]
     ] == ["token.revoked", "token.created"]
     assert api.client.delete("/api/v1/tokens/nonsense").status_code == 404
 

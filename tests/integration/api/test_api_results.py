@@ -1,5 +1,5 @@
 """What a job found, over HTTP: results in pages and streams, artifacts, diagnosis, the history of
-tests and subjects."""
+tests and workloads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fastapi.routing import APIRoute
 
 import stored_jobs
 from api import Api, in_process
-from gonogo_service.api import routers
 from gonogo_service.api.jobs import results
+from gonogo_service.api.routers import routers
 from gonogo_storage.jobs.job import Job
 
 
@@ -169,17 +169,17 @@ def test_a_subject_keeps_its_past_when_the_tolerance_changes(api: Api, job: Job)
             session, test={**stored_jobs.NIGHTLY, "tolerance": {"atol": 0.01}}, seeds=2
         )
     assert later.test_key != job.test_key
-    items = api.get(f"/subjects/{job.subject_key}/history")["items"]
+    items = api.get(f"/workloads/{job.workload_key}/history")["items"]
     assert [item["job"] for item in items] == [later.id, job.id]
     assert items[1]["outputs"]["dx"]["budget_ratio"] > 100
-    page = api.get(f"/subjects/{job.subject_key}/history?limit=1")
+    page = api.get(f"/workloads/{job.workload_key}/history?limit=1")
     assert [
         item["job"]
         for item in api.get(
-            f"/subjects/{job.subject_key}/history", params={"cursor": page["next"]}
+            f"/workloads/{job.workload_key}/history", params={"cursor": page["next"]}
         )["items"]
     ] == [job.id]
-    assert api.client.get("/api/v1/subjects/v1-nothing/history").status_code == 404
+    assert api.client.get("/api/v1/workloads/v1-nothing/history").status_code == 404
 
 
 def test_every_address_below_a_job_says_when_there_is_no_such_job(api: Api) -> None:

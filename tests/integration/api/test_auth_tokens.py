@@ -15,7 +15,7 @@ from api import ELSEWHERE, JOB, Api, in_process
 from gonogo_service.access.auth import issue_token, make_token, well_formed
 from gonogo_service.access.edge import SIGNED
 from gonogo_service.access.principals import Keys
-from gonogo_service.api import routers
+from gonogo_service.api.routers import routers
 from gonogo_service.kit.problems import BadField
 from gonogo_storage.tables import AuditRow, TokenRow
 
@@ -160,7 +160,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "/webhooks/{webhook_id}": {"GET", "PATCH", "DELETE"},
         "/webhooks/{webhook_id}:rotate": {"POST"},
         "/webhooks/{webhook_id}:test": {"POST"},
-        "/github/answers/{subject}:again": {"POST"},
+        "/github/answers/{workload}:again": {"POST"},
         "/webhooks/{webhook_id}/deliveries": {"GET"},
         "/webhooks/{webhook_id}/deliveries/{delivery_id}": {"GET"},
         "/webhooks/{webhook_id}/deliveries/{delivery_id}:replay": {"POST"},
@@ -172,7 +172,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "flag_id": UNKNOWN,
         "token_id": UNKNOWN,
         "key": "v1-x",
-        "subject_key": "v1-x",
+        "workload_key": "v1-x",
     }
     ids = (
         "gauge_id",
@@ -183,9 +183,9 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "delivery_id",
         "inbound_id",
         "bisection_id",
-        "subject",
+        "workload",
     )
-    names |= dict.fromkeys((*ids, "override_id"), UNKNOWN)
+    names |= dict.fromkeys((*ids, "waiver_id"), UNKNOWN)
     names |= {"device_id": "h.ttnn:0", "host": "h", "name": "h:1"}
     seen = 0
     for router in routers():

@@ -46,7 +46,7 @@ def job(api: Api) -> str:
             [
                 *rows,
                 stored_jobs.unwell(3, "hang", NASTY),
-                stored_jobs.unwell(4, "no_information", "constant rows"),
+                stored_jobs.unwell(4, "inconclusive", "constant rows"),
             ],
         )
         stored_jobs.finish(session, made)
@@ -122,7 +122,7 @@ def test_ctrf_has_what_its_schema_requires_and_sums_up_what_it_holds(api: Api, j
     assert [test["rawStatus"] for test in tests] == [
         *["pass_by_tolerance"] * 3,
         "hang",
-        "no_information",
+        "inconclusive",
     ]
 
 

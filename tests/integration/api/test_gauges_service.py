@@ -91,7 +91,7 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
     assert found["words"].endswith("all 17 wrong ones that can show fail.")
     flag = only_flag(api)
     evidence = flag["evidence"]
-    assert (flag["test_key"], flag["build_line"], flag["arch"], flag["board"]) == (KEY, *VARIANT)
+    assert (flag["test_key"], flag["branch"], flag["arch"], flag["board"]) == (KEY, *VARIANT)
     assert flag["state"] == "open"
     assert set(evidence["misses"]) == set(MISSED) == set(evidence["on_every_seed"])
     assert evidence["misses"]["drop-s1"]["high"] == 1.0
@@ -117,7 +117,7 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
         assert {"flag.opened", "gauge.finished"} <= topics
         assert not {"job.created", "job.finished"} & topics
     assert api.get("/jobs")["items"] == []
-    assert api.get(f"/subjects/{found['subject_key']}/history")["items"] == []
+    assert api.get(f"/workloads/{found['workload_key']}/history")["items"] == []
     assert [
         api.client.get(f"/api/v1/jobs/{found['id']}{rest}").status_code for rest in ("", "/results")
     ] == [404, 404]

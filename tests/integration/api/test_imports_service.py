@@ -71,14 +71,14 @@ def test_an_import_is_a_finished_job_and_the_next_one_its_history(api: Api) -> N
     first = take(api, JUNIT, suite="unit", label="branch=main", pull_request=7, **commit)
     assert (first["kind"], first["verdict"], first["tests"], first["numbers"]) == (
         "import",
-        "unjudged",
+        "not_judged",
         2,
         False,
     )
     assert first["outcomes"] == {"passed": 1, "failed": 1}
     second = take(api, JUNIT.replace(b"failure", b"skipped"), suite="unit", build="head")
     job = api.get(f"/jobs/{first['id']}")
-    assert (job["state"], job["build"], job["build_line"], job["labels"]) == (
+    assert (job["state"], job["build"], job["branch"], job["labels"]) == (
         "finished",
         "4f1c2d9e0a",
         "imported",
@@ -87,7 +87,7 @@ def test_an_import_is_a_finished_job_and_the_next_one_its_history(api: Api) -> N
     assert job["commit"] == {**commit, "pull_request": 7}
     assert job["import"]["format"] == "junit"
     assert job["import"]["numbers"] is False
-    history = api.get(f"/subjects/{job['subject_key']}/history")["items"]
+    history = api.get(f"/workloads/{job['workload_key']}/history")["items"]
     assert [(item["job"], item["build"]) for item in history] == [
         (second["id"], "head"),
         (first["id"], "4f1c2d9e0a"),
@@ -103,7 +103,7 @@ def test_an_import_is_a_finished_job_and_the_next_one_its_history(api: Api) -> N
     ).text
     assert '"finished"' in events
     actions = [
-        entry["subject"]
+        entry["workload"]
         for entry in api.get("/audit")["items"]
         if entry["action"] == "import.created"
     ]
@@ -174,7 +174,7 @@ def test_a_job_cant_ask_for_the_executor_of_imports(api: Api) -> None:
     answer = api.client.post("/api/v1/jobs", json=body)
     assert (answer.status_code, answer.json()["field"]) == (422, "target.executor")
     job = api.get("/jobs/" + take(api, JUNIT, build="b")["id"])
-    assert job["build_line"] == "main"
+    assert job["branch"] == "main"
 
 
 def test_bad_imports_name_the_field_and_store_nothing(api: Api) -> None:

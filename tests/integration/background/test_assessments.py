@@ -261,10 +261,10 @@ def test_changes_over_builds_are_found_and_named(shared: World) -> None:
 
 def iteration(number: int, outcome: str) -> dict[str, Any]:
     """An iteration of a gtest without arrays."""
-    entry = {"verdict": "unjudged", "explanation": "unjudged", "outcome": outcome}
+    entry = {"verdict": "not_judged", "explanation": "not_judged", "outcome": outcome}
     return {
-        **stored_jobs.unwell(number, "unjudged", ""),
-        "explanation": "unjudged",
+        **stored_jobs.unwell(number, "not_judged", ""),
+        "explanation": "not_judged",
         "outputs": {"Norm.Backward": entry},
     }
 

@@ -52,7 +52,7 @@ def test_registered_builds_come_first_and_what_the_form_begins_with_is_a_job(
                 line="main",
                 sequence=1,
                 commit=None,
-                profile=None,
+                arithmetic=None,
                 outputs=None,
             )
         twin = api.client.get("/jobs/new.json").json()

@@ -162,11 +162,11 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
         stored_jobs.finish(session, mixed.id)
         about = {
             "test_key": key,
-            "subject_key": spec.subject_key,
+            "workload_key": spec.workload_key,
             "kernel": spec.kernel,
             "canonical": spec.canonical(),
         }
-        place = {"build_line": "main", "arch": "wormhole", "board": "n150"}
+        place = {"branch": "main", "arch": "wormhole", "board": "n150"}
         new = gauge_jobs.NewGauge(
             **about, **place, elements=1, parts=tuple(plan.planned(spec)), seeds=(0,), search=False
         )

@@ -20,8 +20,8 @@ from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
 from gonogo_service.github import answering, report
 from gonogo_service.github.answering import Answerer
 from gonogo_service.kit.background_context import open_core
-from gonogo_storage.automation import ci_subjects, runs
-from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.automation import commit_checks, runs
+from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import InboundState
@@ -98,7 +98,7 @@ def start(api: Api, build: str) -> str:
     return str(answer.json()["id"])
 
 
-def subject(
+def commit_check(
     session: Session, run: str | None, base_run: str | None, sha: str = HEAD, **changes: Any
 ) -> str:
     """What a delivery about a pull request leaves behind."""
@@ -115,10 +115,10 @@ def subject(
         "base_sha": BASE, "head_build": None, "base_build": None, "run_id": run, "base_run_id": base_run, "error": None,
         "occurred_at": now,
     }  # fmt: skip
-    return ci_subjects.add(session, {**values, **changes}).id
+    return commit_checks.add(session, {**values, **changes}).id
 
 
-def subject_fields(found: CiSubject) -> dict[str, Any]:
+def subject_fields(found: CommitCheck) -> dict[str, Any]:
     return {
         each.name: getattr(found, each.name)
         for each in fields(found)
@@ -142,9 +142,9 @@ def tell(answerer: Answerer) -> None:
     answerer.join(10)
 
 
-def state(api: Api, subject_id: str) -> github_answers.Answer:
+def state(api: Api, commit_check_id: str) -> github_answers.Answer:
     with api.context.reading() as session:
-        found = github_answers.get(session, subject_id)
+        found = github_answers.get(session, commit_check_id)
     assert found is not None
     return found
 
@@ -156,7 +156,7 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
     context = "gonogo/kernels/nightly (pull_request)"
     head, base = start(api, "tt-train-2025"), start(api, "correct")
     with api.context.session() as session:
-        first = subject(session, head, base)
+        first = commit_check(session, head, base)
     tell(answerer)
     assert server.status_of(HEAD) == {context: "pending"}
     assert [(each["status"], each["external_id"]) for each in server.checks] == [
@@ -191,7 +191,7 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
 
     better = start(api, "correct")  # the next commit is right: the comment is written anew
     with api.context.session() as session:
-        second = subject(session, better, base, NEXT)
+        second = commit_check(session, better, base, NEXT)
         again = github_answers.again(session, first)
     assert again is not None
     end(api, better)
@@ -217,7 +217,7 @@ def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(
     for number in range(3):
         server.comment(7, f"comment {number}")
     with api.context.session() as session:
-        told = subject(session, head, base)
+        told = commit_check(session, head, base)
     server.lossy = True
     with time_machine.travel(utcnow(), tick=False) as clock:
         for _ in range(8):
@@ -243,8 +243,8 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
     api: Api, server: GitHubServer, answerer: Answerer
 ) -> None:
     with api.context.session() as session:
-        first = subject(session, None, None, error="no build is registered for this commit")
-        unknown = subject(session, None, None, "d" * 40, pull_request=None)
+        first = commit_check(session, None, None, error="no build is registered for this commit")
+        unknown = commit_check(session, None, None, "d" * 40, pull_request=None)
     with time_machine.travel(utcnow(), tick=False) as clock:
         server.installed = False
         server.script = [Scripted(404), Scripted(403, {"retry-after": "120"})]
@@ -262,9 +262,9 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
         assert len(server.comments) == 1
         run = start(api, "correct")  # the delivery was tried again, and now it can be started
         with api.context.session() as session:
-            found = ci_subjects.get(session, first)
+            found = commit_checks.get(session, first)
             assert found is not None
-            ci_subjects.add(session, {**subject_fields(found), "run_id": run, "error": None})
+            commit_checks.add(session, {**subject_fields(found), "run_id": run, "error": None})
         clock.shift(timedelta(seconds=61))
         tell(answerer)
         assert server.statuses[-1]["state"] == "pending"
@@ -274,7 +274,9 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
         for _ in range(10):
             clock.shift(timedelta(hours=13))
             tell(answerer)
-    listed = {each["subject"]: each for each in api.get("/github/answers?state=failed")["items"]}
+    listed = {
+        each["commit_check"]: each for each in api.get("/github/answers?state=failed")["items"]
+    }
     assert list(listed) == [unknown]
     page = api.client.get("/answers?state=failed").text
     line = api.client.get("/answers.json?state=failed").json()["items"][0]
@@ -287,7 +289,7 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
         "waiting",
         [],
     )
-    assert api.get("/audit?action=answer.again")["items"][0]["subject"] == unknown
+    assert api.get("/audit?action=answer.again")["items"][0]["commit_check"] == unknown
     assert api.client.post(f"/api/v1/github/answers/{new_id()}:again").status_code == 404
     assert (gone.state, gone.due_at, gone.tries) == ("failed", None, 9)
     assert gone.error is not None
@@ -299,9 +301,9 @@ def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_co
 ) -> None:
     head, base = start(api, "correct"), start(api, "correct")
     with api.context.session() as session:
-        first = subject(session, head, base)
-        other = subject(session, head, base, event="push", pull_request=None)
-        foreign = subject(session, head, base, source="ci")
+        first = commit_check(session, head, base)
+        other = commit_check(session, head, base, event="push", pull_request=None)
+        foreign = commit_check(session, head, base, source="ci")
     with (
         api.context.session() as session
     ):  # a token that is set two days later does not tell of the past
@@ -310,7 +312,7 @@ def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_co
     for answerer in answering_for(api, server, github_token=SecretStr(TOKEN)):
         tell(answerer)
         with api.context.session() as session:
-            second = subject(session, head, base)
+            second = commit_check(session, head, base)
         end(api, head)
         end(api, base)
         tell(answerer)

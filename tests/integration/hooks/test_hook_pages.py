@@ -11,7 +11,7 @@ import pytest
 
 from api import ELSEWHERE, Api
 from hook_payloads import HEAD, REPOSITORY, deliver, pull_request, push
-from hook_service import came, copied, emptied, store_rule, subjects, work
+from hook_service import came, commit_checks, copied, emptied, store_rule, work
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 LEAKED = "ghp_leaked_by_an_alert"
@@ -72,7 +72,7 @@ def test_a_delivery_leads_to_its_runs_and_they_lead_back(api: Api) -> None:
         False,
         "the branch 'main' fits none of its patterns",
     )
-    (line,) = kernels["subjects"]
+    (line,) = kernels["commit_checks"]
     page = api.client.get(started["url"]).text
     for link in (line["head"]["url"], line["base"]["url"]):
         assert f'href="{link}"' in page
@@ -112,10 +112,10 @@ def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> Non
     assert admin.post(view["replay"], json={}).status_code == 403  # a page's own token is asked for
     store_rule(api)
     assert admin.post(view["replay"], json={}, headers=csrf).status_code == 202
-    assert api.get("/audit?action=hook.replayed")["items"][0]["subject"] == line["id"]
+    assert api.get("/audit?action=hook.replayed")["items"][0]["commit_check"] == line["id"]
     assert "waits" in admin.get(f"/hooks/{line['id']}").text
     assert work(api) == 1
-    assert len(subjects(api)) == 1
+    assert len(commit_checks(api)) == 1
     reader, _ = browser(api, "read")
     for path in (f"/hooks/{line['id']}", f"/hooks/{line['id']}.json"):
         told = reader.get(path)

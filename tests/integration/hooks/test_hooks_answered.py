@@ -23,7 +23,7 @@ from gonogo_service.hooks.processor import Worker
 from gonogo_service.kit.background_context import open_core
 from gonogo_storage.db.encoding import utcnow
 from hook_payloads import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push
-from hook_service import came, copied, emptied, store_rule, subjects
+from hook_service import came, commit_checks, copied, emptied, store_rule
 from job_flow import KEY
 from suite_runs import end_all
 
@@ -118,7 +118,7 @@ def test_a_push_is_answered_at_the_open_pull_requests_of_its_commit_and_against_
     github.most = 2
     circle.deliver("push", push())
     circle.go()
-    pushed, found = subjects(api)
+    pushed, found = commit_checks(api)
     assert (pushed["pull_request"], pushed["base_sha"]) == (None, BEFORE)
     assert (found["pull_request"], found["base_sha"], found["source"], found["event"]) == (
         7,
@@ -173,7 +173,7 @@ def test_a_pull_request_that_is_opened_after_the_push_was_tested_is_found(circle
             clock.shift(timedelta(seconds=seconds))
             circle.go()
             assert len(github.comments) == comments
-        assert len(subjects(api)) == 2
+        assert len(commit_checks(api)) == 2
         circle.deliver(
             "pull_request", pull_request(at="2026-02-01T12:00:00Z")
         )  # it does tell, late: the same comment, nothing is run
@@ -208,7 +208,7 @@ def test_a_check_that_is_asked_for_again_runs_its_head_once_more_and_a_second_pr
     app.deliver("pull_request", pull_request())
     app.go()
     app.end("tt-train-2025")
-    (first,) = subjects(api)
+    (first,) = commit_checks(api)
     (check,) = github.checks
     assert check["external_id"] == first["id"]
     assert check["actions"][0]["identifier"] == "gonogo-both"
@@ -216,7 +216,7 @@ def test_a_check_that_is_asked_for_again_runs_its_head_once_more_and_a_second_pr
     app.go()
     app.deliver("check_run", check_run(check, hour=13))  # pressed twice
     app.go()
-    _, second = subjects(api)
+    _, second = commit_checks(api)
     same = (
         "rule",
         "suite",
@@ -245,7 +245,7 @@ def test_a_check_that_is_asked_for_again_runs_its_head_once_more_and_a_second_pr
     replayed, both = came(api)[-2:]
     assert "taken before" in replayed["reason"]
     assert both["state"] == "started"
-    third = subjects(api)[-1]
+    third = commit_checks(api)[-1]
     assert third["run"] not in {first["run"], second["run"]}
     assert third["base_run"] != first["base_run"]
 
@@ -264,7 +264,7 @@ def test_a_suite_that_is_asked_for_again_runs_all_that_its_commit_had(app: Circl
         ("kernels", True, None),
         ("other", False, "the rule is in use no more"),
     ]
-    assert [each["event"] for each in subjects(app.api)] == ["push", "push", "push"]
+    assert [each["event"] for each in commit_checks(app.api)] == ["push", "push", "push"]
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,11 @@ from hook_service import (
     OWN,
     SMALL,
     came,
+    commit_checks,
     copied,
     emptied,
     prepared,
     store_rule,
-    subjects,
     work,
 )
 from running_service import until as eventually
@@ -64,14 +64,14 @@ def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) ->
     assert work(api) == 1
     assert work(api) == 0
     (delivery,) = came(api)
-    (subject,) = subjects(api)
+    (commit_check,) = commit_checks(api)
     assert (delivery["state"], delivery["repository"], delivery["tries"]) == (
         "started",
         REPOSITORY,
         1,
     )
     assert delivery["outcome"] == [
-        {"rule": "kernels", "subjects": [subject["id"]], "started": True, "reason": None}
+        {"rule": "kernels", "commit_checks": [commit_check["id"]], "started": True, "reason": None}
     ]
     wanted = {
         "rule": "kernels",
@@ -81,8 +81,8 @@ def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) ->
         "pull_request": None,
         "error": None,
     }
-    assert wanted.items() <= subject.items()
-    head, base = (api.get(f"/runs/{subject[name]}") for name in ("run", "base_run"))
+    assert wanted.items() <= commit_check.items()
+    head, base = (api.get(f"/runs/{commit_check[name]}") for name in ("run", "base_run"))
     assert (head["builds"], base["builds"]) == (["tt-train-2025"], ["correct"])
     assert (head["commit"]["sha"], base["commit"]["sha"]) == (HEAD, BEFORE)
     assert head["labels"] == {"team": "kernels", "ci-rule": "kernels"}
@@ -110,7 +110,7 @@ def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> Non
     ):
         assert deliver(lite.client, name, payload).status_code == 202
         work(lite)
-    first, second, opened, asked = subjects(lite)
+    first, second, opened, asked = commit_checks(lite)
     assert second["base_run"] == first["run"]  # the head of before
     assert (opened["run"], opened["base_run"], opened["pull_request"]) == (
         second["run"],
@@ -123,12 +123,12 @@ def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> Non
         lite.client, "check_suite", check_suite("rerequested", head_sha=NEXT, before=HEAD)
     )  # the same body under another id
     work(lite)
-    assert (len(subjects(lite)), "taken before" in came(lite)[-1]["reason"]) == (4, True)
+    assert (len(commit_checks(lite)), "taken before" in came(lite)[-1]["reason"]) == (4, True)
     with lite.context.session() as session:
         runs.cancel(session, first["run"])
     deliver(lite.client, "push", push(before=HEAD, after="d4" * 20))
     work(lite)
-    assert subjects(lite)[-1]["base_run"] not in {
+    assert commit_checks(lite)[-1]["base_run"] not in {
         None,
         first["run"],
     }  # a run that was cancelled says nothing of its commit
@@ -143,7 +143,7 @@ def test_an_older_head_of_a_pull_request_that_comes_later_starts_nothing(lite: A
     late = came(lite)[1]
     assert late["state"] == "ignored"
     assert f"newer head, {NEXT[:12]}" in late["reason"]
-    assert [each["head_sha"] for each in subjects(lite)] == [NEXT]
+    assert [each["head_sha"] for each in commit_checks(lite)] == [NEXT]
 
 
 def test_a_pull_request_from_a_fork_starts_nothing_unless_a_rule_says_so(lite: Api) -> None:
@@ -157,7 +157,7 @@ def test_a_pull_request_from_a_fork_starts_nothing_unless_a_rule_says_so(lite: A
     store_rule(lite, forks=True)
     assert lite.client.post(f"/api/v1/hooks/deliveries/{refused['id']}:replay").status_code == 202
     assert work(lite) == 1
-    assert subjects(lite)[0]["fork"] is True
+    assert commit_checks(lite)[0]["fork"] is True
 
 
 def test_a_process_that_dies_in_the_middle_has_done_nothing(
@@ -173,7 +173,7 @@ def test_a_process_that_dies_in_the_middle_has_done_nothing(
         lambda *_args, **_options: (_ for _ in ()).throw(RuntimeError("the power went")),
     )
     assert work(lite) == 0
-    assert (lite.rows()["runs"], lite.rows()["ci_subjects"]) == (0, 0)
+    assert (lite.rows()["runs"], lite.rows()["commit_checks"]) == (0, 0)
     (waiting,) = came(lite)
     assert (waiting["state"], waiting["tries"], waiting["reason"]) == (
         "waiting",
@@ -194,7 +194,7 @@ def test_what_can_t_be_started_is_said_and_can_be_tried_again(lite: Api) -> None
     )
     deliver(lite.client, "push", push(), delivery="x")
     assert work(lite) == 1  # the gauge
-    suite, gauge = subjects(lite)
+    suite, gauge = commit_checks(lite)
     assert suite["run"] is None
     assert f"tt-{HEAD[:12]}" in suite["error"]
     assert (gauge["suite"], gauge["run"], len(gauge["gauges"])) == (None, None, 1)
@@ -202,11 +202,11 @@ def test_what_can_t_be_started_is_said_and_can_be_tried_again(lite: Api) -> None
     deliver(lite.client, "push", push(after=NEXT))
     assert work(lite) == 0
     failed = came(lite)[1]
-    assert (failed["state"], len(subjects(lite))) == ("failed", 3)
+    assert (failed["state"], len(commit_checks(lite))) == ("failed", 3)
     store_rule(lite)
     lite.client.post(f"/api/v1/hooks/deliveries/{failed['id']}:replay")
     assert work(lite) == 1
-    assert [each["head_build"] for each in subjects(lite)] == [
+    assert [each["head_build"] for each in commit_checks(lite)] == [
         f"tt-{HEAD[:12]}",
         None,
         "tt-train-2025",
@@ -228,7 +228,7 @@ def test_a_commit_s_build_is_the_one_that_is_registered_with_it_or_is_registered
     store_rule(lite, suites=[suite], builds={}, base=False)
     deliver(lite.client, "push", push())
     assert work(lite) == 1
-    assert subjects(lite)[0]["head_build"] == "by-hand"
+    assert commit_checks(lite)[0]["head_build"] == "by-hand"
     store_rule(
         lite,
         suites=[suite],
@@ -271,8 +271,8 @@ def test_another_ci_is_verified_by_the_public_library_s_signatures(lite: Api) ->
     wrong = send(said.replace(HEAD, "HEAD"), "msg_4")
     assert (wrong.status_code, wrong.json()["field"]) == (422, "data.sha")
     assert work(lite) == 1
-    (subject,) = subjects(lite)
-    assert (subject["source"], subject["head_build"], subject["base_build"]) == (
+    (commit_check,) = commit_checks(lite)
+    assert (commit_check["source"], commit_check["head_build"], commit_check["base_build"]) == (
         "ci",
         "drop-s1",
         "correct",

@@ -36,14 +36,14 @@ def new(red: bool) -> NewImport:
     }
     place: dict[str, Any] = {
         "build": "b1",
-        "build_line": "main",
+        "branch": "main",
         "build_sequence": 1,
         "arch": "any",
         "board": "any",
     }
     spec = {
         "test_key": SUITE.key,
-        "subject_key": SUITE.subject_key,
+        "workload_key": SUITE.workload_key,
         "kernel": SUITE.kernel,
         "canonical": SUITE.canonical(),
     }
@@ -58,11 +58,11 @@ def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database
         with engines.reading(here.engine) as session:
             (flag,) = flags.list_(session, test=SUITE.key).items
             assert selection_tests.census(session, made[0]) == {
-                ("unjudged", "passed"): 1,
-                ("unjudged", "failed"): 1,
+                ("not_judged", "passed"): 1,
+                ("not_judged", "failed"): 1,
             }
             (build,) = test_specs.builds_of(session, SUITE.key)
             listed = jobs.list_(session, jobs.JobFilter(kind="import"), limit=20).items
         assert (flag["kind"], flag["evidence"]["check"]) == ("flaky", None)
-        assert (build["jobs"], build["seeds"], build["counts"]) == (6, 6, {"unjudged": 6})
+        assert (build["jobs"], build["seeds"], build["counts"]) == (6, 6, {"not_judged": 6})
         assert {job.id for job in listed} == {job.id for job in made}

@@ -1,5 +1,5 @@
 """The stages of a job from its iterations' tables, and the regressions against earlier jobs of the
-same suite and line of builds."""
+same suite and branch."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def job_of(
     spec = {"selection": {"suite": suite, **changes.pop("selection", {})}}
     fields: dict[str, Any] = {
         "build": "v1",
-        "build_line": "main",
+        "branch": "main",
         "build_sequence": 1,
         "executor": "pytest",
         **changes,
     }
     new = NewJob(
-        test_key=key_of(spec), subject_key=key_of(spec), kernel="selection", canonical=spec, elements=0, arch="none", board="host",
+        test_key=key_of(spec), workload_key=key_of(spec), kernel="selection", canonical=spec, elements=0, arch="none", board="host",
         seeds=tuple(range(len(iterations))), request={"test": spec}, **fields,
     )  # fmt: skip
     job = jobs.create(session, new)
     rows = [
-        {"seed": seed, "repeat": 0, "verdict": "unjudged", "outputs": {}}
+        {"seed": seed, "repeat": 0, "verdict": "not_judged", "outputs": {}}
         for seed in range(len(iterations))
     ]
     stored_jobs.report(session, job.id, rows)
@@ -126,7 +126,7 @@ def test_what_passed_on_an_earlier_build_of_the_line_is_a_regression_in_words(ap
 def test_only_earlier_jobs_of_the_same_suite_line_and_executor_count(api: Api) -> None:
     with api.context.session() as session:
         job_of(session, GOOD, suite="other")
-        job_of(session, GOOD, build_line="branch")
+        job_of(session, GOOD, branch="branch")
         job_of(session, GOOD, executor="mine")
         job_of(session, GOOD, build="v9", build_sequence=9)  # a later build that was run before
         job_of(session, GOOD, end=False)  # not finished: nothing is known yet

@@ -114,11 +114,13 @@ def test_chunks_hold_about_twenty_seconds_and_every_pair_once() -> None:
 
 def test_the_estimate_is_refined_by_the_subjects_last_job(engine: Engine) -> None:
     with reading(engine) as current:
-        guess = chunks.estimate_seed_s(current, "v1-subject", "emulator", 1000)
-        assert chunks.estimate_seed_s(current, "v1-subject", "emulator", 10**7) > 100 * guess
+        guess = chunks.estimate_seed_s(current, "v1-workload", "emulator", 1000)
+        assert chunks.estimate_seed_s(current, "v1-workload", "emulator", 10**7) > 100 * guess
     run(engine, [row(0, duration_ms=1500.0), row(1, duration_ms=500.0)])
     with reading(engine) as current:
-        assert chunks.estimate_seed_s(current, "v1-subject", "emulator", 1000) == pytest.approx(1.0)
+        assert chunks.estimate_seed_s(current, "v1-workload", "emulator", 1000) == pytest.approx(
+            1.0
+        )
 
 
 def test_lists_are_filtered_and_paged_newest_first(engine: Engine) -> None:
@@ -198,7 +200,7 @@ def test_statistics_come_back_as_they_were_sent_and_non_finite_ones_as_null_with
         5e-324,
         "ab" * 8,
     )
-    assert (stored["duration_ms"], stored["profile"], stored["position"]) == (
+    assert (stored["duration_ms"], stored["arithmetic"], stored["position"]) == (
         2.5,
         "tt-train",
         (2**53 - 1) % 100,
@@ -250,7 +252,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
             "assess",
             "job.finished",
         ]
-    assert (flag["kind"], flag["test_key"], flag["build_line"], flag["jobs"]) == (
+    assert (flag["kind"], flag["test_key"], flag["branch"], flag["jobs"]) == (
         "passes_by_tolerance",
         "v1-test",
         "emulator",
@@ -290,7 +292,7 @@ def test_a_resolved_flag_comes_back_as_reopened_and_is_announced_again(engine: E
         assert len([letter for letter in outbox.due(current) if letter.topic == "flag.opened"]) == 2
 
 
-def test_history_of_test_and_subject(engine: Engine) -> None:
+def test_history_of_test_and_workload(engine: Engine) -> None:
     run(engine, [row(0), row(1)], build="correct", build_sequence=2)
     wrong = run(
         engine,
@@ -313,11 +315,11 @@ def test_history_of_test_and_subject(engine: Engine) -> None:
             157.0,
             wrong.id,
         )
-        page = test_specs.history(current, "v1-subject", limit=2)
+        page = test_specs.history(current, "v1-workload", limit=2)
         assert [item["job"] for item in page.items] == [other.id, wrong.id]
         assert page.items[1]["outputs"]["dx"]["budget_ratio"] == 157.0
-        assert len(test_specs.history(current, "v1-subject", limit=2, cursor=page.next).items) == 1
-        assert [spec["key"] for spec in test_specs.subject(current, "v1-subject")] == [
+        assert len(test_specs.history(current, "v1-workload", limit=2, cursor=page.next).items) == 1
+        assert [spec["key"] for spec in test_specs.workload(current, "v1-workload")] == [
             "v1-test",
             "v1-other",
         ]
@@ -375,7 +377,7 @@ def test_an_attempt_carries_what_is_registered_of_its_build(engine: Engine) -> N
             executor="emulator",
             line="main",
             sequence=1,
-            profile="generic",
+            arithmetic="generic",
             outputs=["dx"],
         )
         builds.add(
@@ -384,13 +386,13 @@ def test_an_attempt_carries_what_is_registered_of_its_build(engine: Engine) -> N
             executor="ttnn",
             line="main",
             sequence=1,
-            profile="fp32",
+            arithmetic="fp32",
             outputs=["dgamma"],
         )
         for build in ("nightly", "other", "correct"):
             jobs.create(current, new_job([0], build=build))
     with session(engine) as current:
-        carried = {item.build: (item.profile, item.outputs) for item in dispatch_all(current)}
+        carried = {item.build: (item.arithmetic, item.outputs) for item in dispatch_all(current)}
     assert carried == {
         "nightly": ("generic", ["dx"]),
         "other": (None, None),

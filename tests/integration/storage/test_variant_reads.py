@@ -30,7 +30,7 @@ def test_every_variant_once_and_none_that_was_only_gauged(engine: Engine) -> Non
         session.execute(update(JobRow).where(JobRow.id == gauge.id).values(kind=JobKind.gauge))
         found = variants.variants_of_all(session, [last.test_key, other.test_key, "v1-nobody"])
         assert {
-            key: [(each.build_line, each.board) for each in those] for key, those in found.items()
+            key: [(each.branch, each.board) for each in those] for key, those in found.items()
         } == {
             last.test_key: [("main", "n150"), ("main", "n300"), ("release", "n150")],
             other.test_key: [("main", "n150")],

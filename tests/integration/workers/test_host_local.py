@@ -46,7 +46,7 @@ def test_the_emulator_gives_the_same_bits_here_and_in_a_child() -> None:
         load("emulator", "tt-train-2025") as here,
         load("emulator", "tt-train-2025", isolated=True) as there,
     ):
-        assert (here.host_run, here.profile) == (None, "tt-train")
+        assert (here.host_run, here.arithmetic) == (None, "tt-train")
         assert there.host_run
         first, second = here.run(TEST, GIVEN, seed=5), there.run(TEST, GIVEN, seed=5)
         assert {name: array.tobytes() for name, array in first.items()} == {
@@ -80,7 +80,7 @@ def test_a_plug_in_is_judged_like_any_other() -> None:
         with load("numpy", build) as runner:
             outputs = runner.run(TEST, GIVEN, seed=5)
             verdicts[build] = judge(
-                TEST, RAW, GIVEN, outputs, profile=runner.profile, produced=runner.produced
+                TEST, RAW, GIVEN, outputs, arithmetic=runner.arithmetic, produced=runner.produced
             ).verdict
     assert verdicts == {"float32": Verdict.pass_, "no-s2": Verdict.pass_by_tolerance}
 
@@ -109,7 +109,7 @@ def test_one_child_runs_tests_of_several_shapes() -> None:
                 raw = generate(test, 2)
                 given = quantise(test, raw)
                 assert (
-                    judge(test, raw, given, runner.run(test, given), profile=None).verdict
+                    judge(test, raw, given, runner.run(test, given), arithmetic=None).verdict
                     is not Verdict.error
                 )
         assert runner.host_run == child

@@ -87,7 +87,7 @@ def judged(runner: LocalRunner, test: TestSpec, seed: int = 0) -> SeedJudgement:
         raw,
         given,
         runner.run(test, given, seed=seed),
-        profile=runner.profile,
+        arithmetic=runner.arithmetic,
         produced=runner.produced,
     )
 
@@ -209,8 +209,8 @@ def test_a_16_bit_running_column_sum_is_explained_by_torch_eager_only(
     raw = generate(test, 0)
     given = quantise(test, raw)
     outputs = runners["torch-eager"].run(test, given)
-    assert judge(test, raw, given, outputs, profile="torch-eager").explanation == "explained"
-    by_other = judge(test, raw, given, outputs, profile="torch")
+    assert judge(test, raw, given, outputs, arithmetic="torch-eager").explanation == "explained"
+    by_other = judge(test, raw, given, outputs, arithmetic="torch")
     assert by_other.outputs["dx"].explanation == "explained"
     assert (
         by_other.outputs["dgamma"].explanation
@@ -222,7 +222,7 @@ def test_a_16_bit_running_column_sum_is_explained_by_torch_eager_only(
 def test_the_decomposition_as_it_is_rounds_a_factor_of_each_row_and_is_found_out(
     tmp_path: Path,
 ) -> None:
-    narrow = 'profile = "torch"\noptions = { variant = "decomposed", narrow = true }'
+    narrow = 'arithmetic = "torch"\noptions = { variant = "decomposed", narrow = true }'
     test = spec("layernorm_bw", (40, 1000), {})  # rstd / 1024 would be exact
     with runner("as-it-is", tmp_path, **{"as-it-is": narrow}) as narrowed:
         dx = judged(narrowed, test).outputs["dx"]
@@ -255,7 +255,7 @@ def test_the_builds_differ_as_is_known_of_torch(runners: dict[str, LocalRunner])
     assert bf16["y"]["max_abs"] <= 2.0**-6
     assert bf16["linear"]["max_abs"] in (0.0625, 0.125, 0.25)
     assert bf16["linear"]["max_abs"] >= 8 * bf16["y"]["max_abs"]
-    assert bf16["linear"]["explanation"] == "unjudged"
+    assert bf16["linear"]["explanation"] == "not_judged"
 
 
 def difference(
@@ -265,9 +265,9 @@ def difference(
     given = quantise(test, raw)
     ours, theirs = (runners[name].run(test, given) for name in (build, other))
     mine, yours = (runners[name] for name in (build, other))
-    alone = judge(test, raw, given, ours, profile=mine.profile, produced=mine.produced)
+    alone = judge(test, raw, given, ours, arithmetic=mine.arithmetic, produced=mine.produced)
     found = compare(
-        test, alone, raw, given, ours, theirs, Reference(other, yours.profile, yours.produced)
+        test, alone, raw, given, ours, theirs, Reference(other, yours.arithmetic, yours.produced)
     )
     assert found.verdict == "pass"
     return {name: output.statistics["reference"] for name, output in found.outputs.items()}

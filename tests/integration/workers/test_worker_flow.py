@@ -43,7 +43,7 @@ def test_a_wrong_kernel_within_the_tolerance_is_found_out_with_evidence(place: W
         == list(range(5))
     )
     assert len({row["host_run"] for row in answer.rows}) == 1
-    assert {row["profile"] for row in answer.rows} == {"tt-train"}
+    assert {row["arithmetic"] for row in answer.rows} == {"tt-train"}
     assert set(answer.rows[0]["outputs"]) == {"dx", "dgamma", "dbeta"}
     assert answer.rows[0]["outputs"]["dx"]["budget_ratio"] > 10
     # Artifacts of the first seed judged and of the worst other one
@@ -120,7 +120,7 @@ def test_a_bad_kernel_costs_only_the_seeds_it_is_bad_on(
     for row in answer.rows:
         if verdict in ("hang", "crash", "error") and row["seed"] in bad:
             assert row["outputs"] == {}
-            assert row["explanation"] == "unjudged"
+            assert row["explanation"] == "not_judged"
             assert row["message"]
     if build == "crash":
         logs = [
@@ -179,9 +179,9 @@ def test_an_unknown_build_is_an_error_of_every_seed(place: Workplace) -> None:
 
 
 def test_a_build_need_not_produce_every_output(place: Workplace) -> None:
-    answer = place.run("missing", 2, outputs=["dx", "dgamma"], profile="fp32")
+    answer = place.run("missing", 2, outputs=["dx", "dgamma"], arithmetic="fp32")
     assert [set(row["outputs"]) for row in answer.rows] == [{"dx", "dgamma"}] * 2
-    assert {row["profile"] for row in answer.rows} == {"fp32"}
+    assert {row["arithmetic"] for row in answer.rows} == {"fp32"}
 
 
 def test_a_chunk_that_makes_no_sense_is_answered_and_a_forged_one_is_not(place: Workplace) -> None:

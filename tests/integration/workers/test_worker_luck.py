@@ -231,7 +231,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_the_canary_of_the_emulator_sings() -> None:
-    assert set(canary(Meaning(emulator(), profile="tt-train"), "correct")) == {
+    assert set(canary(Meaning(emulator(), arithmetic="tt-train"), "correct")) == {
         "dx",
         "dgamma",
         "dbeta",

@@ -28,7 +28,7 @@ TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 1024]})
 BUILDS = """
 [builds.ops]
 executor = "pytest"
-profile = "tt-train"
+arithmetic = "tt-train"
 environment = {{ PYTEST_DISABLE_PLUGIN_AUTOLOAD = "1" }}
 options = {{ root = "{root}" }}
 [builds.ops.suites.numbers]
@@ -112,8 +112,8 @@ def test_green_red_and_arrays_are_judged_each_as_what_it_is(place: Workplace) ->
         "test_numbers.py::test_kernel[correct]/dx": ("pass", None),
         "test_numbers.py::test_kernel[double-subtract]": ("pass_by_tolerance", "passed"),
         "test_numbers.py::test_kernel[double-subtract]/dx": ("pass_by_tolerance", None),
-        "test_numbers.py::test_red": ("unjudged", "failed"),
-        "test_numbers.py::test_green": ("unjudged", "passed"),
+        "test_numbers.py::test_red": ("not_judged", "failed"),
+        "test_numbers.py::test_green": ("not_judged", "passed"),
     }
     assert outputs["test_numbers.py::test_kernel[correct]"]["measurements"] == {"iteration": 0.0}
     assert "assert 0" in outputs["test_numbers.py::test_red"]["message"]
@@ -126,7 +126,7 @@ def test_a_filter_narrows_and_what_isn_t_there_is_absent(place: Workplace) -> No
     answer = run(place, 1, suite="numbers", filter="test_numbers.py::test_green")
     assert list(answer.rows[0]["outputs"]) == ["test_numbers.py::test_green"]
     answer = run(place, 1, suite="numbers", filter="test_purple")
-    assert answer.verdicts == {0: "absent"}
+    assert answer.verdicts == {0: "not_run"}
     answer = run(place, 1, suite="weekly")
     assert answer.verdicts == {0: "error"}
     assert "no suite 'weekly'; it has: numbers, slow, staged" in answer.rows[0]["message"]

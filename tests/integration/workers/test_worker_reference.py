@@ -144,9 +144,9 @@ def test_torch_builds_are_compared_on_a_worker(tmp_path: Path, redis_server: Red
         )
         assert set(answer.verdicts.values()) == {"pass"}
         for row in answer.rows:
-            assert row["profile"] == "torch-eager"
+            assert row["arithmetic"] == "torch-eager"
             assert set(row["outputs"]) == {"y", "mean", "rstd", "linear"}
-            assert row["outputs"]["linear"]["reference"]["explanation"] == "unjudged"
+            assert row["outputs"]["linear"]["reference"]["explanation"] == "not_judged"
         changed = max(row["outputs"]["linear"]["reference"]["max_abs"] for row in answer.rows)
         assert changed > 10 * 2.0**-8
     finally:

@@ -53,7 +53,7 @@ def run(place: Workplace, words: str, iterations: int = 3, **changes: Any) -> An
 def test_an_iteration_is_a_row_with_an_entry_per_test(place: Workplace) -> None:
     answer = run(place, "fine")
     assert answer.work == [[0, 0], [1, 0], [2, 0]], place.log()
-    assert set(answer.verdicts.values()) == {"unjudged"}
+    assert set(answer.verdicts.values()) == {"not_judged"}
     for row in answer.rows:
         assert row["outputs"]["A.B"]["outcome"] == "passed"
         assert row["outputs"]["A.B"]["seed"] is None
@@ -83,14 +83,14 @@ def test_a_controlled_seed_reaches_the_executor(place: Workplace) -> None:
         ("no-list", "error", False, "not a list"),
         ("no-json", "error", False, "JSON"),
         ("no-report", "error", False, "a report must"),
-        ("nothing", "absent", False, "no test was selected"),
+        ("nothing", "not_run", False, "no test was selected"),
     ],
 )
 def test_a_bad_executor_costs_only_its_iteration(
     place: Workplace, words: str, verdict: str, fresh: bool, said: str
 ) -> None:
     answer = run(place, f"{words}-sometimes", seed_deadline_s=1.0)
-    assert answer.verdicts == {0: "unjudged", 1: verdict, 2: "unjudged"}, place.log()
+    assert answer.verdicts == {0: "not_judged", 1: verdict, 2: "not_judged"}, place.log()
     assert answer.finished is not None
     assert answer.finished["outcome"] == "done"
     assert len({row["host_run"] for row in answer.rows}) == (2 if fresh else 1)
@@ -110,7 +110,7 @@ def test_a_hung_test_runs_again_under_the_watcher_which_names_the_kernel(
     place: Workplace, words: str, tests: dict[str, str], said: str
 ) -> None:
     answer = run(place, f"{words}-sometimes", build="watched", seed_deadline_s=1.0)
-    assert answer.verdicts == {0: "unjudged", 1: "hang", 2: "unjudged"}, place.log()
+    assert answer.verdicts == {0: "not_judged", 1: "hang", 2: "not_judged"}, place.log()
     row = next(row for row in answer.rows if row["seed"] == 1)
     assert {name: each["outcome"] for name, each in row["outputs"].items()} == tests
     assert row["message"].startswith(said)
@@ -131,7 +131,7 @@ def test_a_test_that_was_lost_gets_the_next_iteration_a_fresh_child_and_keeps_th
     answer = run(place, "lost", 2)
     assert set(answer.verdicts.values()) == {"crash"}
     assert {name: each["verdict"] for name, each in answer.rows[0]["outputs"].items()} == {
-        "A.B": "unjudged",
+        "A.B": "not_judged",
         "A.C": "crash",
     }
     assert len({row["host_run"] for row in answer.rows}) == 2

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.kernels.kind import EVERYTHING, Arrays, Fault, Floats, Numerics
-from gonogo.kernels.layernorm.arithmetic.profiles import UNIT_ROUNDOFF
+from gonogo.kernels.layernorm.arithmetic.terms import UNIT_ROUNDOFF
 from gonogo.numerics.expectation import Array, Direction, Expectation, Shared, output_step
 from gonogo.numerics.formats import round_to
 from gonogo.spec.test_spec import TestSpec
@@ -41,7 +41,7 @@ class Softmax(Numerics):
         return {"y": softmax(np.asarray(arrays["x"], np.float64), test.parameter("temperature"))}
 
     def expectations(
-        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING
+        self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
         """Relative errors: u (2 |x|/T + 4) of the exponent, u min(n, 1024) of the sum, shared by
         the row; then one rounding."""

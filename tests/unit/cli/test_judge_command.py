@@ -52,7 +52,7 @@ class Stored:
     def path(self, name: str) -> str:
         return str(self.folder / name)
 
-    def judge(self, *names: str, options: tuple[str, ...] = ("--profile", "tt-train")) -> Result:
+    def judge(self, *names: str, options: tuple[str, ...] = ("--arithmetic", "tt-train")) -> Result:
         files = [name if "=" in name else self.path(f"{name}.npy") for name in names]
         return CliRunner().invoke(
             app, ["judge", self.path("spec.json"), *files, "--json", *options]
@@ -85,7 +85,7 @@ def test_stored_tensors_get_the_verdict_and_the_diagnosis_of_a_run(stored: Store
         in found["diagnosis"]["words"]
     )
     row = found["seeds"][0]
-    assert (row["seed"], row["repeat"], row["profile"]) == (None, 0, "tt-train")
+    assert (row["seed"], row["repeat"], row["arithmetic"]) == (None, 0, "tt-train")
     assert list(row["outputs"]) == list(OUTPUTS)
 
 
@@ -120,7 +120,7 @@ def test_dimensions_of_one_and_flat_rows_are_taken(stored: Stored) -> None:
     assert again["seeds"] == whole["seeds"]
 
 
-def test_a_job_is_a_spec_too_and_its_build_names_the_profile(stored: Stored) -> None:
+def test_a_job_is_a_spec_too_and_its_build_names_the_arithmetic(stored: Stored) -> None:
     stored.save(
         "spec.json",
         {
@@ -130,11 +130,13 @@ def test_a_job_is_a_spec_too_and_its_build_names_the_profile(stored: Stored) -> 
             "seeds": {"count": 1},
         },
     )
-    assert report(stored.judge(*INPUTS, "dbeta", options=()))["seeds"][0]["profile"] == "tt-train"
+    assert (
+        report(stored.judge(*INPUTS, "dbeta", options=()))["seeds"][0]["arithmetic"] == "tt-train"
+    )
     stored.save(
         "spec.json", {"test": TEST, "build": "tt-train-2025", "target": {"executor": "ttnn"}}
     )
-    assert report(stored.judge(*INPUTS, "dbeta", options=()))["seeds"][0]["profile"] == "generic"
+    assert report(stored.judge(*INPUTS, "dbeta", options=()))["seeds"][0]["arithmetic"] == "generic"
 
 
 def test_unquantised_inputs_are_refused_unless_asked_to_be_rounded(stored: Stored) -> None:
@@ -146,7 +148,7 @@ def test_unquantised_inputs_are_refused_unless_asked_to_be_rounded(stored: Store
     assert refused.exception.field.startswith("x[")
     assert "bf16" in str(refused.exception)
     rounded = report(
-        stored.judge(*INPUTS, *OUTPUTS, options=("--profile", "tt-train", "--quantise"))
+        stored.judge(*INPUTS, *OUTPUTS, options=("--arithmetic", "tt-train", "--quantise"))
     )
     numbers, others = rounded["seeds"][0]["outputs"]["dx"], whole["seeds"][0]["outputs"]["dx"]
     assert numbers["budget_ratio"] == others["budget_ratio"], "against what the device was given"
@@ -162,11 +164,11 @@ def test_raw_files_beside_the_given_ones_are_what_tolerances_compare_with(stored
         for name in ("x", "dy", "gamma")
         for part in ("--raw", f"{name}={stored.path(f'{name}32.npy')}")
     ]
-    found = report(stored.judge(*INPUTS, *OUTPUTS, options=("--profile", "tt-train", *raw)))
+    found = report(stored.judge(*INPUTS, *OUTPUTS, options=("--arithmetic", "tt-train", *raw)))
     for name, array in stored.raw.items():
         stored.store(name, array)
     rounded = report(
-        stored.judge(*INPUTS, *OUTPUTS, options=("--profile", "tt-train", "--quantise"))
+        stored.judge(*INPUTS, *OUTPUTS, options=("--arithmetic", "tt-train", "--quantise"))
     )
     assert found["seeds"] == rounded["seeds"]
 
@@ -174,7 +176,7 @@ def test_raw_files_beside_the_given_ones_are_what_tolerances_compare_with(stored
 def test_people_see_a_table(stored: Stored) -> None:
     files = [stored.path(f"{name}.npy") for name in (*INPUTS, *OUTPUTS)]
     result = CliRunner().invoke(
-        app, ["judge", stored.path("spec.json"), *files, "--profile", "tt-train"]
+        app, ["judge", stored.path("spec.json"), *files, "--arithmetic", "tt-train"]
     )
     assert result.exit_code == 1
     assert "pass_by_tolerance" in result.stdout
@@ -200,7 +202,7 @@ def broken(stored: Stored, how: str) -> Result:
         case "archive":
             with (stored.folder / "dx.npy").open("wb") as file:
                 np.savez(file, dx=np.zeros(3))
-        case "absent":
+        case "not_run":
             (stored.folder / "dx.npy").unlink()
         case "unknown":
             stored.store("y", np.zeros(4, np.float32))
@@ -228,7 +230,7 @@ BROKEN = [
     ("text", ["dx.npy", "can't be read"]),
     ("empty", ["dx.npy", "can't be read"]),
     ("archive", ["dx.npy", "can't be read"]),
-    ("absent", ["dx.npy", "can't be read"]),
+    ("not_run", ["dx.npy", "can't be read"]),
     ("unknown", ["y.npy", "dgamma"]),
     ("twice", ["dx", "twice"]),
     ("no input", ["rstd"]),
@@ -252,7 +254,7 @@ def test_what_cannot_be_judged_is_said_with_file_and_shape(
 
 def test_other_mistakes_of_the_flags(stored: Stored) -> None:
     for options in (
-        ("--profile", "moreh"),
+        ("--arithmetic", "moreh"),
         ("--raw", "x"),
         ("--raw", f"x={stored.path('x.npy')}", "--quantise"),
     ):

@@ -150,7 +150,7 @@ def test_a_cell_is_the_worst_verdict_of_kernels_and_of_lost_seeds_only_where_not
     )
     assert matrix_page.verdict_of({"fail": 1, "pass_by_tolerance": 9}) == "fail"
     assert matrix_page.verdict_of({"hang": 2, "error": 1}) == "error"
-    assert matrix_page.verdict_of({"pass": 0}) == "absent"
+    assert matrix_page.verdict_of({"pass": 0}) == "not_run"
 
 
 def test_a_name_in_a_sentence_is_cut_and_cannot_turn_it() -> None:

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from gonogo.flakiness.classes import Class, Classification, Finding, Ran
-from gonogo.flakiness.overrides import Override, suppressed
+from gonogo.flakiness.waivers import Waiver, waived
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.github import markdown, report
 from gonogo_service.github.client import MOST_TEXT
 from gonogo_service.github.report import Links
-from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.comparison.comparing import Compared, Comparison
 from gonogo_storage.comparison.comparison_side import Place, Side, Told
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-SUBJECT = CiSubject(
+SUBJECT = CommitCheck(
     id="0195", delivery_id="0194", source="github", event="pull_request", rule="nightly", suite="small",
     suite_key="k", repository="lab/kernels",
     installation=None, branch="main", pull_request=7, fork=False, head_sha="a" * 40, base_sha="b" * 40, head_build="head",
@@ -191,18 +191,18 @@ def test_nothing_is_longer_than_github_takes() -> None:
     assert text.endswith("2 more suites are left out.\n")
 
 
-def test_what_an_override_suppresses_is_green_and_says_until_when_whose_and_why() -> None:
+def test_what_an_waiver_suppresses_is_green_and_says_until_when_whose_and_why() -> None:
     bad = a_test(Class.new_failure, Verdict.fail)
-    held = Override(
+    held = Waiver(
         "o1", "kim", "the race of @everyone", datetime(2026, 12, 1, tzinfo=UTC), test="v1-x"
     )
-    found = told(replace(bad, classification=suppressed(bad.classification, [held])))
+    found = told(replace(bad, classification=waived(bad.classification, [held])))
     assert (found.state, found.words, found.worth, found.annotations) == (
         "success",
-        "1 suppressed",
+        "1 waived",
         True,
         (),
     )
     text = report.comment([found])
-    assert "**SUPPRESSED** (1)" in text
-    assert "suppressed until 2026-12-01 by kim: the race of @\u200beveryone" in text
+    assert "**WAIVED** (1)" in text
+    assert "waived until 2026-12-01 by kim: the race of @\u200beveryone" in text

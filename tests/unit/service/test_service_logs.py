@@ -27,7 +27,7 @@ def test_what_cannot_be_written_is_lost_and_ends_nothing() -> None:
 def test_a_process_logs_to_standard_output_without_the_variables_of_its_frames() -> None:
     code = (
         "import structlog\n"
-        "from gonogo_service import logs\n"
+        "from gonogo_service.kit import logs\n"
         "logs.configure()\n"
         "log = structlog.get_logger('gonogo.service')\n"
         "def open_it(token):\n"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gonogo_storage.rollups.tallies import Tally, tallies, value_of
 
-VERDICTS = ("pass", "fail", "pass_by_tolerance", "hang", "unjudged", "skipped")
+VERDICTS = ("pass", "fail", "pass_by_tolerance", "hang", "not_judged", "skipped")
 NUMBERS = st.one_of(st.none(), st.floats(0, 1e6), st.sampled_from([0.0, 0.0265, 5e-324]))
 
 
@@ -82,10 +82,10 @@ def test_an_iteration_of_tests_counts_as_what_they_say_and_its_tests_have_no_sum
     said: str, counted: str
 ) -> None:
     rows = [
-        part(0, f"Suite.{n}", outcome=outcome, seed_verdict="unjudged")
+        part(0, f"Suite.{n}", outcome=outcome, seed_verdict="not_judged")
         for n, outcome in enumerate(said.split())
     ]
-    found = tallies([*rows, part(0, "Suite.0/dx", seed_verdict="unjudged")])
+    found = tallies([*rows, part(0, "Suite.0/dx", seed_verdict="not_judged")])
     assert set(found) == {("emulator:0", ""), ("emulator:0", "Suite.0/dx")}
     assert found["emulator:0", ""].outcomes == {counted: 1}
 

@@ -29,7 +29,7 @@ executor = "mine"
 python = "/p"
 environment = { B = "2", C = "3" }
 command = ["/bin/tests", "--fixed"]
-profile = "tt-train"
+arithmetic = "tt-train"
 outputs = ["dx"]
 options = { variant = "moreh" }
 [builds.main.suites.nightly]
@@ -50,7 +50,7 @@ def read(tmp_path: Path, text: str) -> builds_file.BuildsFile:
 def test_a_build_s_own_fields_go_before_its_executor_s(tmp_path: Path) -> None:
     meaning = builds_file.meaning(MINE, "main", read(tmp_path, FILE))
     assert meaning.executor.interpreter == "/p"
-    assert (meaning.profile, meaning.produced, meaning.command) == (
+    assert (meaning.arithmetic, meaning.produced, meaning.command) == (
         "tt-train",
         ("dx",),
         ("/bin/tests", "--fixed"),
@@ -73,12 +73,12 @@ def test_a_build_s_own_fields_go_before_its_executor_s(tmp_path: Path) -> None:
 
 def test_a_build_that_the_file_does_not_name_gets_its_executor_s_defaults(tmp_path: Path) -> None:
     meaning = builds_file.meaning(
-        MINE, "dev", read(tmp_path, FILE), profile="fp32", produced=("dx",)
+        MINE, "dev", read(tmp_path, FILE), arithmetic="fp32", produced=("dx",)
     )
     assert (
         meaning.executor.interpreter,
         meaning.environment["A"],
-        meaning.profile,
+        meaning.arithmetic,
         meaning.produced,
     ) == ("/default", "1", "fp32", ("dx",))
     assert json.loads(meaning.environment["GONOGO_BUILD"])["options"] == {
@@ -102,7 +102,7 @@ def test_a_build_of_which_there_is_nothing_to_tell_shares_its_children_with_othe
 
 def test_our_own_builds_need_no_entry() -> None:
     assert (
-        builds_file.meaning(registry.emulator(), "correct", builds_file.read(None)).profile
+        builds_file.meaning(registry.emulator(), "correct", builds_file.read(None)).arithmetic
         == "tt-train"
     )
 
@@ -120,7 +120,7 @@ def test_our_own_builds_need_no_entry() -> None:
         ('[builds.x]\nexecutor = "e"\nenvironment = {GONOGO_BUILD = "1"}', "builds.x.environment.GONOGO_BUILD", "GONOGO_BUILD", None),
         ('[builds.x]\nexecutor = "e"\ncommand = "rm"', "builds.x.command", "rm", '["/path/to/program"'),
         ('[builds.x]\nexecutor = "e"\ncommand = ["a", 1]', "builds.x.command.1", 1, "text, not empty"),
-        ('[builds.x]\nexecutor = "e"\nprofile = "none"', "builds.x.profile", "none", "one of generic"),
+        ('[builds.x]\nexecutor = "e"\narithmetic = "none"', "builds.x.arithmetic", "none", "one of generic"),
         ('[builds.x]\nexecutor = "e"\noptions = {a = [inf]}', "builds.x.options.a.0", float("inf"), None),
         ('[builds.x]\nexecutor = "e"\noptions = {a = 2026-01-01}', "builds.x.options.a", "2026-01-01", "text, number"),
         ('[builds.x]\nexecutor = "e"\n[builds.x.suites]\nall = 1', "builds.x.suites.all", 1, None),

@@ -38,26 +38,26 @@ def store(folder: Path, **changes: Any) -> dict[str, Any]:
             np.save(folder / f"{name}.npy", value)
             value = folder / f"{name}.npy"
         named[name] = str(value)
-    return {"kernel": "layernorm_bw", "fields": FIELDS, "tensors": named, "profile": "fp32"}
+    return {"kernel": "layernorm_bw", "fields": FIELDS, "tensors": named, "arithmetic": "fp32"}
 
 
-def judged(data: dict[str, Any], profile: str | None = None) -> dumps.Evident:
+def judged(data: dict[str, Any], arithmetic: str | None = None) -> dumps.Evident:
     """The arrays read and judged."""
-    return dumps.judged(dumps.read(data, max_elements=MOST), "A.B", profile)
+    return dumps.judged(dumps.read(data, max_elements=MOST), "A.B", arithmetic)
 
 
 def test_arrays_of_a_right_kernel_are_explained(tmp_path: Path) -> None:
     found = judged(store(tmp_path)).judged
     assert found.judgement is not None, found.problem
     assert found.judgement.verdict == "pass"
-    assert found.judgement.profile == "fp32"
+    assert found.judgement.arithmetic == "fp32"
     assert list(found.judgement.outputs) == ["dx"]
 
 
-def test_the_build_s_profile_comes_before_the_dump_s(tmp_path: Path) -> None:
+def test_the_build_s_arithmetic_comes_before_the_dump_s(tmp_path: Path) -> None:
     found = judged(store(tmp_path), "generic").judged
     assert found.judgement is not None
-    assert found.judgement.profile == "generic"
+    assert found.judgement.arithmetic == "generic"
 
 
 def test_shapes_may_have_dimensions_of_one_and_flat_rows(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_an_array_that_is_not_the_test_s_is_told(
         ({"fields": {"shape": [1 << 20, 32]}}, "elements"),
         ({"fields": []}, "arrays.shape"),
         ({"fields": "x"}, "fields"),
-        ({"profile": "nonesuch"}, "profile"),
+        ({"arithmetic": "nonesuch"}, "arithmetic"),
         ({"tensors": {}}, "no output"),
         ({"tensors": []}, "no output"),
     ],

@@ -93,7 +93,7 @@ def test_any_container_becomes_float32_that_numpy_reads(alone: Path, tmp_path: P
     assert manifest == {
         "test": "By.Hand",
         "name": 'with "quotes" and a\ttab',
-        "profile": None,
+        "arithmetic": None,
         "kernel": "layernorm_fw",
         "fields": {"epsilon": 1e-5, "program": "legacy", "shape": [1, 2, 2]},
         "tensors": {name: f"{name}.npy" for name in ("beta", "gamma", "mean", "x")},

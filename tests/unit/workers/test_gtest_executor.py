@@ -209,7 +209,7 @@ def test_a_test_of_an_order_that_the_program_has_not_is_absent(make: Make) -> No
     executor = make(suites={"new": {"order": ["Order.First", "Order.NotYetWritten"]}})
     assert outcomes(executor.report({"suite": "new"}, iteration=0)) == {
         "Order.First": "passed",
-        "Order.NotYetWritten": "absent",
+        "Order.NotYetWritten": "not_run",
     }
 
 
@@ -264,7 +264,7 @@ def test_arrays_are_handed_over_with_their_test(make: Make) -> None:
         (dump,) = each["dumps"]
         assert dump["kernel"] == "layernorm_bw"
         assert dump["fields"]["shape"] == [1, 1, 64, 1024]
-        assert dump["profile"] == "fp32"
+        assert dump["arithmetic"] == "fp32"
         assert set(dump["tensors"]) == {"x", "gamma", "dy", "dx", "dgamma", "dbeta"}
         assert all(Path(file).exists() for file in dump["tensors"].values())
 

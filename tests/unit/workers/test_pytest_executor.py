@@ -307,7 +307,7 @@ def _runs(pid: int) -> bool:
 COMPARES = """
     import numpy as np
     def arrays(): return {"x": np.ones((2, 3, 32)), "dy": np.zeros((2, 3, 32)), "gamma": np.ones(32), "dx": np.zeros((2, 3, 32))}
-    def test_fixture(gonogo): assert gonogo.compare("layernorm_bw", **arrays(), tolerance={"atol": 0.5}, name="first", profile="fp32",
+    def test_fixture(gonogo): assert gonogo.compare("layernorm_bw", **arrays(), tolerance={"atol": 0.5}, name="first", arithmetic="fp32",
                                                raw={"x": np.full((2, 3, 32), 1 / 3)}) is None
     def test_module():
         import gonogo
@@ -342,7 +342,7 @@ def test_arrays_are_handed_over_as_files_with_the_test_s_fields(project: Project
         x = np.load(dump["tensors"]["x"], allow_pickle=False)
         assert (x.dtype, x.shape) == (np.float32, (2, 3, 32))
         raw = np.load(dump["raw"]["x"], allow_pickle=False)
-        assert (raw.dtype, float(raw[0, 0, 0]), dump["profile"]) == (np.float64, 1 / 3, "fp32")
+        assert (raw.dtype, float(raw[0, 0, 0]), dump["arithmetic"]) == (np.float64, 1 / 3, "fp32")
         given, own = (each["fields"] for each in module["dumps"])
         assert "numerics" not in given
         assert own == {

@@ -47,7 +47,7 @@ def arrays(*, right: bool = True, tolerance: dict[str, float] | None = None) -> 
     rounded = quantise(test, {"dy": np.asarray(dx, np.float32)})[
         "dy"
     ]  # to bf16, as any other tensor
-    judgement = judge(test, raw, given, {"dx": rounded}, profile="fp32", produced=("dx",))
+    judgement = judge(test, raw, given, {"dx": rounded}, arithmetic="fp32", produced=("dx",))
     return Judged(test, judgement, "", "A.B")
 
 
@@ -56,14 +56,14 @@ LOOSE, TIGHT = {"rtol": 1e-3, "atol": 0.5}, {"rtol": 0.0, "atol": 1e-9}
 
 @pytest.mark.parametrize(
     ("outcome", "verdict"),
-    [("passed", "unjudged"), ("failed", "unjudged"), ("skipped", "skipped"), ("absent", "absent"), ("crash", "crash"), ("hang", "hang"),
+    [("passed", "not_judged"), ("failed", "not_judged"), ("skipped", "skipped"), ("not_run", "not_run"), ("crash", "crash"), ("hang", "hang"),
      ("error", "error")],
 )  # fmt: skip
-def test_without_arrays_green_and_red_are_unjudged_and_the_outcome_is_kept(
+def test_without_arrays_green_and_red_are_not_judged_and_the_outcome_is_kept(
     outcome: str, verdict: str
 ) -> None:
     made = row(told(outcome=outcome))
-    assert (made["verdict"], made["explanation"]) == (verdict, "unjudged")
+    assert (made["verdict"], made["explanation"]) == (verdict, "not_judged")
     assert (made["outputs"]["A.B"]["verdict"], made["outputs"]["A.B"]["outcome"]) == (
         verdict,
         outcome,
@@ -73,7 +73,7 @@ def test_without_arrays_green_and_red_are_unjudged_and_the_outcome_is_kept(
 def test_no_report_is_absent() -> None:
     made = row()
     assert (made["verdict"], made["outputs"], made["message"]) == (
-        "absent",
+        "not_run",
         {},
         "no test was selected",
     )
@@ -81,7 +81,7 @@ def test_no_report_is_absent() -> None:
 
 def test_the_worst_test_is_the_iteration_s_verdict() -> None:
     assert row(told("A.B"), told("A.C", "skipped"), told("A.D", "crash"))["verdict"] == "crash"
-    assert row(told("A.B"), told("A.C", "skipped"))["verdict"] == "unjudged"
+    assert row(told("A.B"), told("A.C", "skipped"))["verdict"] == "not_judged"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_worst_test_is_the_iteration_s_verdict() -> None:
         ("failed", False, LOOSE, "fail"),
         # red, though the arrays are fine by their own gate: never a pass, and no fault of the
         # tolerance
-        ("failed", True, LOOSE, "unjudged"),
+        ("failed", True, LOOSE, "not_judged"),
         ("skipped", True, LOOSE, "skipped"),
         ("crash", True, LOOSE, "crash"),
         ("hang", False, LOOSE, "hang"),
@@ -115,7 +115,7 @@ def test_with_arrays_a_test_is_judged_in_full(
     assert set(made["outputs"]) == {"A.B", "A.B/dx"}
     assert made["outputs"]["A.B/dx"]["budget_ratio"] > 0
     assert "outcome" not in made["outputs"]["A.B/dx"]
-    assert (made["profile"], made["policy"]) == ("fp32", "1")
+    assert (made["arithmetic"], made["policy"]) == ("fp32", "1")
 
 
 def test_a_red_test_beside_explained_arrays_says_that_they_do_not_show_why() -> None:
@@ -140,7 +140,7 @@ def test_arrays_that_cannot_be_judged_are_an_error_with_the_reason() -> None:
 
 def test_an_explained_test_does_not_explain_one_without_arrays() -> None:
     made = row(told("A.B"), told("A.C"), judged={"A.B": [arrays(tolerance=LOOSE)]})
-    assert (made["verdict"], made["explanation"]) == ("unjudged", "unjudged")
+    assert (made["verdict"], made["explanation"]) == ("not_judged", "not_judged")
 
 
 def test_what_no_database_holds_is_made_storable() -> None:
@@ -203,5 +203,5 @@ def test_what_an_executor_says_beyond_the_contract_is_shown() -> None:
     assert made.more == {"position": 3, "file": "a.cpp", "line": 12, "verdict": "pass"}
     assert (
         row(told(verdict="pass", explanation="explained"))["outputs"]["A.B"]["verdict"]
-        == "unjudged"
+        == "not_judged"
     )

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gonogo.spec.builds import DEFAULT_BUILDS, PROFILES, TTNN_BUILDS, known_build, own_builds
+from checkout import PYTHONPATH
+from gonogo.spec.builds import ARITHMETICS, DEFAULT_BUILDS, TTNN_BUILDS, known_build, own_builds
 from gonogo.spec.test_spec import KERNELS
 from gonogo_workers.executors import registry
 
@@ -43,7 +44,7 @@ def test_a_build_s_outputs_are_those_of_the_kernels_that_it_runs() -> None:
     for name, kernels in variants().items():
         build = known_build(name, "ttnn")
         assert build is not None
-        assert build.profile in PROFILES
+        assert build.arithmetic in ARITHMETICS
         for kernel in (
             each for each in KERNELS.values() if each.name.startswith("layernorm")
         ):  # others have outputs of the same names
@@ -93,7 +94,7 @@ def test_the_child_s_modules_need_nothing_of_ours() -> None:
 def test_check_without_a_build_asks_for_one_where_there_is_no_default() -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "gonogo_cli", "check", "--shape", "1,1,32,64"],
-        env={"PYTHONPATH": str(Path(__file__).parents[3]), "PATH": ""},
+        env={"PYTHONPATH": PYTHONPATH, "PATH": ""},
         capture_output=True,
         text=True,
         timeout=60,

@@ -44,11 +44,13 @@ class GaugePipeline(Pipeline):
         """As of every pipeline; answers first for the parts that the test doesn't have."""
         place = super().begin(host)
         parts = self._chunk.gauge or {}
-        absent = [work for work in self._todo if parts.get(work[1]) is None]
+        not_run = [work for work in self._todo if parts.get(work[1]) is None]
         self._todo = deque(work for work in self._todo if parts.get(work[1]) is not None)
-        for work in absent:
+        for work in not_run:
             self._batches.add(
-                rows.failed(work, place(), None, Verdict.absent.value, "no such part for this test")
+                rows.failed(
+                    work, place(), None, Verdict.not_run.value, "no such part for this test"
+                )
             )
         return place
 
@@ -100,7 +102,7 @@ class GaugePipeline(Pipeline):
                 gauged.part,
                 drawn,
                 outputs,
-                profile=self._meaning.profile,
+                arithmetic=self._meaning.arithmetic,
                 produced=self._meaning.produced,
                 with_edges=gauged.edges,
             )

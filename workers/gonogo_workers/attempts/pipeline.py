@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from gonogo.errors import InfrastructureError, KernelOutputError, in_words
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement, judge
-from gonogo.spec.selections import Subject
+from gonogo.spec.selections import AnyTest
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.attempts.evidence import Artifact, Evidence, of_seed
 from gonogo_workers.attempts.lost_child import ChildLost, Hang
@@ -125,7 +125,7 @@ class Pipeline:
         self._stop_at: float | None = None
         self._driving = False
 
-    def _plan(self, test: Subject) -> None:
+    def _plan(self, test: AnyTest) -> None:
         """What follows from the test alone: a selection has neither shapes nor inputs
         (gonogo_workers.attempts.report_pipeline)."""
         assert isinstance(test, TestSpec)
@@ -422,7 +422,7 @@ class Pipeline:
                 raw,
                 given,
                 outputs,
-                profile=self._meaning.profile,
+                arithmetic=self._meaning.arithmetic,
                 produced=self._meaning.produced,
             )
         if self.compare is not None:

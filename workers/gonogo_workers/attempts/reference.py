@@ -59,7 +59,7 @@ class References:
         self, chunk: Chunk, test: TestSpec, asked: pairs.Reference, meaning: Meaning
     ) -> None:
         self._chunk, self._test, self._meaning = chunk, test, meaning
-        self._reference = pairs.Reference(asked.build, meaning.profile, meaning.produced)
+        self._reference = pairs.Reference(asked.build, meaning.arithmetic, meaning.produced)
         self._todo = deque(dict.fromkeys(seed for seed, _ in chunk.work))
         self._outputs: dict[int, dict[str, FloatArray]] = {}
         self._failures: dict[int, tuple[str, str, str]] = {}

@@ -19,7 +19,7 @@ from typing import Any, cast
 import gonogo_settings
 from gonogo.errors import JobError, in_words
 from gonogo.reports.outcomes import Outcome
-from gonogo.spec.selections import Selection, Subject
+from gonogo.spec.selections import AnyTest, Selection
 from gonogo_workers.attempts import report_stages
 from gonogo_workers.attempts.evidence import Evidence
 from gonogo_workers.attempts.gauge_pipeline import GaugePipeline
@@ -104,7 +104,7 @@ class ReportPipeline(Pipeline):
         self._hung: _Told | None = None
         self._max_elements = gonogo_settings.load().max_elements
 
-    def _plan(self, test: Subject) -> None:
+    def _plan(self, test: AnyTest) -> None:
         assert isinstance(test, Selection)
         self._selection = test
 
@@ -200,7 +200,7 @@ class ReportPipeline(Pipeline):
                 told.duration_ms,
                 told.reports,
                 told.arrays,
-                self._meaning.profile,
+                self._meaning.arithmetic,
             )
             if more:
                 said = "; ".join(filter(None, (row.get("message"), more)))
@@ -257,14 +257,14 @@ def judge_iteration(
     duration_ms: float | None,
     reports: Sequence[Report],
     arrays: Mapping[str, Sequence[Dump]],
-    profile: str | None,
+    arithmetic: str | None,
 ) -> Finished:
     """The row of an iteration, and the arrays that a diagnosis may say something of."""
     found: list[Found] = []
     said: dict[str, list[report_rows.Judged]] = {}
     for name, group in arrays.items():
         for dump, label in zip(group, dumps.labels(name, group), strict=True):
-            evident = dumps.judged(dump, label, profile)
+            evident = dumps.judged(dump, label, arithmetic)
             said.setdefault(name, []).append(evident.judged)
             if evident.judged.judgement is not None and evident.judged.test is not None:
                 found.append(

@@ -32,5 +32,5 @@ def warm_up() -> None:
             raw,
             given,
             {name: outputs[name].reshape(test.shape_of(name)) for name in test.outputs},
-            profile="tt-train",
+            arithmetic="tt-train",
         )

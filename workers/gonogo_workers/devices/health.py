@@ -86,7 +86,9 @@ def canary(
     finally:
         if host is not None:
             host.kill()
-    judged = judge(test, raw, given, outputs, profile=meaning.profile, produced=meaning.produced)
+    judged = judge(
+        test, raw, given, outputs, arithmetic=meaning.arithmetic, produced=meaning.produced
+    )
     if judged.explanation is not Explanation.explained:
         raise DeviceSick(f"the canary's numbers are {judged.explanation.value}")
     return {

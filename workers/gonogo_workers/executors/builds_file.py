@@ -1,4 +1,4 @@
-"""What a build's name means on this host: interpreter, environment, command, budget profile,
+"""What a build's name means on this host: interpreter, environment, command, arithmetic model,
 outputs; from the host's own builds file only.
 
 Nothing in a job's JSON becomes a command, a path or a variable: a message carries the name, and the
@@ -11,7 +11,7 @@ file that GONOGO_BUILDS names gives it a meaning. Everything but a build's `exec
     [builds."tt-metal-main"] executor = "ttnn" python = "/opt/tt-metal/venv/bin/python" environment
     = { TT_METAL_HOME = "/srv/main" }     # merged over the executor's command =
     ["/srv/main/build/ttml_tests"]          # gtest: the program and its fixed arguments; pytest:
-    further arguments profile = "tt-train" outputs = ["dx"]                                  # those
+    further arguments arithmetic = "tt-train" outputs = ["dx"]                                  # those
     that it produces options = { variant = "moreh" }                   # for the executor itself;
     merged over the executor's [builds."tt-metal-main".suites.nightly]           # gtest, pytest:
     what a job's selection may name filter = "LayerNorm*" [builds."tt-metal-*"]
@@ -53,7 +53,7 @@ _BUILD_FIELDS = (
     "python",
     "environment",
     "command",
-    "profile",
+    "arithmetic",
     "outputs",
     "options",
     "suites",
@@ -105,7 +105,7 @@ class Meaning:
     executor: ExecutorSpec
     environment: Mapping[str, str] = field(default_factory=dict)
     """What the child gets on top of the worker's own environment; GONOGO_BUILD included."""
-    profile: str | None = None
+    arithmetic: str | None = None
     produced: tuple[str, ...] | None = None
     command: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -149,19 +149,19 @@ def meaning(
     build: str,
     file: BuildsFile,
     *,
-    profile: str | None = None,
+    arithmetic: str | None = None,
     produced: tuple[str, ...] | None = None,
 ) -> Meaning:
-    """What `build` means for `executor` here; `profile` and `produced` are what the service knows
+    """What `build` means for `executor` here; `arithmetic` and `produced` are what the service knows
     of it, unless the host says otherwise."""
     known = known_build(build, executor.name)
     if known is not None:
-        profile, produced = known.profile, known.outputs
+        arithmetic, produced = known.arithmetic, known.outputs
     defaults = file.executors.get(executor.name, {})
     entry = file.entry(executor.name, build)
     if entry:
         declared = _build(build, entry)
-        profile, produced = declared.profile or profile, declared.outputs or produced
+        arithmetic, produced = declared.arithmetic or arithmetic, declared.outputs or produced
     table = _child_table(build, defaults, entry)
     environment = {**defaults.get("environment", {}), **entry.get("environment", {})}
     if (
@@ -171,7 +171,7 @@ def meaning(
     return Meaning(
         replace(executor, python=entry.get("python") or defaults.get("python") or executor.python),
         environment,
-        profile,
+        arithmetic,
         produced,
         tuple(table["command"]),
         table["options"],
@@ -199,7 +199,9 @@ def _filled(value: Any, matched: str) -> Any:
 
 
 def _build(name: str, entry: Table) -> Build:
-    data = {key: value for key, value in entry.items() if key in ("executor", "profile", "outputs")}
+    data = {
+        key: value for key, value in entry.items() if key in ("executor", "arithmetic", "outputs")
+    }
     return Build.parse({"name": name, **data}, f"builds.{name}")
 
 

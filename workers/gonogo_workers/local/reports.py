@@ -57,7 +57,7 @@ class LocalReporter(LocalChild):
         if any(report.outcome in LOST for report in reports):
             self.close(kill=True)
         return judge_iteration(
-            (iteration, repeat), place, duration, reports, arrays, self.meaning.profile
+            (iteration, repeat), place, duration, reports, arrays, self.meaning.arithmetic
         )
 
 

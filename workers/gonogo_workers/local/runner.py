@@ -60,9 +60,9 @@ class LocalRunner(LocalChild):
             self._inside = EmulatorExecutor(build)
 
     @property
-    def profile(self) -> str | None:
-        """The budget profile of the build, for gonogo.judging.judging.judge."""
-        return self.meaning.profile
+    def arithmetic(self) -> str | None:
+        """The arithmetic model of the build, for gonogo.judging.judging.judge."""
+        return self.meaning.arithmetic
 
     @property
     def produced(self) -> tuple[str, ...] | None:

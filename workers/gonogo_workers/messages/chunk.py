@@ -11,7 +11,7 @@ from gonogo.errors import FieldError
 from gonogo.judging.inputs import MAX_SEED
 from gonogo.judging.pairs import Reference
 from gonogo.spec import fields
-from gonogo.spec.selections import Subject, parse_subject
+from gonogo.spec.selections import AnyTest, parse_test
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.messages import gauge_parts
 
@@ -33,7 +33,7 @@ class Chunk:
     attempt: str
     chunk: str
     job: str
-    test: Subject
+    test: AnyTest
     """What is run: a kernel's test, or tests that exist already; `workers.pipelines` has a way for
     each."""
     work: tuple[Work, ...]
@@ -44,7 +44,7 @@ class Chunk:
     seed_deadline_s: float
     evidence_first: bool
     evidence_worst: int
-    profile: str | None
+    arithmetic: str | None
     produced: tuple[str, ...] | None
     reference: Reference | None = None
     """The build that this one is compared with."""
@@ -56,7 +56,7 @@ class Chunk:
         """From the body of a `run_chunk` message. Raises FieldError.
 
         Optional: "seed_deadline_s", "context", "artifacts", "gauge" (of a gauge's chunk), and
-        "profile" and "outputs", which the service knows of a build that this host's builds file
+        "arithmetic" and "outputs", which the service knows of a build that this host's builds file
         says nothing of.
         """
         artifacts = fields.mapping(body.get("artifacts") or {}, "artifacts")
@@ -64,7 +64,7 @@ class Chunk:
         context, before = parse_context(body.get("context", ISOLATED), max_elements)
         outputs = body.get("outputs")
         executor = _text(target, "executor")
-        test = parse_subject(body.get("test"), max_elements=max_elements)
+        test = parse_test(body.get("test"), max_elements=max_elements)
         gauge = gauge_parts.parse(body.get("gauge"), test, executor)
         if (
             gauge is not None
@@ -89,7 +89,7 @@ class Chunk:
             evidence_worst=fields.integer(
                 artifacts.get("worst", 1), "artifacts.worst", least=0, most=MOST_EVIDENCE
             ),
-            profile=None if body.get("profile") is None else _text(body, "profile"),
+            arithmetic=None if body.get("arithmetic") is None else _text(body, "arithmetic"),
             produced=None if outputs is None else tuple(str(name) for name in outputs),
             reference=Reference.parse(body.get("reference")),
             gauge=gauge,

@@ -11,7 +11,7 @@ from gonogo.gauge import kernels
 from gonogo.gauge.kernels import Kind, Part
 from gonogo.spec import fields
 from gonogo.spec.builds import EMULATOR
-from gonogo.spec.selections import Subject
+from gonogo.spec.selections import AnyTest
 from gonogo.spec.test_spec import TestSpec
 
 MOST_PARTS = 1000
@@ -31,7 +31,7 @@ Parts = Mapping[int, GaugePart | None]
 has no such part."""
 
 
-def parse(value: object, test: Subject, executor: str) -> Parts | None:
+def parse(value: object, test: AnyTest, executor: str) -> Parts | None:
     """{"parts": [{"number", "name", "kind", "build"}]} of a message; None for a chunk of a job.
     Raises FieldError."""
     if value is None:

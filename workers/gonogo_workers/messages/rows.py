@@ -45,8 +45,8 @@ def failed(work: Work, place: Place, duration_ms: float | None, verdict: str, me
     return {
         **head(work, place, duration_ms),
         "verdict": Verdict(verdict).value,
-        "explanation": Explanation.unjudged.value,
-        "profile": None,
+        "explanation": Explanation.not_judged.value,
+        "arithmetic": None,
         "policy": None,
         "outputs": {},
         "message": message[:MOST_MESSAGE_CHARS].replace("\x00", ""),
@@ -89,7 +89,7 @@ def rank(row: Row) -> tuple[int, float]:
     order = {
         Explanation.unexplained.value: 3,
         Explanation.suspect.value: 2,
-        Explanation.no_information.value: 1,
+        Explanation.inconclusive.value: 1,
     }
     ratios = [output.get("budget_ratio") for output in row["outputs"].values()]
     # A null ratio of an unexplained output comes from NaN or Inf: worse than any number

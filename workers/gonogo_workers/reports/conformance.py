@@ -100,7 +100,7 @@ def narrows(make: Callable[[], Reporter], selection: Mapping[str, Any], words: s
 
 def never_green(make: Callable[[], Reporter], selection: Mapping[str, Any]) -> None:
     """No test, or tests that say themselves that they are absent."""
-    green = [each["name"] for each in told(make, selection) if each["outcome"] != Outcome.absent]
+    green = [each["name"] for each in told(make, selection) if each["outcome"] != Outcome.not_run]
     assert not green, f"selected nothing, and yet: {green}"
 
 

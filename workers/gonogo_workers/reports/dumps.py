@@ -23,7 +23,7 @@ from gonogo.errors import GonogoError, JobError
 from gonogo.judging.judging import judge
 from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.spec import fields as reading
-from gonogo.spec.builds import PROFILES
+from gonogo.spec.builds import ARITHMETICS
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.reports.rows import Judged
 
@@ -40,7 +40,7 @@ class Dump:
     test: TestSpec | None
     tensors: Tensors
     raw: Tensors
-    profile: str | None
+    arithmetic: str | None
     name: str = ""
     """What tells it from others of the same test."""
     problem: str = ""
@@ -61,7 +61,7 @@ class Evident:
 
 
 def read(data: Mapping[str, Any], *, max_elements: int, left: int = MOST_BYTES) -> Dump:
-    """What a report says of its arrays ({"kernel", "fields", "tensors", "raw", "profile"}), read.
+    """What a report says of its arrays ({"kernel", "fields", "tensors", "raw", "arithmetic"}), read.
     Never raises: the problem is told in it.
 
     `left`: how many bytes of arrays this iteration may still have.
@@ -73,12 +73,12 @@ def read(data: Mapping[str, Any], *, max_elements: int, left: int = MOST_BYTES) 
             **reading.mapping(data.get("fields") or {}, "fields"),
         }
         test = TestSpec.parse(given, max_elements=max_elements, path="arrays")
-        profile = data.get("profile")
-        if profile is not None:
-            profile = reading.choice(profile, PROFILES, "profile")
+        arithmetic = data.get("arithmetic")
+        if arithmetic is not None:
+            arithmetic = reading.choice(arithmetic, ARITHMETICS, "arithmetic")
         tensors = _load_all(test, data.get("tensors") or {}, "tensors")
         raw = _load_all(test, data.get("raw") or {}, "raw")
-        dump = Dump(test, tensors, raw, profile, name)
+        dump = Dump(test, tensors, raw, arithmetic, name)
         if dump.nbytes > left:
             raise JobError(
                 f"the arrays of this iteration are too large (at most {MOST_BYTES} bytes in all)"
@@ -95,9 +95,9 @@ def read(data: Mapping[str, Any], *, max_elements: int, left: int = MOST_BYTES) 
         )
 
 
-def judged(dump: Dump, label: str, profile: str | None) -> Evident:
+def judged(dump: Dump, label: str, arithmetic: str | None) -> Evident:
     """The arrays judged, against the float64 function of the inputs that the kernel was given.
-    `profile`: the build's; else the dump's own.
+    `arithmetic`: the build's; else the dump's own.
 
     Never raises for what is wrong with the arrays: the problem is told in the answer.
     """
@@ -116,7 +116,12 @@ def judged(dump: Dump, label: str, profile: str | None) -> Evident:
         raw, given = given_inputs(test, inputs, dump.raw)
         with np.errstate(all="ignore"):  # NaN and Inf are judged, not warned of
             judgement = judge(
-                test, raw, given, outputs, profile=profile or dump.profile, produced=tuple(outputs)
+                test,
+                raw,
+                given,
+                outputs,
+                arithmetic=arithmetic or dump.arithmetic,
+                produced=tuple(outputs),
             )
     except GonogoError as problem:
         said = f"the arrays{f' of {dump.name}' if dump.name else ''} can't be judged: {problem}"

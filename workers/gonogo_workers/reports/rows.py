@@ -2,7 +2,7 @@
 output of the arrays that a test handed over.
 
 An entry of a test says `outcome` (green or red, as the test itself has it) beside the verdict,
-because without arrays a test is `unjudged` either way. With arrays it is judged in full: the
+because without arrays a test is `not_judged` either way. With arrays it is judged in full: the
 numbers say whether rounding explains the error, and the gate that the verdict compares with is the
 declared tolerance, or where none is declared the test's own green or red.
 """
@@ -161,8 +161,8 @@ def iteration_row(
         }
         for each in arrays:
             outputs.update(_of_arrays(each))
-    profiles = {
-        each.judgement.profile
+    arithmetics = {
+        each.judgement.arithmetic
         for arrays in judged.values()
         for each in arrays
         if each.judgement is not None
@@ -171,8 +171,8 @@ def iteration_row(
         **head(work, place, duration_ms),
         "verdict": worst(verdicts).value,
         "explanation": worst_explanation(explanations).value,
-        "profile": ", ".join(sorted(profiles)) or None,
-        "policy": POLICY.version if profiles else None,
+        "arithmetic": ", ".join(sorted(arithmetics)) or None,
+        "policy": POLICY.version if arithmetics else None,
         "message": None if reports else "no test was selected",
         "outputs": plain(outputs),
     }
@@ -188,7 +188,7 @@ def _judged(report: Report, arrays: Sequence[Judged]) -> tuple[Verdict, Explanat
         message = "\n".join(filter(None, (report.message, *problems)))
         return (
             worst((WITHOUT_ARRAYS[report.outcome], Verdict.error)),
-            Explanation.unjudged,
+            Explanation.not_judged,
             message[:MOST_MESSAGE_CHARS],
         )
     known = [

@@ -3,12 +3,12 @@ element."""
 
 from __future__ import annotations
 
-from gonogo.kernels.layernorm.arithmetic.profiles import (
+from gonogo.kernels.layernorm.arithmetic.terms import (
     BackwardTerms,
     ForwardTerms,
     backward_terms,
     forward_terms,
 )
-from gonogo.spec.builds import PROFILES
+from gonogo.spec.builds import ARITHMETICS
 
-__all__ = ["PROFILES", "BackwardTerms", "ForwardTerms", "backward_terms", "forward_terms"]
+__all__ = ["ARITHMETICS", "BackwardTerms", "ForwardTerms", "backward_terms", "forward_terms"]

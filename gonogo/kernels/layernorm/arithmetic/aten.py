@@ -18,8 +18,8 @@ on torch 2.13 (docs/torch.md):
   the terms have in common (`late_mean`).
 - dgamma and dbeta are summed over rows in fp32 - but ATen's CPU kernel of LayerNorm adds row after
   row to a buffer in the *format of x*. For bf16 that is a 16-bit running sum (found by measuring:
-  with 64 rows of U[-1,1] dbeta is off by 100 times half an ulp): profile `torch-eager`. Group norm,
-  the decomposition and compiled code don't: profile `torch`.
+  with 64 rows of U[-1,1] dbeta is off by 100 times half an ulp): arithmetic `torch-eager`. Group norm,
+  the decomposition and compiled code don't: arithmetic `torch`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
-PROFILES = ("torch", "torch-eager")
+ARITHMETICS = ("torch", "torch-eager")
 
 LEAST_LANES = 8
 """Lanes of the narrowest vector unit that torch is built for (AVX2)."""
@@ -64,7 +64,7 @@ def forward(test: TestSpec, roundoff: Mapping[str, float]) -> dict[str, Any]:
     }
 
 
-def backward(test: TestSpec, profile: str, roundoff: Mapping[str, float]) -> dict[str, Any]:
+def backward(test: TestSpec, arithmetic: str, roundoff: Mapping[str, float]) -> dict[str, Any]:
     """BackwardTerms' fields, but for those of the output and of the kernel's own statistics."""
     u = roundoff["fp32"]
     additions = float(min(test.features, 1024) // LEAST_LANES + 16)
@@ -87,7 +87,7 @@ def backward(test: TestSpec, profile: str, roundoff: Mapping[str, float]) -> dic
         "stored_column": 2 * u,
         "stored_partial": 0.0,
         "in_order": True,
-        "column": roundoff[test.numerics.format_of("x")] if profile == "torch-eager" else u,
+        "column": roundoff[test.numerics.format_of("x")] if arithmetic == "torch-eager" else u,
         "late_mean": additions
         * u
         / 12**0.5,  # equal terms in order: roundings of one sign, uniform

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.arithmetic.moments import lanes, moments
-from gonogo.kernels.layernorm.arithmetic.profiles import TF32_READ, BackwardTerms, ForwardTerms
+from gonogo.kernels.layernorm.arithmetic.terms import TF32_READ, BackwardTerms, ForwardTerms
 from gonogo.numerics.expectation import (
     Array,
     Direction,
@@ -65,7 +65,7 @@ def aligned_error(x: Array, mean: Array) -> Array:
 
 
 def as_read(values: Array, t: BackwardTerms) -> Array:
-    """What the FPU sees: fp32 truncated to TF32 where the profile says so."""
+    """What the FPU sees: fp32 truncated to TF32 where the arithmetic says so."""
     return truncate(values, TF32_READ) if t.read else values
 
 

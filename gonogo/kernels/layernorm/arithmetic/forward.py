@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.arithmetic.backward import ARITHMETIC
 from gonogo.kernels.layernorm.arithmetic.moments import moments
-from gonogo.kernels.layernorm.arithmetic.profiles import TF32_READ, ForwardTerms
+from gonogo.kernels.layernorm.arithmetic.terms import TF32_READ, ForwardTerms
 from gonogo.numerics.expectation import (
     Array,
     Direction,

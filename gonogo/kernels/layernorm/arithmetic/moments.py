@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gonogo.kernels.layernorm.arithmetic.profiles import ForwardTerms
+from gonogo.kernels.layernorm.arithmetic.terms import ForwardTerms
 from gonogo.numerics.expectation import Array, Mask, binade, coherence, excess, round_away
 
 

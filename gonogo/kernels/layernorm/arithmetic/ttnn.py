@@ -40,7 +40,7 @@ import numpy as np
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
-PROFILE = "ttnn"
+ARITHMETIC = "ttnn"
 
 ROWS_TOGETHER = 8
 """Rows that the FPU's pooling adds in one step."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm import reference
 from gonogo.kernels.layernorm.arithmetic import backward as definition
-from gonogo.kernels.layernorm.arithmetic.profiles import BackwardTerms
+from gonogo.kernels.layernorm.arithmetic.terms import BackwardTerms
 from gonogo.kernels.layernorm.fused import backward_rows, finish, rows
 from gonogo.numerics import compare, directions
 from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm import reference
 from gonogo.kernels.layernorm.arithmetic import forward as definition
-from gonogo.kernels.layernorm.arithmetic.profiles import ForwardTerms
+from gonogo.kernels.layernorm.arithmetic.terms import ForwardTerms
 from gonogo.kernels.layernorm.fused import finish, rows
 from gonogo.kernels.layernorm.fused import forward_rows as block_rows
 from gonogo.numerics import compare, directions

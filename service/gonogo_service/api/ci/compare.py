@@ -55,7 +55,7 @@ class RanOut(BaseModel):
     build: str
     jobs: list[str]
     counts: dict[str, int]
-    unjudged_red: int
+    not_judged_red: int
     sick: dict[str, int]
     waiting: int
     ended_empty: dict[str, int]
@@ -79,7 +79,7 @@ class ComparedOut(BaseModel):
 
     name: str
     test_key: str
-    subject_key: str
+    workload_key: str
     kernel: str
     test: dict[str, Any]
     within: str | None = Field(description="the test of a gtest or pytest selection")
@@ -133,7 +133,7 @@ def compare(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Suppressed, infrastructure, broken on base, known flaky, unknown (base was not run), new
+    """Waived, infrastructure, broken on base, known flaky, unknown (base was not run), new
     failure; red but right; new and known hollow passes; fixed and no longer hollow. `counts` and
     `gate` are about all tests, whatever `class` and `limit` say."""
     start = (paging.numbers(cursor, 1) or (0,))[0]

@@ -19,10 +19,10 @@ router = make_router("github")
 
 
 class AnswerOut(BaseModel):
-    """What GitHub was told of a subject. `told`: the parts that it took last (status, check,
+    """What GitHub was told of a commit_check. `told`: the parts that it took last (status, check,
     comment)."""
 
-    subject: str
+    commit_check: str
     repository: str
     head_sha: str
     pull_request: int | None
@@ -41,7 +41,7 @@ class AnswerOut(BaseModel):
 
 
 class AnswerPage(BaseModel):
-    """A page of answers, those about the newest subjects first."""
+    """A page of answers, those about the newest commit_checks first."""
 
     items: list[AnswerOut]
     next: str | None
@@ -60,7 +60,7 @@ def list_answers(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Subjects that GitHub asked about, and how far the answer has come."""
+    """Commit checks that GitHub asked about, and how far the answer has come."""
     with context.reading() as session:
         return answer_page(
             github_answers.list_(session, state=state, limit=limit, cursor=cursor), About.to_json
@@ -68,18 +68,18 @@ def list_answers(
 
 
 @router.post(
-    "/github/answers/{subject}:again",
+    "/github/answers/{commit_check}:again",
     status_code=202,
     responses={202: {"model": AnswerOut}},
     response_class=Response,
     summary="Tell GitHub again",
 )
-def again(context: Ctx, who: Admin, subject: str) -> Response:
+def again(context: Ctx, who: Admin, commit_check: str) -> Response:
     """Whole, and as it is now: a flag that was acknowledged since, or a job that was judged anew,
     counts."""
     with context.session() as session:
-        if github_answers.again(session, subject) is None:
-            raise missing("answer", subject)
-        found: dict[str, Any] = github_answers.about(session, subject).to_json()
-        audit.record(session, actor=who.actor, action="answer.again", subject=subject)
+        if github_answers.again(session, commit_check) is None:
+            raise missing("answer", commit_check)
+        found: dict[str, Any] = github_answers.about(session, commit_check).to_json()
+        audit.record(session, actor=who.actor, action="answer.again", subject=commit_check)
     return answer(found, 202)

@@ -26,7 +26,7 @@ from gonogo_service.kit.answers import (
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.webhooks.signatures import Unverified
 from gonogo_storage.access import audit
-from gonogo_storage.automation import ci_subjects
+from gonogo_storage.automation import commit_checks
 from gonogo_storage.db.encoding import decode
 from gonogo_storage.db.states import HookSource, InboundState
 from gonogo_storage.messages import incoming as stored
@@ -113,7 +113,7 @@ class SubjectOut(BaseModel):
 
 
 class SubjectPage(BaseModel):
-    """A page of subjects, newest first."""
+    """A page of commit_checks, newest first."""
 
     items: list[SubjectOut]
     next: str | None
@@ -254,12 +254,12 @@ def replay(context: Ctx, who: Admin, inbound_id: str) -> Response:
 
 
 @router.get(
-    "/hooks/subjects",
+    "/hooks/commit_checks",
     responses={200: {"model": SubjectPage}},
     response_class=Response,
     summary="List what runs are for",
 )
-def list_subjects(
+def list_commit_checks(
     context: Ctx,
     _who: Reader,
     repository: Filter = None,
@@ -269,10 +269,10 @@ def list_subjects(
 ) -> Response:
     """Repository, commits, pull request, both runs and the rule; newest first."""
     with context.reading() as session:
-        page = ci_subjects.list_(
+        page = commit_checks.list_(
             session, repository=repository, run=run, limit=limit, cursor=cursor
         )
-    return answer_page(page, lambda subject: subject.to_json())
+    return answer_page(page, lambda commit_check: commit_check.to_json())
 
 
 def _secrets(setting: SecretStr | None, name: str) -> list[str]:

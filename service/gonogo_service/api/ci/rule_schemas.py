@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from gonogo.ci.rules import OF_THE_COMMIT, problem_of
 from gonogo.errors import FieldError
 from gonogo.spec import fields
-from gonogo.spec.builds import EMULATOR, PROFILES, Build
+from gonogo.spec.builds import ARITHMETICS, EMULATOR, Build
 from gonogo_service.api.suites.schemas import Labels, SuiteIn, SuiteName
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission import gauges, suites
@@ -47,9 +47,9 @@ class Register(Strict):
     worker hosts."""
 
     executor: Word
-    line: str = Field("default", pattern=NAME, max_length=150)
-    profile: str | None = Field(
-        None, description="budget profile of its kernels: " + ", ".join(PROFILES)
+    branch: str = Field("default", pattern=NAME, max_length=150)
+    arithmetic: str | None = Field(
+        None, description="arithmetic model of its kernels: " + ", ".join(ARITHMETICS)
     )
     outputs: list[str] | None = Field(None, min_length=1, max_length=16)
 

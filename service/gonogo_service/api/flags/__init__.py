@@ -1,1 +1,1 @@
-"""Flags and overrides over HTTP."""
+"""Flags and waivers over HTTP."""

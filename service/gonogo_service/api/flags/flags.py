@@ -38,10 +38,10 @@ class FlagOut(BaseModel):
     kind: FlagKind
     state: FlagState
     test_key: str
-    subject_key: str
+    workload_key: str
     kernel: str
     build: str
-    build_line: str
+    branch: str
     arch: str
     board: str
     owner: str | None

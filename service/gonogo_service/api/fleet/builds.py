@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from gonogo.spec.builds import EMULATOR, PROFILES, Build, known_build, own_builds
+from gonogo.spec.builds import ARITHMETICS, EMULATOR, Build, known_build, own_builds
 from gonogo_service.access.context import Admin, Ctx, Reader
 from gonogo_service.kit.answers import Cursor, Filter, Limit, answer, answer_page, make_router
 from gonogo_service.kit.problems import BadField
@@ -26,11 +26,11 @@ class BuildIn(Strict):
 
     name: str = Field(pattern=NAME, max_length=200)
     executor: Word
-    line: str = Field("default", pattern=NAME, max_length=200)
+    branch: str = Field("default", pattern=NAME, max_length=200)
     sequence: int = Field(0, ge=0, le=2**53)
     commit: str | None = Field(None, pattern=NAME, max_length=200)
-    profile: str | None = Field(
-        None, description="budget profile of its kernels: " + ", ".join(PROFILES)
+    arithmetic: str | None = Field(
+        None, description="arithmetic model of its kernels: " + ", ".join(ARITHMETICS)
     )
     outputs: list[str] | None = Field(
         None,
@@ -45,10 +45,10 @@ class BuildOut(BaseModel):
 
     name: str
     executor: str
-    line: str
+    branch: str
     sequence: int
     commit: str | None
-    profile: str | None
+    arithmetic: str | None
     outputs: list[str] | None
     created_at: str | None
 
@@ -67,7 +67,7 @@ def list_builds(
     context: Ctx,
     _who: Reader,
     executor: Filter = None,
-    line: Filter = None,
+    branch: Filter = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
@@ -75,13 +75,13 @@ def list_builds(
     by name."""
     with context.reading() as session:
         registered = stored.list_(
-            session, executor=executor, line=line, limit=limit + 1, cursor=cursor
+            session, executor=executor, branch=branch, limit=limit + 1, cursor=cursor
         ).items
     own = [
         {**build.to_json(), "created_at": None}
         for name, build in own_builds().items()
         if executor in {None, build.executor}
-        and line in {None, build.line}
+        and branch in {None, build.branch}
         and (cursor is None or name > cursor)
     ]
     both: list[dict[str, Any]] = sorted([*registered, *own], key=lambda build: str(build["name"]))

@@ -94,7 +94,7 @@ def take(
     pull_request: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     key: idempotency_keys.Key = None,
 ) -> Response:
-    """Red and green of JUnit, gtest and CTRF become `unjudged` tests: history without numbers.
+    """Red and green of JUnit, gtest and CTRF become `not_judged` tests: history without numbers.
     Those of format `gonogo` are judged."""
     digest = hashlib.sha256(data).hexdigest()
 
@@ -152,27 +152,27 @@ def _new(
     build: str | None,
     commit: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """The test and the build: a registered one keeps its line and order."""
+    """The test and the build: a registered one keeps its branch and order."""
     name = build or report.build or (commit["sha"][:SHA_SHOWN] if commit else UNKNOWN)
     if not re.fullmatch(NAME, name) or len(name) > 200:
         raise FieldError(
             "build", name, "has another form", limit=f"the pattern {NAME}, at most 200 characters"
         )
     registered, own = builds.get(session, name), known_build(name)
-    line, sequence = (
-        (registered["line"], registered["sequence"])
+    branch, sequence = (
+        (registered["branch"], registered["sequence"])
         if registered
-        else (own.line, own.sequence)
+        else (own.branch, own.sequence)
         if own
         else (LINE, 0)
     )
     return {
         "test_key": suite.key,
-        "subject_key": suite.subject_key,
+        "workload_key": suite.workload_key,
         "kernel": suite.kernel,
         "canonical": suite.canonical(),
         "build": name,
-        "build_line": line,
+        "branch": branch,
         "build_sequence": sequence,
     }
 

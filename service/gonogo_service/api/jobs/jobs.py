@@ -89,7 +89,7 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
     checked = submission.check(body, context.settings)
     with context.reading() as session:
         new = submission.resolve(session, checked, context.settings, who.name)
-        seed_s = chunks.estimate_seed_s(session, new.subject_key, new.executor, new.elements)
+        seed_s = chunks.estimate_seed_s(session, new.workload_key, new.executor, new.elements)
         queue = queue_estimate.look(
             session, new.queue, timeout_s=context.settings.heartbeat_timeout_s
         )
@@ -107,7 +107,7 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
     return answer(
         {
             "test_key": new.test_key,
-            "subject_key": new.subject_key,
+            "workload_key": new.workload_key,
             "queue": new.queue,
             "results": results,
             "chunks": len(parts),
@@ -135,7 +135,7 @@ def list_jobs(
     state: JobState | None = None,
     verdict: Verdict | None = None,
     test: Filter = None,
-    subject: Filter = None,
+    workload: Filter = None,
     build: Filter = None,
     owner: Filter = None,
     kind: Literal["seeds", "import"] | None = None,
@@ -150,7 +150,7 @@ def list_jobs(
         state=state,
         verdict=verdict,
         test=test,
-        subject=subject,
+        workload=workload,
         build=build,
         owner=owner,
         label=label,

@@ -40,7 +40,7 @@ class ResultOut(BaseModel):
     host_run: str | None
     position: int | None
     duration_ms: float | None
-    profile: str | None
+    arithmetic: str | None
     policy: str | None
     message: str | None
     attempt: str

@@ -39,7 +39,7 @@ class Estimate(BaseModel):
     """What a job would cost, and how long it would wait."""
 
     test_key: str
-    subject_key: str
+    workload_key: str
     queue: str
     results: int = Field(description="(seed, repeat) pairs; of sequential seeds at most")
     chunks: int
@@ -70,10 +70,10 @@ class JobOut(BaseModel):
     owner: str
     test: dict[str, Any]
     test_key: str
-    subject_key: str
+    workload_key: str
     kernel: str
     build: str
-    build_line: str
+    branch: str
     target: dict[str, str]
     queue: str
     seeds: dict[str, int | str | bool] | list[int]

@@ -94,7 +94,7 @@ class TestOfSuite(BaseModel):
 
     name: str
     test_key: str
-    subject_key: str
+    workload_key: str
     kernel: str
     test: dict[str, Any]
     seeds: int

@@ -18,7 +18,7 @@ from gonogo_service.api.tests.schemas import (
     Source,
     VariantOut,
 )
-from gonogo_service.api.tests.tests import Arch, Board, Line, chosen, shape
+from gonogo_service.api.tests.tests import Arch, Board, Branch, chosen, shape
 from gonogo_service.kit.answers import Filter, answer, make_router
 from gonogo_storage.history import samples as stored
 from gonogo_storage.history import variant_status
@@ -63,7 +63,7 @@ def attribution(
     context: Ctx,
     _who: Reader,
     key: str,
-    line: Line = None,
+    branch: Branch = None,
     arch: Arch = None,
     board: Board = None,
     build: Filter = None,
@@ -71,14 +71,14 @@ def attribution(
         int, Query(ge=0, le=MAX_SAMPLES, description="how many of the newest runs to list")
     ] = 100,
 ) -> Response:
-    """Of one variant; without `line`, `arch` and `board` of the one that ran last. Of its newest
+    """Of one variant; without `branch`, `arch` and `board` of the one that ran last. Of its newest
     build, or of the one that is named.
 
     `contexts` is the table of isolation against groups: pass rates with intervals, and the exact
     test of each row against `isolated`.
     """
     with context.reading() as session:
-        variant, variants = chosen(session, key, line, arch, board)
+        variant, variants = chosen(session, key, branch, arch, board)
         found = variant_status.read(session, variant, build=build)
         told = (
             stored.samples(stored.read(session, variant, build=found.build, seeds=samples))

@@ -60,7 +60,7 @@ Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 
 
 class BisectionIn(Strict):
-    """A test, and a series of builds in order: given one by one, or those of a line."""
+    """A test, and a series of builds in order: given one by one, or those of a branch."""
 
     test: dict[str, Any] = Field(
         description="as of a job: a test of a kernel, or a selection of a gtest or pytest suite"
@@ -71,11 +71,11 @@ class BisectionIn(Strict):
         max_length=MAX_BUILDS,
         description="in order; the same build may stand at several places",
     )
-    line: Name | None = Field(
-        None, description="in the place of `builds`: all of this line, by sequence"
+    branch: Name | None = Field(
+        None, description="in the place of `builds`: all of this branch, by sequence"
     )
-    first: Name | None = Field(None, description="of the line: the build to begin with")
-    last: Name | None = Field(None, description="of the line: the build to end with")
+    first: Name | None = Field(None, description="of the branch: the build to begin with")
+    last: Name | None = Field(None, description="of the branch: the build to end with")
     signal: Signal | None = Field(
         None,
         strict=False,
@@ -393,27 +393,27 @@ def _found(context: Context, bisection_id: str) -> Bisection:
 def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
     """(the builds in order, the field that names them). Raises FieldError."""
     if body.builds is not None:
-        for field, value in (("line", body.line), ("first", body.first), ("last", body.last)):
+        for field, value in (("branch", body.branch), ("first", body.first), ("last", body.last)):
             if value is not None:
                 raise FieldError(
                     field,
                     value,
-                    "goes with a line, not with a list of builds",
+                    "goes with a branch, not with a list of builds",
                     limit="null beside `builds`",
                 )
         return list(body.builds), "builds"
-    if body.line is None:
+    if body.branch is None:
         raise FieldError(
-            "builds", None, "is required, or a line", limit=f"2 to {MAX_BUILDS} builds"
+            "builds", None, "is required, or a branch", limit=f"2 to {MAX_BUILDS} builds"
         )
-    executor, line = body.target.executor, body.line
-    names = [build.name for build in _line(session, executor, line)]
+    executor, branch = body.target.executor, body.branch
+    names = [build.name for build in _branch(session, executor, branch)]
     for field, name in (("first", body.first), ("last", body.last)):
         if name is not None and name not in names:
             raise FieldError(
                 field,
                 name,
-                f"is no build of line {line!r}",
+                f"is no build of branch {branch!r}",
                 limit=", ".join(names[:20]) or "a build of it",
             )
     low = 0 if body.first is None else names.index(body.first)
@@ -421,18 +421,18 @@ def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
     series = names[low : high + 1]
     if not 2 <= len(series) <= MAX_BUILDS:
         reason = f"has {len(series)} builds of {executor} from first to last"
-        raise FieldError("line", line, reason, limit=f"2 to {MAX_BUILDS}")
-    return series, "line"
+        raise FieldError("branch", branch, reason, limit=f"2 to {MAX_BUILDS}")
+    return series, "branch"
 
 
-def _line(session: Session, executor: str, line: str) -> list[Build]:
-    """The builds of a line by sequence: our own, and those that were registered."""
-    found = [build for build in own_builds(executor).values() if build.line == line]
+def _branch(session: Session, executor: str, branch: str) -> list[Build]:
+    """The builds of a branch by sequence: our own, and those that were registered."""
+    found = [build for build in own_builds(executor).values() if build.branch == branch]
     cursor: str | None = None
     while True:
-        page = builds.list_(session, executor=executor, line=line, limit=PAGE, cursor=cursor)
+        page = builds.list_(session, executor=executor, branch=branch, limit=PAGE, cursor=cursor)
         found += [
-            Build(each["name"], executor, line=line, sequence=each["sequence"])
+            Build(each["name"], executor, branch=branch, sequence=each["sequence"])
             for each in page.items
         ]
         cursor = page.next

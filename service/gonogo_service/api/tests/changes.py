@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from gonogo.flakiness.masking import Change
 from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.api.tests.schemas import BuildChangeOut, ChangesOut, PointOut, VariantOut
-from gonogo_service.api.tests.tests import Arch, Board, Line, chosen, shape
+from gonogo_service.api.tests.tests import Arch, Board, Branch, chosen, shape
 from gonogo_service.kit.answers import Filter, answer, make_router
 from gonogo_service.kit.problems import BadField
 from gonogo_storage.history import trends
@@ -56,7 +56,7 @@ def changes(
     context: Ctx,
     _who: Reader,
     key: str,
-    line: Line = None,
+    branch: Branch = None,
     arch: Arch = None,
     board: Board = None,
     over: trends.Over = "builds",
@@ -65,7 +65,7 @@ def changes(
     """Over builds in their order, or over days (UTC). A change has the interval of its place, in
     the names of builds or days.
 
-    Numbers are those of the subject, so that a test that takes another tolerance keeps its past;
+    Numbers are those of the workload, so that a test that takes another tolerance keeps its past;
     rates are the test's own.
     """
     wanted = trends.DEFAULT_METRIC if metric is None else metric
@@ -77,7 +77,7 @@ def changes(
             limit="one of " + ", ".join(METRICS),
         )
     with context.reading() as session:
-        variant, variants = chosen(session, key, line, arch, board)
+        variant, variants = chosen(session, key, branch, arch, board)
         found = trends.read(session, variant, over=over, metric=wanted)
     return answer(
         {
@@ -101,7 +101,7 @@ def comparison(
     key: str,
     base: Filter = None,
     head: Filter = None,
-    line: Line = None,
+    branch: Branch = None,
     arch: Arch = None,
     board: Board = None,
 ) -> Response:
@@ -109,7 +109,7 @@ def comparison(
     `head` the newest build, without `base` the one before it; a build without judged seeds gives
     `unknown`."""
     with context.reading() as session:
-        variant, _ = chosen(session, key, line, arch, board)
+        variant, _ = chosen(session, key, branch, arch, board)
         found = trends.compare(session, variant, base, head)
     sentence = Change(found.change).sentence
     return answer({"key": key, "variant": shape(variant), "sentence": sentence, **found.to_json()})

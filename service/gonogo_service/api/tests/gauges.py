@@ -62,9 +62,9 @@ class GaugeSummary(BaseModel):
     owner: str
     test: dict[str, Any]
     test_key: str
-    subject_key: str
+    workload_key: str
     kernel: str
-    build_line: str
+    branch: str
     target: dict[str, str]
     seeds: list[int]
     search: bool

@@ -63,7 +63,7 @@ class RejudgedBuild(Rejudged):
     """Of all jobs of a build."""
 
     build: str
-    line: str
+    branch: str
     sequence: int
     jobs: int
 

@@ -24,9 +24,9 @@ class RateOut(BaseModel):
 
 
 class VariantOut(BaseModel):
-    """Where a test runs: a line of builds on one kind of board."""
+    """Where a test runs: a branch on one kind of board."""
 
-    line: str
+    branch: str
     arch: str
     board: str
 

@@ -34,7 +34,7 @@ MAX_VARIANTS = 8
 for."""
 MAX_NAMED = 20
 
-Line = Annotated[str | None, Query(max_length=MAX_FILTER, description="line of builds")]
+Branch = Annotated[str | None, Query(max_length=MAX_FILTER, description="branch")]
 Arch = Annotated[str | None, Query(max_length=MAX_FILTER)]
 Board = Annotated[str | None, Query(max_length=MAX_FILTER)]
 
@@ -43,7 +43,7 @@ class TestOut(BaseModel):
     """A test in its canonical form: fields at their default are left out."""
 
     key: str
-    subject_key: str
+    workload_key: str
     kernel: str
     test: dict[str, Any]
     created_at: str
@@ -74,7 +74,7 @@ class BuildHistory(BaseModel):
 
 
 class GradedVariant(VariantOut):
-    """A test on one line of builds and one kind of board. `build`: the newest, which the grade is
+    """A test on one branch and one kind of board. `build`: the newest, which the grade is
     of."""
 
     build: str | None
@@ -93,7 +93,7 @@ class TestHistory(TestOut):
 
     variants: list[GradedVariant]
     more_variants: list[VariantOut] = Field(
-        description="not graded in this answer: ask with line, arch and board"
+        description="not graded in this answer: ask with branch, arch and board"
     )
     builds: list[dict[str, Any]]
     flags: list[dict[str, Any]]
@@ -117,9 +117,14 @@ def list_tests(
     summary="A test: grade, rates, history per build",
 )
 def look(
-    context: Ctx, _who: Reader, key: str, line: Line = None, arch: Arch = None, board: Board = None
+    context: Ctx,
+    _who: Reader,
+    key: str,
+    branch: Branch = None,
+    arch: Arch = None,
+    board: Board = None,
 ) -> Response:
-    """Of the variants that ran last, or of those that `line`, `arch` and `board` name. Rates are
+    """Of the variants that ran last, or of those that `branch`, `arch` and `board` name. Rates are
     Jeffreys' intervals over whole jobs."""
     with context.reading() as session:
         test = stored.get(session, key)
@@ -129,10 +134,10 @@ def look(
         wanted = [
             each
             for each in variant_status.variants(session, key)
-            if _matches(each, line, arch, board)
+            if _matches(each, branch, arch, board)
         ]
-        if not wanted and (line, arch, board) != (None, None, None):
-            raise _no_variant(line, arch, board, variant_status.variants(session, key))
+        if not wanted and (branch, arch, board) != (None, None, None):
+            raise _no_variant(branch, arch, board, variant_status.variants(session, key))
         return answer(
             {
                 **test,
@@ -145,7 +150,7 @@ def look(
 
 
 def chosen(
-    session: Session, key: str, line: str | None, arch: str | None, board: str | None
+    session: Session, key: str, branch: str | None, arch: str | None, board: str | None
 ) -> tuple[Variant, tuple[Variant, ...]]:
     """(the variant that a request is about, all of the test): what is left out may be anything; of
     several the one that ran last.
@@ -156,33 +161,31 @@ def chosen(
     variants = variant_status.variants(session, key)
     if not variants:
         raise missing("test", key)
-    found = next((each for each in variants if _matches(each, line, arch, board)), None)
+    found = next((each for each in variants if _matches(each, branch, arch, board)), None)
     if found is None:
-        raise _no_variant(line, arch, board, variants)
+        raise _no_variant(branch, arch, board, variants)
     return found, variants
 
 
 def shape(variant: Variant) -> dict[str, str]:
     """A variant of a known test, in plain JSON types."""
-    return {"line": variant.build_line, "arch": variant.arch, "board": variant.board}
+    return {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
 
 
-def _matches(variant: Variant, line: str | None, arch: str | None, board: str | None) -> bool:
-    pairs = ((line, variant.build_line), (arch, variant.arch), (board, variant.board))
+def _matches(variant: Variant, branch: str | None, arch: str | None, board: str | None) -> bool:
+    pairs = ((branch, variant.branch), (arch, variant.arch), (board, variant.board))
     return all(wanted in (None, has) for wanted, has in pairs)
 
 
 def _no_variant(
-    line: str | None, arch: str | None, board: str | None, variants: tuple[Variant, ...]
+    branch: str | None, arch: str | None, board: str | None, variants: tuple[Variant, ...]
 ) -> Problem:
     given = {
         field: value
-        for field, value in (("line", line), ("arch", arch), ("board", board))
+        for field, value in (("branch", branch), ("arch", arch), ("board", board))
         if value is not None
     }
-    known = "; ".join(
-        f"{each.build_line}, {each.arch}, {each.board}" for each in variants[:MAX_NAMED]
-    )
+    known = "; ".join(f"{each.branch}, {each.arch}, {each.board}" for each in variants[:MAX_NAMED])
     errors = [
         {"field": field, "value": value, "limit": known, "message": "the test never ran there"}
         for field, value in given.items()

@@ -8,7 +8,7 @@ from gonogo.devices.suspicion import Tried, suspects
 def tried(device: str, failing: int, tests: int, build: str = "main") -> list[Tried]:
     """`tests` unrelated tests of 10 runs each on a device, the first `failing` of which fail."""
     return [
-        Tried(device, f"subject-{number}", build, 10, 10 if number < failing else 0)
+        Tried(device, f"workload-{number}", build, 10, 10 if number < failing else 0)
         for number in range(tests)
     ]
 
@@ -18,7 +18,7 @@ def test_a_device_on_which_most_tests_fail_that_pass_elsewhere_is_suspected() ->
     assert (found.device, found.failing, found.tests) == ("sick", 9, 10)
     assert "9 of 10 unrelated tests" in found.words
     assert found.to_json()["examples"][0] == {
-        "subject": "subject-0",
+        "workload": "workload-0",
         "build": "main",
         "here": [10, 10],
         "elsewhere": [0, 20],

@@ -24,7 +24,7 @@ def ran(build: str = "b", record: Record | None = None, **counts: int) -> Ran:
     those that don't."""
     red, green = counts.pop("red", 0), counts.pop("green", 0)
     told = {name.rstrip("_"): number for name, number in counts.items()} | (
-        {"unjudged": red + green} if red + green else {}
+        {"not_judged": red + green} if red + green else {}
     )
     return Ran(build, ("job",), told, red, record=record)
 
@@ -84,14 +84,14 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
         (None, ran(fail=2, pass_=6), (OPEN,), "known_flaky"),
         (None, ran(fail=8), (), "unknown"),
         (ran(error=8), ran(fail=8), (), "unknown"),  # base said nothing of the kernel
-        (ran(pass_=8), ran(fail=8), (TAKEN_ON,), "suppressed"),
+        (ran(pass_=8), ran(fail=8), (TAKEN_ON,), "waived"),
         (
             ran(pass_=8),
             ran(fail=2, pass_=6),
             (Known("f", "flaky", False, own=True),),
             "new_failure",
         ),  # its own finding excuses nothing
-        (ran(pass_=8), ran(fail=2, pass_=6), (Known("f", "flaky", True, own=True),), "suppressed"),
+        (ran(pass_=8), ran(fail=2, pass_=6), (Known("f", "flaky", True, own=True),), "waived"),
         (
             ran(pass_=8),
             ran(fail=2, pass_=6),
@@ -104,7 +104,7 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
             ran(pass_=8),
             ran(fail_by_tolerance=8),
             (Known("f", "tolerance_too_tight", True),),
-            "suppressed",
+            "waived",
         ),
         (ran(pass_=8), ran(pass_by_tolerance=8), (), "new_hollow_pass"),
         (ran(fail=8), ran(pass_by_tolerance=8), (), "new_hollow_pass"),
@@ -131,7 +131,7 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
             "new_hollow_pass",
         ),  # it came back
         (ran(pass_=8), ran(hang=1, pass_=7), (), "infrastructure"),
-        (ran(pass_=8), ran(hang=1, pass_=7), (Known("f", "hangs", True),), "suppressed"),
+        (ran(pass_=8), ran(hang=1, pass_=7), (Known("f", "hangs", True),), "waived"),
         (ran(pass_=8), ran(error=8), (), "infrastructure"),
         (ran(pass_=8), Ran("h", ("j",), {"pass": 1}, sick={"lab/0": 7}), (), "infrastructure"),
         (ran(pass_=8), Ran("h", ("j",), ended_empty={"cancelled": 1}), (), "infrastructure"),
@@ -149,8 +149,8 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
         (ran(pass_=8), ran(pass_=8), (), "passed"),
         (None, ran(pass_=8), (), "passed"),
         (ran(pass_=8), ran(suspect=1, pass_=7), (), "undecided"),
-        (ran(pass_=8), ran(no_information=8), (), "undecided"),
-        (ran(pass_=8), ran(absent=1), (), "not_run"),
+        (ran(pass_=8), ran(inconclusive=8), (), "undecided"),
+        (ran(pass_=8), ran(not_run=1), (), "not_run"),
         (ran(pass_=8), None, (), "not_run"),
         (ran(green=8), ran(red=8), (), "new_failure"),
         (ran(red=8), ran(red=8), (), "broken_on_base"),
@@ -172,7 +172,7 @@ def test_one_kind_of_trouble_hides_no_other() -> None:
     ) == ["new_hollow_pass", "red_but_right"]
     assert kinds(ran(pass_=8), ran(fail=1, pass_by_tolerance=7), TAKEN_ON) == [
         "new_hollow_pass",
-        "suppressed",
+        "waived",
     ]
     assert kinds(None, Ran("h", ("j",), {"fail": 1}, waiting=2)) == ["unknown", "pending"]
 
@@ -241,7 +241,7 @@ GATES = {
     "broken_on_base": (ran(fail=8), ran(fail=8), ()),
     "known_hollow": (ran(pass_by_tolerance=8), ran(pass_by_tolerance=8), ()),
     "red_but_right": (ran(pass_=8), ran(fail_by_tolerance=8), ()),
-    "suppressed": (ran(pass_=8), ran(fail=8), (TAKEN_ON,)),
+    "waived": (ran(pass_=8), ran(fail=8), (TAKEN_ON,)),
     "unknown": (None, ran(fail=8), ()),
     "unknown hollow": (None, ran(pass_by_tolerance=8), ()),
     "new hang": (ran(pass_=8), ran(hang=8), ()),
@@ -266,7 +266,7 @@ GATES = {
                     "known_hollow", "unknown hollow"}, {"pending", "not_run"}),
         ("suspect", {"new_failure", "broken_on_base", "unknown", "new hang", "old hang", "error", "red gtest", "new_hollow_pass",
                      "known_hollow", "unknown hollow", "red_but_right", "undecided"}, {"pending", "not_run"}),
-        ("any", set(GATES) - {"passed", "suppressed", "pending"}, {"pending"}),
+        ("any", set(GATES) - {"passed", "waived", "pending"}, {"pending"}),
     ],
 )  # fmt: skip
 def test_a_gate_closes_for_what_its_level_names(

@@ -42,7 +42,7 @@ def emulated(build: str, defect: str, seeds: range, stray: float = 0.0) -> Recor
         inputs = quantise(TEST, raw)
         dx = np.array(emulation.run(TEST, inputs, defect)["dx"])
         dx[3, 5] += stray
-        judged = judge(TEST, raw, inputs, {"dx": dx}, profile="tt-train", produced=("dx",))
+        judged = judge(TEST, raw, inputs, {"dx": dx}, arithmetic="tt-train", produced=("dx",))
         output = judged.outputs["dx"]
         statistics = {
             name: value for name, value in output.statistics.items() if isinstance(value, float)
@@ -158,7 +158,7 @@ def test_bits_that_are_equal_say_so_even_where_the_verdict_moved() -> None:
 
 
 def test_without_judged_seeds_there_is_no_baseline() -> None:
-    empty = Record("a", {0: Seed(True, Explanation.unjudged)})
+    empty = Record("a", {0: Seed(True, Explanation.not_judged)})
     found = compare_builds(empty, Record("b", seeds(EXPLAINED, True, "r")))
     assert found.change is Change.unknown
     assert "No judged seed of a" in found.words

@@ -131,8 +131,8 @@ def test_only_the_kernel_s_own_outcomes_are_rated() -> None:
     failures, lost = rate_of(outcome_of(Verdict(each)) for each in words)
     assert (failures.failures, failures.runs) == (2, 5)
     assert (lost.failures, lost.runs) == (1, 6)
-    assert outcome_of("unjudged", green=False) is Outcome.failed
-    assert outcome_of("unjudged") is Outcome.silent
+    assert outcome_of("not_judged", green=False) is Outcome.failed
+    assert outcome_of("not_judged") is Outcome.silent
     assert all(each.sentence for each in Outcome)
 
 

@@ -29,7 +29,7 @@ PUBLIC: dict[
 }
 TEST = spec(**PUBLIC)
 SEEDS = 300
-PROFILE = "fp32"
+ARITHMETIC = "fp32"
 
 
 def rounded(outputs: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float32]]:
@@ -44,11 +44,15 @@ def rows() -> list[measure.Row]:
         drawn = measure.Drawn.of(TEST, seed)
         perfect = Part("perfect", Kind.go, "Rounds its output only.", "correct", TEST, TEST)
         outputs = rounded(reference.reference(TEST, drawn.raw))
-        found.append(measure.measured(perfect, drawn, outputs, profile=PROFILE, produced=None))
+        found.append(
+            measure.measured(perfect, drawn, outputs, arithmetic=ARITHMETIC, produced=None)
+        )
         if seed < 2:
             for part in kernels.wrong(TEST):
                 ideal = rounded(emulation.ideal(TEST, drawn.given, part.build))
-                found.append(measure.measured(part, drawn, ideal, profile=PROFILE, produced=None))
+                found.append(
+                    measure.measured(part, drawn, ideal, arithmetic=ARITHMETIC, produced=None)
+                )
     return found
 
 

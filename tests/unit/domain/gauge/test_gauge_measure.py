@@ -20,7 +20,7 @@ from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import within
 from numeric_cases import spec
 
-PROFILE = "tt-train"
+ARITHMETIC = "tt-train"
 NIGHTLY = {"rtol": 1e-3, "atol": 0.5}
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
 """The faults of the nightly kernel's two reductions: what was wrong, and what was said to be
@@ -35,7 +35,7 @@ def run(part: Part, drawn: measure.Drawn) -> dict[str, Any]:
 
 
 def row(part: Part, drawn: measure.Drawn) -> measure.Row:
-    return measure.measured(part, drawn, run(part, drawn), profile=PROFILE, produced=None)
+    return measure.measured(part, drawn, run(part, drawn), arithmetic=ARITHMETIC, produced=None)
 
 
 def rows(test: TestSpec, seeds: int = 2) -> list[measure.Row]:
@@ -119,11 +119,11 @@ def test_a_gate_judged_from_a_row_says_what_it_would_have_said_as_the_test_s_own
     drawn = measure.Drawn.of(test, 1)
     for part in kernels.wrong(test):
         outputs = run(part, drawn)
-        found = measure.measured(part, drawn, outputs, profile=PROFILE, produced=None)
+        found = measure.measured(part, drawn, outputs, arithmetic=ARITHMETIC, produced=None)
         for gate in GATES.values():
             gated = TestSpec.parse({**test.canonical(), "tolerance": {"y": dict(gate.tolerance)}})
             own = (
-                judge(gated, drawn.raw, drawn.given, outputs, profile=PROFILE)
+                judge(gated, drawn.raw, drawn.given, outputs, arithmetic=ARITHMETIC)
                 .outputs["y"]
                 .statistics
             )

@@ -187,7 +187,7 @@ def test_runs_without_numbers_count_into_no_rate() -> None:
         "seed": 1,
         "able": None,
         "verdict": "crash",
-        "explanation": "unjudged",
+        "explanation": "not_judged",
         "outputs": {},
         "edges": None,
     }

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[4]
 FIELDS: dict[str, Any] = {
     "kernel": "layernorm_bw",
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
-    "profile": "tt-train",
+    "arithmetic": "tt-train",
 }
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 1024]})
 
@@ -105,8 +105,8 @@ def test_what_can_t_be_judged_is_refused_by_name(right: dict[str, NDArray[Any]])
         gonogo.compare(**FIELDS, **{**right, "gamma": np.ones(5)})
     with pytest.raises(FieldError, match=r"y: isn't a tensor of layernorm_bw"):
         gonogo.compare(**FIELDS, **right, y=right["dx"])
-    with pytest.raises(FieldError, match="profile"):
-        gonogo.compare(**{**FIELDS, "profile": "guess"}, **right)
+    with pytest.raises(FieldError, match="arithmetic"):
+        gonogo.compare(**{**FIELDS, "arithmetic": "guess"}, **right)
     with pytest.raises(JobError, match="no output to judge"):
         gonogo.compare(**FIELDS, **{name: array for name, array in right.items() if name != "dx"})
     with pytest.raises(JobError, match="dy missing"):

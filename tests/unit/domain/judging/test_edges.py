@@ -15,20 +15,20 @@ from gonogo.kernels.layernorm import pieces, reference
 from numeric_cases import REGIMES, Case, spec
 
 RTOLS = (0.0, 1e-3, 1e-1)
-PROFILE = "tt-train"
+ARITHMETIC = "tt-train"
 
 
 def stored(case: Case) -> dict[str, Any]:
-    judged = judge(case.test, case.raw, case.given, case.emulated(), profile=PROFILE)
+    judged = judge(case.test, case.raw, case.given, case.emulated(), arithmetic=ARITHMETIC)
     return {name: each.statistics for name, each in judged.outputs.items()}
 
 
-def beyond(case: Case, outputs: dict[str, Any], profile: str) -> list[tuple[str, str]]:
+def beyond(case: Case, outputs: dict[str, Any], arithmetic: str) -> list[tuple[str, str]]:
     """(output, comparator) of every edge that a kernel's outputs exceed."""
-    found = edges.edges(case.test, case.raw, case.given, profile, RTOLS)
+    found = edges.edges(case.test, case.raw, case.given, arithmetic, RTOLS)
     result = []
     for name, judged in judge(
-        case.test, case.raw, case.given, outputs, profile=profile
+        case.test, case.raw, case.given, outputs, arithmetic=arithmetic
     ).outputs.items():
         numbers = judged.statistics
         pairs = [
@@ -52,7 +52,7 @@ def beyond(case: Case, outputs: dict[str, Any], profile: str) -> list[tuple[str,
 def test_a_right_kernel_is_within_every_edge(kernel: str, regime: str) -> None:
     for seed in range(3):
         case = Case.of(spec(kernel, (40, 200), regime=regime), seed)
-        assert beyond(case, case.emulated(), PROFILE) == [], seed
+        assert beyond(case, case.emulated(), ARITHMETIC) == [], seed
 
 
 ARITHMETICS = [
@@ -69,20 +69,20 @@ ARITHMETICS = [
 def test_right_kernels_of_every_arithmetic_are_within_every_edge(
     arithmetic: str, kernel: str, regime: str
 ) -> None:
-    kernel_of, profiles = RIGHT[arithmetic]
+    kernel_of, arithmetics = RIGHT[arithmetic]
     for seed in range(2):
         case = Case.of(spec(kernel, (40, 200), regime=regime), seed)
         outputs = kernel_of(case.test, case.given)
-        for profile in profiles:
-            assert beyond(case, outputs, profile) == [], (seed, profile)
+        for arithmetic in arithmetics:
+            assert beyond(case, outputs, arithmetic) == [], (seed, arithmetic)
 
 
 def test_the_edge_is_what_the_definition_says_and_less_than_twice_what_a_right_kernel_needs() -> (
     None
 ):
     case = Case.of(spec("layernorm_bw", (64, 519)))
-    found = edges.edges(case.test, case.raw, case.given, PROFILE, RTOLS)["dx"]
-    wanted = expected.expectations(case.test, case.given, PROFILE)["dx"]
+    found = edges.edges(case.test, case.raw, case.given, ARITHMETIC, RTOLS)["dx"]
+    wanted = expected.expectations(case.test, case.given, ARITHMETIC)["dx"]
     raw = reference.reference(case.test, case.raw)["dx"]
     error = np.minimum(wanted.bound, 7.5 * np.sqrt(wanted.variance)) + np.abs(
         wanted.reference - raw
@@ -99,10 +99,10 @@ def test_blocks_of_rows_and_columns_give_what_the_whole_gives(
 ) -> None:
     for kernel in ("layernorm_bw", "layernorm_fw"):
         case = Case.of(spec(kernel, (100, 130), tolerance={"rtol": 1e-3, "atol": 1e-3}))
-        whole = edges.edges(case.test, case.raw, case.given, PROFILE, RTOLS)
+        whole = edges.edges(case.test, case.raw, case.given, ARITHMETIC, RTOLS)
         with monkeypatch.context() as patch:
             patch.setattr(pieces, "BLOCK", 4096)
-            cut = edges.edges(case.test, case.raw, case.given, PROFILE, RTOLS)
+            cut = edges.edges(case.test, case.raw, case.given, ARITHMETIC, RTOLS)
         for name in case.test.outputs:
             for rtol in RTOLS:
                 assert cut[name].needed_atol[rtol] == pytest.approx(
@@ -116,6 +116,6 @@ def test_blocks_of_rows_and_columns_give_what_the_whole_gives(
 
 def test_rows_that_say_nothing_bound_nothing() -> None:
     case = Case.of(spec("layernorm_fw", (8, 128), inputs=dict(REGIMES["constant"])))
-    found = edges.edges(case.test, case.raw, case.given, PROFILE, RTOLS)["y"]
+    found = edges.edges(case.test, case.raw, case.given, ARITHMETIC, RTOLS)["y"]
     assert found.needed_atol[0.0] == np.inf
     assert found.to_json()["needed_atol"]["0.0"] is None

@@ -22,14 +22,14 @@ TIGHT = {"rtol": 0, "atol": 1e-4}
 
 
 def judged(
-    case: Case, outputs: Outputs | None = None, profile: str | None = "tt-train", **fields: Any
+    case: Case, outputs: Outputs | None = None, arithmetic: str | None = "tt-train", **fields: Any
 ) -> SeedJudgement:
     return judge(
         case.test,
         case.raw,
         case.given,
         case.emulated() if outputs is None else outputs,
-        profile=profile,
+        arithmetic=arithmetic,
         **fields,
     )
 
@@ -93,10 +93,10 @@ def test_what_is_no_float_array_is_refused(case: Case, value: object) -> None:
         judged(case, changed(case, "dgamma", value))
 
 
-def test_a_wrong_profile_is_a_field_error(case: Case) -> None:
+def test_a_wrong_arithmetic_is_a_field_error(case: Case) -> None:
     with pytest.raises(FieldError) as caught:
-        judged(case, profile="tt_train")
-    assert (caught.value.field, caught.value.value) == ("build.profile", "tt_train")
+        judged(case, arithmetic="tt_train")
+    assert (caught.value.field, caught.value.value) == ("build.arithmetic", "tt_train")
 
 
 # What is the same output is judged the same.
@@ -140,9 +140,9 @@ def test_a_vector_as_shape_is_one_row() -> None:
         assert set(judged(vector).outputs) == set(vector.test.outputs)
 
 
-def test_the_result_names_the_profile_and_the_policy(case: Case) -> None:
-    assert judged(case).profile == "tt-train"
-    assert judged(case, profile=None).profile == "generic"
+def test_the_result_names_the_arithmetic_and_the_policy(case: Case) -> None:
+    assert judged(case).arithmetic == "tt-train"
+    assert judged(case, arithmetic=None).arithmetic == "generic"
     assert judged(case).policy == POLICY.version
     assert (
         judged(case, policy=replace(POLICY, version="strict", budget_ratio=0.5)).policy == "strict"
@@ -170,7 +170,7 @@ def test_a_subset_is_judged_as_in_the_whole(case: Case) -> None:
 
 
 def test_no_output_at_all_is_unjudged(case: Case) -> None:
-    assert judged(case, {}, produced=()).verdict is Verdict.unjudged
+    assert judged(case, {}, produced=()).verdict is Verdict.not_judged
 
 
 # NaN and Inf.
@@ -247,7 +247,7 @@ def test_a_forward_kernel_on_constants_says_nothing_whatever_it_gives() -> None:
     outputs = case.emulated()
     for y in (outputs["y"], np.full_like(outputs["y"], 0.891)):
         found = judged(case, changed(case, "y", y))
-        assert found.outputs["y"].verdict is found.verdict is Verdict.no_information
+        assert found.outputs["y"].verdict is found.verdict is Verdict.inconclusive
         assert found.outputs["y"].statistics["rows_left_out"] == 32
         assert found.outputs["y"].statistics["budget_ratio"] is None
     assert (

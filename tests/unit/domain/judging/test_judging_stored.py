@@ -28,14 +28,14 @@ TIGHT = {"rtol": 0, "atol": 1e-4}
 
 
 def judged(
-    case: Case, outputs: Outputs | None = None, profile: str | None = "tt-train", **fields: Any
+    case: Case, outputs: Outputs | None = None, arithmetic: str | None = "tt-train", **fields: Any
 ) -> SeedJudgement:
     return judge(
         case.test,
         case.raw,
         case.given,
         case.emulated() if outputs is None else outputs,
-        profile=profile,
+        arithmetic=arithmetic,
         **fields,
     )
 

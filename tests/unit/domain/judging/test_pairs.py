@@ -26,7 +26,7 @@ def pair(
     reference: Reference = CORRECT,
     **options: Any,
 ) -> SeedJudgement:
-    alone = judge(case.test, case.raw, case.given, ours, profile="tt-train", **options)
+    alone = judge(case.test, case.raw, case.given, ours, arithmetic="tt-train", **options)
     return compare(case.test, alone, case.raw, case.given, ours, theirs, reference)
 
 
@@ -89,7 +89,7 @@ def test_within_is_asked_of_the_reference_builds_output() -> None:
     case = backward_case({"rtol": 0, "atol": 0})
     right = case.emulated()
     assert (
-        judge(case.test, case.raw, case.given, right, profile="tt-train").verdict
+        judge(case.test, case.raw, case.given, right, arithmetic="tt-train").verdict
         == "fail_by_tolerance"
     )
     same = pair(case, right, {name: array.copy() for name, array in right.items()})
@@ -147,33 +147,35 @@ def test_a_downstream_output_shows_its_difference_and_counts_for_nothing() -> No
     produced = ("linear", "mean", "rstd", "y")
     ours = case.emulated() | {"linear": np.full((8, 64), 2, np.float32)}
     theirs = case.emulated() | {"linear": np.full((8, 64), 2 + 2.0**-6, np.float32)}
-    alone = judge(case.test, case.raw, case.given, ours, profile="tt-train", produced=produced)
-    assert (alone.verdict, alone.outputs["linear"].verdict) == ("pass", "unjudged")
+    alone = judge(case.test, case.raw, case.given, ours, arithmetic="tt-train", produced=produced)
+    assert (alone.verdict, alone.outputs["linear"].verdict) == ("pass", "not_judged")
     assert alone.outputs["linear"].statistics["count"] == 512
     found = pair(case, ours, theirs, Reference("other", "tt-train", produced), produced=produced)
     assert found.verdict == "pass"
     said = entry(found, "linear")
     assert (said["explanation"], said["within"], said["against_float64"]) == (
-        "unjudged",
+        "not_judged",
         None,
         None,
     )
     assert (said["max_abs"], said["ulp_max"], said["mismatch_fraction"]) == (2.0**-6, 1.0, 1.0)
     assert "budget_ratio" not in said
-    assert "linear" not in judge(case.test, case.raw, case.given, ours, profile="tt-train").outputs
+    assert (
+        "linear" not in judge(case.test, case.raw, case.given, ours, arithmetic="tt-train").outputs
+    )
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_fw", "layernorm_bw"])
 @pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("profile", ["tt-train", "torch", None])
+@pytest.mark.parametrize("arithmetic", ["tt-train", "torch", None])
 def test_budgets_in_blocks_are_those_of_the_whole(
-    monkeypatch: pytest.MonkeyPatch, kernel: str, own: bool, profile: str | None
+    monkeypatch: pytest.MonkeyPatch, kernel: str, own: bool, arithmetic: str | None
 ) -> None:
     monkeypatch.setattr(parts, "ELEMENTS_PER_BLOCK", 32 * 100)
     numerics = {"statistics": "own"} if own and kernel == "layernorm_bw" else {}
     case = Case.of(spec(kernel, (100, 100), numerics=numerics))
-    whole = expected.expectations(case.test, case.given, profile)
-    found = paired.bounds(case.test, case.given, profile)
+    whole = expected.expectations(case.test, case.given, arithmetic)
+    found = paired.bounds(case.test, case.given, arithmetic)
     assert set(found) == set(whole)
     for name, each in found.items():
         np.testing.assert_allclose(each.bound, whole[name].bound, rtol=1e-9)
@@ -186,7 +188,7 @@ def test_budgets_in_blocks_are_those_of_the_whole(
 def test_rows_that_say_nothing_are_left_out_of_the_comparison() -> None:
     case = Case.of(spec("layernorm_fw", (8, 64), inputs=dict(REGIMES["constant"])))
     found = pair(case, case.emulated(), case.emulated())
-    assert found.verdict == "no_information"
+    assert found.verdict == "inconclusive"
     assert entry(found, "y")["rows_left_out"] == 8
 
 
@@ -208,6 +210,6 @@ def test_a_reference_of_a_message_is_checked(data: Any, field: str) -> None:
 def test_a_reference_is_read_from_a_message() -> None:
     assert Reference.parse(None) is None
     assert Reference.parse({"build": "a"}) == Reference("a")
-    assert Reference.parse({"build": "a", "profile": "torch", "outputs": ["y"]}) == Reference(
+    assert Reference.parse({"build": "a", "arithmetic": "torch", "outputs": ["y"]}) == Reference(
         "a", "torch", ("y",)
     )

@@ -17,22 +17,22 @@ from gonogo.numerics import compare, directions
 from gonogo.spec.verdicts import Explanation
 from numeric_cases import Case, spec
 
-PROFILE = "tt-train"
+ARITHMETIC = "tt-train"
 SEEDS = 4
 Found = list[tuple[bool, Explanation]]
 
 
 def seeds(
-    kernel: str, build: str, shape: tuple[int, int], profile: str = PROFILE, **fields: Any
+    kernel: str, build: str, shape: tuple[int, int], arithmetic: str = ARITHMETIC, **fields: Any
 ) -> Found:
     """(can show, explanation) of each of the first seeds."""
     found = []
     for seed in range(SEEDS):
         case = Case.of(spec(kernel, shape, **fields), seed)
         able = can_show(
-            case.test, case.given, emulation.ideal(case.test, case.given, build), profile
+            case.test, case.given, emulation.ideal(case.test, case.given, build), arithmetic
         )
-        judged = judge(case.test, case.raw, case.given, case.emulated(build), profile=profile)
+        judged = judge(case.test, case.raw, case.given, case.emulated(build), arithmetic=arithmetic)
         found.append((able, judged.explanation))
     return found
 
@@ -103,16 +103,18 @@ def test_a_slightly_wrong_factor_is_unexplained_within_four_seeds(
     assert Explanation.unexplained in {explanation for _, explanation in found}
     for seed in range(SEEDS):  # and the right kernel isn't, on the same seeds
         case = Case.of(spec(kernel, shape, **fields), seed)
-        judged = judge(case.test, case.raw, case.given, case.emulated(), profile=PROFILE)
+        judged = judge(case.test, case.raw, case.given, case.emulated(), arithmetic=ARITHMETIC)
         assert judged.explanation is Explanation.explained
 
 
-@pytest.mark.parametrize("profile", ["tt-train", "generic"])
+@pytest.mark.parametrize("arithmetic", ["tt-train", "generic"])
 @pytest.mark.parametrize("build", ["last-two-tiles", "last-block-only"])
 @pytest.mark.parametrize("features", [20, 33])
-def test_in_two_tiles_the_last_two_are_all_of_them(features: int, build: str, profile: str) -> None:
+def test_in_two_tiles_the_last_two_are_all_of_them(
+    features: int, build: str, arithmetic: str
+) -> None:
     assert (
-        seeds("layernorm_bw", build, (64, features), profile)
+        seeds("layernorm_bw", build, (64, features), arithmetic)
         == [(False, Explanation.explained)] * SEEDS
     )
 
@@ -139,16 +141,16 @@ def case() -> Case:
 
 
 def test_an_effect_shows_on_an_element_beyond_its_bound(case: Case) -> None:
-    wanted = expected.expectations(case.test, case.given, PROFILE)["dx"]
+    wanted = expected.expectations(case.test, case.given, ARITHMETIC)["dx"]
     effect = np.zeros_like(wanted.reference)
     effect[7, 5] = 1.01 * wanted.bound[7, 5]
-    assert can_show(case.test, case.given, ideal_with(case, effect), PROFILE)
+    assert can_show(case.test, case.given, ideal_with(case, effect), ARITHMETIC)
     effect[7, 5] = 0.9 * wanted.bound[7, 5]
-    assert not can_show(case.test, case.given, ideal_with(case, effect), PROFILE)
+    assert not can_show(case.test, case.given, ideal_with(case, effect), ARITHMETIC)
 
 
 def test_an_effect_shows_on_a_direction_beyond_four_deviations(case: Case) -> None:
-    wanted = expected.expectations(case.test, case.given, PROFILE)["dx"]
+    wanted = expected.expectations(case.test, case.given, ARITHMETIC)["dx"]
     row = next(each for each in wanted.directions if each.name == "row")
     effect = np.zeros_like(wanted.reference)
     effect[3] = wanted.bound[3]
@@ -157,22 +159,22 @@ def test_an_effect_shows_on_a_direction_beyond_four_deviations(case: Case) -> No
     for z, able in ((0.9 * DIRECTION, False), (1.1 * DIRECTION, True)):
         scaled = effect * z / one
         assert (np.abs(scaled) < wanted.bound).all()
-        assert can_show(case.test, case.given, ideal_with(case, scaled), PROFILE) is able
+        assert can_show(case.test, case.given, ideal_with(case, scaled), ARITHMETIC) is able
 
 
 def test_a_non_finite_effect_shows_and_an_absent_output_does_not_count(case: Case) -> None:
     nan = np.zeros((40, 100))
     nan[0, 0] = np.nan
-    assert can_show(case.test, case.given, ideal_with(case, nan), PROFILE)
-    assert not can_show(case.test, case.given, {}, PROFILE)
+    assert can_show(case.test, case.given, ideal_with(case, nan), ARITHMETIC)
+    assert not can_show(case.test, case.given, {}, ARITHMETIC)
 
 
 def test_an_effect_on_rows_that_say_nothing_cannot_show() -> None:
     constant = Case.of(spec("layernorm_fw", (8, 128), regime="constant"))
     outputs = reference.reference(constant.test, constant.given)
-    assert not can_show(constant.test, constant.given, {"y": outputs["y"] + 5}, PROFILE)
+    assert not can_show(constant.test, constant.given, {"y": outputs["y"] + 5}, ARITHMETIC)
     assert can_show(
-        constant.test, constant.given, {"mean": outputs["mean"] + 5}, PROFILE
+        constant.test, constant.given, {"mean": outputs["mean"] + 5}, ARITHMETIC
     )  # the mean is known all the same
 
 
@@ -188,13 +190,13 @@ def test_the_fused_answer_is_that_of_the_definition(kernel: str, fields: dict[st
         for build, defect in emulation.DEFECTS.items():
             if defect.plan.fate is None:
                 ideal = emulation.ideal(case.test, case.given, build)
-                assert shows(case.test, case.given, ideal, PROFILE) is can_show(
-                    case.test, case.given, ideal, PROFILE
+                assert shows(case.test, case.given, ideal, ARITHMETIC) is can_show(
+                    case.test, case.given, ideal, ARITHMETIC
                 ), build
 
 
 def test_a_right_kernel_s_own_rounding_shows_nothing_and_a_wrong_one_s_output_shows() -> None:
     for kernel in ("layernorm_bw", "layernorm_fw"):
         case = Case.of(spec(kernel, (40, 130)))
-        assert not shows(case.test, case.given, case.emulated(), PROFILE)
-        assert shows(case.test, case.given, case.emulated("gamma-shifted-tile"), PROFILE)
+        assert not shows(case.test, case.given, case.emulated(), ARITHMETIC)
+        assert shows(case.test, case.given, case.emulated("gamma-shifted-tile"), ARITHMETIC)

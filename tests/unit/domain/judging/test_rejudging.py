@@ -37,7 +37,7 @@ def seeds() -> dict[str, tuple[Case, dict[str, Any]]]:
         name: (
             case,
             judge(
-                case.test, case.raw, case.given, case.emulated(name), profile="tt-train"
+                case.test, case.raw, case.given, case.emulated(name), arithmetic="tt-train"
             ).to_json(),
         )
         for name in BUILDS
@@ -64,7 +64,7 @@ def test_what_is_stored_decides_as_the_arrays_do(
     wanted = with_tolerance(case.test, tolerance)
     assert (
         rejudge(row, wanted, case.test).verdict
-        == judge(wanted, case.raw, case.given, case.emulated(build), profile="tt-train").verdict
+        == judge(wanted, case.raw, case.given, case.emulated(build), arithmetic="tt-train").verdict
     )
 
 
@@ -87,7 +87,7 @@ def test_an_rtol_that_is_not_stored_is_decided_right_or_not_at_all(
                 assert (
                     found.verdict
                     == judge(
-                        wanted, case.raw, case.given, case.emulated(build), profile="tt-train"
+                        wanted, case.raw, case.given, case.emulated(build), arithmetic="tt-train"
                     ).verdict
                 )
     assert decided > 0.8 * tried
@@ -145,7 +145,7 @@ def test_a_job_with_a_reference_build_is_judged_by_the_difference(
     ours, theirs = case.emulated("tt-train-2025"), case.emulated("last-block-only")
 
     def compared(test: TestSpec) -> Any:
-        alone = judge(test, case.raw, case.given, ours, profile="tt-train")
+        alone = judge(test, case.raw, case.given, ours, arithmetic="tt-train")
         return pairs.compare(
             test,
             alone,

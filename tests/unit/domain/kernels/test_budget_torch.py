@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo.judging.judging import SeedJudgement, judge
-from gonogo.kernels.layernorm.arithmetic.profiles import backward_terms, forward_terms
+from gonogo.kernels.layernorm.arithmetic.terms import backward_terms, forward_terms
 from gonogo.numerics.formats import round_to
 from gonogo.spec.builds import torch_builds
 from numeric_cases import REGIMES, Case, spec
@@ -73,8 +73,8 @@ def running(terms: Array, fmt: str) -> Array:
     return total
 
 
-def judged(case: Case, outputs: dict[str, Array], profile: str = "torch") -> SeedJudgement:
-    return judge(case.test, case.raw, case.given, outputs, profile=profile)
+def judged(case: Case, outputs: dict[str, Array], arithmetic: str = "torch") -> SeedJudgement:
+    return judge(case.test, case.raw, case.given, outputs, arithmetic=arithmetic)
 
 
 def case_of(
@@ -191,10 +191,10 @@ def test_wide_statistics_are_kept_wide() -> None:
     assert own.own.kept == 2.0**-8
 
 
-def test_eager_layer_norm_on_a_cpu_has_a_profile_of_its_own() -> None:
-    eager = {name for name, build in torch_builds().items() if build.profile == "torch-eager"}
+def test_eager_layer_norm_on_a_cpu_has_a_arithmetic_of_its_own() -> None:
+    eager = {name for name, build in torch_builds().items() if build.arithmetic == "torch-eager"}
     assert eager == {"torch-eager", "torch-eager-linear"}
-    assert {build.profile for build in torch_builds().values()} == {"torch", "torch-eager"}
+    assert {build.arithmetic for build in torch_builds().values()} == {"torch", "torch-eager"}
     assert [name for name, build in torch_builds().items() if build.outputs] == [
         name for name in torch_builds() if "linear" in name
     ]

@@ -54,11 +54,11 @@ FEW_COLUMNS = {"y": ("gamma", "beta")}
 
 
 def both(
-    case: Case, outputs: Mapping[str, NDArray[Any]], profile: str | None
+    case: Case, outputs: Mapping[str, NDArray[Any]], arithmetic: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(fused, definition)."""
     matrices = case.matrices(outputs)
-    arguments = case.test, case.raw, case.given, matrices, profile
+    arguments = case.test, case.raw, case.given, matrices, arithmetic
     return expected.statistics(*arguments), statistics.statistics_plain(*arguments)
 
 
@@ -132,7 +132,7 @@ BUILDS = (
     shape=st.tuples(st.integers(1, 70), st.integers(3, 130)),
     numerics=FORMATS,
     regime=st.sampled_from(sorted(REGIMES)),
-    profile=st.sampled_from([None, "generic", "tt-train", "fp32"]),
+    arithmetic=st.sampled_from([None, "generic", "tt-train", "fp32"]),
     build=st.sampled_from(BUILDS),
     tolerance=st.sampled_from(
         [
@@ -149,7 +149,7 @@ BUILDS = (
     shape=(70, 130),
     numerics={},
     regime="uniform",
-    profile="tt-train",
+    arithmetic="tt-train",
     build="correct",
     tolerance={},
     seed=0,
@@ -159,7 +159,7 @@ BUILDS = (
     shape=(70, 130),
     numerics={},
     regime="uniform",
-    profile="tt-train",
+    arithmetic="tt-train",
     build="correct",
     tolerance={},
     seed=0,
@@ -169,7 +169,7 @@ def test_the_fused_path_is_the_definition(
     shape: tuple[int, int],
     numerics: dict[str, str],
     regime: str,
-    profile: str | None,
+    arithmetic: str | None,
     build: str,
     tolerance: dict[str, Any],
     seed: int,
@@ -177,17 +177,17 @@ def test_the_fused_path_is_the_definition(
     if "dx" in tolerance and kernel == "layernorm_fw":
         tolerance = {"y": {"rtol": 0.01}}
     case = Case.of(spec(kernel, shape, numerics=numerics, regime=regime, tolerance=tolerance), seed)
-    found, wanted = both(case, case.emulated(build), profile)
+    found, wanted = both(case, case.emulated(build), arithmetic)
     assert_same(case, found, wanted)
 
 
 @needs_numba
-@pytest.mark.parametrize("profile", ["generic", "tt-train", "fp32"])
+@pytest.mark.parametrize("arithmetic", ["generic", "tt-train", "fp32"])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_perfectly_rounded_outputs_agree_too(kernel: str, profile: str) -> None:
+def test_perfectly_rounded_outputs_agree_too(kernel: str, arithmetic: str) -> None:
     for regime in REGIMES:
         case = Case.of(spec(kernel, (33, 70), regime=regime))
-        found, wanted = both(case, perfect(case.test, case.given), profile)
+        found, wanted = both(case, perfect(case.test, case.given), arithmetic)
         assert_same(case, found, wanted)
 
 

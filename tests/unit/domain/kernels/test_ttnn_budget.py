@@ -11,7 +11,7 @@ import pytest
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.kernels.layernorm import emulation
-from gonogo.kernels.layernorm.arithmetic.profiles import (
+from gonogo.kernels.layernorm.arithmetic.terms import (
     BackwardTerms,
     backward_terms,
     forward_terms,
@@ -78,7 +78,7 @@ def test_a_wrong_kernel_stays_unexplained(accumulate: str, defect: str) -> None:
     raw = generate(test, 0)
     given = quantise(test, raw)
     for build, wanted in (("correct", Explanation.explained), (defect, Explanation.unexplained)):
-        judged = judge(test, raw, given, emulation.run(test, given, build), profile="ttnn")
+        judged = judge(test, raw, given, emulation.run(test, given, build), arithmetic="ttnn")
         assert judged.outputs["dx"].explanation is wanted, build
 
 
@@ -90,6 +90,6 @@ def test_a_column_that_lost_a_row_tile_is_unexplained() -> None:
         name: np.asarray(array, np.float32) for name, array in reference(test, given).items()
     }
     outputs["dbeta"] = given["dy"][:-32].sum(0, dtype=np.float32)
-    judged = judge(test, raw, given, outputs, profile="ttnn")
+    judged = judge(test, raw, given, outputs, arithmetic="ttnn")
     assert judged.outputs["dgamma"].explanation is Explanation.explained
     assert judged.outputs["dbeta"].explanation is Explanation.unexplained

@@ -289,10 +289,10 @@ def test_the_rounding_of_equal_values_is_coherent_and_that_of_spread_ones_is_not
     assert coherence(np.random.default_rng(0).normal(0.3, 3 * step, 500), 2.0**-8) < 1e-6
 
 
-@pytest.mark.parametrize("profile", ["generic", "tt-train"])
+@pytest.mark.parametrize("arithmetic", ["generic", "tt-train"])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_perfectly_rounded_output_shows_on_no_direction_in_any_regime(
-    kernel: str, profile: str
+    kernel: str, arithmetic: str
 ) -> None:
     """Equal references (constant, ramp) share one rounding error: scale_z was 634 before they were
     grouped."""
@@ -306,7 +306,7 @@ def test_a_perfectly_rounded_output_shows_on_no_direction_in_any_regime(
                     case.raw,
                     case.given,
                     case.matrices(perfect(case.test, case.given)),
-                    profile,
+                    arithmetic,
                 )
                 for name, numbers in found.items():
                     for statistic, value in numbers.items():

@@ -165,18 +165,18 @@ def test_what_is_read_only_or_of_another_order_needs_no_code_of_its_own() -> Non
 
     case = Case.of(spec("layernorm_bw", (32, 64)))
     outputs = case.emulated()
-    judge(case.test, case.raw, case.given, outputs, profile="tt-train")
+    judge(case.test, case.raw, case.given, outputs, arithmetic="tt-train")
     before = len(backward_rows.backward_block.signatures)
     for arrays in (case.raw, case.given, outputs):
         for array in arrays.values():
             array.flags.writeable = False
-    again = judge(case.test, case.raw, case.given, outputs, profile="tt-train")
+    again = judge(case.test, case.raw, case.given, outputs, arithmetic="tt-train")
     judge(
         case.test,
         {**case.raw, "x": np.asfortranarray(case.raw["x"])},
         case.given,
         outputs,
-        profile="tt-train",
+        arithmetic="tt-train",
     )
     assert len(backward_rows.backward_block.signatures) == before == 1
     assert again.verdict == "pass"

@@ -138,7 +138,7 @@ def test_a_message_rebuilds_the_call(heard: list[Comparison]) -> None:
     assert "nobody can say whether rounding explains the error (kernel missing)" in unjudged
     (only,) = heard
     assert (only.verdict, only.within, only.name, only.tolerance) == (
-        "unjudged",
+        "not_judged",
         False,
         "after",
         {"rtol": 0.1, "atol": 0.0},
@@ -243,7 +243,7 @@ def test_a_right_kernel_passes_and_a_wrong_one_is_hollow(
             kernel="layernorm_bw",
             inputs=inputs,
             raw=raw,
-            profile="tt-train",
+            arithmetic="tt-train",
         )
         assert (said.verdict, said.within, said.hollow) == (verdict, True, build != "correct")
         assert said.spec == {"kernel": "layernorm_bw", "shape": [1, 32, 256], "tolerance": GATE}
@@ -262,7 +262,7 @@ def test_an_error_that_no_term_explains_is_not_called_right(case: Any) -> None:
         actual + 0.02 * np.random.default_rng(0).standard_normal(actual.shape), "bf16"
     )
     said = gonogo.compare(
-        spoilt, expected, **GATE, kernel="layernorm_bw", inputs=inputs, profile="tt-train"
+        spoilt, expected, **GATE, kernel="layernorm_bw", inputs=inputs, arithmetic="tt-train"
     )
     assert said.hollow
     assert said.words.endswith(diagnoses.NOT_FOUND)
@@ -281,7 +281,7 @@ def test_red_but_right_is_red_and_says_so(case: Any) -> None:
             atol=1e-4,
             kernel={"kernel": "layernorm_bw"},
             inputs=inputs,
-            profile="tt-train",
+            arithmetic="tt-train",
         )
 
 
@@ -289,7 +289,12 @@ def test_the_gate_holds_against_the_test_s_own_expectation(case: Any) -> None:
     actual, expected, inputs = case("correct")
     with pytest.raises(AssertionError) as raised:
         gonogo.compare(
-            actual, expected + 1, **GATE, kernel="layernorm_bw", inputs=inputs, profile="tt-train"
+            actual,
+            expected + 1,
+            **GATE,
+            kernel="layernorm_bw",
+            inputs=inputs,
+            arithmetic="tt-train",
         )
     assert "verdict fail_by_tolerance" in str(raised.value), (
         "rounding explains the kernel: the expectation is wrong"
@@ -321,7 +326,7 @@ def test_several_outputs_are_one_comparison(case: Any) -> None:
         for name, array in reference(TEST, generate(TEST, 0)).items()
     }
     said = gonogo.compare(
-        outputs, expected, **GATE, kernel="layernorm_bw", inputs=inputs, profile="tt-train"
+        outputs, expected, **GATE, kernel="layernorm_bw", inputs=inputs, arithmetic="tt-train"
     )
     assert (said.verdict, set(said.outputs)) == ("pass", {"dx", "dgamma", "dbeta"})
 
@@ -333,19 +338,22 @@ def test_who_takes_the_arrays_judges_them(case: Any) -> None:
     said = gonogo.compare(
         actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs, name="n" * 300
     )
-    assert (said.verdict, said.words) == ("unjudged", "handed over to the worker, which judges it")
+    assert (said.verdict, said.words) == (
+        "not_judged",
+        "handed over to the worker, which judges it",
+    )
     with pytest.raises(AssertionError):
         gonogo.compare(actual, expected, rtol=0, atol=1e-6, kernel="layernorm_bw", inputs=inputs)
-    assert gonogo.compare("layernorm_bw", **inputs, dx=actual, profile="fp32") is None
+    assert gonogo.compare("layernorm_bw", **inputs, dx=actual, arithmetic="fp32") is None
     stop()
     first, _, third = taken
-    assert (first.fields["kernel"], first.name, first.profile) == (
+    assert (first.fields["kernel"], first.name, first.arithmetic) == (
         "layernorm_bw",
         "n" * handover.MAX_NAME,
         None,
     )
     assert (first.tensors["dx"] == actual).all()
-    assert (third.profile, set(third.tensors)) == ("fp32", {*inputs, "dx"})
+    assert (third.arithmetic, set(third.tensors)) == ("fp32", {*inputs, "dx"})
     assert (
         gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs).verdict
         == "pass_by_tolerance"

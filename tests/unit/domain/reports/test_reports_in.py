@@ -34,7 +34,7 @@ GTEST_XML = """<?xml version="1.0" encoding="UTF-8"?>
 <failure message="ln.cpp:183&#x0A;Value of: allclose(dx, ref)&#x0A;  Actual: false" type=""><![CDATA[ln.cpp:183
 Value of: allclose(dx, ref)
   Actual: false]]></failure></testcase>
-<testcase name="DISABLED_Big" status="notrun" result="suppressed" time="0" classname="Ln"/>
+<testcase name="DISABLED_Big" status="notrun" result="waived" time="0" classname="Ln"/>
 <testcase name="Small" value_param="4" status="run" result="completed" time="0.001" classname="Ln"/></testsuite></testsuites>"""
 GTEST_JSON: dict[str, Any] = {
     "tests": 3,
@@ -49,7 +49,7 @@ GTEST_JSON: dict[str, Any] = {
                     "classname": "Ln", "max_diff": "0.75",
                     "failures": [{"failure": "ln.cpp:183\nValue of: allclose(dx, ref)\n  Actual: false"}],
                 },
-                {"name": "DISABLED_Big", "status": "NOTRUN", "result": "SUPPRESSED", "time": "0s", "classname": "Ln"},
+                {"name": "DISABLED_Big", "status": "NOTRUN", "result": "WAIVED", "time": "0s", "classname": "Ln"},
                 {"name": "Small", "value_param": "4", "status": "RUN", "result": "COMPLETED", "time": "0.001s", "classname": "Ln"},
             ],
         }
@@ -188,21 +188,21 @@ def test_ctrf_tells_suites_flaky_tests_and_the_commit() -> None:
     assert of(report)["breaks"].failures[0]["message"] == "expected 1\nat a.js:3"
 
 
-def test_without_numbers_red_and_green_are_unjudged_and_the_same_name_twice_is_kept() -> None:
+def test_without_numbers_red_and_green_are_not_judged_and_the_same_name_twice_is_kept() -> None:
     twice = '<testsuite><testcase name="a"/><testcase name="a"><failure/></testcase></testsuite>'
     (row,) = rows_of(read(twice.encode(), "junit"))
-    assert row["verdict"] == "unjudged"
+    assert row["verdict"] == "not_judged"
     assert {
         name: (entry["verdict"], entry["outcome"]) for name, entry in row["outputs"].items()
     } == {
-        "a": ("unjudged", "passed"),
-        "a (2)": ("unjudged", "failed"),
+        "a": ("not_judged", "passed"),
+        "a (2)": ("not_judged", "failed"),
     }
 
 
 def test_a_file_without_tests_is_never_green() -> None:
     (row,) = rows_of(read(b"<testsuites/>", "junit"))
-    assert (row["verdict"], row["message"]) == ("absent", "the file holds no test")
+    assert (row["verdict"], row["message"]) == ("not_run", "the file holds no test")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_file_without_tests_is_never_green() -> None:
         ("passed", {"budget_ratio": 150.0}, "pass_by_tolerance"),
         ("passed", {"needed_atol": {"0.001": 0.7}}, "fail_by_tolerance"),
         ("failed", {"budget_ratio": 150.0}, "fail"),
-        ("failed", {}, "unjudged"),  # red for a reason that its arrays don't show
+        ("failed", {}, "not_judged"),  # red for a reason that its arrays don't show
         ("error", {}, "error"),
     ],
 )
@@ -224,12 +224,12 @@ def test_numbers_with_a_spec_are_judged_here_whatever_the_file_says(
         "outputs": {"dx": {**RIGHT, **numbers, "verdict": "pass", "explanation": "explained"}},
     }
     row = row_of({"name": "t", "outcome": outcome, "seed": 7, "comparisons": [comparison]})
-    assert (row["seed"], row["verdict"], row["profile"]) == (7, verdict, "generic")
+    assert (row["seed"], row["verdict"], row["arithmetic"]) == (7, verdict, "generic")
     assert row["outputs"]["t"]["seed"] == 7
     assert row["outputs"]["t/dx"]["test"]["shape"] == [1, 1, 32, 64]
 
 
-def test_numbers_without_a_spec_are_kept_and_unjudged_and_arrays_that_cant_be_judged_are_an_error() -> (
+def test_numbers_without_a_spec_are_kept_and_not_judged_and_arrays_that_cant_be_judged_are_an_error() -> (
     None
 ):
     gate = {
@@ -238,7 +238,7 @@ def test_numbers_without_a_spec_are_kept_and_unjudged_and_arrays_that_cant_be_ju
         "outputs": {"actual": {"max_abs": 0.5, "tolerance_in_roundings": 12.5}},
     }
     row = row_of({"name": "t", "outcome": "passed", "comparisons": [gate, {**gate, "name": None}]})
-    assert row["verdict"] == "unjudged"
+    assert row["verdict"] == "not_judged"
     assert set(row["outputs"]) == {"t", "t#late/actual", "t#2/actual"}
     kept = row["outputs"]["t#late/actual"]
     assert (kept["tolerance_in_roundings"], kept["tolerance"]) == (

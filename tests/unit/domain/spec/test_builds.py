@@ -17,7 +17,9 @@ def test_builds_are_ordered_by_line_and_sequence() -> None:
 
 
 def test_a_build_survives_json() -> None:
-    build = Build("abc123", "ttnn", "main", 7, commit="abc123", profile="generic", outputs=("dx",))
+    build = Build(
+        "abc123", "ttnn", "main", 7, commit="abc123", arithmetic="generic", outputs=("dx",)
+    )
     assert Build.parse(build.to_json()) == build
     assert Build.parse({"name": "x", "executor": "torch"}) == Build("x", "torch")
     assert Build.parse(
@@ -40,7 +42,7 @@ BAD = [
     ({"name": "x", "executor": "ttnn", "command": "rm"}, "build.command"),
     ({"name": "x", "executor": "ttnn", "sequence": -1}, "build.sequence"),
     ({"name": "x", "executor": "ttnn", "sequence": True}, "build.sequence"),
-    ({"name": "x", "executor": "ttnn", "profile": "moreh"}, "build.profile"),
+    ({"name": "x", "executor": "ttnn", "arithmetic": "moreh"}, "build.arithmetic"),
     ({"name": "x", "executor": "ttnn", "outputs": []}, "build.outputs"),
     ({"name": "x", "executor": "ttnn", "outputs": "dx"}, "build.outputs"),
     ({"name": "x", "executor": "ttnn", "commit": 7}, "build.commit"),
@@ -66,7 +68,7 @@ def test_each_named_defect_is_a_build_of_the_emulator() -> None:
         "drop-s1",
         "bf16-accumulate",
     } <= set(builds)
-    assert {build.profile for build in builds.values()} == {"tt-train"}
+    assert {build.arithmetic for build in builds.values()} == {"tt-train"}
     assert ordered(builds.values()) == list(builds.values())
     assert emulator_build("tt-train-2025").executor == "emulator"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.errors import FieldError
-from gonogo.spec.selections import Selection, check_executor, is_selection, parse_subject, sample
+from gonogo.spec.selections import Selection, check_executor, is_selection, parse_test, sample
 from gonogo.spec.test_spec import TestSpec
 
 KERNEL = {"kernel": "layernorm_bw", "shape": [2, 32]}
@@ -38,7 +38,7 @@ def test_defaults_and_the_order_of_fields_do_not_change_the_key() -> None:
         {"selection": {"stages": None, "shuffle": False, "filter": "b", "suite": "a"}}
     )
     assert plain == spelt
-    assert plain.key == spelt.key == plain.subject_key
+    assert plain.key == spelt.key == plain.workload_key
     assert plain.canonical() == {"selection": {"suite": "a", "filter": "b"}}
 
 
@@ -59,7 +59,7 @@ def test_the_canonical_form_gives_the_same_selection_back(
     made = Selection.parse(
         {"selection": {"suite": suite, "filter": words, "shuffle": shuffle, "stages": stages}}
     )
-    again = parse_subject(made.canonical())
+    again = parse_test(made.canonical())
     assert again == made
     assert again.key == made.key
 
@@ -87,7 +87,7 @@ def test_the_canonical_form_gives_the_same_selection_back(
 )
 def test_a_wrong_field_is_named(data: dict[str, Any], field: str) -> None:
     with pytest.raises(FieldError) as caught:
-        parse_subject(data)
+        parse_test(data)
     assert caught.value.field == field
 
 
@@ -98,7 +98,7 @@ def test_the_path_of_the_request_is_named() -> None:
 
 
 def test_a_test_of_a_kernel_is_one_still() -> None:
-    assert isinstance(parse_subject(KERNEL), TestSpec)
+    assert isinstance(parse_test(KERNEL), TestSpec)
     assert not is_selection(KERNEL)
     assert not is_selection([])
 
@@ -133,7 +133,7 @@ def test_kernels_and_selections_are_run_by_different_executors(
     data: dict[str, Any], executor: str, field: str
 ) -> None:
     with pytest.raises(FieldError) as caught:
-        check_executor(parse_subject(data), executor)
+        check_executor(parse_test(data), executor)
     assert caught.value.field == field
 
 
@@ -143,7 +143,7 @@ def test_kernels_and_selections_are_run_by_different_executors(
      ({"selection": {}}, "mine")],
 )  # fmt: skip
 def test_what_fits_is_let_through(data: dict[str, Any], executor: str) -> None:
-    check_executor(parse_subject(data), executor)
+    check_executor(parse_test(data), executor)
 
 
 def test_words_for_people() -> None:

@@ -43,7 +43,7 @@ def missing(stage: str, file: str) -> dict[str, Any]:
     return {
         "stage": stage,
         "name": f"{stage}: requires {file}",
-        "outcome": "absent",
+        "outcome": "not_run",
         "message": "is missing",
         "requires": file,
     }
@@ -108,9 +108,9 @@ def test_the_report_s_seven_stages() -> None:
             "no test passed, first test of s: no",
         ),
         ([report_of("s", "skipped", "no card")], "failed", "all 1 tests were skipped: no card"),
-        ([report_of("s", "absent", "no test was found")], "failed", "no test was found"),
+        ([report_of("s", "not_run", "no test was found")], "failed", "no test was found"),
         (
-            [report_of("s", "absent"), missing("s", "test_s.py")],
+            [report_of("s", "not_run"), missing("s", "test_s.py")],
             "failed",
             "no test was found; missing: test_s.py",
         ),

@@ -58,12 +58,12 @@ GOLDEN = [
 ]
 
 
-@pytest.mark.parametrize(("data", "key", "subject_key"), GOLDEN)
-def test_keys_are_the_same_for_ever(data: dict[str, Any], key: str, subject_key: str) -> None:
+@pytest.mark.parametrize(("data", "key", "workload_key"), GOLDEN)
+def test_keys_are_the_same_for_ever(data: dict[str, Any], key: str, workload_key: str) -> None:
     """A failure here means that every stored history loses its test: change KEY_PREFIX's version
     instead."""
     spec = TestSpec.parse(data)
-    assert (spec.key, spec.subject_key) == (key, subject_key)
+    assert (spec.key, spec.workload_key) == (key, workload_key)
 
 
 SAME = [
@@ -160,7 +160,7 @@ def test_the_same_test_written_differently_has_one_key(
     assert TestSpec.parse(one).key == TestSpec.parse(other).key
 
 
-def test_what_matters_changes_the_key_and_the_tolerance_alone_keeps_the_subject() -> None:
+def test_what_matters_changes_the_key_and_the_tolerance_alone_keeps_the_workload() -> None:
     base = TestSpec.parse(backward())
     changed = [
         {"shape": [2, 2, 64]},
@@ -172,11 +172,11 @@ def test_what_matters_changes_the_key_and_the_tolerance_alone_keeps_the_subject(
         {"memory": {"sharded": [1, 1]}},
         {"program": "legacy"},
     ]
-    keys = {TestSpec.parse(backward(**each)).subject_key for each in changed}
-    assert len(keys | {base.subject_key}) == len(changed) + 1
+    keys = {TestSpec.parse(backward(**each)).workload_key for each in changed}
+    assert len(keys | {base.workload_key}) == len(changed) + 1
     loose = TestSpec.parse(backward(tolerance={"atol": 0.5}))
     assert loose.key != base.key
-    assert loose.subject_key == base.subject_key
+    assert loose.workload_key == base.workload_key
 
 
 @pytest.mark.parametrize("data", [data for data, _, _ in GOLDEN] + [one for one, _ in SAME])

@@ -49,10 +49,10 @@ TABLE = [
     (False, "unexplained", "fail"),
     (True, "suspect", "suspect"),
     (False, "suspect", "fail"),
-    (True, "no_information", "no_information"),
-    (False, "no_information", "no_information"),
-    (True, "unjudged", "unjudged"),
-    (False, "unjudged", "unjudged"),
+    (True, "inconclusive", "inconclusive"),
+    (False, "inconclusive", "inconclusive"),
+    (True, "not_judged", "not_judged"),
+    (False, "not_judged", "not_judged"),
 ]
 
 
@@ -62,7 +62,7 @@ def test_two_questions_give_one_word(is_within: bool, explanation: str, expected
 
 
 def test_worst_first_is_the_missions_order() -> None:
-    words = "error, crash, hang, fail, pass_by_tolerance, fail_by_tolerance, suspect, no_information, unjudged, skipped, absent, pass"
+    words = "error, crash, hang, fail, pass_by_tolerance, fail_by_tolerance, suspect, inconclusive, not_judged, skipped, not_run, pass"
     assert ", ".join(WORST_FIRST) == words
     assert [each.rank for each in WORST_FIRST] == list(range(12))
 
@@ -70,16 +70,16 @@ def test_worst_first_is_the_missions_order() -> None:
 def test_the_worst_of_some() -> None:
     assert worst(["pass", "fail_by_tolerance", "pass_by_tolerance"]) is Verdict.pass_by_tolerance
     assert worst([Verdict.pass_, Verdict.pass_]) is Verdict.pass_
-    assert worst([]) is Verdict.absent, "zero tests run is never green"
+    assert worst([]) is Verdict.not_run, "zero tests run is never green"
     assert (
-        worst_explanation([Explanation.explained, Explanation.no_information, Explanation.suspect])
+        worst_explanation([Explanation.explained, Explanation.inconclusive, Explanation.suspect])
         is Explanation.suspect
     )
     assert (
-        worst_explanation([Explanation.explained, Explanation.no_information])
-        is Explanation.no_information
+        worst_explanation([Explanation.explained, Explanation.inconclusive])
+        is Explanation.inconclusive
     )
-    assert worst_explanation([]) is Explanation.unjudged
+    assert worst_explanation([]) is Explanation.not_judged
 
 
 def test_every_word_has_its_sentence() -> None:
@@ -137,16 +137,16 @@ def test_a_suspect_does_not_hide_what_is_unexplained_in_any_order() -> None:
     assert explain({**FINE, "row_z": 5.0, "xhat_z": 1.0}) is Explanation.suspect
 
 
-def test_null_says_nothing_and_nothing_said_is_no_information() -> None:
+def test_null_says_nothing_and_nothing_said_is_inconclusive() -> None:
     silent = dict.fromkeys(FINE) | {
         "count": 8,
         "nonfinite": 0,
         "rows_left_out": 8,
         "max_abs": 0.891,
     }
-    assert explain(silent) is Explanation.no_information
+    assert explain(silent) is Explanation.inconclusive
     assert explain({**silent, "row_z": 1.0}) is Explanation.explained
-    assert explain({}) is Explanation.unjudged
+    assert explain({}) is Explanation.not_judged
 
 
 def test_an_infinite_statistic_is_stored_as_null_and_still_unexplained() -> None:

@@ -42,7 +42,7 @@ SUITE_FIELDS = ("filter", "order", "isolated", "timeout_s")
 OURS = ("GTEST_OUTPUT", "GTEST_FILTER", "GTEST_SHUFFLE", "GTEST_RANDOM_SEED", "GTEST_REPEAT", "GTEST_COLOR", "GTEST_BRIEF",
         "GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "GTEST_SHARD_STATUS_FILE", "GTEST_BREAK_ON_FAILURE", "GTEST_LIST_TESTS")  # fmt: skip
 """Variables that would change what is run or reported; those of a build's own environment, too."""
-ABSENT = "it is not in this build"
+NOT_RUN = "it is not in this build"
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,14 @@ class GtestExecutor:
                 f"the suite {suite.name!r} has an order of its own: it can't be shuffled"
             )
         deadline = time.monotonic() + SHARE * min(_deadline(), suite.timeout_s or _deadline())
-        names, absent = self._selected(suite, selection.get("filter"), deadline)
+        names, not_run = self._selected(suite, selection.get("filter"), deadline)
         this = _Iteration(self, iteration, seed, shuffled, deadline)
         self._keep(this.folder)
         groups = [[name] for name in names] if suite.isolated else [names] if names else []
         found = this.run(
             groups, whole=selection.get("filter") or suite.filter if not suite.order else None
         )
-        return found + [_row(name, "absent", ABSENT) for name in absent]
+        return found + [_row(name, "not_run", NOT_RUN) for name in not_run]
 
     def close(self) -> None:
         """Delete what was written."""
@@ -166,14 +166,14 @@ class GtestExecutor:
         there = [
             name for name in suite.order if name in defined and (words is None or name in narrowed)
         ]
-        absent = [name for name in suite.order if name not in defined] if words is None else []
+        not_run = [name for name in suite.order if name not in defined] if words is None else []
         if there != sorted(there, key=defined.index):
             right = ", ".join(sorted(there, key=defined.index))
             raise ValueError(
                 f"suite {suite.name!r}: a GoogleTest program runs its tests in the order of their definition, which is {right}; "
                 "an order must keep to it (or shuffle a filter by a seed instead)"
             )
-        return there, absent
+        return there, not_run
 
     def _keep(self, folder: Path) -> None:
         self._kept.append(folder)
@@ -268,7 +268,7 @@ def reports(
         found[said["name"]] = said
     for test, dump in _dumps(dumps):
         if test not in found:
-            found[test] = _row(test, "absent", "arrays were handed over outside of any test")
+            found[test] = _row(test, "not_run", "arrays were handed over outside of any test")
         found[test]["dumps"].append(dump)
     return list(found.values())
 
@@ -389,7 +389,7 @@ def _dumps(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     ):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             told = json.loads(manifest.read_text("utf-8"))
-            dump = {name: told.get(name) for name in ("kernel", "fields", "name", "profile")}
+            dump = {name: told.get(name) for name in ("kernel", "fields", "name", "arithmetic")}
             for kind in ("tensors", "raw"):
                 dump[kind] = {
                     str(name): str(manifest.parent / Path(file).name)

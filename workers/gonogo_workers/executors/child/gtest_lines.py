@@ -126,7 +126,7 @@ class Story:
         return True
 
     def _add(self, name: str, test: dict[str, Any]) -> None:
-        if test.get("status") == "NOTRUN" and test.get("result") not in ("SUPPRESSED", None):
+        if test.get("status") == "NOTRUN" and test.get("result") not in ("WAIVED", None):
             return
         told = self.tests.setdefault(name, Told(name, len(self.tests)))
         told.disabled = test.get("status") == "NOTRUN"

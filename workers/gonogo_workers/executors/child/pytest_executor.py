@@ -22,6 +22,7 @@ from typing import Any
 
 from pytest_lines import Report, reports
 from pytest_process import run
+
 from pytest_suites import Stage, Suite, suites
 
 SESSION = Path(__file__).with_name("pytest_session.py")
@@ -229,7 +230,7 @@ class _Run:
             else []
         )
         if not found:
-            found.append(_said(stage, "tests", "absent", "no test was found"))
+            found.append(_said(stage, "tests", "not_run", "no test was found"))
         # after the tests, which may be what makes the artefacts
         for file in dict.fromkeys(
             (*(file.partition("::")[0] for file in stage.files), *stage.requires)
@@ -239,7 +240,7 @@ class _Run:
                     _said(
                         stage,
                         f"requires {file}",
-                        "absent",
+                        "not_run",
                         "a required file is missing",
                         requires=file,
                     )

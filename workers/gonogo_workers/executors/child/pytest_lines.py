@@ -46,7 +46,7 @@ def reports(lines: Path, dumps: Path, ended: Ended, seconds: float) -> list[Repo
     named = {each["name"]: each for each in found}
     for test, dump in _dumps(dumps):
         if test not in named:
-            named[test] = _row(test, "absent", "arrays were handed over outside of any test")
+            named[test] = _row(test, "not_run", "arrays were handed over outside of any test")
             found.append(named[test])
         named[test]["dumps"].append(dump)
     return found
@@ -224,7 +224,7 @@ def _dumps(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 "kernel": told["kernel"],
                 "fields": told["fields"],
                 **files,
-                "profile": told.get("profile"),
+                "arithmetic": told.get("arithmetic"),
                 "name": told.get("name"),
             }
             yield str(told.get("test") or "(no test)"), dump

@@ -1,4 +1,4 @@
-"""Overrides, pure: which tests they are about, which classes they cover, what stays as it was."""
+"""Waivers, pure: which tests they are about, which classes they cover, what stays as it was."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 from gonogo.flakiness.classes import Class, Known, Ran
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, gate
-from gonogo.flakiness.overrides import (
+from gonogo.flakiness.waivers import (
     OVERRIDABLE,
     RED_OR_HOLLOW,
-    Override,
+    Waiver,
     day,
-    suppressed,
     touches,
+    waived,
 )
 from gonogo.spec.verdicts import Verdict
 
 END = datetime(2026, 12, 1, tzinfo=UTC)
 
 
-def override(**changes: Any) -> Override:
-    return Override(
+def waiver(**changes: Any) -> Waiver:
+    return Waiver(
         **{
             "id": "o1",
             "owner": "kim",
@@ -57,40 +57,40 @@ def ran(**counts: int) -> Ran:
         ({"builds": ("release-*",)}, False),
     ],
 )
-def test_everything_that_an_override_names_must_fit(changes: dict[str, Any], fits: bool) -> None:
+def test_everything_that_an_waiver_names_must_fit(changes: dict[str, Any], fits: bool) -> None:
     labels = [{"suite": "nightly"}, {"team": "x"}]
-    held = override(**changes)
+    held = waiver(**changes)
     assert held.concerns("v1-a", ["layernorm_bw 32x64"], labels, "kernels-1f") is fits
     assert held.concerns("v1-a", ["layernorm_bw 32x64"], labels) is (fits or "builds" in changes)
 
 
-def test_the_class_is_suppressed_and_the_verdict_stays() -> None:
+def test_the_class_is_waived_and_the_verdict_stays() -> None:
     said = classify(ran(pass_=8), ran(fail=6, error=2))
-    (lost, red) = suppressed(said, [override()]).findings
+    (lost, red) = waived(said, [waiver()]).findings
     assert (lost.kind, lost.verdict) == (Class.infrastructure, Verdict.error)
     assert (red.kind, red.verdict, red.new, red.evidence["otherwise"]) == (
-        Class.suppressed,
+        Class.waived,
         Verdict.fail,
         False,
         "new_failure",
     )
     assert (
         red.words
-        == "red 6 of 6; none of 8 on base; suppressed until 2026-12-01 by kim: the race of ticket 12"
+        == "red 6 of 6; none of 8 on base; waived until 2026-12-01 by kim: the race of ticket 12"
     )
-    assert red.evidence["override"] == {
+    assert red.evidence["waiver"] == {
         "id": "o1", "owner": "kim", "reason": "the race of ticket 12", "expires": "2026-12-01T00:00:00Z",
-        "words": "suppressed until 2026-12-01 by kim: the race of ticket 12",
+        "words": "waived until 2026-12-01 by kim: the race of ticket 12",
     }  # fmt: skip
     assert red.evidence["head"]["failures"] == 6  # the rates are told all the same
-    assert gate([suppressed(said, [override()])]).code == 3  # the crash is not covered
-    assert gate([suppressed(said, [override(classes=OVERRIDABLE)])], FailOn.any).code == 0
+    assert gate([waived(said, [waiver()])]).code == 3  # the crash is not covered
+    assert gate([waived(said, [waiver(classes=OVERRIDABLE)])], FailOn.any).code == 0
 
 
 def test_only_the_classes_that_it_names_and_nothing_that_never_ran() -> None:
     new = classify(ran(pass_=8), ran(fail=8))
-    assert suppressed(new, [override(classes=(Class.known_flaky,))]) is new
-    everything = override(classes=OVERRIDABLE)
+    assert waived(new, [waiver(classes=(Class.known_flaky,))]) is new
+    everything = waiver(classes=OVERRIDABLE)
     for base, head in (
         (ran(pass_=8), Ran("h", ("j",), {"pass": 1}, waiting=1)),
         (ran(pass_=8), Ran("h", ("j",), ended_empty={"cancelled": 1})),
@@ -100,18 +100,16 @@ def test_only_the_classes_that_it_names_and_nothing_that_never_ran() -> None:
     ):
         said = classify(base, head)
         assert not touches(said)
-        assert suppressed(said, [everything]) is said
+        assert waived(said, [everything]) is said
     assert Class.infrastructure not in RED_OR_HOLLOW
 
 
-def test_a_flag_that_someone_took_on_is_named_before_an_override_and_of_several_the_longest() -> (
-    None
-):
+def test_a_flag_that_someone_took_on_is_named_before_an_waiver_and_of_several_the_longest() -> None:
     known = Known("f1", "flaky", True, owner="ada", reason="seen", expires="2026-11-01T00:00:00Z")
-    (by_flag,) = suppressed(classify(ran(pass_=8), ran(fail=8), [known]), [override()]).findings
-    assert (by_flag.evidence["flag"]["id"], "override" in by_flag.evidence) == ("f1", False)
-    later = override(id="o2", expires=END.replace(hour=12))
-    (held,) = suppressed(classify(ran(pass_=8), ran(fail=8)), [override(), later]).findings
-    assert held.evidence["override"]["id"] == "o2"
+    (by_flag,) = waived(classify(ran(pass_=8), ran(fail=8), [known]), [waiver()]).findings
+    assert (by_flag.evidence["flag"]["id"], "waiver" in by_flag.evidence) == ("f1", False)
+    later = waiver(id="o2", expires=END.replace(hour=12))
+    (held,) = waived(classify(ran(pass_=8), ran(fail=8)), [waiver(), later]).findings
+    assert held.evidence["waiver"]["id"] == "o2"
     assert "until 2026-12-01 12:00 UTC by" in held.words
     assert day(END) == "2026-12-01"

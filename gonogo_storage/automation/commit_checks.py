@@ -15,11 +15,11 @@ from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.db.states import RunState
-from gonogo_storage.tables import CiSubjectRow, RunJobRow, RunRow
+from gonogo_storage.tables import CommitCheckRow, RunJobRow, RunRow
 
 
 @dataclass(frozen=True)
-class CiSubject:
+class CommitCheck:
     """One suite that a rule started for one delivery (`suite` null: the rule's gauges)."""
 
     id: str
@@ -53,7 +53,7 @@ class CiSubject:
     created_at: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """The subject as the API shows it."""
+        """The commit_check as the API shows it."""
         shown = {each.name: getattr(self, each.name) for each in fields(self)}
         shown["delivery"], shown["run"], shown["base_run"] = (
             shown.pop(name) for name in ("delivery_id", "run_id", "base_run_id")
@@ -66,40 +66,40 @@ class CiSubject:
         }
 
 
-def add(session: Session, values: dict[str, Any], *, now: datetime | None = None) -> CiSubject:
-    """Store a subject: CiSubject's fields without id and created_at. What an earlier try of its
+def add(session: Session, values: dict[str, Any], *, now: datetime | None = None) -> CommitCheck:
+    """Store a commit_check: CommitCheck's fields without id and created_at. What an earlier try of its
     delivery could not start is replaced."""
     values = {**values, "gauges": list(values.get("gauges", ()))}
-    query = select(CiSubjectRow).where(
-        CiSubjectRow.delivery_id == values["delivery_id"], CiSubjectRow.rule == values["rule"]
+    query = select(CommitCheckRow).where(
+        CommitCheckRow.delivery_id == values["delivery_id"], CommitCheckRow.rule == values["rule"]
     )
     row = session.scalars(
-        query.where(CiSubjectRow.suite.is_not_distinct_from(values["suite"]))
+        query.where(CommitCheckRow.suite.is_not_distinct_from(values["suite"]))
     ).first()
     if row is None:
-        row = CiSubjectRow(id=new_id(), created_at=now or utcnow(), **values)
+        row = CommitCheckRow(id=new_id(), created_at=now or utcnow(), **values)
         session.add(row)
     for name, value in values.items():
         setattr(row, name, value)
     session.flush()
-    return _subject(row)
+    return _commit_check(row)
 
 
-def get(session: Session, subject_id: str) -> CiSubject | None:
-    """One subject, or None."""
-    row = session.get(CiSubjectRow, subject_id) if is_id(subject_id) else None
-    return None if row is None else _subject(row)
+def get(session: Session, commit_check_id: str) -> CommitCheck | None:
+    """One commit_check, or None."""
+    row = session.get(CommitCheckRow, commit_check_id) if is_id(commit_check_id) else None
+    return None if row is None else _commit_check(row)
 
 
-def of_run(session: Session, run_id: str, *, limit: int | None = None) -> list[CiSubject]:
+def of_run(session: Session, run_id: str, *, limit: int | None = None) -> list[CommitCheck]:
     """Whom a run is for, oldest first: as the run of the head or of the base (a run may serve
     several)."""
     query = (
-        select(CiSubjectRow)
-        .where(or_(CiSubjectRow.run_id == run_id, CiSubjectRow.base_run_id == run_id))
-        .order_by(CiSubjectRow.id)
+        select(CommitCheckRow)
+        .where(or_(CommitCheckRow.run_id == run_id, CommitCheckRow.base_run_id == run_id))
+        .order_by(CommitCheckRow.id)
     )
-    return [_subject(row) for row in session.scalars(query.limit(limit))]
+    return [_commit_check(row) for row in session.scalars(query.limit(limit))]
 
 
 def run_of_job(session: Session, job_id: str) -> str | None:
@@ -117,14 +117,14 @@ def standings(session: Session, run_ids: Collection[str]) -> dict[str, tuple[Run
     return {run: (RunState(state), verdict) for run, state, verdict in session.execute(query)}
 
 
-def of_head(session: Session, repository: str, head_sha: str) -> list[CiSubject]:
+def of_head(session: Session, repository: str, head_sha: str) -> list[CommitCheck]:
     """What was started for a commit, oldest first."""
     query = (
-        select(CiSubjectRow)
-        .where(CiSubjectRow.repository == repository, CiSubjectRow.head_sha == head_sha)
-        .order_by(CiSubjectRow.id)
+        select(CommitCheckRow)
+        .where(CommitCheckRow.repository == repository, CommitCheckRow.head_sha == head_sha)
+        .order_by(CommitCheckRow.id)
     )
-    return [_subject(row) for row in session.scalars(query)]
+    return [_commit_check(row) for row in session.scalars(query)]
 
 
 def for_pull_request(
@@ -132,44 +132,46 @@ def for_pull_request(
 ) -> bool:
     """Whether a rule has taken a commit for a pull request."""
     mine = (
-        CiSubjectRow.repository == repository,
-        CiSubjectRow.head_sha == head_sha,
-        CiSubjectRow.rule == rule,
+        CommitCheckRow.repository == repository,
+        CommitCheckRow.head_sha == head_sha,
+        CommitCheckRow.rule == rule,
     )
     return (
         session.scalar(
-            select(CiSubjectRow.id).where(*mine, CiSubjectRow.pull_request == pull_request).limit(1)
+            select(CommitCheckRow.id)
+            .where(*mine, CommitCheckRow.pull_request == pull_request)
+            .limit(1)
         )
         is not None
     )
 
 
-def newest_of(session: Session, repository: str, pull_request: int) -> list[CiSubject]:
-    """The subjects of a pull request's newest head (by the sender's clock, then by arrival): those
+def newest_of(session: Session, repository: str, pull_request: int) -> list[CommitCheck]:
+    """The commit_checks of a pull request's newest head (by the sender's clock, then by arrival): those
     that its one comment tells of."""
     query = (
-        select(CiSubjectRow)
-        .where(CiSubjectRow.repository == repository, CiSubjectRow.pull_request == pull_request)
-        .order_by(CiSubjectRow.occurred_at.desc(), CiSubjectRow.id.desc())
+        select(CommitCheckRow)
+        .where(CommitCheckRow.repository == repository, CommitCheckRow.pull_request == pull_request)
+        .order_by(CommitCheckRow.occurred_at.desc(), CommitCheckRow.id.desc())
     )
     newest = session.scalars(query.limit(1)).first()
     if newest is None:
         return []
-    rows = session.scalars(query.where(CiSubjectRow.head_sha == newest.head_sha)).all()
-    found: dict[tuple[str, str | None], CiSubject] = {}
+    rows = session.scalars(query.where(CommitCheckRow.head_sha == newest.head_sha)).all()
+    found: dict[tuple[str, str | None], CommitCheck] = {}
     for row in rows:
-        found.setdefault((row.rule, row.suite), _subject(row))
+        found.setdefault((row.rule, row.suite), _commit_check(row))
     return sorted(found.values(), key=lambda each: each.id)
 
 
-def of_delivery(session: Session, delivery_id: str) -> list[CiSubject]:
+def of_delivery(session: Session, delivery_id: str) -> list[CommitCheck]:
     """What a delivery started."""
     query = (
-        select(CiSubjectRow)
-        .where(CiSubjectRow.delivery_id == delivery_id)
-        .order_by(CiSubjectRow.id)
+        select(CommitCheckRow)
+        .where(CommitCheckRow.delivery_id == delivery_id)
+        .order_by(CommitCheckRow.id)
     )
-    return [_subject(row) for row in session.scalars(query)]
+    return [_commit_check(row) for row in session.scalars(query)]
 
 
 def list_(
@@ -180,22 +182,24 @@ def list_(
     run: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[CiSubject]:
-    """Subjects, newest first. Raises BadCursor."""
-    query = select(CiSubjectRow).order_by(CiSubjectRow.id.desc()).limit(limit + 1)
+) -> Page[CommitCheck]:
+    """Commit checks, newest first. Raises BadCursor."""
+    query = select(CommitCheckRow).order_by(CommitCheckRow.id.desc()).limit(limit + 1)
     if repository is not None:
-        query = query.where(CiSubjectRow.repository == repository)
+        query = query.where(CommitCheckRow.repository == repository)
     if pull_request is not None:
-        query = query.where(CiSubjectRow.pull_request == pull_request)
+        query = query.where(CommitCheckRow.pull_request == pull_request)
     if run is not None:
         if not is_id(run):
             return Page((), None)
-        query = query.where(or_(CiSubjectRow.run_id == run, CiSubjectRow.base_run_id == run))
+        query = query.where(or_(CommitCheckRow.run_id == run, CommitCheckRow.base_run_id == run))
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)
-        query = query.where(CiSubjectRow.id < cursor)
-    return Page.cut([_subject(row) for row in session.scalars(query)], limit, lambda item: item.id)
+        query = query.where(CommitCheckRow.id < cursor)
+    return Page.cut(
+        [_commit_check(row) for row in session.scalars(query)], limit, lambda item: item.id
+    )
 
 
 def started(
@@ -207,13 +211,13 @@ def started(
     One that was cancelled is none: it says nothing of its commit.
     """
     mine = (
-        CiSubjectRow.repository == repository,
-        CiSubjectRow.rule == rule,
-        CiSubjectRow.suite_key == suite_key,
+        CommitCheckRow.repository == repository,
+        CommitCheckRow.rule == rule,
+        CommitCheckRow.suite_key == suite_key,
     )
     ways = (
-        (CiSubjectRow.run_id, CiSubjectRow.head_sha, CiSubjectRow.head_build),
-        (CiSubjectRow.base_run_id, CiSubjectRow.base_sha, CiSubjectRow.base_build),
+        (CommitCheckRow.run_id, CommitCheckRow.head_sha, CommitCheckRow.head_build),
+        (CommitCheckRow.base_run_id, CommitCheckRow.base_sha, CommitCheckRow.base_build),
     )
     found: list[str] = []
     for run, commit, named in ways:
@@ -231,22 +235,22 @@ def started(
 
 def newest_head(
     session: Session, repository: str, pull_request: int, rule: str
-) -> CiSubject | None:
+) -> CommitCheck | None:
     """What a rule started last for a pull request, by the sender's clock."""
     query = (
-        select(CiSubjectRow)
+        select(CommitCheckRow)
         .where(
-            CiSubjectRow.repository == repository,
-            CiSubjectRow.pull_request == pull_request,
-            CiSubjectRow.rule == rule,
+            CommitCheckRow.repository == repository,
+            CommitCheckRow.pull_request == pull_request,
+            CommitCheckRow.rule == rule,
         )
-        .order_by(CiSubjectRow.occurred_at.desc(), CiSubjectRow.id.desc())
+        .order_by(CommitCheckRow.occurred_at.desc(), CommitCheckRow.id.desc())
         .limit(1)
     )
     row = session.scalars(query).first()
-    return None if row is None else _subject(row)
+    return None if row is None else _commit_check(row)
 
 
-def _subject(row: CiSubjectRow) -> CiSubject:
-    values = {each.name: getattr(row, each.name) for each in fields(CiSubject)}
-    return CiSubject(**{**values, "gauges": tuple(row.gauges)})
+def _commit_check(row: CommitCheckRow) -> CommitCheck:
+    values = {each.name: getattr(row, each.name) for each in fields(CommitCheck)}
+    return CommitCheck(**{**values, "gauges": tuple(row.gauges)})

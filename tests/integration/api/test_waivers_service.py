@@ -1,4 +1,4 @@
-"""Overrides over HTTP, in comparisons and by the command: in force at once, over at once, refused
+"""Waivers over HTTP, in comparisons and by the command: in force at once, over at once, refused
 by field, audited."""
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from api import Api, in_process, on_port
 from compared_builds import BASE, HEAD
 from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.app import load
-from gonogo_storage.comparison import comparing, overrides
+from gonogo_storage.comparison import comparing, waivers
 from gonogo_storage.db.encoding import timestamp, utcnow
-from gonogo_storage.db.states import OverrideState
+from gonogo_storage.db.states import WaiverState
 from gonogo_storage.tables import JobLabelRow
 
 KEY = TestSpec.parse(compared_builds.NEW).key
@@ -43,7 +43,7 @@ def history(api: Api) -> None:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    place = tmp_path_factory.mktemp("overrides") / "gonogo.sqlite"
+    place = tmp_path_factory.mktemp("waivers") / "gonogo.sqlite"
     copyfile(sqlite_template, place)
     with in_process(f"sqlite:///{place}") as made:
         history(made)
@@ -56,13 +56,13 @@ def none_left(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "api" in request.fixturenames:
         api: Api = request.getfixturevalue("api")
-        for item in api.get("/overrides?state=active")["items"]:
-            api.client.delete(f"/api/v1/overrides/{item['id']}")
+        for item in api.get("/waivers?state=active")["items"]:
+            api.client.delete(f"/api/v1/waivers/{item['id']}")
 
 
 def add(api: Api, **changes: Any) -> Any:
-    """The override, or (status, field, limit) of the refusal."""
-    answer = api.client.post("/api/v1/overrides", json={**BODY, **changes})
+    """The waiver, or (status, field, limit) of the refusal."""
+    answer = api.client.post("/api/v1/waivers", json={**BODY, **changes})
     return (
         answer.json()
         if answer.status_code == 201
@@ -79,13 +79,13 @@ def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api)
     assert before["counts"] == {"new_failure": 2, "new_hollow_pass": 1}
     made = add(api)
     assert (made["state"], made["words"], made["links"]["test"]) == (
-        "active", f"suppressed until {SOON[:10]} {SOON[11:16]} UTC by kim: the race of ticket 12", f"/tests/{KEY}",
+        "active", f"waived until {SOON[:10]} {SOON[11:16]} UTC by kim: the race of ticket 12", f"/tests/{KEY}",
     )  # fmt: skip
     after = api.get(f"/compare?base={BASE}&head={HEAD}")
-    assert after["counts"] == {"new_failure": 1, "new_hollow_pass": 1, "suppressed": 1}
+    assert after["counts"] == {"new_failure": 1, "new_hollow_pass": 1, "waived": 1}
     (held,) = (each for each in after["items"] if each["test_key"] == KEY)
-    assert (held["class"], held["verdict"], held["findings"][0]["evidence"]["override"]["id"]) == (
-        "suppressed",
+    assert (held["class"], held["verdict"], held["findings"][0]["evidence"]["waiver"]["id"]) == (
+        "waived",
         "fail",
         made["id"],
     )
@@ -96,33 +96,32 @@ def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api)
         late = utcnow() + timedelta(days=3)
         assert comparing.compare(session, BASE, HEAD, now=late).counts == before["counts"]
         assert (
-            overrides.list_(session, now=late, state=OverrideState.expired).items[0]["id"]
-            == made["id"]
+            waivers.list_(session, now=late, state=WaiverState.expired).items[0]["id"] == made["id"]
         )
-        assert overrides.of_test(session, KEY, now=late) == []
-    ended = api.client.delete(f"/api/v1/overrides/{made['id']}").json()
+        assert waivers.of_test(session, KEY, now=late) == []
+    ended = api.client.delete(f"/api/v1/waivers/{made['id']}").json()
     assert (ended["state"], ended["ended_by"], ended["version"]) == ("ended", "local", 2)
-    assert api.client.delete(f"/api/v1/overrides/{made['id']}").json() == ended
+    assert api.client.delete(f"/api/v1/waivers/{made['id']}").json() == ended
     assert api.get(f"/compare?base={BASE}&head={HEAD}")["counts"] == before["counts"]
     assert [each["action"] for each in api.get(f"/audit?subject={made['id']}")["items"]] == [
-        "override.ended",
-        "override.created",
+        "waiver.ended",
+        "waiver.created",
     ]
 
 
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
-        ({"test": None, "names": ["layernorm_bw *"]}, {"new_failure": 1, "suppressed": 2}),
+        ({"test": None, "names": ["layernorm_bw *"]}, {"new_failure": 1, "waived": 2}),
         (
             {"test": None, "names": ["Ops.*"]},
-            {"new_failure": 1, "new_hollow_pass": 1, "suppressed": 1},
+            {"new_failure": 1, "new_hollow_pass": 1, "waived": 1},
         ),
         (
             {"test": None, "names": ["**"], "classes": ["new_hollow_pass"]},
-            {"new_failure": 2, "suppressed": 1},
+            {"new_failure": 2, "waived": 1},
         ),
-        ({"test": None, "names": ["**"], "builds": [HEAD[:4] + "*"]}, {"suppressed": 3}),
+        ({"test": None, "names": ["**"], "builds": [HEAD[:4] + "*"]}, {"waived": 3}),
         ({"builds": ["release-*"]}, {"new_failure": 2, "new_hollow_pass": 1}),
         ({"test": None, "labels": {"suite": "nightly"}}, {"new_failure": 2, "new_hollow_pass": 1}),
     ],
@@ -146,13 +145,13 @@ def test_a_label_of_a_job_is_enough_and_lists_find_what_concerns_a_test(api: Api
         "other": add(api),
         "no name": add(api, test=None, names=["Ops.*"]),
     }
-    assert api.get("/compare?base=labelled-1&head=labelled-2")["counts"] == {"suppressed": 1}
+    assert api.get("/compare?base=labelled-1&head=labelled-2")["counts"] == {"waived": 1}
     mine = [about[name]["id"] for name in ("key", "name", "label")]
-    assert [each["id"] for each in api.get(f"/overrides?test={key}&state=active")["items"]] == mine
-    first = api.get(f"/overrides?test={key}&state=active&limit=2")
+    assert [each["id"] for each in api.get(f"/waivers?test={key}&state=active")["items"]] == mine
+    first = api.get(f"/waivers?test={key}&state=active&limit=2")
     assert [
         each["id"]
-        for each in api.get(f"/overrides?test={key}&state=active&limit=2&cursor={first['next']}")[
+        for each in api.get(f"/waivers?test={key}&state=active&limit=2&cursor={first['next']}")[
             "items"
         ]
     ] == mine[2:]
@@ -160,12 +159,12 @@ def test_a_label_of_a_job_is_enough_and_lists_find_what_concerns_a_test(api: Api
         each for each in api.get(f"/compare?base={BASE}&head={HEAD}")["items"] if each["within"]
     )
     assert [
-        each["id"] for each in api.get(f"/overrides?test={suite['test_key']}&state=active")["items"]
+        each["id"] for each in api.get(f"/waivers?test={suite['test_key']}&state=active")["items"]
     ] == [about["no name"]["id"]]
-    assert api.get("/overrides?owner=nobody")["items"] == []
+    assert api.get("/waivers?owner=nobody")["items"] == []
     shown = api.client.get(f"/tests/{key}").text
-    assert shown.count('class="override"') == 3
-    assert {each["id"] for each in api.client.get(f"/tests/{key}.json").json()["overrides"]} == set(
+    assert shown.count('class="waiver"') == 3
+    assert {each["id"] for each in api.client.get(f"/tests/{key}.json").json()["waivers"]} == set(
         mine
     )
 
@@ -173,7 +172,7 @@ def test_a_label_of_a_job_is_enough_and_lists_find_what_concerns_a_test(api: Api
 def test_it_is_renewed_while_it_is_in_force(api: Api) -> None:
     made = add(api)
     address, later = (
-        f"/api/v1/overrides/{made['id']}",
+        f"/api/v1/waivers/{made['id']}",
         timestamp(datetime.now(UTC) + timedelta(days=80)),
     )
     renewed = api.client.patch(
@@ -196,9 +195,7 @@ def test_it_is_renewed_while_it_is_in_force(api: Api) -> None:
     for name in ("nothing", "01900000-0000-7000-8000-000000000000"):
         for method in ("GET", "DELETE", "PATCH"):
             body = {"json": {"owner": "x"}} if method == "PATCH" else {}
-            assert (
-                api.client.request(method, f"/api/v1/overrides/{name}", **body).status_code == 404
-            )
+            assert api.client.request(method, f"/api/v1/waivers/{name}", **body).status_code == 404
 
 
 def test_what_may_not_be_is_refused_with_field_and_limit(api: Api) -> None:
@@ -220,10 +217,10 @@ def test_what_may_not_be_is_refused_with_field_and_limit(api: Api) -> None:
         "expires",
         "90 days from now (GONOGO_OVERRIDE_DAYS):",
     )
-    assert api.get("/overrides?state=active")["items"] == []
+    assert api.get("/waivers?state=active")["items"] == []
     key = {"Idempotency-Key": "once"}
     first, again = (
-        api.client.post("/api/v1/overrides", json=BODY, headers=key).json() for _ in range(2)
+        api.client.post("/api/v1/waivers", json=BODY, headers=key).json() for _ in range(2)
     )
     assert first == again
 
@@ -241,7 +238,7 @@ def test_the_command_adds_lists_and_ends(
         monkeypatch.setenv("GONOGO_URL", str(client.base_url))
         assert gonogo("compare", BASE, HEAD)[0] == 1
         _, said = gonogo(
-            "override",
+            "waiver",
             "add",
             "--name",
             "layernorm_bw *",
@@ -256,13 +253,13 @@ def test_the_command_adds_lists_and_ends(
         made = json.loads(said)
         assert (made["owner"], made["reason"], made["builds"]) == ("local", "[b]known[/b]", [HEAD])
         code, said = gonogo("compare", BASE, HEAD)
-        assert (code, "SUPPRESSED" in said, "by local: [b]known[/b]" in said) == (0, True, True)
-        code, said = gonogo("override", "list")
+        assert (code, "WAIVED" in said, "by local: [b]known[/b]" in said) == (0, True, True)
+        code, said = gonogo("waiver", "list")
         assert (
             made["id"] in said,
             f"layernorm_bw *, on {HEAD}" in said,
             "[b]known[/b]" in said,
         ) == (True, True, True)
-        assert "ended" in gonogo("override", "end", made["id"])[1]
-        assert json.loads(gonogo("override", "list", "--json")[1]) == []
+        assert "ended" in gonogo("waiver", "end", made["id"])[1]
+        assert json.loads(gonogo("waiver", "list", "--json")[1]) == []
         assert gonogo("compare", BASE, HEAD)[0] == 1

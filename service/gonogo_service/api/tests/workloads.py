@@ -1,4 +1,4 @@
-"""Subjects: a test without its tolerance, on which history hangs."""
+"""Workloads: a test without its tolerance, on which history hangs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ router = make_router("tests")
 
 
 class PastJob(BaseModel):
-    """A job of the subject in a few numbers."""
+    """A job of the workload in a few numbers."""
 
     job: str
     test_key: str
     build: str
-    line: str
+    branch: str
     sequence: int
     verdict: str | None
     counts: dict[str, int]
@@ -37,16 +37,16 @@ class History(BaseModel):
 
 
 @router.get(
-    "/subjects/{subject_key}/history",
+    "/workloads/{workload_key}/history",
     responses={200: {"model": History}},
     response_class=Response,
-    summary="The history of a subject",
+    summary="The history of a workload",
 )
 def history(
-    context: Ctx, _who: Reader, subject_key: str, limit: Limit = 200, cursor: Cursor = None
+    context: Ctx, _who: Reader, workload_key: str, limit: Limit = 200, cursor: Cursor = None
 ) -> Response:
     """Every job that is over, whatever its tolerance."""
     with context.reading() as session:
-        if not stored.subject(session, subject_key):
-            raise missing("subject", subject_key)
-        return answer_page(stored.history(session, subject_key, limit=limit, cursor=cursor))
+        if not stored.workload(session, workload_key):
+            raise missing("workload", workload_key)
+        return answer_page(stored.history(session, workload_key, limit=limit, cursor=cursor))

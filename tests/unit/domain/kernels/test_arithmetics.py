@@ -1,4 +1,4 @@
-"""From a test's numerics and a build's profile to the terms of a budget."""
+"""From a test's numerics and a build's arithmetic to the terms of a budget."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gonogo.errors import FieldError
-from gonogo.kernels.layernorm.arithmetic.profiles import (
+from gonogo.kernels.layernorm.arithmetic.terms import (
     FIDELITY_LOSS,
     BackwardTerms,
     ForwardTerms,
@@ -18,18 +18,20 @@ from gonogo.kernels.layernorm.arithmetic.profiles import (
     truncated_reciprocal,
 )
 from gonogo.numerics.formats import FORMATS, round_to
-from gonogo.spec.builds import PROFILES
+from gonogo.spec.builds import ARITHMETICS
 from numeric_cases import spec
 
 
-def backward(profile: str | None = "tt-train", n: int = 100, **numerics: Any) -> BackwardTerms:
-    return backward_terms(spec(shape=(4, n), numerics=numerics), profile)
+def backward(arithmetic: str | None = "tt-train", n: int = 100, **numerics: Any) -> BackwardTerms:
+    return backward_terms(spec(shape=(4, n), numerics=numerics), arithmetic)
 
 
 def forward(
-    profile: str | None = "tt-train", n: int = 100, epsilon: float = 1e-6, **numerics: Any
+    arithmetic: str | None = "tt-train", n: int = 100, epsilon: float = 1e-6, **numerics: Any
 ) -> ForwardTerms:
-    return forward_terms(spec("layernorm_fw", (4, n), numerics=numerics, epsilon=epsilon), profile)
+    return forward_terms(
+        spec("layernorm_fw", (4, n), numerics=numerics, epsilon=epsilon), arithmetic
+    )
 
 
 def differing(one: BackwardTerms | ForwardTerms, other: BackwardTerms | ForwardTerms) -> set[str]:
@@ -92,15 +94,15 @@ def test_generic_stores_every_intermediate_and_allows_one_bf16_factor() -> None:
     assert terms.read_sum == terms.read_lane == 0
 
 
-def test_no_profile_is_generic() -> None:
+def test_no_arithmetic_is_generic() -> None:
     assert backward(None) == backward("generic")
     assert forward(None) == forward("generic")
 
 
-@pytest.mark.parametrize("profile", ["generic", "tt-train"])
+@pytest.mark.parametrize("arithmetic", ["generic", "tt-train"])
 @pytest.mark.parametrize("fidelity", ["lofi", "hifi2", "hifi3", "hifi4"])
-def test_fidelity_costs_the_measured_loss_of_a_product(profile: str, fidelity: str) -> None:
-    for terms in (backward(profile, fidelity=fidelity), forward(profile, fidelity=fidelity)):
+def test_fidelity_costs_the_measured_loss_of_a_product(arithmetic: str, fidelity: str) -> None:
+    for terms in (backward(arithmetic, fidelity=fidelity), forward(arithmetic, fidelity=fidelity)):
         assert (terms.product, terms.product_mean) == FIDELITY_LOSS[fidelity]
 
 
@@ -118,11 +120,11 @@ def test_a_16_bit_dst_costs_half_an_ulp_of_bf16_an_addition_and_a_truncation_a_p
     assert forward(accumulate="bf16").accumulate == 2.0**-8
 
 
-@pytest.mark.parametrize("profile", ["generic", "tt-train"])
-def test_wider_buffers_are_reread_as_tf32(profile: str) -> None:
-    assert backward(profile, buffers="fp32").xhat == 2.0**-10
-    assert backward(profile).xhat == 2.0**-8
-    assert forward(profile, buffers="fp32").stored == 2.0**-10
+@pytest.mark.parametrize("arithmetic", ["generic", "tt-train"])
+def test_wider_buffers_are_reread_as_tf32(arithmetic: str) -> None:
+    assert backward(arithmetic, buffers="fp32").xhat == 2.0**-10
+    assert backward(arithmetic).xhat == 2.0**-8
+    assert forward(arithmetic, buffers="fp32").stored == 2.0**-10
 
 
 def test_generic_with_everything_in_fp32_has_no_bf16_buffers_unless_they_are_asked_for() -> None:
@@ -166,17 +168,17 @@ def test_fp32_has_no_term_of_a_narrower_format() -> None:
         )
 
 
-@pytest.mark.parametrize("profile", ["tt_train", "FP32", "fpga"])
-def test_an_unknown_profile_is_a_field_error_that_names_the_known_ones(profile: str) -> None:
+@pytest.mark.parametrize("arithmetic", ["tt_train", "FP32", "fpga"])
+def test_an_unknown_arithmetic_is_a_field_error_that_names_the_known_ones(arithmetic: str) -> None:
     for make in (backward, forward):
         with pytest.raises(FieldError) as caught:
-            make(profile)
-        assert caught.value.field == "build.profile"
-        assert caught.value.value == profile
-        assert all(known in str(caught.value) for known in PROFILES)
+            make(arithmetic)
+        assert caught.value.field == "build.arithmetic"
+        assert caught.value.value == arithmetic
+        assert all(known in str(caught.value) for known in ARITHMETICS)
 
 
-def test_every_profile_that_a_build_may_name_has_a_budget() -> None:
-    for profile in PROFILES:
-        assert backward(profile)
-        assert forward(profile)
+def test_every_arithmetic_that_a_build_may_name_has_a_budget() -> None:
+    for arithmetic in ARITHMETICS:
+        assert backward(arithmetic)
+        assert forward(arithmetic)

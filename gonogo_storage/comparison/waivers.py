@@ -1,4 +1,4 @@
-"""Overrides: what someone took on until a day. Whether one is in force is asked of the clock at
+"""Waivers: what someone took on until a day. Whether one is in force is asked of the clock at
 each reading; ended ones stay."""
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
 from gonogo.flakiness.classes import Class
-from gonogo.flakiness.overrides import Override
+from gonogo.flakiness.waivers import Waiver
 from gonogo_storage.access import audit
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.states import OverrideState
+from gonogo_storage.db.states import WaiverState
 from gonogo_storage.flags.flag_changes import Outdated, check_end
-from gonogo_storage.tables import JobLabelRow, JobRow, OverrideRow, RunJobRow, SeedResultRow
+from gonogo_storage.tables import JobLabelRow, JobRow, RunJobRow, SeedResultRow, WaiverRow
 
 MOST_ACTIVE = 500
-"""Overrides in force at a time: more would be a policy, and each is looked at for every bad test of
+"""Waivers in force at a time: more would be a policy, and each is looked at for every bad test of
 a comparison."""
 MOST_LOOSE = 1000
-"""Newest overrides without a test's key that are asked whether they concern a test."""
+"""Newest waivers without a test's key that are asked whether they concern a test."""
 MOST_JOBS = 200
 """Newest jobs of a test whose names and labels are those of the test."""
 MOST_NAMES = 2000
@@ -35,7 +35,7 @@ _AT_ONCE = 500
 
 
 @dataclass(frozen=True)
-class NewOverride:
+class NewWaiver:
     """What is asked for; `test`, `names` and `labels` are not all empty."""
 
     test: str | None
@@ -49,9 +49,9 @@ class NewOverride:
 
 
 def create(
-    session: Session, new: NewOverride, *, actor: str, now: datetime, longest: timedelta
+    session: Session, new: NewWaiver, *, actor: str, now: datetime, longest: timedelta
 ) -> dict[str, Any]:
-    """Store an override; it is in force at once. Raises FieldError: no such test, an end that is
+    """Store a waiver; it is in force at once. Raises FieldError: no such test, an end that is
     past or too far away, too many of them."""
     _check_end(new.expires, now, longest)
     if new.test is not None and test_specs.get(session, new.test) is None:
@@ -60,7 +60,7 @@ def create(
         )
     there = (
         session.scalar(
-            select(func.count()).select_from(OverrideRow).where(_is(OverrideState.active, now))
+            select(func.count()).select_from(WaiverRow).where(_is(WaiverState.active, now))
         )
         or 0
     )
@@ -68,10 +68,10 @@ def create(
         raise FieldError(
             "body",
             None,
-            "so many overrides are in force already",
+            "so many waivers are in force already",
             limit=f"{MOST_ACTIVE}: end one first",
         )
-    row = OverrideRow(
+    row = WaiverRow(
         id=new_id(), test_key=new.test, names=list(new.names), labels=dict(new.labels), builds=list(new.builds),
         classes=[each.value for each in new.classes], owner=new.owner, reason=new.reason, version=1, created_by=actor, created_at=now,
         updated_at=now, expires_at=new.expires,
@@ -83,7 +83,7 @@ def create(
     audit.record(
         session,
         actor=actor,
-        action="override.created",
+        action="waiver.created",
         subject=row.id,
         detail={name: made[name] for name in told},
     )
@@ -92,7 +92,7 @@ def create(
 
 def change(
     session: Session,
-    override_id: str,
+    waiver_id: str,
     fields: Mapping[str, Any],
     *,
     actor: str,
@@ -107,8 +107,8 @@ def change(
     end that is past or too far away; Outdated when `version` is given and not the present one.
     """
     row = (
-        session.get(OverrideRow, override_id, with_for_update=True, populate_existing=True)
-        if is_id(override_id)
+        session.get(WaiverRow, waiver_id, with_for_update=True, populate_existing=True)
+        if is_id(waiver_id)
         else None
     )
     if row is None:
@@ -116,9 +116,9 @@ def change(
     if version is not None and version != row.version:
         raise Outdated(version, row.version)
     state = _state(row, now)
-    if state is not OverrideState.active:
+    if state is not WaiverState.active:
         raise FieldError(
-            "state", state.value, "is over: make a new one", limit=OverrideState.active.value
+            "state", state.value, "is over: make a new one", limit=WaiverState.active.value
         )
     wanted = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
     if "expires_at" in wanted:
@@ -136,40 +136,40 @@ def change(
             for name, value in changed.items()
         }
         audit.record(
-            session, actor=actor, action="override.changed", subject=override_id, detail=detail
+            session, actor=actor, action="waiver.changed", subject=waiver_id, detail=detail
         )
         session.flush()
     return as_json(row, now)
 
 
-def end(session: Session, override_id: str, *, actor: str, now: datetime) -> dict[str, Any] | None:
+def end(session: Session, waiver_id: str, *, actor: str, now: datetime) -> dict[str, Any] | None:
     """It does nothing from now on; None when there is none of that id. One that is over already
     stays as it is."""
     row = (
-        session.get(OverrideRow, override_id, with_for_update=True, populate_existing=True)
-        if is_id(override_id)
+        session.get(WaiverRow, waiver_id, with_for_update=True, populate_existing=True)
+        if is_id(waiver_id)
         else None
     )
     if row is None:
         return None
-    if _state(row, now) is OverrideState.active:
+    if _state(row, now) is WaiverState.active:
         row.ended_at = row.updated_at = now
         row.ended_by = actor
         row.version += 1
         audit.record(
             session,
             actor=actor,
-            action="override.ended",
-            subject=override_id,
+            action="waiver.ended",
+            subject=waiver_id,
             detail={"owner": row.owner, "reason": row.reason},
         )
         session.flush()
     return as_json(row, now)
 
 
-def get(session: Session, override_id: str, *, now: datetime) -> dict[str, Any] | None:
-    """One override, or None."""
-    row = session.get(OverrideRow, override_id) if is_id(override_id) else None
+def get(session: Session, waiver_id: str, *, now: datetime) -> dict[str, Any] | None:
+    """One waiver, or None."""
+    row = session.get(WaiverRow, waiver_id) if is_id(waiver_id) else None
     return None if row is None else as_json(row, now)
 
 
@@ -178,14 +178,14 @@ def list_(
     *,
     now: datetime,
     test: str | None = None,
-    state: OverrideState | None = None,
+    state: WaiverState | None = None,
     owner: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """Overrides, newest first. `test`: those that name its key, and of the newest MOST_LOOSE others
+    """Waivers, newest first. `test`: those that name its key, and of the newest MOST_LOOSE others
     those that fit it. Raises BadCursor."""
-    table = OverrideRow
+    table = WaiverRow
     query = select(table).order_by(table.id.desc()).limit(limit + 1)
     if state is not None:
         query = query.where(_is(state, now))
@@ -206,25 +206,25 @@ def list_(
 
 
 def of_test(session: Session, key: str, *, now: datetime) -> list[dict[str, Any]]:
-    """The overrides in force that concern a test, on whatever build; those that end first come
+    """The waivers in force that concern a test, on whatever build; those that end first come
     first."""
-    active = _is(OverrideState.active, now)
-    named = list(session.scalars(select(OverrideRow).where(OverrideRow.test_key == key, active)))
+    active = _is(WaiverState.active, now)
+    named = list(session.scalars(select(WaiverRow).where(WaiverRow.test_key == key, active)))
     found = [*named, *_concerning(session, key, _loose(session, active))]
     return [as_json(row, now) for row in sorted(found, key=lambda row: (row.expires_at, row.id))]
 
 
 @dataclass(frozen=True)
 class InForce:
-    """All overrides in force at a moment, with the labels of the jobs that they may ask for."""
+    """All waivers in force at a moment, with the labels of the jobs that they may ask for."""
 
-    found: tuple[Override, ...]
+    found: tuple[Waiver, ...]
     labels: Mapping[str, Mapping[str, str]]
-    """Job -> its labels, as far as an override names them."""
+    """Job -> its labels, as far as a waiver names them."""
 
     def of(
         self, test: str, names: Collection[str], jobs: Iterable[str], build: str
-    ) -> list[Override]:
+    ) -> list[Waiver]:
         """Those that concern a test on head: its names, its jobs there, their build."""
         there = [self.labels[job] for job in jobs if job in self.labels]
         return [each for each in self.found if each.concerns(test, names, there, build)]
@@ -233,36 +233,36 @@ class InForce:
 def in_force(session: Session, job_ids: Iterable[str], *, now: datetime) -> InForce:
     """What is in force now, for a comparison whose head has these jobs."""
     rows = session.scalars(
-        select(OverrideRow).where(_is(OverrideState.active, now)).order_by(OverrideRow.id)
+        select(WaiverRow).where(_is(WaiverState.active, now)).order_by(WaiverRow.id)
     ).all()
-    found = tuple(_override(row) for row in rows)
+    found = tuple(_waiver(row) for row in rows)
     names = sorted({name for each in found for name in each.labels})
     return InForce(found, _labels(session, sorted(job_ids), names) if names else {})
 
 
-def as_json(row: OverrideRow, now: datetime) -> dict[str, Any]:
-    """An override in plain JSON types; its state is that of `now`."""
+def as_json(row: WaiverRow, now: datetime) -> dict[str, Any]:
+    """A waiver in plain JSON types; its state is that of `now`."""
     return {
         "id": row.id, "state": _state(row, now).value, "test": row.test_key, "names": row.names, "labels": row.labels,
         "builds": row.builds, "classes": row.classes, "owner": row.owner, "reason": row.reason, "version": row.version,
         "created_by": row.created_by, "created_at": timestamp(row.created_at), "updated_at": timestamp(row.updated_at),
         "expires_at": timestamp(row.expires_at), "ended_at": timestamp(row.ended_at), "ended_by": row.ended_by,
-        "words": _override(row).words,
+        "words": _waiver(row).words,
     }  # fmt: skip
 
 
-def _state(row: OverrideRow, now: datetime) -> OverrideState:
+def _state(row: WaiverRow, now: datetime) -> WaiverState:
     if row.ended_at is not None:
-        return OverrideState.ended
-    return OverrideState.active if row.expires_at > now else OverrideState.expired
+        return WaiverState.ended
+    return WaiverState.active if row.expires_at > now else WaiverState.expired
 
 
-def _is(state: OverrideState, now: datetime) -> ColumnElement[bool]:
+def _is(state: WaiverState, now: datetime) -> ColumnElement[bool]:
     """The same in SQL."""
-    ends, at = OverrideRow.ended_at, OverrideRow.expires_at
-    if state is OverrideState.ended:
+    ends, at = WaiverRow.ended_at, WaiverRow.expires_at
+    if state is WaiverState.ended:
         return ends.is_not(None)
-    return and_(ends.is_(None), at > now if state is OverrideState.active else at <= now)
+    return and_(ends.is_(None), at > now if state is WaiverState.active else at <= now)
 
 
 def _check_end(expires: datetime, now: datetime, longest: timedelta) -> None:
@@ -272,25 +272,25 @@ def _check_end(expires: datetime, now: datetime, longest: timedelta) -> None:
         raise FieldError("expires", timestamp(expires), "is too far away", limit=limit)
 
 
-def _override(row: OverrideRow) -> Override:
-    return Override(
+def _waiver(row: WaiverRow) -> Waiver:
+    return Waiver(
         row.id, row.owner, row.reason, row.expires_at, row.test_key, tuple(row.names), row.labels, tuple(row.builds),
         tuple(Class(each) for each in row.classes),
     )  # fmt: skip
 
 
-def _loose(session: Session, which: ColumnElement[bool] | None) -> Sequence[OverrideRow]:
+def _loose(session: Session, which: ColumnElement[bool] | None) -> Sequence[WaiverRow]:
     """Those that name tests by patterns or labels alone."""
     query = (
-        select(OverrideRow)
-        .where(OverrideRow.test_key.is_(None))
-        .order_by(OverrideRow.id.desc())
+        select(WaiverRow)
+        .where(WaiverRow.test_key.is_(None))
+        .order_by(WaiverRow.id.desc())
         .limit(MOST_LOOSE)
     )
     return session.scalars(query if which is None else query.where(which)).all()
 
 
-def _concerning(session: Session, key: str, rows: Sequence[OverrideRow]) -> list[OverrideRow]:
+def _concerning(session: Session, key: str, rows: Sequence[WaiverRow]) -> list[WaiverRow]:
     """Which of them are about a test, by the names and labels that its newest jobs have."""
     test = test_specs.get(session, key) if rows else None
     if test is None:
@@ -315,7 +315,7 @@ def _concerning(session: Session, key: str, rows: Sequence[OverrideRow]) -> list
     names |= set(session.scalars(within.limit(MOST_NAMES)))
     asked = sorted({name for row in rows for name in row.labels})
     labels = _labels(session, jobs, asked).values() if asked else ()
-    return [row for row in rows if _override(row).concerns(key, names, labels)]
+    return [row for row in rows if _waiver(row).concerns(key, names, labels)]
 
 
 def _labels(

@@ -1,5 +1,5 @@
-"""Overrides: someone takes on, until a day, what CI would say of some tests. A class becomes
-`suppressed`; a verdict never changes."""
+"""Waivers: someone takes on, until a day, what CI would say of some tests. A class becomes
+`waived`; a verdict never changes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ RED_OR_HOLLOW = (
     Class.known_flaky,
     Class.known_hollow,
 )
-"""What an override suppresses unless it says otherwise."""
+"""What a waiver waives unless it says otherwise."""
 OVERRIDABLE = (*RED_OR_HOLLOW, Class.infrastructure, Class.undecided)
 """What one may suppress at all: neither what is not over or did not run, nor good news."""
 ALWAYS_SAID = ("sick", "ended_empty")
-"""Evidence of findings that no override covers: nothing ran of which anything could be said, and
+"""Evidence of findings that no waiver covers: nothing ran of which anything could be said, and
 zero tests run is never green."""
 
 
 @dataclass(frozen=True)
-class Override:
+class Waiver:
     """Which tests (all of key, names and labels that are given must fit), on which builds, which
     classes, whose, why, until when."""
 
@@ -70,8 +70,8 @@ class Override:
 
     @property
     def words(self) -> str:
-        """ "suppressed until 2026-12-01 by kim: the race of ticket 12"."""
-        return f"suppressed until {day(self.expires)} by {self.owner}: {self.reason}"
+        """ "waived until 2026-12-01 by kim: the race of ticket 12"."""
+        return f"waived until {day(self.expires)} by {self.owner}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
         """What the evidence of a finding says of it, in plain JSON types."""
@@ -95,14 +95,14 @@ def day(moment: datetime) -> str:
     )
 
 
-def suppressed(said: Classification, overrides: Sequence[Override]) -> Classification:
-    """The classification with what the overrides cover as `suppressed`.
+def waived(said: Classification, waivers: Sequence[Waiver]) -> Classification:
+    """The classification with what the waivers cover as `waived`.
 
-    overrides: those that concern the test and are in force. The finding keeps its verdict; its
-    evidence names the override, and under `otherwise` the class that it would have. Where several
+    waivers: those that concern the test and are in force. The finding keeps its verdict; its
+    evidence names the waiver, and under `otherwise` the class that it would have. Where several
     cover a class, the one that lasts longest is named.
     """
-    lasting = sorted(overrides, key=lambda each: each.expires, reverse=True)
+    lasting = sorted(waivers, key=lambda each: each.expires, reverse=True)
     found = [_covered(finding, lasting) for finding in said.findings]
     if found == list(said.findings):
         return said
@@ -112,7 +112,7 @@ def suppressed(said: Classification, overrides: Sequence[Override]) -> Classific
 
 
 def touches(said: Classification) -> bool:
-    """Whether an override could change anything of it."""
+    """Whether a waiver could change anything of it."""
     return any(_may(finding) for finding in said.findings)
 
 
@@ -120,18 +120,18 @@ def _may(finding: Finding) -> bool:
     return finding.kind in OVERRIDABLE and not any(name in finding.evidence for name in ALWAYS_SAID)
 
 
-def _covered(finding: Finding, overrides: Iterable[Override]) -> Finding:
+def _covered(finding: Finding, waivers: Iterable[Waiver]) -> Finding:
     held = (
-        next((each for each in overrides if finding.kind in each.classes), None)
+        next((each for each in waivers if finding.kind in each.classes), None)
         if _may(finding)
         else None
     )
     if held is None:
         return finding
-    evidence = {**finding.evidence, "override": held.to_json(), "otherwise": finding.kind.value}
+    evidence = {**finding.evidence, "waiver": held.to_json(), "otherwise": finding.kind.value}
     return replace(
         finding,
-        kind=Class.suppressed,
+        kind=Class.waived,
         words=f"{finding.words}; {held.words}",
         new=False,
         evidence=evidence,

@@ -1,4 +1,4 @@
-"""Budget profiles: the test's numerics and a build's dataflow, turned into the few numbers that a
+"""Arithmetic models: the test's numerics and a build's dataflow, turned into the few numbers that a
 budget is made of.
 
 Every number is relative. A *stored* value adds h(v), half an ulp of its format at |v|, written here
@@ -19,7 +19,7 @@ import numpy as np
 
 from gonogo.errors import FieldError
 from gonogo.kernels.layernorm.arithmetic import aten, ttnn
-from gonogo.spec.builds import PROFILES
+from gonogo.spec.builds import ARITHMETICS
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -136,12 +136,12 @@ class ForwardTerms:
     kept: float = 0.0
 
 
-def _named(profile: str) -> str:
-    if profile not in PROFILES:
+def _named(arithmetic: str) -> str:
+    if arithmetic not in ARITHMETICS:
         raise FieldError(
-            "build.profile", profile, "is not a budget profile", limit=", ".join(PROFILES)
+            "build.arithmetic", arithmetic, "is not an arithmetic", limit=", ".join(ARITHMETICS)
         )
-    return profile
+    return arithmetic
 
 
 def _wide(test: TestSpec) -> bool:
@@ -156,7 +156,7 @@ def _buffer(test: TestSpec, name: str) -> float:
     """u of a stored intermediate. fp32 and tf32 buffers are re-read as TF32, truncated; so, for
     `generic` and `ttnn`, are those of an all-fp32 test that leaves `buffers` at its default."""
     by_default = (
-        name in ("generic", ttnn.PROFILE) and _wide(test) and test.numerics.buffers == "bf16"
+        name in ("generic", ttnn.ARITHMETIC) and _wide(test) and test.numerics.buffers == "bf16"
     )
     if by_default or test.numerics.buffers in ("fp32", "tf32"):
         return TF32_READ
@@ -175,16 +175,16 @@ def _reads_tf32(test: TestSpec) -> bool:
     return "fp32" in inputs
 
 
-def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
-    """The terms of `layernorm_bw` under `profile` (None: generic). FieldError for an unknown
-    profile."""
-    name = _named(profile or "generic")
+def backward_terms(test: TestSpec, arithmetic: str | None) -> BackwardTerms:
+    """The terms of `layernorm_bw` under `arithmetic` (None: generic). FieldError for an unknown
+    arithmetic."""
+    name = _named(arithmetic or "generic")
     numerics = test.numerics
     n = test.features
     tiles = -(-n // 32)
-    own = forward_terms(test, profile) if numerics.statistics == "own" else None
+    own = forward_terms(test, arithmetic) if numerics.statistics == "own" else None
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS
-    if name in aten.PROFILES:
+    if name in aten.ARITHMETICS:
         return BackwardTerms(
             **aten.backward(test, name, UNIT_ROUNDOFF), out=out, out_block=block, own=own
         )
@@ -255,7 +255,7 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
         cut=_cut(buffers),
         any_order=True,
     )
-    if name == ttnn.PROFILE:
+    if name == ttnn.ARITHMETIC:
         losses = FIDELITY_LOSS[numerics.fidelity]
         generic = replace(generic, cut=0.0, any_order=False)
         return replace(
@@ -267,15 +267,15 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
     return generic
 
 
-def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
-    """The terms of `layernorm_fw` under `profile`. One dataflow, that of ttnn and tt-train, is the
+def forward_terms(test: TestSpec, arithmetic: str | None) -> ForwardTerms:
+    """The terms of `layernorm_fw` under `arithmetic`. One dataflow, that of ttnn and tt-train, is the
     generic one too: its bounds hold for kernels that store less. FieldError for an unknown
-    profile."""
-    name = _named(profile or "generic")
+    arithmetic."""
+    name = _named(arithmetic or "generic")
     numerics = test.numerics
     n = test.features
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS
-    if name in aten.PROFILES:
+    if name in aten.ARITHMETICS:
         return ForwardTerms(**aten.forward(test, UNIT_ROUNDOFF), out=out, out_block=block)
     if name == "fp32":
         u = UNIT_ROUNDOFF["fp32"]
@@ -321,6 +321,6 @@ def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
     )
     return (
         replace(generic, **ttnn.forward(test, UNIT_ROUNDOFF, alignment=ALIGNMENT))
-        if name == ttnn.PROFILE
+        if name == ttnn.ARITHMETIC
         else generic
     )

@@ -1,4 +1,4 @@
-"""Overrides: what someone takes on until a day, so that it stops nobody's commit. No verdict is
+"""Waivers: what someone takes on until a day, so that it stops nobody's commit. No verdict is
 rewritten."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.flakiness.classes import Class
-from gonogo.flakiness.overrides import OVERRIDABLE, RED_OR_HOLLOW
+from gonogo.flakiness.waivers import OVERRIDABLE, RED_OR_HOLLOW
 from gonogo.urls import API
 from gonogo_service.access.context import Context, Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
@@ -29,13 +29,13 @@ from gonogo_service.kit.answers import (
 )
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Moment, Strict
-from gonogo_storage.comparison import overrides as stored
-from gonogo_storage.comparison.overrides import NewOverride
+from gonogo_storage.comparison import waivers as stored
+from gonogo_storage.comparison.waivers import NewWaiver
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import OverrideState
+from gonogo_storage.db.states import WaiverState
 from gonogo_storage.flags.flag_changes import Outdated
 
-router = make_router("overrides")
+router = make_router("waivers")
 MOST_PATTERNS = 20
 MAX_KEY = 100
 
@@ -43,12 +43,12 @@ Owner = Annotated[str, Field(min_length=1, max_length=MAX_OWNER)]
 Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
 Pattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^!?[^!\r\n][^\r\n]*$")]
 Patterns = Annotated[list[Pattern], Field(max_length=MOST_PATTERNS)]
-Suppressed = Annotated[Class, Field(strict=False)]
-Classes = Annotated[list[Suppressed], Field(min_length=1, max_length=len(OVERRIDABLE))]
+Waived = Annotated[Class, Field(strict=False)]
+Classes = Annotated[list[Waived], Field(min_length=1, max_length=len(OVERRIDABLE))]
 DEFAULT = list(RED_OR_HOLLOW)
 
 
-class OverrideIn(Strict):
+class WaiverIn(Strict):
     """What is taken on: a test by its key, by its name, by a label of its jobs; of several all must
     fit."""
 
@@ -71,8 +71,8 @@ class OverrideIn(Strict):
     )
 
 
-class OverrideChange(Strict):
-    """What to change; what is left out stays. What an override is about stays: make another one for
+class WaiverChange(Strict):
+    """What to change; what is left out stays. What a waiver is about stays: make another one for
     other tests."""
 
     owner: Owner = Field("")
@@ -82,15 +82,15 @@ class OverrideChange(Strict):
         None, description="a new end, counted from now: so one is renewed"
     )
     version: int | None = Field(
-        None, ge=1, description="refused with 409 where the override has another one by now"
+        None, ge=1, description="refused with 409 where the waiver has another one by now"
     )
 
 
-class OverrideOut(BaseModel):
-    """An override; `state` is that of this moment."""
+class WaiverOut(BaseModel):
+    """A waiver; `state` is that of this moment."""
 
     id: str
-    state: OverrideState
+    state: WaiverState
     test: str | None
     names: list[str]
     labels: dict[str, str]
@@ -109,24 +109,24 @@ class OverrideOut(BaseModel):
     links: dict[str, str | None] = Field(description="itself, and the page of its test")
 
 
-class OverridePage(BaseModel):
-    """A page of overrides, newest first."""
+class WaiverPage(BaseModel):
+    """A page of waivers, newest first."""
 
-    items: list[OverrideOut]
+    items: list[WaiverOut]
     next: str | None
 
 
 @router.get(
-    "/overrides",
-    responses={200: {"model": OverridePage}},
+    "/waivers",
+    responses={200: {"model": WaiverPage}},
     response_class=Response,
-    summary="List overrides, newest first",
+    summary="List waivers, newest first",
 )
-def list_overrides(
+def list_waivers(
     context: Ctx,
     _who: Reader,
     test: Filter = None,
-    state: OverrideState | None = None,
+    state: WaiverState | None = None,
     owner: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -140,9 +140,9 @@ def list_overrides(
 
 
 @router.post(
-    "/overrides",
+    "/waivers",
     status_code=201,
-    responses={201: {"model": OverrideOut}},
+    responses={201: {"model": WaiverOut}},
     response_class=Response,
     summary="Take tests on for a while",
 )
@@ -150,15 +150,15 @@ def add(
     context: Ctx,
     who: Submitter,
     request: Request,
-    body: OverrideIn,
+    body: WaiverIn,
     key: idempotency_keys.Key = None,
 ) -> Response:
-    """In force at once, until it expires or is ended: what `classes` names is `suppressed` in
+    """In force at once, until it expires or is ended: what `classes` names is `waived` in
     comparisons and in answers to GitHub."""
     _check(body)
 
     def make(session: Session) -> idempotency_keys.Made:
-        new = NewOverride(
+        new = NewWaiver(
             body.test,
             body.names,
             body.labels,
@@ -169,30 +169,30 @@ def add(
             body.expires,
         )
         made = stored.create(session, new, actor=who.actor, now=utcnow(), longest=_longest(context))
-        return 201, _shown(made), {"Location": f"{API}/overrides/{made['id']}"}
+        return 201, _shown(made), {"Location": f"{API}/waivers/{made['id']}"}
 
     return idempotency_keys.once(context, request, who, key, body.model_dump(mode="json"), make)[0]
 
 
 @router.get(
-    "/overrides/{override_id}",
-    responses={200: {"model": OverrideOut}},
+    "/waivers/{waiver_id}",
+    responses={200: {"model": WaiverOut}},
     response_class=Response,
-    summary="Look at an override",
+    summary="Look at a waiver",
 )
-def look(context: Ctx, _who: Reader, override_id: str) -> Response:
+def look(context: Ctx, _who: Reader, waiver_id: str) -> Response:
     """Also one that is over."""
     with context.reading() as session:
-        return answer(_found(stored.get(session, override_id, now=utcnow()), override_id))
+        return answer(_found(stored.get(session, waiver_id, now=utcnow()), waiver_id))
 
 
 @router.patch(
-    "/overrides/{override_id}",
-    responses={200: {"model": OverrideOut}},
+    "/waivers/{waiver_id}",
+    responses={200: {"model": WaiverOut}},
     response_class=Response,
-    summary="Renew or change an override",
+    summary="Renew or change a waiver",
 )
-def change(context: Ctx, who: Submitter, override_id: str, body: OverrideChange) -> Response:
+def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> Response:
     """Sets any of owner, reason, classes and expires of one that is in force; `version` makes it
     conditional."""
     given = body.model_fields_set - {"version"}
@@ -201,7 +201,7 @@ def change(context: Ctx, who: Submitter, override_id: str, body: OverrideChange)
             "body", {}, "nothing to change", limit="any of owner, reason, classes, expires"
         )
     if "expires" in given and body.expires is None:
-        raise BadField("expires", None, "every override ends", limit="a time")
+        raise BadField("expires", None, "every waiver ends", limit="a time")
     fields: dict[str, Any] = {name: getattr(body, name) for name in given}
     if "reason" in fields:
         fields["reason"] = _said(body.reason)
@@ -211,7 +211,7 @@ def change(context: Ctx, who: Submitter, override_id: str, body: OverrideChange)
         try:
             found = stored.change(
                 session,
-                override_id,
+                waiver_id,
                 fields,
                 actor=who.actor,
                 now=utcnow(),
@@ -222,29 +222,29 @@ def change(context: Ctx, who: Submitter, override_id: str, body: OverrideChange)
             raise BadField(
                 "version",
                 problem.given,
-                "the override was changed since",
+                "the waiver was changed since",
                 limit=problem.found,
                 status=409,
             ) from problem
-    return answer(_found(found, override_id))
+    return answer(_found(found, waiver_id))
 
 
 @router.delete(
-    "/overrides/{override_id}",
-    responses={200: {"model": OverrideOut}},
+    "/waivers/{waiver_id}",
+    responses={200: {"model": WaiverOut}},
     response_class=Response,
-    summary="End an override",
+    summary="End a waiver",
 )
-def end(context: Ctx, who: Submitter, override_id: str) -> Response:
+def end(context: Ctx, who: Submitter, waiver_id: str) -> Response:
     """It does nothing from now on, and stays to be looked at. One that is over already stays as it
     is."""
     with context.session() as session:
         return answer(
-            _found(stored.end(session, override_id, actor=who.actor, now=utcnow()), override_id)
+            _found(stored.end(session, waiver_id, actor=who.actor, now=utcnow()), waiver_id)
         )
 
 
-def _check(body: OverrideIn) -> None:
+def _check(body: WaiverIn) -> None:
     if body.test is None and not body.names and not body.labels:
         raise BadField(
             "test", None, "says of no test that it is meant", limit="any of test, names, labels"
@@ -266,7 +266,7 @@ def _checked(classes: list[Class]) -> list[Class]:
     for number, each in enumerate(classes):
         if each not in OVERRIDABLE:
             limit = "one of " + ", ".join(kind.value for kind in OVERRIDABLE)
-            raise BadField(f"classes.{number}", each.value, "can't be suppressed", limit=limit)
+            raise BadField(f"classes.{number}", each.value, "can't be waived", limit=limit)
     return classes
 
 
@@ -275,21 +275,21 @@ def _ordered(classes: list[Class]) -> list[Class]:
 
 
 def _longest(context: Context) -> timedelta:
-    return timedelta(days=context.settings.override_days)
+    return timedelta(days=context.settings.waiver_days)
 
 
-def _found(override: dict[str, Any] | None, override_id: str) -> dict[str, Any]:
-    if override is None:
-        raise missing("override", override_id)
-    return _shown(override)
+def _found(waiver: dict[str, Any] | None, waiver_id: str) -> dict[str, Any]:
+    if waiver is None:
+        raise missing("waiver", waiver_id)
+    return _shown(waiver)
 
 
-def _shown(override: dict[str, Any]) -> dict[str, Any]:
-    test = override["test"]
+def _shown(waiver: dict[str, Any]) -> dict[str, Any]:
+    test = waiver["test"]
     return {
-        **override,
+        **waiver,
         "links": {
-            "self": f"{API}/overrides/{override['id']}",
+            "self": f"{API}/waivers/{waiver['id']}",
             "test": None if test is None else urls.history(test),
         },
     }

@@ -1,4 +1,4 @@
-"""`gonogo override`: take on until a day what `gonogo compare` would stop a commit for; list what
+"""`gonogo waiver`: take on until a day what `gonogo compare` would stop a commit for; list what
 was taken on; end it."""
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def add(
         "owner": owner, "expires": _end(days, expires).isoformat(), **({"classes": kind} if kind else {}),
     }  # fmt: skip
     with Client() as client:
-        made = client.call("POST", "/overrides", body=body)
+        made = client.call("POST", "/waivers", body=body)
     if as_json:
         show.print_json(made)
     else:
@@ -77,11 +77,11 @@ def list_(
     most: int = typer.Option(50, "-n", "--most", min=1, max=1000, help="How many at most."),
     as_json: bool = JSON,
 ) -> None:
-    """List the newest overrides."""
+    """List the newest waivers."""
     with Client() as client:
         items = list(
             client.pages(
-                "/overrides",
+                "/waivers",
                 most=most,
                 limit=min(most, 500),
                 test=test,
@@ -108,24 +108,24 @@ def list_(
 
 
 @app.command()
-def end(override: str = typer.Argument(help="Its id."), as_json: bool = JSON) -> None:
-    """End an override now."""
+def end(waiver: str = typer.Argument(help="Its id."), as_json: bool = JSON) -> None:
+    """End a waiver now."""
     with Client() as client:
-        ended = client.call("DELETE", f"/overrides/{override}")
+        ended = client.call("DELETE", f"/waivers/{waiver}")
     if as_json:
         show.print_json(ended)
     else:
         print(f"{ended['id']}  {about(ended)}: {ended['state']}")
 
 
-def about(override: dict[str, Any]) -> str:
+def about(waiver: dict[str, Any]) -> str:
     """Which tests, in a few words."""
-    labels = [f"{name}={value}" for name, value in override["labels"].items()]
+    labels = [f"{name}={value}" for name, value in waiver["labels"].items()]
     parts = [
-        *filter(None, [override["test"]]),
-        *override["names"],
+        *filter(None, [waiver["test"]]),
+        *waiver["names"],
         *labels,
-        *(f"on {build}" for build in override["builds"]),
+        *(f"on {build}" for build in waiver["builds"]),
     ]
     return ", ".join(parts)
 

@@ -1,0 +1,70 @@
+"""CONTRIBUTING.md and docs/adr name files that exist, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+ADR = ROOT / "docs/adr"
+PAGES = [
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    *sorted(ADR.glob("*.md")),
+]
+PATH = re.compile(r"[A-Za-z0-9_.<>-]+(?:/[A-Za-z0-9_.<>-]+)*/?")
+NOT_OURS = {".venv/bin/pip", ".venv/bin/pre-commit", "path/to/your_file.py"}
+SUFFIXES = (".md", ".py", ".toml", ".yml", ".yaml", ".html", ".js", ".cpp", ".hpp")
+
+
+def paths(text: str) -> Iterator[str]:
+    """Yield each path that a page names: a code span that is one, and the arguments of commands in
+    code blocks."""
+    blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+    words = [
+        word.rpartition("=")[2]
+        for block in blocks
+        for line in block.splitlines()
+        for word in line.partition(" # ")[0].split()
+    ]
+    spans = re.findall(r"`([^`\s]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    for word in (*words, *spans):
+        is_path = "/" in word[:-1] or word.endswith(("/", *SUFFIXES))
+        if is_path and PATH.fullmatch(word) and word not in NOT_OURS:
+            if not word.startswith(".venv/"):
+                yield word
+
+
+def exists(path: str) -> bool:
+    """Return whether the path is there; `<kind>` stands for any name."""
+    pattern = re.sub(r"<\w+>", "*", path.rstrip("/"))
+    return any(True for _ in ROOT.glob(pattern))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_that_a_page_names_exists(page: Path) -> None:
+    missing = [path for path in paths(page.read_text()) if not exists(path)]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert not missing
+
+
+def test_contributing_names_many_paths() -> None:
+    found = set(paths((ROOT / "CONTRIBUTING.md").read_text()))
+    assert len(found) > 60
+    assert {"gonogo/urls.py", "tests/unit/domain", "gonogo/kernels/<kind>/numerics.py"} <= found
+
+
+def test_the_index_lists_every_decision_in_order() -> None:
+    records = sorted(path.name for path in ADR.glob("[0-9]*.md"))
+    assert [name[:4] for name in records] == [f"{n:04d}" for n in range(1, len(records) + 1)]
+    assert re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (ADR / "README.md").read_text()) == records
