@@ -222,7 +222,7 @@ def addresses(file: Path, url: str) -> dict[str, str]:
         "overview": urls.overview(), "jobs": urls.jobs(), "jobs, hollow": urls.jobs({"verdict": "pass_by_tolerance"}),
         "job": urls.job(plain.id), f"job of {huge.total:,} seeds": urls.job(huge.id), "new job": urls.NEW_JOB, "runs": urls.runs(),
         "run": urls.run(run), "schedules": urls.schedules(), "tests": urls.catalogue(), "test": urls.history(plain.test_key),
-        "test, huge": urls.history(huge.test_key), "matrix": urls.matrix({"line": harvest.LINE}),
+        "test, huge": urls.history(huge.test_key), "matrix": urls.matrix({"branch": harvest.LINE}),
         "compare": urls.compare(base, plain.build),
         "gauges": urls.gauges(), "gauge": urls.gauge(gauge), "bisections": urls.bisections(), "bisection": urls.bisection(bisection),
         "flags": urls.flags(), "devices": urls.devices(), "webhooks": urls.webhooks(), "answers": urls.answers(),

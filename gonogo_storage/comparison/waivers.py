@@ -268,7 +268,7 @@ def _is(state: WaiverState, now: datetime) -> ColumnElement[bool]:
 def _check_end(expires: datetime, now: datetime, longest: timedelta) -> None:
     check_end(expires, now)
     if expires > now + longest:
-        limit = f"{longest.days} days from now (GONOGO_OVERRIDE_DAYS): {timestamp(now + longest)}"
+        limit = f"{longest.days} days from now (GONOGO_WAIVER_DAYS): {timestamp(now + longest)}"
         raise FieldError("expires", timestamp(expires), "is too far away", limit=limit)
 
 

@@ -62,7 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
                 client.call(
                     "POST",
                     "/builds",
-                    body={"name": name, "executor": "pytest", "line": "op", "sequence": sequence},
+                    body={"name": name, "executor": "pytest", "branch": "op", "sequence": sequence},
                 )
         yield service
     finally:

@@ -58,7 +58,7 @@ def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")
     expect(page).to_have_url(
-        f"{server.url}/tests/{key}?line=main&arch=wormhole&board=n150&build=b0304ff7a5"
+        f"{server.url}/tests/{key}?branch=main&arch=wormhole&board=n150&build=b0304ff7a5"
     )
     # every seed that the API knows is a mark
     figure = page.locator("figure[data-chart=chart-strip]")

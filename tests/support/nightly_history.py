@@ -24,15 +24,15 @@ def submit(
     test: Mapping[str, Any] = stored_jobs.NIGHTLY,
     build: str,
     sequence: int,
-    line: str = "main",
+    branch: str = "main",
     context: Any = "isolated",
     board: str = "n150",
 ) -> Job:
-    """A queued job of one build of a line."""
+    """A queued job of one build of a branch."""
     spec = TestSpec.parse(test)
     new = NewJob(
         test_key=spec.key, workload_key=spec.workload_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements,
-        build=build, branch=line, build_sequence=sequence, executor="emulator", arch="wormhole", board=board, context=context,
+        build=build, branch=branch, build_sequence=sequence, executor="emulator", arch="wormhole", board=board, context=context,
         seeds=tuple(seeds),
         request={"test": dict(test), "build": build, "seeds": list(seeds), "context": context},
     )  # fmt: skip
@@ -71,7 +71,7 @@ def night(
     device: str = "lab-1/wormhole:0",
     context: Any = "isolated",
     test: Mapping[str, Any] = stored_jobs.NIGHTLY,
-    line: str = "main",
+    branch: str = "main",
     board: str = "n150",
 ) -> Job:
     """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs
@@ -83,7 +83,7 @@ def night(
         test=test,
         build=build,
         sequence=sequence,
-        line=line,
+        branch=branch,
         context=context,
         board=board,
     )

@@ -92,9 +92,9 @@ def fill(api: Api) -> dict[str, str]:
         )
     return {
         "overview": urls.overview(),
-        "test": urls.history(job.test_key, {"line": "main"}),
+        "test": urls.history(job.test_key, {"branch": "main"}),
         "job": urls.job(job.id),
-        "matrix": urls.matrix({"line": "main"}),
+        "matrix": urls.matrix({"branch": "main"}),
         "flags": urls.flags(),
         "gauge": urls.gauge(gauge),
         "bisection": urls.bisection(bisection),
@@ -127,7 +127,7 @@ def _bisection(api: Api) -> str:
     for night, name in enumerate(series):
         made = api.client.post(
             "/api/v1/builds",
-            json={"name": name, "executor": "ttnn", "line": "main", "sequence": night + 1},
+            json={"name": name, "executor": "ttnn", "branch": "main", "sequence": night + 1},
         )
         assert made.status_code in (200, 201), made.text
     body = {"test": stored_jobs.NIGHTLY, "builds": series[8:], "target": {"executor": "ttnn"}}

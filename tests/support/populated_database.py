@@ -135,7 +135,7 @@ def _history(house: House, session: Session) -> None:
     selection = next(job for job in _all(session) if job.kernel == "selection")
     house.show("/jobs/{job_id}", urls.job(selection.id))
     house.show(
-        "/tests/{name}", urls.history(masked, {"line": "main", "build": HOSTILE}), hostile=True
+        "/tests/{name}", urls.history(masked, {"branch": "main", "build": HOSTILE}), hostile=True
     )
     house.show(
         "/tests/{name}",
@@ -143,7 +143,7 @@ def _history(house: House, session: Session) -> None:
         urls.history(made["open"].test_key if made["open"] else masked),
     )
     house.show("/jobs/{job_id}", urls.job(evil.id), hostile=True)
-    house.show(urls.MATRIX, urls.matrix({"line": "main"}), hostile=True)
+    house.show(urls.MATRIX, urls.matrix({"branch": "main"}), hostile=True)
     house.show(urls.COMPARE, urls.compare(compared_builds.BASE, HOSTILE), hostile=True)
     house.show(urls.COMPARE, urls.COMPARE, urls.compare(compared_builds.BASE, compared_builds.HEAD))
 

@@ -37,7 +37,7 @@ class GaugeLine:
     kernel: str
     shape: str
     tolerance: str
-    line: str
+    branch: str
     arch: str
     board: str
     state: str
@@ -144,7 +144,7 @@ def _line(gauge: Mapping[str, Any], now: datetime) -> GaugeLine:
         url=urls.gauge(gauge["id"]),
         shape=words.shape(test.get("shape", ())),
         tolerance=commands.tolerance_words(test.get("tolerance", {})),
-        line=gauge["branch"],
+        branch=gauge["branch"],
         arch=gauge["target"]["arch"],
         board=gauge["target"]["board"],
         state_words=words.STATES.get(state, state.value),

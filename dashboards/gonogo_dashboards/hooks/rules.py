@@ -70,7 +70,10 @@ def _rule(item: Mapping[str, Any], now: datetime) -> RuleLine:
     named = [(side, str(builds[side])) for side in ("head", "base") if builds.get(side)]
     if register:
         named.append(
-            ("registered for", f"{register['executor']}, line {register.get('line', 'default')}")
+            (
+                "registered for",
+                f"{register['executor']}, branch {register.get('branch', 'default')}",
+            )
         )
     repositories = tuple(content["repositories"])
     alone = len(repositories) == 1 and not set(repositories[0]) & set("*?!")

@@ -96,7 +96,7 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
     }
     built, served = queue_estimate.executors(session)
     registered = [
-        (str(each["name"]), f"{each['executor']}, {each['line']}")
+        (str(each["name"]), f"{each['executor']}, {each['branch']}")
         for each in builds.list_(session, limit=MOST_BUILDS).items
     ]
     own = [(build.name, build.executor) for build in own_builds().values()]

@@ -122,7 +122,7 @@ def test_cancelling_a_waiting_job_ends_it_and_is_written_down_once(api: Api) -> 
         assert answer.status_code == 202
         assert answer.json()["state"] == "cancelled"
     entries = api.get("/audit?action=job.cancelled")["items"]
-    assert [(entry["workload"], entry["actor"]) for entry in entries] == [(job, "local")]
+    assert [(entry["subject"], entry["actor"]) for entry in entries] == [(job, "local")]
 
 
 def test_resubmitting_asks_for_the_same_again(api: Api) -> None:

@@ -18,7 +18,7 @@ from gonogo_storage.devices import workers
 V60 = {
     "name": "v0.60",
     "executor": "ttnn",
-    "line": "main",
+    "branch": "main",
     "sequence": 60,
     "commit": "abc123",
     "arithmetic": "generic",
@@ -57,7 +57,7 @@ def test_registered_builds_are_listed_among_those_of_the_emulator(api: Api) -> N
     assert all_names(api) == sorted([*ours, "v0.60"])
     assert all_names(api, executor="torch") == sorted(TORCH_BUILDS)
     assert all_names(api, executor="ttnn") == sorted([*TTNN_BUILDS, "v0.60"])
-    assert all_names(api, line="emulator") == sorted(emulator_builds())
+    assert all_names(api, branch="emulator") == sorted(emulator_builds())
 
 
 def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
@@ -65,7 +65,7 @@ def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
         assert api.client.post("/api/v1/builds", json=V60).status_code == 201
     other = api.client.post("/api/v1/builds", json={**V60, "sequence": 61})
     assert (other.status_code, other.json()["field"]) == (409, "name")
-    assert [entry["workload"] for entry in api.get("/audit?action=build.registered")["items"]] == [
+    assert [entry["subject"] for entry in api.get("/audit?action=build.registered")["items"]] == [
         "v0.60"
     ]
 
@@ -170,7 +170,7 @@ def test_a_flag_is_taken_on_and_closed(api: Api) -> None:
     assert api.get("/flags?state=open")["items"] == []
     details = [
         entry["detail"]
-        for entry in api.get("/audit", params={"action": "flag.changed", "workload": flag["id"]})[
+        for entry in api.get("/audit", params={"action": "flag.changed", "subject": flag["id"]})[
             "items"
         ]
     ]
@@ -224,7 +224,7 @@ def test_a_token_is_shown_once_works_and_is_revoked(api: Api) -> None:
         assert revoked.json()["revoked_at"] is not None
     assert api.client.get("/api/v1/jobs", headers=header).status_code == 401
     assert [
-        entry["action"] for entry in api.get("/audit", params={"workload": token["id"]})["items"]
+        entry["action"] for entry in api.get("/audit", params={"subject": token["id"]})["items"]
     ] == ["token.revoked", "token.created"]
     assert api.client.delete("/api/v1/tokens/nonsense").status_code == 404
 

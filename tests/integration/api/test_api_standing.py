@@ -95,10 +95,10 @@ def test_variants_are_apart_and_the_one_that_ran_last_comes_first(api: Api) -> N
     assert answer["variants"][1]["grade"]["tail"]["seeds"] == 25
     assert api.get(f"/tests/{key}?board=n150")["variants"] == answer["variants"][1:]
     assert api.get(f"/tests/{key}/attribution")["cause"] == "broken"
-    steady = api.get(f"/tests/{key}/attribution?line=main&arch=wormhole&board=n150&samples=3")
+    steady = api.get(f"/tests/{key}/attribution?branch=main&arch=wormhole&board=n150&samples=3")
     assert (steady["cause"], steady["build"], len(steady["samples"])) == ("stable", "v1", 3)
     assert steady["variants"] == [
-        {"line": "main", "arch": "wormhole", "board": board} for board in ("n300", "n150")
+        {"branch": "main", "arch": "wormhole", "board": board} for board in ("n300", "n150")
     ]
     assert api.get(f"/tests/{key}/attribution?board=n150&build=never")["cause"] == "unknown"
     wrong = api.client.get(f"/api/v1/tests/{key}/attribution?board=p150")

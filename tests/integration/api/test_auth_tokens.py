@@ -160,7 +160,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "/webhooks/{webhook_id}": {"GET", "PATCH", "DELETE"},
         "/webhooks/{webhook_id}:rotate": {"POST"},
         "/webhooks/{webhook_id}:test": {"POST"},
-        "/github/answers/{workload}:again": {"POST"},
+        "/github/answers/{commit_check}:again": {"POST"},
         "/webhooks/{webhook_id}/deliveries": {"GET"},
         "/webhooks/{webhook_id}/deliveries/{delivery_id}": {"GET"},
         "/webhooks/{webhook_id}/deliveries/{delivery_id}:replay": {"POST"},
@@ -183,7 +183,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "delivery_id",
         "inbound_id",
         "bisection_id",
-        "workload",
+        "commit_check",
     )
     names |= dict.fromkeys((*ids, "waiver_id"), UNKNOWN)
     names |= {"device_id": "h.ttnn:0", "host": "h", "name": "h:1"}

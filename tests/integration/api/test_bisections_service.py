@@ -27,9 +27,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"builds": ["correct"]}, "builds"),
     ({"builds": ["correct", "no-such-build"]}, "builds.1"),
     ({"builds": None}, "builds"),
-    ({"line": "emulator"}, "line"),
-    ({"builds": None, "line": "nowhere"}, "line"),
-    ({"builds": None, "line": "emulator", "last": "nobody"}, "last"),
+    ({"branch": "emulator"}, "branch"),
+    ({"builds": None, "branch": "nowhere"}, "branch"),
+    ({"builds": None, "branch": "emulator", "last": "nobody"}, "last"),
     ({"signal": "colour"}, "signal"),
     ({"max_runs": 1}, "max_runs"),
     ({"test": {"kernel": "layernorm_bw", "shape": [0]}}, "test.shape.0"),
@@ -171,7 +171,7 @@ def test_bad_input_names_the_field(api: Api) -> None:
 
 
 def test_the_page_draws_the_posterior_and_the_stream_ends_with_the_answer(api: Api) -> None:
-    series = {"builds": None, "line": "emulator", "first": "correct", "last": "tt-train-2025"}
+    series = {"builds": None, "branch": "emulator", "first": "correct", "last": "tt-train-2025"}
     bisection = begin(api, **series)
     step(api, bisection)
     assert (

@@ -243,7 +243,12 @@ def test_a_commit_names_the_build_that_was_registered_for_it(api: Api) -> None:
     with api.context.session() as session:
         compared_builds.both(session, compared_builds.HOLLOW, {}, {"wrong": True})
         builds.add(
-            session, name=HEAD, executor="emulator", line="main", sequence=2, commit="5f0c77aa91be"
+            session,
+            name=HEAD,
+            executor="emulator",
+            branch="main",
+            sequence=2,
+            commit="5f0c77aa91be",
         )
         found = comparing.compare(session, BASE, "5f0c77aa91be")
         assert (found.head.builds, found.counts) == ((HEAD,), {"new_hollow_pass": 1})
@@ -251,7 +256,7 @@ def test_a_commit_names_the_build_that_was_registered_for_it(api: Api) -> None:
             session,
             name="again",
             executor="emulator",
-            line="main",
+            branch="main",
             sequence=3,
             commit="5f0c77aa91be",
         )

@@ -137,7 +137,7 @@ def test_a_gauge_has_the_newest_build_of_every_line_graded_anew_whichever_ran_la
     with api.context.session() as session:
         lines = (("new", 2, "main"), ("old", 1, "main"), ("theirs", 1, "theirs"))
         jobs = [
-            nightly_history.night(session, build, place, range(2), test=TEST, line=line).id
+            nightly_history.night(session, build, place, range(2), test=TEST, branch=line).id
             for build, place, line in lines
         ]
     gauge = measured(api, MISSED)["id"]
@@ -207,7 +207,7 @@ def test_a_gauge_that_finds_it_sharp_resolves_the_flag_and_only_such_a_one(api: 
     measured(api, MISSED)
     measured(api, dict.fromkeys(MISSED, math.nan))  # they crashed: nobody knows
     assert only_flag(api)["state"] == "open"
-    measured(api, {}, line="another")
+    measured(api, {}, branch="another")
     assert only_flag(api)["state"] == "open"
     sharp = measured(api, {})
     assert sharp["sharpness"] == "sharp"
@@ -356,7 +356,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
         "twice",
     ),
     ({"target": {"executor": "nobody"}, "builds": ["a"]}, "target.executor", "mine"),
-    ({"line": ""}, "line", ""),
+    ({"branch": ""}, "branch", ""),
     ({"sharp": True}, "sharp", ""),
 ]
 
@@ -391,7 +391,7 @@ def test_on_postgres_it_is_the_same(postgres_url: str) -> None:
         found = measured(api, {**MISSED, "tile-missing": UNSEEN})
         assert (found["sharpness"], len(found["report"]["elsewhere"])) == ("blunt", 4)
         assert only_flag(api)["evidence"]["gauge"] == found["id"]
-        measured(api, {}, line="another")
+        measured(api, {}, branch="another")
         with api.context.reading() as session:
             assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == Rate(2, 2)
             assert gauges.sharpness_of(session, KEY, "a third", *VARIANT[1:])["drop-s1"] == Rate(

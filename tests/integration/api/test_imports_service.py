@@ -103,7 +103,7 @@ def test_an_import_is_a_finished_job_and_the_next_one_its_history(api: Api) -> N
     ).text
     assert '"finished"' in events
     actions = [
-        entry["workload"]
+        entry["subject"]
         for entry in api.get("/audit")["items"]
         if entry["action"] == "import.created"
     ]
@@ -169,7 +169,7 @@ def test_a_job_cant_ask_for_the_executor_of_imports(api: Api) -> None:
         "seeds": {"count": 1},
     }
     api.client.post(
-        "/api/v1/builds", json={"name": "b", "executor": "import", "line": "main", "sequence": 4}
+        "/api/v1/builds", json={"name": "b", "executor": "import", "branch": "main", "sequence": 4}
     )
     answer = api.client.post("/api/v1/jobs", json=body)
     assert (answer.status_code, answer.json()["field"]) == (422, "target.executor")

@@ -199,7 +199,7 @@ def test_paused_changed_broken_and_ended(lite: Api, clock: Clock) -> None:
     assert lite.client.get(path).status_code == 404
     assert lite.get("/schedules")["items"] == []
     actions = [
-        entry["action"] for entry in lite.get("/audit", params={"workload": schedule})["items"]
+        entry["action"] for entry in lite.get("/audit", params={"subject": schedule})["items"]
     ]
     assert actions == [
         "schedule.archived",

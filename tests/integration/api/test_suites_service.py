@@ -211,7 +211,7 @@ def test_a_cancelled_run_is_never_green(api: Api) -> None:
         "cancelled",
     ]
     assert letters(api) == [{"run": run_id, "version": answer.json()["version"]}]
-    assert [entry["workload"] for entry in api.get("/audit?action=run.cancelled")["items"]] == [
+    assert [entry["subject"] for entry in api.get("/audit?action=run.cancelled")["items"]] == [
         run_id
     ]
 

@@ -215,7 +215,7 @@ def test_what_may_not_be_is_refused_with_field_and_limit(api: Api) -> None:
     assert (status, field, limit[:40]) == (
         422,
         "expires",
-        "90 days from now (GONOGO_OVERRIDE_DAYS):",
+        "90 days from now (GONOGO_WAIVER_DAYS):",
     )
     assert api.get("/waivers?state=active")["items"] == []
     key = {"Idempotency-Key": "once"}

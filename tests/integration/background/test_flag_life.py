@@ -82,7 +82,7 @@ def test_every_change_is_told_with_who_and_why_and_a_resolved_flag_is_reopened_b
             letter.topic for letter in outbox.due(session, topics=("flag.opened", "flag.resolved"))
         ]
     assert letters[-2:] == ["flag.resolved", "flag.opened"]
-    audited = api.get("/audit", params={"action": "flag.changed", "workload": flag["id"]})["items"]
+    audited = api.get("/audit", params={"action": "flag.changed", "subject": flag["id"]})["items"]
     assert audited[0]["detail"] == {"state": "resolved", "reason": "fixed in 4.2"}
 
 

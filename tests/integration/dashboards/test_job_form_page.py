@@ -49,7 +49,7 @@ def test_registered_builds_come_first_and_what_the_form_begins_with_is_a_job(
                 session,
                 name="main-0001",
                 executor="ttnn",
-                line="main",
+                branch="main",
                 sequence=1,
                 commit=None,
                 arithmetic=None,
@@ -127,7 +127,7 @@ def test_the_form_begins_as_a_job_or_a_test_did(migrated_sqlite_url: str) -> Non
             }
         }
         with api.context.session() as session:
-            builds.add(session, name="suites-1", executor="pytest", line="suites", sequence=1)
+            builds.add(session, name="suites-1", executor="pytest", branch="suites", sequence=1)
         suite = api.submit(test=chosen, build="suites-1", target={"executor": "pytest"})
         twin = api.client.get("/jobs/new.json", params={"from": suite}).json()
         named = {

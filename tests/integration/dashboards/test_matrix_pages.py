@@ -48,7 +48,7 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
                 stored_jobs.unwell(1, "error", "no device"),
             ],
         )
-        nightly_history.submit(session, [0], build="elsewhere", sequence=1, line="other")
+        nightly_history.submit(session, [0], build="elsewhere", sequence=1, branch="other")
         job = session.scalars(
             select(JobRow).where(JobRow.test_key == other, JobRow.board == "n300")
         ).one()
@@ -75,11 +75,11 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
     ) -> matrix_page.MatrixView:
         with engines.reading(engine) as session:
             return matrix_page.read(
-                session, {"line": "main", **query}, cursor, limit, columns, later
+                session, {"branch": "main", **query}, cursor, limit, columns, later
             )
 
     view = read()
-    assert (view.line, view.lines) == ("main", ("main", "other"))
+    assert (view.branch, view.branches) == ("main", ("main", "other"))
     assert [build.name for build in view.builds] == [
         "fixed-4c1e",
         "b0304ff7a5",
@@ -104,7 +104,7 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
     assert (half.seeds, half.lost, half.hollow) == (2, 1, True)
     assert half.words == "pass by tolerance on b0304ff7a5: 1 error, 1 pass by tolerance"
     assert not view.mixed
-    assert f"/tests/{other}?line=main&arch=wormhole&board=n150&build=b0304ff7a5" == half.url
+    assert f"/tests/{other}?branch=main&arch=wormhole&board=n150&build=b0304ff7a5" == half.url
     # filters, older builds, more tests
     assert {row.board for row in read(board="n300").rows} == {"n300"}
     assert {row.test for row in read(verdict="fail").rows} == {key}
@@ -131,7 +131,7 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
     assert read(columns=2).builds[-1].compare_url == "/compare?base=b747edd158&head=b0304ff7a5"
     two = read(columns=2)
     assert (len(two.builds), two.older) == (2, 2)
-    assert two.older_url == "/matrix?line=main&builds=2&until=b747edd158"
+    assert two.older_url == "/matrix?branch=main&builds=2&until=b747edd158"
     older = read(columns=2, until="b747edd158")
     assert [build.name for build in older.builds] == ["b747edd158", "9ca166977b"]
     first = read(limit=1)
@@ -142,9 +142,9 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
     }
     with pytest.raises(BadCursor):
         read("no such test")
-    assert not read(line="nowhere").builds
+    assert not read(branch="nowhere").builds
     with engines.reading(engine) as session:
-        assert [each.line for each in matrix_reads.builds(session)].count("other") == 1
+        assert [each.branch for each in matrix_reads.builds(session)].count("other") == 1
 
 
 def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine: Engine) -> None:
@@ -244,7 +244,7 @@ def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(
     variant = Variant(key, "main", "wormhole", "n150")
     with engines.reading(engine) as session:
         strip = strips.read(
-            session, jobs_of(session, variant), "dx", stored_jobs.NIGHTLY, {}, {"line": "main"}
+            session, jobs_of(session, variant), "dx", stored_jobs.NIGHTLY, {}, {"branch": "main"}
         )
     assert strip is not None
     assert (strip.total, strip.whole) == (60, False)
@@ -304,7 +304,7 @@ def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(
         stored_jobs.finish(session, strange.id)
     with engines.reading(engine) as session:
         strip = strips.read(
-            session, jobs_of(session, variant), "dx", stored_jobs.NIGHTLY, {}, {"line": "main"}
+            session, jobs_of(session, variant), "dx", stored_jobs.NIGHTLY, {}, {"branch": "main"}
         )
     assert strip is not None
     odd_ones = [mark for mark in strip.marks if round(mark.x) == 2 and mark.verdict != "pass"]
@@ -345,7 +345,7 @@ def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(
             "builds=999999",
             "limit=x",
             "verdict=%22",
-            "line=%22%27",
+            "branch=%22%27",
             "until=zz",
             "board=%F0%9F%92%A9",
         ):

@@ -289,7 +289,7 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
         "waiting",
         [],
     )
-    assert api.get("/audit?action=answer.again")["items"][0]["commit_check"] == unknown
+    assert api.get("/audit?action=answer.again")["items"][0]["subject"] == unknown
     assert api.client.post(f"/api/v1/github/answers/{new_id()}:again").status_code == 404
     assert (gone.state, gone.due_at, gone.tries) == ("failed", None, 9)
     assert gone.error is not None

@@ -112,7 +112,7 @@ def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> Non
     assert admin.post(view["replay"], json={}).status_code == 403  # a page's own token is asked for
     store_rule(api)
     assert admin.post(view["replay"], json={}, headers=csrf).status_code == 202
-    assert api.get("/audit?action=hook.replayed")["items"][0]["commit_check"] == line["id"]
+    assert api.get("/audit?action=hook.replayed")["items"][0]["subject"] == line["id"]
     assert "waits" in admin.get(f"/hooks/{line['id']}").text
     assert work(api) == 1
     assert len(commit_checks(api)) == 1

@@ -233,7 +233,7 @@ def test_a_commit_s_build_is_the_one_that_is_registered_with_it_or_is_registered
         lite,
         suites=[suite],
         builds={"head": "metal-{short}"},
-        register={"executor": "ttnn", "line": "main"},
+        register={"executor": "ttnn", "branch": "main"},
     )
     deliver(lite.client, "pull_request", pull_request(head=NEXT))
     assert work(lite) == 1
@@ -242,7 +242,7 @@ def test_a_commit_s_build_is_the_one_that_is_registered_with_it_or_is_registered
         for each in lite.get("/builds?executor=ttnn")["items"]
         if each["name"].startswith("metal-")
     }
-    assert {name: (each["line"], each["commit"]) for name, each in made.items()} == {
+    assert {name: (each["branch"], each["commit"]) for name, each in made.items()} == {
         f"metal-{NEXT[:12]}": ("main/pull-7", NEXT),
         f"metal-{BEFORE[:12]}": ("main", BEFORE),
     }

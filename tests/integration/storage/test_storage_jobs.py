@@ -360,11 +360,11 @@ def test_artifacts_are_listed_without_and_read_with_their_content(engine: Engine
 
 def test_a_build_is_registered_once_and_never_changes(engine: Engine) -> None:
     with session(engine) as current:
-        builds.add(current, name="a1b2", executor="ttnn", line="main", sequence=5, outputs=["dx"])
-        builds.add(current, name="a1b2", executor="ttnn", line="main", sequence=5, outputs=["dx"])
+        builds.add(current, name="a1b2", executor="ttnn", branch="main", sequence=5, outputs=["dx"])
+        builds.add(current, name="a1b2", executor="ttnn", branch="main", sequence=5, outputs=["dx"])
         with pytest.raises(builds.BuildExists, match="a1b2"):
             builds.add(
-                current, name="a1b2", executor="ttnn", line="main", sequence=6, outputs=["dx"]
+                current, name="a1b2", executor="ttnn", branch="main", sequence=6, outputs=["dx"]
             )
         assert [build["name"] for build in builds.list_(current, executor="ttnn").items] == ["a1b2"]
 
@@ -375,7 +375,7 @@ def test_an_attempt_carries_what_is_registered_of_its_build(engine: Engine) -> N
             current,
             name="nightly",
             executor="emulator",
-            line="main",
+            branch="main",
             sequence=1,
             arithmetic="generic",
             outputs=["dx"],
@@ -384,7 +384,7 @@ def test_an_attempt_carries_what_is_registered_of_its_build(engine: Engine) -> N
             current,
             name="other",
             executor="ttnn",
-            line="main",
+            branch="main",
             sequence=1,
             arithmetic="fp32",
             outputs=["dgamma"],

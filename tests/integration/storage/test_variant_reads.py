@@ -21,11 +21,11 @@ def test_every_variant_once_and_none_that_was_only_gauged(engine: Engine) -> Non
         for sequence in (1, 2, 3):
             for line, board in (("main", "n150"), ("main", "n300"), ("release", "n150")):
                 last = nightly_history.submit(
-                    session, [0], build=f"b{sequence}", sequence=sequence, line=line, board=board
+                    session, [0], build=f"b{sequence}", sequence=sequence, branch=line, board=board
                 )
         other = nightly_history.submit(session, [0], build="b1", sequence=1, test=OTHER)
         gauge = nightly_history.submit(
-            session, [0], build="b1", sequence=1, test=OTHER, line="gauged"
+            session, [0], build="b1", sequence=1, test=OTHER, branch="gauged"
         )
         session.execute(update(JobRow).where(JobRow.id == gauge.id).values(kind=JobKind.gauge))
         found = variants.variants_of_all(session, [last.test_key, other.test_key, "v1-nobody"])

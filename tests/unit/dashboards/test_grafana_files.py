@@ -227,7 +227,7 @@ def test_compose_gives_each_program_the_files_that_name_each_other() -> None:
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     services = compose["services"]
     prometheus, grafana = services["prometheus"], services["grafana"]
-    assert prometheus["arithmetics"] == grafana["arithmetics"] == ["monitoring"]
+    assert prometheus["profiles"] == grafana["profiles"] == ["monitoring"]
     for service in (prometheus, grafana):
         mounts = [each.split(":") for each in service["volumes"] if each.startswith("./")]
         assert mounts

@@ -11,7 +11,7 @@ EVIL = """"><img src=x onerror=alert('1')>&"""
 
 def cell(verdict: str, *, hollow: bool = False, lost: int = 0, name: str = "b1") -> MatrixCell:
     return MatrixCell(
-        verdict, hollow, lost, 4, (), f"{verdict} on {name}", f"/tests/v1?line=main&build={name}"
+        verdict, hollow, lost, 4, (), f"{verdict} on {name}", f"/tests/v1?branch=main&build={name}"
     )
 
 

@@ -67,7 +67,7 @@ class WaiverIn(Strict):
     owner: Owner | None = Field(None, description="null: whoever asks")
     reason: Reason
     expires: Moment = Field(
-        description="RFC 3339 with a time zone; at most GONOGO_OVERRIDE_DAYS from now"
+        description="RFC 3339 with a time zone; at most GONOGO_WAIVER_DAYS from now"
     )
 
 

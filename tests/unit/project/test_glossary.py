@@ -1,0 +1,44 @@
+"""docs/glossary.md can be read by a program, has a line for every verdict and grade, and keeps its
+sentences short."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gonogo.flakiness.grades import Sharpness, Stability
+from gonogo.spec.verdicts import Explanation, Verdict
+
+LINES = (Path(__file__).parents[3] / "docs/glossary.md").read_text().splitlines()
+GROUP = re.compile(r"- \*\*(?P<group>[^*]+)\*\*")
+ENTRY = re.compile(r"  - \*\*(?P<term>[^*]+)\*\*(?: \(`(?P<value>[a-z_]+)`\))?: (?P<text>.+)")
+MAX_WORDS = 25
+
+ENTRIES = [found for line in LINES if (found := ENTRY.fullmatch(line))]
+
+
+def test_every_line_of_the_list_is_a_group_or_an_entry() -> None:
+    listed = [line for line in LINES if line.lstrip().startswith("- ")]
+    assert not [line for line in listed if not GROUP.fullmatch(line) and not ENTRY.fullmatch(line)]
+    assert len(ENTRIES) > 50
+
+
+def test_no_term_and_no_value_stands_twice() -> None:
+    terms = [entry["term"].lower() for entry in ENTRIES]
+    values = [entry["value"] for entry in ENTRIES if entry["value"]]
+    assert len(set(terms)) == len(terms)
+    assert len(set(values)) == len(values)
+
+
+def test_every_verdict_and_every_grade_is_defined() -> None:
+    values = {entry["value"] for entry in ENTRIES}
+    words = {str(word) for words in (Verdict, Explanation, Stability, Sharpness) for word in words}
+    assert words - {"unknown"} <= values
+
+
+def test_a_definition_is_one_or_two_short_sentences() -> None:
+    for entry in ENTRIES:
+        sentences = re.split(r"(?<=[.?]) ", entry["text"])
+        assert 1 <= len(sentences) <= 2, entry["term"]
+        assert all(len(each.split()) <= MAX_WORDS for each in sentences), entry["term"]
+        assert entry["text"][-1] in ".?", entry["term"]
