@@ -25,14 +25,14 @@ help: ## this list
 
 setup: $(BUNDLE) ## make .venv from the locks, build the pages' scripts (all other targets do it by themselves)
 
-# The first of $(PYTHON), python3.12, python3.11, python3 that runs (a shim may exist and fail) and is 3.11 or 3.12.
-$(STAMP): requirements/dev-py311.txt requirements/dev-py312.txt pyproject.toml hatch_build.py
+# The first of $(PYTHON) and these that runs (a shim may exist and fail) and has a lock; 3.14 comes last, as no test has run on it.
+$(STAMP): $(wildcard requirements/dev-py3*.txt) pyproject.toml hatch_build.py
 	@set -euo pipefail; \
-	for python in $(PYTHON) python3.12 python3.11 python3; do \
+	for python in $(PYTHON) python3.12 python3.11 python3.13 python3 python3.14; do \
 	  tag=$$("$$python" -c 'import sys; print("py%d%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
-	  case $$tag in py311|py312) break ;; *) tag= ;; esac; \
+	  case $$tag in py311|py312|py313|py314) break ;; *) tag= ;; esac; \
 	done; \
-	if [ -z "$${tag:-}" ]; then echo "GoNoGo needs Python 3.11 or 3.12: apt-get install -y python3 python3-venv, or name one: make PYTHON=/path/to/python" >&2; exit 2; fi; \
+	if [ -z "$${tag:-}" ]; then echo "GoNoGo needs Python 3.11, 3.12 or 3.13: apt-get install -y python3 python3-venv, or name one: make PYTHON=/path/to/python" >&2; exit 2; fi; \
 	version=$${tag/py3/3.}; \
 	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
 	  echo "$$python can't make virtual environments; run: apt-get install -y python$$version-venv" >&2; exit 2; fi; \
@@ -74,7 +74,7 @@ torch: $(TORCH_VENV)/.gonogo-torch ## an interpreter with torch in the cache fol
 # The first interpreter that runs and has a wheel of this version; pip's own settings say where wheels come from (a CPU's are enough).
 $(TORCH_VENV)/.gonogo-torch:
 	@set -euo pipefail; \
-	for python in $(TORCH_PYTHON) python3.11 python3.12 python3; do \
+	for python in $(TORCH_PYTHON) python3.11 python3.12 python3.13 python3; do \
 	  "$$python" -c 'import ensurepip, venv' 2>/dev/null || continue; \
 	  rm -rf "$(TORCH_VENV)"; "$$python" -m venv "$(TORCH_VENV)"; \
 	  echo "installing torch $(TORCH_VERSION) for $$python in $(TORCH_VENV)"; \
@@ -95,10 +95,14 @@ bench: setup ## every speed figure with its ratio; ARGS choose
 pictures: setup ## the pictures of the pages in docs/pictures anew; ARGS choose
 	@$(BIN)/python -m benchmarks.pictures $(ARGS)
 
-lock: ## make the locks anew; needs both interpreters (PYTHON311, PYTHON312); ARGS=--keep only adds what is missing
-	@set -euo pipefail; for python in $(or $(PYTHON311),python3.11) $(or $(PYTHON312),python3.12); do \
-	  folder=$$(mktemp -d); "$$python" -m venv $$folder; $$folder/bin/python -m pip install --quiet pip-tools; \
-	  $$folder/bin/python requirements/lock.py $(ARGS); rm -rf $$folder; done
+lock: ## make the locks anew; needs three interpreters (PYTHON311, PYTHON312, PYTHON313); ARGS=--keep only adds what is missing
+	@set -euo pipefail; lock() { \
+	  folder=$$(mktemp -d); "$$1" -m venv $$folder; $$folder/bin/python -m pip install --quiet "$$2"; \
+	  $$folder/bin/python requirements/lock.py $(ARGS) "$${@:3}"; rm -rf $$folder; }; \
+	lock $(or $(PYTHON311),python3.11) pip-tools; \
+	lock $(or $(PYTHON312),python3.12) pip-tools; \
+	lock $(or $(PYTHON313),python3.13) pip-tools; \
+	lock $(or $(PYTHON313),python3.13) uv --for 3.14
 
 clean: ## remove what the targets above made (var/, the demo's database, too)
 	rm -rf $(VENV) var dist build dashboards/gonogo_dashboards/static dashboards/web/node_modules .mypy_cache .ruff_cache .hypothesis .import_linter_cache

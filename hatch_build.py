@@ -57,7 +57,8 @@ def use_wheel() -> None:
 
 def build(root: Path) -> None:
     """Make root/dashboards/gonogo_dashboards/static, unless it is up to date. Raises what
-    dashboards/gonogo_dashboards/build.py raises."""
+    dashboards/gonogo_dashboards/build.py raises.
+    """
     if not node_works():
         use_wheel()
     spec = importlib.util.spec_from_file_location(
@@ -73,7 +74,8 @@ def build(root: Path) -> None:
 
 class BundleHook(BuildHookInterface):  # type: ignore[type-arg]  # its parameter is private to hatchling
     """Builds the scripts for wheels and editable installs; a failed front-end build fails the whole
-    build."""
+    build.
+    """
 
     PLUGIN_NAME = "custom"
 

@@ -43,7 +43,8 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 def main(words: list[str] | None = None) -> int:
     """Run the chosen ones, each in a process of its own, also after one has failed; 1 if one
-    has."""
+    has.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=__doc__,

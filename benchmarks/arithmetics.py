@@ -1,5 +1,6 @@
 """Right kernels of many arithmetics: what a budget must explain. Each takes (test, given) and gives
-the outputs, as an executor would."""
+the outputs, as an executor would.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def _bf16_away(a: NDArray[Any]) -> NDArray[Any]:
 
 class Stochastic:
     """Monte-Carlo arithmetic: each value goes to one of its two bf16 neighbours at random,
-    unbiased."""
+    unbiased.
+    """
 
     def __init__(self) -> None:
         self.random = np.random.Generator(np.random.Philox(7))
@@ -77,7 +79,8 @@ def by_lanes(a: NDArray[Any]) -> NDArray[Any]:
 @dataclass(frozen=True)
 class Arithmetic:
     """Rounding of each stored intermediate, of the arithmetic inside, order of sums, how 1/N is
-    made."""
+    made.
+    """
 
     stored: Rounding
     inside: Rounding
@@ -93,7 +96,7 @@ class Arithmetic:
         return self.stored(self.inside(total / n))
 
     def statistics(self, x: NDArray[Any], epsilon: float) -> tuple[NDArray[Any], NDArray[Any]]:
-        """mean and rstd, (rows, 1), two passes."""
+        """Mean and rstd, (rows, 1), two passes."""
         mean = self.mean(x)
         variance = self.mean(self.stored(self.inside(self.inside(x - mean) ** 2)))
         return mean, self.stored(self.inside(1 / np.sqrt(self.inside(variance + epsilon))))

@@ -31,7 +31,8 @@ BY_DEFAULT = 500
 @dataclass(frozen=True)
 class Figure:
     """What is to be met: of 128 builds, with these rates of red runs behind and before the
-    change."""
+    change.
+    """
 
     after: float
     before: float
@@ -54,7 +55,8 @@ def searched(
     builds: int, run: Callable[[int], bool], *, sharp: bool = False, most: int = MOST
 ) -> tuple[Look, int, int]:
     """The end of one search, its runs, and how many of them were of the gate. run: whether a run of
-    the build at that place is bad."""
+    the build at that place is bad.
+    """
     tallies = [(0, 0)] * builds
     gate = 0
     for runs in range(most):
@@ -70,7 +72,8 @@ def searched(
 
 def by_majority(builds: int, run: Callable[[int], bool], each: int, red: int) -> tuple[int, int]:
     """(the place that git-bisect finds when it calls a build bad from `red` of `each` red runs on,
-    its runs); the ends are believed."""
+    its runs); the ends are believed.
+    """
     good, bad, runs = 0, builds - 1, 0
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -86,7 +89,8 @@ def noisy(
     figure: Figure, builds: int, series: int, first: int = 0
 ) -> tuple[list[tuple[int, int]], int, list[int], int]:
     """(runs of each search and of its gate, how many were right, runs of each majority bisect, how
-    many of those were right)."""
+    many of those were right).
+    """
     ours: list[tuple[int, int]] = []
     theirs: list[int] = []
     right = right_theirs = 0
@@ -163,7 +167,8 @@ def _red(rng: random.Random, rate: float, _build: int) -> bool:
 
 def without_change(builds: int, series: int, console: Console, first: int = 0) -> bool:
     """Series in which nothing changed, at most as many runs as a bisection has by default; the odds
-    allow one false change in twenty."""
+    allow one false change in twenty.
+    """
     shown = Table(
         title=f"nothing changed, {series} series, at most {BY_DEFAULT} runs", title_justify="left"
     )

@@ -93,7 +93,8 @@ class Bench:
 
     def measure(self, device_ms: float, seeds: int) -> float:
         """The fraction of the time from the first kernel's start to the last one's end in which a
-        kernel ran."""
+        kernel ran.
+        """
         self._times.unlink(missing_ok=True)
         self._number += 1
         body = {
@@ -150,7 +151,8 @@ def bench() -> Iterator[Bench]:
 
 def smallest(made: Bench, seeds: int) -> float:
     """The smallest device time (ms) at which the device is busy for ASKED of the time, to a factor
-    of CLOSE_ENOUGH."""
+    of CLOSE_ENOUGH.
+    """
     low, high = 1.0, ASKED_MS
     while high / low > CLOSE_ENOUGH:
         middle = (low * high) ** 0.5

@@ -102,7 +102,8 @@ def cases(seeds: int, kernel: str) -> Iterator[tuple[int, TestSpec]]:
 
 def applies(name: str, arithmetic: str, test: TestSpec) -> bool:
     """Whether that arithmetic is a right kernel of that arithmetic: one that stores bf16 is none for
-    `generic` where every tensor is fp32."""
+    `generic` where every tensor is fp32.
+    """
     numerics = test.numerics
     wide = numerics.input == numerics.output == "fp32"
     return not (
@@ -134,7 +135,8 @@ def beyond(statistics: Mapping[str, Any]) -> list[str]:
 
 def monte_carlo(seeds: int) -> float:
     """The largest |e|/s of any element when every stored intermediate is rounded stochastically
-    (half a ulp of bias, twice the spread)."""
+    (half a ulp of bias, twice the spread).
+    """
     worst = 0.0
     for seed in range(seeds):
         test = TestSpec.parse({"kernel": "layernorm_bw", "shape": SHAPES[seed % len(SHAPES)]})

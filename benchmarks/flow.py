@@ -41,7 +41,8 @@ BATCH = 100
 @contextmanager
 def running(settings: Settings) -> Iterator[None]:
     """`gonogo background` in a process of its own would need a Python start; a thread does the same
-    work."""
+    work.
+    """
     stop = threading.Event()
     thread = threading.Thread(target=background.run, args=(settings, stop))
     thread.start()
@@ -54,7 +55,8 @@ def running(settings: Settings) -> Iterator[None]:
 
 def latencies(engine: Engine, settings: Settings, worker: SimulatedWorker) -> list[float]:
     """Milliseconds from the start of the storing transaction until a worker has the chunk in hand,
-    one job at a time."""
+    one job at a time.
+    """
     assert settings.broker_url is not None
     redis = queue.redis_client(settings.broker_url)
     found = []
@@ -78,7 +80,8 @@ def latencies(engine: Engine, settings: Settings, worker: SimulatedWorker) -> li
 
 def throughput(engine: Engine, worker: SimulatedWorker) -> float:
     """Milliseconds per seed (three outputs each) from the first published batch to the finished
-    job."""
+    job.
+    """
     with session(engine) as current:
         job = jobs.create(current, new_job(SEEDS))
     chunk = worker.take()

@@ -186,7 +186,8 @@ class Source:
 
     def copy(self, session: Session, place: Place, *, times: int = 1, number: int = 0) -> str:
         """A job somewhere else with the seeds of this one, `times` times as many; its id. number:
-        tells jobs of one moment apart."""
+        tells jobs of one moment apart.
+        """
         test, at = place.test, place.at
         test_specs.ensure(
             session,
@@ -280,7 +281,8 @@ def night(
     fixed: bool,
 ) -> None:
     """Every test on one build of the line, a second after each other: most are right; some are
-    hollow, some are red until they are `fixed`, and then hollow, some flicker."""
+    hollow, some are red until they are `fixed`, and then hollow, some flicker.
+    """
     right, hollow, red, flickers = sources
     for number, test in enumerate(tests):
         kind = right

@@ -84,7 +84,8 @@ def main(words: list[str] | None = None) -> int:
 
 def build(url: str, seeds: int) -> None:
     """The database: TESTS tests on as many builds as it takes, one job of HUGE seeds among them,
-    assessed as the background does."""
+    assessed as the background does.
+    """
     began = time.monotonic()
     engine = engines.make_engine(url)
     schema.upgrade(engine)
@@ -148,7 +149,8 @@ def assess(url: str) -> int:
 @contextmanager
 def served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
     """`gonogo serve` of this database, alone, as `gonogo up` starts it; its address and its
-    process."""
+    process.
+    """
     own = {
         "DATABASE_URL": f"sqlite:///{file}",
         "BROKER_URL": "redis://127.0.0.1:1/0",
@@ -282,7 +284,8 @@ def measure(file: Path, requests: int) -> int:
 
 def steadiness(times: int) -> tuple[float, float]:
     """Milliseconds of a loop that always does the same, as long as a page: its median, its p95.
-    What a shared machine adds by itself."""
+    What a shared machine adds by itself.
+    """
     took = []
     for _ in range(times):
         began = time.perf_counter()

@@ -100,7 +100,8 @@ def seeded(database_url: str) -> dict[str, str]:
 
 def take(browser: Browser, url: str, picture: Picture) -> None:
     """One picture, of the top of the page, once its charts are drawn; less of it while the file
-    would be too large."""
+    would be too large.
+    """
     options: dict[str, Any] = {"color_scheme": picture.scheme, "reduced_motion": "reduce"}
     context = browser.new_context(
         viewport={"width": picture.width, "height": picture.height}, **options

@@ -1,5 +1,6 @@
 """Sequential seeds through the service, real processes and emulated kernels: seeds run, device time
-saved. A part of `flakiness`."""
+saved. A part of `flakiness`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ SHAPE = [1, 1, 64, 512]
 
 def cases() -> dict[str, tuple[Mapping[str, Any], str, str]]:
     """Name -> (test, build, the decision to be made). A right kernel is stable or flaky by its
-    tolerance, a wrong one hollow."""
+    tolerance, a wrong one hollow.
+    """
     loose = {"kernel": "layernorm_bw", "shape": SHAPE, "tolerance": {"rtol": 0, "atol": 0.5}}
     test = TestSpec.parse(loose)
     needed = []

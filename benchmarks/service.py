@@ -116,7 +116,8 @@ class Service:
 
     def submit(self, seeds: int, **changes: Any) -> tuple[str, float]:
         """A new job of the tiny test; its id and the time (s since the epoch) just before the
-        request."""
+        request.
+        """
         body = {"test": TINY, "build": "correct", "seeds": {"start": 0, "count": seeds}, **changes}
         began = time.time()
         answer = self.http.post("/jobs", json=body)
@@ -125,7 +126,8 @@ class Service:
 
     def ended(self, job: str) -> list[dict[str, Any]]:
         """Wait for the job's end; its events, in order. Raises RuntimeError when it didn't pass or
-        took too long."""
+        took too long.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while True:
             with reading(self._engine) as session:
@@ -167,7 +169,8 @@ def p50_p95(milliseconds: Sequence[float]) -> str:
 
 def first_seed(service: Service) -> tuple[list[float], list[float]]:
     """Milliseconds from before POST until the service knew that a worker runs the job, and until
-    its first result was stored."""
+    its first result was stored.
+    """
     runs, results = [], []
     for _ in range(JOBS):
         time.sleep(PAUSE_S)
@@ -182,7 +185,8 @@ def first_seed(service: Service) -> tuple[list[float], list[float]]:
 
 def per_seed(service: Service) -> tuple[float, float]:
     """Milliseconds a seed: a job of many from before POST to its end, and the same work in this
-    process, one seed after the other."""
+    process, one seed after the other.
+    """
     walls, alone = [], []
     for _ in range(3):
         job, began = service.submit(SEEDS)
@@ -213,7 +217,8 @@ def in_process(seeds: int = 200) -> float:
 
 def requests(service: Service) -> dict[str, list[float]]:
     """Milliseconds of each kind of request, seen from this process over one connection, in turn.
-    Nobody serves these jobs' queue."""
+    Nobody serves these jobs' queue.
+    """
     times: dict[str, list[float]] = {"POST /jobs": [], "GET /jobs/{id}": [], "GET /healthz": []}
     health = str(service.http.base_url.copy_with(path="/healthz"))
     elsewhere = {"executor": "emulator", "arch": "wormhole", "board": "n300"}

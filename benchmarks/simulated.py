@@ -1,5 +1,6 @@
 """Jobs, rows and a simulated device worker: for the benchmark of the job flow, and for the tests of
-storage and flow."""
+storage and flow.
+"""
 
 from __future__ import annotations
 

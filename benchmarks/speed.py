@@ -52,7 +52,8 @@ def median_seconds(*work: Callable[[], object]) -> list[float]:
 
 def four_metrics(out: NDArray[np.float32], reference: NDArray[np.float64]) -> tuple[Any, ...]:
     """What others compare with: allclose, PCC, relative Frobenius and the largest ULP distance, in
-    plain NumPy."""
+    plain NumPy.
+    """
     close = np.allclose(out, reference, rtol=1e-3, atol=0.5)
     pcc = np.corrcoef(out.ravel(), reference.ravel())[0, 1]
     frobenius = np.linalg.norm(out - reference) / np.linalg.norm(reference)
@@ -79,7 +80,8 @@ def compare_block(
     columns: Any,
 ) -> None:
     """Rows start..stop of arrays (rows, N) that are given: the comparison alone, with its
-    directions along rows and down columns."""
+    directions along rows and down columns.
+    """
     n = ref.shape[1]
     out, ones, nothing = np.empty(n), np.ones(n), np.zeros(n)
     error, even, away, variance = np.empty(n), np.empty(n), np.empty(n), np.empty(n)

@@ -1,12 +1,14 @@
 """A plug-in executor: LayerNorm in float32 NumPy. Start a worker with
-GONOGO_EXECUTORS="numpy=numpy_executor:NumpyExecutor"."""
+GONOGO_EXECUTORS="numpy=numpy_executor:NumpyExecutor".
+"""
 
 import numpy as np
 
 
 class NumpyExecutor:
     """`float32` is a right kernel; `no-s2` forgets the second reduction of the backward pass, as a
-    real one did."""
+    real one did.
+    """
 
     BUILDS = ("float32", "no-s2")
 

@@ -75,7 +75,8 @@ def shorten(text: str) -> str:
 
 def quote(value: object) -> Any:
     """A value as it may stand in a problem document: plain JSON, short, whole numbers as every
-    language reads them."""
+    language reads them.
+    """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -101,7 +102,8 @@ def quote(value: object) -> Any:
 
 def _written(value: object) -> str:
     """repr, short where it holds huge numbers: Python itself refuses to write those of more than
-    4300 digits."""
+    4300 digits.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 14_000:
         return f"a whole number of about {int(value.bit_length() * math.log10(2))} digits"
     try:
@@ -116,7 +118,8 @@ def _cut(text: str, most: int) -> str:
 
 def in_words(problem: BaseException) -> str:
     """The message of an error of ours; of any other its type as well, without which "'x'" or "0"
-    says nothing."""
+    says nothing.
+    """
     return (
         str(problem) if isinstance(problem, GonogoError) else f"{type(problem).__name__}: {problem}"
     )

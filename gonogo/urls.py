@@ -1,5 +1,6 @@
 """Every URL of the pages and of the API that a page links to, made in one place. Paths only: a page
-works under any host name."""
+works under any host name.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def job(
 
 def new_job(given: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:
     """The form that submits a job; {"from": a job's id} or {"test": a test's key}: what it begins
-    with."""
+    with.
+    """
     return (f"{NEW_JOB}.json" if twin else NEW_JOB) + _query(given or {})
 
 
@@ -158,7 +160,8 @@ def flags(
     twin: bool = False,
 ) -> str:
     """The list of findings, the open ones unless `state` says otherwise ("any"); filters that are
-    empty or None are left out."""
+    empty or None are left out.
+    """
     return (f"{FLAGS}.json" if twin else FLAGS) + _query({**(filters or {}), "cursor": cursor})
 
 
@@ -253,7 +256,8 @@ def webhook(
     twin: bool = False,
 ) -> str:
     """A subscription's page: what was sent, what waits, what failed; such as {"state": "failed"}
-    alone."""
+    alone.
+    """
     return f"{WEBHOOKS}/{_part(webhook_id)}{'.json' if twin else ''}" + _query(
         {**(filters or {}), "cursor": cursor}
     )
@@ -371,7 +375,8 @@ def _part(text: str) -> str:
 
 def further(name: str, value: str) -> str:
     """What is put behind an address that has a query already; for tables of addresses that differ
-    in one name."""
+    in one name.
+    """
     return f"&{urlencode({name: value})}"
 
 

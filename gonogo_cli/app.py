@@ -27,7 +27,8 @@ UsageError: Any = typer.BadParameter.__base__
 
 class Entry(NamedTuple):
     """Where a subcommand lives (`module:function` or `module:typer app`), its panel in the help,
-    and its one line there."""
+    and its one line there.
+    """
 
     target: str
     panel: str
@@ -145,7 +146,8 @@ COMMANDS: dict[str, Entry] = {
 
 class Lazy(TyperGroup):
     """A group that knows its commands' names and lines from COMMANDS and imports a command's module
-    only to run it."""
+    only to run it.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of the table, which is the order of the help."""
@@ -204,7 +206,8 @@ def root(
     ),
 ) -> None:
     """A go/no-go gauge for numerical kernel tests: says of every green test whether the pass means
-    anything."""
+    anything.
+    """
 
 
 def fail(problem: BaseException, code: int) -> NoReturn:
@@ -222,7 +225,8 @@ def fail(problem: BaseException, code: int) -> NoReturn:
 
 def run() -> NoReturn:
     """The command. Its usage errors, which typer draws for people, are a problem document where
-    --json is asked for."""
+    --json is asked for.
+    """
     if not problems.wanted(sys.argv[1:]):
         app()
     try:

@@ -1,5 +1,6 @@
 """In the process that hears of all tests: folds pytest's reports into records, keeps or tells them,
-and says at the end what they show."""
+and says at the end what they show.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Collector:
         self, header: Callable[[], Mapping[str, Any]], *, root: Path, to: str | None, asked: bool
     ) -> None:
         """header: the first line of format "gonogo" but for `started_at`; asked for when there is
-        something to keep."""
+        something to keep.
+        """
         self._header_of, self.root, self.to, self.asked = header, root, to, asked
         self.started_at = _now()
         self.run = new_id()
@@ -59,7 +61,8 @@ class Collector:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Setup, call and teardown of a test become one record; pytest-xdist tells of a crashed
-        process without any phase."""
+        process without any phase.
+        """
         test = self._open.setdefault(report.nodeid, _Test(report.nodeid))
         told = test.add(report)
         if report.when == "teardown" or report.when not in ("setup", "call"):
@@ -126,7 +129,8 @@ class Collector:
 
     def _keep(self, do: Callable[[Spool], None]) -> None:
         """A file that can't be written is no reason to stop anybody's tests: it is said at the
-        end."""
+        end.
+        """
         if self.to is None or not self.asked or not self._spools:
             return
         try:
@@ -193,7 +197,8 @@ class _Test:
 
     def add(self, report: pytest.TestReport) -> bool:
         """Fold a phase in; what strict mode made red counts as the test's own green. Whether it had
-        a seed or a comparison to tell of."""
+        a seed or a comparison to tell of.
+        """
         told = told_by(report)
         something = bool(told)
         self.comparisons += told.pop("comparisons", [])

@@ -28,7 +28,8 @@ def is_server(to: str) -> bool:
 
 def deliver(run: Run) -> list[str]:
     """Where its numbers are, in words. The same run delivered again is stored once. Raises
-    Undelivered."""
+    Undelivered.
+    """
     if is_server(run.to):
         try:
             answers = server.send(

@@ -1,5 +1,6 @@
 """Arrays on disk for the worker that runs these tests: it judges them when the test has gone on
-(docs/gtest.md has the same for C++)."""
+(docs/gtest.md has the same for C++).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def take() -> Callable[[], None]:
 
 def store(folder: Path, arrays: Arrays) -> None:
     """One folder per comparison, renamed into place when it is whole: a crash in between leaves
-    nothing that looks like one."""
+    nothing that looks like one.
+    """
     import numpy as np
 
     told = {"test": current_test(), "name": arrays.name, "kernel": arrays.fields["kernel"]}
@@ -57,5 +59,6 @@ def store(folder: Path, arrays: Arrays) -> None:
 
 def current_test() -> str | None:
     """The node id of the test that runs, as pytest puts it into the environment: processes that the
-    test starts know it, too."""
+    test starts know it, too.
+    """
     return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0] or None

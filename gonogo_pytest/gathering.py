@@ -1,5 +1,6 @@
 """In the process of the tests: hears of every comparison and sends it along with pytest's report of
-the test, through pytest-xdist too."""
+the test, through pytest-xdist too.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class Gatherer:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, Any, None]:
         """What the phase compared goes with its report; a green call with a hollow pass turns red
-        in strict mode."""
+        in strict mode.
+        """
         answer = yield
         report: pytest.TestReport = answer.get_result()
         if report.when == "setup":

@@ -26,7 +26,8 @@ meanwhile."""
 
 class Chooser:
     """Runs only what was asked for. The ids are compared with those collected and never become
-    paths or options of pytest."""
+    paths or options of pytest.
+    """
 
     def __init__(self, wanted: Iterable[str]) -> None:
         self.wanted = [each.strip().rstrip("/") for each in wanted]
@@ -67,7 +68,8 @@ def _below(place: str, folder: str) -> bool:
 
 class Recorder:
     """Appends a line per event: collected, start, done, uncollected, problem, end. Each line is one
-    write, so a crash cuts none."""
+    write, so a crash cuts none.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -101,7 +103,8 @@ class Recorder:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """The same when pytest-xdist collects in processes of its own; every one of them has all
-        tests."""
+        tests.
+        """
         self.write("collected", tests=list(ids))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -111,7 +114,8 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Setup, call and teardown are folded into one outcome; a test that a plug-in runs again
-        has several."""
+        has several.
+        """
         outcome = self._open.setdefault(report.nodeid, Outcome())
         outcome.add(report)
         if report.when == "teardown":
@@ -119,7 +123,7 @@ class Recorder:
             del self._open[report.nodeid]
 
     def pytest_internalerror(self, excrepr: object) -> None:
-        """pytest or a plug-in broke."""
+        """Pytest or a plug-in broke."""
         self.write("problem", message=f"internal error: {excrepr}"[-MAX_MESSAGE:])
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -134,7 +138,8 @@ class Recorder:
 
 class Measurer:
     """Under a worker: the numbers of comparisons that it can't judge, having no arrays, are
-    measurements of their tests."""
+    measurements of their tests.
+    """
 
     NUMBERS = ("max_abs", "tolerance_ratio", "pcc_deficit", "tolerance_roundings")
 
@@ -222,7 +227,8 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """The part of a `done` line that says how it went; measurements may be NaN or Infinity,
-        which Python's JSON has."""
+        which Python's JSON has.
+        """
         return {
             "outcome": self.outcome,
             "message": self.message,
@@ -234,7 +240,8 @@ class Outcome:
 
 def _failure(report: pytest.TestReport) -> tuple[str, str]:
     """The source line that failed (else the first line of the message), and the message with its
-    place."""
+    place.
+    """
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is None:
         text = str(report.longreprtext)

@@ -40,7 +40,8 @@ class LocalFile:
 
     def __init__(self, path: Path) -> None:
         """Makes the file and its tables. Raises OSError or sqlite3.Error where that can't be,
-        ValueError for a later version's file."""
+        ValueError for a later version's file.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)

@@ -120,7 +120,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _report(config: pytest.Config) -> None:
     """Have the numbers gathered where tests run, and collected where all of them are heard of.
-    Raises UsageError."""
+    Raises UsageError.
+    """
     where = config.getoption("--gonogo")
     from gonogo_pytest import gathering
 
@@ -160,7 +161,8 @@ def _report(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that takes `gonogo_seed` is run once for each seed; under a worker once, with the
-    job's seed: its name stays the same."""
+    job's seed: its name stays the same.
+    """
     if "gonogo_seed" not in metafunc.fixturenames or dumps.under_worker():
         return
     if any(
@@ -188,7 +190,8 @@ def _argnames(mark: pytest.Mark) -> list[str]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The order that a seed gives: the same for ever, and for two tests of a file the same whatever
-    other tests there are."""
+    other tests there are.
+    """
     seed = config.getoption("--gonogo-shuffle")
     if seed is not None:
         items.sort(
@@ -202,7 +205,8 @@ def _key(seed: int, name: str) -> bytes:
 
 class Gonogo:
     """What a test gets as `gonogo`: its seed, `measure` for a number worth keeping, `compare` for
-    arrays worth judging."""
+    arrays worth judging.
+    """
 
     def __init__(self, properties: list[tuple[str, object]], seed: int) -> None:
         self._properties = properties
@@ -212,7 +216,8 @@ class Gonogo:
 
     def measure(self, name: str, value: float) -> None:
         """Keep a number with the outcome of this test. Raises TypeError or ValueError for what is
-        no number."""
+        no number.
+        """
         self._properties.append((str(name), float(value)))
 
     def compare(self, *given: Any, **named: Any) -> Any:

@@ -21,7 +21,8 @@ MOST_WORDS = 1000
 @dataclass
 class Record:
     """What became of a test. `outcome` is its own: one that is red only because of --gonogo-strict
-    is `passed`."""
+    is `passed`.
+    """
 
     name: str
     """The node id without the seed."""

@@ -1,5 +1,6 @@
 """Tell a run to a GoNoGo server: POST /imports, format "gonogo". urllib only: it runs in the
-interpreter of a user's tests."""
+interpreter of a user's tests.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ REFUSALS = (400, 413, 415, 422)
 
 class Unsent(Exception):
     """The server can't be reached, or doesn't take the run: says which address, and why. `refused`:
-    it won't ever."""
+    it won't ever.
+    """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)

@@ -49,7 +49,8 @@ class Spool:
 
     def __init__(self, folder: Path, run: str, to: str, header: dict[str, Any]) -> None:
         """Makes it. Raises OSError, also where the file system has no locks: others could take a
-        run that goes on for a dead one."""
+        run that goes on for a dead one.
+        """
         self.path = folder / f"{PREFIX}{run}{SUFFIX}"
         self._pid = os.getpid()
         self._file = os.open(
@@ -87,7 +88,8 @@ class Spool:
 
     def _write(self, line: dict[str, Any]) -> None:
         """In one write: a crash cuts no line. Raises OSError, also where the disk was full in the
-        middle of it: then it is the last."""
+        middle of it: then it is the last.
+        """
         if os.getpid() == self._pid:
             data = json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
             if os.write(self._file, data) < len(data):
@@ -102,7 +104,8 @@ class Left:
 
     def read(self) -> Run:
         """The run; tests that weren't over are crashes. Raises ValueError for a file that is none,
-        or a later version's."""
+        or a later version's.
+        """
         lines = [line for line in self._file.read().split(b"\n") if line]
         try:
             first, *rest = [json.loads(line) for line in lines[:-1]] + _last(lines)

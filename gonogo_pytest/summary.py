@@ -1,5 +1,6 @@
 """The words at the end of a run of pytest: which passes are hollow, which reds are right, how loose
-the other tolerances are."""
+the other tolerances are.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def _titled(
 
 def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> None:
     """How many times the output format's own rounding the tolerance is, of those where it is many
-    times, or less than once."""
+    times, or less than once.
+    """
     lines = []
     for (test, name), group in _groups(pairs).items():
         for output in group[0][1].outputs:
@@ -121,7 +123,7 @@ def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> No
     for _, _, line in sorted(lines)[:MOST_SHOWN]:
         terminal.write_line(line)
     if len(lines) > MOST_SHOWN:
-        terminal.write_line(f"... and {len(lines) - MOST_SHOWN} more unjudged")
+        terminal.write_line(f"... and {len(lines) - MOST_SHOWN} more not judged")
 
 
 def _seeds(pairs: Sequence[tuple[Record, Comparison]]) -> str:

@@ -1,5 +1,6 @@
 """What is known of a run beside its tests: suite, build, commit; from the options, else from the
-CI's environment, else from git."""
+CI's environment, else from git.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ OUTSIDE_VARIABLES = {
 
 class Settings(BaseSettings):
     """Typed settings; a field `x` is read from GONOGO_X. Frozen: a process reads its settings once,
-    at its start."""
+    at its start.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True
@@ -319,5 +320,6 @@ class Settings(BaseSettings):
 @lru_cache(maxsize=1)
 def load() -> Settings:
     """The settings of this process (cached; tests call `load.cache_clear()`). Raises
-    pydantic.ValidationError on a wrong value."""
+    pydantic.ValidationError on a wrong value.
+    """
     return Settings()  # pyright: ignore[reportCallIssue]

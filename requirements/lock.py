@@ -30,7 +30,8 @@ VERSION = ELSEWHERE or f"{sys.version_info.major}.{sys.version_info.minor}"
 
 def wanted(extra: str) -> set[str]:
     """The requirements of an extra and of the bare project, with references to our own extras
-    followed."""
+    followed.
+    """
     found = set(PROJECT["project"]["dependencies"])
     for line in PROJECT["project"]["optional-dependencies"][extra]:
         own = re.fullmatch(r"gonogo\[(\w+)\]", line)

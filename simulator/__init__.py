@@ -1,4 +1,5 @@
 """A simulated Wormhole that runs the real ttnn kernels on any x86-64 Linux machine: `make
 wormhole-sim` (docs/wormhole.md).
 
-Not in the wheel: a device host has a card."""
+Not in the wheel: a device host has a card.
+"""

@@ -95,7 +95,8 @@ def toolchain(place: Place, download: list[str]) -> None:
 
 def metal(place: Place) -> None:
     """The folder that ttnn takes for a tt-metal checkout: the wheel's own parts, and the compiler
-    where a checkout has it."""
+    where a checkout has it.
+    """
     wheel, made = place.packages / "ttnn", place.folder / "metal"
     (made / "runtime").mkdir(parents=True)
     (made / "build").mkdir()
@@ -146,7 +147,8 @@ def run(
     deadline_s: float | None = None,
 ) -> None:
     """One step in a process group of its own; what it left running is ended with it. Raises
-    Unavailable with its last words."""
+    Unavailable with its last words.
+    """
     print(f"  {what}", flush=True)
     with (
         Path(os.devnull).open() as nothing,

@@ -1,5 +1,6 @@
 """What the host must have for the simulator: an interpreter, four libraries, space. Each lack is
-named with what to do about it."""
+named with what to do about it.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ def interpreter() -> tuple[str, str]:
 
 def candidates() -> list[str]:
     """Programs to try, in order: on PATH, this one, and those that pyenv keeps (its shims on PATH
-    fail unless a version is chosen)."""
+    fail unless a version is chosen).
+    """
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     kept = [
         str(program)

@@ -1,5 +1,6 @@
 """Where the simulated Wormhole lies, under which name, and whether it is there: no other file says
-so."""
+so.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +101,8 @@ def pins(python: str) -> str:
 
 def find() -> Path:
     """The builds file of a simulator that is there and made with today's pins. Raises Unavailable
-    with what to do about it."""
+    with what to do about it.
+    """
     folder = root()
     for python in ("3.12", "3.10"):
         place = Place(folder, python)

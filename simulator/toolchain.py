@@ -41,7 +41,8 @@ def digest(path: Path) -> str:
 
 def tar_inside(data: mmap.mmap) -> io.BufferedIOBase:
     """The stream of the tar in the first zstd frame that is one. Raises ValueError when there is
-    none."""
+    none.
+    """
     import zstandard
 
     at = -1

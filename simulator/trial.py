@@ -1,5 +1,6 @@
 """One LayerNorm on the simulated Wormhole, compared with NumPy: run as a script by the simulator's
-own Python. 0 when it is right."""
+own Python. 0 when it is right.
+"""
 
 from __future__ import annotations
 

@@ -1,2 +1,3 @@
 """Strangers: LayerNorm kernels, right and wrong, by someone who had not seen how faults are found:
-`python -m benchmarks.strangers`."""
+`python -m benchmarks.strangers`.
+"""

@@ -1,5 +1,6 @@
 """How a stranger computes: its orders of summation, its formulas, what it stores and how it rounds.
-One run of it is a Work."""
+One run of it is a Work.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ class Work:
 
     def keep(self, stage: str, value: Any) -> Floats:
         """The value of a stage, as the following stages see it: first the fault, then the
-        buffer."""
+        buffer.
+        """
         kept: Floats = np.asarray(value, np.float32)
         if (alteration := self.alterations.get(stage)) is not None:
             kept = np.asarray(alteration(kept, self), np.float32)
@@ -83,7 +85,8 @@ class Work:
 
     def give(self, stage: str, value: Any) -> Floats:
         """An output: rounded to the output format, and only then altered (a fault of the writer) as
-        stage + " out"."""
+        stage + " out".
+        """
         rounded = Rounding(self.result, self.arithmetic.output)(
             self.keep(stage, value), self.chance
         )
@@ -124,7 +127,7 @@ class Work:
         )
 
     def minus_product(self, c: Floats, a: Floats, b: Floats) -> Floats:
-        """c - a b, with one rounding or two."""
+        """C - a b, with one rounding or two."""
         if self.arithmetic.fused:
             return (c.astype(np.float64) - a.astype(np.float64) * b.astype(np.float64)).astype(
                 np.float32
@@ -132,5 +135,5 @@ class Work:
         return c - self.times(a, b)
 
     def plus_product(self, c: Floats, a: Floats, b: Floats) -> Floats:
-        """c + a b, with one rounding or two."""
+        """C + a b, with one rounding or two."""
         return self.minus_product(c, -a, b)

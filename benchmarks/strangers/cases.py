@@ -1,5 +1,6 @@
 """The tests that the strangers are plugged into: small, loose enough to be green, in several
-shapes, formats and regimes."""
+shapes, formats and regimes.
+"""
 
 from __future__ import annotations
 

@@ -85,7 +85,8 @@ def neighbour(step: int, axis: int = 0) -> Alteration:
 
 def tail_again(value: Floats, work: Work) -> Floats:
     """The padding of the last tile holds the row's first values, and isn't masked: they are summed,
-    too. No padding: nothing happens."""
+    too. No padding: nothing happens.
+    """
     return np.concatenate([value, value[:, : -value.shape[1] % TILE]], axis=1)
 
 
@@ -116,7 +117,8 @@ def block(
 
 def swapped(first: slice, second: slice, axis: int) -> Alteration:
     """Two equal blocks of columns or rows in each other's place; nothing where they don't both
-    exist."""
+    exist.
+    """
 
     def alter(value: Floats, work: Work) -> Floats:
         changed = np.array(value)

@@ -1,5 +1,6 @@
 """Strangers through GoNoGo's judging, as `gonogo check` does it with a plug-in of arithmetic generic:
-up to 8 seeds, the suspects pooled."""
+up to 8 seeds, the suspects pooled.
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ def forward(
     work: Work, x: Floats, gamma: Floats, beta: Floats, epsilon: float
 ) -> dict[str, Floats]:
     """y, mean, rstd of layernorm_fw. Forms: textbook ((x - mean) rstd gamma + beta), folded (x a +
-    b with a = rstd gamma and b = beta - mean a) and early (rstd gamma first)."""
+    b with a = rstd gamma and b = beta - mean a) and early (rstd gamma first).
+    """
     x = work.keep("x", x)
     gamma = work.keep("gamma", np.broadcast_to(gamma, x.shape))
     beta = work.keep("beta", np.broadcast_to(beta, x.shape))
@@ -95,7 +96,8 @@ def backward(
 ) -> dict[str, Floats]:
     """dx, dgamma, dbeta of layernorm_bw. Forms of dx: textbook (rstd (p - s1 - x^ s2)), scaled
     (rstd / N (N p - sum p - x^ sum p x^)), spread (each term times rstd), and folded (rstd p + a x
-    + b)."""
+    + b).
+    """
     x, dy = work.keep("x", x), work.keep("dy", dy)
     gamma = work.keep("gamma", np.broadcast_to(gamma, x.shape))
     if given is None:

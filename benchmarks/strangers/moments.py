@@ -1,5 +1,6 @@
 """Mean and biased variance of rows, by the methods that kernels use. All in float32: (rows, N) to
-two of (rows, 1)."""
+two of (rows, 1).
+"""
 
 from __future__ import annotations
 

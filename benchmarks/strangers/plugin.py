@@ -83,7 +83,8 @@ class Stranger:
 
 def buffers_of(test: dict[str, Any]) -> str:
     """The format in which a kernel of this test may store its intermediates: an fp32 test's are
-    read back as TF32 on tensor cores."""
+    read back as TF32 on tensor cores.
+    """
     numerics = test.get("numerics", {})
     declared: str = numerics.get("buffers", "bf16")
     return "tf32" if declared == "bf16" and numerics.get("input") == "fp32" else declared

@@ -1,5 +1,6 @@
 """Right kernels: every arithmetic here is one that a real kernel uses, and its error is
-rounding."""
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ ROWS = frozenset({"mean", "variance", "rstd", "s1", "s2"})
 @dataclass(frozen=True)
 class Right:
     """An arithmetic, the kernels that have it, and whether it is right only where the mean isn't
-    large against the deviation."""
+    large against the deviation.
+    """
 
     arithmetic: Arithmetic
     kernels: tuple[str, ...] = KERNELS

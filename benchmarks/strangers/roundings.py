@@ -1,5 +1,6 @@
 """Rounding, as kernels of other machines do it: the strangers' own code, which shares nothing with
-gonogo's formats."""
+gonogo's formats.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class Rounding:
 
 def three_passes(a: Floats, b: Floats) -> Floats:
     """A product of bf16 values from three partial products of halves of the significands: low times
-    low is left out, as in HiFi3."""
+    low is left out, as in HiFi3.
+    """
     high_a = Rounding("bf16", "zero")._bits(a, 19, _UNUSED)  # 5 of the 8 significant bits
     high_b = Rounding("bf16", "zero")._bits(b, 19, _UNUSED)
     product: Floats = high_a * high_b + (a - high_a) * high_b + high_a * (b - high_b)

@@ -57,7 +57,8 @@ def showing(
     clean: Mapping[str, Any],
 ) -> Showing:
     """Of one seed. test is the canonical spec; inputs and outputs have (rows, N), (rows,) or
-    (N,)."""
+    (N,).
+    """
     unit = UNIT[buffers_of(dict(test))]
     found = Showing.hidden
     for name, size in sizes(test, inputs).items():
@@ -74,7 +75,8 @@ def showing(
 
 def sizes(test: Mapping[str, Any], inputs: Mapping[str, NDArray[Any]]) -> dict[str, Doubles]:
     """T of each output, from its formula in float64. Sums of n terms that round independently err
-    as the root of the sum of squares."""
+    as the root of the sum of squares.
+    """
     given = {name: np.asarray(value, np.float64) for name, value in inputs.items()}
     x, gamma = given["x"], given["gamma"]
     n = x.shape[1]

@@ -1,5 +1,6 @@
 """Wrong stores: tiles swapped, stale, not written, written by the wrong core; lanes, bits and
-races; too narrow a range."""
+races; too narrow a range.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,8 @@ def cores(
     count: int, each: Order, rounding: Callable[[Floats, np.random.Generator], Floats] | None = None
 ) -> Order:
     """Equal parts of the row on `count` cores, each summed by `each` and (given a rounding) stored;
-    the parts are added in order."""
+    the parts are added in order.
+    """
 
     def order(terms: Floats, chance: np.random.Generator) -> Floats:
         parts = np.array_split(terms, min(count, terms.shape[-1]), axis=-1)
@@ -103,7 +104,8 @@ def double(terms: Floats, chance: np.random.Generator) -> Floats:
 
 def running(rounding: Callable[[Floats, np.random.Generator], Floats], width: int) -> Order:
     """A tree over each `width` terms, and one accumulator that is stored after every one: a narrow
-    accumulator."""
+    accumulator.
+    """
 
     def order(terms: Floats, chance: np.random.Generator) -> Floats:
         blocks = in_blocks(terms, width)

@@ -1,5 +1,6 @@
 """Wrong sums: terms left out, counted twice, not masked; a wrong count; an accumulator that is too
-narrow."""
+narrow.
+"""
 
 from __future__ import annotations
 

@@ -101,7 +101,8 @@ def _run(command: list[str], folder: Path) -> None:
 
 def _replace(made: Path, static: Path) -> None:
     """Moves the new folder to where the old one is; a copy beside it first, as /tmp may be another
-    file system."""
+    file system.
+    """
     fresh, old = static.with_name("static.new"), static.with_name("static.old")
     for path in (fresh, old):
         shutil.rmtree(path, ignore_errors=True)

@@ -1,5 +1,6 @@
 """The pages' router: HTML and its JSON twin from the same view, built assets, the API's
-documentation, and the error and login pages."""
+documentation, and the error and login pages.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ def template_folders() -> list[Path]:
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """The templates: everything is escaped, an unknown name is an error, no text turns its
-    neighbours around."""
+    neighbours around.
+    """
     made = Environment(
         loader=PrefixLoader(
             {folder.parent.name: FileSystemLoader(folder) for folder in template_folders()}
@@ -111,7 +113,8 @@ def environment() -> Environment:
 
 def _asset(name: str) -> assets.Entry | None:
     """An entry of the bundle; None where it was never built, so that a page still says what it
-    can."""
+    can.
+    """
     try:
         return assets.entry(name)
     except assets.NotBuilt:
@@ -120,7 +123,8 @@ def _asset(name: str) -> assets.Entry | None:
 
 def _data(value: Any) -> Markup:
     """JSON for a `<script type="application/json">` block: no "<" in it, so nothing can end the
-    block or begin another."""
+    block or begin another.
+    """
     return Markup(encode(value).replace("<", "\\u003c"))
 
 
@@ -146,7 +150,8 @@ def make_router(
     context: Context, *, now: Callable[[], datetime] = utcnow, static: Path = assets.FOLDER
 ) -> APIRouter:
     """All pages. They only read; whether the reader may is decided before
-    (service/gonogo_service/access/auth.py)."""
+    (service/gonogo_service/access/auth.py).
+    """
     router = APIRouter(include_in_schema=False)
 
     def page(request: Request, template: str, view: Any) -> Response:

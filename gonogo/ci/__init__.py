@@ -1,2 +1,3 @@
 """What other systems say of commits, and the rules that make jobs of it; pure: payloads in, values
-out."""
+out.
+"""

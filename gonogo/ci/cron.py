@@ -35,7 +35,8 @@ class CronLine:
         cls, expression: str, zone: str, *, fields: tuple[str, str] = ("cron", "timezone")
     ) -> CronLine:
         """Checked: raises FieldError for a line that is none or never comes, and for an unknown
-        zone. `fields` are their names."""
+        zone. `fields` are their names.
+        """
         if len(expression) > MAX_LENGTH or len(expression.split()) != FIELDS:
             raise FieldError(
                 fields[0], expression, "must be the five fields of cron", limit=EXAMPLE

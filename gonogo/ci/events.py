@@ -87,7 +87,8 @@ class Ignored:
 @dataclass(frozen=True)
 class Rerequest:
     """Somebody asks at GitHub for a check run of an App once more, or for all of them on a
-    commit."""
+    commit.
+    """
 
     repository: str
     head_sha: str
@@ -105,7 +106,8 @@ class Rerequest:
 
 def from_github(event: str, payload: object) -> CommitEvent | Rerequest | Ignored:
     """What GitHub's payload of that event (`X-GitHub-Event`) says. Raises FieldError where one of
-    TAKEN has not the form that it has."""
+    TAKEN has not the form that it has.
+    """
     data = fields.mapping(payload, "body")
     read = _READERS.get(event)
     if read is None:
@@ -117,7 +119,8 @@ def from_github(event: str, payload: object) -> CommitEvent | Rerequest | Ignore
 
 def from_ci(payload: object) -> CommitEvent | Ignored:
     """What another CI system says: {"type": "commit", "data": {"repository", "sha", ...}}. Raises
-    FieldError."""
+    FieldError.
+    """
     message = fields.mapping(payload, "body")
     kind = message.get("type")
     if not isinstance(kind, str):
@@ -163,7 +166,8 @@ def from_ci(payload: object) -> CommitEvent | Ignored:
 
 def from_asked(payload: object) -> CommitEvent:
     """A pull request of a pushed commit, as GitHub was asked for it: {"rule", "head_build",
-    "pull_request", ...}. Raises FieldError."""
+    "pull_request", ...}. Raises FieldError.
+    """
     data = fields.mapping(payload, "body")
     found = _pull_request({**data, "action": FOUND})
     return replace(found, rule=_text(data, "rule", ""), head_build=_text(data, "head_build", ""))
@@ -292,7 +296,8 @@ def _about(
     where: str,
 ) -> CommitEvent:
     """What workflow_run and check_suite have in common. Of several pull requests with this head it
-    is the first one's."""
+    is the first one's.
+    """
     # also those are listed that are made from here to another repository, whose numbers mean others
     # here
     listed = (each for each in told.get("pull_requests") or () if isinstance(each, Mapping))
@@ -356,7 +361,8 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _foreign(head: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
     """Whether a pull request comes from another repository than it is made to; a head whose
-    repository is gone does."""
+    repository is gone does.
+    """
     return not _same(_inner(head, "repo"), _inner(base, "repo"))
 
 
@@ -420,7 +426,8 @@ def _installation(data: Mapping[str, Any]) -> int | None:
 
 def _moment(value: object) -> datetime | None:
     """A time as GitHub writes it, in text or as seconds since the epoch; None where it is
-    neither."""
+    neither.
+    """
     try:
         if isinstance(value, int) and not isinstance(value, bool):
             return datetime.fromtimestamp(value, UTC)

@@ -1,5 +1,6 @@
 """Patterns of branches, paths and repositories, as GitHub's workflows have them: `*` stays in a
-folder, `**` does not, `!` takes back."""
+folder, `**` does not, `!` takes back.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _MEANS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 def fits(patterns: Sequence[str], text: str, *, any_case: bool = False) -> bool:
     """Whether the last pattern that speaks of `text` lets it in. No pattern lets everything in, and
-    so do patterns that only take back."""
+    so do patterns that only take back.
+    """
     fitting = all(pattern.startswith("!") for pattern in patterns)
     for pattern in patterns:
         if _expression(pattern.removeprefix("!"), any_case).fullmatch(text):

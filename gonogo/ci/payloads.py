@@ -16,7 +16,8 @@ _IN_ADDRESSES = re.compile(r"([?&](?:access_)?token=)[^&\s\"]+", re.IGNORECASE)
 
 def without_secrets(value: Any, depth: int = 0) -> Any:
     """JSON without the texts and lists of fields named as secrets are (GitHub sends some in
-    alerts), and without tokens in addresses."""
+    alerts), and without tokens in addresses.
+    """
     if depth > MOST_DEPTH:
         return HIDDEN
     if isinstance(value, Mapping):

@@ -30,7 +30,8 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._+/@-]")
 @dataclass(frozen=True)
 class Registration:
     """How the build of a commit that nobody has registered is registered; nothing of it can be
-    executed."""
+    executed.
+    """
 
     executor: str
     branch: str = "default"
@@ -158,7 +159,8 @@ def problem_of(template: str) -> str | None:
 
 def build_name(template: str, sha: str, event: CommitEvent) -> str:
     """The name of a commit's build. Characters of a branch that such names can't have become
-    "-"."""
+    "-".
+    """
     values = {
         "sha": sha,
         "short": sha[:SHORT],

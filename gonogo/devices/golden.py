@@ -32,7 +32,8 @@ class Change(StrEnum):
 @dataclass(frozen=True)
 class Sung:
     """The latest explained canary of one device that is there. `since`: the first of the unbroken
-    series that gave this digest; both times are of the clock of the device's host."""
+    series that gave this digest; both times are of the clock of the device's host.
+    """
 
     device: str
     host: str
@@ -44,7 +45,8 @@ class Sung:
 @dataclass(frozen=True)
 class Golden:
     """What is held to be right, and which devices said so; `second` is None until it is
-    confirmed."""
+    confirmed.
+    """
 
     digest: str
     first: str
@@ -54,7 +56,8 @@ class Golden:
 @dataclass(frozen=True)
 class Accusation:
     """A device that gives another digest than the golden one, and one of its host that gave the
-    golden one later."""
+    golden one later.
+    """
 
     device: str
     witness: str
@@ -79,7 +82,8 @@ class Finding:
 
 def judge(golden: Golden | None, sung: Iterable[Sung]) -> Finding:
     """The golden digest after these canaries (one entry per device), and the devices to suspect, by
-    name."""
+    name.
+    """
     singers = sorted(sung, key=lambda each: (each.since, each.device))
     choirs: dict[str, list[Sung]] = defaultdict(list)
     for each in singers:
@@ -117,7 +121,8 @@ def _settle(
     golden: Golden | None, singers: list[Sung], choirs: dict[str, list[Sung]]
 ) -> Golden | None:
     """What is golden now. A confirmed digest falls only when all give another, two at least: one
-    device never overrules two."""
+    device never overrules two.
+    """
     if not singers:
         return golden
     if golden is None:

@@ -1,5 +1,6 @@
 """Is it the tests, or the device? When most unrelated tests fail on one device and not on the
-others, the device is suspected."""
+others, the device is suspected.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ there."""
 @dataclass(frozen=True)
 class Tried:
     """How often a test with one build was run on a device, and how often it did not pass (hangs,
-    crashes and errors are counted)."""
+    crashes and errors are counted).
+    """
 
     device: str
     workload: str

@@ -1,5 +1,6 @@
 """Why a test flickers: nondeterminism, device, context, seed or infrastructure, from digests first
-and outcomes second."""
+and outcomes second.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ EXAMPLES = 5
 
 class Cause(StrEnum):
     """Why a test's outcomes are what they are. Declared in the order in which one is taken for the
-    cause."""
+    cause.
+    """
 
     unknown = "unknown"
     sick_device = "sick_device"
@@ -54,7 +56,8 @@ _SENTENCES = {
 @dataclass(frozen=True)
 class Finding:
     """One factor: how many seeds were compared, how many differed, examples, and the rows whose
-    rates differ."""
+    rates differ.
+    """
 
     cause: Cause
     holds: bool
@@ -80,7 +83,8 @@ class Finding:
 @dataclass(frozen=True)
 class Attribution:
     """The cause, every factor with its evidence, the rates, and the table of contexts. `causes` are
-    all that hold, the first is `cause`."""
+    all that hold, the first is `cause`.
+    """
 
     cause: Cause
     causes: tuple[Cause, ...]
@@ -228,7 +232,8 @@ def _context(
     policy: FlakinessPolicy,
 ) -> Finding:
     """The effect of what ran before: between contexts, between first and not first, and state
-    within one context."""
+    within one context.
+    """
     between = _between(
         digested,
         Cause.context_dependent,
@@ -302,7 +307,8 @@ def _between(
 
 def beyond_chance(found: Rate, repeats: Rate, policy: FlakinessPolicy = POLICY) -> bool:
     """Whether seeds differ more often than their plain repeats do: of a kernel that never repeats
-    itself a factor shows nothing by that."""
+    itself a factor shows nothing by that.
+    """
     if not found.failures:
         return False
     if not repeats.failures:
@@ -325,7 +331,8 @@ def _beside_device(sample: Sample) -> Hashable:
 
 def _seeds(kept: Sequence[Sample], repeats: Finding, policy: FlakinessPolicy) -> Finding:
     """Whether single seeds always pass and others always fail: outcomes per (build, seed) that
-    agree within, and differ between."""
+    agree within, and differ between.
+    """
     outcomes: dict[tuple[str, int], list[Outcome]] = defaultdict(list)
     for sample in kept:
         if sample.seed is not None and sample.outcome in (Outcome.passed, Outcome.failed):
@@ -371,7 +378,8 @@ def _decide(
     policy: FlakinessPolicy,
 ) -> tuple[Cause, str]:
     """The one cause, and a sentence. Hangs and crashes explain a flicker only where the kernel's
-    own outcomes don't flicker."""
+    own outcomes don't flicker.
+    """
     if away and not failures.known:
         return Cause.sick_device, Cause.sick_device.sentence
     if not failures.known and not lost.known:

@@ -1,5 +1,6 @@
 """The words of a bisection: what is looked for, by what, and how it stands. Apart from `bisection`:
-the API's process loads no numpy."""
+the API's process loads no numpy.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ class Look:
 @dataclass(frozen=True)
 class _Model:
     """What is believed before any run: a weight for each pair of rates (before, after), and for
-    each rate of a series without a change."""
+    each rate of a series without a change.
+    """
 
     rates: Array
     pairs: Array
@@ -93,7 +94,8 @@ class _Belief:
 
     def bad(self, model: _Model) -> tuple[Array, Array]:
         """(weight of each place; of shape (2, place): weight times mean rate of bad runs before and
-        after it)."""
+        after it).
+        """
         before = self.before * (self.after @ model.pairs.T)
         after = self.after * (self.before @ model.pairs)
         return before.sum(axis=1), np.stack([before @ model.rates, after @ model.rates])
@@ -102,7 +104,8 @@ class _Belief:
 @cache
 def _model(expect: Expect, sharp: bool, policy: FlakinessPolicy) -> _Model:
     """Beta priors of the better and the worse side, in the order that is expected. Sharp: nearly
-    all the weight is on rates of 0 and 1."""
+    all the weight is on rates of 0 and 1.
+    """
     u = (np.arange(_NODES) + 0.5) / _NODES  # the rate is sin^2(pi u / 2)
     rates = np.concatenate([[_ERROR], np.sin(np.pi * u / 2) ** 2, [1 - _ERROR]])
     better = np.sin(np.pi * u / 2) ** (2 * policy.bisect_bad - 1) * np.cos(np.pi * u / 2) ** (
@@ -233,7 +236,8 @@ def looks(
 
 def testable(count: int, untestable: Collection[int]) -> tuple[int, ...]:
     """The builds that can be run, in order: a search among them gives the place as a range, from
-    behind one of them to the next."""
+    behind one of them to the next.
+    """
     return tuple(build for build in range(count) if build not in untestable)
 
 
@@ -274,7 +278,8 @@ def _stage(
     policy: FlakinessPolicy,
 ) -> tuple[Stage, list[int]]:
     """(the stage, builds to run before the place is believed, the most needed first). rates: before
-    and after the likeliest place."""
+    and after the likeliest place.
+    """
     bound = math.log(policy.bisect_stop / (1 - policy.bisect_stop))
     if (
         not (counts[0, 1] and counts[-1, 1])
@@ -304,7 +309,8 @@ def _stage(
 
 class _Tree:
     """What may come of the runs in flight: branches of a posterior, each with its probability as
-    its weight."""
+    its weight.
+    """
 
     def __init__(self, model: _Model, belief: _Belief, flying: Sequence[int]) -> None:
         self.model, self.branches = model, [belief]
@@ -355,7 +361,8 @@ def _gain(places: Array, bad: Array) -> Array:
 
 def _over(before: Array, after: Array) -> Array:
     """For each build: the sum over the places not later of `after`, and over the later ones of
-    `before`."""
+    `before`.
+    """
     behind = np.concatenate([[0.0], np.cumsum(after)])
     return np.asarray(
         behind + (before.sum() - np.concatenate([[0.0], np.cumsum(before)])), dtype=np.float64
@@ -364,7 +371,8 @@ def _over(before: Array, after: Array) -> Array:
 
 def _divergence(real: float, other: float) -> float:
     """Kullback-Leibler: how many nats a run whose bad rate is `real` tells on average against the
-    rate `other`."""
+    rate `other`.
+    """
     return real * math.log(real / other) + (1 - real) * math.log((1 - real) / (1 - other))
 
 

@@ -30,7 +30,8 @@ _MOST_POINTS = 4096
 @dataclass(frozen=True)
 class Change:
     """A change at point `place` (the first one after it, counted from 0 in the given series),
-    inside [low, high] at `level`."""
+    inside [low, high] at `level`.
+    """
 
     place: int
     low: int
@@ -67,7 +68,8 @@ class Change:
 @dataclass(frozen=True)
 class Changes:
     """The change points in order; `points` that say something, `left_out` without a number, `moved`
-    that stood out of order."""
+    that stood out of order.
+    """
 
     changes: tuple[Change, ...]
     points: int
@@ -89,7 +91,8 @@ class Changes:
 def in_order(at: Sequence[float] | None, count: int) -> tuple[NDArray[np.intp], int]:
     """(indices that sort the points, how many stood before an earlier one). Clocks go back: the
     order key is sorted, stably, and the caller is told. A NaN has no place in time and keeps that
-    of its predecessor."""
+    of its predecessor.
+    """
     if at is None:
         return np.arange(count), 0
     if len(at) != count:
@@ -182,7 +185,8 @@ def _sorted_samples(
     points: Sequence[Any] | Array, order: NDArray[np.intp]
 ) -> tuple[list[Array], list[int]]:
     """The finite numbers of each point that has one, in order, and the points' places in the given
-    series."""
+    series.
+    """
     if isinstance(points, np.ndarray) and points.ndim == 1:
         values = points.astype(np.float64)[order]
         told = np.isfinite(values)
@@ -202,8 +206,9 @@ def _numbers(point: Any) -> Array:
 
 
 def _logarithms(samples: list[Array]) -> list[Array]:
-    """log |value|, with zeros at half the smallest positive value; constant series of zeros stay
-    constant."""
+    """Log |value|, with zeros at half the smallest positive value; constant series of zeros stay
+    constant.
+    """
     joined = np.abs(np.concatenate(samples))
     positive = joined[joined > 0]
     least = math.log(float(positive.min())) - math.log(2) if len(positive) else 0.0

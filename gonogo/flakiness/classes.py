@@ -1,5 +1,6 @@
 """The words of a commit's classification: what a test did on base and on head, what is said of it,
-and by which evidence."""
+and by which evidence.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from gonogo.spec.verdicts import Verdict
 
 class Class(StrEnum):
     """What is said of a test on head. Declared in the order in which people want to read them: a
-    test's class is its first."""
+    test's class is its first.
+    """
 
     new_failure = "new_failure"
     new_hollow_pass = "new_hollow_pass"
@@ -126,7 +128,7 @@ class Ran:
     counts: Mapping[str, int] = field(default_factory=dict)
     """(seed, repeat) by verdict; of a test within a gtest or pytest suite its iterations."""
     not_judged_red: int = 0
-    """Of the unjudged ones those that call themselves red."""
+    """Of the not judged ones those that call themselves red."""
     sick: Mapping[str, int] = field(default_factory=dict)
     """Device -> runs that are in no count, because it was ill when they ran."""
     waiting: int = 0
@@ -142,7 +144,7 @@ class Ran:
 
     @property
     def red(self) -> int:
-        """Red and wrong, or red and unjudged."""
+        """Red and wrong, or red and not judged."""
         return self.of(Verdict.fail) + self.not_judged_red
 
     @property
@@ -194,7 +196,8 @@ class Finding:
 @dataclass(frozen=True)
 class Classification:
     """Everything that is said of a test; never empty, what people want to read first comes
-    first."""
+    first.
+    """
 
     findings: tuple[Finding, ...]
 

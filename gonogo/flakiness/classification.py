@@ -1,5 +1,6 @@
 """What a commit did to a test, for CI: head against base, each kind of failure by itself, with the
-evidence."""
+evidence.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ class _Case:
 
     def lost(self) -> Iterable[Finding]:
         """Hangs, crashes, errors; runs on sick devices; jobs that ended without a result: one
-        finding for each verdict."""
+        finding for each verdict.
+        """
         for verdict in LOST:
             number, before = self.head.of(verdict), self.base.of(verdict)
             if not number:
@@ -299,7 +301,8 @@ class _Case:
 
     def _same(self) -> bool | None:
         """Whether head's error is base's; None: their numbers can't tell (no arrays, nothing
-        finite)."""
+        finite).
+        """
         if self.change is None or self.change.change is Change.unknown:
             return None
         if self.change.change in (Change.still_wrong, Change.fix_masked, Change.unchanged):
@@ -334,7 +337,8 @@ class _Case:
 
     def _flag(self, kinds: frozenset[str]) -> Known | None:
         """A flag of these kinds that was there before head ran, or that someone acknowledged;
-        acknowledged ones first."""
+        acknowledged ones first.
+        """
         fit = [
             each
             for each in self.flags

@@ -18,7 +18,8 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True)
 class Contrast:
     """The second sample's mean minus the first's, Welch's t and two-sided p; None, and why, where
-    there is too little."""
+    there is too little.
+    """
 
     counts: tuple[int, int]
     difference: float | None

@@ -41,7 +41,8 @@ _GOOD = frozenset({Class.fixed, Class.no_longer_hollow, Class.passed})
 @dataclass(frozen=True)
 class Gate:
     """Whether a commit may pass. `code`: 0 yes, 1 no, 3 it can't be said (not over, base not run,
-    infrastructure)."""
+    infrastructure).
+    """
 
     code: int
     reasons: Mapping[str, int]

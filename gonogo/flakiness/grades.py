@@ -138,7 +138,8 @@ def stability(
 
 def sharpness(missed: Mapping[str, Rate]) -> tuple[Sharpness, str]:
     """The second axis, from the gauge's miss rates; kernels that can't show with these inputs have
-    no runs and say nothing."""
+    no runs and say nothing.
+    """
     known = {name: each for name, each in missed.items() if each.known}
     if not known:
         return Sharpness.unmeasured, Sharpness.unmeasured.sentence
@@ -162,7 +163,8 @@ def sharpness(missed: Mapping[str, Rate]) -> tuple[Sharpness, str]:
 
 def hollow(verdicts: Iterable[Verdict | str], policy: FlakinessPolicy = POLICY) -> Rate:
     """How many green seeds of a build are unexplained: of the passes, suspects and passes by
-    tolerance, the last."""
+    tolerance, the last.
+    """
     found = [Verdict(each) for each in verdicts]
     green = [
         each

@@ -1,5 +1,6 @@
 """Fixed, or only masked? Two builds compared by what their errors look like, not by red and
-green."""
+green.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ _SENTENCES = {
 @dataclass(frozen=True)
 class Coefficients:
     """How often each tile's part of a term was used, with standard errors, as
-    gonogo.kernels.layernorm.forensics gives them; None: can't be told."""
+    gonogo.kernels.layernorm.forensics gives them; None: can't be told.
+    """
 
     values: tuple[float | None, ...]
     errors: tuple[float | None, ...]
@@ -60,7 +62,8 @@ class Coefficients:
 
 class Seed(NamedTuple):
     """One seed of one build: green or red of its gate, its explanation, and digests and stored
-    statistics by output."""
+    statistics by output.
+    """
 
     green: bool | None
     explanation: Explanation
@@ -179,7 +182,8 @@ def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLI
 
 def series(records: Sequence[Record], policy: FlakinessPolicy = POLICY) -> tuple[BuildChange, ...]:
     """Each build against the nearest earlier one with judged seeds; builds without one give
-    `unknown`, and are no baseline."""
+    `unknown`, and are no baseline.
+    """
     found: list[BuildChange] = []
     base: Record | None = None
     for record in records:
@@ -192,7 +196,8 @@ def series(records: Sequence[Record], policy: FlakinessPolicy = POLICY) -> tuple
 
 def judged(record: Record) -> bool:
     """Whether any seed of it says that its error is explained, or that it isn't: without one it is
-    no baseline."""
+    no baseline.
+    """
     return any(_is_wrong(seed) is not None for seed in record.seeds.values())
 
 
@@ -201,7 +206,7 @@ def _is_red(seed: Seed) -> bool | None:
 
 
 def _is_wrong(seed: Seed) -> bool | None:
-    """Unexplained, explained, or (suspect, no information, unjudged) neither."""
+    """Unexplained, explained, or (suspect, no information, not judged) neither."""
     if seed.explanation is Explanation.unexplained:
         return True
     return False if seed.explanation is Explanation.explained else None
@@ -214,7 +219,8 @@ def _share(record: Record, policy: FlakinessPolicy, question: Any) -> Rate:
 
 def _bits(before: Record, after: Record) -> int:
     """Seeds of which every output is equal bit for bit; 0 when one of the common seeds differs, or
-    none is common."""
+    none is common.
+    """
     equal = 0
     for number in before.seeds.keys() & after.seeds.keys():
         one, two = before.seeds[number].digests, after.seeds[number].digests
@@ -261,7 +267,8 @@ def same_coefficients(
 ) -> bool:
     """Whether most tiles have the same coefficient, within their joint standard errors or a
     twentieth; tiles told on one side only are left out, and terms cut into different groups of
-    tiles, or with nothing in common, are not the same."""
+    tiles, or with nothing in common, are not the same.
+    """
     if len(first.values) != len(second.values):
         return False
     close = []
@@ -283,7 +290,8 @@ def _limit(name: str) -> float:
 
 def _typical(record: Record) -> dict[str, float]:
     """Median over the unexplained seeds of each positive statistic that explains (no maxima, which
-    scatter), "output name"."""
+    scatter), "output name".
+    """
     found: dict[str, list[float]] = {}
     for seed in record.seeds.values():
         if seed.explanation is Explanation.unexplained:

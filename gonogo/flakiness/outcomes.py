@@ -1,5 +1,6 @@
 """What one run says for a rate. Apart from the rates, so that what only counts needs no numpy: the
-API's process loads none."""
+API's process loads none.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _INFRASTRUCTURE = frozenset({Verdict.error, Verdict.crash, Verdict.hang})
 
 
 def outcome_of(verdict: Verdict | str, green: bool | None = None) -> Outcome:
-    """Green or red of a verdict: the gate's own word, whatever explains it. `green`: of an unjudged
+    """Green or red of a verdict: the gate's own word, whatever explains it. `green`: of a not-judged
     run (a gtest without arrays).
 
     Raises ValueError for what is no verdict.

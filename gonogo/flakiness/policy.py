@@ -1,5 +1,6 @@
 """The thresholds of flakiness, as data with a version: every finding names the version that it was
-made by."""
+made by.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from gonogo.errors import FieldError
 @dataclass(frozen=True)
 class FlakinessPolicy:
     """All thresholds of this package. Derivations stand beside the numbers; `calibrated` refers to
-    `python -m benchmarks.flakiness`."""
+    `python -m benchmarks.flakiness`.
+    """
 
     version: str = "1"
 
@@ -192,7 +194,8 @@ class FlakinessPolicy:
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> FlakinessPolicy:
         """From plain JSON; what is left out has its default. Raises FieldError for an unknown name
-        or a value that can't be."""
+        or a value that can't be.
+        """
         known: dict[str, Any] = {each.name: each.default for each in fields(cls)}
         given: dict[str, Any] = {}
         for name, value in data.items():

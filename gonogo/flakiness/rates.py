@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Rate:
     """`failures` of `runs`, the posterior's mean, and its interval at `level`; all three None
-    without a run: UNKNOWN."""
+    without a run: UNKNOWN.
+    """
 
     failures: int
     runs: int
@@ -79,7 +80,8 @@ def rate(
 @lru_cache(maxsize=4096)
 def _posterior(failures: int, runs: int, prior: float, level: float) -> tuple[float, float, float]:
     """(mean, low, high). The few counts of a suite's tests come again and again, and an interval
-    takes some milliseconds."""
+    takes some milliseconds.
+    """
     a, b = failures + prior, runs - failures + prior
     outside = (1 - level) / 2
     low = 0.0 if failures == 0 else beta_quantile(outside, a, b)

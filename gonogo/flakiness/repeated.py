@@ -1,5 +1,6 @@
 """The tail of seeds that ran more than once: a seed that gives its numbers again tells nothing of
-other seeds."""
+other seeds.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def tail_of(
 
 def clustered(groups: Sequence[Sequence[float]], policy: FlakinessPolicy = POLICY) -> bool:
     """Whether numbers of one group are more alike than those of different groups; False where none
-    has two."""
+    has two.
+    """
     sizes = np.array([len(each) for each in groups])
     runs, count = int(sizes.sum()), len(groups)
     if count < 2 or runs <= count:
@@ -104,7 +106,8 @@ def _of_these(
     groups: Mapping[object, Sequence[float]], policy: FlakinessPolicy, level: float
 ) -> Tail | None:
     """How often a run of these very seeds fails, by the tail of each one's runs; None where none
-    has enough of them."""
+    has enough of them.
+    """
     enough = sorted(
         (values for values in groups.values() if len(values) >= policy.least_seeds),
         key=lambda values: -max(values),
@@ -147,7 +150,8 @@ def _of_these(
 
 def _too_few(found: Tail, again: int, policy: FlakinessPolicy) -> Tail:
     """With the runs that were no new samples, and in words that they were none where that leaves
-    too few."""
+    too few.
+    """
     if not again:
         return found
     words = found.words

@@ -15,7 +15,8 @@ ISOLATED = "isolated"
 
 class Sample(NamedTuple):
     """One run. `seed` None: not controlled (a gtest iteration), so that its digest says nothing.
-    `digest`: of all outputs, in one text."""
+    `digest`: of all outputs, in one text.
+    """
 
     seed: int | None
     repeat: int
@@ -36,7 +37,8 @@ class Sample(NamedTuple):
 @dataclass(frozen=True)
 class Configuration:
     """A row of the table of a factor: how often the test failed there, against the first row
-    (isolated, or all others)."""
+    (isolated, or all others).
+    """
 
     name: str
     rate: Rate
@@ -71,7 +73,8 @@ class Configuration:
 
 def unsteady(samples: Iterable[Sample]) -> frozenset[str]:
     """The builds that are known to be nondeterministic: a seed gave differing digests in equal
-    conditions."""
+    conditions.
+    """
     given: dict[Hashable, str] = {}
     found = set()
     for each in samples:
@@ -184,7 +187,8 @@ def significant(
     rows: Sequence[Configuration], policy: FlakinessPolicy = POLICY
 ) -> tuple[Configuration, ...]:
     """The rows that differ, after Bonferroni over the comparisons (two devices are one
-    comparison)."""
+    comparison).
+    """
     tested = [row for row in rows if row.p is not None]
     comparisons = 1 if len(tested) == 2 and len(rows) == 2 else len(tested)
     return tuple(

@@ -1,5 +1,6 @@
 """When a job has seen enough seeds: Wald's sequential test, stopping at a logic bug, and more seeds
-where one is suspect."""
+where one is suspect.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ class Decision:
 
 def bounds(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
     """(accept stable at or below, accept flaky at or above): log(b/(1-a)) and log((1-b)/a) (A.
-    Wald, Sequential Analysis, 1947, 3.2)."""
+    Wald, Sequential Analysis, 1947, 3.2).
+    """
     a, b = policy.false_flaky, policy.false_stable
     return math.log(b / (1 - a)), math.log((1 - b) / a)
 
@@ -243,7 +245,8 @@ class Progress:
 @dataclass(frozen=True)
 class Plan:
     """What the test costs, computed exactly: mean seeds and probability of calling it flaky, at the
-    true rate `rate`."""
+    true rate `rate`.
+    """
 
     rate: float
     mean_seeds: float
@@ -288,7 +291,6 @@ def fixed_seeds(policy: FlakinessPolicy = POLICY, most: int = 2000) -> int | Non
     Exact binomial tails, one number after the other, at the smallest threshold that the stable rate
     allows.
     """
-
     import numpy as np
 
     def terms(n: int, p: float) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -313,5 +315,6 @@ def fixed_seeds(policy: FlakinessPolicy = POLICY, most: int = 2000) -> int | Non
 
 def more_for_suspects(suspects: int, rounds_done: int, policy: FlakinessPolicy = POLICY) -> int:
     """Seeds that a job with suspect seeds gets on top: 8, at most twice; a suspect seed raises no
-    flag alone (4-flakiness)."""
+    flag alone (4-flakiness).
+    """
     return policy.suspect_seeds if suspects > 0 and rounds_done < policy.suspect_rounds else 0

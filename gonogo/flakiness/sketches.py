@@ -1,5 +1,6 @@
 """Quantiles of any number of values in a few hundred counters: sketches that add up, the same
-whatever the order and the machine."""
+whatever the order and the machine.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ accuracy, all finite numbers at level 8."""
 
 def _edges() -> tuple[float, ...]:
     """2^(j/32) for j = 0..31, rounded up to a double, in exact integers: no two machines' libm
-    disagree about a value at an edge."""
+    disagree about a value at an edge.
+    """
     found = []
     for j in range(PER_OCTAVE):
         guess = round(math.ldexp(2.0 ** (j / PER_OCTAVE), 52))
@@ -98,7 +100,8 @@ class Sketch:
     @property
     def error(self) -> float:
         """The largest relative error of a quantile (beside half of the smallest subnormal
-        number)."""
+        number).
+        """
         return (self._ratio - 1) / (self._ratio + 1)
 
     @property
@@ -142,7 +145,8 @@ class Sketch:
 
     def bins(self) -> list[tuple[float, float, int]]:
         """(from, below, values) of each bucket that has any, ascending: for a histogram. Zeros,
-        infinities and NaN aren't in it."""
+        infinities and NaN aren't in it.
+        """
         return [
             (_edge(index << self.level), _edge((index + 1) << self.level), count)
             for index, count in self.buckets.items()
@@ -150,7 +154,8 @@ class Sketch:
 
     def _middle(self, index: int) -> float:
         """The number that is nearest to all of a bucket, in proportion; never outside the smallest
-        and largest value."""
+        and largest value.
+        """
         low = _edge(index << self.level)
         middle = low * (2 * self._ratio / (1 + self._ratio))
         return min(max(middle, self.least or 0.0), math.inf if self.most is None else self.most)
@@ -209,7 +214,8 @@ def total(sketches: Iterable[Sketch]) -> Sketch:
 
 def _fitted(buckets: Mapping[int, int], level: int) -> tuple[dict[int, int], int]:
     """In order, joined in pairs until there are few enough; and the level then. Shifts round down:
-    the edges at powers of two stay."""
+    the edges at powers of two stay.
+    """
     while len(buckets) > MOST_BUCKETS:
         joined: dict[int, int] = {}
         for index, count in buckets.items():

@@ -1,5 +1,6 @@
 """Distribution functions in plain Python: Beta, Student's t, normal. Tests compare them with scipy,
-which the API must not load."""
+which the API must not load.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _STEPS = 200
 
 
 def log_beta(a: float, b: float) -> float:
-    """log B(a, b)."""
+    """Log B(a, b)."""
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
@@ -74,7 +75,8 @@ def _lower(x: float, a: float, b: float) -> float:
 )
 def beta_quantile(q: float, a: float, b: float) -> float:
     """The x with P(X <= x) = q of Beta(a, b), by bisection on the monotone cdf (of the nearer tail,
-    for its digits)."""
+    for its digits).
+    """
     if not 0 <= q <= 1:
         raise ValueError(f"{q} is no probability")
     if q in (0.0, 1.0):

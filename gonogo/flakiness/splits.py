@@ -1,5 +1,6 @@
 """Where a series splits best, and whether that is more than chance: the tests behind the change
-points."""
+points.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def segments(
 
 def residuals(rows: Array, least: int) -> Array:
     """Residual sums of squares (series, splits) of a mean on either side of every allowed split of
-    each row."""
+    each row.
+    """
     count = rows.shape[1]
     sums = np.cumsum(rows, axis=1)[:, least - 1 : count - least]
     left = np.arange(least, count - least + 1)
@@ -112,7 +114,8 @@ def place_likelihood(values: Array) -> Array:
 
 def interval(likelihood: Array, level: float) -> tuple[int, int]:
     """The central interval of the split (1 = before the second point) that holds `level` of the
-    likelihood."""
+    likelihood.
+    """
     grown = np.cumsum(likelihood)
     low = int(np.searchsorted(grown, (1 - level) / 2))
     high = int(np.searchsorted(grown, 1 - (1 - level) / 2 - 1e-12))

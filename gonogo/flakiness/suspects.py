@@ -1,5 +1,6 @@
 """Suspect seeds: one raises no flag; more seeds are run, and the statistics of all of them together
-decide."""
+decide.
+"""
 
 from __future__ import annotations
 
@@ -49,5 +50,6 @@ def settled(
     outputs: Mapping[str, Iterable[Mapping[str, Any]]], policy: Policy = VERDICTS
 ) -> dict[str, Explanation]:
     """For each output of a job with suspect seeds: what the pooled statistics say. Still suspect:
-    no finding, and no all-clear."""
+    no finding, and no all-clear.
+    """
     return {name: explain(pooled(rows), policy) for name, rows in outputs.items()}

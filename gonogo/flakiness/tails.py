@@ -1,5 +1,6 @@
 """Latent flakes: how often will a green test fail? From the tail of its tolerance_ratio, with an
-upper bound."""
+upper bound.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ _BLOCK = 2_000_000
 @dataclass(frozen=True)
 class Tail:
     """The predicted failure rate per seed and its one-sided upper bound; None, and the reason in
-    words, where nothing can be predicted."""
+    words, where nothing can be predicted.
+    """
 
     seeds: int
     """Samples that it is made of, in `per`."""
@@ -170,7 +172,8 @@ def _sweep(
     ordered: Array, policy: FlakinessPolicy, level: float
 ) -> list[tuple[float, int, float, float]]:
     """(threshold, exceedances, predicted, bound) of each threshold that leaves a tail below the
-    limit."""
+    limit.
+    """
     seeds = len(ordered)
     counts = {min(policy.tail_most, int(share * seeds)) for share in policy.tail_shares}
     rng = np.random.Generator(np.random.Philox(seeds))

@@ -1,5 +1,6 @@
 """Waivers: someone takes on, until a day, what CI would say of some tests. A class becomes
-`waived`; a verdict never changes."""
+`waived`; a verdict never changes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ zero tests run is never green."""
 @dataclass(frozen=True)
 class Waiver:
     """Which tests (all of key, names and labels that are given must fit), on which builds, which
-    classes, whose, why, until when."""
+    classes, whose, why, until when.
+    """
 
     id: str
     owner: str

@@ -1,5 +1,6 @@
 """The tolerance that a test should have: the best window, other comparators beside it, and what no
-tolerance can see."""
+tolerance can see.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from gonogo.gauge.windows import Row, Tolerances, Window, rejects
 @dataclass(frozen=True)
 class Advice:
     """A declared tolerance (output -> comparators), the wrong parts that still pass it with their
-    seeds, and how many were rejected."""
+    seeds, and how many were rejected.
+    """
 
     tolerance: Tolerances
     missed: Mapping[str, int]
@@ -63,7 +65,8 @@ def spelt(tolerance: Tolerances) -> str:
 
 def best(windows: Sequence[Window], no_go: Sequence[Row]) -> Window | None:
     """The window that misses the fewest wrong parts, then runs; of equals the one with the most
-    room, then the first."""
+    room, then the first.
+    """
     usable = [each for each in windows if each.usable]
     if not usable or not no_go:
         return usable[0] if usable else None

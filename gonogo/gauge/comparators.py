@@ -1,5 +1,6 @@
 """Comparators as one number each: how large a tolerance an output would need, and the tolerance
-that a number stands for."""
+that a number stands for.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ Name = Literal["allclose", "pcc", "frobenius", "ulp"]
 @dataclass(frozen=True)
 class Comparator:
     """allclose at one rtol, PCC, relative Frobenius or ULP. Its *deviation* grows with the error:
-    the least atol, 1 - PCC, the relative Frobenius error, the largest distance in ulps."""
+    the least atol, 1 - PCC, the relative Frobenius error, the largest distance in ulps.
+    """
 
     name: Name
     rtol: float | None = None
@@ -29,7 +31,8 @@ class Comparator:
 
     def deviation(self, numbers: Mapping[str, Any]) -> float:
         """Of one output's statistics, or of its edges: infinite where NaN or Inf was given, where
-        the metric is undefined (which isn't met) and where no number was stored."""
+        the metric is undefined (which isn't met) and where no number was stored.
+        """
         if numbers.get("nonfinite"):
             return math.inf
         found: object
@@ -55,7 +58,8 @@ class Comparator:
 
     def exceeded(self, numbers: Mapping[str, Any], tolerance: Mapping[str, float]) -> bool:
         """Whether the output is outside what `tolerance` gave, compared as gonogo.spec.verdicts.within
-        does."""
+        does.
+        """
         deviation = self.deviation(numbers)
         if self.name == "pcc":
             return not 1.0 - deviation >= tolerance["pcc"]
@@ -70,7 +74,8 @@ class Comparator:
 
 def comparators(rtols: Iterable[float] = ()) -> tuple[Comparator, ...]:
     """Those that are advised on: allclose at the stored rtols and at `rtols`, PCC, Frobenius,
-    ULP."""
+    ULP.
+    """
     return (
         *(Comparator("allclose", rtol) for rtol in sorted({*STORED_RTOLS, *rtols})),
         Comparator("pcc"),

@@ -1,5 +1,6 @@
 """How often a test errs at any tolerance: false alarms of right kernels and misses of wrong ones,
-from the runs of a gauge."""
+from the runs of a gauge.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ MOST_STEPS = 160
 @dataclass(frozen=True)
 class Step:
     """At this tolerance, and up to the next step: how many runs of right kernels fail, how many of
-    wrong ones pass."""
+    wrong ones pass.
+    """
 
     tolerance: float
     alarms: Rate

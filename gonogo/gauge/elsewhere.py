@@ -1,5 +1,6 @@
 """Other inputs that are tried where no tolerance works: they make a wrong term large against the
-rounding of a right one."""
+rounding of a right one.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class Elsewhere:
 
 def candidates(test: TestSpec) -> list[Elsewhere]:
     """Inputs for the test's kernel, the likeliest first; those that the test has already are left
-    out."""
+    out.
+    """
     found = [Elsewhere(*each) for each in registry.numerics(test).candidates(test)]
     return [each for each in found if replace(test, inputs=each.inputs).inputs != test.inputs]
 
@@ -99,7 +101,8 @@ def beyond(tried: Sequence[Tried]) -> str:
 
 def cover(tried: Sequence[Tried]) -> list[Tried]:
     """The inputs to add to the test's own, the one that rejects most of what is missed first, each
-    for what it adds to the others."""
+    for what it adds to the others.
+    """
     left = {part for each in tried for part in each.gains}
     found: list[Tried] = []
     while left:

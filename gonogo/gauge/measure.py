@@ -1,5 +1,6 @@
 """One run of one part, measured: arrays in, a row of stored numbers out, from which everything else
-is read."""
+is read.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def rtols_of(test: TestSpec) -> tuple[float, ...]:
 
 def turn(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
     """Rows and columns in reverse order: of inputs before a run, and of outputs after it. y and dx
-    in rows, as the domain has them."""
+    in rows, as the domain has them.
+    """
     flat = {name: np.reshape(a, test.flat_shape_of(name)) for name, a in arrays.items()}
     return {
         name: np.ascontiguousarray(a[::-1, ::-1] if a.ndim == 2 else a[::-1])
@@ -83,7 +85,8 @@ def measured(
     with_edges: bool = True,
 ) -> Row:
     """The row of one run. `outputs` as the kernel gave them, for `given_to`. Raises
-    KernelOutputError as gonogo.judging.judging.judge."""
+    KernelOutputError as gonogo.judging.judging.judge.
+    """
     test = part.judged
     if part.turned:
         named = (
@@ -126,7 +129,8 @@ def measured(
 
 def able(part: Part, drawn: Drawn, outputs: Arrays, arithmetic: str | None) -> bool:
     """Whether the part's fault can show on this seed: by its float64 effect, or where nobody knows
-    that, by what it gave."""
+    that, by what it gave.
+    """
     if part.unsure:
         flat = {
             name: np.reshape(a, drawn.test.flat_shape_of(name))

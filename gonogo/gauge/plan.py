@@ -1,5 +1,6 @@
 """The parts of a gauge by name: what a service hands out without loading the emulator, numba or
-NumPy. Workers know what they do."""
+NumPy. Workers know what they do.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ GO = (RIGHT, "reversed", "srcb-bf16", "hifi3")
 @dataclass(frozen=True)
 class Planned:
     """One part as it is handed out: name, kind, executor and build of a
-    gonogo.gauge.kernels.Part."""
+    gonogo.gauge.kernels.Part.
+    """
 
     name: str
     kind: Kind

@@ -1,5 +1,6 @@
 """A rate with its interval, from a count: how often right kernels failed, how often wrong ones
-passed."""
+passed.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Rate:
     @property
     def interval(self) -> tuple[float, float]:
         """The quantiles of the beta distribution that Clopper and Pearson (Biometrika 26, 1934)
-        take; 0 to 1 of no trials."""
+        take; 0 to 1 of no trials.
+        """
         half = (1 - CONFIDENCE) / 2
         low = beta_quantile(half, self.count, self.of - self.count + 1) if self.count else 0.0
         high = (

@@ -1,5 +1,6 @@
 """The gauge's report: stored rows of GO and NO-GO runs in; false alarms, misses, windows and advice
-out."""
+out.
+"""
 
 from __future__ import annotations
 
@@ -211,13 +212,15 @@ def with_numbers(rows: Sequence[Row]) -> list[Row]:
 
 def _passes(declared: Mapping[str, Tolerance], row: Row) -> bool:
     """Whether the test is green on the row: every declared tolerance holds, and nothing is NaN or
-    Inf."""
+    Inf.
+    """
     return all(within(declared.get(name), numbers) for name, numbers in row["outputs"].items())
 
 
 def _predicted(go: Sequence[Row], declared: Mapping[str, Tolerance]) -> float | None:
     """The mean over seeds of the chance that some output's allclose fails. Other comparators have
-    no such prediction."""
+    no such prediction.
+    """
     if not any(tolerance.allclose for tolerance in declared.values()):
         return None
     chances = []

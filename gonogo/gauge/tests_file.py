@@ -1,5 +1,6 @@
 """A file of many tests to gauge, as plain data (YAML, JSON or TOML read by whoever has the
-file)."""
+file).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ NAMES = ("name", "test", "seeds", "seed_start", "executor", "builds", "wrong_bui
 @dataclass(frozen=True)
 class Entry:
     """One test to gauge: with how many seeds, and which builds beside the emulator's are right and
-    wrong."""
+    wrong.
+    """
 
     name: str
     test: TestSpec
@@ -33,7 +35,8 @@ class Entry:
 def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list[Entry]:
     """{"defaults": {...}, "tests": [{"name", "test": {...}, ...}]}, or the list alone. `defaults`
     holds any key of an entry but its name; its `test` is merged below each entry's own. Raises
-    FieldError."""
+    FieldError.
+    """
     whole: Mapping[str, Any] = (
         {"tests": data} if isinstance(data, list) else fields.mapping(data, "file")
     )

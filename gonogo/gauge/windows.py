@@ -1,5 +1,6 @@
 """The window of a comparator: from the least tolerance that lets right kernels pass to the largest
-that rejects every wrong one."""
+that rejects every wrong one.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Tail:
     def of(cls, values: Sequence[float]) -> Tail:
         """The largest error of many elements is Gumbel distributed: by its moments, scale =
         sqrt(6)/pi standard deviations, and level = mean + scale (-ln(-ln(1 - p)) - Euler's
-        constant)."""
+        constant).
+        """
         largest = max(values, default=math.inf)
         if len(values) < TAIL_SEEDS or not math.isfinite(largest):
             return cls(largest, None, None)
@@ -80,7 +82,8 @@ class Window:
     @property
     def works(self) -> bool:
         """Whether one of its tolerances passes every right kernel and rejects every wrong one that
-        can show."""
+        can show.
+        """
         return self.usable and self.room > 1
 
     def tolerances(self) -> dict[str, dict[str, float]]:

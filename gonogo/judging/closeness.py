@@ -36,7 +36,8 @@ dtype."""
 @dataclass(frozen=True)
 class Gate:
     """The comparators that a test declares; None = not declared. Those of
-    gonogo.spec.tolerances.Tolerance, with its meanings."""
+    gonogo.spec.tolerances.Tolerance, with its meanings.
+    """
 
     rtol: float | None = None
     atol: float | None = None
@@ -148,7 +149,8 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
 
 def missed(gate: Gate, found: Numbers) -> list[str]:
     """Which comparators don't hold, each in words; an empty list is green. An undefined metric is
-    not met, unless nothing differs."""
+    not met, unless nothing differs.
+    """
     words = []
     if found["nonfinite"]:
         kinds = ", ".join(f"{count} {kind}" for kind, count in found["nonfinite_kinds"].items())

@@ -133,7 +133,8 @@ def _recorded(
 
 def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Tensors) -> str:
     """The message: verdict, its sentence, the numbers of every output that isn't a pass, and the
-    diagnosis."""
+    diagnosis.
+    """
     lines = [
         f"{test.kernel} {list(test.shape)}: {judgement.verdict.value} (budget of {judgement.arithmetic}). {judgement.verdict.sentence}"
     ]

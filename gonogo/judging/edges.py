@@ -1,5 +1,6 @@
 """How far a right kernel may be from the raw reference: the lower edge of every tolerance, from the
-budget, before any kernel ran."""
+budget, before any kernel ran.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +123,8 @@ def _pcc_deficit(relative: float) -> float:
     """The largest 1 - PCC of an error of that norm relative to the centred reference's.
 
     For a = b + d of fixed |d| < |b| the angle is largest where d is at right angles to a: sin =
-    |d|/|b|."""
+    |d|/|b|.
+    """
     return 1.0 - math.sqrt(1.0 - relative**2) if relative > 1e-4 else relative**2 / 2
 
 
@@ -145,7 +147,8 @@ def silence(distance: Array, threshold: Array, bound: Array, variance: Array, st
 def _beyond(limit: Array, bound: Array, h: Array, sigma: Array) -> Array:
     """P(U + G > limit) for U uniform on +-h and G normal, 0 where the bound forbids it. With Phi' =
     phi and I(z) = z Phi(z) + phi(z) the integral of Phi, P = 1 - sigma/(2h) [I((limit + h)/sigma) -
-    I((limit - h)/sigma)]."""
+    I((limit - h)/sigma)].
+    """
     from scipy.special import ndtr
 
     h = np.maximum(h, 1e-300)
@@ -193,7 +196,8 @@ def edges(
 
 def _said(expected: Expectation) -> Expectation:
     """The expectation with infinite bounds and variances in the rows of which nothing can be
-    said."""
+    said.
+    """
     if expected.informative is None or expected.informative.all():
         return expected
     silent = ~expected.informative[:, None]

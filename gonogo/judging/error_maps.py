@@ -1,5 +1,6 @@
 """The error map: where in a matrix the errors sit, per 32x32 tile, small enough to store and to
-draw."""
+draw.
+"""
 
 from __future__ import annotations
 
@@ -126,6 +127,7 @@ def error_map(
 
 def _group(extent: int, limit: int) -> int:
     """How many tiles of `extent` values one cell must hold so that there are at most `limit`
-    cells."""
+    cells.
+    """
     tiles = -(-extent // TILE)
     return max(1, -(-tiles // limit))

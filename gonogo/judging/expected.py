@@ -19,7 +19,8 @@ Arrays = Mapping[str, NDArray[Any]]
 
 def expectations(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, Expectation]:
     """The expectation of every output of a kernel of that arithmetic (None: generic) on what the
-    device was given."""
+    device was given.
+    """
     return registry.numerics(test).expectations(test, given, arithmetic)
 
 

@@ -66,7 +66,8 @@ def quantise(test: TestSpec, raw: Mapping[str, NDArray[Any]]) -> dict[str, Float
 
 def row_statistics(x: NDArray[Any], epsilon: float) -> tuple[Doubles, Doubles]:
     """Mean and 1/sqrt(biased variance + epsilon) of each row of x (rows, N), in float64, summed in
-    a fixed order."""
+    a fixed order.
+    """
     mean = np.empty(x.shape[0])
     rstd = np.empty(x.shape[0])
     features = x.shape[1]
@@ -83,7 +84,8 @@ def row_statistics(x: NDArray[Any], epsilon: float) -> tuple[Doubles, Doubles]:
 
 def _sums(a: Doubles) -> Doubles:
     """Row sums by halving: the order is fixed by the width alone, whatever the processor's vectors
-    are."""
+    are.
+    """
     while a.shape[1] > 1:
         half = a.shape[1] // 2
         folded = a[:, :half] + a[:, half : 2 * half]
@@ -127,8 +129,9 @@ def _words(shape: tuple[int, int], seed: int, name: str) -> NDArray[np.uint32]:
 
 
 def _uniform(words: NDArray[np.uint32], low: float, high: float) -> Floats:
-    """low + (high - low) u in float32, u the top 24 bits times 2**-24; never above high, although a
-    product rounds."""
+    """Low + (high - low) u in float32, u the top 24 bits times 2**-24; never above high, although a
+    product rounds.
+    """
     values = np.empty(words.shape, np.float32)
     width, start, end = np.float32((high - low) * 2.0**-24), np.float32(low), np.float32(high)
 
@@ -145,7 +148,7 @@ def _uniform(words: NDArray[np.uint32], low: float, high: float) -> Floats:
 
 
 def _normal(words: NDArray[np.uint32], mean: float, std: float) -> Floats:
-    """mean + std z in float64, rounded once; z the normal quantile of (word + 1/2) 2**-32."""
+    """Mean + std z in float64, rounded once; z the normal quantile of (word + 1/2) 2**-32."""
     values = np.empty(words.shape, np.float32)
 
     def block(first: int, last: int) -> None:

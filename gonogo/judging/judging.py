@@ -1,5 +1,6 @@
 """Judge one run of one seed: compare every output with its expectation, explain it, and read the
-verdict from the table."""
+verdict from the table.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class OutputJudgement:
 @dataclass(frozen=True)
 class SeedJudgement:
     """What is said of one seed: both axes aggregated over the outputs first, then the table
-    read."""
+    read.
+    """
 
     verdict: Verdict
     explanation: Explanation
@@ -110,7 +112,8 @@ def judge(
 
 def _not_judged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> OutputJudgement:
     """A downstream output: without a reference or a budget of its own it counts for nothing; its
-    digest tells runs apart."""
+    digest tells runs apart.
+    """
     value = matrix(test, name, outputs)
     numbers: Statistics = {
         "count": int(value.size),
@@ -122,7 +125,8 @@ def _not_judged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) 
 
 def matrix(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     """The output as a C-contiguous float32 matrix: (rows, features) of those of the test's shape
-    (y, dx), one row of the others."""
+    (y, dx), one row of the others.
+    """
     if name not in outputs:
         raise KernelOutputError(
             f"output {name!r} is missing; the kernel gave {', '.join(sorted(outputs)) or 'nothing'}"

@@ -99,7 +99,8 @@ def without_budget(
     ours: NDArray[np.float32], theirs: NDArray[np.float32], out: float, shape: tuple[int, ...]
 ) -> dict[str, Any]:
     """The same for an output that no budget is known of; `out` is the unit roundoff of its
-    format."""
+    format.
+    """
     nothing = Bound(np.full(ours.shape, np.inf), np.ones(ours.shape), None)
     found = _compared(ours, theirs, nothing, out, False, None, shape)
     return {

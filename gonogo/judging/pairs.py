@@ -40,7 +40,8 @@ OF_ALL = ("budget_ratio", "chi")
 @dataclass(frozen=True)
 class Reference:
     """The build that another one is compared with: how it is judged, and what it gives (None: all
-    outputs)."""
+    outputs).
+    """
 
     build: str
     arithmetic: str | None = None
@@ -175,7 +176,8 @@ def _downstream(
 
 def words(judged: SeedJudgement) -> str | None:
     """One line where rounding doesn't explain the difference of the two builds: which outputs, and
-    which of the two is off."""
+    which of the two is off.
+    """
     lines = []
     for name, output in judged.outputs.items():
         entry = output.statistics.get("reference")

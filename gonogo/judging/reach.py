@@ -1,5 +1,6 @@
 """Can a defect show with these inputs? Its float64 effect against the budget and the directions of
-the right kernel."""
+the right kernel.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def can_show(
 ) -> bool:
     """Whether `ideal`, the defect's outputs in float64, differs from the right function by more
     than B on some element, or by more than 4 standard deviations on some direction (its largest
-    form), for this seed. A non-finite effect shows."""
+    form), for this seed. A non-finite effect shows.
+    """
     for name, wanted in expected.expectations(test, given, arithmetic).items():
         if name not in ideal:
             continue
@@ -82,7 +84,8 @@ def shows(
 
 def _beyond(numbers: Mapping[str, Any]) -> bool:
     """Whether the statistics of an effect are beyond B on some element or beyond DIRECTION on some
-    row or column."""
+    row or column.
+    """
     limits = {
         name: 1.0 if name == "budget_ratio" else DIRECTION
         for name in numbers

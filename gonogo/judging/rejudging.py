@@ -95,7 +95,8 @@ def within_stored(
     wanted: Tolerance | None, declared: Tolerance | None, numbers: Statistics
 ) -> bool | None:
     """Whether an output is within a tolerance that its job didn't declare; None where the stored
-    numbers can't tell."""
+    numbers can't tell.
+    """
     if (
         wanted is None
         or wanted.allclose is None

@@ -1,5 +1,6 @@
 """Tensors that somebody else's program stored: into the domain's shapes, and checked to be what a
-kernel can have been given."""
+kernel can have been given.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """The statistics of a matrix output in blocks of rows: what gonogo.numerics.compare defines, in
-bounded memory (a test compares)."""
+bounded memory (a test compares).
+"""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ class Column:
         groups: NDArray[np.int64],
     ) -> Column:
         """Of some rows; `groups`: a number for each, equal where rows are, -1 where no other row is
-        equal."""
+        equal.
+        """
         w = np.broadcast_to(direction.weights, error.shape)
         amounts = np.abs(w) * np.sqrt(expected.variance)
         alone = groups < 0
@@ -129,7 +131,8 @@ class Column:
 @dataclass
 class Totals:
     """What some rows of an output have added up, or all of them, merged in the order of the
-    rows."""
+    rows.
+    """
 
     sums: Array
     largest: Array
@@ -189,7 +192,8 @@ def statistics(
     arithmetic: str | None,
 ) -> dict[str, Any]:
     """The statistics of matrix outputs (rows, N) of more than one row. `references`: those of the
-    raw inputs."""
+    raw inputs.
+    """
     rows, step = numerics.spans(test)
     groups = equal_rows([np.asarray(a) for name, a in given.items() if test.is_matrix(name)])
     whole = {name: np.asarray(references[name], np.float64) for name in outputs}
@@ -243,7 +247,8 @@ def statistics(
 
 def joined(parts: Sequence[Expectation]) -> Expectation:
     """The expectation of an output of one row from those of its parts, side by side. Their shared
-    errors have one variance each."""
+    errors have one variance each.
+    """
     if len(parts) == 1:
         return parts[0]
 
@@ -277,7 +282,8 @@ def joined(parts: Sequence[Expectation]) -> Expectation:
 
 def equal_rows(matrices: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     """For each row a number that it shares with the rows that equal it in all matrices; -1 where it
-    is alone."""
+    is alone.
+    """
     seen: dict[bytes, int] = {}
     import xxhash  # not in the interpreters of builds, where the conformance suite runs
 
@@ -310,7 +316,8 @@ def _totals(
     groups: NDArray[np.int64],
 ) -> Totals:
     """Of some finite rows; `places`: their numbers; `first`: the raw reference's first value, about
-    which its sums are taken."""
+    which its sums are taken.
+    """
     error = out - raw
     size = np.abs(error)
     magnitude = np.abs(raw)

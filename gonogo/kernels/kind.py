@@ -1,5 +1,6 @@
 """What a kind of kernel computes: reference, expectations, forensics, emulated builds; the rest
-follows, row block by row block."""
+follows, row block by row block.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ class Numerics(ABC):
     @abstractmethod
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
         """The float64 function of `arrays`: the quantised reference of what a device was given, the
-        raw one of the raw inputs."""
+        raw one of the raw inputs.
+        """
 
     @abstractmethod
     def expectations(
@@ -80,7 +82,8 @@ class Numerics(ABC):
         self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice
     ) -> tuple[Expectation, ...]:
         """The same expectation with its rows cut otherwise (a channel's elements, say) and the
-        directions that are told there."""
+        directions that are told there.
+        """
         return ()
 
     def run(
@@ -101,7 +104,8 @@ class Numerics(ABC):
 
     def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
         """The float64 function of that build's logic, unrounded: its distance from the reference
-        says whether a fault can show."""
+        says whether a fault can show.
+        """
         raise KeyError(build)
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
@@ -113,12 +117,14 @@ class Numerics(ABC):
 
     def go_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
         """Other right arithmetics for the gauge: (name, sentence, what the kernel is asked to run,
-        what judges it)."""
+        what judges it).
+        """
         return []
 
     def candidates(self, test: TestSpec) -> list[tuple[str, str, dict[str, Any]]]:
         """Inputs that make wrong terms large, the likeliest first: (name, sentence, the test's
-        `inputs`)."""
+        `inputs`).
+        """
         first = test.drawn_names[0]
         offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
         hot = {"regime": "hot_tile", "tile": -(-test.features // 32) // 2, "value": 64}
@@ -145,7 +151,8 @@ class Numerics(ABC):
 
     def sums_over_rows(self, test: TestSpec) -> bool:
         """Whether an output is a vector, summed over all rows: then the kernel isn't judged in
-        blocks of rows."""
+        blocks of rows.
+        """
         return any(not test.is_matrix(name) and not test.is_per_row(name) for name in test.outputs)
 
     def spans(self, test: TestSpec) -> tuple[int, int]:
@@ -191,7 +198,8 @@ class Numerics(ABC):
         arithmetic: str | None,
     ) -> dict[str, Any]:
         """Every statistic of each output (matrices, see judging.matrix), JSON-ready:
-        gonogo.numerics.compare is the definition."""
+        gonogo.numerics.compare is the definition.
+        """
         references = self.reference(test, raw)
         found: dict[str, Any] = {}
         matrices = {
@@ -254,7 +262,8 @@ stays the same."""
 
 def with_least_step(expected: Expectation, output: str) -> Expectation:
     """The expectation of an output whose values may be below its format's smallest normal number
-    (2^-14 in fp16)."""
+    (2^-14 in fp16).
+    """
     least = LEAST_STEP.get(output, 0.0)
     return (
         replace(expected, bound=expected.bound + least, noise=expected.noise + least**2 / 3)
@@ -265,7 +274,8 @@ def with_least_step(expected: Expectation, output: str) -> Expectation:
 
 def rows_cut(expected: Expectation, width: int) -> Expectation:
     """The expectation of the same elements with each row cut into rows of `width`; no
-    directions."""
+    directions.
+    """
     times = expected.reference.shape[1] // width
 
     def cut(a: Array) -> Array:

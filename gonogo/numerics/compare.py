@@ -69,7 +69,8 @@ def rounded(reference: Array, unit: float, block: bool) -> Array:
 
 def golden_of(expected: Expectation) -> directions.Golden:
     """Errors of perfectly rounded outputs: of the reference, ties to even and ties away, and of
-    what stored intermediates make of it."""
+    what stored intermediates make of it.
+    """
     even = rounded(expected.reference, expected.out, expected.out_block)
     found = [even, ties_away(expected.reference, even, expected)]
     if expected.bias is not None and expected.bias.any():
@@ -123,7 +124,8 @@ def statistics(
 
 def finite_rows(output: NDArray[np.float32]) -> Mask:
     """The rows that are compared: of a matrix those without NaN and Inf; an output of one row is
-    compared where it is finite."""
+    compared where it is finite.
+    """
     return np.asarray(np.isfinite(output).all(axis=1)) if output.shape[0] > 1 else np.ones(1, bool)
 
 

@@ -1,5 +1,6 @@
 """What the forensics say: a `Term` per reduction or factor of a kernel, a `Diagnosis` of all of
-them."""
+them.
+"""
 
 from __future__ import annotations
 

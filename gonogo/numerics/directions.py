@@ -37,7 +37,8 @@ bias is known."""
 @dataclass(frozen=True)
 class Scores:
     """The z of one direction: over its rows, columns or tiles; `count` of those that say
-    something."""
+    something.
+    """
 
     rms: float | None
     largest: float | None
@@ -46,7 +47,7 @@ class Scores:
 
     @classmethod
     def of(cls, numerator: Array, variance: Array, valid: Mask) -> Scores:
-        """z where `valid`; 0/0 says nothing, x/0 is infinite."""
+        """Z where `valid`; 0/0 says nothing, x/0 is infinite."""
         used = valid & ~((variance <= 0) & (numerator == 0)) & np.isfinite(numerator)
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(used, numerator / np.sqrt(variance), np.nan)
@@ -165,7 +166,8 @@ def scores(
     expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
 ) -> Scores:
     """The z of `direction`. Rows (of the matrix) that hold a non-finite error must have been left
-    out by the caller."""
+    out by the caller.
+    """
     if direction.axis == "column":
         return along_columns(expected, direction, error, golden_errors)
     if direction.axis == "tiles":

@@ -1,5 +1,6 @@
 """How far two arrays are apart: the numbers that need no budget. NumPy only: it runs in other
-people's interpreters, too (Python 3.10)."""
+people's interpreters, too (Python 3.10).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ variance."""
 def pcc_deficit(raw: Array, error: Array) -> float | None:
     """1 - Pearson correlation of raw + error and raw, with its digits kept: from d = error,
     centred, 1 - rho = (|d|^2 - (|a| - |b|)^2) / (2 |a| |b|), |a| - |b| = (2 b.d + |d|^2) / (|a| +
-    |b|). None where undefined (constants)."""
+    |b|). None where undefined (constants).
+    """
     b = raw - raw.flat[0]
     n = raw.size
     d1, b1 = error.sum(), b.sum()
@@ -38,7 +40,8 @@ def pcc_deficit(raw: Array, error: Array) -> float | None:
 
 def pcc_from_sums(n: int, dd: float, bb: float, bd: float, largest: float) -> float | None:
     """See pcc_deficit: from the centred sums |d|^2, |b|^2 and b.d; `largest` |raw| sets the floor
-    under which b is constant."""
+    under which b is constant.
+    """
     floor = n * (largest * 2.0**-50) ** 2
     aa = bb + 2 * bd + dd
     if not bb > floor or not aa > max(floor, (bb + dd) * CANCELLED):
@@ -50,14 +53,16 @@ def pcc_from_sums(n: int, dd: float, bb: float, bd: float, largest: float) -> fl
 
 def percentile_99(distances: Array) -> float:
     """The smallest whole number of ulps that at least 99% of the distances do not exceed; from 4096
-    on six digits of it."""
+    on six digits of it.
+    """
     whole = np.ceil(np.sort(distances, axis=None))
     return coarse(float(whole[max(0, -(-99 * whole.size // 100) - 1)]))
 
 
 def coarse(whole: float) -> float:
     """A distance as the histogram keeps it: exact below 4096, above it the lower edge of one of 32
-    bins an octave."""
+    bins an octave.
+    """
     if whole < EXACT_ULPS:
         return whole
     bits = np.float64(whole).view(np.int64) >> 47 << 47
@@ -66,7 +71,8 @@ def coarse(whole: float) -> float:
 
 def storable(statistics: Mapping[str, Any]) -> dict[str, Any]:
     """Plain Python numbers (JSON-ready); an infinite statistic becomes null, and its name stands in
-    `nonfinite_statistics`."""
+    `nonfinite_statistics`.
+    """
     result: dict[str, Any] = {}
     infinite: dict[str, str] = {}
     for name, value in statistics.items():

@@ -21,14 +21,16 @@ _EXPONENT = np.int64(0x7FF0000000000000)
 
 def binade(values: Array) -> Array:
     """2^floor(log2 |v|) of each value, exactly; 0 at 0 (and at float64 subnormals, which no format
-    here reaches)."""
+    here reaches).
+    """
     bits = np.ascontiguousarray(np.abs(values)).view(np.int64) & _EXPONENT
     return bits.view(np.float64)
 
 
 def round_even(values: Array, unit: float) -> Array:
     """Round float64 values to nearest even at the precision whose unit roundoff is `unit` (2^-8:
-    bf16), exponent unbounded."""
+    bf16), exponent unbounded.
+    """
     grid = binade(values) * (2 * unit)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(grid > 0, np.rint(values / np.where(grid > 0, grid, 1.0)) * grid, values)
@@ -36,7 +38,8 @@ def round_even(values: Array, unit: float) -> Array:
 
 def block_maximum(values: Array) -> Array:
     """The largest |v| of each aligned group of 16 along the last axis, in the shape of `values`:
-    what a block format scales by."""
+    what a block format scales by.
+    """
     rows, n = values.shape
     padded = np.zeros((rows, -(-n // 16) * 16))
     padded[:, :n] = np.abs(values)
@@ -46,7 +49,8 @@ def block_maximum(values: Array) -> Array:
 @dataclass(frozen=True)
 class Shared:
     """An error that many elements share: `pattern` times one random variable of the given variance
-    per row."""
+    per row.
+    """
 
     variance: Array  # (rows, 1)
     pattern: Array  # (rows, N) or broadcastable to it
@@ -58,7 +62,8 @@ class Keyed:
     times its pattern, signed) per element.
 
     Two cases make them: equal inputs are rounded alike (key: the input), and an operand that is
-    aligned to another's grid is rounded alike on every equal grid (key: the binade)."""
+    aligned to another's grid is rounded alike on every equal grid (key: the binade).
+    """
 
     key: Array  # (rows, N); NaN: none
     amplitude: Array  # (rows, N)
@@ -68,7 +73,8 @@ class Keyed:
 @dataclass(frozen=True)
 class Direction:
     """A way in which a wrong term would show: `weights` per element; one slope per row (or per
-    column)."""
+    column).
+    """
 
     name: str
     weights: Array  # (rows, N); for "tiles" (count, N): several directions on a single row
@@ -81,7 +87,8 @@ class Direction:
 @dataclass(frozen=True)
 class Expectation:
     """See the module. `noise` is the variance of what each element errs by itself; s^2 = noise +
-    shared."""
+    shared.
+    """
 
     reference: Array
     bound: Array
@@ -137,7 +144,8 @@ class Expectation:
 def beyond_truncation(expected: Expectation, error: Array) -> Array:
     """The part of each error that chi counts: what lies outside 0 and the error where every buffer
     truncates. Rounding to nearest errs by h/sqrt(3), truncating by 2h/sqrt(3) and with one sign: a
-    kernel that truncates is farther off, and as right."""
+    kernel that truncates is farther off, and as right.
+    """
     if expected.truncated is None:
         return error
     most, least = np.maximum(expected.truncated, 0.0), np.minimum(expected.truncated, 0.0)
@@ -151,7 +159,8 @@ def output_step(values: Array, unit: float, block: bool) -> Array:
 
 def output_bound(values: Array, unit: float, block: bool) -> Array:
     """The rounding of the output: half a step; a block format is packed from bf16, which is another
-    rounding."""
+    rounding.
+    """
     return output_step(values, unit, block) + (BF16 * binade(values) if block else 0.0)
 
 
@@ -163,7 +172,8 @@ def ties_of_blocks(values: Array, unit: float, block: bool) -> tuple[Array, ...]
     """The systematic part of packing to a block format, as a pattern: a value whose exponent is d
     below its block's loses 1 + d of bf16's bits, is a tie with probability 2^-(1+d) and then moves
     half a step away from zero: 2^-8 of its binade on average. bfp4_b is truncated (its unit is a
-    whole step): half a step toward zero."""
+    whole step): half a step toward zero.
+    """
     if block and unit > BFP8:
         return (np.copysign(output_step(values, unit, block) / 2, values),)
     return (np.copysign(BF16 * binade(values), values),) if block else ()
@@ -176,7 +186,8 @@ is the data's own."""
 
 def excess(predicted: Array, independent: Array) -> Array:
     """What a predicted squared projection adds to the variance that independent rounding already
-    accounts for."""
+    accounts for.
+    """
     return np.maximum(predicted - COHERENT * independent, 0.0)
 
 
@@ -194,7 +205,8 @@ would lose the whole step."""
 
 def cut(values: Array, grid: float) -> Array:
     """A buffer that truncates, predicted: what is on the grid but for float64's noise stays
-    there."""
+    there.
+    """
     return truncate(values * NUDGE, grid)
 
 

@@ -1,5 +1,6 @@
 """Number formats: what they can hold, how a float is rounded to them, and the size of their units
-in the last place."""
+in the last place.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ the last axis."""
 @dataclass(frozen=True)
 class Format:
     """A number format. `mantissa_bits` are the stored ones (a bfp format's include its explicit
-    leading one)."""
+    leading one).
+    """
 
     name: str
     mantissa_bits: int
@@ -38,7 +40,8 @@ class Format:
     @property
     def unit_roundoff(self) -> float:
         """Largest relative error of rounding to nearest: half an ulp of 1 (bfp: of the largest of a
-        block)."""
+        block).
+        """
         return 2.0 ** -(self.fraction_bits + 1)
 
 
@@ -122,7 +125,8 @@ def _widened(a: ArrayLike) -> Doubles:
 
 def _to_float32(a: Doubles, mode: Mode | Literal["odd"]) -> Floats:
     """float64 to float32 once. "odd": an inexact result gets an odd last bit, so that rounding it
-    again to fewer bits (at least two fewer) is the same as rounding `a` at once."""
+    again to fewer bits (at least two fewer) is the same as rounding `a` at once.
+    """
     with np.errstate(over="ignore", under="ignore"):
         nearest = np.array(a.astype(np.float32), order="C")  # an array even when 0-d
     if mode == "even":
@@ -174,7 +178,8 @@ def _with_nans(result: Floats, values: Floats, nan: NDArray[np.bool_]) -> Floats
 
 def _round_half(values: Floats, mode: Mode) -> Floats:
     """fp16: on its own grid, which is subnormal below 2**-14; 65520 and above is inf (toward zero:
-    65504)."""
+    65504).
+    """
     result = _on_grid(_widened(values), ulp(values, "fp16"), mode)
     largest = 65504.0
     over = np.isfinite(values) & (np.abs(result) > largest)
@@ -227,7 +232,8 @@ def _on_grid(values: Doubles, spacing: Doubles, mode: Mode) -> Doubles:
 
 def _blocks(values: Doubles) -> tuple[Doubles, int]:
     """The last axis cut in blocks of 16, padded with zeros: shape (..., blocks, 16), and the length
-    before padding."""
+    before padding.
+    """
     flat = np.atleast_1d(values)
     length = flat.shape[-1]
     padded = np.zeros((*flat.shape[:-1], -(-length // BLOCK) * BLOCK))

@@ -98,7 +98,8 @@ def flush(value: np.float32) -> np.float32:
 @jit
 def half_ulp(value: np.float64, fraction_bits: int, min_exponent: int) -> np.float64:
     """formats.half_ulp of a Format's fraction_bits and min_exponent (not of a bfp format, which
-    needs its block)."""
+    needs its block).
+    """
     if np.isnan(value):
         return np.float64(np.nan)
     power = np.uint64(np.float64(value).view(np.uint64) & _POWER).view(np.float64)

@@ -80,7 +80,8 @@ def cache_folder() -> Path | None:
 
 def plain(array: NDArray[Any]) -> NDArray[Any]:
     """The array as compiled code takes it, C-contiguous and writable, else a copy: for read-only
-    ones it is compiled anew."""
+    ones it is compiled anew.
+    """
     return (
         array if array.flags.writeable and array.flags.c_contiguous else np.array(array, order="C")
     )
@@ -88,7 +89,8 @@ def plain(array: NDArray[Any]) -> NDArray[Any]:
 
 def stamp(sources: tuple[Path, ...] = SOURCES) -> str:
     """A name for the state of the sources: where they are (checkouts may share a folder), and a
-    hash of names and contents."""
+    hash of names and contents.
+    """
     content = hashlib.sha256()
     for root in sources:
         for path in sorted(root.rglob("*.py")):
@@ -101,7 +103,8 @@ def stamp(sources: tuple[Path, ...] = SOURCES) -> str:
 
 def _remove_older(folder: Path) -> None:
     """Remove what other states of the same sources left. A process that still runs them makes its
-    folder again when it needs it."""
+    folder again when it needs it.
+    """
     for other in folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"):
         if other != folder:
             shutil.rmtree(other, ignore_errors=True)
@@ -109,8 +112,9 @@ def _remove_older(folder: Path) -> None:
 
 @contextmanager
 def _keeping_in(folder: Path | None) -> Iterator[None]:
-    """numba looks where to keep a function's code when the function is made; other packages'
-    functions keep their own place."""
+    """Numba looks where to keep a function's code when the function is made; other packages'
+    functions keep their own place.
+    """
     config: Any = _config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder or "")

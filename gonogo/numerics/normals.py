@@ -44,7 +44,8 @@ _ATANH = tuple(1.0 / k for k in range(23, 0, -2))
 
 def quantile(p: Doubles) -> Doubles:
     """The normal quantile of probabilities 0 < p < 1 (float64, any shape), relative error about
-    1e-15."""
+    1e-15.
+    """
     q = p - 0.5
     r = 0.180625 - q * q
     # The centre formula is finite everywhere, so it is used on all and the tails (15% of uniform p)
@@ -65,7 +66,8 @@ def quantile(p: Doubles) -> Doubles:
 
 def log(v: Doubles) -> Doubles:
     """Natural logarithm of positive normal float64 values, relative error about 1e-15 (away from
-    1)."""
+    1).
+    """
     mantissa, exponent = np.frexp(v)  # exact: moves bits only
     low = mantissa < 0.7071067811865476
     mantissa = np.where(low, mantissa * 2.0, mantissa)

@@ -133,7 +133,8 @@ def assert_close(
     **more: Any,
 ) -> None:
     """torch.testing.assert_close with its defaults; layouts and strides aren't looked at. more:
-    what `compare` takes beside."""
+    what `compare` takes beside.
+    """
     __tracebackhide__ = True
     if (rtol is None) != (atol is None):
         raise ValueError("rtol and atol must both be given, or neither")
@@ -151,8 +152,9 @@ def assert_close(
 def assert_with_pcc(
     expected_pytorch_result: Any, actual_pytorch_result: Any, pcc: float = 0.9999, **more: Any
 ) -> tuple[bool, str]:
-    """ttnn's assert_with_pcc: the expected tensor first. (True, the PCC in words); PCC of a
-    constant is undefined and not met."""
+    """Ttnn's assert_with_pcc: the expected tensor first. (True, the PCC in words); PCC of a
+    constant is undefined and not met.
+    """
     __tracebackhide__ = True
     said = against(actual_pytorch_result, expected_pytorch_result, pcc=pcc, **more)
     deficits = [found.get("pcc_deficit") for found in said.outputs.values()]
@@ -261,7 +263,8 @@ class _Against:
 
     def _formats(self, given: Mapping[str, Tensor]) -> dict[str, Any]:
         """The formats of the tensors at hand. A float32 input beside an output of fewer bits isn't
-        taken for what the kernel was given."""
+        taken for what the kernel was given.
+        """
         form = next(iter(self.actual.values())).format
         formats = {}
         for name, each in given.items():
@@ -301,7 +304,8 @@ class _Against:
 
 def _pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any, Any]]:
     """(label, actual, expected) of every tensor. Raises AssertionError where the two sides hold
-    different ones."""
+    different ones.
+    """
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if actual.keys() != expected.keys():
             raise AssertionError(
@@ -333,7 +337,7 @@ def _first(spec: Mapping[str, Any]) -> str | None:
 
 
 def _default_gate(gate: Gate, pairs: list[tuple[str, Tensor, Tensor]]) -> Gate:
-    """torch's defaults: of several dtypes the largest tolerance."""
+    """Torch's defaults: of several dtypes the largest tolerance."""
     from dataclasses import replace
 
     from gonogo.judging.closeness import DEFAULTS
@@ -358,7 +362,7 @@ def _same(what: str, actual: Any, expected: Any, label: str = "actual") -> None:
 
 
 def _text(msg: object) -> str:
-    """torch allows a function of the message."""
+    """Torch allows a function of the message."""
     return str(msg("")) if callable(msg) else str(msg)
 
 

@@ -25,7 +25,8 @@ MAX_NAME = 200
 
 class ComparisonWarning(UserWarning):
     """A comparison that was judged on the spot isn't a plain pass, and the mode is `warn`; or
-    rounding neither explains nor excludes it."""
+    rounding neither explains nor excludes it.
+    """
 
 
 _mode = MODES[0]
@@ -33,7 +34,8 @@ _mode = MODES[0]
 
 def set_mode(mode: str) -> None:
     """What a comparison on the spot does when it isn't a pass: one of MODES (the plug-in's option
-    --gonogo-compare)."""
+    --gonogo-compare).
+    """
     global _mode
     if mode not in MODES:
         raise ValueError(f"the mode must be one of {', '.join(MODES)}; got {mode!r}")
@@ -95,7 +97,8 @@ def compare(
 
 def _array(name: str, value: Any, *, wide: bool = False) -> Any:
     """The tensor as a C-contiguous array of float32 (wider values are rounded to it), or where
-    `wide` values are kept of float64."""
+    `wide` values are kept of float64.
+    """
     import numpy as np
 
     values = tensors.read(value, name).values

@@ -31,7 +31,7 @@ class Comparison:
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Output -> statistics."""
     words: str = ""
-    """The diagnosis, or why it is unjudged."""
+    """The diagnosis, or why it is not judged."""
     problem: str = ""
     """Why arrays that should be judged could not be."""
 
@@ -42,7 +42,8 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """As an entry of `comparisons` in GoNoGo's own lines (docs/imports.md); verdicts are made
-        from the numbers there."""
+        from the numbers there.
+        """
         return {
             "name": self.name,
             "test": self.spec,
@@ -70,7 +71,8 @@ class Arrays:
 
 def factor(value: float) -> str:
     """How many times something is, for people: three digits; beyond ten million it doesn't
-    matter."""
+    matter.
+    """
     if value >= 1e7:
         return "over 10 million"
     short = float(f"{value:.3g}")
@@ -98,7 +100,8 @@ def tell(comparison: Comparison) -> Comparison:
 
 def take(taker: Taker) -> Callable[[], None]:
     """Have the arrays of every comparison of this process, in the place of a judgement on the spot;
-    returns what ends it."""
+    returns what ends it.
+    """
     _takers.append(taker)
     return lambda: _takers.remove(taker)
 

@@ -34,7 +34,8 @@ small whole numbers say nothing."""
 @dataclass(frozen=True)
 class Tensor:
     """Values in float32 or float64, exactly those that the tensor had (whole numbers above 2^53 are
-    rounded)."""
+    rounded).
+    """
 
     values: NDArray[Any]
     dtype: str
@@ -46,7 +47,8 @@ class Tensor:
 
 def read(value: Any, name: str) -> Tensor:
     """A NumPy array, anything that NumPy can read, a torch or a ttnn tensor. Raises TypeError for
-    what holds no real numbers."""
+    what holds no real numbers.
+    """
     import numpy as np
 
     kind = ""
@@ -81,7 +83,8 @@ def read(value: Any, name: str) -> Tensor:
 
 def _of_ttnn(ttnn: Any, value: Any) -> Any:
     """A ttnn tensor in float32, which every format of theirs fits. By torch, which may be missing,
-    only where this ttnn can't without."""
+    only where this ttnn can't without.
+    """
     if not hasattr(ttnn, "to_dtype") or not hasattr(value, "to_numpy"):
         return ttnn.to_torch(value)
     import numpy as np
@@ -92,7 +95,8 @@ def _of_ttnn(ttnn: Any, value: Any) -> Any:
 
 def fits_bf16(values: NDArray[Any]) -> bool:
     """Whether a float32 array holds what was computed in bf16 and widened, as tests do before they
-    compare (`.float()`)."""
+    compare (`.float()`).
+    """
     import numpy as np
 
     if values.dtype != np.float32 or values.size < TELLING_VALUES:

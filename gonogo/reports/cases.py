@@ -1,5 +1,6 @@
 """What a report of a run holds: its tests, what each said of itself, and from our own plug-in the
-numbers of what it compared."""
+numbers of what it compared.
+"""
 
 from __future__ import annotations
 

@@ -87,7 +87,8 @@ def _case(data: object, path: str) -> Case:
 
 def _group(suite: object) -> str:
     """The suite of a test: a text, or since version 0 of the specification's later drafts the path
-    to it, outermost first."""
+    to it, outermost first.
+    """
     if isinstance(suite, list):
         return clean(" > ".join(str(each) for each in suite[:16] if isinstance(each, str)), 300)
     return documents.text(suite, 300) or ""

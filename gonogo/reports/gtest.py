@@ -1,5 +1,6 @@
 """The reports of googletest: `--gtest_output=xml:FILE`, which is JUnit XML with more, and
-`--gtest_output=json:FILE`."""
+`--gtest_output=json:FILE`.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +119,8 @@ def _case(data: object, suite: str, path: str) -> Case:
 
 def _told(report: TestReport) -> TestReport:
     """With the places of failures, which googletest puts into their first line; its own name for
-    everything says nothing."""
+    everything says nothing.
+    """
     cases = tuple(
         replace(case, failures=tuple(map(_placed, case.failures))) for case in report.cases
     )

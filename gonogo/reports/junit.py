@@ -42,7 +42,8 @@ class _Open:
 
 class Reader:
     """Takes elements one by one; `report` is what they come to. Attributes that other formats have
-    become measurements."""
+    become measurements.
+    """
 
     def __init__(self, known: frozenset[str] | None = None) -> None:
         self._known = known
@@ -174,7 +175,8 @@ class Reader:
 
 def parse(data: bytes) -> TestReport:
     """The report in a file of JUnit XML. Raises FieldError for what is none, and for too many
-    tests."""
+    tests.
+    """
     reader = Reader()
     xml.read(data, reader.start, reader.end)
     return reader.report()

@@ -169,7 +169,8 @@ def _comparison(
 
 def _statistics(data: object, path: str) -> dict[str, Any]:
     """Numbers, null, short texts, lists and maps of these. A verdict that stands there is left out:
-    it is made from the numbers."""
+    it is made from the numbers.
+    """
     given = fields.mapping(data, path)
     if len(given) > MOST_STATISTICS:
         raise FieldError(path, len(given), "too many statistics", limit=str(MOST_STATISTICS))
@@ -207,7 +208,8 @@ def _measurements(data: object, path: str) -> dict[str, float]:
 
 def _plain(value: object, path: str, *, deep: bool = False) -> Any:
     """Plain JSON, one level of lists and maps; numbers are finite, and whole ones what a database
-    holds."""
+    holds.
+    """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int) and abs(value) <= MAX_SEED:

@@ -1,5 +1,6 @@
 """What a test that exists already says of itself, and the verdict that the judgement of its arrays
-makes of that."""
+makes of that.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def verdict_of(outcome: Outcome, arrays: Sequence[OfArrays]) -> tuple[Verdict, E
     show.
 
     Red or green is the gate where its arrays declare no tolerance. Where they declare one, and it
-    holds, and rounding explains the error, a red test is red for another reason: that is unjudged,
+    holds, and rounding explains the error, a red test is red for another reason: that is not judged,
     and never a pass.
     """
     alone = WITHOUT_ARRAYS[outcome]

@@ -31,7 +31,8 @@ Iteration = tuple[int, int]
 
 def rows_of(report: TestReport) -> list[Row]:
     """A row for each (iteration, repeat), in order; of a report without tests one that says so.
-    Raises FieldError for too many tests."""
+    Raises FieldError for too many tests.
+    """
     found: dict[Iteration, list[Case]] = {}
     for case in report.cases:
         found.setdefault((case.seed or 0, case.repeat), []).append(case)
@@ -92,7 +93,8 @@ def _row(iteration: Iteration, cases: Sequence[Case]) -> Row:
 
 def _judged(case: Case, name: str, outputs: Entries) -> tuple[Verdict, Explanation, str]:
     """Verdict, explanation and message of one test; the entries of its arrays are put beside its
-    own."""
+    own.
+    """
     arrays: list[OfArrays] = []
     words = [case.message]
     for comparison, label in zip(case.comparisons, _labels(name, case.comparisons), strict=True):
@@ -112,7 +114,8 @@ def _judged(case: Case, name: str, outputs: Entries) -> tuple[Verdict, Explanati
 
 def _compared(comparison: Comparison, label: str, outputs: Entries) -> OfArrays | None:
     """Judge the numbers of one comparison, as gonogo.judging.judging judges arrays; None where there is no
-    spec, or no number."""
+    spec, or no number.
+    """
     test = comparison.test
     judged: list[tuple[bool, Explanation]] = []
     for output, statistics in comparison.outputs.items():
@@ -140,7 +143,8 @@ def _compared(comparison: Comparison, label: str, outputs: Entries) -> OfArrays 
 
 def _labels(name: str, comparisons: Sequence[Comparison]) -> list[str]:
     """What the arrays of a test are called: as the test, when there are some once; else by their
-    own names, else numbered."""
+    own names, else numbered.
+    """
     if len(comparisons) == 1:
         return [name]
     found: list[str] = []
@@ -152,7 +156,8 @@ def _labels(name: str, comparisons: Sequence[Comparison]) -> list[str]:
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
     """The name, numbered when another test of the iteration has it: what reports the same name
-    twice loses nothing."""
+    twice loses nothing.
+    """
     number, found = 1, name
     while found in taken:
         number += 1

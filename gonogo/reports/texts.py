@@ -11,7 +11,8 @@ MOST_MESSAGE_CHARS = 2000
 
 def clean(value: object, most: int) -> str:
     """Text without NUL and halves of surrogate pairs, at most so many characters: of a longer one
-    beginning and end."""
+    beginning and end.
+    """
     found = (
         str(value).replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
     )

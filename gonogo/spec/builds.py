@@ -1,5 +1,6 @@
 """Builds: the software under test, their order, and what they promise (an arithmetic, the
-outputs they produce)."""
+outputs they produce).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Build:
     @classmethod
     def parse(cls, data: object, path: str = "build") -> Build:
         """From a JSON object. Raises FieldError for an unknown field, an empty name, an arithmetic that
-        doesn't exist."""
+        doesn't exist.
+        """
         given = fields.mapping(data, path)
         fields.known(
             given,
@@ -113,7 +115,8 @@ def ordered(builds: Iterable[Build]) -> list[Build]:
 
 def emulator_builds() -> Mapping[str, Build]:
     """Name -> build of each emulated build of every kernel, `correct` first, in the order in which
-    they are registered."""
+    they are registered.
+    """
     return _emulated(emulated())
 
 
@@ -220,7 +223,8 @@ called, a worker's host defines it."""
 
 def own_builds(executor: str | None = None) -> Mapping[str, Build]:
     """Name -> build that needs no entry in a builds file; empty for an executor without such names.
-    None: of all executors."""
+    None: of all executors.
+    """
     if executor is None:
         return {name: build for ours in _OWN.values() for name, build in ours().items()}
     return _OWN[executor]() if executor in _OWN else {}

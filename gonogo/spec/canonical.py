@@ -1,5 +1,6 @@
 """Canonical JSON (RFC 8785) and the keys made of it: the same value has the same bytes, for
-ever."""
+ever.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def key_of(value: object) -> str:
 
 def _number(value: float) -> str:
     """ECMAScript's Number::toString: repr's digits (also the shortest that round-trip), its own
-    exponent rules."""
+    exponent rules.
+    """
     if not math.isfinite(value):
         raise Bug(f"{value} has no JSON number")
     if value == 0:

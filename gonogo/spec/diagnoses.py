@@ -1,5 +1,6 @@
 """What a diagnosis may say beside its seed's verdict. Plain JSON in and out: the API and the pages
-need no numbers for it."""
+need no numbers for it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ AT_THE_EDGE = "no term stands out; the error is at the edge of what rounding exp
 
 def beside(content: Mapping[str, Any], explanation: str | None) -> dict[str, Any]:
     """The diagnosis of a seed that was judged: it must not call right what rounding doesn't
-    explain."""
+    explain.
+    """
     found = dict(content)
     parts = str(found.get("words") or "").split("; ")
     rest = [part for part in parts if part not in (RIGHT, PARTLY)]

@@ -1,5 +1,6 @@
 """Reading untrusted plain JSON, field by field: each wrong value becomes a FieldError that names it
-and its limit."""
+and its limit.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from gonogo.errors import FieldError
 
 def join(path: str, name: object) -> str:
     """The dotted path of a member: join("test", "shape") is "test.shape"; an empty path adds
-    nothing."""
+    nothing.
+    """
     return f"{path}.{name}" if path else str(name)
 
 
@@ -52,7 +54,8 @@ def number(
     most: float | None = None,
 ) -> float:
     """`value` as a finite float, at least `least`, strictly above `above`, at most `most`. A bool
-    isn't a number."""
+    isn't a number.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FieldError(path, value, "must be a number", limit=_limit(least, above, most))
     try:

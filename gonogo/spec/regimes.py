@@ -1,5 +1,6 @@
 """Input regimes: what distribution each tensor of a test is drawn from, as data with one canonical
-form."""
+form.
+"""
 
 from __future__ import annotations
 

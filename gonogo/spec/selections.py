@@ -118,7 +118,8 @@ class Selection:
 
     def canonical(self) -> dict[str, Any]:
         """In plain JSON types, fields at their default dropped; `parse` gives the same selection
-        back."""
+        back.
+        """
         return {FIELD: self.inner()}
 
     @cached_property
@@ -129,7 +130,8 @@ class Selection:
     @property
     def workload_key(self) -> str:
         """Its key: a selection declares no tolerance that could change while its history goes
-        on."""
+        on.
+        """
         return self.key
 
     @property
@@ -169,7 +171,8 @@ def parse_test(data: object, *, max_elements: int = MAX_ELEMENTS, path: str = "t
 
 def sample(canonical: Mapping[str, Any], number: int) -> dict[str, int | None]:
     """How the sample of that number is shown: {"seed", "iteration"}. `canonical` is the job's test;
-    a kernel's seed is no iteration."""
+    a kernel's seed is no iteration.
+    """
     if not is_selection(canonical):
         return {"seed": number, "iteration": None}
     return {"seed": Selection.parse(canonical).seed_of(number), "iteration": number}

@@ -103,7 +103,8 @@ class StageTable:
     @property
     def blocker(self) -> StageResult | None:
         """What is in the way: the first stage that blocks others, else the first that isn't passed;
-        None when all are."""
+        None when all are.
+        """
         unfinished = [stage for stage in self.stages if stage.status is not StageStatus.passed]
         return next(
             (stage for stage in unfinished if stage.status.blocks),
@@ -200,7 +201,8 @@ def table(
 
 def combined(tables: Sequence[StageTable]) -> StageTable:
     """The table of several iterations: every stage with its worst status, its reason, and how often
-    it passed, where that varies."""
+    it passed, where that varies.
+    """
     names = dict.fromkeys(stage.name for each in tables for stage in each.stages)
     found = []
     for name in names:

@@ -28,7 +28,8 @@ replaces."""
 @dataclass(frozen=True)
 class Template:
     """One test of a suite: its name, the job's body without build, labels and commit, and where in
-    the suite it was written."""
+    the suite it was written.
+    """
 
     name: str
     body: dict[str, Any]
@@ -38,7 +39,8 @@ class Template:
 
     def where(self, path: str) -> str:
         """The path in the suite of a field of the body: "test.shape" is "entries.3.test.shape", or
-        that of the matrix's member."""
+        that of the matrix's member.
+        """
         for name, place in self.moved.items():
             if path == name or path.startswith(name + "."):
                 return fields.join(self.place, place + path[len(name) :])
@@ -89,7 +91,8 @@ def expand(content: Mapping[str, Any], path: str = "") -> list[Template]:
 
 def merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     """An entry over the defaults. A selection and the test of a kernel have nothing in common: the
-    one replaces the other."""
+    one replaces the other.
+    """
     result = {**defaults, **entry}
     for name in _MERGED:
         below, own = defaults.get(name), entry.get(name)

@@ -1,5 +1,6 @@
 """The test spec: which kernel, shape, numerics, inputs and tolerance, validated once, with keys
-that last for ever."""
+that last for ever.
+"""
 
 from __future__ import annotations
 
@@ -180,7 +181,8 @@ class TestSpec:
 
     def _normalise(self, path: str) -> None:
         """Check every field and put its canonical form in place; the object isn't shared before
-        that."""
+        that.
+        """
 
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
@@ -229,7 +231,8 @@ class TestSpec:
     @property
     def rows(self) -> int:
         """Rows that are reduced: the product of the leading dimensions, where the kernel reduces
-        the last one."""
+        the last one.
+        """
         return self.extent.rows
 
     @property
@@ -254,7 +257,8 @@ class TestSpec:
     @property
     def downstream(self) -> tuple[str, ...]:
         """Names of tensors that a build may give beside the outputs: what it makes of one of
-        them."""
+        them.
+        """
         return self._kernel.downstream
 
     @property
@@ -269,12 +273,14 @@ class TestSpec:
 
     def shape_of(self, tensor: str) -> tuple[int, ...]:
         """The shape of an input or output as executors see it: x, dy, y, dx: shape; mean, rstd: one
-        value a row; others: a vector."""
+        value a row; others: a vector.
+        """
         return self._kernel.shape_of(tensor, self.shape, self.extent)
 
     def flat_shape_of(self, tensor: str) -> tuple[int, ...]:
         """The shape in which the domain has it, rows flattened: x, dy, y, dx: (rows, features);
-        mean, rstd: (rows,); others: (N,)."""
+        mean, rstd: (rows,); others: (N,).
+        """
         return self._kernel.flat_shape_of(tensor, self.extent)
 
     def is_matrix(self, tensor: str) -> bool:
@@ -291,12 +297,14 @@ class TestSpec:
 
     def tolerance_for(self, output: str) -> Tolerance | None:
         """The tolerance declared for an output; None = undeclared: it counts for the explanation
-        only."""
+        only.
+        """
         return tolerances.for_output(self.tolerance, output)
 
     def canonical(self) -> dict[str, Any]:
         """The spec in plain JSON types, fields at their default dropped; TestSpec.parse gives the
-        same spec back."""
+        same spec back.
+        """
         result: dict[str, Any] = {"kernel": self.kernel, "shape": list(self.shape)}
         if self.parameters:
             result["parameters"] = _plain(self.parameters)

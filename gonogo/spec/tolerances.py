@@ -31,7 +31,8 @@ class Tolerance:
     @classmethod
     def parse(cls, data: object, path: str = "tolerance") -> Tolerance:
         """From a JSON object; only one of rtol and atol means that the other is 0. Raises
-        FieldError."""
+        FieldError.
+        """
         given = fields.mapping(data, path)
         fields.known(given, COMPARATORS, path)
         values: dict[str, float] = {}

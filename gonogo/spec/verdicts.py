@@ -1,5 +1,6 @@
 """The verdict: is the output within the declared tolerance, and is its error explained by
-rounding?"""
+rounding?
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from gonogo.spec.tolerances import Tolerance
 
 class Verdict(StrEnum):
     """What is said of an output, a seed, a job or a run. Declared worst first: a job's verdict is
-    its worst."""
+    its worst.
+    """
 
     error = "error"
     crash = "crash"
@@ -75,7 +77,8 @@ WORST_FIRST: tuple[Verdict, ...] = tuple(Verdict)
 
 class Explanation(StrEnum):
     """Does rounding explain the error? Declared worst first: a seed's explanation is the worst of
-    its outputs."""
+    its outputs.
+    """
 
     unexplained = "unexplained"
     suspect = "suspect"
@@ -128,7 +131,8 @@ class Policy:
 
     def direction_limit(self, count: float | None) -> float:
         """The largest explained maximum over `count` rows or columns of a direction; of an rms form
-        with count None."""
+        with count None.
+        """
         return (
             self.direction
             if count is None or count < 1
@@ -173,7 +177,7 @@ def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
     Reads nonfinite, count, budget_ratio, chi, every `*_z` (rms of a direction) and `*_z_max` with
     its `*_count` (its largest over rows or columns). A null says nothing, unless
     nonfinite_statistics calls it infinite; when nothing says anything the answer is inconclusive.
-    No statistics at all (an output without arrays) is unjudged.
+    No statistics at all (an output without arrays) is not judged.
     """
     if not statistics:
         return Explanation.not_judged
@@ -211,7 +215,8 @@ def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
 
 def _explains(name: str) -> bool:
     """Whether the statistic of that name is one of those that explain; an infinite one is stored as
-    null, its name apart."""
+    null, its name apart.
+    """
     return name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))
 
 
@@ -258,7 +263,7 @@ def _number(value: object) -> float | None:
 
 
 def worst_explanation(explanations: Iterable[Explanation]) -> Explanation:
-    """The worst of the outputs' explanations; of none, unjudged."""
+    """The worst of the outputs' explanations; of none, not judged."""
     found = set(explanations)
     return next((each for each in Explanation if each in found), Explanation.not_judged)
 

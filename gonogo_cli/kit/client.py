@@ -1,5 +1,6 @@
 """The command line's HTTP client: finds the server, sends the token, turns problem documents into
-our errors, follows a job's events."""
+our errors, follows a job's events.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Unwell(InfrastructureError):
 
 def server_url() -> str:
     """GONOGO_URL, else the address of the `gonogo up` that runs in this folder. Raises
-    InfrastructureError."""
+    InfrastructureError.
+    """
     config = gonogo_settings.load()
     if config.url:
         return config.url.rstrip("/")
@@ -55,7 +57,8 @@ def server_url() -> str:
 
 class Client:
     """One server's API. Raises InfrastructureError when it can't be reached or fails, JobError when
-    it refuses (naming the field)."""
+    it refuses (naming the field).
+    """
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
         configured = gonogo_settings.load().token
@@ -159,7 +162,8 @@ class Client:
         self, job: str, *, patience_s: float = PATIENCE_S
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """A job's events (type, data) until it ended. A lost connection is taken up again where it
-        broke off, for up to `patience_s`."""
+        broke off, for up to `patience_s`.
+        """
         last: str | None = None
         patience = Patience(patience_s)
         while True:
@@ -204,7 +208,8 @@ class Client:
 
 def parse_events(lines: Iterator[str]) -> Iterator[tuple[str | None, str, dict[str, Any]]]:
     """Server-sent events of a text stream: (id, event, data as JSON). Comments and events without
-    data are left out."""
+    data are left out.
+    """
     number: str | None = None
     kind, data = "message", ""
     for line in lines:
@@ -225,7 +230,8 @@ def parse_events(lines: Iterator[str]) -> Iterator[tuple[str | None, str, dict[s
 
 def problem_of(answer: httpx.Response) -> dict[str, Any]:
     """The RFC 9457 problem document of an answer, whose detail names each field, value and limit;
-    one is made where it holds none."""
+    one is made where it holds none.
+    """
     try:
         found = answer.json()
     except ValueError:

@@ -1,5 +1,6 @@
 """Where this command works: the configured database, or that of the `gonogo up` whose folder is
-here."""
+here.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def configure() -> gonogo_settings.Settings:
 @contextmanager
 def engine() -> Iterator[Engine]:
     """An engine for the database. Raises JobError without one, InfrastructureError when it can't be
-    reached."""
+    reached.
+    """
     from sqlalchemy.exc import OperationalError, ProgrammingError
 
     from gonogo_storage.db.engine import make_engine

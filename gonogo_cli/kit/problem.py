@@ -25,7 +25,8 @@ def wanted(words: Sequence[str]) -> bool:
 
 def document(problem: BaseException | str, code: int) -> dict[str, Any]:
     """The problem: the server's own document where it made one, else one of the same form;
-    `exit_code` is added."""
+    `exit_code` is added.
+    """
     said = getattr(problem, "document", None)
     if isinstance(said, dict):
         return {**said, "detail": str(problem), "exit_code": code}

@@ -1,5 +1,6 @@
 """What a person sees of jobs: words and colours of verdicts, progress bars of running jobs,
-tables."""
+tables.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ base to compare with, so all is new."""
 
 def console(*, stderr: bool = False) -> Console:
     """A console; without a terminal lines are not cut at 80 characters, so that a log keeps whole
-    sentences."""
+    sentences.
+    """
     out = Console(stderr=stderr)
     return out if out.is_terminal else Console(stderr=stderr, width=160)
 
@@ -84,7 +86,8 @@ def counts(found: Mapping[str, int]) -> str:
 
 def failed(name: str | None, fail_on: str) -> bool:
     """Whether a job with this verdict makes the exit code 1. A job without a verdict (cancelled,
-    failed) always does."""
+    failed) always does.
+    """
     if name is None:
         return True
     if fail_on == "any":
@@ -101,7 +104,8 @@ def number(value: float | int | None, digits: int = 3) -> str:
 
 def progress(out: Console) -> Progress:
     """Progress bars for jobs; call `add_task(name, total=...)`. Where there is no terminal, nothing
-    is drawn."""
+    is drawn.
+    """
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -191,7 +195,8 @@ def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
 
 def stages_table(content: Mapping[str, Any]) -> Table:
     """The stages of a staged suite, from the "stages" of a diagnosis; a regression is told beside
-    its stage."""
+    its stage.
+    """
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("", "stage", "status", "passed", "failed", "skipped", "what is in the way"):
         table.add_column(

@@ -1,5 +1,6 @@
 """Waiting for a server: something that is followed until it is over, by a command that outlives a
-server which is away for a while."""
+server which is away for a while.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def until(
     show: Callable[[Found], None] = lambda _: None,
 ) -> Found:
     """Ask the server until it is over; each answer is shown. Raises the InfrastructureError of a
-    server that has been away for too long."""
+    server that has been away for too long.
+    """
     patience = Patience()
     while True:
         asked_at = time.monotonic()

@@ -167,7 +167,8 @@ def _judged(
     quiet: bool,
 ) -> tuple[list[options.Row], dict[str, Any] | None]:
     """A row for every (seed, repeat), and the diagnosis of the worst seed that rounding doesn't
-    explain."""
+    explain.
+    """
     from gonogo.judging.inputs import generate, quantise
 
     rows: list[options.Row] = []
@@ -212,7 +213,8 @@ def _seed(
     compared: References | None,
 ) -> tuple[options.Row, dict[str, Any]]:
     """One run, judged; whatever the kernel does becomes the row's verdict, and the other seeds
-    still run."""
+    still run.
+    """
     from gonogo.errors import KernelOutputError
     from gonogo.judging import pairs
     from gonogo.judging.judging import judge

@@ -1,5 +1,6 @@
 """`gonogo gauge`: measure a test, or a file of tests, with right and wrong kernels, and say what
-tolerance it should have."""
+tolerance it should have.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +157,8 @@ def gauged(
     tell: Callable[[int, str], None] = lambda _total, _name: None,
 ) -> tuple[Gauge, list[Tried]]:
     """The gauge of one test, and of the test with other inputs where no tolerance works with its
-    own."""
+    own.
+    """
     from gonogo.gauge import elsewhere, report
 
     here = report.report(entry.test, _rows(entry, deadline, tell))
@@ -244,7 +246,8 @@ def _row(part: Part, runner: Any, drawn: Any, *, with_edges: bool) -> Row:
 
 def _document(path: Path) -> Any:
     """The file's data, by its ending: .json, .toml, else YAML. Raises JobError for one that can't
-    be read."""
+    be read.
+    """
     try:
         text = path.read_text("utf-8")
         if path.suffix == ".toml":

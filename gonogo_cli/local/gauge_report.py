@@ -1,5 +1,6 @@
 """What a person sees of a gauge: the parts, the windows, public gates, and one line a test of
-many."""
+many.
+"""
 
 from __future__ import annotations
 

@@ -120,7 +120,8 @@ def _arithmetic(job: dict[str, Any]) -> str | None:
 
 def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensors:
     """Name -> array of every file, in the domain's shapes: (rows, N) of x, dy, y, dx; (rows,);
-    (N,)."""
+    (N,).
+    """
     import numpy as np
 
     allowed = tuple(names)
@@ -153,7 +154,8 @@ def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensor
 
 def _shaped(test: TestSpec, name: str, path: str, array: NDArray[Any]) -> NDArray[Any]:
     """The array in the domain's shape; dimensions of 1 may be anywhere ([1,1,1,N] of a gamma), rows
-    may be flat."""
+    may be flat.
+    """
     wanted, flat = test.shape_of(name), test.flat_shape_of(name)
     if _squeezed(array.shape) not in (_squeezed(wanted), _squeezed(flat)):
         raise FieldError(path, list(array.shape), f"{name} has a wrong shape", limit=list(wanted))
@@ -167,7 +169,8 @@ def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _representable(test: TestSpec, inputs: Tensors) -> dict[str, NDArray[np.float32]]:
     """The inputs as float32. Raises FieldError for one with values that its input format hasn't: no
-    device was given them."""
+    device was given them.
+    """
     import numpy as np
 
     from gonogo.judging.inputs import quantise as rounded

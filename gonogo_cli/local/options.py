@@ -1,5 +1,6 @@
 """What the local commands `check` and `judge` share: flags into a test, judged seeds into a report,
-a report into an exit code."""
+a report into an exit code.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ def summary(rows: Sequence[Row], diagnosis: dict[str, Any] | None) -> dict[str, 
 
 def severity(row: Row) -> tuple[int, float]:
     """Sorts seeds worst first: by explanation, then by the largest budget ratio (null, as of NaN
-    outputs, above all)."""
+    outputs, above all).
+    """
     rank = (
         list(Explanation).index(Explanation(row["explanation"]))
         if row.get("explanation")
@@ -119,7 +121,8 @@ def finish(
     report: Mapping[str, Any], test: TestSpec, title: str, *, as_json: bool, fail_on: FailOn
 ) -> None:
     """Print the report and end the command: exit code 1 when the verdict is at least as bad as
-    `fail_on`."""
+    `fail_on`.
+    """
     if as_json:
         show.print_json(report)
     else:
@@ -221,7 +224,8 @@ def _largest(found: Iterable[Mapping[str, Any]], name: str) -> float | None:
 
 def _directions(found: Sequence[Mapping[str, Any]]) -> str:
     """ "row 216, xhat 199, scale .7": each direction's largest rms, in standard deviations of
-    rounding."""
+    rounding.
+    """
     names = dict.fromkeys(name for each in found for name in each if name.endswith("_z"))
     parts = [(name.removesuffix("_z"), _largest(found, name)) for name in names]
     return ", ".join(f"{name} {show.number(value)}" for name, value in parts if value is not None)

@@ -1,5 +1,6 @@
 """`gonogo check --reference-build`: what another build makes of the same seeds, and the comparison
-with it."""
+with it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ NUMBERS = {
 
 class References:
     """The outputs of a reference build, seed by seed. Only one of the two builds has a process at a
-    time: they may want one device."""
+    time: they may want one device.
+    """
 
     def __init__(self, test: TestSpec, runner: LocalRunner, seeds: range) -> None:
         from gonogo.judging.pairs import Reference
@@ -61,7 +63,8 @@ class References:
 
     def failure(self, seed: int, kernel: LocalRunner) -> str | None:
         """Why there is nothing to compare this seed with, if so. Runs the next seeds when they have
-        not been run yet."""
+        not been run yet.
+        """
         if seed not in self._outputs and seed not in self._failures:
             kernel.close()
             self.prepare(seed)
@@ -71,7 +74,8 @@ class References:
         self, judged: SeedJudgement, seed: int, raw: Any, given: Any, outputs: Mapping[str, Any]
     ) -> SeedJudgement:
         """The judgement with the comparison. Raises KernelOutputError when the reference build's
-        outputs can't be compared."""
+        outputs can't be compared.
+        """
         from gonogo.judging.pairs import compare
 
         return compare(
@@ -81,7 +85,8 @@ class References:
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table | None:
     """One line per compared output: how much the two builds differ, over all seeds. None when
-    nothing was compared."""
+    nothing was compared.
+    """
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         for name, output in row["outputs"].items():

@@ -1,5 +1,6 @@
 """What `check` and `submit` share for selections: flags into a test, iterations into a table,
-outcomes into an exit code."""
+outcomes into an exit code.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +158,8 @@ def with_stages(
     diagnosis: dict[str, Any] | None, rows: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any] | None:
     """The diagnosis with the table of a staged suite's iterations, whose words come first; as it is
-    for any other suite."""
+    for any other suite.
+    """
     from gonogo.spec import stages
 
     tables = [
@@ -210,7 +212,8 @@ def _print(report: Mapping[str, Any], title: str) -> None:
 
 def tests_table(rows: Iterable[Mapping[str, Any]]) -> Table:
     """One line per test and per output of its arrays: worst verdict, outcomes over the iterations,
-    the numbers, the last message."""
+    the numbers, the last message.
+    """
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("test", "verdict", "outcomes", "tolerance ratio", "budget ratio", "message"):
         table.add_column(name, justify="right" if "ratio" in name else "left")

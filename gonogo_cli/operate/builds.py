@@ -1,5 +1,6 @@
 """Tries the builds of this host: does the interpreter run, does the executor's module import, is
-the command there, is the canary well?"""
+the command there, is the canary well?
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ STOP_S = 15.0
 @contextmanager
 def service(var: Path | None, out: Console) -> Iterator[str]:
     """The URL of a running service: that of this folder's `gonogo up`, else one started for the
-    demo and stopped at the end."""
+    demo and stopped at the end.
+    """
     folder = (var or Path(gonogo_settings.load().var_dir)).absolute()
     record = read_record(folder)
     if record is not None and alive(record["pid"]):
@@ -205,7 +206,8 @@ def demo(
     as_json: bool = typer.Option(False, "--json", help="Print the table as JSON."),
 ) -> None:
     """Start everything, run the nightly test for a right and for a wrong kernel, and show what its
-    green means."""
+    green means.
+    """
     out = show.console(stderr=as_json)
     signal.signal(
         signal.SIGTERM, signal.default_int_handler

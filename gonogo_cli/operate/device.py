@@ -1,5 +1,6 @@
 """`gonogo device`: the chips of this host, and a lock for a person's own program, so that it never
-shares one with a worker."""
+shares one with a worker.
+"""
 
 from __future__ import annotations
 

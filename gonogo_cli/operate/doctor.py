@@ -1,5 +1,6 @@
 """`gonogo doctor`: looks at this machine and its settings, and says of each part whether it works
-and what to do if not."""
+and what to do if not.
+"""
 
 from __future__ import annotations
 
@@ -193,7 +194,8 @@ PARTS = ", ".join(CHECKS)
 
 def findings(parts: Sequence[str] = (), canary: bool = False) -> Iterator[Finding]:
     """Every check, or those that are named; one that raises is a finding, too. `canary` has each
-    build run one, too."""
+    build run one, too.
+    """
     for part, check in CHECKS.items():
         if parts and part not in parts:
             continue
@@ -218,7 +220,8 @@ def doctor(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Look at this machine and its settings, and say what is missing (exit code 3 if something
-    is)."""
+    is).
+    """
     unknown = sorted(set(part) - set(CHECKS))
     if unknown:
         raise typer.BadParameter(f"no such part: {', '.join(unknown)}; there are {PARTS}")

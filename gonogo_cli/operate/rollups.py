@@ -1,5 +1,6 @@
 """`gonogo rollups rebuild`: make the sums that pages show anew from the stored rows, while
-everything runs."""
+everything runs.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Keeps a few child processes alive: own sessions, restart with backoff, orderly stop. Knows
-nothing of what the children do."""
+nothing of what the children do.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +34,16 @@ class GaveUp(Exception):
 
 def _ask_for_sigterm() -> None:
     """In the child, Linux: SIGTERM when the supervisor dies, even by SIGKILL (PR_SET_PDEATHSIG =
-    1), so that nothing is left behind."""
+    1), so that nothing is left behind.
+    """
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 @dataclass
 class Child:
     """One process to keep alive. `stop_s` is its share of the stop's time before it is killed, with
-    its whole process group."""
+    its whole process group.
+    """
 
     name: str
     command: Sequence[str]
@@ -54,7 +57,8 @@ class Child:
 
     def start(self) -> None:
         """Start it in a session of its own: a Ctrl-C on the terminal reaches the supervisor only,
-        which stops the others in order."""
+        which stops the others in order.
+        """
         if not self.ends and self.log.exists() and self.log.stat().st_size > KEPT_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         with self.log.open("ab") as out:
@@ -89,7 +93,8 @@ class Child:
 
 class Supervisor:
     """Runs children until told to stop. `children` are in the order of starting; they are stopped
-    in the order of `stop_order`."""
+    in the order of `stop_order`.
+    """
 
     def __init__(
         self, children: Sequence[Child], stop_order: Sequence[str], *, total_stop_s: float = 9.5
@@ -109,7 +114,8 @@ class Supervisor:
 
     def check(self) -> list[str]:
         """Restart what ended and is due; the names of the children that ended since the last call.
-        Raises GaveUp."""
+        Raises GaveUp.
+        """
         now = time.monotonic()
         ended = []
         for child in self.children.values():
@@ -135,7 +141,8 @@ class Supervisor:
 
     def run(self, say: Callable[[str], None], each: Callable[[], bool] | None = None) -> None:
         """Watch the children until `request_stop` was called, or `each`, called every tick, says
-        True. Raises GaveUp."""
+        True. Raises GaveUp.
+        """
         while not self.stopping:
             for message in self.check():
                 say(f"{message}; starting it again")
@@ -145,7 +152,8 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop all children in order: SIGTERM, its share of the time, SIGKILL to its group; never
-        longer than `total_stop_s`."""
+        longer than `total_stop_s`.
+        """
         deadline = time.monotonic() + self.total_stop_s
         for name in self.stop_order:
             child = self.children[name]

@@ -1,5 +1,6 @@
 """`gonogo token create`: bearer tokens with scopes, made beside the server's database, where the
-first one has to come from."""
+first one has to come from.
+"""
 
 from __future__ import annotations
 

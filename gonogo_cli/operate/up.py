@@ -60,7 +60,8 @@ class Plan:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold `folder` for this process. Raises InUse. The kernel frees the lock however the process
-    ends."""
+    ends.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -97,7 +98,8 @@ def key(path: Path) -> str:
 
 def listen(host: str, port: int, any_port: bool) -> socket.socket:
     """The API's listening socket; another free port where `port` is taken and `any_port`. Raises
-    InfrastructureError."""
+    InfrastructureError.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -117,13 +119,15 @@ def listen(host: str, port: int, any_port: bool) -> socket.socket:
 
 def ours(*words: str) -> list[str]:
     """The command line of one of our own commands in this interpreter; -P keeps the current
-    folder's modules from shadowing ours."""
+    folder's modules from shadowing ours.
+    """
     return [sys.executable, "-P", "-m", "gonogo_cli", *words]
 
 
 def migrate(folder: Path, environment: dict[str, str]) -> None:
     """Bring the SQLite file to the newest schema (`db upgrade` copies it first). Raises
-    InfrastructureError."""
+    InfrastructureError.
+    """
     done = subprocess.run(
         ours("db", "upgrade"),
         env=environment,
@@ -160,7 +164,8 @@ def make_plan(folder: Path, host: str, listener: socket.socket, redis_folder: Pa
 
 def children(plan: Plan, executor: str) -> list[Child]:
     """The processes. The worker knows neither the database nor the key of the sessions, as on a
-    device host."""
+    device host.
+    """
     logs = plan.folder / "logs"
     logs.mkdir(exist_ok=True)
     host_only = {
@@ -199,7 +204,8 @@ def run(
     folder: Path, host: str, port: int, *, any_port: bool, executor: str, say: Any, ready: Any
 ) -> None:
     """Run the service until SIGINT or SIGTERM; `ready(record)` is called once it answers. Raises
-    InUse, InfrastructureError, GaveUp."""
+    InUse, InfrastructureError, GaveUp.
+    """
     with (
         locked(folder),
         closing(listen(host, port, any_port)) as listener,
@@ -263,7 +269,8 @@ def up(
     ),
 ) -> None:
     """Run the whole service here, with no configuration: SQLite, a private Redis, the API,
-    background and one emulator worker."""
+    background and one emulator worker.
+    """
     import gonogo_settings
 
     config = gonogo_settings.load()

@@ -1,5 +1,6 @@
 """`gonogo bisect`: which build of a series changed a test, on a server; with --watch, until it is
-known."""
+known.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def bisect(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Find the build of a series that changed a test, although its runs are noisy; with --watch,
-    wait for the answer."""
+    wait for the answer.
+    """
     chosen = selections.wanted(executor, suite, words, shuffle, [])
     if (shape is None and not chosen) or (builds is None) == (branch is None):
         raise typer.BadParameter("either --builds or --branch is needed, and --shape for a kernel")
@@ -114,7 +116,8 @@ def bisect(
 
 def _follow(client: Client, bisection: str, *, quiet: bool) -> dict[str, Any]:
     """The bisection once it ended; how it stands is shown on stderr meanwhile. A server that is
-    away is waited for."""
+    away is waited for.
+    """
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task("bisect", total=None, completed=0, note="", visible=not quiet)
 

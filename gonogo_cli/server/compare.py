@@ -40,7 +40,8 @@ def compare(
     as_json: bool = JSON,
 ) -> None:
     """Classify every test of head against base: new failures, new hollow passes, what base or a
-    flag knows already."""
+    flag knows already.
+    """
     with Client() as client:
         found = (watch if wait else read)(client, base, head, fail_on)
         if as_json:

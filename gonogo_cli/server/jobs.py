@@ -74,7 +74,8 @@ def follow(client: Client, job: str, *, quiet: bool = False) -> dict[str, Any]:
 
 def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) -> None:
     """Print an ended job and exit with 0 or 1 (3 when the infrastructure failed it: nothing was
-    said about the kernel)."""
+    said about the kernel).
+    """
     diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis")
     if as_json:
         show.print_json(job | {"diagnosis": diagnosis, "url": client.url + urls.job(job["id"])})
@@ -195,7 +196,8 @@ def results(
 
 def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:
     """Say what is wrong with a job's kernel: which term, and which tiles were summed; of a staged
-    suite, which stage blocks."""
+    suite, which stage blocks.
+    """
     with Client() as client:
         found = client.call("GET", f"/jobs/{job}/diagnosis")
     if as_json:

@@ -1,5 +1,6 @@
 """`gonogo rejudge`: what stored seeds would be called under another tolerance, or under the policy
-in force."""
+in force.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """`gonogo submit`: a job from flags, or a file that holds a suite, or jobs as the HTTP contract
-spells them."""
+spells them.
+"""
 
 from __future__ import annotations
 

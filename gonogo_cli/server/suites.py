@@ -1,5 +1,6 @@
 """A suite file on the command line: many tests submitted as one run, followed to its one
-verdict."""
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ OF_THE_RUN = ("builds", "labels", "commit")
 
 def read(path: Path) -> Any:
     """The value in a YAML, JSON or TOML file. Raises JobError, also for what JSON hasn't (a date,
-    NaN)."""
+    NaN).
+    """
     import yaml
 
     try:
@@ -50,7 +52,8 @@ def request(
     found: Mapping[str, Any], builds: Sequence[str], labels: Mapping[str, str]
 ) -> dict[str, Any]:
     """The run that a suite file asks for; builds and labels of flags go before those of the
-    file."""
+    file.
+    """
     suite = {name: value for name, value in found.items() if name not in OF_THE_RUN}
     body: dict[str, Any] = {"suite": suite, "builds": list(builds) or found.get("builds") or []}
     body["labels"] = {**(found.get("labels") or {}), **labels}
@@ -70,7 +73,8 @@ def submit(
     base: str | None = None,
 ) -> None:
     """Submit a suite as one run; with `wait` follow it and exit with its code, with `base` with
-    that of its comparison with the base."""
+    that of its comparison with the base.
+    """
     with Client() as client:
         made = client.call("POST", "/runs", body=request(found, builds, labels))
         url = client.url + made["links"]["page"]
@@ -102,7 +106,8 @@ def submit(
 
 def follow(client: Client, run: str, *, quiet: bool = False) -> dict[str, Any]:
     """Show a run's progress bar on stderr until it ends; the run. A server that is away is waited
-    for."""
+    for.
+    """
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task("run", total=None, note="", visible=not quiet)
 
@@ -124,7 +129,8 @@ def follow(client: Client, run: str, *, quiet: bool = False) -> dict[str, Any]:
 
 def pairs(run: Mapping[str, Any], base: str) -> list[tuple[str, str]]:
     """(base, head) of each build of a run but the base. A base that is in the run is taken from
-    there, any other as the server has it."""
+    there, any other as the server has it.
+    """
     builds = list(dict.fromkeys(test["build"] for test in run["tests"]))
     before = f"{base}@{run['id']}" if base in builds else base
     return [(before, f"{each}@{run['id']}") for each in builds if each != base]
@@ -178,7 +184,8 @@ def table(tests: Sequence[Mapping[str, Any]]) -> Table:
 
 def exit_code(run: Mapping[str, Any], fail_on: str) -> int:
     """1 when a job is as bad as `fail_on`, or the run was cancelled; else 3 when the infrastructure
-    failed one; else 0."""
+    failed one; else 0.
+    """
     codes = [_code(test, fail_on) for test in run["tests"]]
     if 1 in codes or run["state"] != "finished":
         return 1

@@ -1,5 +1,6 @@
 """`gonogo waiver`: take on until a day what `gonogo compare` would stop a commit for; list what
-was taken on; end it."""
+was taken on; end it.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def add(
     as_json: bool = JSON,
 ) -> None:
     """Suppress classes of some tests until a day; of --test, --name and --label all that are given
-    must fit."""
+    must fit.
+    """
     body: dict[str, Any] = {
         "test": test, "names": name, "labels": dict(each.partition("=")[::2] for each in label), "builds": build, "reason": reason,
         "owner": owner, "expires": _end(days, expires).isoformat(), **({"classes": kind} if kind else {}),

@@ -1,5 +1,6 @@
 """`gonogo webhook verify`: is this message really from the service? For those who write a
-receiver."""
+receiver.
+"""
 
 from __future__ import annotations
 

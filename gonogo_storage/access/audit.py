@@ -18,7 +18,8 @@ def record(
     session: Session, *, actor: str, action: str, subject: str, detail: dict[str, Any] | None = None
 ) -> None:
     """Add an entry: `action` is noun.verb ("token.revoked"), `subject` the id or name of what it
-    was done to."""
+    was done to.
+    """
     session.add(
         AuditRow(
             id=new_id(), at=utcnow(), actor=actor, action=action, subject=subject, detail=detail

@@ -20,7 +20,8 @@ KEPT = timedelta(hours=24)
 @dataclass(frozen=True)
 class Kept:
     """What was answered before: `body` is the hash of the request's body, `response` what `answer`
-    stored."""
+    stored.
+    """
 
     body: str
     status: int

@@ -27,7 +27,8 @@ def create(
     session: Session, *, digest: str, token_id: str, csrf: str, expires_at: datetime
 ) -> None:
     """Store a session by the keyed hash of its cookie; removes those that have expired on the
-    way."""
+    way.
+    """
     now = utcnow()
     session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
     session.add(

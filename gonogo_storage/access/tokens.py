@@ -90,7 +90,8 @@ def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Pa
 
 def revoke(session: Session, token_id: str) -> Token | None:
     """Revoke a token and end its sessions; None if there is none. Revoking twice keeps the first
-    time."""
+    time.
+    """
     row = session.get(TokenRow, token_id) if is_id(token_id) else None
     if row is None:
         return None
@@ -109,7 +110,8 @@ def is_stale(token: Token, now: datetime) -> bool:
 
 def touch(session: Session, token_id: str, now: datetime) -> None:
     """Remember that the token was used about now; the condition keeps several processes from
-    writing it all at once."""
+    writing it all at once.
+    """
     stale = (TokenRow.last_used_at.is_(None)) | (TokenRow.last_used_at <= now - USED_EVERY)
     session.execute(update(TokenRow).where(TokenRow.id == token_id, stale).values(last_used_at=now))
 

@@ -1,5 +1,6 @@
 """What the runs of two neighbouring builds of a bisection look like, for "fixed, or only masked?".
-Apart from gonogo_storage.automation.bisections: the API loads no statistics."""
+Apart from gonogo_storage.automation.bisections: the API loads no statistics.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from gonogo_storage.rollups.variants import job_of
 
 def record(session: Session, bisection: Bisection, probes: Iterable[Probe], place: int) -> Record:
     """The runs of the build at one place of the series: its seeds, and the terms that its diagnosis
-    could tell."""
+    could tell.
+    """
     facts = [job_of(session, probe.job) for probe in probes if probe.ended and probe.place == place]
     found = build_series.records(
         session,

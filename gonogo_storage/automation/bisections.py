@@ -63,7 +63,8 @@ class NewBisection:
 @dataclass(frozen=True)
 class Probe:
     """One run: which build (by its place in the series), which seed, which job, and what it said
-    (None: nothing)."""
+    (None: nothing).
+    """
 
     number: int
     place: int
@@ -208,7 +209,8 @@ def open_ids(session: Session) -> list[str]:
 
 def due(session: Session, bisection_id: str, *, slots: int) -> bool:
     """Whether a step could do anything: a probe's job is over and not read yet, or there is room
-    for one more."""
+    for one more.
+    """
     probes = select(ProbeRow.job_id).where(
         ProbeRow.bisection_id == bisection_id, ProbeRow.ended.is_(False)
     )
@@ -305,7 +307,8 @@ def moved(
     before: Sequence[Mapping[str, Any]], runs: int, tracks: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """The moves with one more: {"runs": how many had ended, "tracks": [{"track", "low", "high",
-    "posterior", "build", "probability"}]}."""
+    "posterior", "build", "probability"}]}.
+    """
     kept = ("track", "low", "high", "build", "probability")
     told = []
     for track in tracks:
@@ -331,7 +334,8 @@ def finish(
     now: datetime,
 ) -> list[str]:
     """Its end, with one letter; the jobs that are still in flight, for the caller to cancel. The
-    caller holds its lock."""
+    caller holds its lock.
+    """
     row = session.get_one(BisectionRow, bisection_id)
     row.state, row.conclusion, row.words, row.error = state, conclusion, words, error
     row.findings, row.finished_at = [dict(each) for each in findings], now

@@ -1,5 +1,6 @@
 """Rules about deliveries, each in its newest version; what they mean is said in
-gonogo/ci/rules.py."""
+gonogo/ci/rules.py.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def put(
     session: Session, name: str, content: dict[str, Any], *, owner: str, now: datetime
 ) -> tuple[StoredRule, bool]:
     """Create or replace the rule of that name; the rule, and whether it has a new version: the same
-    content again makes none."""
+    content again makes none.
+    """
     key = key_of(content)
     fresh = {
         "name": name,

@@ -1,5 +1,6 @@
 """What runs that a delivery started are for: repository, commits, pull request; so that whoever
-asked can be answered."""
+asked can be answered.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class CommitCheck:
 
 def add(session: Session, values: dict[str, Any], *, now: datetime | None = None) -> CommitCheck:
     """Store a commit_check: CommitCheck's fields without id and created_at. What an earlier try of its
-    delivery could not start is replaced."""
+    delivery could not start is replaced.
+    """
     values = {**values, "gauges": list(values.get("gauges", ()))}
     query = select(CommitCheckRow).where(
         CommitCheckRow.delivery_id == values["delivery_id"], CommitCheckRow.rule == values["rule"]
@@ -93,7 +95,8 @@ def get(session: Session, commit_check_id: str) -> CommitCheck | None:
 
 def of_run(session: Session, run_id: str, *, limit: int | None = None) -> list[CommitCheck]:
     """Whom a run is for, oldest first: as the run of the head or of the base (a run may serve
-    several)."""
+    several).
+    """
     query = (
         select(CommitCheckRow)
         .where(or_(CommitCheckRow.run_id == run_id, CommitCheckRow.base_run_id == run_id))
@@ -148,7 +151,8 @@ def for_pull_request(
 
 def newest_of(session: Session, repository: str, pull_request: int) -> list[CommitCheck]:
     """The commit_checks of a pull request's newest head (by the sender's clock, then by arrival): those
-    that its one comment tells of."""
+    that its one comment tells of.
+    """
     query = (
         select(CommitCheckRow)
         .where(CommitCheckRow.repository == repository, CommitCheckRow.pull_request == pull_request)

@@ -1,5 +1,6 @@
 """Runs that happened elsewhere, as jobs of kind `import`: stored whole in one transaction, finished
-from the start."""
+from the start.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ class NewImport:
 
 def create(session: Session, new: NewImport, *, now: datetime | None = None) -> job.Job:
     """Store the job with its rows, and conclude from them what is concluded from any job's:
-    verdict, roll-ups, flags, webhooks."""
+    verdict, roll-ups, flags, webhooks.
+    """
     now = now or utcnow()
     test_specs.ensure(
         session,

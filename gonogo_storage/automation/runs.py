@@ -102,7 +102,8 @@ class Member:
 @dataclass(frozen=True)
 class Run:
     """A run as stored; while it is open `done`, `counts` and `job_counts` are those of this
-    moment."""
+    moment.
+    """
 
     id: str
     name: str
@@ -152,7 +153,8 @@ class Run:
 
 def create(session: Session, new: NewRun, *, now: datetime | None = None) -> Run:
     """Store the run and all its jobs in the caller's transaction; ring the doorbell after the
-    commit. Raises ValueError without a job."""
+    commit. Raises ValueError without a job.
+    """
     if not new.jobs:
         raise ValueError("a run needs at least one job")
     now = now or utcnow()
@@ -264,7 +266,8 @@ def open_of(session: Session, schedule_id: str) -> str | None:
 
 def cancel(session: Session, run_id: str, *, now: datetime | None = None) -> Run | None:
     """Ask for the end of all its jobs; a run that has ended stays as it is. None when there is
-    none. Ring the doorbell after the commit."""
+    none. Ring the doorbell after the commit.
+    """
     now = now or utcnow()
     if not is_id(run_id):
         return None
@@ -306,7 +309,8 @@ def over(session: Session, *, limit: int = 100) -> list[str]:
 
 def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
     """Conclude a run whose jobs have all ended: its verdict, its counters, and one letter; None
-    when it isn't over, or was concluded."""
+    when it isn't over, or was concluded.
+    """
     row = session.get(RunRow, run_id, with_for_update=True, populate_existing=True)
     if row is None or RunState(row.state).final:
         return None
@@ -338,7 +342,8 @@ def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
 
 def verdict_of(verdicts: Sequence[str | None]) -> Verdict | None:
     """The worst verdict of the jobs of a run. None when a job was cancelled before anything wrong
-    was seen and the others passed: what did not run can't be green."""
+    was seen and the others passed: what did not run can't be green.
+    """
     worst = worst_verdict([Verdict(each) for each in verdicts if each is not None])
     return None if None in verdicts and worst in (Verdict.pass_, Verdict.not_run) else worst
 

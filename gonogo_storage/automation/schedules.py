@@ -1,5 +1,6 @@
 """Schedules: cron lines that submit a suite, and what became of each of their due times. When the
-next one is, the caller computes."""
+next one is, the caller computes.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ CHANGEABLE = (
 
 def create(session: Session, values: dict[str, Any], *, owner: str, now: datetime) -> Schedule:
     """Store a schedule from CHANGEABLE's values. Raises IntegrityError where its suite isn't
-    stored."""
+    stored.
+    """
     row = ScheduleRow(
         id=new_id(),
         owner=owner,
@@ -104,7 +106,8 @@ def change(
     session: Session, schedule_id: str, values: dict[str, Any], *, now: datetime
 ) -> Schedule:
     """Set some of CHANGEABLE of a schedule that the caller has locked; what is equal already makes
-    no new version."""
+    no new version.
+    """
     row = session.get_one(ScheduleRow, schedule_id)
     if any(getattr(row, name) != value for name, value in values.items()):
         for name in CHANGEABLE:
@@ -118,7 +121,8 @@ def change(
 
 def move_on(session: Session, schedule_id: str, next_at: datetime) -> None:
     """Set the next due time of a schedule that the caller has locked: the clock's doing, no new
-    version."""
+    version.
+    """
     session.get_one(ScheduleRow, schedule_id).next_at = next_at
     session.flush()
 
@@ -148,7 +152,8 @@ def due(session: Session, *, now: datetime) -> list[str]:
 
 def claim(session: Session, schedule_id: str, due_at: datetime, *, now: datetime) -> bool:
     """Whether this due time is the caller's to deal with: true once for ever. The caller has locked
-    the schedule, and says `settled`."""
+    the schedule, and says `settled`.
+    """
     if session.get(DueRow, (schedule_id, due_at)) is not None:
         return False
     row = {

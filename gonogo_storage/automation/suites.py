@@ -76,7 +76,8 @@ def list_(
 
 def archive(session: Session, name: str, *, now: datetime) -> tuple[Suite, bool] | None:
     """Take a suite out of use; its runs stay. The suite, and whether it was in use until now; None
-    when there is no such suite."""
+    when there is no such suite.
+    """
     row = session.get(SuiteRow, name, with_for_update=True)
     if row is None:
         return None

@@ -1,5 +1,6 @@
 """Builds that an administrator registered. The emulator's own builds are code: `gonogo.spec.builds`;
-callers look there as well."""
+callers look there as well.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def add(
     now: datetime | None = None,
 ) -> dict[str, Any]:
     """Register a build; the same one again is no error. Raises BuildExists when the name stands for
-    another."""
+    another.
+    """
     fields = {
         "executor": executor,
         "branch": branch,
@@ -55,7 +57,8 @@ def add(
 
 def get(session: Session, name: str) -> dict[str, Any] | None:
     """{"name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs", "created_at"}, or
-    None."""
+    None.
+    """
     row = session.get(BuildRow, name)
     return None if row is None else _build(row)
 
@@ -83,7 +86,8 @@ def list_(
 
 def of_commit(session: Session, sha: str) -> str | None:
     """The name of the build that was registered for a commit (in full, or by its first digits); of
-    several the newest."""
+    several the newest.
+    """
     named = or_(
         BuildRow.commit == sha,
         and_(

@@ -1,5 +1,6 @@
 """The tests ever submitted as people look for them: newest first, each with where it has run and
-what came out last. Reads only."""
+what came out last. Reads only.
+"""
 
 from __future__ import annotations
 

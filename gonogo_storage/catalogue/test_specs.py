@@ -1,5 +1,6 @@
 """Tests ever submitted, and what their jobs found: per build for a test, over time for a
-workload."""
+workload.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +168,8 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
 
 def _over_jobs(metric: str) -> ColumnElement[Any]:
     """A metric over jobs: the largest, or of those whose mean a job keeps the mean over all
-    seeds."""
+    seeds.
+    """
     column = getattr(RollupRow, metric)
     if metric not in MEANS:
         return func.max(column)
@@ -222,7 +224,8 @@ def history(
 
 def workload(session: Session, workload_key: str) -> list[dict[str, Any]]:
     """The tests of a workload (the same but for the tolerance), oldest first; empty when there is
-    none."""
+    none.
+    """
     query = (
         select(TestSpecRow)
         .where(TestSpecRow.workload_key == workload_key)
@@ -233,7 +236,8 @@ def workload(session: Session, workload_key: str) -> list[dict[str, Any]]:
 
 def siblings(session: Session, key: str) -> list[str]:
     """The keys of the other tests of a test's workload (the same but for the tolerance), oldest
-    first."""
+    first.
+    """
     table = TestSpecRow
     workload = select(table.workload_key).where(table.key == key).scalar_subquery()
     query = select(table.key).where(table.workload_key == workload, table.key != key)

@@ -1,5 +1,6 @@
 """The commands that run what a comparison found again: for each test the worst seed of its newest
-job. Reads only."""
+job. Reads only.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """A commit against its base: every test that ran on either side, classified, with the evidence.
-Reads only."""
+Reads only.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +180,8 @@ def _recorded(
     session: Session, told: tuple[Told, Told], places: Iterable[Place]
 ) -> list[dict[Place, Ran]]:
     """What tests did on base and on head, with their seeds and terms where the errors have to be
-    compared: some seed is unexplained."""
+    compared: some seed is unexplained.
+    """
     base, head = (side.tests for side in told)
     compared = [
         place
@@ -261,7 +263,8 @@ def _specs(session: Session, keys: Iterable[str]) -> dict[str, tuple[str, str, M
 
 def _names(session: Session, told: Iterable[Told]) -> dict[str, str]:
     """Test -> the name that its suite gives it, head's before base's; none for what has several, or
-    was submitted by itself."""
+    was submitted by itself.
+    """
     found: dict[str, str] = {}
     for side in told:
         named: dict[str, set[str]] = {}

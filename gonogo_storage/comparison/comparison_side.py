@@ -1,5 +1,6 @@
 """One side of a comparison, base or head: a build, a run, or a build within a run; and what each
-test did there. Bounded, indexed reads."""
+test did there. Bounded, indexed reads.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ _COLUMNS = (
 
 class Place(NamedTuple):
     """What is compared with what: the same test on the same kind of board in the same context; of a
-    selection each of its tests."""
+    selection each of its tests.
+    """
 
     test_key: str
     arch: str
@@ -199,7 +201,8 @@ def _ran(
     within: Mapping[str, Mapping[tuple[str, str], int]],
 ) -> Iterator[tuple[Place, Ran]]:
     """A job's part: of a kernel one, of a selection one for each of its tests and one for what
-    became of whole iterations."""
+    became of whole iterations.
+    """
     waiting = int(not JobState(row.state).final)
     empty = {} if row.done or waiting else {row.error or row.state: 1}
     own = Ran(row.build, (row.id,), counts, 0, sick, waiting, empty)
@@ -245,7 +248,8 @@ def _without_sick(
 ) -> dict[str, dict[str, int]]:
     """Takes what ran on sick devices out of `counts`; job -> device -> runs taken out. Not looked
     at are jobs without anything bad, and those that ran when no device was sick: which devices a
-    job ran on, only all of its seeds can tell."""
+    job ran on, only all of its seeds can tell.
+    """
     bad = [row for row in rows if any(counts[row.id].get(each) for each in _BAD)]
     spells = sick_devices.spells(session) if bad else {}
     asked = {row.id: row for row in bad if any(_ran_in(row, each) for each in spells.values())}
@@ -288,7 +292,8 @@ def _within(
     session: Session, job_ids: Sequence[str], sick: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, Counter[tuple[str, str]]]]:
     """{job: {test: {(outcome, verdict): iterations}}} of selections, without what ran on a sick
-    device."""
+    device.
+    """
     table = SeedResultRow
     found: dict[str, dict[str, Counter[tuple[str, str]]]] = {}
     for ids in _parts(job_ids):
@@ -313,7 +318,8 @@ def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _facts(row: Any) -> JobFacts:
     """With one sequence for all: a side is one build, whatever place it had in its branch at the
-    time."""
+    time.
+    """
     return JobFacts(
         id=row.id, variant=Variant(row.test_key, row.branch, row.arch, row.board), workload_key=row.workload_key, kernel=row.kernel,
         build=row.build, sequence=0, executor=row.executor, context=context_name(row.context), context_asked=row.context,

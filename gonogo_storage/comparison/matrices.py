@@ -1,5 +1,6 @@
 """What the build matrix reads: which builds of a branch ran last, which tests ran on them, and what
-came out. Roll-ups and indexes only."""
+came out. Roll-ups and indexes only.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class CellPlace(NamedTuple):
 
 def builds(session: Session) -> list[BuildRecord]:
     """Every build that jobs were submitted for, in the order of branch, sequence and name; one step
-    into the index of jobs each."""
+    into the index of jobs each.
+    """
     found = [BuildRecord(*row) for row in session.execute(_builds())]
     return sorted(found, key=lambda each: (each.branch, each.sequence, each.name))
 
@@ -200,7 +202,8 @@ def cells(
     board: str | None = None,
 ) -> dict[CellPlace, dict[str, int]]:
     """Seeds by verdict of each test on each kind of board and build, over all devices, contexts and
-    days."""
+    days.
+    """
     table = DayRollupRow
     query = select(table.test_key, table.arch, table.board, table.build, table.counts)
     found: dict[CellPlace, dict[str, int]] = {}

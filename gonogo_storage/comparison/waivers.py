@@ -1,5 +1,6 @@
 """Waivers: what someone took on until a day. Whether one is in force is asked of the clock at
-each reading; ended ones stay."""
+each reading; ended ones stay.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def create(
     session: Session, new: NewWaiver, *, actor: str, now: datetime, longest: timedelta
 ) -> dict[str, Any]:
     """Store a waiver; it is in force at once. Raises FieldError: no such test, an end that is
-    past or too far away, too many of them."""
+    past or too far away, too many of them.
+    """
     _check_end(new.expires, now, longest)
     if new.test is not None and test_specs.get(session, new.test) is None:
         raise FieldError(
@@ -144,7 +146,8 @@ def change(
 
 def end(session: Session, waiver_id: str, *, actor: str, now: datetime) -> dict[str, Any] | None:
     """It does nothing from now on; None when there is none of that id. One that is over already
-    stays as it is."""
+    stays as it is.
+    """
     row = (
         session.get(WaiverRow, waiver_id, with_for_update=True, populate_existing=True)
         if is_id(waiver_id)
@@ -184,7 +187,8 @@ def list_(
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
     """Waivers, newest first. `test`: those that name its key, and of the newest MOST_LOOSE others
-    those that fit it. Raises BadCursor."""
+    those that fit it. Raises BadCursor.
+    """
     table = WaiverRow
     query = select(table).order_by(table.id.desc()).limit(limit + 1)
     if state is not None:
@@ -207,7 +211,8 @@ def list_(
 
 def of_test(session: Session, key: str, *, now: datetime) -> list[dict[str, Any]]:
     """The waivers in force that concern a test, on whatever build; those that end first come
-    first."""
+    first.
+    """
     active = _is(WaiverState.active, now)
     named = list(session.scalars(select(WaiverRow).where(WaiverRow.test_key == key, active)))
     found = [*named, *_concerning(session, key, _loose(session, active))]

@@ -18,7 +18,8 @@ class UtcTime(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """The value to store. Raises ValueError for a naive datetime: nobody could say which hour
-        it means."""
+        it means.
+        """
         if value is None:
             return None
         if value.tzinfo is None:
@@ -35,7 +36,8 @@ class UtcTime(TypeDecorator[datetime]):
 
 class _Id(Uuid[str]):
     """A UUID as text. Where the database has none of its own (SQLite), its 32 digits are not parsed
-    on the way out, only parted: a page reads thousands of them."""
+    on the way out, only parted: a page reads thousands of them.
+    """
 
     cache_ok = True
 

@@ -30,7 +30,8 @@ def insert_once(session: Session, table: type[Base], rows: Sequence[dict[str, An
 
 def upsert(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
     """Insert rows in bulk; of those whose key is taken every other column is overwritten. The
-    caller holds a lock over reading and this."""
+    caller holds a lock over reading and this.
+    """
     if not rows:
         return
     target = cast(Table, table.__table__)
@@ -44,7 +45,8 @@ def increase(
     session: Session, table: type[Base], rows: Sequence[dict[str, Any]], counts: Sequence[str]
 ) -> None:
     """Insert rows in bulk; of those whose key is taken the `counts` are added to what is there, the
-    other columns stay. Needs no lock."""
+    other columns stay. Needs no lock.
+    """
     if not rows:
         return
     target = cast(Table, table.__table__)
@@ -69,7 +71,8 @@ def lock(session: Session, room: int, name: str) -> None:
 
 def database_time(session: Session) -> float:
     """Seconds since the epoch by the database's clock, the only one that all processes share.
-    (SQLite: this host's.)"""
+    (SQLite: this host's.)
+    """
     if is_postgres(session):
         return float(session.scalar(select(text("extract(epoch from clock_timestamp())"))) or 0.0)
     return time.time()

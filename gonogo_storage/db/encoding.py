@@ -1,5 +1,6 @@
 """The one JSON encoder of database and API, and the split of a statistic that JSON and SQL can't
-hold into NULL and its kind."""
+hold into NULL and its kind.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ import orjson
 
 def encode(value: Any) -> str:
     """Compact JSON text. Non-finite floats become null (see `separate`), aware datetimes RFC 3339
-    in UTC, enums their value."""
+    in UTC, enums their value.
+    """
     return orjson.dumps(value, option=orjson.OPT_UTC_Z | orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
 def decode(text: str | bytes) -> Any:
     """Values from JSON text. Raises ValueError (orjson.JSONDecodeError) on anything else, the words
-    NaN and Infinity included."""
+    NaN and Infinity included.
+    """
     return orjson.loads(text)
 
 
@@ -44,7 +47,8 @@ def separate(statistics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]
 
 def storable(text: str | None) -> str | None:
     """Text from a worker without what PostgreSQL refuses: NUL characters, and halves of surrogate
-    pairs."""
+    pairs.
+    """
     return (
         None
         if text is None

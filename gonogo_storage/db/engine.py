@@ -18,7 +18,8 @@ _READ = "gonogo_read"
 
 def normalise(url: str) -> URL:
     """The URL with the driver that this project uses: psycopg 3 for PostgreSQL. Raises ValueError
-    for another database."""
+    for another database.
+    """
     parsed = make_url(url)
     if parsed.drivername in {"postgres", "postgresql", "postgresql+psycopg"}:
         return parsed.set(drivername="postgresql+psycopg")
@@ -82,7 +83,8 @@ def session(engine: Engine) -> Iterator[Session]:
 @contextmanager
 def reading(engine: Engine) -> Iterator[Session]:
     """A read transaction: one snapshot of the database, however many statements; never waits for
-    writers, and is rolled back at the end (PostgreSQL refuses writes in it)."""
+    writers, and is rolled back at the end (PostgreSQL refuses writes in it).
+    """
     bound = engine.execution_options(**{_READ: True}, postgresql_readonly=True)
     if is_postgres(
         engine

@@ -1,5 +1,6 @@
 """UUIDv7 identifiers (RFC 9562): sortable by time, so that `seed_results` can be partitioned by its
-job's id."""
+job's id.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def new_id() -> str:
 
 def floor(moment: datetime) -> str:
     """The smallest id of that millisecond and all later ones: a bound for partitions and for
-    "younger than" queries."""
+    "younger than" queries.
+    """
     return str(UUID(int=int(moment.timestamp() * 1000) << 80))
 
 
@@ -53,7 +55,8 @@ def made_at(identifier: str) -> datetime:
 
 def is_id(text: str) -> bool:
     """Whether a text from outside is an id in canonical form; queries answer None for anything else
-    instead of a database error."""
+    instead of a database error.
+    """
     try:
         return str(UUID(text)) == text
     except ValueError:

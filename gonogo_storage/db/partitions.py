@@ -1,5 +1,6 @@
 """Monthly partitions of `seed_results` on PostgreSQL, made ahead of time; SQLite has one table and
-needs none of this."""
+needs none of this.
+"""
 
 from __future__ import annotations
 

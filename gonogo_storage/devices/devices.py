@@ -1,5 +1,6 @@
 """Devices: announced by their workers' heartbeats; state times health, and a row for every
-change."""
+change.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +129,8 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
 
 def sung_at(body: Mapping[str, Any], now: datetime) -> datetime:
     """When a report says that its canary passed, by the clock of the worker's host; `now` where it
-    says nothing that is a time."""
+    says nothing that is a time.
+    """
     try:
         return datetime.fromtimestamp(float(body["at"]), UTC)
     except (KeyError, TypeError, ValueError, OverflowError, OSError):
@@ -143,7 +145,8 @@ def measured(
     now: datetime | None = None,
 ) -> None:
     """The latest temperature, clock, power and firmware of a device; the numbers go into the hour
-    that they are of, too."""
+    that they are of, too.
+    """
     row = None if identity is None else _locked(session, identity)
     if row is not None:
         row.telemetry = dict(telemetry)
@@ -154,7 +157,8 @@ def suspect(
     session: Session, identity: str, reason: str, evidence: Mapping[str, Any], *, now: datetime
 ) -> bool:
     """Background found that the device, not the tests, is to blame. Only a good device becomes
-    suspect; it is asked to test itself."""
+    suspect; it is asked to test itself.
+    """
     row = _locked(session, identity)
     if row is None or row.health != DeviceHealth.good:
         return False
@@ -181,7 +185,8 @@ def change(
     now: datetime,
 ) -> bool:
     """Set the health and note it: in the device's history, in the audit, and for whoever
-    subscribed. Returns whether it is another one."""
+    subscribed. Returns whether it is another one.
+    """
     before = DeviceHealth(row.health)
     note(session, row, "health", before, after, actor, reason, evidence, now=now)
     if before is after:
@@ -255,7 +260,8 @@ def drain(
     session: Session, row: DeviceRow, drained: bool, *, actor: str, reason: str, now: datetime
 ) -> bool:
     """Take the device out of work after its current seed, or give it back; noted if it is a
-    change."""
+    change.
+    """
     if row.drained == drained:
         return False
     words = ("working", "drained")
@@ -304,7 +310,8 @@ def drain_host(
     now: datetime | None = None,
 ) -> list[str] | None:
     """The same for every device of a host: the ids of those that changed; None when no device of
-    that host is known."""
+    that host is known.
+    """
     return _drain_all(
         session, DeviceRow.host == host, drained, actor=actor, reason=reason, now=now or utcnow()
     )
@@ -331,7 +338,8 @@ def _drain_all(
 
 def orders(session: Session) -> dict[str, dict[str, Any]]:
     """What each device's worker must be told, by identity: {"order": "work" | "drain" |
-    "maintenance", "asked": n}."""
+    "maintenance", "asked": n}.
+    """
     rows = session.execute(
         select(DeviceRow.identity, DeviceRow.health, DeviceRow.drained, DeviceRow.asked)
     )
@@ -350,7 +358,8 @@ def orders(session: Session) -> dict[str, dict[str, Any]]:
 
 def without_work(session: Session) -> set[tuple[str, str]]:
     """(worker, queue) of the devices that take no work, whatever their worker believes until it
-    hears of it."""
+    hears of it.
+    """
     query = select(DeviceRow.worker, DeviceRow.queues).where(
         DeviceRow.drained | DeviceRow.health.in_(NO_WORK)
     )
@@ -451,7 +460,8 @@ def _jobs(session: Session, rows: Sequence[DeviceRow]) -> dict[str, str]:
 
 def _standing(session: Session, device_id: str | None = None) -> dict[tuple[str, ...], str]:
     """How each device's latest canary stands, by (device's id, executor, build, arch): "golden",
-    "first" (not confirmed yet), "differs"."""
+    "first" (not confirmed yet), "differs".
+    """
     mine = ("executor", "build", "arch")
     query = select(CanaryRow, GoldenRow).join(
         GoldenRow, and_(*(getattr(GoldenRow, name) == getattr(CanaryRow, name) for name in mine))

@@ -1,5 +1,6 @@
 """What canaries give, bit for bit: each device's latest, and the golden digest per build and
-architecture. The rule is gonogo.devices.golden."""
+architecture. The rule is gonogo.devices.golden.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ ACTOR = "background"
 @dataclass(frozen=True)
 class Told:
     """What a report led to: whether its device's health changed; devices suspected and why,
-    excused, and asked to test themselves."""
+    excused, and asked to test themselves.
+    """
 
     changed: bool
     suspected: Mapping[str, str] = field(default_factory=dict)
@@ -127,7 +129,8 @@ def _keep(
     session: Session, device: DeviceRow, key: _Key, outputs: Mapping[str, str], at: datetime
 ) -> bool | None:
     """Store a canary: whether its digest is another one than before; None for one that is older
-    than what is stored."""
+    than what is stored.
+    """
     digest = _digest(outputs)
     row = session.get(CanaryRow, (device.id, key.executor, key.build, key.arch))
     if row is None:
@@ -149,7 +152,8 @@ def _keep(
 
 def _there(session: Session, key: _Key, here: DeviceRow) -> list[tuple[DeviceRow, CanaryRow, Sung]]:
     """The canaries that count: of devices that are there and may work, the one that reports among
-    them."""
+    them.
+    """
     query = (
         select(DeviceRow, CanaryRow)
         .join(CanaryRow, CanaryRow.device_id == DeviceRow.id)
@@ -227,7 +231,8 @@ def _ask(
     there: list[tuple[DeviceRow, CanaryRow, Sung]], here: DeviceRow, held: Golden
 ) -> tuple[str, ...]:
     """Want a canary of the other devices of this host that gave the golden digest: has the build
-    changed for all, or is it this device?"""
+    changed for all, or is it this device?
+    """
     found = [
         device
         for device, canary, _ in there
@@ -246,7 +251,8 @@ def _accuse(
     now: datetime,
 ) -> dict[str, str]:
     """Make the accused suspect, once for each digest: who sets such a device back to good has
-    decided."""
+    decided.
+    """
     assert finding.golden is not None
     rows = {device.identity: canary for device, canary, _ in there}
     done: dict[str, str] = {}
@@ -275,7 +281,8 @@ def _excuse(
     now: datetime,
 ) -> tuple[str, ...]:
     """Lift a suspicion whose reason is gone: the digest became golden, or another device gives it
-    too."""
+    too.
+    """
     done = []
     for device, canary, _ in there:
         if canary.accused and device.identity in finding.excused:

@@ -25,7 +25,8 @@ MOST_ROWS = 20_000
 
 def by_device(session: Session, *, since: datetime) -> list[Tried]:
     """Of jobs made since then: how many rows (one per output of a seed) each device has of each
-    test and build, and how many not right."""
+    test and build, and how many not right.
+    """
     row = SeedResultRow
     wrong = func.sum(case((row.seed_verdict.in_(_WELL), 0), else_=1))
     query = (

@@ -33,7 +33,8 @@ _COUNTS = ("seeds", "busy_us", "attempts", *(outcome.value for outcome in Canary
 @dataclass(frozen=True)
 class Rate:
     """Seeds stored within the last `window_s` seconds, of which the last minute or hour is not
-    over."""
+    over.
+    """
 
     seeds: int
     window_s: float
@@ -55,7 +56,8 @@ class Load:
 @dataclass(frozen=True)
 class Hour:
     """What a device did in an hour that began at `start`; telemetry by metric: (least, mean,
-    largest)."""
+    largest).
+    """
 
     start: datetime
     seeds: int
@@ -73,7 +75,8 @@ def stored(session: Session, device: str | None, seeds: int, *, now: datetime) -
 
 def ran(session: Session, attempt: AttemptRow, *, now: datetime) -> None:
     """An attempt is over: the time from its start to its last sign of life was its device's
-    work."""
+    work.
+    """
     began, ended = (
         attempt.started_at,
         attempt.heard_at if attempt.state == AttemptState.lost else attempt.finished_at,
@@ -103,7 +106,8 @@ def sang(session: Session, device: str, outcome: CanaryOutcome, *, now: datetime
 
 def measured(session: Session, device: str, telemetry: Mapping[str, Any], *, now: datetime) -> None:
     """Temperature, clock and power, of the moment that they name ("at", seconds since the epoch).
-    The caller has locked the device."""
+    The caller has locked the device.
+    """
     told = {
         name: float(value)
         for name in METRICS
@@ -250,7 +254,8 @@ def _increase(
     session: Session, device: str, parts: Mapping[tuple[int, datetime], Mapping[str, int]]
 ) -> None:
     """Add to the sums of some periods, in their order, so that two who add never wait for each
-    other in a circle."""
+    other in a circle.
+    """
     rows = [
         {
             "device": device,

@@ -40,7 +40,8 @@ class Spell:
 
 def spells(session: Session, devices: Iterable[str] | None = None) -> dict[str, tuple[Spell, ...]]:
     """The spells of each of these devices (host/name, as results name them; None: of all) that was
-    ever sick; of the newest 5,000 changes of health."""
+    ever sick; of the newest 5,000 changes of health.
+    """
     names = None if devices is None else set(devices)
     if names is not None and not names:
         return {}

@@ -32,7 +32,8 @@ def heard(
     now: datetime,
 ) -> bool:
     """Note a sign of life. `queues` None keeps those known. Returns whether the worker was unknown
-    or had other queues before."""
+    or had other queues before.
+    """
     row = session.get(WorkerRow, name)
     if row is None:
         session.add(
@@ -69,7 +70,8 @@ def list_(
     session: Session, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S
 ) -> list[dict[str, Any]]:
     """[{"name", "host", "device", "queues", "state" (idle, busy, offline), "attempt", "seed",
-    "stage", "first_heard_at", "heard_at"}]."""
+    "stage", "first_heard_at", "heard_at"}].
+    """
     limit = (now or utcnow()) - timedelta(seconds=timeout_s)
     return [
         {
@@ -96,7 +98,8 @@ def list_(
 
 def live(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> Counter[str]:
     """How many live workers serve each queue; one whose device is bad, drained or in maintenance
-    serves none."""
+    serves none.
+    """
     rows = session.execute(
         select(WorkerRow.name, WorkerRow.queues).where(
             WorkerRow.heard_at >= now - timedelta(seconds=timeout_s)

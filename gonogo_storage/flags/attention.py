@@ -1,5 +1,6 @@
 """What needs someone: findings that nobody has looked at, and what is red in the runs of the last
-day. Bounded reads only."""
+day. Bounded reads only.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class KindOfFlag:
 @dataclass(frozen=True)
 class RedJob:
     """A job of a run that ended red; `before` is the verdict of the test's last job before the run,
-    None: it had none."""
+    None: it had none.
+    """
 
     job: str
     run: str
@@ -89,7 +91,8 @@ class Night:
 
 def flags(session: Session, *, each: int) -> tuple[list[KindOfFlag], int]:
     """(Unseen findings by kind, as triage orders them, with the latest `each` of every kind; how
-    many others someone has taken on)."""
+    many others someone has taken on).
+    """
     counted = select(FlagRow.kind, FlagRow.state, func.count()).where(
         FlagRow.state.in_(triage.STATES["unresolved"])
     )
@@ -114,7 +117,8 @@ def _latest(
     session: Session, there: Sequence[tuple[str, str]], each: int
 ) -> dict[str, list[FlagRecord]]:
     """By kind, the latest evidence first: of each kind and state the latest by their ids, for which
-    there is an index."""
+    there is an index.
+    """
     found: dict[str, list[FlagRecord]] = {}
     if not there:
         return found
@@ -142,7 +146,8 @@ def _latest(
 
 def night(session: Session, *, now: datetime) -> Night:
     """What ended red in the runs of the last day, worst first, what is new before what was red the
-    last time too."""
+    last time too.
+    """
     query = select(
         RunRow.id, RunRow.name, RunRow.state, RunRow.job_counts, RunRow.finished_at
     ).where(RunRow.id >= floor(now - NIGHT))

@@ -1,5 +1,6 @@
 """What a closed job's numbers show: the diagnosis to put on its page, and the flags to open with
-their evidence."""
+their evidence.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def diagnosis(session: Session, job_id: str) -> dict[str, Any] | None:
 
 def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
     """Of the seed that shows most: unexplained before explained, worse verdicts first, then the
-    largest budget_ratio."""
+    largest budget_ratio.
+    """
     diagnosed = select(ArtifactRow.id, ArtifactRow.seed, ArtifactRow.repeat)
     found = session.execute(
         diagnosed.where(ArtifactRow.job_id == job_id, ArtifactRow.kind == "diagnosis")
@@ -109,7 +111,8 @@ def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
 
 def findings(session: Session, job: JobRow) -> list[Finding]:
     """The flags that the seeds of a job call for. None of a job that compares two builds: a flag is
-    about one build and float64."""
+    about one build and float64.
+    """
     if job.reference is not None:
         return []
     pairs = {
@@ -133,7 +136,8 @@ def _seeds_with(
     session: Session, job_id: str, verdicts: list[str], sick: frozenset[str]
 ) -> dict[str, int]:
     """How many (seed, repeat) got each of these verdicts on a device that is well: a sick one says
-    nothing of a test."""
+    nothing of a test.
+    """
     table = SeedResultRow
     pairs = select(table.seed, table.repeat, table.seed_verdict).where(
         table.job_id == job_id, table.seed_verdict.in_(verdicts)
@@ -155,7 +159,8 @@ def _iterations_with(
     session: Session, job_id: str, verdicts: list[str], sick: frozenset[str]
 ) -> dict[str, int]:
     """In how many iterations of a selection some test got each of these verdicts: an iteration's
-    own is that of its worst test."""
+    own is that of its worst test.
+    """
     table = SeedResultRow
     query = select(table.verdict, func.count(table.seed.distinct())).where(
         table.job_id == job_id, table.outcome.is_not(None)

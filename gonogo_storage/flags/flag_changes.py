@@ -1,5 +1,6 @@
 """What happens to flags beside new evidence: people take them on, close and open them;
-acknowledgements expire; quiet ones are resolved."""
+acknowledgements expire; quiet ones are resolved.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +140,8 @@ def _apply(
     session: Session, row: FlagRow, fields: Mapping[str, Any], *, actor: str, now: datetime
 ) -> bool:
     """Change a flag that is locked; whether anything is another one than before. Raises FieldError
-    before anything is written."""
+    before anything is written.
+    """
     wanted = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
     before = FlagState(row.state)
     after = FlagState(wanted.get("state", before))
@@ -210,7 +212,8 @@ def resolve(
     session: Session, flag_id: str, *, version: int, why: str, detail: dict[str, Any], now: datetime
 ) -> bool:
     """Resolve a flag that was quiet long enough; False, and nothing done, when it changed since
-    `version` or is resolved already."""
+    `version` or is resolved already.
+    """
     row = session.get(FlagRow, flag_id, with_for_update=True, populate_existing=True)
     if row is None or row.version != version or row.state == FlagState.resolved:
         return False
@@ -222,7 +225,8 @@ def resolve(
 
 def expire(session: Session, *, now: datetime) -> int:
     """Open again what was acknowledged until a time that has come, a hundred at a time; how
-    many."""
+    many.
+    """
     query = select(FlagRow).where(
         FlagRow.state == FlagState.acknowledged, FlagRow.expires_at <= now
     )
@@ -237,7 +241,8 @@ def expire(session: Session, *, now: datetime) -> int:
 
 def expired(session: Session, *, now: datetime) -> bool:
     """Whether there is anything for `expire` to do (a read, so that the write lock is taken only
-    then)."""
+    then).
+    """
     query = (
         select(FlagRow.id)
         .where(FlagRow.state == FlagState.acknowledged, FlagRow.expires_at <= now)

@@ -1,5 +1,6 @@
 """When a flag is over by itself: so many explained seeds in a row, on so many builds of the
-variant, since its last evidence."""
+variant, since its last evidence.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def since(
 
 def _quiet_seeds(kind: FlagKind, job: JobFacts) -> int | None:
     """How many seeds of a job count; None where one speaks for the flag, or is wrong in another
-    way."""
+    way.
+    """
     counts = {Verdict(name): number for name, number in job.counts.items() if number}
     good = _EXPLAINED if kind in BY_NUMBERS else _GREEN
     neutral = (_SILENT | _LOST) - ({Verdict.hang} if kind is FlagKind.hangs else set())

@@ -1,5 +1,6 @@
 """The life of a flag, as it is told: one row per change that people care for, and the letter of
-those that others are told of."""
+those that others are told of.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def note(
     detail: dict[str, Any] | None = None,
 ) -> None:
     """Add a change that was just made; the flag's version is already the new one, and makes the row
-    unique."""
+    unique.
+    """
     session.add(
         FlagChangeRow(
             flag_id=row.id,
@@ -59,7 +61,8 @@ def tell(session: Session, row: FlagRow, topic: str, *, now: datetime) -> None:
 
 def of(session: Session, flag_id: str) -> list[dict[str, Any]]:
     """The newest changes of a flag, newest first: [{"version", "at", "actor", "what", "before",
-    "after", "reason", "detail"}]."""
+    "after", "reason", "detail"}].
+    """
     query = (
         select(FlagChangeRow)
         .where(FlagChangeRow.flag_id == flag_id)

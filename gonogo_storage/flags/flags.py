@@ -1,5 +1,6 @@
 """Flags: open findings about a test, one per kind, test, branch and board, with their
-evidence."""
+evidence.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +132,8 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[s
 
 def _newest_job(session: Session, finding: Finding) -> str:
     """The newest job of the variant by its id, or this one: a clock that went back must not make
-    jobs before the evidence look later."""
+    jobs before the evidence look later.
+    """
     table = JobRow
     query = select(table.id).where(
         table.test_key == finding.test_key, table.branch == finding.branch
@@ -154,7 +156,8 @@ def list_(
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
     """Flags, newest first; `state="open"` includes reopened ones; `job`, `build`: of the newest
-    evidence. Raises BadCursor."""
+    evidence. Raises BadCursor.
+    """
     query = select(FlagRow).order_by(FlagRow.id.desc()).limit(limit + 1)
     if kind is not None:
         query = query.where(FlagRow.kind == kind)
@@ -191,7 +194,8 @@ def look(session: Session, flag_id: str) -> dict[str, Any] | None:
 
 def active(session: Session, variant: Variant) -> list[dict[str, Any]]:
     """The flags of a full variant that are not resolved, with `quiet_after`, the newest job at the
-    time of the last evidence."""
+    time of the last evidence.
+    """
     query = select(FlagRow).where(
         FlagRow.test_key == variant.test_key, FlagRow.branch == variant.branch
     )

@@ -1,5 +1,6 @@
 """Suspect seeds of a job: one raises no flag; it adds seeds to its job, and what all of them say
-together decides."""
+together decides.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +104,8 @@ def consider(session: Session, job: JobRow) -> list[int]:
 
 def verdicts(session: Session, job: JobRow) -> set[Verdict]:
     """The verdicts whose worst is the job's: those of its seeds, the suspect ones as what all seeds
-    together say."""
+    together say.
+    """
     explanation = (job.suspects or {}).get("explanation")
     if explanation in (None, Explanation.suspect):
         return {Verdict(name) for name, seeds in job.counts.items() if seeds}
@@ -121,7 +123,8 @@ def counts(
     session: Session, job_id: str, told: Mapping[str, int], together: Explanation
 ) -> dict[str, int]:
     """A job's counters with its suspect seeds counted as what all seeds together say: explained or
-    unexplained."""
+    unexplained.
+    """
     table = SeedResultRow
     each = select(table.seed, table.repeat, table.seed_verdict.label("said")).where(
         table.job_id == job_id
@@ -137,7 +140,8 @@ def counts(
 
 def findings(session: Session, job: JobRow) -> list[Finding]:
     """The flags that the pooled statistics call for, with them as evidence, where no seed alone
-    calls for the same."""
+    calls for the same.
+    """
     told = job.suspects or {}
     if not told.get("pooled") or told["explanation"] == Explanation.suspect:
         return []
@@ -170,7 +174,8 @@ def _judged(
     unexplained: Sequence[int],
 ) -> dict[str, Any]:
     """What is known after a round: a new seed that is unexplained by itself, or what the statistics
-    of all say together."""
+    of all say together.
+    """
     asked = f"{_named(suspect)}; {len(told['added'])} seeds were added"
     if unexplained:
         by_itself = f"seed {unexplained[0]} is unexplained by itself"
@@ -209,7 +214,8 @@ def _named(suspect: Sequence[int]) -> str:
 
 def _free(session: Session, job: JobRow, count: int) -> list[int]:
     """So many seeds that have not run: behind the largest, or where the numbers end there, before
-    the smallest."""
+    the smallest.
+    """
     if not count:
         return []
     table = SeedResultRow

@@ -1,5 +1,6 @@
 """Flags in the order in which people should look at them: by kind, hollow first, the newest of a
-kind first. Reads only, by the index."""
+kind first. Reads only, by the index.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ def _newest(
     session: Session, wanted: Wanted, kind: str, after: str | None, most: int
 ) -> Sequence[str]:
     """Ids of one kind. A state at a time, so that the index (state, kind, id) gives each in order
-    and no more than `most` are read."""
+    and no more than `most` are read.
+    """
     table = FlagRow
     found: list[str] = []
     for state in STATES[wanted.state]:

@@ -1,5 +1,6 @@
 """The end of a gauge, under its job's lock: other inputs where no tolerance works, then the report,
-and the flag `blunt_test`."""
+and the flag `blunt_test`.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +142,8 @@ def _open(
     now: datetime,
 ) -> None:
     """Open or renew the flag: which wrong kernels pass, how often, what would reject them, and the
-    lines that show it."""
+    lines that show it.
+    """
     missed = {name: rate for name, rate in here.misses.items() if rate.count}
     able = sum(1 for rate in here.misses.values() if rate.of)
     worst = max(
@@ -197,7 +199,8 @@ def _open(
 
 def _resolve(session: Session, job: JobRow, gauge: GaugeRow, here: Gauge, *, now: datetime) -> None:
     """Resolve the variant's flag when this gauge measured every wrong kernel that passed before,
-    and all of them failed."""
+    and all of them failed.
+    """
     query = select(FlagRow).where(
         FlagRow.kind == FlagKind.blunt_test,
         FlagRow.test_key == gauge.test_key,

@@ -1,5 +1,6 @@
 """The rows of a gauge: stored once each as they come from a worker, read for its report. No query
-about builds ever meets them."""
+about builds ever meets them.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def _stored(row: Mapping[str, Any], part: str) -> dict[str, Any]:
 
 def own(session: Session, gauge_id: str) -> list[dict[str, Any]]:
     """The rows on the test's own inputs, as `read` gives them: at most GONOGO_MAX_GAUGE_RUNS. None
-    of a gauge that doesn't exist."""
+    of a gauge that doesn't exist.
+    """
     gauge = session.get(GaugeRow, gauge_id)
     if gauge is None:
         return []

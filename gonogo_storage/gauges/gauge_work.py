@@ -66,7 +66,8 @@ def aim(
     session: Session, gauge_id: str, canonical: Mapping[str, Any], work: Sequence[Sequence[int]]
 ) -> dict[str, Any]:
     """What the message of an attempt at some of the work says: {"test", "build", "executor",
-    "arithmetic", "outputs", "gauge"}."""
+    "arithmetic", "outputs", "gauge"}.
+    """
     gauge = session.get_one(GaugeRow, gauge_id)
     numbers = sorted({int(number) for _, number in work})
     head = gauge.parts[numbers[0]]

@@ -1,5 +1,6 @@
 """Gauges as the API sees them: create, get, list, cancel; and what the last one says of a test's
-sharpness."""
+sharpness.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def last(
     session: Session, test_key: str, branch: str, arch: str, board: str
 ) -> dict[str, Any] | None:
     """{"id", "finished_at", "report"} of the last finished gauge of a variant, chosen as
-    `sharpness_of` does; None when there is none."""
+    `sharpness_of` does; None when there is none.
+    """
     query = select(GaugeRow.id, JobRow.finished_at, GaugeRow.report).join(
         JobRow, JobRow.id == GaugeRow.id
     )

@@ -44,7 +44,8 @@ def gauged(session: Session, variant: Variant) -> Mapping[str, Rate]:
 @dataclass(frozen=True)
 class Assessment:
     """Of one build of a variant: that of the job that is over. `changes`, `builds` are of the whole
-    branch."""
+    branch.
+    """
 
     variant: Variant
     job: JobFacts
@@ -147,7 +148,8 @@ def _without_sick(
     session: Session, runs: Sequence[Run], suspicions: Mapping[str, Suspicion]
 ) -> tuple[list[Run], dict[str, dict[str, Any]], dict[str, Suspicion]]:
     """(runs on devices that were well, what was left out by device, the devices as attribution
-    takes them)."""
+    takes them).
+    """
     spells = sick_devices.spells(session, {run.device for run in runs if run.device})
     sick = dict(suspicions)
     left: dict[str, dict[str, Any]] = {}
@@ -187,7 +189,8 @@ def _failures(runs: Sequence[Run], policy: FlakinessPolicy) -> Rate:
 
 def _green(jobs: Sequence[JobFacts] | None, runs: Sequence[Run], policy: FlakinessPolicy) -> Rate:
     """Unexplained among the green seeds of a build: over whole jobs, or, where sick devices were
-    left out, over the runs."""
+    left out, over the runs.
+    """
     wanted = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
     if jobs is None:
         counts = {verdict: sum(run.verdict == verdict for run in runs) for verdict in wanted}
@@ -226,7 +229,8 @@ def _builds(jobs: Sequence[JobFacts]) -> tuple[dict[str, Any], ...]:
 
 def _changes(session: Session, variant: Variant, policy: FlakinessPolicy) -> dict[str, Any]:
     """{"build" | "day": {"points": [names], "rates": changes, "numbers": {output: changes}}}: where
-    the error or the rate moved."""
+    the error or the rate moved.
+    """
     found: dict[str, Any] = {}
     for by in ("build", "day"):
         points = build_series.points(session, variant, by="build" if by == "build" else "day")
@@ -251,7 +255,8 @@ def _changes(session: Session, variant: Variant, policy: FlakinessPolicy) -> dic
 
 def _named(changes: Changes, points: Sequence[Point]) -> dict[str, Any]:
     """The changes with the names of the build or day at their place and at the ends of its
-    interval."""
+    interval.
+    """
     told = changes.to_json()
     told["changes"] = [
         {

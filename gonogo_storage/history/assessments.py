@@ -38,7 +38,8 @@ _SUMMARY = (
 
 def catch_up(session: Session, *, now: datetime) -> int:
     """Ask for the variants that have jobs and no assessment, or no trends of this form, as after an
-    upgrade from a version that made none or others; how many."""
+    upgrade from a version that made none or others; how many.
+    """
     unassessed = _without(session, AssessmentRow)
     trendless = _without(session, TrendRow, TrendRow.form == trends.FORM) - unassessed
     letters = {f"{ASSESS}:{job}": job for job in _newest(session, unassessed)}
@@ -101,7 +102,8 @@ def conclude(
 
 def put(session: Session, found: Assessment, *, now: datetime) -> None:
     """Store it. The row tells of the newest build of the branch: of an older build only `builds` and
-    `changes` are renewed."""
+    `changes` are renewed.
+    """
     content = found.to_json()
     key = found.variant.to_json()
     fresh = _columns(found) | {"content": content, "version": 0, "assessed_at": now}
@@ -125,7 +127,8 @@ def put(session: Session, found: Assessment, *, now: datetime) -> None:
 
 def get(session: Session, variant: Variant) -> dict[str, Any] | None:
     """The assessment of a variant, or None: the columns, `assessed_at`, and `content`
-    (Assessment.to_json)."""
+    (Assessment.to_json).
+    """
     row = session.get(
         AssessmentRow, (variant.test_key, variant.branch, variant.arch, variant.board)
     )

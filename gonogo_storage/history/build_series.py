@@ -1,5 +1,6 @@
 """A variant from build to build, or from day to day: what masking and change points are computed
-from. Bounded, indexed reads."""
+from. Bounded, indexed reads.
+"""
 
 from __future__ import annotations
 
@@ -175,7 +176,8 @@ def _newest(
     jobs: Iterable[JobFacts], most: int, seeds: int
 ) -> list[tuple[str, list[tuple[JobFacts, int]]]]:
     """The newest builds in order, each with its jobs and how many (seed, repeat) of each to look
-    at."""
+    at.
+    """
     groups: dict[tuple[float, str], list[JobFacts]] = {}
     for job in jobs:
         groups.setdefault(_place(job, "build"), []).append(job)
@@ -191,7 +193,8 @@ def _place(job: JobFacts, by: str) -> tuple[float, str]:
 
 def _shared(jobs: Sequence[JobFacts], seeds: int) -> list[tuple[JobFacts, int]]:
     """How many (seed, repeat) of each job to look at, the newest job first, until there are
-    enough."""
+    enough.
+    """
     found = []
     left = seeds
     for job in jobs:
@@ -210,7 +213,8 @@ class _Number(NamedTuple):
 
 def _once(numbers: Sequence[_Number]) -> list[float]:
     """The values, those of a seed that gave the same bits each time once: run again every night
-    they are no new samples."""
+    they are no new samples.
+    """
     bits: dict[int | None, set[str | None]] = {}
     for each in numbers:
         bits.setdefault(each.seed, set()).add(each.digest)
@@ -233,7 +237,8 @@ def _numbers(
     session: Session, budget: Mapping[str, int], metric: str
 ) -> dict[str, dict[str, list[_Number]]]:
     """Job -> output -> the finite values of its first arrivals; one statement per number of
-    seeds."""
+    seeds.
+    """
     table = SeedResultRow
     found: dict[str, dict[str, list[_Number]]] = {}
     for number, ids in _by_number(budget).items():
@@ -258,7 +263,8 @@ def _by_number(budget: Mapping[str, int]) -> dict[int, list[str]]:
 
 def _seeds(session: Session, budget: Mapping[str, int]) -> dict[str, dict[int, Seed]]:
     """Job -> seed -> what it says; a comparison reads thousands, so each row is looked at once, and
-    as little as may be."""
+    as little as may be.
+    """
     found: dict[str, dict[int, Seed]] = {}
     for number, ids in _by_number(budget).items():
         rows = session.execute(_seeds_query(), {"job_ids": ids, "most": number}).all()

@@ -1,5 +1,6 @@
 """A build of a variant against the ones before it: fixed, masked or unchanged, and how far back its
-errors are the same."""
+errors are the same.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def compared(
     policy: FlakinessPolicy,
 ) -> tuple[masking.BuildChange | None, tuple[str, ...]]:
     """(what became of the kernel since the build before, the builds before that are the same and
-    all green, back from the job's)."""
+    all green, back from the job's).
+    """
     before = [each for each in others if (each.sequence, each.build) < (job.sequence, job.build)]
     if job.selection or not before:
         return None, ()
@@ -70,7 +72,8 @@ def alike(
 ) -> tuple[str, ...]:
     """The builds of an era, newest first, back to the first whose tolerance_ratios differ from
     those of the newer ones (Welch's test): seeds of a build whose errors were larger, though
-    explained, would make a tail that is none of this build's."""
+    explained, would make a tail that is none of this build's.
+    """
     ratios: dict[str, list[float]] = {}
     for run in samples.distinct(runs):
         if run.ratio is not None:

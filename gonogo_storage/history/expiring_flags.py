@@ -1,5 +1,6 @@
 """Which flags of a variant are over by themselves: quiet long enough, and looked for. It loads
-numpy: not for the API process."""
+numpy: not for the API process.
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ _FACTORS = {
 def findings(session: Session, found: Assessment) -> list[Finding]:
     """The flags to open or renew. A kind is renewed only where the job itself speaks for it, so
     that old evidence lets a flag fade: a flaky test's job must have a red seed (or be the first
-    green one after reds only), a factor's job seeds that take part in it."""
+    green one after reds only), a factor's job seeds that take part in it.
+    """
     mine = [run for run in found.runs if run.job.id == found.job.id]
     canonical = session.get_one(TestSpecRow, found.variant.test_key).canonical
     made: list[Finding | None] = [
@@ -72,7 +73,8 @@ def findings(session: Session, found: Assessment) -> list[Finding]:
 
 def _fuller(found: Assessment, mine: Sequence[Run], base: Finding) -> Finding | None:
     """What ingest flagged by verdict, with all that it takes to run it again; ingest has no time
-    for it. The same job counts once."""
+    for it. The same job counts once.
+    """
     verdict = _VERDICTS[base.kind]
     speaking = [run for run in mine if run.verdict == verdict] or list(mine)
     if not speaking:
@@ -167,7 +169,8 @@ def _factor(
 
 def _takes_part(run: Run, factor: Factor) -> bool:
     """Whether a run is of those that the factor was seen in: with a digest where digests differ,
-    else with an outcome."""
+    else with an outcome.
+    """
     judged = outcome_of(run.verdict, run.green) in (Outcome.passed, Outcome.failed)
     return judged and (run.digest is not None or bool(factor.rows))
 
@@ -231,7 +234,8 @@ def _finding(
     before: str | None = None,
 ) -> Finding:
     """One finding. speaking: the runs that say so, the telling ones first; shown: of them or beside
-    them, as examples."""
+    them, as examples.
+    """
     job = found.job
     head = speaking[0]
     first = min(run.seed for run in speaking) if count > 1 else head.seed

@@ -1,5 +1,6 @@
 """Rejudgements: what stored seeds would be called under another tolerance or policy. Verdicts of
-jobs are never touched."""
+jobs are never touched.
+"""
 
 from __future__ import annotations
 

@@ -103,7 +103,8 @@ class Looked:
 @dataclass(frozen=True)
 class History:
     """The newest seeds of a variant, oldest job first, in each job by seed and repeat; and the
-    jobs, newest first."""
+    jobs, newest first.
+    """
 
     variant: Variant
     jobs: tuple[JobFacts, ...]
@@ -158,7 +159,8 @@ def of_jobs(
 
 def samples(history: History, *, job: str | None = None) -> list[Sample]:
     """The runs as attribution takes them (of one job, if named). An iteration of a selection has
-    seed None: nobody controls it."""
+    seed None: nobody controls it.
+    """
     return of_runs(run for run in history.runs if job is None or run.job.id == job)
 
 
@@ -213,8 +215,9 @@ def tail_of(runs: Iterable[Run], policy: FlakinessPolicy = POLICY) -> Tail:
 
 def outcomes_of(job: JobFacts) -> dict[Outcome, int]:
     """The (seed, repeat) of a job by outcome, from its counters, exact however many there are.
-    Unjudged iterations of a selection count as silent here: their green or red stands in their rows
-    only."""
+    Not-judged iterations of a selection count as silent here: their green or red stands in their rows
+    only.
+    """
     found = dict.fromkeys(Outcome, 0)
     for verdict, number in job.counts.items():
         found[outcome_of(verdict)] += number

@@ -50,7 +50,8 @@ OVERS: tuple[Over, ...] = ("builds", "days")
 @dataclass(frozen=True)
 class Trend:
     """Points in order; the changes of each output's numbers, and of the failure rate; between
-    builds what became of the kernel."""
+    builds what became of the kernel.
+    """
 
     variant: Variant
     over: Over
@@ -112,7 +113,8 @@ def read(
 
 def made(session: Session, variant: Variant) -> tuple[Kept, ...]:
     """The trends to store now that a job of this variant is over: its own, and those of its
-    workload's other tests, whose past it is."""
+    workload's other tests, whose past it is.
+    """
     found = []
     for each in (variant, *_siblings(session, variant)):
         if each == variant or jobs_of(session, each, limit=1):
@@ -127,7 +129,8 @@ def made(session: Session, variant: Variant) -> tuple[Kept, ...]:
 
 def keep(session: Session, found: Iterable[Kept], *, now: datetime) -> None:
     """Store them. Where an older look is written after a newer one, its stamp tells `read`, which
-    computes."""
+    computes.
+    """
     rows = [
         {**each.variant.to_json(), "over": each.over, "form": FORM, "stamp": each.stamp, "content": dict(each.content),
          "steps": list(each.steps), "made_at": now}
@@ -138,7 +141,8 @@ def keep(session: Session, found: Iterable[Kept], *, now: datetime) -> None:
 
 def _stamp(session: Session, family: Iterable[Variant]) -> str:
     """What changes when a job of these is over, or changes after that: their numbers, sums and
-    times, over the jobs that are looked at."""
+    times, over the jobs that are looked at.
+    """
     members = sorted(family)
     keys = {
         f"{name}{number}": value
@@ -183,7 +187,8 @@ def _computed(
 ) -> Trend:
     """From the stored seeds. Rates are the test's own; numbers are its workload's on the same branch
     and board, but for tolerance_ratio, so that a test that takes another tolerance keeps its
-    past."""
+    past.
+    """
     from gonogo.flakiness.changes import (
         number_changes,
         rate_changes,
@@ -238,7 +243,8 @@ def _in_order(jobs: Sequence[JobFacts]) -> list[str]:
 
 def _siblings(session: Session, variant: Variant) -> list[Variant]:
     """The same variant of the other tests of the workload: those that differ in the tolerance
-    only."""
+    only.
+    """
     keys = test_specs.siblings(session, variant.test_key)[-MOST_TESTS:]
     return [Variant(key, variant.branch, variant.arch, variant.board) for key in keys]
 

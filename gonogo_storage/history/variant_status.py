@@ -1,5 +1,6 @@
 """How a test stands on a variant: grade and attribution, as assessed in the background or, where
-that is missing or old, from its seeds."""
+that is missing or old, from its seeds.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _GREEN = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
 @dataclass(frozen=True)
 class Standing:
     """What is known of a variant. `grade` and `attribution` are the plain JSON of
-    gonogo.flakiness."""
+    gonogo.flakiness.
+    """
 
     variant: Variant
     build: str | None
@@ -44,7 +46,8 @@ class Standing:
 
 def variants(session: Session, key: str) -> tuple[Variant, ...]:
     """The variants of a test, the one whose job was submitted last first; empty for a test that
-    doesn't exist."""
+    doesn't exist.
+    """
     found = variants_of(session, key)
     if len(found) < 2:
         return found
@@ -106,7 +109,8 @@ def _computed(session: Session, variant: Variant, build: str | None, job: str | 
 
 def newest_build(jobs: Sequence[JobFacts]) -> str | None:
     """The last build of the branch that has run: by its sequence, among equals the one that ran
-    last."""
+    last.
+    """
     return max(jobs, key=lambda job: (job.sequence, job.id)).build if jobs else None
 
 
@@ -125,7 +129,8 @@ def builds(jobs: Sequence[JobFacts], most: int | None = None) -> list[dict[str, 
 
 def rates(jobs: Sequence[JobFacts]) -> dict[str, Any]:
     """{"failures", "infrastructure", "hollow"} of some jobs, each a rate with its interval, in
-    plain JSON."""
+    plain JSON.
+    """
     told = [samples.outcomes_of(job) for job in jobs]
     lost = sum(each[Outcome.infrastructure] for each in told)
     failures = samples.failures_of(jobs)
@@ -154,6 +159,7 @@ def _build(jobs: Sequence[JobFacts]) -> dict[str, Any]:
 
 def _hollow(jobs: Sequence[JobFacts]) -> Rate:
     """How many green seeds are unexplained: what gonogo.flakiness.grades.hollow says, from
-    counters, however many seeds there are."""
+    counters, however many seeds there are.
+    """
     counts = {verdict: sum(job.counts.get(verdict, 0) for job in jobs) for verdict in _GREEN}
     return rate(counts[Verdict.pass_by_tolerance], sum(counts.values()))

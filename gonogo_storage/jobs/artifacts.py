@@ -1,5 +1,6 @@
 """Artifacts of a job: diagnoses, error maps, coefficients and logs of its first and its worst
-seeds."""
+seeds.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def add(
     now: datetime,
 ) -> None:
     """Store the artifacts of a results message; of two with one (kind, seed, repeat, output) the
-    first stays."""
+    first stays.
+    """
     insert_once(
         session,
         ArtifactRow,
@@ -49,7 +51,8 @@ def add(
 
 def list_(session: Session, job_id: str, *, kind: str | None = None) -> list[dict[str, Any]]:
     """What there is, without the content: [{"id", "kind", "seed", "repeat", "output", "size",
-    "created_at"}]."""
+    "created_at"}].
+    """
     if not is_id(job_id):
         return []
     keys = ("id", "kind", "seed", "repeat", "output", "size", "created_at")

@@ -1,5 +1,6 @@
 """Attempts: published, started, heard of, reported, lost. Everything that a worker's message or its
-silence changes."""
+silence changes.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class Silent:
 
 def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Sendable]:
     """Attempts that no worker has started and that this life of the broker (its epoch) has not got,
-    oldest first."""
+    oldest first.
+    """
     other = aliased(BuildRow)
     query = (
         select(
@@ -140,7 +142,8 @@ def started(
     session: Session, attempt_id: str, body: Mapping[str, Any], *, now: datetime
 ) -> str | None:
     """A worker began the attempt: it, its chunk and its job run. The job's id, or None when the
-    attempt is over already."""
+    attempt is over already.
+    """
     found = _locked(session, attempt_id)
     if found is None:
         return None
@@ -158,7 +161,8 @@ def heartbeat(
     session: Session, attempt_id: str, *, seed: int | None, stage: str | None, now: datetime
 ) -> None:
     """The attempt's worker lives. Takes no lock of the job: only the time of the last sign and the
-    place are written."""
+    place are written.
+    """
     if is_id(attempt_id):
         running = update(AttemptRow).where(
             AttemptRow.id == attempt_id, AttemptRow.state.in_(OPEN_ATTEMPT)
@@ -272,7 +276,8 @@ def lose(
     session: Session, attempt_id: str, why: str, *, before: datetime, now: datetime
 ) -> str | None:
     """Give an attempt up that is still silent since `before`; its chunk waits again for what it
-    misses. The job's id if so."""
+    misses. The job's id if so.
+    """
     found = _locked(session, attempt_id)
     if found is None:
         return None
@@ -294,7 +299,8 @@ def lose(
 
 def to_cancel(session: Session) -> list[str]:
     """Running attempts that were told to stop, as their job is cancelled or decided: their keys
-    must be in the broker, come what may."""
+    must be in the broker, come what may.
+    """
     told = (JobRow.state == JobState.cancelling) | (ChunkRow.state == ChunkState.stopping)
     query = (
         select(AttemptRow.id)
@@ -325,7 +331,8 @@ def _begin(
     session: Session, job: JobRow, chunk: ChunkRow, attempt: AttemptRow, *, now: datetime
 ) -> None:
     """A first sign that a worker has the attempt (not always "started", which travels in another
-    queue): it, its chunk and its job run."""
+    queue): it, its chunk and its job run.
+    """
     if (
         attempt.state != AttemptState.sent
         or chunk.attempt_id != attempt.id
@@ -359,7 +366,8 @@ def _conclude(
     forced: bool = False,
 ) -> None:
     """End a reported attempt once everything that it sent is stored (or nobody waits for it any
-    longer)."""
+    longer).
+    """
     expected = attempt.expected or {}
     batches = expected.get("batches")
     here = not _missing(session, job.id, expected.get("sent") or []) and (

@@ -1,5 +1,6 @@
 """How a job's work is cut into chunks: parts of about 20 s; of sequential seeds small ones first,
-so that stopping saves something."""
+so that stopping saves something.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def cut(
     seeds: Sequence[int], repeats: int, seed_s: float, chunk_s: float, *, most: int = MAX_WORK
 ) -> list[Work]:
     """The work of a job, seed by seed and the repeats of a seed together, in parts of nearly equal
-    size, at most `most` each."""
+    size, at most `most` each.
+    """
     work = pairs(seeds, repeats)
     size = min(MAX_WORK, most, max(1, int(chunk_s / seed_s)))
     count = math.ceil(len(work) / size)

@@ -1,5 +1,6 @@
 """Chunks: a job cut into pieces of about 20 s, which wait here until the dispatcher chooses them by
-fair share, priority and age."""
+fair share, priority and age.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ UNKNOWN_SEED_S = (0.01, 1.4e-7)
 
 def estimate_seed_s(session: Session, workload_key: str, executor: str, elements: int) -> float:
     """Seconds that one seed is expected to take: the mean of the workload's last job on this
-    executor, else a guess from the size."""
+    executor, else a guess from the size.
+    """
     measured = session.scalar(
         select(func.max(RollupRow.duration_ms))
         .where(RollupRow.workload_key == workload_key, RollupRow.executor == executor)
@@ -57,13 +59,15 @@ def estimate_seed_s(session: Session, workload_key: str, executor: str, elements
 
 def most_seeds(elements: int, reference: str | None) -> int:
     """How many seeds of a shape a chunk may have: a worker keeps what a reference build made of all
-    of them."""
+    of them.
+    """
     return MAX_WORK if reference is None else max(1, REFERENCE_BYTES // (OUTPUT_BYTES * elements))
 
 
 def free() -> ColumnElement[bool]:
     """Whether a chunk may be handed out: of sequential seeds only those that the next decision can
-    need."""
+    need.
+    """
     return or_(JobRow.reach.is_(None), ChunkRow.number <= JobRow.reach)
 
 
@@ -90,7 +94,8 @@ def unstarted(session: Session) -> Counter[str]:
 
 def choose(session: Session, queue: str, count: int) -> list[str]:
     """The next chunks of a queue: each owner's best first (priority, then age), the owner with the
-    least in flight before the others."""
+    least in flight before the others.
+    """
     best = func.row_number().over(
         partition_by=JobRow.owner,
         order_by=(JobRow.priority.desc(), ChunkRow.job_id, ChunkRow.number),

@@ -47,13 +47,15 @@ _MAXIMA = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "row_z", "xhat_z
 
 def lock(session: Session, job_id: str) -> JobRow | None:
     """The job's row, locked until the transaction ends (FOR UPDATE; on SQLite the write transaction
-    is the lock), freshly read."""
+    is the lock), freshly read.
+    """
     return session.get(JobRow, job_id, with_for_update=True, populate_existing=True)
 
 
 def settle(session: Session, job: JobRow, chunk: ChunkRow, why: str, *, now: datetime) -> None:
     """Decide what a chunk without a live attempt becomes: done, waiting again for what it misses,
-    or given up."""
+    or given up.
+    """
     stored = results.present(session, job.id, chunk.work)
     missing = [pair for pair in chunk.work if (pair[0], pair[1]) not in stored]
     if not missing:
@@ -76,7 +78,8 @@ def settle(session: Session, job: JobRow, chunk: ChunkRow, why: str, *, now: dat
 
 def _needed(job: JobRow, chunk: ChunkRow) -> bool:
     """Whether what a chunk misses is still wanted: not once its job is decided, or knows that it
-    will be before the chunk's first seed."""
+    will be before the chunk's first seed.
+    """
     return chunk.state != ChunkState.stopping and (
         job.stop is None or chunk.attempt_id != job.stop.get("finder")
     )
@@ -129,7 +132,8 @@ def record(
 
 def _outcomes(before: dict[str, int], rows: list[dict[str, Any]]) -> dict[str, int]:
     """The tests of all iterations by outcome; an iteration without any test counts as what became
-    of it."""
+    of it.
+    """
     found = Counter(before)
     for row in rows:
         told = [
@@ -296,7 +300,8 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
 
 def _graded(session: Session, gauge: JobRow, *, now: datetime) -> None:
     """Sharpness is part of a grade: the test that was gauged is assessed anew, on every line of
-    builds of that board."""
+    builds of that board.
+    """
     for each in variants_of(session, gauge.test_key):
         if (each.arch, each.board) == (gauge.arch, gauge.board):
             assess_anew(session, each, f"gauge:{gauge.id}", now=now)
@@ -304,7 +309,8 @@ def _graded(session: Session, gauge: JobRow, *, now: datetime) -> None:
 
 def _add(session: Session, job: JobRow, seeds: list[int], *, now: datetime) -> None:
     """More seeds for a job whose chunks are all closed, in parts no longer than its longest so
-    far."""
+    far.
+    """
     chunks = list(session.scalars(select(ChunkRow).where(ChunkRow.job_id == job.id)))
     longest = max(chunks, key=lambda chunk: len(chunk.work))
     repeats = int(job.request.get("repeats", 1))

@@ -1,5 +1,6 @@
 """What a device's page reads beside the device itself: its changes in time, and the jobs that ran
-on it. Reads only."""
+on it. Reads only.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Change:
 @dataclass(frozen=True)
 class RanJob:
     """A job, with what this device did for it of late: attempts, and when the last of them
-    began."""
+    began.
+    """
 
     job: Job
     attempts: int
@@ -70,7 +72,8 @@ def changes(session: Session, device_id: str, *, since: datetime) -> tuple[list[
 
 def recent_jobs(session: Session, device: str, *, limit: int) -> list[RanJob]:
     """The jobs that ran on a device ("host/name") last, newest first; runs of gauges are no
-    jobs."""
+    jobs.
+    """
     table = AttemptRow
     latest = (
         select(table.job_id, table.started_at)

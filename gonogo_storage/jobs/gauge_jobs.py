@@ -47,7 +47,8 @@ class NewGauge:
 
 def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> dict[str, Any]:
     """Store the gauge with its hidden job and chunks in the caller's transaction; ring the doorbell
-    after the commit."""
+    after the commit.
+    """
     if (
         not new.seeds
         or not new.parts
@@ -127,7 +128,8 @@ def cancel(
     session: Session, gauge_id: str, *, now: datetime | None = None
 ) -> dict[str, Any] | None:
     """Ask for its end, as of a job; None when there is no such gauge. Ring the doorbell after the
-    commit."""
+    commit.
+    """
     if get(session, gauge_id) is None:
         return None
     jobs.cancel(session, gauge_id, now=now)

@@ -1,5 +1,6 @@
 """What a job's page reads of its attempts: those that run, the last that went wrong, and what their
-devices told. Reads only, bounded."""
+devices told. Reads only, bounded.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ _TIMES = ("created_at", "started_at", "heard_at", "finished_at")
 
 def shown(session: Session, job_id: str) -> list[dict[str, Any]]:
     """The attempts that are open, and the last few that went wrong, oldest first: the others say
-    nothing to a reader."""
+    nothing to a reader.
+    """
     if not is_id(job_id):
         return []
     found: dict[str, dict[str, Any]] = {}
@@ -55,7 +57,8 @@ def shown(session: Session, job_id: str) -> list[dict[str, Any]]:
 
 def readings(session: Session, job_id: str) -> list[dict[str, Any]]:
     """What devices told of themselves at the ends of attempts, oldest first, the latest 200:
-    {"device", "at", "telemetry"}."""
+    {"device", "at", "telemetry"}.
+    """
     if not is_id(job_id):
         return []
     table = AttemptRow

@@ -40,7 +40,8 @@ _MORE = ("output", "CAST(statistics AS TEXT)", *COLUMNS)
 @dataclass(frozen=True)
 class OutputRecord:
     """One output of a job: how many seeds got which verdict for it, and its largest budget
-    ratio."""
+    ratio.
+    """
 
     output: str
     counts: Mapping[str, int]
@@ -64,7 +65,8 @@ class MarkRecord:
 @dataclass(frozen=True)
 class SeedRecord:
     """One (seed, repeat) with all its outputs; `message` says what happened where there are no
-    numbers."""
+    numbers.
+    """
 
     seed: int
     repeat: int
@@ -80,7 +82,8 @@ class SeedRecord:
 def outputs(session: Session, job_id: str, told: Told) -> list[OutputRecord]:
     """The outputs that a job has numbers for, by name, each with its verdict counts; from its
     roll-up, which has no entries of tests that exist already. A job that isn't counted yet is read
-    seed by seed."""
+    seed by seed.
+    """
     if told is not None:
         return [
             OutputRecord(name, each.counts, each.sketch("budget_ratio").largest)
@@ -194,7 +197,8 @@ def _worst_by_index(
     session: Session, job_id: str, limit: int, told: Mapping[str, Sums]
 ) -> list[tuple[int, int]]:
     """The same of the seeds with the largest errors. Empty where no output has the verdict of its
-    seed: all must be read then."""
+    seed: all must be read then.
+    """
     parts = [
         part
         for verdict in _enough(told[WHOLE].counts, limit)
@@ -211,7 +215,8 @@ def _worst_by_index(
 
 def _largest(job_id: str, verdict: str, told: Mapping[str, Sums]) -> Iterable[Select[Any]]:
     """Of each output that has the verdict: the rows without numbers, and those with the largest,
-    each by its index."""
+    each by its index.
+    """
     table = SeedResultRow
     ungated = table.tolerance_ratio.is_(None)
     orders: tuple[tuple[Any, ...], ...] = (
@@ -259,7 +264,8 @@ def _enough(counts: Mapping[str, int], limit: int) -> list[str]:
 
 def _severity() -> ColumnElement[float]:
     """How far an output is beyond what rounding explains, from the statistics that have a column
-    (gonogo.spec.verdicts.evidence has all)."""
+    (gonogo.spec.verdicts.evidence has all).
+    """
     limits = {
         "chi": POLICY.chi,
         **{name: POLICY.direction for name in COLUMNS if name.endswith("_z")},

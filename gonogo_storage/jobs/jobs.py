@@ -277,7 +277,8 @@ def resubmit(
 
 def attempts_of(session: Session, job_id: str) -> list[dict[str, Any]]:
     """All attempts of a job in order: who ran it, since when, how far, what went wrong. Its page
-    reads gonogo_storage.jobs.job_attempts, bounded."""
+    reads gonogo_storage.jobs.job_attempts, bounded.
+    """
     if not is_id(job_id):
         return []
     query = select(AttemptRow, ChunkRow.number).join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)

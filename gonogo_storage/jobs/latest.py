@@ -18,7 +18,8 @@ FINAL_STATES = tuple(state for state in JobState if state.final)
 
 def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> list[Job]:
     """The latest jobs in any of the states, newest first: of each state the latest by their ids,
-    for which there is an index."""
+    for which there is an index.
+    """
     told = JobRow.kind.in_(TOLD_KINDS)
     parts = [
         select(JobRow.id)

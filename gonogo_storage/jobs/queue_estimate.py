@@ -18,7 +18,8 @@ from gonogo_storage.tables import BuildRow, ChunkRow, JobRow, WorkerRow
 @dataclass(frozen=True)
 class Queue:
     """What waits in a queue, in seconds of one device's time, and how many live workers serve
-    it."""
+    it.
+    """
 
     chunks: int
     work_s: float
@@ -27,13 +28,15 @@ class Queue:
     @property
     def wait_s(self) -> float | None:
         """When a job submitted now would start at the latest if nobody had priority; None while
-        nobody serves the queue."""
+        nobody serves the queue.
+        """
         return self.work_s / self.workers if self.workers else None
 
 
 def look(session: Session, queue: str, *, timeout_s: float, now: datetime | None = None) -> Queue:
     """The queue of that name as it stands; of sequential seeds as many as the next decision
-    needs."""
+    needs.
+    """
     opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
     query = select(func.count(), func.coalesce(func.sum(ChunkRow.estimate_s), 0.0)).join(
         JobRow, ChunkRow.job_id == JobRow.id
@@ -49,7 +52,8 @@ def look(session: Session, queue: str, *, timeout_s: float, now: datetime | None
 @dataclass(frozen=True)
 class Standing:
     """A queue at a moment: chunks that wait and chunks that run, how many live workers serve it,
-    and since when the oldest waits."""
+    and since when the oldest waits.
+    """
 
     queue: str
     waiting: int
@@ -95,7 +99,8 @@ def standing(session: Session, *, timeout_s: float, now: datetime) -> list[Stand
 
 def oldest(session: Session, queue: str) -> datetime | None:
     """When the oldest job with a waiting chunk in the queue was made: ids are in the order of time,
-    so the index has it first."""
+    so the index has it first.
+    """
     waiting = (ChunkRow.state == ChunkState.waiting, ChunkRow.queue == queue)
     first = (
         select(ChunkRow.job_id).where(*waiting).order_by(ChunkRow.job_id).limit(1).scalar_subquery()

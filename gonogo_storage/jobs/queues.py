@@ -1,5 +1,6 @@
 """Queues seen from the jobs that wait for them: why a job waits, and when it has waited too
-long."""
+long.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +32,15 @@ def unexplained(session: Session, served: Collection[str]) -> list[str]:
 
 def _stuck(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
     """Of a chunk: no worker serves its queue, which is its job's but for the builds that a gauge
-    was given."""
+    was given.
+    """
     return ChunkRow.state.in_((ChunkState.waiting, ChunkState.sent)), ChunkRow.queue.not_in(served)
 
 
 def explain(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
     """Give every job whose queue no live worker serves its `waiting_reason`, take it from the
-    others; the jobs that changed."""
+    others; the jobs that changed.
+    """
     found = unexplained(session, served)
     for job_id in found:
         job = closing.lock(session, job_id)
@@ -59,7 +62,8 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
 
 def expired(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
     """Jobs past their queue deadline: never started, or stopped half way because no live worker is
-    left and none of their attempts runs."""
+    left and none of their attempts runs.
+    """
     runs = exists().where(
         AttemptRow.job_id == JobRow.id,
         AttemptRow.state.in_((AttemptState.running, AttemptState.reported)),
@@ -96,7 +100,8 @@ def expire(session: Session, job_id: str, *, now: datetime) -> bool:
 
 def overdue_cancels(session: Session, *, before: datetime) -> list[str]:
     """Jobs whose workers were told to stop before a moment (someone cancelled, or the seeds
-    decided), and haven't yet."""
+    decided), and haven't yet.
+    """
     told = exists().where(ChunkRow.job_id == JobRow.id, ChunkRow.state == ChunkState.stopping)
     stopping = (JobRow.state == JobState.cancelling) | ((JobRow.state == JobState.running) & told)
     return list(session.scalars(select(JobRow.id).where(stopping, JobRow.cancel_at < before)))

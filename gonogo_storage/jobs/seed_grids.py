@@ -1,5 +1,6 @@
 """A job's seeds as a line of letters, one for each (seed, repeat): kept by ingest, so that a page
-reads one row."""
+reads one row.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ Told = tuple[int, int, str]
 
 def fill(session: Session, job: JobRow, rows: Iterable[Mapping[str, Any]]) -> None:
     """Take rows that are new into the job's line; the caller holds the job's lock and has stored
-    the rows."""
+    the rows.
+    """
     order = SeedOrder.of(job.request, job.suspects)
     row = session.get(SeedGridRow, job.id, populate_existing=True)
     if (
@@ -55,7 +57,8 @@ def fill(session: Session, job: JobRow, rows: Iterable[Mapping[str, Any]]) -> No
 
 def read(session: Session, job: Job) -> str:
     """The letters of a job as far as its results go; shorter than the job where the last ones have
-    not come."""
+    not come.
+    """
     kept = session.scalar(select(SeedGridRow.letters).where(SeedGridRow.job_id == job.id))
     if kept is not None or not job.done:
         return kept or ""

@@ -1,5 +1,6 @@
 """What the pages read of a selection's job: its tests, each with what it said over all iterations.
-Reads only."""
+Reads only.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 @dataclass(frozen=True)
 class TestRecord:
     """One test of a job over its iterations; `sample` is the entry of the worst of them, as the
-    worker sent it."""
+    worker sent it.
+    """
 
     __test__ = False  # pytest: not a test case
 
@@ -64,7 +66,8 @@ def count(session: Session, job_id: str) -> int:
 
 def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
     """How many seeds of a kernel's job, or tests of all iterations of a selection's, there are of
-    each (verdict, outcome)."""
+    each (verdict, outcome).
+    """
     if job.kernel != KERNEL:
         return {(verdict, None): number for verdict, number in job.counts.items()}
     table = SeedResultRow
@@ -79,7 +82,8 @@ def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
 
 def tests(session: Session, job_id: str, limit: int) -> list[TestRecord]:
     """The worst `limit` tests of a job: by their worst verdict, then by their worst outcome (red
-    before green), then by name."""
+    before green), then by name.
+    """
     table = SeedResultRow
     verdict = case(_RANK, value=table.verdict, else_=len(_RANK))
     outcome = case(_WORST_OUTCOME, value=table.outcome, else_=0)

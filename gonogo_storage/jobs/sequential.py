@@ -1,5 +1,6 @@
 """Sequential seeds of a job: where its decision stands, read from stored rows in the order of the
-seeds, under the job's lock."""
+seeds, under the job's lock.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ HOLLOW = "hollow"
 @dataclass(frozen=True)
 class Step:
     """What the rows stored so far say: a decision, or the last seed that the job can still need
-    (None: all)."""
+    (None: all).
+    """
 
     decided: bool
     beyond: int | None = None
@@ -41,7 +43,8 @@ class _Seed:
 
 def begin(start: int, most: int, *, stop_on_finding: bool) -> dict[str, Any]:
     """What a new job remembers: what was asked, and that nothing is read yet. covered: seeds of the
-    chunks up to `reach`."""
+    chunks up to `reach`.
+    """
     asked = {"start": start, "max": most, "stop_on_finding": stop_on_finding}
     return {**asked, **Progress().to_json(), "needed": None, "covered": 0, "beyond": None}
 

@@ -1,5 +1,6 @@
 """Messages to subscriptions: stored once per event and subscription, tried until they are taken,
-with a log of every try."""
+with a log of every try.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ def due(
     limit: int = 200,
 ) -> list[Delivery]:
     """What is to be sent now, the longest due first; not to the subscriptions `without`, whose
-    messages may be more than all others."""
+    messages may be more than all others.
+    """
     query = (
         select(DeliveryRow)
         .where(DeliveryRow.due_at <= (now or utcnow()))

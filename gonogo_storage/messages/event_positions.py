@@ -22,7 +22,8 @@ class Position:
 
 def positions(session: Session, job_ids: Collection[str]) -> dict[str, Position]:
     """The position of each of these jobs, in one query whatever their number; a job that doesn't
-    exist is missing."""
+    exist is missing.
+    """
     rows = session.execute(
         select(JobRow.id, JobRow.last_event, JobRow.state).where(JobRow.id.in_(job_ids))
     )

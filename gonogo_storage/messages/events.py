@@ -1,5 +1,6 @@
 """Events of a job, numbered per job under its lock, so that a stream can resume after any
-number."""
+number.
+"""
 
 from __future__ import annotations
 

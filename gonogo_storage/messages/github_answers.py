@@ -1,5 +1,6 @@
 """What GitHub was told of each commit_check: which answers are due, what was taken, and the comments
-that are ours."""
+that are ours.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +124,8 @@ def anything(session: Session, *, now: datetime | None = None) -> bool:
 
 def due(session: Session, *, now: datetime | None = None, limit: int = 50) -> list[str]:
     """The commit_checks about which GitHub is to be told something now, the longest due first; those
-    that wait for a run are left out."""
+    that wait for a run are left out.
+    """
     head, base = aliased(RunRow), aliased(RunRow)
     over = and_(
         or_(head.id.is_(None), head.state.not_in(_RUNNING)),
@@ -210,7 +212,8 @@ def postponed(
     counts: bool = True,
 ) -> None:
     """Something could not be told: why, and when to try again (None: never). A rate limit doesn't
-    count as a failure."""
+    count as a failure.
+    """
     row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
     row.error, row.due_at, row.updated_at = (storable(error) or "")[:MOST_ERROR], due_at, utcnow()
     row.tries += int(counts)
@@ -243,7 +246,8 @@ def again(session: Session, commit_check_id: str, *, now: datetime | None = None
 
 def superseded(session: Session, commit_check_id: str) -> bool:
     """Whether a later commit_check asks for the same: of one commit, rule, suite, kind of event and pull
-    request the last one counts."""
+    request the last one counts.
+    """
     row = session.get_one(CommitCheckRow, commit_check_id)
     return (
         session.scalar(
@@ -257,7 +261,8 @@ def superseded(session: Session, commit_check_id: str) -> bool:
 
 def outshone(session: Session, commit_check_id: str) -> bool:
     """Whether the status of its commit is another pull request's, which has the same head: GitHub
-    keeps one status of a name."""
+    keeps one status of a name.
+    """
     return (
         session.scalar(_later(session.get_one(CommitCheckRow, commit_check_id)).limit(1))
         is not None
@@ -283,7 +288,8 @@ def _later(row: CommitCheckRow) -> Select[str]:
 
 def comment_of(session: Session, repository: str, pull_request: int) -> tuple[int, str] | None:
     """The number of our comment on a pull request, and the hash of its text; None before there is
-    one."""
+    one.
+    """
     row = session.get(CommentRow, (repository, pull_request))
     return None if row is None else (row.comment_id, row.told)
 

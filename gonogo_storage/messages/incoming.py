@@ -1,5 +1,6 @@
 """Deliveries that came in: kept as they came, once per sender's id, until the background has worked
-them off."""
+them off.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def store(
     now: datetime | None = None,
 ) -> tuple[str, bool]:
     """Keep a delivery to be worked off; its id here, and whether it is new: of the same sender's id
-    the first one stays."""
+    the first one stays.
+    """
     now = now or utcnow()
     fresh: dict[str, Any] = {
         "id": new_id(),
@@ -83,7 +85,8 @@ def same_before(
     session: Session, waiting: Inbound, repository: str, *, most: int = 20
 ) -> str | None:
     """An earlier delivery of the same event with the very same body that started something; None
-    when none is known any more."""
+    when none is known any more.
+    """
     alike = (
         InboundRow.event == waiting.event,
         InboundRow.size == len(waiting.body),
@@ -117,7 +120,8 @@ def read(session: Session, inbound_id: str) -> Inbound | None:
 
 def lock(session: Session, inbound_id: str) -> Inbound | None:
     """The same, its row locked and freshly read: whoever has it says `ended` or `postponed` in the
-    same transaction."""
+    same transaction.
+    """
     return _waiting(
         session.get(InboundRow, inbound_id, with_for_update=True, populate_existing=True)
     )
@@ -159,7 +163,8 @@ def again(
     session: Session, inbound_id: str, *, now: datetime | None = None
 ) -> dict[str, Any] | None:
     """Work a delivery off once more; None if there is none, or its body is forgotten. One that
-    started something stays as it is."""
+    started something stays as it is.
+    """
     row = (
         session.get(InboundRow, inbound_id, with_for_update=True, populate_existing=True)
         if is_id(inbound_id)
@@ -221,7 +226,8 @@ def look(session: Session, inbound_id: str) -> tuple[dict[str, Any], bytes | Non
 
 def purge(session: Session, *, now: datetime | None = None) -> int:
     """Forget the bodies of old deliveries; that they came is remembered, so that a redelivery
-    starts nothing. The number of bodies."""
+    starts nothing. The number of bodies.
+    """
     old = (InboundRow.ended_at < (now or utcnow()) - KEEP_BODIES, InboundRow.body.is_not(None))
     gone = session.execute(update(InboundRow).where(*old).values(body=None))
     return int(getattr(gone, "rowcount", 0))

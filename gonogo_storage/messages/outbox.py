@@ -1,5 +1,6 @@
 """The outbox: what has to leave the database (webhooks, cancel keys), stored by the transaction
-that decided it."""
+that decided it.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ def known(session: Session, dedupes: Sequence[str]) -> set[str]:
 
 def claim(session: Session, letter_id: str) -> bool:
     """Lock a letter until the transaction ends; False when it is ticked off already (another
-    process was faster) or gone."""
+    process was faster) or gone.
+    """
     row = session.get(OutboxRow, letter_id, with_for_update=True, populate_existing=True)
     return row is not None and row.due_at is not None
 

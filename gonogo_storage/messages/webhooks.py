@@ -1,5 +1,6 @@
 """Subscriptions: who is told which events, where, and with which secret (kept encrypted; this
-module never sees one in clear)."""
+module never sees one in clear).
+"""
 
 from __future__ import annotations
 

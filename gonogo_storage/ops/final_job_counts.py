@@ -1,5 +1,6 @@
 """Counts of jobs and seeds for /metrics: what is over is counted once and remembered, so that a
-look reads the latest jobs only."""
+look reads the latest jobs only.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ RECOUNT = timedelta(hours=1)
 @dataclass
 class Memory:
     """What was counted of the jobs below `upto`, all of them over. One process's; a new one counts
-    everything once."""
+    everything once.
+    """
 
     upto: str = field(default_factory=lambda: floor(datetime.fromtimestamp(0).astimezone()))
     counted_at: datetime | None = None
@@ -38,7 +40,8 @@ def count(
     session: Session, memory: Memory, *, now: datetime
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
     """(jobs by state, stored (seed, repeat) by verdict); gauges are no jobs, and their runs no
-    seeds. Brings `memory` up to date."""
+    seeds. Brings `memory` up to date.
+    """
     if memory.counted_at is None or now - memory.counted_at > RECOUNT:
         fresh = Memory(counted_at=now)
         memory.upto, memory.counted_at, memory.jobs, memory.seeds = (

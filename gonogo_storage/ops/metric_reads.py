@@ -1,5 +1,6 @@
 """The numbers behind /metrics, aggregated by the database; cheap enough for a scrape every few
-seconds."""
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ duty."""
 @dataclass(frozen=True)
 class DeviceNumbers:
     """One device: "host/name", how it is, and its temperature in degrees Celsius where its worker
-    tells one."""
+    tells one.
+    """
 
     device: str
     board: str
@@ -95,7 +97,8 @@ def numbers(
     now: datetime | None = None,
 ) -> Numbers:
     """Take one look. `memory` is kept by the caller from look to look; without one all jobs are
-    counted."""
+    counted.
+    """
     now = now or utcnow()
     jobs, seeds = final_job_counts.count(session, memory or Memory(), now=now)
     opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
@@ -164,7 +167,8 @@ def _age(moment: datetime | None, now: datetime) -> float:
 
 def _filled(names: Iterable[str], counts: Mapping[str, int]) -> dict[str, int]:
     """The counts, 0 for every known name without one: a series that is there from the first look
-    has no beginning to miss."""
+    has no beginning to miss.
+    """
     return {str(name): 0 for name in names} | {str(name): number for name, number in counts.items()}
 
 

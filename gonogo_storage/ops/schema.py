@@ -1,5 +1,6 @@
 """The schema of a database against the code's: how far it is (for /readyz), and `gonogo db
-upgrade`."""
+upgrade`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Seeds by day and verdict over all tests, from the roll-ups. Days that are over are summed up once
-and remembered."""
+and remembered.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ time."""
 @dataclass
 class Memory:
     """The days that are over, as one process has summed them up. A new one reads all of them
-    once."""
+    once.
+    """
 
     counted_at: datetime | None = None
     days: dict[date, Counter[str]] = field(default_factory=dict)
@@ -36,7 +38,8 @@ def read(
     session: Session, memory: Memory, *, days: int, now: datetime
 ) -> list[tuple[date, Mapping[str, int]]]:
     """The last `days` UTC days in order, today last, each with its seeds by verdict. Brings
-    `memory` up to date."""
+    `memory` up to date.
+    """
     today = now.astimezone(UTC).date()
     wanted = [today - timedelta(days=back) for back in reversed(range(days))]
     if memory.counted_at is None or not timedelta(0) <= now - memory.counted_at < RECOUNT:

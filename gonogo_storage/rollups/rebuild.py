@@ -108,7 +108,8 @@ def rebuild(
     engine: Engine, *, test_key: str | None = None, tell: Callable[[Progress], None] = nothing
 ) -> Progress:
     """Make the roll-ups anew, of one test or of all; what it did. Pages read the old ones until the
-    new ones of a unit are complete."""
+    new ones of a unit are complete.
+    """
     with reading(engine) as current:
         units = _units(current, test_key)
     seeds = 0
@@ -164,7 +165,8 @@ def _rebuild(engine: Engine, unit: Unit) -> Iterator[int]:
 
 def _late(current: Session, unit: Unit) -> dict[str, int]:
     """Jobs of the unit with rows that its shadow hasn't got, and how many (seed, repeat) that
-    are."""
+    are.
+    """
     missing = JobRow.done - func.coalesce(RolledRow.upto, 0)
     query = select(JobRow.id, missing).outerjoin(
         RolledRow, (RolledRow.job_id == JobRow.id) & RolledRow.shadow.is_(True)
@@ -250,7 +252,8 @@ def _calendar(
 
 def _rows(current: Session, job_id: str, first: int, last: int) -> Iterator[dict[str, Any]]:
     """Result rows in order of their arrival; the large JSON column only where a number is
-    missing."""
+    missing.
+    """
     table = SeedResultRow
     gap = or_(*(getattr(table, name).is_(None) for name in OF_OUTPUT))
     columns = [getattr(table, name) for name in (*_ROW, *OF_OUTPUT)]

@@ -81,12 +81,14 @@ class Sums:
 
     def sketch(self, metric: str) -> Sketch:
         """Of tolerance_ratio or budget_ratio (of whole seeds: their worst output's); of an output
-        also rms; of whole seeds also duration_ms. The empty sketch where nothing was counted."""
+        also rms; of whole seeds also duration_ms. The empty sketch where nothing was counted.
+        """
         return self.tally.sketches.get(metric, Sketch())
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types; quantiles that are infinite are Inf, which the encoder makes null,
-        beside the counts of them."""
+        beside the counts of them.
+        """
         return {
             "seeds": self.seeds,
             "counts": dict(self.counts),
@@ -98,7 +100,8 @@ class Sums:
 @dataclass(frozen=True)
 class Rollup(Sums):
     """One cell of a table over AXES: the axes that were asked for, and the sums over all others;
-    each output's beside the whole seeds'."""
+    each output's beside the whole seeds'.
+    """
 
     test_key: str
     place: Mapping[str, Any]
@@ -117,7 +120,8 @@ class Rollup(Sums):
 
     def rates(self) -> tuple[Rate, Rate]:
         """(failures of the kernel's runs, hangs, crashes and errors of all runs that were
-        tried)."""
+        tried).
+        """
         from gonogo.flakiness.rates import (
             rate,
         )  # loads numpy, which ingest and most of the API do without
@@ -240,7 +244,8 @@ def add(
 
 def lock(session: Session, test_key: str) -> None:
     """The lock of a test's roll-ups, until the transaction ends. After the job's lock, never before
-    it; one test a transaction."""
+    it; one test a transaction.
+    """
     dialect.lock(session, _ROOM, test_key)
 
 
@@ -321,7 +326,8 @@ def _merge_days(
 
 def of_job(session: Session, job_id: str) -> dict[str, Sums] | None:
     """The sums of one job by output, '' for whole seeds; None while some of its rows aren't
-    counted, or where there is no such job."""
+    counted, or where there is no such job.
+    """
     done = session.scalar(select(JobRow.done).where(JobRow.id == job_id)) if is_id(job_id) else None
     if done is None or upto(session, job_id) < done:
         return None

@@ -1,5 +1,6 @@
 """What is summed up of result rows: counts of verdicts, explanations and outcomes, seeds, device
-time, and sketches of four statistics."""
+time, and sketches of four statistics.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +148,8 @@ def _of_output(rows: Sequence[Mapping[str, Any]]) -> Tally:
 
 def value_of(row: Mapping[str, Any], name: str) -> float | None:
     """A statistic of a row; NaN or Inf where it is stored as NULL with its kind, None where there
-    is none."""
+    is none.
+    """
     value = row[name]
     if value is not None:
         return float(value)

@@ -65,7 +65,8 @@ class Variant:
 @dataclass(frozen=True)
 class JobFacts:
     """What a history needs of a job that is over. `counts`: its (seed, repeat) by verdict, exact
-    however many there are."""
+    however many there are.
+    """
 
     id: str
     variant: Variant
@@ -90,7 +91,8 @@ class JobFacts:
     @property
     def selection(self) -> bool:
         """Whether it ran tests that exist already (gtest, pytest): their iterations have no
-        controlled seed."""
+        controlled seed.
+        """
         return self.kernel == KERNEL
 
 
@@ -116,7 +118,8 @@ def jobs_of(
 
 def graded_job(session: Session, variant: Variant) -> JobFacts | None:
     """The job that a variant's grade is of: the newest of the newest build, which need not be the
-    one that ran last."""
+    one that ran last.
+    """
     query = _jobs_query().order_by(JobRow.build_sequence.desc(), JobRow.id.desc()).limit(1)
     row = session.execute(query, variant.to_json()).one_or_none()
     return None if row is None else _facts(row)
@@ -124,7 +127,8 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
 
 def _jobs_query(*further: str) -> Select[Any]:
     """The finished and cancelled jobs of a variant, whose names are parameters, as are those of
-    `further` columns."""
+    `further` columns.
+    """
     table = JobRow
     named = (
         getattr(table, name) == bindparam(name)
@@ -141,7 +145,8 @@ def _newest_of(*further: str) -> Select[Any]:
 
 def job_of(session: Session, job_id: str) -> JobFacts | None:
     """The facts of one job that is over; None where there is none, or where it compares two
-    builds."""
+    builds.
+    """
     table = JobRow
     query = select(*(getattr(table, name) for name in _FACTS)).where(table.id == job_id, COUNTED)
     row = session.execute(

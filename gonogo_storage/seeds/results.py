@@ -1,5 +1,6 @@
 """Seed results: stored in bulk by the first writer, read by page (by arrival or by seed) and as a
-stream."""
+stream.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ def page(
 
 def stream(session: Session, job_id: str, *, size: int = 500) -> Iterator[dict[str, Any]]:
     """Every result in the order of seeds, read in pages: memory stays flat however large the
-    job."""
+    job.
+    """
     cursor: str | None = None
     while True:
         part = page(session, job_id, limit=size, cursor=cursor, order="seed")
@@ -102,7 +104,8 @@ def get(session: Session, job_id: str, seed: int, repeat: int = 0) -> dict[str, 
 
 def worst(session: Session, job_id: str, *, limit: int = 10) -> list[dict[str, Any]]:
     """The seeds to look at first: by their largest budget_ratio over the outputs (none, as for a
-    hang or a NaN, counts as largest)."""
+    hang or a NaN, counts as largest).
+    """
     table = SeedResultRow
     size = func.max(func.coalesce(table.budget_ratio, 1e300)).label("size")
     query = (
@@ -120,7 +123,8 @@ def worst(session: Session, job_id: str, *, limit: int = 10) -> list[dict[str, A
 
 def points(session: Session, job_id: str, *, limit: int = 20000) -> list[dict[str, Any]]:
     """One small object per row for a scatter, by arrival: {"seed", "repeat", "output", "verdict",
-    "tolerance_ratio", "budget_ratio"}."""
+    "tolerance_ratio", "budget_ratio"}.
+    """
     table = SeedResultRow
     names = ("seed", "repeat", "output", "seed_verdict", "tolerance_ratio", "budget_ratio")
     columns = [getattr(table, name) for name in names]

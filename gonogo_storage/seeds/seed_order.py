@@ -1,5 +1,6 @@
 """The (seed, repeat) of a job in the order in which pages show them: seeds ascending, the repeats
-of a seed together, added ones last."""
+of a seed together, added ones last.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class SeedOrder:
     @classmethod
     def of(cls, request: Mapping[str, Any], suspects: Mapping[str, Any] | None) -> SeedOrder:
         """Of a job's request (its `seeds` a range, at most so many, or a list) and its suspect
-        seeds."""
+        seeds.
+        """
         asked = request.get("seeds") or {"start": 0, "count": 1}
         seeds: Sequence[int]
         if isinstance(asked, Mapping):

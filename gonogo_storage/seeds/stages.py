@@ -1,5 +1,6 @@
 """The stages of a job of a staged suite: the table of all its iterations, and what has gone
-backwards since earlier jobs of the suite."""
+backwards since earlier jobs of the suite.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def of_job(session: Session, job_id: str) -> dict[str, Any] | None:
 
 def _earlier(session: Session, job: JobRow) -> list[tuple[str, StageTable]]:
     """The tables of the jobs that `job` can be compared with, the newest last, each with its
-    build."""
+    build.
+    """
     specs = session.execute(
         select(TestSpecRow.key, TestSpecRow.canonical).where(TestSpecRow.kernel == job.kernel)
     )

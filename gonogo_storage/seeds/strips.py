@@ -48,7 +48,8 @@ _AT_ONCE = 100
 
 class StripSeed(NamedTuple):
     """One (seed, repeat) of a job for an output; `value` is None where it has no number (hang,
-    NaN)."""
+    NaN).
+    """
 
     job: str
     seed: int
@@ -74,7 +75,8 @@ class Counted(Protocol):
 @dataclass(frozen=True)
 class Sums:
     """All seeds of some jobs for an output, from their roll-ups: verdicts, and the spread of the
-    axis' statistic."""
+    axis' statistic.
+    """
 
     counts: Mapping[str, int]
     sketch: Sketch
@@ -168,7 +170,8 @@ def _worst_of(
 
 def _kept(seeds: Sequence[StripSeed], room: int) -> list[StripSeed]:
     """A column's marks: its room shared by the verdicts, the largest values of each; beside them a
-    few without numbers."""
+    few without numbers.
+    """
     groups: dict[str, list[StripSeed]] = {}
     silent = []
     for seed in sorted(seeds, key=_severity):
@@ -203,7 +206,8 @@ def _unnumbered(sketch: Sketch) -> int:
 
 def shares(sizes: Sequence[int], budget: int) -> list[int]:
     """How much of a budget each gets: as much as it needs where that is less than an equal share of
-    what is left, at least 1."""
+    what is left, at least 1.
+    """
     found = [0] * len(sizes)
     left = budget
     for done, place in enumerate(sorted(range(len(sizes)), key=lambda place: sizes[place])):
@@ -238,7 +242,8 @@ def statistics(
     session: Session, chosen: Mapping[str, Sequence[tuple[int, int]]], output: str
 ) -> dict[tuple[str, int, int], dict[str, Any]]:
     """Every stored statistic of some (seed, repeat) of each job, by (job, seed, repeat); those
-    without numbers are left out."""
+    without numbers are left out.
+    """
     rest = iter(
         [(job, sorted({seed for seed, _ in pairs})) for job, pairs in chosen.items() if pairs]
     )
@@ -289,7 +294,8 @@ def _read(
     session: Session, parts: Sequence[_Part], metric: str, more: Sequence[str]
 ) -> list[StripSeed]:
     """The rows of all parts. Each tells its place among the parts and not its job, as to parse
-    thousands of ids would take the longest."""
+    thousands of ids would take the longest.
+    """
     rest = iter(parts)
     found: list[StripSeed] = []
     while own := list(islice(rest, _AT_ONCE)):

@@ -39,7 +39,8 @@ class SessionRow(Base):
 
 class IdempotencyRow(Base):
     """The answer to a request with an Idempotency-Key; `scope` is a hash of token, method, path and
-    key."""
+    key.
+    """
 
     __tablename__ = "idempotency_keys"
     scope: Mapped[str] = mapped_column(primary_key=True)

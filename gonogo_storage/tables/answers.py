@@ -16,7 +16,8 @@ _DUE = text("due_at IS NOT NULL")
 
 class AnswerRow(Base):
     """How far the answer about a commit_check has come. `told`: part (status, check, comment) -> hash of
-    what GitHub took last."""
+    what GitHub took last.
+    """
 
     __tablename__ = "github_answers"
     commit_check_id: Mapped[str] = mapped_column(

@@ -16,7 +16,8 @@ _OPEN = text("state = 'running'")
 
 class BisectionRow(Base):
     """A search for the build of a series that changed a test. Its row is the lock of its probes; it
-    is taken before the lock of any job."""
+    is taken before the lock of any job.
+    """
 
     __tablename__ = "bisections"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)

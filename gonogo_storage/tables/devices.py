@@ -29,7 +29,8 @@ class WorkerRow(Base):
 
 class DeviceRow(Base):
     """A chip of a host, or a virtual device, as its worker announced it; its health, and what is
-    wanted of it."""
+    wanted of it.
+    """
 
     __tablename__ = "devices"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -64,7 +65,8 @@ class DeviceRow(Base):
 
 class GoldenRow(Base):
     """The digest of a build's canary that devices of an architecture must give; `second_device`
-    null: nobody has confirmed it yet."""
+    null: nobody has confirmed it yet.
+    """
 
     __tablename__ = "goldens"
     executor: Mapped[str] = mapped_column(primary_key=True)
@@ -96,7 +98,8 @@ class CanaryRow(Base):
 
 class DeviceHealthRow(Base):
     """One change of a device: of its health, of being there, of being drained. Rows are only ever
-    added."""
+    added.
+    """
 
     __tablename__ = "device_health"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -113,7 +116,8 @@ class DeviceHealthRow(Base):
 
 class DevicePeriodRow(Base):
     """What a device did in one minute or one hour of UTC. Sums, added to by whoever has something
-    to add (gonogo_storage/devices/periods.py)."""
+    to add (gonogo_storage/devices/periods.py).
+    """
 
     __tablename__ = "device_periods"
     device: Mapped[str] = mapped_column(primary_key=True)  # host/name, as results name it

@@ -14,7 +14,8 @@ from gonogo_storage.db.columns import IdType
 
 class OutboxRow(Base):
     """Something to do outside the database, written in the transaction that decided it; `dedupe`
-    makes it happen once."""
+    makes it happen once.
+    """
 
     __tablename__ = "outbox"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -38,7 +39,8 @@ class OutboxRow(Base):
 
 class LeaseRow(Base):
     """Who does a job that only one process may do at a time, and until when by the database's clock
-    (epoch seconds)."""
+    (epoch seconds).
+    """
 
     __tablename__ = "leases"
     name: Mapped[str] = mapped_column(primary_key=True)

@@ -14,7 +14,8 @@ from gonogo_storage.db.columns import IdType
 
 class FlagRow(Base):
     """A finding about a test on one branch and one kind of board, with its evidence and its
-    life."""
+    life.
+    """
 
     __tablename__ = "flags"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -50,7 +51,8 @@ class FlagRow(Base):
 
 class FlagChangeRow(Base):
     """One change of a flag that people care for; rows are only ever added. Renewed evidence alone
-    is none."""
+    is none.
+    """
 
     __tablename__ = "flag_changes"
     flag_id: Mapped[str] = mapped_column(IdType, ForeignKey("flags.id"), primary_key=True)
@@ -68,7 +70,8 @@ class FlagChangeRow(Base):
 
 class AssessmentRow(Base):
     """What the stored numbers say of a full variant: its grade, why it flickers, what changed.
-    `content` is the whole of it."""
+    `content` is the whole of it.
+    """
 
     __tablename__ = "assessments"
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"), primary_key=True)
@@ -101,7 +104,8 @@ class AssessmentRow(Base):
 
 class TrendRow(Base):
     """A full variant from build to build, or from day to day, as its pages show it; `stamp`: the
-    jobs that it was made from."""
+    jobs that it was made from.
+    """
 
     __tablename__ = "trends"
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"), primary_key=True)
@@ -118,7 +122,8 @@ class TrendRow(Base):
 
 class WaiverRow(Base):
     """What someone took on for a while, so that CI says `waived`
-    (gonogo/flakiness/waivers.py). No row is ever deleted."""
+    (gonogo/flakiness/waivers.py). No row is ever deleted.
+    """
 
     __tablename__ = "waivers"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)

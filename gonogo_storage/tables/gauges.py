@@ -1,5 +1,6 @@
 """Gauges: a test measured with right and wrong kernels. The work is that of a hidden job with the
-same id; the rows are of their own."""
+same id; the rows are of their own.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from gonogo_storage.db.columns import IdType
 
 class GaugeRow(Base):
     """What is measured, with which parts, and what was found. State, counters, chunks and events
-    are those of the job of the same id."""
+    are those of the job of the same id.
+    """
 
     __tablename__ = "gauges"
     id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
@@ -47,7 +49,8 @@ class GaugeRow(Base):
 
 class GaugeResultRow(Base):
     """One run of one part. Apart from the seed results: a known-wrong kernel says nothing about any
-    build of the test."""
+    build of the test.
+    """
 
     __tablename__ = "gauge_results"
     gauge_id: Mapped[str] = mapped_column(IdType, ForeignKey("gauges.id"), primary_key=True)

@@ -1,5 +1,6 @@
 """What comes in from GitHub and other CI, the rules about it, and what each run that was started so
-is for."""
+is for.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class InboundRow(Base):
 
 class CiRuleRow(Base):
     """A rule in its newest version: which events of which repositories start which suites and
-    gauges."""
+    gauges.
+    """
 
     __tablename__ = "ci_rules"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -57,7 +59,8 @@ class CiRuleRow(Base):
 
 class CommitCheckRow(Base):
     """What a rule started for one delivery, and whom it is for: one row per suite, and one more for
-    the rule's gauges."""
+    the rule's gauges.
+    """
 
     __tablename__ = "commit_checks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)

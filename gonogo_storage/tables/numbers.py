@@ -87,7 +87,8 @@ class SeedResultRow(Base):
 
 class RollupRow(Base):
     """One output of a closed job in a few numbers: what history pages read instead of every
-    seed."""
+    seed.
+    """
 
     __tablename__ = "rollups"
     job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
@@ -150,7 +151,8 @@ class DayRollupRow(Base):
 
 class JobTallyRow(Base):
     """The same sums of one job, whatever device and day: of whole seeds (output '') or of one
-    output."""
+    output.
+    """
 
     __tablename__ = "job_tallies"
     job_id: Mapped[str] = mapped_column(

@@ -1,5 +1,6 @@
 """What is run together and when: suites, runs with their jobs, schedules with their due times, and
-rejudgements."""
+rejudgements.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _DUE = text("next_at IS NOT NULL")
 
 class SuiteRow(Base):
     """A named list of job templates in its newest version. `key` is the hash of its content: the
-    same content is no new version."""
+    same content is no new version.
+    """
 
     __tablename__ = "suites"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -102,7 +104,8 @@ class ScheduleRow(Base):
 
 class DueRow(Base):
     """What became of one due time of a schedule; its key makes it happen once, however many copies
-    look."""
+    look.
+    """
 
     __tablename__ = "schedule_dues"
     schedule_id: Mapped[str] = mapped_column(IdType, ForeignKey("schedules.id"), primary_key=True)
@@ -115,7 +118,8 @@ class DueRow(Base):
 
 class RejudgementRow(Base):
     """Verdicts that stored numbers would have got under another tolerance or policy; the verdicts
-    of the jobs stay as they are."""
+    of the jobs stay as they are.
+    """
 
     __tablename__ = "rejudgements"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)

@@ -14,7 +14,8 @@ from gonogo_storage.db.columns import IdType
 
 class WebhookRow(Base):
     """A subscription. Secrets are encrypted under a key derived from GONOGO_SECRET_KEY;
-    `old_secret` still signs until `old_until`."""
+    `old_secret` still signs until `old_until`.
+    """
 
     __tablename__ = "webhooks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -35,7 +36,8 @@ class WebhookRow(Base):
 
 class DeliveryRow(Base):
     """One message to one subscription; its id is the `webhook-id` of every try, so that a receiver
-    can tell a repetition."""
+    can tell a repetition.
+    """
 
     __tablename__ = "webhook_deliveries"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)

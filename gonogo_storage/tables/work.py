@@ -39,7 +39,8 @@ class BuildRow(Base):
 
 class JobRow(Base):
     """One submission. Its row is the lock of everything below it: whoever changes chunks, attempts,
-    results or events takes it first."""
+    results or events takes it first.
+    """
 
     __tablename__ = "jobs"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -113,7 +114,8 @@ class JobLabelRow(Base):
 
 class ChunkRow(Base):
     """About 20 s of a job's work, run by one attempt at a time. `attempts` counts those that count
-    against it."""
+    against it.
+    """
 
     __tablename__ = "chunks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -134,7 +136,8 @@ class ChunkRow(Base):
 
 class AttemptRow(Base):
     """One try to run a chunk. `epoch` is the life of the Redis it was published in; null = not
-    published yet."""
+    published yet.
+    """
 
     __tablename__ = "attempts"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)

@@ -1,5 +1,6 @@
 """Alembic's environment: migrates the connection that `gonogo_storage.ops.schema.upgrade` hands over,
-in its transaction."""
+in its transaction.
+"""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from gonogo_cli.kit.client import Client
+from gonogo_cli.operate import redis_server
 from running_service import (
     QUICK,
     clean_environment,
@@ -109,7 +110,7 @@ def test_it_runs_jobs_without_any_configuration_and_survives_the_death_of_each_c
     with Client(up.url) as client:
         ended = client.wait(submit(client, 3))
         assert (ended["state"], ended["verdict"]) == ("finished", "pass"), f"{ended}\n{up.logs()}"
-        for word in ("redis-server", "background", "worker", "serve"):
+        for word in (Path(redis_server.program()).name, "background", "worker", "serve"):
             victim = up.child(word)
             victim.kill()
             until(

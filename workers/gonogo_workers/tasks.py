@@ -1,5 +1,6 @@
 """The task `run_chunk`: check the message, run the attempt; one at a time, and nothing after the
-order to stop."""
+order to stop.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class Runner:
 
     def hand_back(self, device: Device, patiently: bool) -> None:
         """Hand back the attempt at hand if it runs on this device; `patiently`: after its current
-        seed, however long that takes."""
+        seed, however long that takes.
+        """
         attempt = self._attempt
         if (
             attempt is not None
@@ -71,7 +73,8 @@ class Runner:
 
     def run_chunk(self, message: str, signature: str) -> None:
         """Check a message and run its chunk. A message that isn't ours, or is too old, is dropped
-        with a line in the log."""
+        with a line in the log.
+        """
         try:
             body = queue.unseal(
                 self._shop.key, queue.RUN_CHUNK, message, signature, max_age_s=queue.MAX_AGE_S
@@ -99,7 +102,8 @@ class Runner:
 
     def _attempt_of(self, body: Mapping[str, Any]) -> Attempt | None:
         """The attempt that the message asks for; one that this worker can't do is answered with its
-        reason."""
+        reason.
+        """
         settings = self._shop.settings
         try:
             chunk = Chunk.parse(
@@ -155,7 +159,8 @@ class Runner:
 def register(app: Celery, runner: Runner, done: Callable[[], None]) -> None:
     """Make `run_chunk` the app's task: acknowledged before it runs (a chunk that kills its worker
     must not come back to kill the next; the database knows what is missing). `done` is called after
-    each."""
+    each.
+    """
 
     def run_chunk(message: str, signature: str) -> None:
         try:

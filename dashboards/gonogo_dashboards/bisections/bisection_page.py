@@ -1,5 +1,6 @@
 """Read models of the bisections' pages: how the search stands, the picture of its posterior, and
-what it found."""
+what it found.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ class BisectionsView:
 @dataclass(frozen=True)
 class BuildLine:
     """A build of the series: how often it ran, and what its runs said. `share`: the probability
-    that it is the first changed one."""
+    that it is the first changed one.
+    """
 
     place: int
     name: str
@@ -77,7 +79,8 @@ class BuildLine:
 @dataclass(frozen=True)
 class Move:
     """Where the search stood after so many runs: how likely each build was, [[place, probability],
-    ...] of those that can be seen, and the likeliest."""
+    ...] of those that can be seen, and the likeliest.
+    """
 
     runs: int
     shares: tuple[tuple[int, float], ...]
@@ -88,7 +91,8 @@ class Move:
 @dataclass(frozen=True)
 class Dot:
     """A run: which of all it is, the place of its build, what it said (None: in flight, or
-    nothing)."""
+    nothing).
+    """
 
     number: int
     place: int
@@ -102,7 +106,8 @@ class Dot:
 @dataclass(frozen=True)
 class Search:
     """One of its searches: by numbers or by verdicts, of the whole series or of a part beside a
-    change."""
+    change.
+    """
 
     track: str
     track_words: str
@@ -277,7 +282,8 @@ def _search(found: Bisection, track: Mapping[str, Any]) -> Search:
 
 def _move(found: Bisection, move: Mapping[str, Any], track: Mapping[str, Any]) -> Move | None:
     """One move of the search of a track and of a part of the series, or of the part that it was cut
-    from; None where there was none yet."""
+    from; None where there was none yet.
+    """
     low, high = int(track["low"]), int(track["high"])
     around = [
         each

@@ -1,5 +1,6 @@
 """The pictures of a bisection's posterior: a bar for each build, and where it ran; and how it moved
-with the runs. Pure."""
+with the runs. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from gonogo_dashboards.kit import words
 
 def posterior(search: Search) -> Options:
     """How likely each build is the first changed one (bars), and the share of its runs that were
-    bad (marks, where it has run)."""
+    bad (marks, where it has run).
+    """
     bad = "unexplained" if search.track == "numbers" else "red"
     ran = [line for line in search.builds if line.runs]
     first = search.builds[0].place
@@ -54,7 +56,8 @@ def posterior(search: Search) -> Options:
 
 def moves(search: Search) -> Options:
     """The builds across, the runs downwards: the darker, the likelier a build was the first changed
-    one then; a mark where each run was."""
+    one then; a mark where each run was.
+    """
     first, names = (
         search.builds[0].place,
         [f"{line.place + 1} {line.name}" for line in search.builds],

@@ -41,7 +41,8 @@ dash."""
 
 def seeds(plot: SeedPlot) -> Options:
     """Every seed as a mark, one series per verdict, on a log axis with the lines of the tolerance
-    and of what rounding explains."""
+    and of what rounding explains.
+    """
     low, high, off = _range(plot)
     place = _Places(plot)
     ratio = plot.metric == TOLERANCE_RATIO
@@ -94,7 +95,8 @@ def seeds(plot: SeedPlot) -> Options:
 
 def _marks(plot: SeedPlot, place: _Places, low: float, off: float) -> list[Options]:
     """A series per verdict, the worst last and so on top. Only these have `dimensions`: what a
-    tooltip says, and what counts as a mark."""
+    tooltip says, and what counts as a mark.
+    """
     by_verdict: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
         y = off / 3 if mark.value is None else max(low, mark.value)
@@ -173,7 +175,8 @@ def _own_limits(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
 
 def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
     """An empty series that carries the straight lines and the shaded gap between them; one line for
-    all seeds' limits, or none."""
+    all seeds' limits, or none.
+    """
     lines: list[Options] = []
     area: list[list[Options]] = []
     limit = None if plot.limit is None else _short(max(low, plot.limit))
@@ -226,7 +229,8 @@ def _line(y: float, colour: str, dashes: Any, text: str, position: str) -> Optio
 
 def _range(plot: SeedPlot) -> tuple[float, float, float]:
     """(lowest, highest, off the scale) of the log axis, in whole powers of ten with everything
-    inside; an exact 0 sits at the lowest."""
+    inside; an exact 0 sits at the lowest.
+    """
     values = [mark.value for mark in plot.marks if mark.value] + [
         mark.explained for mark in plot.marks if mark.explained
     ]
@@ -241,7 +245,8 @@ def _range(plot: SeedPlot) -> tuple[float, float, float]:
 
 class _Places:
     """Where a seed stands on the x axis: at its number, or, where numbers have wide gaps, at its
-    place in order."""
+    place in order.
+    """
 
     def __init__(self, plot: SeedPlot) -> None:
         known = sorted({mark.seed for mark in plot.marks})
@@ -255,7 +260,8 @@ class _Places:
 
 def _one_line_will_do(plot: SeedPlot) -> bool:
     """Whether the median limit tells the same of every seed as its own limit does, and no limit is
-    far from it."""
+    far from it.
+    """
     if plot.limit is None:
         return True
     known = [

@@ -41,7 +41,8 @@ EVIDENCE = "evidence"
 @dataclass(frozen=True)
 class SeedMark:
     """One seed: its value on the axis (None: it has none, as it hung or gave NaN), and up to which
-    value rounding would explain it."""
+    value rounding would explain it.
+    """
 
     seed: int
     repeat: int
@@ -84,7 +85,8 @@ class SeedPlot:
 
 def choose(outputs: Sequence[OutputRecord], wanted: str | None) -> str:
     """The wanted output if the job has it, else the one with the worst verdict, then the largest
-    budget ratio; "" for none."""
+    budget ratio; "" for none.
+    """
     names = [each.output for each in outputs]
     if wanted in names:
         return str(wanted)
@@ -119,7 +121,8 @@ def read(
     session: Session, job: Job, output: str, told: Told, noun: str = "seed"
 ) -> SeedPlot | None:
     """The picture of a job's seeds for an output, from its roll-up (None: not counted yet) and its
-    rows; None where it has none."""
+    rows; None where it has none.
+    """
     total = reads.mark_count(session, job.id, output, told)
     if not total:
         return None
@@ -139,7 +142,8 @@ def read(
 
 def _ends(job: Job) -> tuple[int, int]:
     """The first and the last seed of the job that may have come back: they do in about their
-    order."""
+    order.
+    """
     order = SeedOrder.of(job.request, job.suspects)
     return order.at(0)[0], order.at(max(0, min(len(order), job.done) - 1))[0]
 

@@ -1,5 +1,6 @@
 """How far the errors of many seeds spread, where there are too many for a mark each: from the
-sketches of the roll-ups."""
+sketches of the roll-ups.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from gonogo.flakiness.sketches import Sketch
 @dataclass(frozen=True)
 class Spread:
     """Least value, the 10th, 50th and 90th percentile (within 2%), largest value; None without any
-    finite value."""
+    finite value.
+    """
 
     low: float | None
     most_from: float | None
@@ -44,7 +46,8 @@ def boxes(
 ) -> tuple[list[list[float]], list[list[float]]]:
     """How it is drawn from `left` to `right` on a log axis that begins at `floor`: a box [left,
     right, low, high, opacity] of all and a darker one from the 10th to the 90th percentile, and the
-    dash [left, right, at] of the median. Nothing where no value is above 0."""
+    dash [left, right, at] of the median. Nothing where no value is above 0.
+    """
     if not spread.high:
         return [], []
     ranges = [[left, right, max(floor, spread.low or floor), spread.high, 0.4]]

@@ -1,5 +1,6 @@
 """Read model of the page of a commit against its base: every test with its class, the evidence in
-words, and the gate."""
+words, and the gate.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +129,8 @@ class ComparisonView:
 
 def view(session: Session, base: str, head: str, limit: int, now: datetime) -> ComparisonView:
     """The comparison, or the form alone while base or head is missing. Raises FieldError as
-    gonogo_storage.comparison.comparing.compare does."""
+    gonogo_storage.comparison.comparing.compare does.
+    """
     base, head = base.strip(), head.strip()
     builds = matrices.builds(session)
     newest = sorted(builds, key=lambda each: each.newest_job, reverse=True)

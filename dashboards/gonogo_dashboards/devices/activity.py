@@ -1,5 +1,6 @@
 """A device's work, canaries and telemetry over its days and hours: the numbers of its charts, their
-tables, and a sentence each. Pure."""
+tables, and a sentence each. Pure.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ CANARIES: dict[str, tuple[str, str]] = {
 @dataclass(frozen=True)
 class WorkDay:
     """One UTC day: the share of its time (of today: so far) at work, 0 to 1; None before the device
-    was first heard of."""
+    was first heard of.
+    """
 
     day: str
     busy: float | None
@@ -50,7 +52,8 @@ class Reading:
 @dataclass(frozen=True)
 class Series:
     """One metric over the hours in which it was told, in order; hours without are left out, so a
-    chart shows them as a gap."""
+    chart shows them as a gap.
+    """
 
     metric: str
     name: str

@@ -1,5 +1,6 @@
 """Chart options of a device's page (dashboards/gonogo_dashboards/devices/activity.py): pure, plain JSON,
-as dashboards/gonogo_dashboards/charts/charts.py makes them."""
+as dashboards/gonogo_dashboards/charts/charts.py makes them.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def canaries(view: DeviceDays) -> Options:
 
 def telemetry(view: DeviceDays, series: Series) -> Options:
     """The mean of each hour as a line, its range as a band; hours that told nothing are a gap in
-    both."""
+    both.
+    """
     line: list[list[Any]] = []
     bands: list[list[float]] = []
     half = int(HOUR_S * 500)

@@ -38,7 +38,8 @@ MOST_DIGITS = 12
 @dataclass(frozen=True)
 class CanaryLine:
     """A device's last canary that passed; `standing` compares its bits with those of other
-    devices."""
+    devices.
+    """
 
     build: str
     arch: str
@@ -92,7 +93,8 @@ class DevicesView:
 @dataclass(frozen=True)
 class HistoryLine:
     """One change; `steps` are the rungs of the recovery ladder, `details` the rest of the evidence,
-    as names and values."""
+    as names and values.
+    """
 
     at: str
     age: str
@@ -130,7 +132,8 @@ class Climb:
 @dataclass(frozen=True)
 class DeviceView:
     """A device's page: its facts, how it was in the last weeks, what it ran, and what happened to
-    it, newest first."""
+    it, newest first.
+    """
 
     device: DeviceLine
     facts: tuple[tuple[str, str], ...]

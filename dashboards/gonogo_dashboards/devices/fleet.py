@@ -1,5 +1,6 @@
 """The fleet as a strip of cells, and which of its devices are in trouble. Pure: from the lines of
-the list of devices."""
+the list of devices.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ LETTERS = {DeviceState.busy: "B", DeviceState.idle: "I", DeviceState.offline: "â
 @dataclass(frozen=True)
 class Cell:
     """A device: the letter of its state, the verdict whose shape and colour its health takes, and
-    all of it in one sentence."""
+    all of it in one sentence.
+    """
 
     id: str
     url: str
@@ -103,7 +105,8 @@ def _cell(line: DeviceLine, hosts: bool) -> Cell:
 
 def _trouble(line: DeviceLine, now: datetime) -> Trouble | None:
     """Bad, suspect, silent, or with other bits than the rest. What a person has taken out of work
-    is nobody's trouble."""
+    is nobody's trouble.
+    """
     if line.health == DeviceHealth.maintenance or line.drained:
         return None
     verdict = words.HEALTH_VERDICTS[line.health]

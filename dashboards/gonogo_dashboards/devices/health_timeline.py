@@ -1,5 +1,6 @@
 """A device's health in time: spans of good, suspect, bad, maintenance and away, with their reasons
-and their places in a picture. Pure."""
+and their places in a picture. Pure.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ SAID = {AWAY: "no heartbeat of its worker"}
 @dataclass(frozen=True)
 class Span:
     """A time in which the device was in one state; `x` and `width` in a picture that is WIDTH
-    wide."""
+    wide.
+    """
 
     state: str
     verdict: str
@@ -54,7 +56,8 @@ class Span:
 @dataclass(frozen=True)
 class Timeline:
     """Spans in order; what lies before the first is not known. `ticks` are days under the picture,
-    evenly apart."""
+    evenly apart.
+    """
 
     spans: tuple[Span, ...]
     since: str
@@ -104,7 +107,8 @@ def timeline(
 ) -> Timeline:
     """The spans between two moments from changes in order, of which the first may lie before.
     `silent_since`: nobody heard of it since then, which may not have been noted yet. Changes that
-    alter nothing (a health that stays) divide no span."""
+    alter nothing (a health that stays) divide no span.
+    """
     told = [*changes]
     if (
         silent_since is not None

@@ -1,5 +1,6 @@
 """Read model of the flags' list: what needs someone, by kind, hollow first; and what became of
-those that were just changed."""
+those that were just changed.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ class Kept:
 @dataclass(frozen=True)
 class FlagsView:
     """A page of the list; `next_url` leads on, or is None. `state` is what is shown: open unless
-    the address says otherwise."""
+    the address says otherwise.
+    """
 
     items: tuple[FindingLine, ...]
     counts: tuple[KindCount, ...]
@@ -119,7 +121,8 @@ class FlagsView:
 
 def known(filters: Mapping[str, str]) -> dict[str, str]:
     """The filters that say something: empty ones, and kinds and states that don't exist, are left
-    out."""
+    out.
+    """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     for name, there in (("kind", FlagKind), ("state", STATES)):
         if given.get(name) not in {None, *there}:
@@ -156,7 +159,8 @@ def listed(
 
 def told(session: Session, deed: str, outcomes: Sequence[Outcome]) -> Told:
     """What became of a change, in words: how many, and each that could not be changed by its
-    name."""
+    name.
+    """
     changed = [each.id for each in outcomes if each.outcome == "changed"]
     same = sum(each.outcome == "same" for each in outcomes)
     said = f"{words.count(len(changed), 'flag')} {DEEDS[deed]}"

@@ -1,5 +1,6 @@
 """Read models of findings: one as a line of a list, and its page with its evidence, its life and
-what can be done about it."""
+what can be done about it.
+"""
 
 from __future__ import annotations
 

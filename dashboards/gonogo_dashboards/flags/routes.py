@@ -1,5 +1,6 @@
 """The routes of the flags' pages, each with its JSON twin. They only read; what changes a flag is
-the API's."""
+the API's.
+"""
 
 from __future__ import annotations
 

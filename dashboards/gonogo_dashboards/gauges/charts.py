@@ -1,5 +1,6 @@
 """Chart options of a gauge's curves (dashboards/gonogo_dashboards/gauges/curves.py): pure, plain
-JSON, as dashboards/gonogo_dashboards/charts/charts.py makes them."""
+JSON, as dashboards/gonogo_dashboards/charts/charts.py makes them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from gonogo_dashboards.kit import words
 
 def curves(picture: Picture) -> Options:
     """Two stepped curves with their intervals over a log axis; the window shaded, today's tolerance
-    a line, a mark where a kernel turns."""
+    a line, a mark where a kernel turns.
+    """
     low, high = _range(picture)
     return {
         "grid": {"left": 48, "right": 18, "top": 30, "bottom": 48},
@@ -125,7 +127,8 @@ def _line(
 
 def _turns(picture: Picture, low: float, *, right: bool) -> Options:
     """A mark for each kernel at the tolerance where it turns: on the zero line for right ones, on
-    the full line for wrong ones."""
+    the full line for wrong ones.
+    """
     looks = words.mark(Verdict.pass_ if right else Verdict.pass_by_tolerance)
     rows = [
         [

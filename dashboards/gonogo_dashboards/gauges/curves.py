@@ -64,7 +64,8 @@ class Point:
 @dataclass(frozen=True)
 class Turn:
     """A kernel and the tolerance where it turns: a right one passes from there on, a wrong one is
-    missed from there on."""
+    missed from there on.
+    """
 
     name: str
     right: bool
@@ -83,7 +84,8 @@ class Today:
 @dataclass(frozen=True)
 class Picture:
     """Curves of one comparator. `window`: (from, to) of the tolerances that stop every wrong kernel
-    and pass every right one; to None: no end."""
+    and pass every right one; to None: no end.
+    """
 
     comparator: str
     axis: str
@@ -106,7 +108,8 @@ class Picture:
 
 def read(session: Session, gauge: Mapping[str, Any], query: Mapping[str, str]) -> Picture | None:
     """The picture of a gauge with a report; None where no comparator bounds a right kernel's error,
-    or nothing ran."""
+    or nothing ran.
+    """
     report = gauge["report"]
     windows = [each for each in report["windows"] if each["outputs"]]
     if not windows:
@@ -179,7 +182,8 @@ def _chosen(
     wanted: str,
 ) -> Mapping[str, Any]:
     """The window that was asked for, else that of the test's own comparator, else the first that
-    works."""
+    works.
+    """
     by_name = {str(Comparator(each["comparator"], each["rtol"])): each for each in windows}
     declared = [
         each
@@ -209,7 +213,8 @@ def _comparators(tolerance: Tolerance) -> dict[Comparator, float]:
 
 def _window(needed: float | None, found: Curves) -> tuple[float, float | None] | None:
     """Where it stops every wrong kernel that can show and passes every right one; None where there
-    is no such tolerance."""
+    is no such tolerance.
+    """
     blind = found.blind_from
     if needed is None or not any(not each.right for each in found.onsets):
         return None
@@ -235,7 +240,8 @@ def _instead(
     report: Mapping[str, Any], chosen: Mapping[str, Any], working: Mapping[str, bool]
 ) -> list[str]:
     """What has a window where this has none: a tolerance for each output, another comparator, other
-    inputs."""
+    inputs.
+    """
     said = []
     if chosen["works"] and chosen["tolerance"]:
         said.append(f"a tolerance of its own for each output: {spelt(chosen['tolerance'])}")

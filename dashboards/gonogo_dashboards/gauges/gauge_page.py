@@ -1,5 +1,6 @@
 """Read models of the gauges' pages: what a test lets pass and stops, its windows, and the tolerance
-that it should have."""
+that it should have.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ def listed(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> GaugesView:
     """A page of the gauges that match the filters (FILTERS; empty values don't count). Raises
-    gonogo_storage.db.paging.BadCursor."""
+    gonogo_storage.db.paging.BadCursor.
+    """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored.list_(session, **given, limit=limit, cursor=cursor or None)
     following = urls.gauges(given, cursor=page.next) if page.next else None
@@ -98,7 +100,8 @@ def one(
     session: Session, gauge_id: str, query: Mapping[str, str], now: datetime
 ) -> GaugeView | None:
     """A gauge's page, its curves as the query chooses them (gauge_curves.CHOICES); None when there
-    is no such gauge."""
+    is no such gauge.
+    """
     gauge = stored.get(session, gauge_id)
     if gauge is None:
         return None

@@ -1,5 +1,6 @@
 """What a gauge's report says, as lines of its page: kernels, windows, other inputs, public
-gates."""
+gates.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class EdgeLine:
 @dataclass(frozen=True)
 class WindowLine:
     """A comparator: its edges, whether one of its tolerances works, what passes at its lower edge,
-    and that tolerance."""
+    and that tolerance.
+    """
 
     comparator: str
     works: bool
@@ -65,7 +67,8 @@ class WindowLine:
 @dataclass(frozen=True)
 class ElsewhereLine:
     """Other inputs that were tried: the tolerance advised there, and what it rejects that none does
-    here."""
+    here.
+    """
 
     name: str
     sentence: str

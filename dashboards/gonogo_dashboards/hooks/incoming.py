@@ -1,5 +1,6 @@
 """Read models of the pages of deliveries in: what came, what was made of it and why, and which
-delivery a run goes back to."""
+delivery a run goes back to.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ AGAIN = (InboundState.ignored, InboundState.failed)
 @dataclass(frozen=True)
 class HookLine:
     """A delivery in a list: what came, and what was made of it. `delivery` is the sender's own
-    id."""
+    id.
+    """
 
     id: str
     url: str
@@ -112,7 +114,8 @@ class OutcomeLine:
 @dataclass(frozen=True)
 class HookView:
     """A delivery. `payload` is text, None where it is not shown: `payload_words` say why, or what
-    is left out of it."""
+    is left out of it.
+    """
 
     hook: HookLine
     outcome: tuple[OutcomeLine, ...]
@@ -144,7 +147,8 @@ def hooks(
 
 def hook(session: Session, inbound_id: str, now: datetime, *, whole: bool) -> HookView | None:
     """A delivery; `whole`: with its payload, and to be worked off again. None when there is no such
-    one."""
+    one.
+    """
     found = incoming.look(session, inbound_id)
     if found is None:
         return None

@@ -1,5 +1,6 @@
 """The routes of the pages of deliveries in and of rules, each with its JSON twin; payloads and
-replays need the scope admin."""
+replays need the scope admin.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """A job's diagnosis as its page shows it: the words, a coefficient per tile for every term, and the
-stages of a staged suite."""
+stages of a staged suite.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ DIRECTIONS = {
 @dataclass(frozen=True)
 class TermView:
     """One term of an output; one coefficient (1 = used once, as it should be) and standard error
-    per group of tiles, None = not known."""
+    per group of tiles, None = not known.
+    """
 
     output: str
     name: str
@@ -71,7 +73,8 @@ class DiagnosisView:
 
 def read(session: Session, job: Job) -> DiagnosisView | None:
     """The job's diagnosis: what was stored when it closed, before that the one of its worst seed so
-    far; None without any."""
+    far; None without any.
+    """
     found = job.diagnosis or (evidence.diagnosis(session, job.id) if job.done else None)
     return None if found is None else view(found)
 

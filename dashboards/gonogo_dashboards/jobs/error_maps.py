@@ -32,7 +32,8 @@ second."""
 @dataclass(frozen=True)
 class TileLine:
     """A cell in the table: its rows and features (first and last, counted from 0), and its numbers;
-    null where none is finite."""
+    null where none is finite.
+    """
 
     rows: tuple[int, int]
     features: tuple[int, int]
@@ -45,7 +46,8 @@ class TileLine:
 @dataclass(frozen=True)
 class MapContent:
     """What a map says, without its cells. `down`, `across`: how many cells; `group`: tiles (rows,
-    columns) in a cell of `tile` values."""
+    columns) in a cell of `tile` values.
+    """
 
     rows: int
     features: int

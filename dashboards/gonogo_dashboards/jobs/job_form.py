@@ -1,5 +1,6 @@
 """The page that submits a job: what its form offers and begins with. The API checks what is typed,
-so that there is one set of rules."""
+so that there is one set of rules.
+"""
 
 from __future__ import annotations
 

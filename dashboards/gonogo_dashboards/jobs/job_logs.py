@@ -1,5 +1,6 @@
 """What a job's workers printed and told: the log of a seed that failed, attempts that went wrong,
-telemetry of their devices."""
+telemetry of their devices.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ MOST_READINGS = 50
 @dataclass(frozen=True)
 class LogView:
     """The end of what the kernel host had printed when a seed failed. `cut`: it had printed
-    more."""
+    more.
+    """
 
     seed: int
     repeat: int
@@ -52,7 +54,8 @@ class Reading:
 @dataclass(frozen=True)
 class Quantity:
     """A quantity of a device during the job: name, unit, first to last as a line in a box of 100 x
-    20 (an SVG path)."""
+    20 (an SVG path).
+    """
 
     name: str
     unit: str
@@ -89,7 +92,8 @@ def log(
     wanted: tuple[int, int] | None,
 ) -> LogView | None:
     """The log of the wanted (seed, repeat), else of the first seed that has one; None where no seed
-    has."""
+    has.
+    """
     logs = [head for head in heads if head["kind"] == KIND]
     if not logs:
         return None
@@ -124,7 +128,8 @@ def _pair(head: Mapping[str, Any]) -> tuple[int, int]:
 
 def telemetry(session: Session, job_id: str) -> TelemetryView | None:
     """What the devices told during the job; None where none of them tells anything, as those of the
-    emulator."""
+    emulator.
+    """
     told = job_attempts.readings(session, job_id)
     pairs = (pair for each in told for pair in each["telemetry"].items())
     names = list(

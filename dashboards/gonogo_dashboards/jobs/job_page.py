@@ -1,5 +1,6 @@
 """Read models of the pages of jobs: what a page shows, as frozen dataclasses made from stored rows.
-A page and its JSON twin share them."""
+A page and its JSON twin share them.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +130,8 @@ def jobs(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> JobsView:
     """A page of jobs that match the filters (FILTERS; empty values don't count). Raises
-    gonogo_storage.db.paging.BadCursor."""
+    gonogo_storage.db.paging.BadCursor.
+    """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored_jobs.list_(session, JobFilter(**given), limit=limit, cursor=cursor or None)
     return JobsView(
@@ -150,7 +152,8 @@ def job(
     pair: tuple[int, int] | None = None,
 ) -> JobView | None:
     """A job's page, its plot for one output (without one: the worst), the details of a (seed,
-    repeat); None when there is no such job."""
+    repeat); None when there is no such job.
+    """
     found = stored_jobs.get(session, job_id)
     if found is None:
         return None
@@ -238,7 +241,8 @@ def job(
 
 def _fixed(job: Job, told: job_seeds.Told) -> tuple[Hashable, ...] | None:
     """What tells a job whose seeds stay as they are, as it is over and counted; None where more may
-    come. Rows are never changed, and one that comes late has its event."""
+    come. Rows are never changed, and one that comes late has its event.
+    """
     return (
         (job.id, job.version, job.last_event, job.done)
         if job.state.final and told is not None

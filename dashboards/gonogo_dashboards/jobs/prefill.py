@@ -1,5 +1,6 @@
 """What the form that submits a job begins with when it starts from a job, or from a test: each
-field's text."""
+field's text.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def of_job(session: Session, job_id: str) -> dict[str, str] | None:
 
 def of_test(session: Session, key: str) -> dict[str, str] | None:
     """A test, on the build and the target where it ran last, if it ever ran; None when there is
-    none of that key."""
+    none of that key.
+    """
     test = test_specs.get(session, key)
     if test is None:
         return None
@@ -69,7 +71,8 @@ def of_test(session: Session, key: str) -> dict[str, str] | None:
 
 def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
     """The fields of a test in its canonical form; what has no field of its own stands in the JSON
-    beside them."""
+    beside them.
+    """
     if is_selection(canonical):
         inner = canonical[FIELD]
         shuffle = inner.get("shuffle")

@@ -1,5 +1,6 @@
 """What a job's page says of the build that it is compared with: how far the two are apart, output
-by output."""
+by output.
+"""
 
 from __future__ import annotations
 

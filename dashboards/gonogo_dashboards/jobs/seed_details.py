@@ -1,5 +1,6 @@
 """One seed of a job on the job's page: its numbers output by output, where it ran, and the command
-that runs it again."""
+that runs it again.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ _MOST_OUTPUTS = 24
 @dataclass(frozen=True)
 class OutputNumbers:
     """One output of the seed. `numbers` in the order of the view's columns; `beyond`: times what
-    rounding explains, above 1 it isn't."""
+    rounding explains, above 1 it isn't.
+    """
 
     output: str
     verdict: str
@@ -160,7 +162,8 @@ def _outputs(told: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
 
 def check(job: Job, seed: int, output: str) -> str | None:
     """The command that runs a seed of the job again on the reader's own machine; None of what was
-    imported: nothing here can run it."""
+    imported: nothing here can run it.
+    """
     if imported.read(job) is not None:
         return None
     return check_line(

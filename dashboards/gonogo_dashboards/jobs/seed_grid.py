@@ -1,5 +1,6 @@
 """The seeds of a job as a dense grid that fills in: a cell for each (seed, repeat), or for several
-neighbours, at most 5,000 cells."""
+neighbours, at most 5,000 cells.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _WORST_FIRST = "".join(seed_grids.LETTERS[verdict] for verdict in WORST_FIRST)
 @dataclass(frozen=True)
 class GridCell:
     """A cell in the table below the grid: which seeds, how many have come, the worst verdict and
-    the first seed that has it."""
+    the first seed that has it.
+    """
 
     first: int
     last: int
@@ -41,7 +43,8 @@ class GridCell:
 @dataclass(frozen=True)
 class GridView:
     """`cells` has a letter for each cell in order, its worst verdict as in `verdicts`, "." where
-    nothing has come."""
+    nothing has come.
+    """
 
     noun: str
     total: int
@@ -102,7 +105,8 @@ def view(job: Job, letters: str, noun: str) -> GridView:
 
 def drawn(grid: GridView, page: str, chosen: tuple[int, int] | None) -> dict[str, Any]:
     """What the browser draws the grid from (web/src/grid.js). page: the address to add a seed to;
-    chosen: the one shown."""
+    chosen: the one shown.
+    """
     marks = {
         letter: (verdict, words.mark(verdict).label, words.mark(verdict).path)
         for letter, verdict in grid.verdicts.items()

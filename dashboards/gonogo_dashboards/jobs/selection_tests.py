@@ -1,5 +1,6 @@
 """A selection's job on its page: a line for each test, with how often it was green or red and what
-it said."""
+it said.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ MOST_CHARS = 600
 @dataclass(frozen=True)
 class TestLine:
     """One test over the job's iterations; message, failures and numbers are those of its worst
-    one."""
+    one.
+    """
 
     __test__ = False  # pytest: not a test case
 

@@ -8,7 +8,8 @@ from gonogo_storage.jobs.job import Job
 
 def notes(job: Job) -> tuple[str, ...]:
     """Sentences for the job's progress: the decision or what it still needs, and what became of
-    suspect seeds."""
+    suspect seeds.
+    """
     found: list[str] = []
     if job.stop is not None:
         found.append(f"Decided, {job.stop['decision']}: {job.stop['words']}.")
@@ -31,7 +32,8 @@ def at_most(job: Job) -> bool:
 
 def saved(job: Job) -> str | None:
     """What the decision saved: "451 of 500 seeds, 1.1 s of device time"; None where nothing was
-    decided."""
+    decided.
+    """
     if job.stop is None:
         return None
     spared = job.stop["device_ms_saved"]

@@ -23,7 +23,8 @@ LOOKS: Mapping[StageStatus, str] = {
 @dataclass(frozen=True)
 class StageLine:
     """One stage: number from 1, status with its looks and its sentence, what came of its tests, and
-    since which build it went backwards."""
+    since which build it went backwards.
+    """
 
     number: int
     name: str
@@ -47,7 +48,8 @@ class StagesView:
 
 def view(content: Any) -> StagesView | None:
     """From gonogo_storage.seeds.stages.of_job's JSON; None without any, or when it is from a version that
-    this one can't read."""
+    this one can't read.
+    """
     if not isinstance(content, Mapping):
         return None
     try:

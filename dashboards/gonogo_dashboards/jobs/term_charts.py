@@ -122,7 +122,8 @@ def term(view: TermView) -> Options:
 def term_rows(view: TermView) -> Sequence[tuple[str, str, str]]:
     """The same as a table, at most MOST_ROWS: (which tiles, times used, standard error) in words.
     Made here, as a template takes thrice as long, and there are three terms of hundreds of
-    tiles."""
+    tiles.
+    """
     found = []
     for index, value in enumerate(view.coefficients[:MOST_ROWS]):
         first, last = tiles_of(view, index)

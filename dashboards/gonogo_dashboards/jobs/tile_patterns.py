@@ -1,5 +1,6 @@
 """What stands out in an error map: a column or a row of tiles that holds most of the error, and
-stripes of one sign."""
+stripes of one sign.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def _few(shares: Sequence[float], noun: str) -> str:
 
 def _stripes(signed: Cells) -> str:
     """Whether the mean error goes with the column or with the row: shares of its variance beyond
-    those that noise would have."""
+    those that noise would have.
+    """
     cells = [[value or 0.0 for value in line] for line in signed]
     down, across = len(cells), len(cells[0])
     if down < 2 or across < 2:

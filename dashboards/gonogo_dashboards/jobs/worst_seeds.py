@@ -1,5 +1,6 @@
 """The worst seeds of a job, as lines of a table: each with the numbers that people look at, its
-worst output first."""
+worst output first.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from gonogo_storage.jobs.job_seeds import MarkRecord, SeedRecord
 @dataclass(frozen=True)
 class OutputLine:
     """One output in a table of seeds: its verdict and the numbers that people look at; evidence
-    over 1 is not explained."""
+    over 1 is not explained.
+    """
 
     output: str
     verdict: str

@@ -1,5 +1,6 @@
 """The built bundle: file names by entry from Vite's manifest, and the files themselves,
-precompressed and immutable."""
+precompressed and immutable.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ def _imports(chunks: dict[str, Any], key: str) -> list[str]:
 
 def serve(name: str, request: Request, folder: Path = FOLDER) -> Response:
     """A built file in the best encoding that the browser takes. Hashed names never change their
-    content, so they are kept for ever."""
+    content, so they are kept for ever.
+    """
     path = folder / name
     if not _NAME.fullmatch(name) or name.endswith((".br", ".gz", ".json")) or not path.is_file():
         return PlainTextResponse("no such file", status_code=404)

@@ -24,7 +24,8 @@ ISOLATE, POP = "\u2068", "\u2069"
 
 def contained(value: Any) -> Any:
     """What a template prints of a value: a text that could turn its neighbours can't any more;
-    everything else as it is."""
+    everything else as it is.
+    """
     if type(value) is not str or value.isascii():  # markup has been through here before
         return value
     text = _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", value)

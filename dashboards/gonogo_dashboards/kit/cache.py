@@ -1,5 +1,6 @@
 """What never changes again and takes long to make, kept in the process: the last few, least used
-out first."""
+out first.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ Value = TypeVar("Value")
 
 class Kept(Generic[Value]):
     """At most `most` values by key; safe between threads, two of which may make the same value once
-    each."""
+    each.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -22,7 +24,8 @@ class Kept(Generic[Value]):
 
     def get(self, key: Hashable | None, make: Callable[[], Value | None]) -> Value | None:
         """The value of a key, made if it isn't there; None is not kept, nor is anything of the key
-        None: that may still change."""
+        None: that may still change.
+        """
         if key is None:
             return make()
         with self._lock:

@@ -23,7 +23,8 @@ def first_seeds(job: Job) -> tuple[int, int]:
 
 def seeds_words(job: Job) -> str:
     """The seeds of a job in words: "0 … 63", "7 (one)", "5 given one by one", "from 0 until
-    decided", and how often each runs."""
+    decided", and how often each runs.
+    """
     seeds = job.request.get("seeds")
     first, number = first_seeds(job)
     repeats = int(job.request.get("repeats", 1))
@@ -53,7 +54,8 @@ def tolerance_words(tolerance: Mapping[str, Any]) -> str:
 
 def plain(value: Any) -> str:
     """A JSON value for reading: text and numbers as they are, anything else as JSON without braces
-    at its outside."""
+    at its outside.
+    """
     if value is None or value == {}:
         return ""
     if isinstance(value, str):

@@ -23,7 +23,8 @@ _LONG_HEX = 16
 @dataclass(frozen=True)
 class ProofTable:
     """A part of the evidence with rows: one cell of text per column. `left_out`: rows that are not
-    shown."""
+    shown.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -56,7 +57,8 @@ def _collect(
     above: str, values: Mapping[str, Any], facts: list[tuple[str, str]], tables: list[ProofTable]
 ) -> None:
     """Facts and tables of an object; objects that hold more than plain values are gone through, and
-    lend their names."""
+    lend their names.
+    """
     for name, value in values.items():
         if name in _SHOWN_APART or value is None or value in ({}, [], ""):
             continue
@@ -101,7 +103,8 @@ def percent(share: float | None) -> str:
 
 def text(value: Any) -> str:
     """A value of the evidence in one line: numbers with three digits, digests shortened, rates in
-    words."""
+    words.
+    """
     if isinstance(value, Mapping):
         if value.keys() >= _RATE:
             return rate_words(value)
@@ -136,7 +139,8 @@ def text(value: Any) -> str:
 
 def _table(name: str, value: Any) -> ProofTable | None:
     """Lists of objects, and objects of objects (their names become the first column), are
-    tables."""
+    tables.
+    """
     if (
         isinstance(value, Mapping)
         and value

@@ -1,5 +1,6 @@
 """A job that was imported, in words: which file, by whom it was run, and whether there are numbers
-behind its red and green."""
+behind its red and green.
+"""
 
 from __future__ import annotations
 

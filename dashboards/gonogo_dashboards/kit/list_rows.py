@@ -21,7 +21,8 @@ from gonogo_storage.jobs.job import Job
 @dataclass(frozen=True)
 class Count:
     """How many seeds got a verdict, with its looks, and where its part of a bar of length 1
-    begins."""
+    begins.
+    """
 
     verdict: str
     label: str
@@ -127,7 +128,8 @@ def job_line(job: Job, now: datetime) -> JobLine:
 
 def noun_of(test: Mapping[str, Any]) -> str:
     """What a job is run over: seeds of a kernel's test, or iterations of tests that exist
-    already."""
+    already.
+    """
     return "iteration" if is_selection(test) else "seed"
 
 

@@ -1,5 +1,6 @@
 """Green and red of tests that exist already, counted: the part of a selection that its verdict,
-without arrays, can't show."""
+without arrays, can't show.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """A page's routes: its address and its JSON twin from one reading, with the same refusals in the
-form that was asked for."""
+form that was asked for.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def number(text: str | None, default: int, most: int) -> int:
 @dataclass(frozen=True)
 class Site:
     """The pages' router, and how pages.py answers: a view as a page or as JSON, and a refusal in
-    the form that was asked for."""
+    the form that was asked for.
+    """
 
     router: APIRouter
     page: Callable[[Request, str, Any], Response]

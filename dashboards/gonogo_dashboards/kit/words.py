@@ -1,5 +1,6 @@
 """How verdicts and states are said and drawn: a label and a shape each, so that nothing hangs on
-colour alone."""
+colour alone.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ from gonogo_storage.rollups.variants import Variant
 @dataclass(frozen=True)
 class Mark:
     """A verdict's looks: what it's called, its one-character sign in text, and its outline in a box
-    of 16 x 16 (an SVG path)."""
+    of 16 x 16 (an SVG path).
+    """
 
     label: str
     sign: str
@@ -316,7 +318,8 @@ def ordered(counts: Iterable[str]) -> list[str]:
 
 def brief(name: str, longest: int = 40) -> str:
     """A name within a sentence: cut where it is very long, and kept from turning the sentence
-    around it, as right-to-left text would."""
+    around it, as right-to-left text would.
+    """
     short = name if len(name) <= longest else name[: longest - 1] + "…"
     return (
         short
@@ -346,7 +349,8 @@ _UNITS = {"c": "°C", "mhz": "MHz", "w": "W", "v": "V", "a": "A"}
 
 def quantity(reading: str) -> tuple[str, str]:
     """What a reading of a device is of, and its unit, by its name: "temperature_c"; no unit where
-    the name ends otherwise."""
+    the name ends otherwise.
+    """
     name, _, end = reading.rpartition("_")
     return (name, _UNITS[end]) if name and end in _UNITS else (reading, "")
 
@@ -363,7 +367,8 @@ def told_number(value: Any) -> float | None:
 
 def number(value: float | int | None, digits: int = 3) -> str:
     """A statistic for reading: 3 significant digits, powers of ten where they are shorter; an en
-    dash for none."""
+    dash for none.
+    """
     if value is None:
         return "–"
     if isinstance(value, int):
@@ -379,7 +384,8 @@ def number(value: float | int | None, digits: int = 3) -> str:
 
 def pace(per_s: float) -> tuple[float, str]:
     """(How many, in which unit of time): the shortest of s, min, h in which it is at least 1; none
-    at all are none a second."""
+    at all are none a second.
+    """
     units = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
     return next(
         ((per_s * each, unit) for each, unit in units if per_s * each >= 1 or not per_s),

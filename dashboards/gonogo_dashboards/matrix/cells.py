@@ -1,5 +1,6 @@
 """The cells of the build matrix as HTML: a page has a thousand, and a template takes most of the
-page's time for them."""
+page's time for them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class Cells:
 
     def row(self, cells: Sequence[MatrixCell | None], place: int) -> Markup:
         """The `td` of a row, its cells numbered from 1: web/src/matrix.js goes by these ids. The
-        title is the link's name, too."""
+        title is the link's name, too.
+        """
         made = []
         for number, cell in enumerate(cells, 1):
             if cell is None:

@@ -1,5 +1,6 @@
 """Read model of the build matrix: tests by builds of a branch, newest build first, a cell by what its
-seeds say."""
+seeds say.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ RED = (Verdict.fail, Verdict.fail_by_tolerance)
 @dataclass(frozen=True)
 class MatrixBuild:
     """A column: a build, how many of the rows shown are hollow or red on it, and the page that
-    compares it with the build before it."""
+    compares it with the build before it.
+    """
 
     name: str
     url: str
@@ -45,7 +47,8 @@ class MatrixBuild:
 @dataclass(frozen=True)
 class MatrixCell:
     """A test on a build: the worst verdict of its seeds, hangs, crashes and errors (`lost`) apart;
-    `hollow`: some seed is."""
+    `hollow`: some seed is.
+    """
 
     verdict: str
     hollow: bool
@@ -110,7 +113,8 @@ def read(
     now: datetime,
 ) -> MatrixView:
     """The matrix of one branch: of `branch`, else of the branch that a job was submitted to
-    last. Raises gonogo_storage.db.paging.BadCursor."""
+    last. Raises gonogo_storage.db.paging.BadCursor.
+    """
     given = {name: value for name in FILTERS if (value := query.get(name, "").strip())}
     asked = {**given, "builds": str(columns) if columns != BUILDS else ""}
     known = reads.builds(session)
@@ -217,7 +221,8 @@ def _read(
     told: tuple[tuple[str, int], ...],
 ) -> tuple[str, bool, int, int, tuple[Count, ...], str, str]:
     """What seeds by verdict say, whatever test and build they are of: most cells of a matrix are
-    alike."""
+    alike.
+    """
     by_verdict = dict(told)
     verdict, seeds = verdict_of(by_verdict), sum(by_verdict.values())
     found = counts(by_verdict, max(1, seeds))
@@ -236,7 +241,8 @@ def _read(
 
 def verdict_of(told: Mapping[str, int]) -> str:
     """The worst verdict of seeds by verdict, of hangs, crashes and errors only where there is
-    nothing else."""
+    nothing else.
+    """
     ordered = [verdict for verdict in words.ordered(told) if told[verdict]]
     return next(
         (verdict for verdict in ordered if verdict not in LOST),

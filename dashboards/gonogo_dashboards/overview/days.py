@@ -1,5 +1,6 @@
 """Seeds and verdicts a day as small stacked bars: where each piece lies in a box of 1000 x 100, and
-the same in words. Pure."""
+the same in words. Pure.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ def _pieces(
     order: Sequence[str], counts: Mapping[str, int], most: int, x: float, width: float
 ) -> tuple[Piece, ...]:
     """From the ground up, the worst lowest; what is too small to be seen takes a little from the
-    largest."""
+    largest.
+    """
     heights = {verdict: max(LEAST, HEIGHT * counts[verdict] / most) for verdict in order}
     if heights:
         largest = max(heights, key=lambda verdict: heights[verdict])

@@ -1,5 +1,6 @@
 """The overview's read model: what needs someone, what the fleet does, how fast, what came out. From
-indexes and roll-ups only."""
+indexes and roll-ups only.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ HOLLOW = ("passes_by_tolerance", "fix_masked")
 @dataclass(frozen=True)
 class Need:
     """Something that needs someone, in a few words; `url` leads to the part of the page, or to the
-    list."""
+    list.
+    """
 
     what: str
     count: int
@@ -60,7 +62,8 @@ class FlagKindLine:
 @dataclass(frozen=True)
 class RedLine:
     """A red job of last night's runs; `new`: the test wasn't red the time before, and `before` is
-    what it was."""
+    what it was.
+    """
 
     name: str
     job_url: str
@@ -76,7 +79,8 @@ class RedLine:
 @dataclass(frozen=True)
 class NightView:
     """The runs of the last 24 hours: how many, what is newly red in them, and how much was red
-    before."""
+    before.
+    """
 
     runs: int
     ended: int
@@ -107,7 +111,8 @@ class QueueLine:
 @dataclass(frozen=True)
 class RateLine:
     """Seeds stored within a window ("now": the last minute or two); `amount` of them each `unit`,
-    and the page of who stored them."""
+    and the page of who stored them.
+    """
 
     name: str
     seeds: int
@@ -144,7 +149,8 @@ def overview(
     session: Session, memory: day_totals.Memory, now: datetime, timeout_s: float
 ) -> OverviewView:
     """The overview at a moment; a device or worker not heard of for `timeout_s` is offline.
-    `memory` is kept from look to look."""
+    `memory` is kept from look to look.
+    """
     running = tuple(
         job_line(job, now) for job in reads.latest_jobs(session, reads.OPEN_STATES, RUNNING)
     )

@@ -1,5 +1,6 @@
 """Read models of the pages of runs and schedules: many tests with one verdict, and when the next
-ones come."""
+ones come.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ class TestLine:
 @dataclass(frozen=True)
 class RunView:
     """Everything of a run's page; before the run has a verdict `verdict` is the worst of the jobs
-    that have ended."""
+    that have ended.
+    """
 
     run: RunLine
     verdict: str | None
@@ -125,7 +127,8 @@ class DueLine:
 @dataclass(frozen=True)
 class ScheduleLine:
     """A schedule: when it comes, and what came of it. `next` are its next times as the clock of its
-    zone shows them."""
+    zone shows them.
+    """
 
     id: str
     name: str
@@ -157,7 +160,8 @@ def runs(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> RunsView:
     """A page of runs that match the filters (FILTERS; empty values don't count). Raises
-    gonogo_storage.db.paging.BadCursor."""
+    gonogo_storage.db.paging.BadCursor.
+    """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     wanted = {
         "name": given.get("suite"),

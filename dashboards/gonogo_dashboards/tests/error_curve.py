@@ -1,5 +1,6 @@
 """The picture of a test from build to build: every point's seeds as a whisker with its mean, and
-where it changed. Pure."""
+where it changed. Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _FLOOR = 1e-300
 @dataclass(frozen=True)
 class CurvePoint:
     """A build or a day: the spread of a statistic over its seeds (None: no finite number), and how
-    many runs failed."""
+    many runs failed.
+    """
 
     name: str
     seeds: int
@@ -43,7 +45,8 @@ class CurveChange:
 @dataclass(frozen=True)
 class Curve:
     """One output's statistic over builds or days; `summary` says it for readers who don't see
-    it."""
+    it.
+    """
 
     output: str
     metric: str
@@ -55,7 +58,8 @@ class Curve:
 
 def read(trend: Mapping[str, Any], output: str) -> Curve | None:
     """The curve of an output from the JSON of gonogo_storage.history.trends; None where no point has a
-    number."""
+    number.
+    """
     points = tuple(_point(point, output) for point in trend["points"])
     known = [point for point in points if point.mean is not None]
     if not known:
@@ -91,7 +95,8 @@ _LABELS = {
 
 def trend(curve: Curve) -> Options:
     """A mark per build on a log axis, whiskers from the least to the largest seed, and a line with
-    a band where it changed."""
+    a band where it changed.
+    """
     edges = [
         edge
         for point in curve.points
@@ -156,7 +161,8 @@ def _marks(
     rows: Sequence[tuple[int, CurvePoint]], noun: str, low: float, *, failed: bool
 ) -> Options:
     """The means of the points where some run failed, or of those where none did: apart by shape and
-    colour."""
+    colour.
+    """
     looks = words.mark(Verdict.fail if failed else Verdict.pass_)
     data = [
         [place, _short(max(low, point.mean or _FLOOR)), point.name, point.seeds, _short(point.mean), _short(point.low), _short(point.high),

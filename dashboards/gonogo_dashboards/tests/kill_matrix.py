@@ -1,5 +1,6 @@
 """The kill matrix of a test's last gauge: known-wrong kernels by what may stop them. What stops
-none of them lets them be green."""
+none of them lets them be green.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from gonogo_storage.rollups.variants import Variant
 @dataclass(frozen=True)
 class KillCell:
     """A wrong kernel against something that may stop it: in a word, and the verdict whose looks it
-    takes."""
+    takes.
+    """
 
     said: str
     looks: str
@@ -31,7 +33,8 @@ class KillCell:
 @dataclass(frozen=True)
 class KillLine:
     """A known-wrong kernel: against the declared tolerance, the advised one, and what rounding
-    explains."""
+    explains.
+    """
 
     name: str
     sentence: str
@@ -43,7 +46,8 @@ class KillLine:
 @dataclass(frozen=True)
 class KillMatrix:
     """The last finished gauge of a variant; lines with what passes the declared tolerance first,
-    what can't show last."""
+    what can't show last.
+    """
 
     url: str
     at: str | None

@@ -53,7 +53,8 @@ _RANK = {str(verdict): verdict.rank for verdict in verdicts.WORST_FIRST}
 @dataclass(frozen=True)
 class StripMark:
     """One seed: where it stands (0, 1, ... are the columns' middles), and its value on the axis;
-    None: it has none, it hung or gave NaN."""
+    None: it has none, it hung or gave NaN.
+    """
 
     x: float
     job: str
@@ -67,7 +68,8 @@ class StripMark:
 @dataclass(frozen=True)
 class StripBand:
     """The seeds of one form on a build: from where to where they stand, and how large an error of
-    that form may be (None: not known)."""
+    that form may be (None: not known).
+    """
 
     column: int
     left: float
@@ -107,7 +109,8 @@ class StripWorst:
 @dataclass(frozen=True)
 class Strip:
     """The picture of an output. `metric` is what `value` is; `whole`: every seed is a mark, else
-    the worst of each verdict are."""
+    the worst of each verdict are.
+    """
 
     output: str
     metric: str
@@ -134,7 +137,8 @@ class Strip:
 
 def outputs(session: Session, jobs: Sequence[JobFacts]) -> list[str]:
     """The outputs with the worst verdict over the builds that are shown: those that a reader must
-    see first; none where nothing is counted yet."""
+    see first; none where nothing is counted yet.
+    """
     columns, _ = _columns(jobs)
     found = reads.outputs(session, [job.id for group in columns for job in group])
     ranks = {
@@ -214,7 +218,8 @@ def read(
 
 def _columns(jobs: Iterable[JobFacts]) -> tuple[list[list[JobFacts]], int]:
     """(The jobs of each build that is shown, in the order of the line; how many older builds there
-    are)."""
+    are).
+    """
     groups: dict[tuple[int, str], list[JobFacts]] = {}
     for job in jobs:
         groups.setdefault((job.sequence, job.build), []).append(job)
@@ -231,7 +236,8 @@ def _seeds(
     told: Mapping[str, Sums] | None,
 ) -> list[list[StripSeed]]:
     """The seeds that are marks, by column: all, or where `told` are the sums of too many the
-    worst."""
+    worst.
+    """
     found: list[list[StripSeed]] = [[] for _ in columns]
     place = {job.id: number for number, group in enumerate(columns) for job in group}
     if told is None:
@@ -306,7 +312,8 @@ def _lined(
     declared: Mapping[str, float], advised: Mapping[str, float],
 ) -> StripBand:  # fmt: skip
     """The band with its lines: what the statistics of a few of its seeds say, the median of
-    them."""
+    them.
+    """
     lines: dict[str, list[float]] = {"explained": [], "declared": [], "advised": []}
     for mark in _of_band(band, marks):
         told = numbers.get((mark.job, mark.seed, mark.repeat))
@@ -359,7 +366,8 @@ def _own_sums(seeds: Sequence[StripSeed]) -> Sums:
 
 def _beyond(seed: StripSeed) -> bool:
     """Whether rounding doesn't explain it: those stand on the right. A seed without numbers says
-    nothing."""
+    nothing.
+    """
     return seed.explanation in (Explanation.suspect, Explanation.unexplained)
 
 

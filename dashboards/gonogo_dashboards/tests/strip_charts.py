@@ -1,5 +1,6 @@
 """Chart options of the strip plot (dashboards/gonogo_dashboards/tests/strip.py): pure, plain JSON, as
-dashboards/gonogo_dashboards/charts/charts.py makes them."""
+dashboards/gonogo_dashboards/charts/charts.py makes them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _SIZES = ((60, 11), (200, 8), (2000, 6))
 
 def strip(plot: Strip) -> Options:
     """A mark per seed, one series per verdict; behind them a column's bands and lines, across all
-    of them the declared tolerance."""
+    of them the declared tolerance.
+    """
     low, high, off = _range(plot)
     ratio = plot.metric == TOLERANCE_RATIO
     names = [words.brief(column.build) for column in plot.columns]
@@ -61,7 +63,8 @@ def strip(plot: Strip) -> Options:
 
 def _bands(plot: Strip, low: float) -> list[Options]:
     """Boxes and dashes: what rounding explains, the gap up to the tolerance, the range of all
-    seeds, the lines."""
+    seeds, the lines.
+    """
     budget: list[list[float]] = []
     gap: list[list[float]] = []
     limits: list[list[float]] = []
@@ -92,7 +95,8 @@ def _bands(plot: Strip, low: float) -> list[Options]:
 
 def _spread(plot: Strip, low: float) -> tuple[list[list[float]], list[list[float]]]:
     """Where there are too many seeds for a mark each: boxes from the least to the largest, darker
-    ones from the 10th to the 90th percentile, and the medians."""
+    ones from the 10th to the 90th percentile, and the medians.
+    """
     ranges: list[list[float]] = []
     medians: list[list[float]] = []
     for place, column in enumerate(plot.columns if not plot.whole else ()):
@@ -106,7 +110,8 @@ def _marks(
     plot: Strip, names: list[str], jobs: Mapping[str, int], low: float, off: float
 ) -> list[Options]:
     """A series per verdict, the worst last and so on top. Only these have `dimensions`: what a
-    tooltip says, and what counts as a mark."""
+    tooltip says, and what counts as a mark.
+    """
     rows: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
         rows.setdefault(mark.verdict, []).append(_row(mark, names, jobs[mark.job], low, off))
@@ -136,7 +141,8 @@ def _row(mark: StripMark, names: list[str], job: int, low: float, off: float) ->
 
 def _across(plot: Strip) -> Options:
     """An empty series that carries the line of the declared tolerance, the same for every build
-    where it is the axis."""
+    where it is the axis.
+    """
     label = {
         **LABEL,
         "position": "insideEndTop",
@@ -170,7 +176,8 @@ def _across(plot: Strip) -> Options:
 
 def _range(plot: Strip) -> tuple[float, float, float]:
     """(lowest, highest, off the scale) of the log axis, in whole powers of ten with everything
-    inside; an exact 0 sits at the lowest."""
+    inside; an exact 0 sits at the lowest.
+    """
     values = [edge for column in plot.columns for edge in (column.low, column.high) if edge]
     values += [mark.value for mark in plot.marks if mark.value]
     values += [

@@ -1,5 +1,6 @@
 """How near a green test is to failing: the share of its seeds above each error, and the failure
-rate that is predicted from that tail."""
+rate that is predicted from that tail.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class FitLine:
 class TailView:
     """The tail of a build's tolerance ratio: rates are per seed, or per run where `per` says so.
 
-    `curve`: (ratio, share of seeds above it), from the roll-ups."""
+    `curve`: (ratio, share of seeds above it), from the roll-ups.
+    """
 
     sentence: str
     seeds: int
@@ -55,7 +57,8 @@ def read(
     session: Session, tail: Mapping[str, Any] | None, jobs: Sequence[JobFacts]
 ) -> TailView | None:
     """From a grade's tail in plain JSON, and the jobs of its build; None where nothing was
-    predicted from numbers."""
+    predicted from numbers.
+    """
     if tail is None or not tail["seeds"]:
         return None
     sketch = reads.together(
@@ -108,7 +111,8 @@ def _summary(view: TailView) -> str:
 
 def survival(view: TailView) -> Options:
     """Both axes logarithmic: the share of seeds above a ratio, the line where green turns red, and
-    the prediction there with its bound."""
+    the prediction there with its bound.
+    """
     rates = [share for _, share in view.curve] + [
         rate for rate in (view.predicted, view.upper, view.target) if rate
     ]

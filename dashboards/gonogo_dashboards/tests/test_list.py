@@ -1,5 +1,6 @@
 """Read models of the list of tests: each with its grades, its last verdict and its open
-findings."""
+findings.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ def listed(
 
 def badges(grade: Mapping[str, Any]) -> tuple[Badge, ...]:
     """The two axes, and what else a reader must not miss; `grade` has stability, sharpness, hollow
-    and latent."""
+    and latent.
+    """
     found = [
         Badge(grade[axis], words.GRADES[grade[axis]], words.GRADE_SENTENCES[grade[axis]])
         for axis in ("stability", "sharpness")

@@ -1,5 +1,6 @@
 """Read models of the tests' pages: the list of tests, and one test on one variant: grade, rates,
-causes, change points, flags."""
+causes, change points, flags.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ class BuildLine:
 @dataclass(frozen=True)
 class RowLine:
     """A row of the table by context or device: how often the test passes there, and what the exact
-    test against isolation says."""
+    test against isolation says.
+    """
 
     name: str
     runs: int
@@ -110,7 +112,8 @@ class StepLine:
 @dataclass(frozen=True)
 class ChangeLine:
     """A change point of an output's numbers; `url`: the page with the grade of the build it is at,
-    None of a day."""
+    None of a day.
+    """
 
     words: str
     url: str | None
@@ -173,7 +176,8 @@ class TestView:
 
 def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> TestView | None:
     """The page of a test, of the variant that the query names as far as it exists, else the one
-    that ran last; None: no such test."""
+    that ran last; None: no such test.
+    """
     test = test_specs.get(session, key)
     if test is None:
         return None

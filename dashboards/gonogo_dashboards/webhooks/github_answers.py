@@ -1,5 +1,6 @@
 """Read models of the page of answers: what GitHub was told of the runs that its deliveries
-started."""
+started.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Read models of the pages of webhooks: who is told what, what became of each message, and what a
-receiver answered."""
+receiver answered.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class DeliveryLine:
 @dataclass(frozen=True)
 class WebhookLine:
     """A subscription: where, what, whether it is told anything, how many messages wait, and the
-    last one."""
+    last one.
+    """
 
     id: str
     url: str
@@ -129,7 +131,8 @@ def webhook(
     now: datetime,
 ) -> WebhookView | None:
     """A subscription with its messages; None when there is no such one. Raises
-    gonogo_storage.db.paging.BadCursor."""
+    gonogo_storage.db.paging.BadCursor.
+    """
     found = stored.get(session, webhook_id)
     if found is None:
         return None

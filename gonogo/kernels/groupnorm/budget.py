@@ -31,7 +31,8 @@ Arrays = Mapping[str, NDArray[Any]]
 
 def spread(test: TestSpec, vector: NDArray[Any], rows: slice | None = None) -> NDArray[Any]:
     """A value a channel (C,) as the matrix (groups, elements) of each element's: of all groups, or
-    of some."""
+    of some.
+    """
     groups = test.parameter("num_groups")
     spatial = test.features * groups // test.shape[1]
     one = np.repeat(vector.reshape(groups, -1), spatial, axis=1)
@@ -39,7 +40,7 @@ def spread(test: TestSpec, vector: NDArray[Any], rows: slice | None = None) -> N
 
 
 def reference(test: TestSpec, arrays: Arrays) -> dict[str, Array]:
-    """y (groups, elements), mean and rstd (groups,) in float64."""
+    """Y (groups, elements), mean and rstd (groups,) in float64."""
     mean, rstd = layernorm.moments(arrays["x"], test.epsilon)
     xhat = (np.asarray(arrays["x"], np.float64) - mean[:, None]) * rstd[:, None]
     gamma, beta = (spread(test, np.asarray(arrays[name], np.float64)) for name in ("gamma", "beta"))
@@ -64,7 +65,8 @@ def expectations(
 
 def channels(test: TestSpec, given: Arrays, expected: Expectation, rows: slice) -> Expectation:
     """The expectation of y in some groups with a row for each channel of each sample, and the
-    directions of gamma and beta there."""
+    directions of gamma and beta there.
+    """
     width = test.features * test.parameter("num_groups") // test.shape[1]
     mean, rstd = layernorm.moments(given["x"][rows], test.epsilon)
     xhat = ((np.asarray(given["x"][rows], np.float64) - mean[:, None]) * rstd[:, None]).reshape(

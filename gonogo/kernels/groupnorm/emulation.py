@@ -1,5 +1,6 @@
 """The emulated builds of groupnorm_fw, right and known-wrong: a group is a row of the dataflow of
-gonogo.kernels.rows.emulation."""
+gonogo.kernels.rows.emulation.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +132,7 @@ def _halved(test: TestSpec, rows: Rows, logic: Logic) -> Rows | None:
 def run(
     test: TestSpec, given: Mapping[str, Floats], build: str, *, position: int = 0
 ) -> dict[str, Floats]:
-    """y (groups, elements), mean and rstd (groups,) of the build; KeyError for an unknown one."""
+    """Y (groups, elements), mean and rstd (groups,) of the build; KeyError for an unknown one."""
     logic = BUILDS[build][2]
     rows = _rows(test, flat(given, test), logic)
     halved = _halved(test, rows, logic)

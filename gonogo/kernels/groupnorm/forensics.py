@@ -30,7 +30,8 @@ right ones."""
 
 def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
     """Which tiles the mean and the variance sum, of which groups, divisor and epsilon, gamma and
-    beta."""
+    beta.
+    """
     groups = test.parameter("num_groups")
     return forensics.diagnose(
         test,
@@ -71,7 +72,8 @@ def _distance(used: Array, mean: Array) -> float:
 
 def _others(model: Model) -> Iterator[tuple[str, Array]]:
     """(words, the mean of each row) of other groups. Each channel's mean is enough for all of
-    them."""
+    them.
+    """
     samples = len(model.x) // model.groups
     channels = model.x.reshape(samples, len(model.gamma), model.width).mean(
         axis=2, dtype=np.float64

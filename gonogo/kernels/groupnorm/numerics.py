@@ -33,7 +33,7 @@ class GroupNorm(Numerics):
     def views(
         self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice
     ) -> tuple[Expectation, ...]:
-        """y channel by channel: there gamma and beta show."""
+        """Y channel by channel: there gamma and beta show."""
         return (budget.channels(test, given, expected, rows),) if output == "y" else ()
 
     def run(

@@ -1,5 +1,6 @@
 """LayerNorm's numerics as the registry wants them: the fused comparison, the forensics and the
-emulated kernels of gonogo.numerics and gonogo.kernels.layernorm.emulation."""
+emulated kernels of gonogo.numerics and gonogo.kernels.layernorm.emulation.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ class LayerNorm(Numerics):
     def candidates(self, test: TestSpec) -> list[tuple[str, str, dict[str, Any]]]:
         """With a mean of the size of its spread dy makes s1 as large as dx, instead of 1/sqrt(N) of
         it. A sum over the one hot tile is nothing without that tile, and twice as much with the
-        first tile's values as padding."""
+        first tile's values as padding.
+        """
         if "dy" not in test.drawn_names:
             hot = {"regime": "hot_tile", "tile": -(-test.features // 32) // 2, "value": 64}
             offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
@@ -135,7 +137,8 @@ class LayerNorm(Numerics):
 
 def switched(test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
     """The right kernel with another SrcB, and with another fidelity, which has a budget of its
-    own."""
+    own.
+    """
     numerics = test.numerics
     found = []
     if numerics.srcb == "tf32":

@@ -22,7 +22,8 @@ def of_layernorm(
     test: TestSpec, given: Arrays, arithmetic: str | None
 ) -> dict[str, list[Expectation]]:
     """The expectations of LayerNorm's outputs, block by block along the axis that `bounds`
-    joins."""
+    joins.
+    """
     rows, n = given["x"].shape
     per_block = max(TILE, ELEMENTS_PER_BLOCK // n // TILE * TILE)
     if test.kernel == "layernorm_fw":

@@ -26,7 +26,8 @@ def of_layernorm(
 ) -> Iterator[Block]:
     """(output, expectation, rows, columns) of every output of LayerNorm in blocks, each of which
     fits memory: rows of matrices and of mean and rstd; columns of dgamma and dbeta, which sum over
-    all rows."""
+    all rows.
+    """
     total, features = given["x"].shape
     step = max(32, BLOCK // features)
     everything = slice(None)

@@ -1,5 +1,6 @@
 """The LayerNorm references: the plainest possible float64 code, the oracle that everything else is
-tested against."""
+tested against.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Array = NDArray[np.float64]
 
 def moments(x: NDArray[np.floating], epsilon: float) -> tuple[Array, Array]:
     """Mean and rstd = 1/sqrt(var + epsilon) of each row of `x` (rows, N), biased variance, in
-    float64; both (rows,)."""
+    float64; both (rows,).
+    """
     wide = np.asarray(x, dtype=np.float64)
     mean = wide.mean(axis=1)
     variance = ((wide - mean[:, None]) ** 2).mean(axis=1)
@@ -27,7 +29,7 @@ def moments(x: NDArray[np.floating], epsilon: float) -> tuple[Array, Array]:
 def forward(
     x: NDArray[np.floating], gamma: NDArray[np.floating], beta: NDArray[np.floating], epsilon: float
 ) -> dict[str, Array]:
-    """y = gamma x^ + beta (rows, N), with mean and rstd (rows,)."""
+    """Y = gamma x^ + beta (rows, N), with mean and rstd (rows,)."""
     mean, rstd = moments(x, epsilon)
     normalised = (np.asarray(x, dtype=np.float64) - mean[:, None]) * rstd[:, None]
     return {
@@ -44,7 +46,7 @@ def backward(
     rstd: NDArray[np.floating],
     dy: NDArray[np.floating],
 ) -> dict[str, Array]:
-    """dx (rows, N), dgamma and dbeta (N,) from the mean and rstd that the kernel is given.
+    """Dx (rows, N), dgamma and dbeta (N,) from the mean and rstd that the kernel is given.
 
     With P = dy gamma: s1 = mean_j(P), s2 = mean_j(P x^), dx = rstd (P - s1 - x^ s2); dgamma_j =
     sum_i dy x^; dbeta_j = sum_i dy.

@@ -42,7 +42,8 @@ def statistics_plain(
     arithmetic: str | None,
 ) -> dict[str, Any]:
     """The definition of LayerNorm's statistics: NumPy only. `outputs` are matrices (see
-    judging.matrix)."""
+    judging.matrix).
+    """
     wanted = of_layernorm(test, given, arithmetic)
     references = reference.reference(test, raw)
     allclose = _allclose(test)

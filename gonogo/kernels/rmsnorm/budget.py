@@ -52,7 +52,7 @@ TT_TRAIN = "tt-train"
 def reference(
     x: NDArray[np.floating], gamma: NDArray[np.floating], epsilon: float
 ) -> dict[str, Array]:
-    """y (rows, N) and rstd (rows,) in float64."""
+    """Y (rows, N) and rstd (rows,) in float64."""
     wide = np.asarray(x, np.float64)
     rstd = 1.0 / np.sqrt((wide**2).mean(axis=1) + epsilon)
     return {"y": np.asarray(gamma, np.float64) * (wide * rstd[:, None]), "rstd": rstd}
@@ -146,7 +146,7 @@ def root(x: Array, epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> 
 def expectations(
     given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTerms, *, stores_squares: bool
 ) -> dict[str, Expectation]:
-    """y and rstd of what the device was given: x (rows, N), gamma (N,)."""
+    """Y and rstd of what the device was given: x (rows, N), gamma (N,)."""
     x = np.asarray(given["x"], np.float64)
     gamma = np.asarray(given["gamma"], np.float64)[None, :]
     m = root(x, epsilon, t, stores_squares=stores_squares)
@@ -212,7 +212,8 @@ def expectations(
 
 def lowest_bit(values: Array) -> Array:
     """The value of the lowest set bit of each significand, relative to its leading one: 1 for
-    powers of two, 2^-7 for an odd bf16."""
+    powers of two, 2^-7 for an odd bf16.
+    """
     significand = np.abs(np.frexp(values)[0]) * 2.0**53
     whole = significand.astype(np.int64)
     return np.asarray(np.where(whole > 0, (whole & -whole) / 2.0**52, 1.0))

@@ -1,5 +1,6 @@
 """The emulated builds of rmsnorm_fw: the right kernel and known-wrong ones, on the dataflow of
-gonogo.kernels.rows.emulation."""
+gonogo.kernels.rows.emulation.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def _rows(given: Mapping[str, Values], logic: Logic) -> Rows:
 def run(
     test: TestSpec, given: Mapping[str, Floats], build: str, *, position: int = 0
 ) -> dict[str, Floats]:
-    """y (rows, N) and rstd (rows,) of the build; KeyError for an unknown one."""
+    """Y (rows, N) and rstd (rows,) of the build; KeyError for an unknown one."""
     logic = BUILDS[build][2]
     y, _, rstd = emulate(test, _rows(flat(given, test), logic), logic, position)
     return {"y": y, "rstd": rstd}

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
     """Which tiles the mean square sums, its divisor and epsilon, a mean that was subtracted,
-    gamma."""
+    gamma.
+    """
     return forensics.diagnose(
         test, given, outputs, groups=1, centred=False, noun="mean square", channel="column"
     )

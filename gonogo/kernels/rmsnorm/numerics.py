@@ -29,7 +29,8 @@ class RMSNorm(Numerics):
         self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
         """Of y and rstd. The terms are those of LayerNorm's forward pass in this arithmetic: the same
-        machine."""
+        machine.
+        """
         some = {"x": given["x"][rows], "gamma": given["gamma"]}
         found = budget.expectations(
             some,

@@ -113,7 +113,7 @@ class Steps(Protocol):
         ...
 
     def centred(self, x: Values, mean: Values) -> Values:
-        """x - mean, as its squares are made of it."""
+        """X - mean, as its squares are made of it."""
         ...
 
     def square(self, values: Values) -> Values:
@@ -133,7 +133,7 @@ class Steps(Protocol):
         ...
 
     def affine(self, xhat: Values, gamma: Values, beta: Values | None) -> Values:
-        """gamma x^ + beta, put out."""
+        """Gamma x^ + beta, put out."""
         ...
 
     def out(self, column: Values) -> Values:
@@ -242,7 +242,8 @@ class Exact:
 @dataclass(frozen=True)
 class Rows:
     """What the flow is run on: x, and what its statistics are made of (the same, but for a fault);
-    gamma and beta (1 or rows, N)."""
+    gamma and beta (1 or rows, N).
+    """
 
     x: Values
     source: Values
@@ -263,7 +264,7 @@ class Rows:
 def flow(
     steps: Steps, rows: Rows, epsilon: float, logic: Logic, stale: Values
 ) -> tuple[Values, Values, Values]:
-    """y (rows, N), mean and rstd (rows,); without a mean that is 0."""
+    """Y (rows, N), mean and rstd (rows,); without a mean that is 0."""
     source = rows.source
     n = source.shape[1]
     columns = logic.plan.summed_columns(n)
@@ -299,7 +300,8 @@ def emulate(
     test: TestSpec, rows: Rows, logic: Logic, position: int
 ) -> tuple[Floats, Floats, Floats]:
     """y, mean and rstd of a build on the emulated Wormhole, float32. Doesn't return from a build
-    that hangs or crashes."""
+    that hangs or crashes.
+    """
     if logic.fate is not None:
         meet(logic.fate)
     steps = Wormhole(Machine.of(test, logic.plan))
@@ -328,8 +330,9 @@ def exact(epsilon: float, rows: Rows, logic: Logic) -> tuple[Array, Array, Array
 
 
 def faults(kinds: Mapping[str, tuple[str, tuple[str, ...], Logic]]) -> dict[str, Fault]:
-    """name -> Fault from name -> (sentence, outputs, logic): known-wrong but for `correct`, and for
-    those that give no numbers."""
+    """Name -> Fault from name -> (sentence, outputs, logic): known-wrong but for `correct`, and for
+    those that give no numbers.
+    """
     return {
         name: Fault(
             name, sentence, outputs, gauge=bool(outputs) and logic.fate is None, unsure=logic.stale

@@ -275,7 +275,8 @@ def squares_term(model: Model, output: str, rstd: Array, error: Array, mean: Arr
 
 def _padded(term: Term, noun: str, features: int) -> str:
     """The words of a sum that is too small in all tiles by what its padding would make a divisor
-    too large."""
+    too large.
+    """
     padded = -(-features // TILE) * TILE
     known = [value for value in term.coefficients if value is not None]
     alike = re.fullmatch(rf"{noun} is \S+ times what it should be in .*", term.words)
@@ -290,7 +291,7 @@ def _padded(term: Term, noun: str, features: int) -> str:
 
 
 def vectors_of(model: Model, found: Fitted, gamma: Array, beta: Array | None) -> list[Term]:
-    """gamma and beta channel by channel, from what is left of y beside the used statistics."""
+    """Gamma and beta channel by channel, from what is left of y beside the used statistics."""
     assert model.y is not None
     y_of = model.y
     channels = len(gamma)

@@ -66,7 +66,8 @@ class Model:
 
 def _sums(model: Model) -> Rows:
     """Per row and tile: what gonogo.kernels.layernorm.forensics.forward_sums has of x, with a mean of 0
-    where the kernel has none."""
+    where the kernel has none.
+    """
     x = model.x
     features = x.shape[1]
     starts = tile_starts(features)
@@ -96,7 +97,8 @@ def _sums(model: Model) -> Rows:
 @dataclass(frozen=True)
 class Fitted:
     """y fitted row by row with one gamma and beta; `energy`: what is left, and `unit`: y's
-    rounding, both sums of squares."""
+    rounding, both sums of squares.
+    """
 
     fit: RowFit
     energy: float

@@ -52,7 +52,8 @@ def flush(a: Array) -> Array:
 
 def read_source(a: Array, as_bf16: bool = False) -> Array:
     """Unpack fp32 into SrcA or SrcB: 13 bits dropped (TF32), or 16 (bf16). Always truncation;
-    denormals to zero."""
+    denormals to zero.
+    """
     return flush(round_to(a, "bf16" if as_bf16 else "tf32", "zero"))
 
 
@@ -135,7 +136,8 @@ def round_dst_bf16(a: Array) -> Array:
 
 def accumulate(partial: Array, term: Array, as_bf16: bool = False) -> Array:
     """Dst += term. fp32 Dst: one rounding to 24 bits. 16-bit Dst: the term is rounded to bf16, and
-    so is the result."""
+    so is the result.
+    """
     if as_bf16:
         with _ieee():
             return round_dst_bf16(np.add(partial, round_dst_bf16(term), dtype=np.float32))
@@ -145,7 +147,8 @@ def accumulate(partial: Array, term: Array, as_bf16: bool = False) -> Array:
 def pack(a: Array, fmt: str) -> Array:
     """Dst (fp32) to L1: nearest with ties **away** from zero, denormals and -0 to +0; block formats
     share one exponent in 16 neighbours of the last axis; bfp4_b is bfp8_b, then truncated. fp32 is
-    copied."""
+    copied.
+    """
     if fmt == "fp32":
         return np.asarray(a, dtype=np.float32)
     if fmt in ("bfp8_b", "bfp4_b"):

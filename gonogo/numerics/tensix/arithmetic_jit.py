@@ -62,7 +62,8 @@ def product(a: np.float32, b: np.float32, with_high: np.uint32, with_low: np.uin
 @jit
 def align_add(a: np.float32, b: np.float32) -> np.float32:
     """ELWADD: the smaller magnitude rounded half up onto the larger one's 2^-10 grid, as 11-bit
-    integers."""
+    integers.
+    """
     a_bits = np.float32(a).view(np.uint32)
     b_bits = np.float32(b).view(np.uint32)
     a_size = np.uint32(a_bits & _MAGNITUDE)

@@ -32,7 +32,8 @@ GROUPS = Parameter(
 
 def extent(shape: Shape, parameters: Parameters, path: str) -> Extent:
     """Rows are the groups of every sample. Raises FieldError for a shape without channels, or with
-    channels that don't make groups."""
+    channels that don't make groups.
+    """
     groups = parameters.get("num_groups", GROUPS.default)
     if len(shape) < 2:
         raise FieldError(

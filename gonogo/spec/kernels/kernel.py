@@ -1,5 +1,6 @@
 """What a test spec must know of a kernel: its tensors, their shapes, its parameters, its emulated
-builds. No NumPy: the API reads it."""
+builds. No NumPy: the API reads it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def last_axis(shape: Shape, parameters: Parameters, path: str) -> Extent:
 @dataclass(frozen=True)
 class Parameter:
     """A field of a test's `parameters`: how it is read (a FieldError for what it can't be), and its
-    default."""
+    default.
+    """
 
     parse: Callable[[object, str], Any]
     default: Any
@@ -87,7 +89,8 @@ class Kernel:
 
     def inputs(self, statistics: str) -> tuple[str, ...]:
         """The tensors that it is given, in the order of its signature; `statistics`: given or
-        own."""
+        own.
+        """
         return self.drawn if self.given is None or statistics == "own" else self.given
 
     def parse_parameters(self, data: object, path: str) -> dict[str, Any]:

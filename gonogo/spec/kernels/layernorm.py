@@ -1,5 +1,6 @@
 """LayerNorm, forward and backward: y = gamma x^ + beta with x^ = (x - mean) rstd over the last
-dimension, and its gradients."""
+dimension, and its gradients.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(_kernels)
 
 def register(kernel: Kernel) -> None:
     """Make a kernel known to specs, judging, the emulator and the gauge. Raises ValueError for a
-    name that another kernel has."""
+    name that another kernel has.
+    """
     known = _kernels.get(kernel.name)
     if known is not None and known != kernel:
         raise ValueError(f"there is a kernel {kernel.name!r} already")
@@ -28,7 +29,8 @@ def register(kernel: Kernel) -> None:
 
 def unregister(name: str) -> None:
     """Forget a kernel (a plug-in's that is unloaded, a test's). Raises KeyError for an unknown
-    one."""
+    one.
+    """
     del _kernels[name]
 
 

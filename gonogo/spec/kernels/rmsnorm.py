@@ -1,5 +1,6 @@
 """RMSNorm, forward: y = gamma x rstd with rstd = 1/sqrt(mean(x^2) + epsilon) over the last
-dimension."""
+dimension.
+"""
 
 from __future__ import annotations
 

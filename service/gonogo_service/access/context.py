@@ -1,5 +1,6 @@
 """What every endpoint and page needs of the process: settings, database, keys, doorbell, the hub of
-live events."""
+live events.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class Context:
 
     def csrf(self, request: Request) -> str:
         """The CSRF token of the request's login ("" without one): for X-CSRF-Token, or the field
-        `csrf_token` of the logout form."""
+        `csrf_token` of the logout form.
+        """
         principal = principal_of(request)
         return "" if principal is None else principal.csrf
 

@@ -91,13 +91,15 @@ class Visit:
     @property
     def on_loopback(self) -> bool:
         """Whether the caller is a process of this machine, and no proxy that speaks for someone
-        else."""
+        else.
+        """
         forwarded = "forwarded" in self.headers or "x-forwarded-for" in self.headers
         return not forwarded and is_loopback(self.client)
 
     def cookie(self) -> str:
         """The value of the session cookie, "" without one. Over https only the __Host- one counts,
-        which no other site can plant."""
+        which no other site can plant.
+        """
         return cookie_parser(self.headers.get("cookie", "")).get(self.cookie_name, "")
 
     @property
@@ -121,7 +123,8 @@ class FailureLimits:
 
     def failed_token(self, client: str) -> None:
         """Count a refused token; Problem 429 once there are too many. Valid tokens are never held
-        up by the failures of others."""
+        up by the failures of others.
+        """
         if not self._limiter.hit(TOKEN_FAILURES, "token", client):
             raise self._too_many(TOKEN_FAILURES, "token", client)
 
@@ -188,7 +191,8 @@ class Edge:
 
     async def _admit(self, scope: Scope, visit: Visit) -> Response | None:
         """Let the request in (None, with its principal in the scope), answer it here, or raise the
-        Problem that refuses it."""
+        Problem that refuses it.
+        """
         if visit.path not in HEALTH and bare_host(visit.host) not in self.hosts:
             raise Problem(
                 421,
@@ -248,7 +252,8 @@ class Edge:
 
     def _check_origin(self, visit: Visit) -> None:
         """A browser says where an unsafe request comes from; only pages of this service may send
-        one with the user's cookies."""
+        one with the user's cookies.
+        """
         origin = visit.headers.get("origin")
         if origin is None:
             if visit.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:

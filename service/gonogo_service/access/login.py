@@ -32,7 +32,8 @@ def login(
     next: Annotated[str, Form(max_length=MAX_NEXT)] = "/",
 ) -> Response:
     """Set the session cookie and go on to `next`; the form again, with status 401, if the token is
-    not valid."""
+    not valid.
+    """
     visit, limits = _visit(request)
     limits.login_attempt(visit.client)
     cookie = auth.login(context, token)
@@ -80,7 +81,8 @@ def _visit(request: Request) -> tuple[Visit, FailureLimits]:
 
 def _own_address(target: str) -> str:
     """`target` if it is a path of this service, else "/": a login must not send anyone to another
-    site."""
+    site.
+    """
     own = (
         target.startswith("/")
         and not target.startswith("//")

@@ -20,7 +20,8 @@ SCOPES: Final = ("read", "submit", "admin")
 @dataclass(frozen=True)
 class Principal:
     """Who is asking. `kind`: token (bearer), session (a login of the pages) or local (embedded, on
-    loopback, no login)."""
+    loopback, no login).
+    """
 
     kind: str
     id: str
@@ -35,7 +36,8 @@ class Principal:
     @property
     def actor(self) -> str:
         """How the audit names it: the token behind it, whether it came as a bearer or through a
-        login."""
+        login.
+        """
         return "local" if self.kind == "local" else f"token:{self.id}"
 
 
@@ -44,7 +46,8 @@ LOCAL: Final = Principal("local", "local", "local", frozenset({"admin"}))
 
 class Keys:
     """Keys derived from GONOGO_SECRET_KEY, one per purpose, so that no hash made for one can be
-    used for another."""
+    used for another.
+    """
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
@@ -60,7 +63,8 @@ class Keys:
 
 def demand(principal: Principal | None, scope: str) -> Principal:
     """The principal if it may; Problem 403 that names the scope otherwise (401 if there is
-    nobody)."""
+    nobody).
+    """
     if principal is None:
         raise unauthorised("This needs a token: Authorization: Bearer gng_...")
     if not principal.may(scope):

@@ -1,5 +1,6 @@
 """`gonogo background`: dispatcher, ingest, reaper, roll-ups, assessment, scheduler, bisections,
-delivery; any number may run."""
+delivery; any number may run.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def run(settings: Settings, stop: threading.Event) -> None:
 
 def _ready(core: Core) -> bool:
     """Wait for a migrated database; False when told to stop first. (Before that, every message
-    would look like one to be dropped.)"""
+    would look like one to be dropped.)
+    """
     delay = 0.1
     while not core.stop.is_set():
         try:
@@ -130,7 +132,8 @@ def _or_none(make: Callable[[S], T | None], of: S) -> T | None:
 
 def _catch_up(core: Core) -> None:
     """Ingest counts what it stores; this is for what processes of an older version store while they
-    are replaced."""
+    are replaced.
+    """
     seeds = rebuild.catch_up(core.engine, keep_on=lambda: not core.stop.is_set())
     if seeds:
         log.info("roll-ups caught up", seeds=seeds)

@@ -1,5 +1,6 @@
 """Assessments: the statistics of each closed job's variant, outside of ingest, and the flags that
-follow; flags that expire."""
+follow; flags that expire.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ Conclusion = tuple[Assessment, list[Finding], list[tuple[str, int, Quiet]]]
 
 class Assessor:
     """Delivers the letters `assess`, one per closed job. Keeps the suspected devices between
-    passes."""
+    passes.
+    """
 
     def __init__(self, core: Core, missed: Missed = assessing.gauged) -> None:
         self.core = core
@@ -66,7 +68,8 @@ class Assessor:
 
     def _deliver(self, letter: Letter) -> bool:
         """Compute in a read transaction, then write in a short one. What fails comes back later,
-        every time later."""
+        every time later.
+        """
         try:
             conclusion = self.core.reading(partial(self._conclude, job_id=letter.payload["job"]))
             if conclusion is None:
@@ -104,7 +107,8 @@ class Assessor:
 
     def _suspects(self, session: Session) -> dict[str, Suspicion]:
         """The devices on which most unrelated tests fail, as `sickness` finds them: it may not have
-        told the devices' table yet."""
+        told the devices' table yet.
+        """
         tick = time.monotonic()
         if tick - self._looked >= SUSPICIONS_S:
             tried = outcomes.by_device(session, since=utcnow() - LOOK_BACK)

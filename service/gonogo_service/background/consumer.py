@@ -1,5 +1,6 @@
 """The Celery worker inside `gonogo background`: consumes results and heartbeats in threads,
-restarts when it dies, stops on request."""
+restarts when it dies, stops on request.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ RESTORE = 10_000
 
 class Consumer(threading.Thread):
     """Runs Celery's worker until the core stops. A plain WorkController: it installs no signal
-    handlers and prints no banner."""
+    handlers and prints no banner.
+    """
 
     def __init__(self, core: Core) -> None:
         super().__init__(name="consumer", daemon=True)
@@ -28,7 +30,8 @@ class Consumer(threading.Thread):
 
     def run(self) -> None:
         """Celery reconnects by itself; whatever ends it nevertheless is logged, and it starts again
-        with backoff."""
+        with backoff.
+        """
         delay = 0.1
         while not self._core.stop.is_set():
             began = time.monotonic()
@@ -44,7 +47,8 @@ class Consumer(threading.Thread):
 
     def shut_down(self, timeout_s: float) -> None:
         """Finish the tasks in hand and end. Those that wait for the database are put back into
-        their queue."""
+        their queue.
+        """
         celery_state.should_stop = 0
         try:
             self.join(timeout_s)

@@ -1,5 +1,6 @@
 """Delivery of the outbox: hands each letter to whoever is registered for its topic; a failed one
-comes back, later every time."""
+comes back, later every time.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """The dispatcher: keeps two unstarted chunks per live worker in each queue, and tells running
-attempts to stop."""
+attempts to stop.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ TOPICS = ("job.created", "attempt.cancel")
 
 def run_once(core: Core) -> int:
     """One pass; the number of attempts published. Raises core.AWAY errors: whatever was not
-    published is found by the next pass."""
+    published is found by the next pass.
+    """
     now = utcnow()
     letters = core.reading(lambda session: outbox.due(session, now=now, topics=TOPICS))
     for letter in letters:
@@ -43,7 +45,8 @@ def run_once(core: Core) -> int:
 
 def wait(core: Core) -> None:
     """Sleep until the doorbell rings, or for the poll interval. Rings are swallowed: one pass
-    serves them all."""
+    serves them all.
+    """
     try:
         core.redis.blpop([DOORBELL_KEY], timeout=core.settings.poll_s)
     except BROKER_AWAY:
@@ -82,7 +85,8 @@ def shuffled(pending: Sequence[Sendable], live: Mapping[str, int]) -> list[Senda
 
 def message(core: Core, item: Sendable) -> dict[str, object]:
     """The body of `run_chunk`: the build's name, never how it is run; its arithmetic model and
-    outputs, when it is registered with them."""
+    outputs, when it is registered with them.
+    """
     return {
         "attempt": item.attempt,
         "chunk": item.chunk,
@@ -105,7 +109,8 @@ def _look(
     session: Session, core: Core, epoch: str, now: datetime
 ) -> tuple[list[str], list[Sendable], Mapping[str, int]]:
     """Chunks to dispatch, attempts that the broker hasn't got, and how many workers serve each
-    queue (when anything waits for one)."""
+    queue (when anything waits for one).
+    """
     chosen: list[str] = []
     live: Mapping[str, int] = {}
     waiting = chunks.waiting(session)

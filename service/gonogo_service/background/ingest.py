@@ -1,5 +1,6 @@
 """Ingest: the tasks that take what workers send into the database. A message is acknowledged after
-its commit, never before."""
+its commit, never before.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ def started(core: Core, body: Body) -> None:
 
 def heartbeat(core: Core, body: Body) -> None:
     """A sign of life of a worker, and of the attempt it runs. A worker that is new wakes the
-    dispatcher."""
+    dispatcher.
+    """
     now = utcnow()
     attempt, seed, stage = body.get("attempt"), body.get("seed"), body.get("stage")
 
@@ -144,7 +146,8 @@ def finished(core: Core, body: Body) -> None:
 
 def health(core: Core, body: Body) -> None:
     """A worker's word on the health of its device, and its canary's bits, which are compared with
-    those of the other devices."""
+    those of the other devices.
+    """
     told = _twice(core, lambda session: goldens.report(session, body, now=utcnow()))
     if told.changed:
         log.warning(

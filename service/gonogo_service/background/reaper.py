@@ -1,5 +1,6 @@
 """The reaper: attempts whose worker fell silent, messages that vanished, jobs past a deadline, and
-the hourly sweeping."""
+the hourly sweeping.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ CANCEL_TIMEOUTS = 2
 
 class Reaper:
     """Keeps what it has seen between passes: how long this process has been keeping up, and which
-    messages it misses since when."""
+    messages it misses since when.
+    """
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -44,7 +46,8 @@ class Reaper:
 
     def reset(self) -> None:
         """The database or the broker was away, or another process had the lease: what was seen
-        before proves nothing."""
+        before proves nothing.
+        """
         for queue in self.caught_up.values():
             queue.since = None
         self.missing.clear()
@@ -76,7 +79,8 @@ class Reaper:
 
     def _told(self, core: Core) -> None:
         """The cancel keys of running attempts, and what is wanted of devices, are in Redis, even
-        after a flush."""
+        after a flush.
+        """
         for attempt in core.reading(attempts.to_cancel):
             core.redis.set(cancel_key(attempt), "1", ex=CANCEL_KEY_S)
         if wanted := core.reading(devices.orders):

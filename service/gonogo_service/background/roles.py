@@ -1,5 +1,6 @@
 """Roles: what only one `gonogo background` at a time may do, each in a thread that holds the role's
-lease in the database."""
+lease in the database.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ class Role(threading.Thread):
 
 def take(session: Session, name: str, holder: str, seconds: float = LEASE_S) -> bool:
     """Acquire or renew a lease; one whose holder was a process of this host that is dead now is
-    taken over at once."""
+    taken over at once.
+    """
     if leases.acquire(session, name, holder, seconds):
         return True
     other = leases.holders(session).get(name)

@@ -26,7 +26,8 @@ from gonogo_storage.db.states import DueOutcome
 
 def run_once(core: Core, clock: Callable[[], datetime] = utcnow) -> int:
     """One pass; how many runs were made. Raises core.AWAY errors: what was not done is found by the
-    next pass."""
+    next pass.
+    """
     now = clock()
     for run_id in core.reading(runs.over):
         finished = core.session(partial(runs.finish, run_id=run_id, now=now))
@@ -55,7 +56,8 @@ def submit_due(
 ) -> DueOutcome | None:
     """Deal with a schedule's due time in the caller's transaction; None when it isn't due any more:
     another copy was faster, or it was paused. A suite that can't be submitted is an outcome with a
-    reason, and the schedule goes on."""
+    reason, and the schedule goes on.
+    """
     schedule = schedules.lock(session, schedule_id)
     if schedule is None or schedule["next_at"] is None or schedule["next_at"] > now:
         return None

@@ -1,5 +1,6 @@
 """CTRF (https://ctrf.io), version 0.0.0 of its specification: the summary follows the tests, for it
-is counted as they are written."""
+is counted as they are written.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """JUnit XML: a suite per job, a test case per seed or per test of an iteration, each with its
-verdict as a property."""
+verdict as a property.
+"""
 
 from __future__ import annotations
 

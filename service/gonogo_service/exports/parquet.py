@@ -94,7 +94,8 @@ class _Page:
 
 def _page(values: Sequence[Any], kind: Type) -> _Page:
     """A data page: which values are there, as runs of equal bits behind their length, then those
-    that are."""
+    that are.
+    """
     runs = bytearray()
     start = 0
     for number in range(1, len(values) + 1):
@@ -129,7 +130,8 @@ def _page(values: Sequence[Any], kind: Type) -> _Page:
 
 def _value(value: Any, kind: Type) -> Any:
     """A value as its column has it; None for what it can't hold, as a map of numbers where one
-    number is usual."""
+    number is usual.
+    """
     if value is None:
         return None
     if kind is Type.text:

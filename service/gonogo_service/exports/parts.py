@@ -1,5 +1,6 @@
 """What an export holds: the jobs of a job or of a run, each with its rows, read a page at a
-time."""
+time.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def _part(reads: Reads, job: Job, name: str | None, order: Order | None, size: i
 
 def _rows(reads: Reads, job: Job, order: Order, size: int) -> Iterator[Row]:
     """Every result, a page per transaction: a slow reader holds no connection and no snapshot of
-    the database."""
+    the database.
+    """
     cursor: str | None = None
     while True:
         with reads.reading() as session:

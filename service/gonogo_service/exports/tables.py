@@ -1,5 +1,6 @@
 """One record per output of a seed, and of a selection per test: the lines of CSV, the rows of
-Parquet. NDJSON keeps a seed whole."""
+Parquet. NDJSON keeps a seed whole.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def comma_separated(export: Export) -> Iterator[str]:
 
 def records(part: Part, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Column -> value. A seed without numbers (hang, crash, error) has one record, with an empty
-    output."""
+    output.
+    """
     own = _of_job(part)
     for row in rows:
         head = {**own, **{name: row[name] for name in OF_SEED}}
@@ -95,7 +97,8 @@ def _taken(buffer: io.StringIO) -> str:
 
 def _cell(value: Any) -> Any:
     """A spreadsheet must not take a kernel's message for a formula; numbers are written as they
-    are."""
+    are.
+    """
     return (
         "'" + value
         if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}

@@ -128,7 +128,8 @@ def _arrays(
     outputs: Mapping[str, Mapping[str, Any]], tests: Mapping[str, Any]
 ) -> dict[str, dict[str, Mapping[str, Any]]]:
     """The entries of arrays by the test that handed them over: they are called "test/output" or
-    "test#own name/output"."""
+    "test#own name/output".
+    """
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for name, judged in outputs.items():
         if name in tests:

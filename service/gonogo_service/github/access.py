@@ -1,5 +1,6 @@
 """Who we are to GitHub: a token, or an App, whose key makes short-lived tokens for each repository
-that installed it."""
+that installed it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ Ask = Callable[[str, str, str], Mapping[str, Any]]
 @dataclass(frozen=True)
 class Grant:
     """What a request is made with. `name`: whose rate limit it counts against; `checks`: may it
-    write check runs; `app`: whose it is."""
+    write check runs; `app`: whose it is.
+    """
 
     authorization: str
     name: str
@@ -79,7 +81,8 @@ class App:
 
     def grant(self, repository: str, ask: Ask) -> Grant:
         """An installation's token, made anew five minutes before it ends. Raises Refused where
-        nobody may speak."""
+        nobody may speak.
+        """
         installation = self._installation(repository, ask)
         if installation is None:
             if self.otherwise is None:
@@ -128,7 +131,8 @@ class App:
 
 def read_key(text: str) -> RSAPrivateKey:
     """The App's key from PEM text (line ends may be written as backslash n), or from a file with
-    it. Raises ValueError."""
+    it. Raises ValueError.
+    """
     if "-----BEGIN" in text:
         pem = text.replace("\\n", "\n").encode()
     else:

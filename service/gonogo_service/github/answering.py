@@ -45,7 +45,8 @@ a while."""
 
 class Answerer:
     """Works off what is due in a thread of its own: a GitHub that does not answer must not hold up
-    the role's lease."""
+    the role's lease.
+    """
 
     def __init__(self, core: Core, github: GitHub) -> None:
         self._core, self._github = core, github
@@ -99,7 +100,8 @@ class Answerer:
 
     def _answer(self, commit_check_id: str) -> None:
         """Everything that is to be told of a commit_check now; what can't be told is tried again by
-        itself."""
+        itself.
+        """
         began = time.perf_counter()
         commit_check = self._core.reading(
             lambda session: commit_checks.get(session, commit_check_id)
@@ -223,7 +225,8 @@ class Answerer:
         annotations: tuple[Mapping[str, Any], ...],
     ) -> None:
         """Close the check run. GitHub appends annotations: only those that it does not have yet are
-        sent, so many at a time."""
+        sent, so many at a time.
+        """
         there = self._github.annotations_of(commit_check.repository, number)
         first = True
         while first or there < len(annotations):
@@ -304,14 +307,16 @@ class Answerer:
 
 def make(core: Core) -> Answerer | None:
     """The answerer of this process; None where no token and no App is set. Raises ValueError for an
-    App's key that is none."""
+    App's key that is none.
+    """
     access = access_of(core.settings)
     return None if access is None else Answerer(core, GitHub(core.settings.github_url, access))
 
 
 def access_of(settings: Settings) -> Access | None:
     """Who we are to GitHub, by the settings: the App where it is installed, else the token. Raises
-    ValueError for a key that is none."""
+    ValueError for a key that is none.
+    """
     token = (
         None if settings.github_token is None else Token(settings.github_token.get_secret_value())
     )
@@ -324,7 +329,8 @@ def _looked_at_again(
     commit_check: CommitCheck, state: AnswerState, *, asks: bool
 ) -> datetime | None:
     """When there may be more to tell; None: never. `asks`: a pull request of the commit may be
-    opened yet."""
+    opened yet.
+    """
     now = utcnow()
     if state is AnswerState.pending:
         return now + (LOOK_AGAIN if commit_check.run_id is None else timedelta(0))
@@ -344,7 +350,8 @@ def _looked_at_again(
 
 def _begun(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A new check run begins as one that runs, so that its annotations can follow before its
-    conclusion."""
+    conclusion.
+    """
     return {
         **{name: value for name, value in fields.items() if name != "conclusion"},
         "status": "in_progress",

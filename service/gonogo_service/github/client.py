@@ -33,7 +33,8 @@ MOST_TEXT = 65_535
 
 class GitHub:
     """Speaks for `access` to the API at `url`. Used by one thread. `wait`: waits for the end of a
-    rate limit, or says that it won't."""
+    rate limit, or says that it won't.
+    """
 
     def __init__(
         self,
@@ -101,7 +102,8 @@ class GitHub:
 
     def make_check(self, repository: str, fields: Mapping[str, Any]) -> int:
         """Make a check run (name, head_sha, external_id, status, output, ...); its number. Raises
-        GitHubError."""
+        GitHubError.
+        """
         return _number(
             self._send("POST", f"/repos/{_repository(repository)}/check-runs", repository, fields)
         )
@@ -125,7 +127,8 @@ class GitHub:
 
     def find_comment(self, repository: str, pull_request: int, begins: str) -> int | None:
         """Our first comment on a pull request whose text begins so. One of a stranger is not ours,
-        whatever it says. Raises GitHubError."""
+        whatever it says. Raises GitHubError.
+        """
         path = (
             f"/repos/{_repository(repository)}/issues/{pull_request}/comments?per_page={PER_PAGE}"
         )
@@ -167,7 +170,8 @@ class GitHub:
 
     def pulls_of(self, repository: str, sha: str) -> list[Mapping[str, Any]]:
         """The open pull requests to the repository whose head is this commit; those that only hold
-        it are left out. Raises GitHubError."""
+        it are left out. Raises GitHubError.
+        """
         path = f"/repos/{_repository(repository)}/commits/{quote(sha, safe='')}/pulls?per_page={PER_PAGE}"
         found = [
             each
@@ -211,7 +215,8 @@ class GitHub:
         self, method: str, url: str, repository: str, body: Mapping[str, Any] | None = None
     ) -> httpx.Response:
         """With the repository's grant; once more with a new one where GitHub no longer takes the
-        old."""
+        old.
+        """
         try:
             return self._once(method, url, self._grant(repository), body)
         except Refused as problem:

@@ -24,7 +24,8 @@ WORDS = ("rate limit", "abuse detection")
 
 def until(status: int, headers: Mapping[str, str], text: str, now: datetime) -> datetime | None:
     """When to ask again after such an answer; None if it does not speak of a limit. Names of
-    headers are in lower case."""
+    headers are in lower case.
+    """
     spent = headers.get("x-ratelimit-remaining", "").strip() == "0"
     reset = _reset(headers, now)
     if status not in STATUSES:

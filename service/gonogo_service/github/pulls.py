@@ -1,5 +1,6 @@
 """A push says nothing of pull requests: the open ones of its commit are asked for, and each is
-taken as if a delivery had told of it."""
+taken as if a delivery had told of it.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ def read(session: Session, commit_check: CommitCheck, base_url: str | None) -> R
 
 def comment(session: Session, commit_check: CommitCheck, base_url: str | None) -> list[Report]:
     """The sections of the pull request's comment: each suite of its newest commit. None of them
-    where that is another commit by now."""
+    where that is another commit by now.
+    """
     if commit_check.pull_request is None:
         return []
     newest = commit_checks.newest_of(session, commit_check.repository, commit_check.pull_request)

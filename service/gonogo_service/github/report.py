@@ -62,7 +62,8 @@ class Links:
 @dataclass(frozen=True)
 class Report:
     """All that is told about one commit_check. `worth`: whether a pull request's comment has anything to
-    say of it."""
+    say of it.
+    """
 
     commit_check: CommitCheck
     state: State
@@ -80,7 +81,8 @@ class Report:
     @property
     def context(self) -> str:
         """The status' name, with the kind of event: a push and a pull request of one commit don't
-        overwrite each other."""
+        overwrite each other.
+        """
         return shortened(f"gonogo/{_name(self.commit_check)} ({self.commit_check.event})", 255)
 
     def status(self) -> dict[str, Any]:
@@ -243,7 +245,8 @@ def _cut(part: str, room: int) -> str:
 
 def _sections(found: Comparison, links: Links, diagnoses: Mapping[str, str]) -> Iterator[str]:
     """A class at a time, what people want to read first comes first; a test is named under each of
-    its findings."""
+    its findings.
+    """
     for kind in Class:
         items = [
             (test, each)

@@ -1,2 +1,3 @@
 """What comes in: deliveries from GitHub and other CI are verified, worked off by the rules, and
-fetched where they were missed."""
+fetched where they were missed.
+"""

@@ -43,7 +43,8 @@ log = structlog.get_logger("gonogo.hooks")
 @dataclass
 class Caught:
     """What catching up found: deliveries of the events that matter, those that had come in, those
-    that were fetched now, or sent again."""
+    that were fetched now, or sent again.
+    """
 
     seen: int = 0
     known: int = 0
@@ -186,7 +187,8 @@ def catch_up(
 
 def _since(pages: Iterator[Any], since: datetime) -> Iterator[list[Mapping[str, Any]]]:
     """The deliveries since a moment, page by page, newest first; pages beyond it are not asked
-    for."""
+    for.
+    """
     for page in pages:
         young = [
             each for each in page if datetime.fromisoformat(str(each["delivered_at"])) >= since

@@ -1,5 +1,6 @@
 """Works off deliveries: one at a time, each in one transaction, so that a process that dies in the
-middle has done nothing or all of it."""
+middle has done nothing or all of it.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Worker:
 
     def run_once(self) -> int:
         """One pass; how many deliveries started something. Raises core.AWAY errors: what was not
-        done is found by the next pass."""
+        done is found by the next pass.
+        """
         started = 0
         for inbound_id in self._core.reading(partial(incoming.due, now=self._clock())):
             if self._core.stop.is_set():
@@ -93,7 +95,8 @@ class Worker:
 
     def _known_paths(self, inbound_id: str) -> tuple[str, ...] | None:
         """What changed, from the sender's API, where a rule wants to know and the payload does not
-        say; before any lock is taken."""
+        say; before any lock is taken.
+        """
         if self._paths is None:
             return None
 
@@ -208,7 +211,8 @@ def _by_the_rules(
 
 def _overtaken(session: Session, event: CommitEvent, rule: Rule) -> str | None:
     """Deliveries may come in any order: of a pull request that has a newer head, the older one is
-    of no use to anyone."""
+    of no use to anyone.
+    """
     if event.pull_request is None or event.occurred_at is None:
         return None
     newest = commit_checks.newest_head(session, event.repository, event.pull_request, rule.name)

@@ -1,5 +1,6 @@
 """Somebody at GitHub wants a check of ours once more: the same rule, suite and builds for that
-commit, and for its base where asked."""
+commit, and for its base where asked.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ def outcome(rule: str, commit_checks: list[CommitCheck], refusal: str | None = N
 
 def _wanted(session: Session, asked: Rerequest) -> list[CommitCheck]:
     """What was started last of everything that is asked for: of one rule, suite, kind of event and
-    pull request."""
+    pull request.
+    """
     newest: dict[tuple[Any, ...], CommitCheck] = {}
     chosen: tuple[Any, ...] | None = None
     for each in sorted(

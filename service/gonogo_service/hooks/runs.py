@@ -1,5 +1,6 @@
 """From an event and a rule that fits to runs and gauges: builds named or registered, head and base
-started, and said for whom."""
+started, and said for whom.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def start(
     session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings
 ) -> list[CommitCheck]:
     """Start what the rule names, in the caller's transaction; what can't be started is a commit_check
-    with its error, never an exception."""
+    with its error, never an exception.
+    """
     made = [_suite(session, event, rule, cause, settings, each) for each in rule.suites]
     if rule.gauges:
         made.append(_gauges(session, event, rule, cause, settings))
@@ -119,7 +121,8 @@ class _Side:
 
     def start(self, content: Mapping[str, Any], suite_key: str, version: int | None) -> None:
         """Make its run, or take one that the rule started before for this commit, suite and
-        build."""
+        build.
+        """
         event = self._event
         try:
             self.build = self._named()

@@ -1,5 +1,6 @@
 """Is this delivery from whom it says? GitHub's signature, and that of Standard Webhooks for other
-CI systems."""
+CI systems.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def secrets_of(setting: SecretStr | None) -> list[str]:
 
 def github(secrets: Sequence[str], headers: Mapping[str, str], body: bytes) -> None:
     """Raises Unverified unless `X-Hub-Signature-256` is the HMAC-SHA256 of the body under one of
-    the secrets (constant time)."""
+    the secrets (constant time).
+    """
     given = headers.get(SIGNATURE, "")
     if not given.startswith(PREFIX):
         raise Unverified(
@@ -51,7 +53,8 @@ def standard(
     secrets: Sequence[str], headers: Mapping[str, str], body: bytes, *, now: float | None = None
 ) -> None:
     """Raises Unverified unless the headers `webhook-id`, `-timestamp` and `-signature` fit the body
-    and one of the secrets."""
+    and one of the secrets.
+    """
     words: list[str] = []
     moment = time.time() if now is None else now
     for secret in secrets:
@@ -73,7 +76,8 @@ def standard(
 
 def identity(headers: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
     """The headers of these names. Raises Unverified where one is missing, too long, or holds what
-    is no plain text."""
+    is no plain text.
+    """
     found = tuple(headers.get(name, "") for name in names)
     for name, value in zip(names, found, strict=True):
         if not value or len(value) > MOST_ID or not value.isascii() or not value.isprintable():

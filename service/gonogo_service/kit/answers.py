@@ -1,5 +1,6 @@
 """What all endpoints share: answers through the one JSON encoder, pages of lists, and the strict
-reading of requests."""
+reading of requests.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """What every part of `gonogo background` needs: settings, engine, Celery app, Redis, and the word
-to stop."""
+to stop.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ class Core:
 
     def patiently(self, work: Callable[[Session], T]) -> T:
         """`session`, again and again while the database is away. Raises Stopping when the process
-        is told to stop meanwhile."""
+        is told to stop meanwhile.
+        """
         delay = 0.05
         while True:
             try:
@@ -78,7 +80,8 @@ class Core:
 
     def epoch(self) -> str:
         """The name of the present life of Redis: made new whenever it is gone, as after a flush.
-        Raises RedisError."""
+        Raises RedisError.
+        """
         with self.redis.pipeline() as pipe:
             pipe.set(EPOCH_KEY, new_id(), nx=True)
             pipe.get(EPOCH_KEY)
@@ -104,7 +107,8 @@ class Core:
 
 def open_core(settings: Settings, stop: threading.Event) -> Core:
     """Connect (lazily) to database and broker. Raises ValueError when a setting that this process
-    can't do without is missing."""
+    can't do without is missing.
+    """
     missing = [
         name
         for name in ("database_url", "broker_url", "worker_key")

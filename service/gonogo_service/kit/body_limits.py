@@ -49,7 +49,8 @@ class BodyLimits:
 
 class LimitBodies:
     """The middleware that stops reading where the limit is passed, whatever length the request
-    claims."""
+    claims.
+    """
 
     def __init__(self, app: ASGIApp, limits: BodyLimits) -> None:
         self.app = app

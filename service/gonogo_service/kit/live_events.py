@@ -42,7 +42,8 @@ class _Watched:
 
 class Hub:
     """`positions` and `read` are blocking reads of the database; they run in threads. Everything
-    else runs on one event loop."""
+    else runs on one event loop.
+    """
 
     def __init__(self, positions: Positions, read: Read, *, poll_s: float = POLL_S) -> None:
         self._positions, self._read, self._poll_s = positions, read, poll_s
@@ -58,7 +59,8 @@ class Hub:
 
     async def follow(self, job_id: str, after: int) -> AsyncIterator[dict[str, Any]]:
         """The events of a job later than number `after`, as they come; ends when the job is final
-        or the hub is closed."""
+        or the hub is closed.
+        """
         with self._watch(job_id) as watched:
             while not self.closed:
                 changed, position = watched.changed, watched.position

@@ -1,5 +1,6 @@
 """How the service's processes log: a line an event on standard output, and never an error of its
-own."""
+own.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ import structlog
 
 class Printer:
     """Prints events. What can't be written (a full disk, a closed pipe) is lost: a line of a log
-    must end no thread that works."""
+    must end no thread that works.
+    """
 
     def __init__(self, file: TextIO | None = None) -> None:
         self._file = file
@@ -27,7 +29,8 @@ class Printer:
 
 def configure() -> None:
     """For this process. Tracebacks are plain: with the variables of every frame they would show
-    tokens and keys."""
+    tokens and keys.
+    """
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

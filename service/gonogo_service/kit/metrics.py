@@ -1,5 +1,6 @@
 """Prometheus metrics: HTTP requests as they happen, the state of the service from the database at
-each scrape."""
+each scrape.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class Metrics:
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request; `route` is the template, and an unknown method counts as "other"
-        (clients may invent any)."""
+        (clients may invent any).
+        """
         known = (
             method
             if method in {"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"}
@@ -90,7 +92,8 @@ class _Service:
 
 def families(seen: Numbers) -> Iterator[Metric]:
     """One look at the database as metric families. Every API process tells the same: aggregate by
-    max, not by sum."""
+    max, not by sum.
+    """
     yield _by("gonogo_jobs", "Jobs by state", "state", seen.jobs)
     yield _by("gonogo_seeds", "Stored (seed, repeat) results by verdict", "verdict", seen.seeds)
     yield _family(
@@ -156,7 +159,8 @@ def families(seen: Numbers) -> Iterator[Metric]:
 
 def _devices(seen: Numbers) -> Iterator[Metric]:
     """How many there are of each kind, and each with its health: one series for each health it
-    could have, 1 for the one it has."""
+    could have, 1 for the one it has.
+    """
     totals = {(state.value, health.value): 0 for state in DeviceState for health in DeviceHealth}
     for each in seen.devices:
         totals[each.state, each.health] += 1

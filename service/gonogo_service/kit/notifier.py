@@ -1,5 +1,6 @@
 """Tells the dispatcher that there is work, from a thread of its own: a dead broker must neither
-fail nor slow a request."""
+fail nor slow a request.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Doorbell:
 
     def ping(self) -> None:
         """Raises redis.RedisError when the broker doesn't answer; OSError likewise. Without a
-        broker URL: ConnectionError."""
+        broker URL: ConnectionError.
+        """
         if self._redis is None:
             raise ConnectionError("GONOGO_BROKER_URL is not set")
         self._redis.ping()

@@ -1,5 +1,6 @@
 """The OpenAPI document: what FastAPI derives, with problem documents in place of its own error
-schema, and the ways to authenticate."""
+schema, and the ways to authenticate.
+"""
 
 from __future__ import annotations
 

@@ -63,7 +63,8 @@ _MESSAGES = {
 
 class Problem(Exception):
     """An error with its HTTP status. `errors` holds one object per wrong field: field, value,
-    limit, message."""
+    limit, message.
+    """
 
     def __init__(
         self,
@@ -98,7 +99,8 @@ class BadField(Problem):
 
 def document(problem: Problem) -> dict[str, Any]:
     """The problem as JSON. Field, value and limit of the first error also stand at the top, where a
-    shell script finds them."""
+    shell script finds them.
+    """
     title = http.HTTPStatus(problem.status).phrase
     slug = problem.slug or title.lower().replace(" ", "-")
     body: dict[str, Any] = {
@@ -155,7 +157,8 @@ def _tagged(annotation: object, tag: object) -> Iterator[type[BaseModel]]:
 
 def _known(model: type[BaseModel] | None, location: Sequence[object]) -> str | None:
     """The fields that stand beside the one at `location`, a path of pydantic's below the body; None
-    where that isn't known."""
+    where that isn't known.
+    """
     annotation: object = None
     for part in location[:-1]:
         if part in _TAGS:
@@ -169,7 +172,8 @@ def _known(model: type[BaseModel] | None, location: Sequence[object]) -> str | N
 
 def invalid(found: Iterable[Mapping[str, Any]], body: type[BaseModel] | None = None) -> Problem:
     """422 for what pydantic found, an object per error in its form; `body`: the model of the body,
-    whose fields are then named."""
+    whose fields are then named.
+    """
     errors = []
     for item in found:
         kind, location = str(item["type"]), item["loc"]
@@ -213,7 +217,8 @@ def invalid(found: Iterable[Mapping[str, Any]], body: type[BaseModel] | None = N
 
 def as_field_error(error: ValidationError) -> FieldError:
     """The first error of a model that the service itself read, as the domain says it: its field,
-    its value, its limit."""
+    its value, its limit.
+    """
     problem = invalid([dict(each) for each in error.errors()])
     first = problem.errors[0]
     reason = (

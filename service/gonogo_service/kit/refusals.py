@@ -1,5 +1,6 @@
 """What an exception becomes: its problem document, or a page where a person asked for one; the
-handlers that do it."""
+handlers that do it.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def respond(problem: Problem, scope: Scope) -> Response:
 
 def from_exception(error: Exception, *, limit: BodyLimit) -> Problem:
     """The problem that an exception becomes; what nobody foresaw is a 500 without its text, which
-    may hold secrets."""
+    may hold secrets.
+    """
     match error:
         case Problem():
             return error
@@ -101,7 +103,8 @@ def too_large(limit: BodyLimit, given: int | None = None) -> Problem:
 
 def install(app: FastAPI, *, limits: BodyLimits, routes: Sequence[BaseRoute]) -> None:
     """Make every exception that a route raises a problem document. `routes`: all there are, for the
-    Allow header of a 405."""
+    Allow header of a 405.
+    """
 
     async def handle(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException) and error.status_code == 405:

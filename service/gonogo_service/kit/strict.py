@@ -29,6 +29,7 @@ Moment = Annotated[
 
 class Strict(BaseModel):
     """A request's body: unknown fields are refused by name, and a text is never taken for a
-    number."""
+    number.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)

@@ -1,5 +1,6 @@
 """The bodies of jobs and gauges, as people, suites, rules and bisections write them: forms and
-limits of their fields."""
+limits of their fields.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class SeedRange(Strict):
 
 class SequentialSeeds(Strict):
     """Consecutive seeds until they decide: Wald's test of a stable failure rate against a flaky
-    one, and a wrong kernel at once."""
+    one, and a wrong kernel at once.
+    """
 
     policy: Literal["sequential"]
     max: int = Field(
@@ -114,7 +116,8 @@ ContextOf = Annotated[
 
 class JobIn(Strict):
     """A job: a test, a build, a target and seeds. The test's own fields are checked by the domain
-    (`gonogo.spec.test_spec`, `gonogo.spec.selections`)."""
+    (`gonogo.spec.test_spec`, `gonogo.spec.selections`).
+    """
 
     test: dict[str, Any] = Field(
         description="kernel, shape, numerics, epsilon, inputs, tolerance, memory, program; for gtest and pytest instead "
@@ -139,7 +142,8 @@ class JobIn(Strict):
 
 class GaugeIn(Strict):
     """A test of a kernel, and the variant of it that is graded: its branch, arch and
-    board."""
+    board.
+    """
 
     test: dict[str, Any] = Field(description="kernel, shape, numerics, epsilon, inputs, tolerance")
     branch: Name = Field(EMULATOR, description="the branch whose grade and flag this is")

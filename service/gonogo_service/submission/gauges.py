@@ -1,5 +1,6 @@
 """From the body of a gauge to what storage creates: the checks that need the domain, the settings
-or the database."""
+or the database.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> Ne
 
 def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
     """Everything that can be said without the database: a function from the owner to the gauge to
-    create. Raises FieldError."""
+    create. Raises FieldError.
+    """
     if "selection" in body.test:
         raise FieldError(
             "test.selection",

@@ -1,5 +1,6 @@
 """From the body of a job to what storage creates: the checks that need the domain, the settings or
-the database."""
+the database.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def check(body: JobIn, settings: Settings) -> Submission:
 
 def resolve(session: Session, submission: Submission, settings: Settings, owner: str) -> NewJob:
     """The job to create: its build and executor must be known and fit together. Raises
-    FieldError."""
+    FieldError.
+    """
     body, test = submission.body, submission.test
     build = build_of(session, body.build, body.target.executor, settings, "build")
     if (
@@ -114,7 +116,8 @@ def _reference(
     session: Session, body: JobIn, build: Build, test: TestSpec, settings: Settings
 ) -> str:
     """The name of the build to compare with: known, of the target's executor, with an output in
-    common. Raises FieldError."""
+    common. Raises FieldError.
+    """
     assert body.reference is not None
     field = "reference.build"
     other = build_of(session, body.reference.build, body.target.executor, settings, field)
@@ -227,7 +230,8 @@ def check_last_seed(start: int, count: int, name: str = "count") -> None:
 
 def build_of(session: Session, name: str, executor: str, settings: Settings, field: str) -> Build:
     """The build of that name on that executor. Registered ones first: a name means one thing,
-    whoever asks."""
+    whoever asks.
+    """
     registered = builds.get(session, name)
     known = known_build(name)
     if registered is not None:

@@ -1,5 +1,6 @@
 """From a suite to the jobs of a run: every check of a single job, with the field's place in the
-suite."""
+suite.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def check(
     content: Mapping[str, Any], settings: Settings, path: str = ""
 ) -> list[tuple[Template, Submission]]:
     """Everything that can be said of a suite without the database and without its builds. Raises
-    FieldError: `entries.3.test.shape`."""
+    FieldError: `entries.3.test.shape`.
+    """
     return [
         (template, _checked(template, {"build": _ANY_BUILD}, settings))
         for template in expand(content, path)

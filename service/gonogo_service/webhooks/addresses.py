@@ -27,7 +27,8 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class Pinned:
     """A URL whose host is an address, and the host's name for the certificate and the Host
-    header."""
+    header.
+    """
 
     url: str
     host: str
@@ -77,7 +78,8 @@ def resolve(host: str, port: int) -> Sequence[str]:
 
 def pin(url: str, allowed: Sequence[Network], resolver: Resolve = resolve) -> Pinned:
     """Resolve and check. Raises Refused for a private address, OSError when the name can't be
-    resolved."""
+    resolved.
+    """
     parts = urlsplit(url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)

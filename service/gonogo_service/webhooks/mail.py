@@ -16,7 +16,8 @@ DELIVERED = 250
 
 def send(settings: Settings, address: str, text: str, delivery: Delivery) -> int:
     """Hand one message over; SMTP's 250. Raises OSError (smtplib.SMTPException is one) or
-    ValueError without a server in the settings."""
+    ValueError without a server in the settings.
+    """
     if settings.smtp_url is None or settings.mail_from is None:
         raise ValueError("GONOGO_SMTP_URL and GONOGO_MAIL_FROM are not set")
     parts = urlsplit(settings.smtp_url.get_secret_value())

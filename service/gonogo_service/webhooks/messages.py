@@ -63,7 +63,8 @@ _DEVICE_FIELDS = (
 
 def event_of(type_: str, letter: Mapping[str, Any]) -> str:
     """The name of a happening, the same whenever its letter is handled again: type, object and
-    version."""
+    version.
+    """
     return f"{type_}:{json.dumps(letter, sort_keys=True, separators=(',', ':'))}"
 
 
@@ -71,7 +72,8 @@ def payload(
     session: Session, type_: str, letter: Mapping[str, Any], base_url: str | None
 ) -> dict[str, Any]:
     """The message of an event: {"type", "timestamp", "data"}; the data are the object as it is now,
-    else the letter."""
+    else the letter.
+    """
     describe = _DESCRIBERS.get(type_)
     data = None if describe is None else describe(session, letter, (base_url or "").rstrip("/"))
     return {
@@ -108,7 +110,8 @@ def sentence(message: Mapping[str, Any]) -> str:
 
 def for_slack(message: Mapping[str, Any]) -> str:
     """The same for Slack: what people wrote calls no channel and makes no link, as its three
-    special characters are escaped."""
+    special characters are escaped.
+    """
     return sentence(message).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -65,7 +65,8 @@ def fan_out(core: Core, type_: str, letter: Mapping[str, Any]) -> None:
 @dataclass
 class Sender:
     """Gives each receiver with due messages a thread. `resolver` and `chance` are the world's, or a
-    test's."""
+    test's.
+    """
 
     core: Core
     box: secrets.Box
@@ -205,7 +206,8 @@ def post(
     url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network], resolver: Resolve
 ) -> _Answer:
     """POST to the address that was checked; no redirects, only the answer's beginning. Raises
-    httpx.HTTPError, OSError, Refused."""
+    httpx.HTTPError, OSError, Refused.
+    """
     pinned = addresses.pin(url, allowed, resolver)
     told = {"content-type": "application/json", "user-agent": AGENT, "host": pinned.host, **headers}
     timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
@@ -239,7 +241,8 @@ def post(
 
 def _beginning(answer: httpx.Response) -> bytes:
     """Of its body: as much as the log keeps. The status is what counts, so that a body that breaks
-    off is no failure."""
+    off is no failure.
+    """
     text = b""
     try:
         for part in answer.iter_raw():
@@ -253,7 +256,8 @@ def _beginning(answer: httpx.Response) -> bytes:
 
 class Deadline:
     """Ends a connection that takes too long as a whole: httpx limits each read alone, and a
-    receiver may send a byte now and then."""
+    receiver may send a byte now and then.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.passed = seconds, False
@@ -269,7 +273,7 @@ class Deadline:
         self._timer.cancel()
 
     def trace(self, name: str, info: Mapping[str, Any]) -> None:
-        """httpx tells of each step: what was connected is what is to be ended."""
+        """Httpx tells of each step: what was connected is what is to be ended."""
         if name in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._stream = info["return_value"]
 

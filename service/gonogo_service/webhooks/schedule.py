@@ -1,5 +1,6 @@
 """When a message is tried again: the delays of the contract, with jitter; Retry-After is honoured;
-410 means never again."""
+410 means never again.
+"""
 
 from __future__ import annotations
 

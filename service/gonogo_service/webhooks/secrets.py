@@ -18,7 +18,8 @@ LEAST_BYTES, MOST_BYTES = 24, 64
 
 class Box:
     """Encrypts secrets under a key derived from GONOGO_SECRET_KEY: a copy of the database alone
-    signs nothing."""
+    signs nothing.
+    """
 
     def __init__(self, keys: Keys) -> None:
         self._fernet = Fernet(base64.urlsafe_b64encode(keys.key("webhook secret")))
@@ -29,7 +30,8 @@ class Box:
 
     def open(self, sealed: str) -> str:
         """The secret. Raises ValueError when GONOGO_SECRET_KEY is another one than when it was
-        stored."""
+        stored.
+        """
         try:
             return self._fernet.decrypt(sealed.encode()).decode()
         except InvalidToken as problem:

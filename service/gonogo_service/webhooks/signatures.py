@@ -1,5 +1,6 @@
 """Signatures as Standard Webhooks says: HMAC-SHA256 of "id.timestamp.body" under the secret's
-bytes."""
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def bytes_of(secret: str) -> bytes:
 
 def signatures(secrets: Iterable[str], message_id: str, timestamp: int, body: bytes) -> str:
     """The header `webhook-signature`: one `v1,...` per secret, so that both work while one replaces
-    the other."""
+    the other.
+    """
     signed = f"{message_id}.{timestamp}.".encode() + body
     made = (hmac.new(bytes_of(each), signed, hashlib.sha256).digest() for each in secrets)
     return " ".join(f"{VERSION},{base64.b64encode(each).decode()}" for each in made)
@@ -46,7 +48,8 @@ def verify(
     tolerance_s: float | None = 300.0,
 ) -> None:
     """Raises Unverified unless one of the header's signatures is right and the message is not too
-    old or too new (None: of any age)."""
+    old or too new (None: of any age).
+    """
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= MOST_DIGITS):
         raise Unverified(f"webhook-timestamp {timestamp[:40]!r} is no number of seconds")
     moment = int(timestamp)

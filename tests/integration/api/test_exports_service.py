@@ -207,7 +207,7 @@ def test_a_run_is_one_file_with_every_job_named(api: Api, run: str) -> None:
 def test_what_goes_out_comes_in_again_with_the_same_outcomes(
     api: Api, form: str, again: str
 ) -> None:
-    """A selection's tests: green and unjudged, red, skipped, broken."""
+    """A selection's tests: green and not judged, red, skipped, broken."""
     told = "".join(
         f'<testcase classname="s" name="{name}">{inner}</testcase>'
         for name, inner in OUTCOMES.items()

@@ -16,7 +16,7 @@ from gonogo_workers.executors.base import Reporter
 from gonogo_workers.executors.conformance import Check
 from gonogo_workers.executors.registry import CHILD
 from gonogo_workers.reports.conformance import checks
-from pytest_suites import Project
+from pytest_projects import Project
 
 TESTS = """
     import pytest

@@ -17,7 +17,7 @@ PAGES = [
     *sorted(ADR.glob("*.md")),
 ]
 PATH = re.compile(r"[A-Za-z0-9_.<>-]+(?:/[A-Za-z0-9_.<>-]+)*/?")
-NOT_OURS = {".venv/bin/pip", ".venv/bin/pre-commit", "path/to/your_file.py"}
+NOT_OURS = {"path/to/your_file.py"}
 SUFFIXES = (".md", ".py", ".toml", ".yml", ".yaml", ".html", ".js", ".cpp", ".hpp")
 
 
@@ -34,9 +34,9 @@ def paths(text: str) -> Iterator[str]:
     spans = re.findall(r"`([^`\s]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     for word in (*words, *spans):
         is_path = "/" in word[:-1] or word.endswith(("/", *SUFFIXES))
-        if is_path and PATH.fullmatch(word) and word not in NOT_OURS:
-            if not word.startswith(".venv/"):
-                yield word
+        is_ours = word not in NOT_OURS and not word.startswith(".venv/")
+        if is_path and is_ours and PATH.fullmatch(word):
+            yield word
 
 
 def exists(path: str) -> bool:

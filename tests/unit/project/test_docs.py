@@ -184,7 +184,7 @@ def test_locks_have_hashes_and_no_address(path: Path) -> None:
 
 
 def test_the_dev_lock_holds_the_run_lock() -> None:
-    for tag in ("py311", "py312"):
+    for tag in ("py311", "py312", "py313", "py314"):
         pins = {name: set(re.findall(r"^([\w.-]+==[^ ]+)", (ROOT / f"requirements/{name}-{tag}.txt").read_text(), re.MULTILINE))
                 for name in ("run", "dev")}  # fmt: skip
         assert pins["run"] <= pins["dev"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_suites import Project, outcomes
+from pytest_projects import Project, outcomes
 
 
 def _set_up(patch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """One attempt at a chunk: the chip's lock, fresh children, the seeds, and a last message that says
-what was sent."""
+what was sent.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ class Outcome(StrEnum):
 @dataclass(frozen=True)
 class Bench:
     """What a worker lends its attempts: the device and its lock folder, spare children, threads,
-    the postman, the heartbeat's facts."""
+    the postman, the heartbeat's facts.
+    """
 
     worker: str
     device: Device
@@ -122,7 +124,8 @@ class Attempt:
         self, outcome: Outcome, grace_s: float = HAND_BACK_GRACE_S, error: str | None = None
     ) -> None:
         """End soon: `cancelled` at once, `handed_back` after the seed in hand, if that takes at
-        most `grace_s`. The first reason stays."""
+        most `grace_s`. The first reason stays.
+        """
         if self._stopping is None:
             self._stopping, self._error = outcome, error
         self._stop_event.set()
@@ -216,7 +219,8 @@ class Attempt:
 
     def _run_references(self, references: References, held: locks.HeldDevice) -> None:
         """Have the reference build run every seed; those that it fails on are errors, and this
-        build does not run them."""
+        build does not run them.
+        """
         self._stage("reference")
         try:
             references.run(
@@ -286,7 +290,8 @@ class Attempt:
 
     def _after_hang(self, held: locks.HeldDevice, hung: Hang) -> None:
         """The hung seed's row, with what a second run under the watcher shows; then the canary,
-        before anything else runs."""
+        before anything else runs.
+        """
         found = hang.Examined()
         try:
             if self._stopping is None and hang.watcher_environment(self._meaning):
@@ -340,7 +345,8 @@ class Attempt:
         self, held: locks.HeldDevice, problem: ExecutorFailure, place: Callable[[], Place]
     ) -> None:
         """The build, or the device? The canary decides: only on a device that is well every seed
-        left is the build's error."""
+        left is the build's error.
+        """
         self._check(held, f"build {self.chunk.build} could not be opened")
         for work in self._pipeline.take_all():
             for artifact in self._evidence.log_of(work, problem.log_tail):
@@ -357,7 +363,8 @@ class Attempt:
 
     def _run_before(self, host: KernelHost, index: int) -> None:
         """Run one test of the context. That it fails is part of the context; that it kills the
-        child is not."""
+        child is not.
+        """
         test = self.chunk.before[index]
         inputs = shaped_inputs(test, quantise(test, generate(test, self.chunk.work[0][0])))
         expected = output_shapes(test, self._meaning.produced)

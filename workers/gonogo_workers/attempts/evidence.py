@@ -1,5 +1,6 @@
 """Artifacts of an attempt: error map, coefficients and diagnosis of its first and its worst seeds,
-and the log of those that failed."""
+and the log of those that failed.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class _Kept:
 
 class Evidence:
     """Chooses the seeds of one attempt that get artifacts. Used by one thread at a time, except
-    `of_seed`, which is pure."""
+    `of_seed`, which is pure.
+    """
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
@@ -60,7 +62,8 @@ class Evidence:
 
     def consider(self, work: Work, row: Row, outputs: Outputs) -> None:
         """Keep the outputs if the seed is among the worst so far. A seed that passes is no evidence
-        of anything."""
+        of anything.
+        """
         self._seen += 1
         size = sum(array.nbytes for array in outputs.values())
         if (
@@ -94,7 +97,8 @@ def of_seed(
     test: TestSpec, work: Work, given: Mapping[str, NDArray[Any]], outputs: Outputs
 ) -> list[Artifact]:
     """Diagnosis, coefficients per term and error map per output of one seed. Never raises: evidence
-    must not cost a result."""
+    must not cost a result.
+    """
     artifacts: list[Artifact] = []
     outputs = {
         name: array for name, array in outputs.items() if name in test.outputs

@@ -1,5 +1,6 @@
 """How a child is lost in mid chunk, and what is still to be said about the seed that it was lost
-over."""
+over.
+"""
 
 from __future__ import annotations
 

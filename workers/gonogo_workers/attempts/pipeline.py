@@ -127,7 +127,8 @@ class Pipeline:
 
     def _plan(self, test: AnyTest) -> None:
         """What follows from the test alone: a selection has neither shapes nor inputs
-        (gonogo_workers.attempts.report_pipeline)."""
+        (gonogo_workers.attempts.report_pipeline).
+        """
         assert isinstance(test, TestSpec)
         self._test = test
         self._canonical = test.canonical()
@@ -145,7 +146,8 @@ class Pipeline:
 
     def stop(self, grace_s: float) -> bool:
         """Stop soon, from any thread: when the child has answered what it has, or this time is
-        over. True: nothing is worth waiting for."""
+        over. True: nothing is worth waiting for.
+        """
         at = time.monotonic() + grace_s
         self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
         os.eventfd_write(self._wake, 1)
@@ -153,7 +155,8 @@ class Pipeline:
 
     def begin(self, host: KernelHost) -> Callable[[], Place]:
         """A fresh child: nothing has run in it, and it has no slots yet. Gives what tells the place
-        of its next kernel."""
+        of its next kernel.
+        """
         self._host_run = host.host_run
         self._position = 0
         self._free = deque()
@@ -215,7 +218,8 @@ class Pipeline:
 
     def finish(self) -> None:
         """Wait for every judgement, then make the artifacts of the worst seeds. Raises Stopped when
-        told to stop meanwhile."""
+        told to stop meanwhile.
+        """
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         while self._judging or (self._first_evidence and not self._first_evidence.done()):
@@ -337,7 +341,8 @@ class Pipeline:
 
     def _lose_asked(self, crash: KernelCrash) -> NoReturn:
         """The child had ended before it could be asked for the last of the running seeds: the one
-        before that is what ended it."""
+        before that is what ended it.
+        """
         if len(self._running) > 1:
             self._lose(crash)
         raise ChildLost("the child ended between two seeds") from crash
@@ -379,7 +384,8 @@ class Pipeline:
 
     def _lose(self, problem: KernelHang | KernelCrash) -> None:
         """The child is lost over the oldest seed: that one gets its row, the others a fresh
-        child."""
+        child.
+        """
         if self._stop_at is not None and time.monotonic() >= self._stop_at:
             raise Stopped("the child was stopped") from problem
         item = self._running.popleft()

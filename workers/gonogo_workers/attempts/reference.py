@@ -76,7 +76,8 @@ class References:
         started: Callable[[KernelHost], None],
     ) -> None:
         """Run every seed once. `started` gets each child, so that another thread can stop it.
-        Raises Stopped or HostUnavailable."""
+        Raises Stopped or HostUnavailable.
+        """
         while self._todo:
             host = pool.take(self._meaning.executor, self._meaning.environment, started=started)
             try:
@@ -94,7 +95,8 @@ class References:
         device: str,
     ) -> None:
         """Take the seeds that have no reference out of the pipeline, each with a row that says
-        why."""
+        why.
+        """
         for work in pipeline.withdraw(set(self._failures)):
             message, tail, host_run = self._failures[work[0]]
             for artifact in log_of(work, tail):

@@ -1,5 +1,6 @@
 """Artifacts of the arrays that tests handed over: which term is wrong in which test, for the first
-and the worst iterations."""
+and the worst iterations.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class Found:
 
 class ReportEvidence:
     """Chooses the iterations of one attempt that get artifacts. Used by one thread at a time,
-    except `of`, which is pure."""
+    except `of`, which is pure.
+    """
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
@@ -52,7 +54,8 @@ class ReportEvidence:
 
     def wants_first(self, work: Work) -> bool:
         """Whether this iteration, just judged, is the attempt's first and gets its artifacts
-        now."""
+        now.
+        """
         if self._first is not None or not self._chunk.evidence_first:
             return False
         self._first = work
@@ -60,7 +63,8 @@ class ReportEvidence:
 
     def consider(self, work: Work, found: Sequence[Found]) -> None:
         """Keep the arrays if the iteration is among the worst so far. One that is explained is no
-        evidence of anything."""
+        evidence of anything.
+        """
         wrong = worst_of(found)
         if (
             not wrong
@@ -85,7 +89,8 @@ class ReportEvidence:
 
     def of(self, work: Work, found: Sequence[Found]) -> list[Artifact]:
         """The artifacts of one iteration: one diagnosis for all its tests, coefficients and error
-        maps of each output."""
+        maps of each output.
+        """
         diagnoses: list[tuple[str, Mapping[str, Any]]] = []
         artifacts: list[Artifact] = []
         for each in worst_of(found) or list(found[:1]):

@@ -54,7 +54,8 @@ def parts_for(
     chunk: Chunk, meaning: Meaning, device: str, threads: Threads, batches: Batches, vitals: Vitals
 ) -> tuple[Evidence | ReportEvidence, Pipeline]:
     """The evidence and the pipeline of an attempt: by whether its chunk runs a kernel, the parts of
-    a gauge or a selection."""
+    a gauge or a selection.
+    """
     if isinstance(chunk.test, Selection):
         kept = ReportEvidence(chunk)
         return kept, ReportPipeline(chunk, meaning, device, threads, batches, kept, vitals)
@@ -179,7 +180,8 @@ class ReportPipeline(Pipeline):
 
     def fail_hung(self, hang: Hang, more: str) -> None:
         """A hung iteration keeps what its other tests reported; one without any report is a row
-        without numbers."""
+        without numbers.
+        """
         told, self._hung = self._hung, None
         if told is None:
             super().fail_hung(hang, more)
@@ -191,7 +193,8 @@ class ReportPipeline(Pipeline):
 
     def _judge_later(self, told: _Told, more: str = "") -> None:
         """Have the arrays judged in a thread; `more` is what else was found out about the
-        iteration."""
+        iteration.
+        """
 
         def judge() -> Finished:
             row, found = judge_iteration(

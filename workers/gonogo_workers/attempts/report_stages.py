@@ -1,5 +1,6 @@
 """The table of a staged suite's iteration, as an artifact: storage makes one of all iterations,
-with blocker and regressions."""
+with blocker and regressions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ KIND = "stages"
 
 def artifact(work: Work, reports: Sequence[Report], suite: Mapping[str, Any]) -> Artifact | None:
     """The table of one iteration; None when no report belongs to a stage. `suite`: its table in the
-    builds file, for the order."""
+    builds file, for the order.
+    """
     told = [
         {
             "stage": each.stage,

@@ -1,5 +1,6 @@
 """Everything that a worker does with a seed, once, before there is one: compiled code is loaded,
-and where there is none yet, made."""
+and where there is none yet, made.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ WARM_UP = (
 
 def warm_up() -> None:
     """Load the compiled code of everything that a worker does with a seed, so that the first one
-    does not wait for it."""
+    does not wait for it.
+    """
     for fields in WARM_UP:
         test = TestSpec.parse(fields)
         raw = generate(test, 0)

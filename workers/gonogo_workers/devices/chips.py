@@ -51,7 +51,8 @@ print(json.dumps(found))
 @dataclass(frozen=True)
 class Chip:
     """One chip with a PCI address. `index` is N of /dev/tenstorrent/N; facts that nobody told are
-    None."""
+    None.
+    """
 
     index: int
     arch: str
@@ -70,7 +71,8 @@ class Chip:
 
     def called(self, wanted: str) -> bool:
         """Whether a person who writes `wanted` means this chip: its index, name, serial number or
-        PCI address."""
+        PCI address.
+        """
         return wanted.lower() in {
             str(self.index),
             self.name,
@@ -81,7 +83,8 @@ class Chip:
 
 def parse_snapshot(snapshot: object) -> tuple[Chip, ...]:
     """The chips of a `tt-smi -s` snapshot, by index. What is no snapshot has none; a chip that says
-    no board type is left out."""
+    no board type is left out.
+    """
     driver = _text(_mapping(_mapping(snapshot).get("host_info")).get("Driver"))
     chips = []
     for entry in _local(snapshot):
@@ -112,7 +115,8 @@ def parse_snapshot(snapshot: object) -> tuple[Chip, ...]:
 
 def parse_telemetry(snapshot: object, index: int) -> dict[str, float | str]:
     """Temperature (degrees C), clock (MHz), power (W), voltage (V), current (A) and firmware of a
-    chip; what isn't told is left out."""
+    chip; what isn't told is left out.
+    """
     told: dict[str, float | str] = {}
     for entry in _local(snapshot):
         if entry["index"] != index:
@@ -165,7 +169,8 @@ def parse_umd(told: object) -> tuple[Chip, ...]:
 
 def merged(first: Sequence[Chip], second: Sequence[Chip]) -> tuple[Chip, ...]:
     """The chips of both lists, by index; of a chip in both (same PCI address) the first list's
-    facts, the second's where it has none."""
+    facts, the second's where it has none.
+    """
     by_pci = {chip.pci: chip for chip in second if chip.pci}
     found = []
     for chip in first:
@@ -188,7 +193,8 @@ def merged(first: Sequence[Chip], second: Sequence[Chip]) -> tuple[Chip, ...]:
 
 def snapshot(program: str, deadline_s: float = LOOK_DEADLINE_S) -> Any:
     """What `tt-smi -s` says, as JSON; None when it isn't installed or fails. Old versions write a
-    file, newer ones to standard output."""
+    file, newer ones to standard output.
+    """
     found = shutil.which(program)
     if found is None:
         return None
@@ -217,7 +223,8 @@ def look(
     deadline_s: float = LOOK_DEADLINE_S,
 ) -> tuple[Chip, ...]:
     """All chips of this host. `interpreters` are asked for tt_umd, which comes with a build's
-    environment: the first that has it tells."""
+    environment: the first that has it tells.
+    """
     told: tuple[Chip, ...] = ()
     for interpreter in dict.fromkeys(interpreters):
         done = programs.run([interpreter, "-c", UMD_PROGRAM], deadline_s)

@@ -1,5 +1,6 @@
 """Which device a worker uses: a chip of this host where its executor runs on one, else a virtual
-device that nobody has claimed."""
+device that nobody has claimed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _NAME = re.compile(r"((?P<executor>[a-z][a-z0-9_-]*):)?(?P<index>\d{1,3})", re.A
 @dataclass(frozen=True)
 class Device:
     """One chip of one board on one host, or a virtual one. Its claim lasts as long as the worker's
-    process."""
+    process.
+    """
 
     executor: str
     index: int
@@ -41,13 +43,15 @@ class Device:
     @property
     def name(self) -> str:
         """Its name on its host: `wormhole:0` for a chip, whichever executor uses it; `emulator:0`
-        for a virtual device."""
+        for a virtual device.
+        """
         return self.chip.name if self.chip is not None else f"{self.executor}:{self.index}"
 
     @property
     def identity(self) -> str:
         """Its name among all hosts: what results store, so that two hosts' first chips are not one
-        device."""
+        device.
+        """
         return f"{self.host}/{self.name}"
 
     @property

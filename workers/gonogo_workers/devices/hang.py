@@ -1,5 +1,6 @@
 """What is found out about a hang: tt-triage while the process still hangs, then the same seed once
-more with the watcher enabled."""
+more with the watcher enabled.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def triage(
     command: str | None, meaning: Meaning, places: Mapping[str, object]
 ) -> dict[str, Any] | None:
     """The output of tt-triage, run while the process hangs (it reads what the process publishes);
-    None where it isn't installed."""
+    None where it isn't installed.
+    """
     environment = dict(meaning.environment)
     home = environment.get("TT_METAL_HOME") or os.environ.get("TT_METAL_HOME")
     if command is None:
@@ -129,7 +131,8 @@ def _run(
     chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, started: Callable[[KernelHost], None]
 ) -> tuple[str, str]:
     """How the seed ended this time ("hang", "answered", or what went wrong), and the end of its
-    log."""
+    log.
+    """
     host: KernelHost | None = None
     try:
         host = KernelHost(meaning.executor, meaning.environment)
@@ -158,7 +161,8 @@ def _request(
     chunk: Chunk, work: Work, meaning: Meaning, host: KernelHost, file: Path
 ) -> dict[str, Any]:
     """What the pipeline asked of the child: the same seed, or the same iteration, whose reports go
-    into `file`."""
+    into `file`.
+    """
     test = chunk.test
     if isinstance(test, Selection):
         return request(test, work[0], file, chunk.seed_deadline_s)
@@ -185,7 +189,8 @@ def _files(folder: Path) -> tuple[str, str]:
 
 def _regular(folder: Path) -> Iterator[Path]:
     """The files below a folder that a kernel may have filled: no links (they might lead anywhere),
-    no pipes (they might never end)."""
+    no pipes (they might never end).
+    """
     for path in sorted(folder.rglob("*"))[:1000]:
         if path.is_file() and not path.is_symlink():
             yield path

@@ -1,5 +1,6 @@
 """Can this device be trusted? The canary: a small known LayerNorm whose result must be explained by
-rounding."""
+rounding.
+"""
 
 from __future__ import annotations
 

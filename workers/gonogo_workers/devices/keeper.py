@@ -1,5 +1,6 @@
 """Keeps one device of a worker: whether it may take work, its canary, what a failure leads to, and
-its later re-tests."""
+its later re-tests.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Canary:
 
 def canary_of(spec: ExecutorSpec, builds: BuildsFile, device: Device) -> Canary | None:
     """The canary of an executor on this device: the build that `[executors.NAME] canary` names,
-    else ours; None: there is none."""
+    else ours; None: there is none.
+    """
     build = builds.executors.get(spec.name, {}).get("canary", health.CANARY_BUILDS.get(spec.name))
     if not build:
         return None
@@ -117,7 +119,8 @@ class Keeper:
 
     def begin(self) -> None:
         """The worker runs: a device that an earlier worker of it left as bad is tested again
-        now."""
+        now.
+        """
         if self.health is health.Health.bad:
             self._retest(0.0)
 
@@ -240,7 +243,8 @@ class Keeper:
 
     def _retest(self, after_s: float) -> None:
         """Test again later, with backoff; one thread at a time, and a new wish shortens its
-        wait."""
+        wait.
+        """
         if self.canary is None:
             return
         with self._wake:
@@ -290,7 +294,8 @@ class Keeper:
 
     def _remembered(self) -> tuple[health.Health, str | None]:
         """What an earlier worker knew of this device: a restart makes no bad device good. (Without
-        a canary nobody could say so.)"""
+        a canary nobody could say so.)
+        """
         if self.canary is None:
             return health.Health.good, None
         with suppress(OSError, ValueError, KeyError, TypeError):

@@ -38,7 +38,8 @@ class LockedElsewhere(InfrastructureError):
 
 class HeldDevice:
     """A device that is ours until `close`. `left_over` says that its last user did not end
-    properly: run the canary first."""
+    properly: run the canary first.
+    """
 
     def __init__(self, fd: int, path: Path, left_over: bool) -> None:
         self.fd = fd
@@ -168,7 +169,8 @@ def _alive(user: dict[str, Any]) -> bool:
 
 def _end(user: dict[str, Any]) -> None:
     """End the child of a dead worker: its group, if that is still the same process, and every
-    process that bears its mark."""
+    process that bears its mark.
+    """
     group = user.get("group")
     if (
         isinstance(group, int)

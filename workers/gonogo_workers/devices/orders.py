@@ -1,5 +1,6 @@
 """Hears what the service wants of this worker's devices: one look a second at a key per device,
-from a thread of its own."""
+from a thread of its own.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Orders:
 
     def start(self) -> None:
         """Look now, so that a worker of a drained device takes nothing at all, and then every
-        second."""
+        second.
+        """
         self._look()
         self._thread.start()
 
@@ -59,7 +61,8 @@ class Orders:
 
 def read(text: bytes | str | None) -> tuple[Order, int]:
     """The order in a key's content, and how often a test was asked for. What is unreadable is an
-    order to work, as no key is."""
+    order to work, as no key is.
+    """
     try:
         told = json.loads(text or b"{}")
         return Order(told.get("order", "work")), int(told.get("asked", 0))

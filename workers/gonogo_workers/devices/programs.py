@@ -1,5 +1,6 @@
 """Runs a program of the host (a reset, tt-smi, tt-triage) within a deadline: nothing of it is left
-behind, its last words are kept."""
+behind, its last words are kept.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ no disk."""
 @dataclass(frozen=True)
 class Done:
     """How a program ended: its exit status (None: it could not be started, or was killed at its
-    deadline), and what it printed."""
+    deadline), and what it printed.
+    """
 
     status: int | None
     output: str

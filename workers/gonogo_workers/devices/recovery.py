@@ -1,5 +1,6 @@
 """The recovery ladder of a device: re-open, reset, reload the driver, the host's hook. A deadline
-for each rung, the canary after each."""
+for each rung, the canary after each.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ LAST_WORDS = 2000
 @dataclass(frozen=True)
 class Rung:
     """One thing to try; without a command it is only a fresh child that opens the device again,
-    which the canary's is."""
+    which the canary's is.
+    """
 
     name: str
     command: tuple[str, ...] = ()

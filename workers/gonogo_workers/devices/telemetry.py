@@ -1,5 +1,6 @@
 """The chip's temperature, clock, power and firmware, asked of tt-smi beside the work and at most
-once a minute."""
+once a minute.
+"""
 
 from __future__ import annotations
 

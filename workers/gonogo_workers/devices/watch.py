@@ -53,7 +53,8 @@ _TROUBLE = re.compile(
 @dataclass(frozen=True)
 class Core:
     """One core at one look: for each processor that has a kernel, its waypoint, whether it still
-    runs, and its kernel's number."""
+    runs, and its kernel's number.
+    """
 
     x: int
     y: int
@@ -98,7 +99,8 @@ class Stuck:
 
 def read(text: str) -> Stuck:
     """What the last look of a watcher log shows. An empty log, or one that shows no running kernel,
-    says so in `words`."""
+    says so in `words`.
+    """
     cores, names = _last_look(text.splitlines())
     trouble = tuple(line.strip()[:500] for line in text.splitlines() if _TROUBLE.search(line))[-8:]
     running = [core for core in cores if any(core.running.values())]
@@ -139,7 +141,8 @@ def read(text: str) -> Stuck:
 
 def _last_look(lines: Iterable[str]) -> tuple[list[Core], dict[int, str]]:
     """The cores' last lines (a later line of the same core replaces an earlier one), and the
-    kernels' names."""
+    kernels' names.
+    """
     cores: dict[tuple[int, int, int], Core] = {}
     names: dict[int, str] = {}
     for line in lines:
@@ -190,7 +193,8 @@ def _role(processor: str, core: Core, names: Mapping[int, str]) -> str:
 def _blame(core: Core, names: Mapping[int, str]) -> tuple[str, str]:
     """The role that holds the others up, and the processor that shows it. Each wait at a circular
     buffer points to the kernel at its other end; who doesn't wait for another, or is pointed to and
-    has ended, is the one; a ring of waits is a deadlock of its members."""
+    has ended, is the one; a ring of waits is a deadlock of its members.
+    """
     waits: dict[str, tuple[str, str]] = {}  # role -> (whom it waits for, on which processor)
     busy: dict[str, str] = {}  # role -> a processor that runs and waits for no other kernel
     for processor, runs in core.running.items():

@@ -1,2 +1,3 @@
 """Executors: the ways to run a kernel. One interface, many drivers; each must pass the conformance
-suite."""
+suite.
+"""

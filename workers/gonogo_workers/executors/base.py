@@ -45,7 +45,8 @@ class Executor(Protocol):
 
 class PlacedExecutor(Protocol):
     """An executor whose kernels depend on what ran before (the emulator's stale-register defect):
-    it is told where it stands."""
+    it is told where it stands.
+    """
 
     placed: ClassVar[bool]
 
@@ -53,13 +54,15 @@ class PlacedExecutor(Protocol):
         self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int
     ) -> Mapping[str, FloatArray]:
         """As `Executor.run`; `position` counts the kernels that this child process has run
-        before."""
+        before.
+        """
         ...
 
 
 class Reporter(Protocol):
     """A way to run tests that exist already. `Factory(build: str)` makes one, as for an Executor; a
-    plug-in may be either, or both."""
+    plug-in may be either, or both.
+    """
 
     def report(
         self, selection: Mapping[str, Any], *, iteration: int, seed: int | None
@@ -75,7 +78,8 @@ class Reporter(Protocol):
 
 class ExecutorFailure(InfrastructureError):
     """A run ended without outputs that can be judged; `verdict` is what the result row says,
-    `log_tail` the child's last words."""
+    `log_tail` the child's last words.
+    """
 
     verdict: ClassVar[str] = "error"
 
@@ -86,7 +90,8 @@ class ExecutorFailure(InfrastructureError):
 
 class KernelError(ExecutorFailure):
     """The kernel or its factory raised, or gave back a wrong shape, a wrong type, or not all
-    outputs."""
+    outputs.
+    """
 
 
 class KernelHang(ExecutorFailure):
@@ -111,7 +116,8 @@ class Stopped(ExecutorFailure):
 
 def shaped_inputs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str, FloatArray]:
     """The tensors of `test` out of `given` (flat rows or already shaped), as executors see them:
-    C-contiguous float32."""
+    C-contiguous float32.
+    """
     inputs = {}
     for name in test.input_names:
         array = np.asarray(given[name], dtype=np.float32, order="C")
@@ -123,7 +129,8 @@ def output_shapes(
     test: TestSpec, produced: tuple[str, ...] | None = None
 ) -> dict[str, tuple[int, ...]]:
     """Name and shape of every output that the build must give; `produced` is what the build
-    declares (None = all of the kernel's)."""
+    declares (None = all of the kernel's).
+    """
     downstream = () if produced is None else test.downstream
     names = (*test.outputs, *downstream)
     return {name: test.shape_of(name) for name in names if produced is None or name in produced}
@@ -133,7 +140,8 @@ def check_outputs(
     outputs: object, expected: Mapping[str, tuple[int, ...]]
 ) -> dict[str, FloatArray]:
     """The expected outputs out of what an executor returned in our own process. Raises KernelError;
-    others are left out."""
+    others are left out.
+    """
     if not isinstance(outputs, Mapping):
         raise KernelError(
             f"the executor returned {type(outputs).__name__}, not a mapping of names to arrays"

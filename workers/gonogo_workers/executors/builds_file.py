@@ -71,7 +71,8 @@ Table = Mapping[str, Any]
 @dataclass(frozen=True)
 class BuildsFile:
     """The checked tables of a builds file: what holds for an executor's builds, and each build's
-    own."""
+    own.
+    """
 
     executors: Mapping[str, Table] = field(default_factory=dict)
     builds: Mapping[str, Table] = field(default_factory=dict)
@@ -82,7 +83,8 @@ class BuildsFile:
 
     def entry(self, executor: str, build: str) -> Table:
         """What the file says of a build: the entry of its name, else that of the longest pattern
-        that it fits, else nothing."""
+        that it fits, else nothing.
+        """
         entries = self.of(executor)
         if build in entries:
             return entries[build]
@@ -100,7 +102,8 @@ class BuildsFile:
 @dataclass(frozen=True)
 class Meaning:
     """A build on this host: the executor to start, with which environment, and how to judge what it
-    gives."""
+    gives.
+    """
 
     executor: ExecutorSpec
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -114,7 +117,8 @@ class Meaning:
 
 def read(path: str | None) -> BuildsFile:
     """The builds file (an empty one without a path). Raises FieldError where it can't be read or
-    says something unknown or impossible."""
+    says something unknown or impossible.
+    """
     if path is None:
         return BuildsFile()
     try:
@@ -153,7 +157,8 @@ def meaning(
     produced: tuple[str, ...] | None = None,
 ) -> Meaning:
     """What `build` means for `executor` here; `arithmetic` and `produced` are what the service knows
-    of it, unless the host says otherwise."""
+    of it, unless the host says otherwise.
+    """
     known = known_build(build, executor.name)
     if known is not None:
         arithmetic, produced = known.arithmetic, known.outputs
@@ -207,7 +212,8 @@ def _build(name: str, entry: Table) -> Build:
 
 def _child_table(name: str, defaults: Table, entry: Table) -> dict[str, Any]:
     """What the child is told of its build. Raises FieldError when that is too much for an
-    environment variable."""
+    environment variable.
+    """
     table = {
         "name": name,
         "command": list(entry.get("command", ())),

@@ -137,7 +137,8 @@ class _Case:
 
 def unknown_build(factory: Factory) -> None:
     """A build that doesn't exist is an exception of the factory: later it would be a wrong
-    result."""
+    result.
+    """
     try:
         factory(NO_BUILD)
     except Exception:
@@ -192,7 +193,8 @@ def results_kept(
     produced: tuple[str, ...] | None,
 ) -> None:
     """One executor runs several shapes in turn, and what it returned first doesn't change later (no
-    buffer is handed out twice)."""
+    buffer is handed out twice).
+    """
     executor = factory(build)
     kept: list[tuple[str, FloatArray, bytes]] = []
     for seed, shape in enumerate([*shapes, *shapes]):
@@ -222,7 +224,8 @@ def _tests(
 
 def main(arguments: Sequence[str]) -> int:
     """Run the suite for `package.module:Factory` and a build; prints a line per check; 1 when one
-    fails."""
+    fails.
+    """
     if len(arguments) != 2 or ":" not in arguments[0]:
         print(
             "usage: python -m gonogo_workers.executors.conformance package.module:Factory build",

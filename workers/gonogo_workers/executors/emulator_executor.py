@@ -1,5 +1,6 @@
 """The emulated Wormhole as an executor: a build is a named fault of the test's kernel, a device is
-a slice of this host's processor."""
+a slice of this host's processor.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def _spec(text: str) -> TestSpec:
 
 class EmulatorExecutor:
     """Runs the emulated kernels. It is told its place, because one defect depends on what ran
-    before."""
+    before.
+    """
 
     placed: ClassVar[bool] = True
 
@@ -40,7 +42,8 @@ class EmulatorExecutor:
     @staticmethod
     def warm() -> None:
         """Load the compiled code (from numba's cache, else compile it): the emulator has no state,
-        so no later run can tell."""
+        so no later run can tell.
+        """
         for fields in WARM_UP:
             test = TestSpec.parse(fields)
             registry.numerics(test).run(test, quantise(test, generate(test, 0)), "correct")

@@ -81,7 +81,8 @@ Request = dict[str, Any]
 
 class Channel:
     """Length-prefixed JSON over the socket; a request may carry one file descriptor (the chip's
-    lock)."""
+    lock).
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -157,7 +158,8 @@ class Host:
 
     def report(self, request: Request) -> Request:
         """Have the executor run a selection; its reports go to the worker's file, for they may be
-        larger than a message."""
+        larger than a message.
+        """
         report = getattr(self.executor, "report", None)
         if not callable(report):
             return {"problem": "this executor runs kernels, not selections: it has no report()"}
@@ -191,7 +193,8 @@ class Host:
 
     def given(self, file: str) -> np.ndarray[Any, Any]:
         """An input that the kernel may even write to: neither the worker's arrays nor the next
-        seed's see it."""
+        seed's see it.
+        """
         mapped = self.lasting(file, "r")
         if mapped.nbytes < COPY_BELOW_BYTES:
             return np.array(mapped, order="C", subok=False)
@@ -199,7 +202,8 @@ class Host:
 
     def store(self, outputs: Any, expected: Request) -> str | None:
         """Write the expected outputs into the worker's files; what can't be stored is told in one
-        line instead."""
+        line instead.
+        """
         if not hasattr(outputs, "keys"):
             return (
                 "the executor returned "
@@ -228,7 +232,8 @@ class Host:
 
 def answer(host: Host, request: Request) -> Request:
     """Do one request; whatever the executor raises becomes an answer. SystemExit passes: then the
-    process really ends."""
+    process really ends.
+    """
     operations = {
         "load": host.load,
         "open": host.open,

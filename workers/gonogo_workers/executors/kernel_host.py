@@ -1,5 +1,6 @@
 """The worker's side of the kernel host: start the child, ask it to run kernels, survive whatever it
-does, leave no process behind."""
+does, leave no process behind.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ class KernelHost:
 
     def __init__(self, spec: ExecutorSpec, environment: Mapping[str, str] | None = None) -> None:
         """Start the child and send it `load`, without waiting. Raises HostUnavailable when the
-        interpreter can't be started."""
+        interpreter can't be started.
+        """
         self.spec = spec
         self.host_run = uuid.uuid4().hex
         self.build: str | None = None
@@ -133,7 +135,8 @@ class KernelHost:
 
     def wait_until_loaded(self, deadline_s: float = LOAD_DEADLINE_S) -> None:
         """Wait until the executor's module is imported. Raises HostUnavailable (and ends the child)
-        when it can't be."""
+        when it can't be.
+        """
         if self._loaded:
             return
         try:
@@ -151,7 +154,8 @@ class KernelHost:
         self, build: str, *, lock_fd: int | None = None, deadline_s: float = LOAD_DEADLINE_S
     ) -> None:
         """Make the executor for this build; the child gets a share of the chip's lock. Raises
-        KernelError when the factory raises."""
+        KernelError when the factory raises.
+        """
         self.wait_until_loaded(deadline_s)
         self._send({"op": "open", "build": build}, lock_fd)
         self._answer(time.monotonic() + deadline_s)
@@ -164,7 +168,8 @@ class KernelHost:
     @property
     def buffered(self) -> bool:
         """Whether a whole answer has been read already, so that the socket needn't become readable
-        for it."""
+        for it.
+        """
         size = int.from_bytes(self._buffer[:4])
         return len(self._buffer) >= 4 and (
             len(self._buffer) >= 4 + size or size > MAX_MESSAGE_BYTES
@@ -177,7 +182,8 @@ class KernelHost:
     @property
     def exit_fileno(self) -> int:
         """A descriptor that is readable once the child has ended (its socket may live on in
-        grandchildren)."""
+        grandchildren).
+        """
         return self._pidfd
 
     def receive(self, deadline: float) -> dict[str, Any]:
@@ -195,7 +201,8 @@ class KernelHost:
     def stop(self) -> None:
         """End the child from any thread; whoever waits for an answer gets Stopped and must `kill`
         (which closes our descriptors: were they closed here, that thread might be polling a number
-        that is used again)."""
+        that is used again).
+        """
         with self._lock:
             self._stopping = True
             if not self._ended:
@@ -217,7 +224,8 @@ class KernelHost:
 
     def kill(self) -> None:
         """TERM, 2 s, KILL to the whole process group, then to descendants that left it; returns
-        when all are gone."""
+        when all are gone.
+        """
         with self._lock:
             if self._ended:
                 return
@@ -316,7 +324,8 @@ class KernelHost:
 
 def sweep() -> int:
     """Delete the private folders whose worker was killed before it could; how many there were. A
-    folder's name says whose it is."""
+    folder's name says whose it is.
+    """
     swept = 0
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-*-*"):
         pid, started = folder.name.removeprefix(FOLDER_PREFIX).split("-")[:2]
@@ -335,7 +344,8 @@ def _limit_memory(pid: int, most: int | None) -> None:
     """Limit the private writable memory of the child and, each for itself, of what it starts. Files
     that are mapped and address space that is only reserved (drivers and libraries reserve far more
     than they use) don't count. No fork hook: the child runs already, and has not yet imported
-    anything."""
+    anything.
+    """
     if most is not None:
         with contextlib.suppress(OSError, ValueError):
             resource.prlimit(pid, resource.RLIMIT_DATA, (most, most))

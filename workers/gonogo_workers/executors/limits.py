@@ -19,7 +19,8 @@ SIMULATED = "TT_METAL_SIMULATOR"
 @dataclass(frozen=True)
 class Limit:
     """One thing that it can't do: for which tests and builds, the verdict that comes of it, and
-    what is the matter."""
+    what is the matter.
+    """
 
     name: str
     verdict: str

@@ -1,5 +1,6 @@
 """What a child prints: read all the time, so that it never blocks, and only the last 64 KiB kept,
-so that it never fills a disk."""
+so that it never fills a disk.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class ChildLog:
 
     def tail(self) -> str:
         """The last 64 KiB of all that was printed before this call, as text, without bytes that are
-        no UTF-8."""
+        no UTF-8.
+        """
         with self._lock:
             if not self._closed:
                 self._take()  # the thread may not have had its turn since the child wrote
@@ -41,7 +43,8 @@ class ChildLog:
 
     def settle(self, seconds: float = 0.5) -> None:
         """Wait until the pipe is empty because everyone who could write is dead (at most `seconds`:
-        a grandchild may live)."""
+        a grandchild may live).
+        """
         self._thread.join(seconds)
 
     def finish(self) -> None:
@@ -70,7 +73,8 @@ class ChildLog:
 
     def _take(self) -> bool:
         """Keep what is in the pipe (one read empties it); False when nobody can write to it any
-        more."""
+        more.
+        """
         try:
             chunk = os.read(self._reader, _READ_BYTES)
         except BlockingIOError:

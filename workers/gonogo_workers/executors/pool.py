@@ -24,7 +24,8 @@ recently end."""
 
 class HostPool:
     """At most one idle spare per (executor, environment), and MOST_SPARES of all. Safe to use from
-    several threads."""
+    several threads.
+    """
 
     def __init__(self) -> None:
         self._spares: dict[tuple[ExecutorSpec, Environment], KernelHost] = {}
@@ -60,7 +61,8 @@ class HostPool:
 
     def prepare(self, spec: ExecutorSpec, environment: Mapping[str, str] | None = None) -> None:
         """Start a spare unless there is one; doesn't wait for it. A spare that can't be started is
-        told by the next `take`."""
+        told by the next `take`.
+        """
         key = _key(spec, environment)
         with self._lock:
             if self._closed or key in self._spares:

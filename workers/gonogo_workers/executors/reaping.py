@@ -1,5 +1,6 @@
 """Ending process groups for sure: TERM, grace, KILL; and finding the descendants that left their
-group."""
+group.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from pathlib import Path
 
 def start_time(pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None = no such process. Ids are used
-    again, (id, start) isn't."""
+    again, (id, start) isn't.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -59,7 +61,8 @@ def kill_group(leader: int, pidfd: int, grace_s: float) -> None:
 
 def kill_left_over(group: int, grace_s: float) -> None:
     """End a process group that is not our child's (its worker is dead): TERM, grace, KILL; returns
-    when it is empty or after 5 s more."""
+    when it is empty or after 5 s more.
+    """
     signal_group(group, signal.SIGTERM)
     _wait_empty(group, grace_s)
     if group_members(group):
@@ -69,7 +72,8 @@ def kill_left_over(group: int, grace_s: float) -> None:
 
 def strays(variable: str, value: str) -> list[int]:
     """Processes of ours with this environment variable: descendants that made a session of their
-    own."""
+    own.
+    """
     wanted = f"{variable}={value}".encode()
     found = []
     for entry in Path("/proc").iterdir():

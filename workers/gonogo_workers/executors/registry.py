@@ -57,7 +57,8 @@ class ExecutorSpec:
 
 def emulator() -> ExecutorSpec:
     """The emulated Wormhole: our own code in our own interpreter, whether installed or run from a
-    checkout."""
+    checkout.
+    """
     return ExecutorSpec(
         EMULATOR,
         "gonogo_workers.executors.emulator_executor",
@@ -68,7 +69,8 @@ def emulator() -> ExecutorSpec:
 
 def _folders_of(*packages: str) -> tuple[str, ...]:
     """The folders from which these packages are imported: one in an installation, several in a
-    checkout."""
+    checkout.
+    """
     specs = [find_spec(name) for name in packages]
     return tuple(
         dict.fromkeys(
@@ -85,25 +87,28 @@ def gtest() -> ExecutorSpec:
 
 
 def pytest() -> ExecutorSpec:
-    """pytest suites, in the interpreter that the builds file names."""
+    """Pytest suites, in the interpreter that the builds file names."""
     return ExecutorSpec(PYTEST, "pytest_executor", "PytestExecutor", paths=(CHILD,))
 
 
 def torch() -> ExecutorSpec:
     """PyTorch: in the interpreter that the builds file names, else in our own, which then needs
-    torch."""
+    torch.
+    """
     return ExecutorSpec(TORCH, "torch_executor", "TorchExecutor", paths=(CHILD,))
 
 
 def ttnn() -> ExecutorSpec:
     """LayerNorm by ttnn: in the interpreter that the builds file names, else in our own, which then
-    needs ttnn."""
+    needs ttnn.
+    """
     return ExecutorSpec(TTNN, "ttnn_executor", "TtnnExecutor", paths=(CHILD,))
 
 
 def parse(text: str) -> dict[str, ExecutorSpec]:
     """The plug-ins of a GONOGO_EXECUTORS value by name. Raises FieldError for an entry that can't
-    be read, or a name used twice."""
+    be read, or a name used twice.
+    """
     specs: dict[str, ExecutorSpec] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         match = _ENTRY.fullmatch(entry)
@@ -146,7 +151,8 @@ def _limited(specs: Mapping[str, ExecutorSpec]) -> Mapping[str, ExecutorSpec]:
 def ready(specs: Iterable[str], named: Iterable[str]) -> list[str]:
     """Those of the executors that a worker of "all" serves: of ours the emulator, those that the
     builds file speaks of (`named`: the executors that it names), and those whose package our own
-    interpreter has."""
+    interpreter has.
+    """
     spoken_of = set(named)
     return [
         name

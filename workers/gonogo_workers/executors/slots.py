@@ -25,7 +25,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 def npy_header(shape: tuple[int, ...]) -> bytes:
     """The header of a C-order little-endian float32 .npy file, padded by numpy to a multiple of 64
-    bytes."""
+    bytes.
+    """
     buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         buffer, {"descr": "<f4", "fortran_order": False, "shape": shape}
@@ -35,7 +36,8 @@ def npy_header(shape: tuple[int, ...]) -> bytes:
 
 class Descriptor:
     """An open file that is closed when the last thread that uses it lets go: a number closed too
-    early could be another file's."""
+    early could be another file's.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -79,7 +81,8 @@ class TensorFile:
 
     def read(self) -> FloatArray:
         """A copy of the stored array. Raises KernelError when the child cut or overwrote the
-        file."""
+        file.
+        """
         array = np.empty(self.shape, np.float32)
         header = bytearray(len(self.header))
         rest, offset = array.reshape(-1).view(np.uint8).data, len(header)

@@ -1,5 +1,6 @@
 """A few daemon threads that do host work: unlike the standard executor's they never hold up the end
-of the process."""
+of the process.
+"""
 
 from __future__ import annotations
 

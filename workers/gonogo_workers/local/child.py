@@ -1,5 +1,6 @@
 """A kernel host that a command holds for itself, without a server: opened when it is wanted, ended
-with the `with` block."""
+with the `with` block.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from gonogo_workers.executors.kernel_host import KernelHost
 
 class LocalChild:
     """One build's child process, made anew after each end. A context manager: leaving it ends the
-    child."""
+    child.
+    """
 
     def __init__(self, meaning: Meaning, build: str) -> None:
         self.meaning = meaning
@@ -22,7 +24,8 @@ class LocalChild:
 
     def close(self, *, kill: bool = False) -> None:
         """End the child; the next run would start another. `kill`: it can't be asked to close its
-        device any more."""
+        device any more.
+        """
         host, self._host = self._host, None
         if host is not None:
             if kill:
@@ -33,7 +36,8 @@ class LocalChild:
 
     def _open(self) -> KernelHost:
         """A child with the build loaded. Raises HostUnavailable when none can be started,
-        KernelError when the build can't be loaded."""
+        KernelError when the build can't be loaded.
+        """
         host = KernelHost(self.meaning.executor, self.meaning.environment)
         try:
             host.open(self.build)

@@ -1,5 +1,6 @@
 """Running selections without a server: one build's tests in a kernel host, judged as a worker
-judges them (`gonogo check`)."""
+judges them (`gonogo check`).
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ class LocalReporter(LocalChild):
 
 def reporter(executor: str, build: str, *, deadline_s: float | None = None) -> LocalReporter:
     """A reporter for this executor and build. Raises FieldError for an unknown executor,
-    ExecutorFailure when the build can't be opened."""
+    ExecutorFailure when the build can't be opened.
+    """
     config = gonogo_settings.load()
     spec = registry.find(executor)
     meaning = builds_file.meaning(spec, build, builds_file.read(config.builds))

@@ -1,5 +1,6 @@
 """Running kernels without a server: one executor with one build, in this process where that is
-safe, else in a kernel host."""
+safe, else in a kernel host.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class LocalRunner(LocalChild):
 
     def __init__(self, meaning: Meaning, build: str, *, deadline_s: float, isolated: bool) -> None:
         """Raises FieldError when the executor doesn't know the build, KernelError when its factory
-        raises for another reason, HostUnavailable when no child can be started."""
+        raises for another reason, HostUnavailable when no child can be started.
+        """
         super().__init__(meaning, build)
         self.deadline_s = deadline_s
         self._slot: Slot | None = None
@@ -81,7 +83,8 @@ class LocalRunner(LocalChild):
 
     def precede(self, before: Sequence[TestSpec], seed: int) -> None:
         """Let these tests, a job's context, run first on this seed in every fresh process, as a
-        worker does."""
+        worker does.
+        """
         self._before, self._before_seed = tuple(before), seed
 
     def run(

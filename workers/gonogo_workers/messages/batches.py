@@ -1,5 +1,6 @@
 """Collects the rows of an attempt into messages: the first at once, then every half second or half
-a mebibyte."""
+a mebibyte.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ FLUSH_FROM_BYTES = 512 * 1024
 
 class Batches:
     """The results of one attempt on their way to the postman. `sent` are the (seed, repeat) posted
-    so far."""
+    so far.
+    """
 
     def __init__(self, postman: Postman, attempt: str) -> None:
         self._postman = postman
@@ -33,13 +35,15 @@ class Batches:
     @property
     def due(self) -> float | None:
         """When the next batch must go, on the monotonic clock; None while there is nothing to
-        send."""
+        send.
+        """
         return self._due
 
     @property
     def count(self) -> int:
         """How many batches were posted: ingest waits for all of them before it believes
-        "finished"."""
+        "finished".
+        """
         return self._number
 
     def add(self, row: Row) -> None:

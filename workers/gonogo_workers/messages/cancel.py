@@ -1,5 +1,6 @@
 """Watches the cancel key of the attempt at hand: one look a second, from a thread that lives as
-long as the worker."""
+long as the worker.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ LOOK_EVERY_S = 1.0
 
 class CancelWatcher:
     """Calls back when the key of the watched attempt appears. With the broker away nobody can
-    cancel, and nothing is lost by waiting."""
+    cancel, and nothing is lost by waiting.
+    """
 
     def __init__(self, broker_url: str, every_s: float = LOOK_EVERY_S) -> None:
         self._client = queue.redis_client(broker_url)

@@ -1,5 +1,6 @@
 """One chunk as a message describes it: the test, the seeds, the build's name and the context, read
-from untrusted JSON."""
+from untrusted JSON.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ Work = tuple[int, int]
 @dataclass(frozen=True)
 class Chunk:
     """What one attempt has to do. `before` are the tests of the context that run first in every
-    fresh child."""
+    fresh child.
+    """
 
     attempt: str
     chunk: str
@@ -119,7 +121,8 @@ def _work(value: object) -> tuple[Work, ...]:
 
 def parse_context(value: object, max_elements: int) -> tuple[str, tuple[TestSpec, ...]]:
     """A context's name and the tests that run first, of "isolated" or {"name", "before": [tests]}.
-    Raises FieldError."""
+    Raises FieldError.
+    """
     if value == ISOLATED:
         return ISOLATED, ()
     given = fields.mapping(value, "context")

@@ -1,5 +1,6 @@
 """Which queues a worker takes chunks from, changed while Celery runs: only those whose device may
-take work."""
+take work.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ LOOK_AGAIN_S = 0.002
 
 class Wake(bootsteps.StartStopStep):  # type: ignore[misc]
     """Hands Celery's event loop to the worker: the end of a task wakes it up at once and not at its
-    next timer, and queues can be left."""
+    next timer, and queues can be left.
+    """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
     hub: Any = None
@@ -61,6 +63,7 @@ class Wake(bootsteps.StartStopStep):  # type: ignore[misc]
     @staticmethod
     def _until_idle(hub: Any) -> None:
         """A task that has returned is still booked for a moment, and as long as it is the loop asks
-        for no further message."""
+        for no further message.
+        """
         if state.reserved_requests:
             hub.call_later(LOOK_AGAIN_S, Wake._until_idle, hub)

@@ -1,5 +1,6 @@
 """The parts of a gauge that a chunk runs, read from its message: names only, what they do is known
-here."""
+here.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ MOST_PARTS = 1000
 @dataclass(frozen=True)
 class GaugePart:
     """One part, and whether its runs also say what a right kernel may need: once for each budget is
-    enough."""
+    enough.
+    """
 
     part: Part
     edges: bool
@@ -33,7 +35,8 @@ has no such part."""
 
 def parse(value: object, test: AnyTest, executor: str) -> Parts | None:
     """{"parts": [{"number", "name", "kind", "build"}]} of a message; None for a chunk of a job.
-    Raises FieldError."""
+    Raises FieldError.
+    """
     if value is None:
         return None
     given = fields.mapping(value, "gauge")

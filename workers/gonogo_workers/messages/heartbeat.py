@@ -1,5 +1,6 @@
 """The worker's pulse: who it is, which queues it serves and what it does now, every few seconds,
-idle or busy."""
+idle or busy.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ EXPIRES_S = 60.0
 @dataclass
 class Vitals:
     """What the worker does now. Written by the attempt's thread, read by the pulse: single
-    attributes, so no lock is needed."""
+    attributes, so no lock is needed.
+    """
 
     attempt: str | None = None
     seed: int | None = None

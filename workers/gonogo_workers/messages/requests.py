@@ -1,5 +1,6 @@
 """How our consumers acknowledge messages (Celery's `Task.Request`, its place for this), so that a
-restarted broker never stalls one."""
+restarted broker never stalls one.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class LosslessRequest(Request):  # type: ignore[misc]
 
     def acknowledge(self) -> None:
         """Tell the broker that the message is done; where that fails, as logged by Celery, give
-        back its place here."""
+        back its place here.
+        """
         try:
             super().acknowledge()
         finally:

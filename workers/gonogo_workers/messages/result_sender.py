@@ -1,5 +1,6 @@
 """Sends a worker's messages in order and gives up none: memory first, then disk, until the broker
-has taken them."""
+has taken them.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +115,8 @@ class Postman:
 
     def close(self, seconds: float) -> None:
         """Send what can be sent in this time and put the rest on disk, for the next worker of this
-        device."""
+        device.
+        """
         self.flush(seconds)
         with self._changed:
             self._closing = True

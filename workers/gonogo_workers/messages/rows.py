@@ -20,7 +20,8 @@ Row = dict[str, Any]
 @dataclass(frozen=True)
 class Place:
     """Where a seed ran: the device, which child process, and how many kernels that child had run
-    before."""
+    before.
+    """
 
     device: str
     host_run: str
@@ -29,7 +30,8 @@ class Place:
 
 def judged(work: Work, place: Place, duration_ms: float | None, judgement: SeedJudgement) -> Row:
     """The row of a seed with numbers; its message, where it was compared with a reference build and
-    differs by more than rounding."""
+    differs by more than rounding.
+    """
     row = {**head(work, place, duration_ms), **plain(judgement.to_json())}
     said = pairs.words(judgement)
     return row if said is None else {**row, "message": said[:MOST_MESSAGE_CHARS]}
@@ -67,7 +69,8 @@ def head(work: Work, place: Place, duration_ms: float | None) -> Row:
 
 def plain(value: Any) -> Any:
     """The value in JSON's types: NumPy scalars as numbers, what isn't finite as null (its kind
-    stands in `nonfinite_kinds`)."""
+    stands in `nonfinite_kinds`).
+    """
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, float):  # np.float64 is one
@@ -85,7 +88,8 @@ def plain(value: Any) -> Any:
 
 def rank(row: Row) -> tuple[int, float]:
     """For choosing the worst seeds: larger is worse; unexplained first, then by the largest budget
-    ratio."""
+    ratio.
+    """
     order = {
         Explanation.unexplained.value: 3,
         Explanation.suspect.value: 2,

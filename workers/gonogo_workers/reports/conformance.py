@@ -30,7 +30,8 @@ def checks(
     whole: Mapping[str, Any] | None = None,
 ) -> list[Check]:
     """The suite for one build: `make` opens it, `whole` selects several tests ({} = all), `narrow`
-    is a filter that selects some of them, `nothing` one that selects none."""
+    is a filter that selects some of them, `nothing` one that selects none.
+    """
     all_of_it = dict(whole or {})
     return [
         Check(
@@ -106,7 +107,8 @@ def never_green(make: Callable[[], Reporter], selection: Mapping[str, Any]) -> N
 
 def unknown_suite(make: Callable[[], Reporter]) -> None:
     """A suite that the build hasn't got is an exception: an empty list would look like a selection
-    of nothing."""
+    of nothing.
+    """
     try:
         told(make, {"suite": NO_SUITE})
     except Exception:

@@ -154,7 +154,8 @@ def _load_all(test: TestSpec, places: object, path: str) -> Tensors:
 
 def load(place: str, *, most: int) -> NDArray[Any]:
     """The float array of a .npy file, with at most `most` elements. Raises OSError or ValueError
-    for any other file."""
+    for any other file.
+    """
     # O_NONBLOCK: a pipe of that name must not hold us up
     with os.fdopen(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())

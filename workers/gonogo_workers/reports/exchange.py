@@ -16,7 +16,8 @@ MOST_REPORT_BYTES = 256 * 2**20
 
 def request(selection: Selection, iteration: int, file: Path, deadline_s: float) -> dict[str, Any]:
     """The message to a child that reports: it answers when `file` holds the reports of the
-    iteration."""
+    iteration.
+    """
     return {
         "op": "report",
         "selection": selection.inner(),

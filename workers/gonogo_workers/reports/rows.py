@@ -47,7 +47,8 @@ class Judged:
 @dataclass(frozen=True)
 class Report:
     """One test of one iteration, as the child process told it: read from untrusted JSON, cut to
-    what a database holds."""
+    what a database holds.
+    """
 
     name: str
     outcome: Outcome
@@ -113,7 +114,8 @@ class Report:
 
 def reports_of(data: object) -> list[Report]:
     """The reports of an iteration, their names made distinct. Raises JobError for what isn't a list
-    of reports, or is too long."""
+    of reports, or is too long.
+    """
     if not isinstance(data, list) or len(data) > MOST_REPORTS:
         raise JobError(f"the executor must give a list of at most {MOST_REPORTS} reports")
     found: list[Report] = []
@@ -134,7 +136,8 @@ def iteration_row(
     judged: Mapping[str, Sequence[Judged]],
 ) -> Row:
     """The row of an iteration. `judged` are the arrays by the name of the test that handed them
-    over."""
+    over.
+    """
     outputs: dict[str, dict[str, Any]] = {}
     verdicts: list[Verdict] = []
     explanations: list[Explanation] = []

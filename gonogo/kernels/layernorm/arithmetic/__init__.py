@@ -1,5 +1,6 @@
 """Budgets: how far from the float64 reference a right kernel of a known dataflow may be, element by
-element."""
+element.
+"""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ def row_tiles(values: Array) -> Array:
 
 def aligned_error(x: Array, mean: Array) -> Array:
     """What ELWSUB adds to x - mean: the magnitudes of both rounded half up onto the larger
-    operand's 2^-10 grid."""
+    operand's 2^-10 grid.
+    """
     grid = binade(np.maximum(np.abs(x), np.abs(mean))) * 2.0**-10
     safe = np.where(grid > 0, grid, 1.0)
     difference = np.copysign(np.floor(np.abs(x) / safe + 0.5) * safe, x) - np.copysign(
@@ -70,14 +71,15 @@ def as_read(values: Array, t: BackwardTerms) -> Array:
 
 
 def largest_partial(terms: Array) -> Array:
-    """max |partial sum| of each row, in order, (rows, 1)."""
+    """Max |partial sum| of each row, in order, (rows, 1)."""
     return np.asarray(np.abs(np.cumsum(terms, axis=1)).max(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
 class GivenMoments:
     """mean and rstd as the kernel has them, (rows, 1), and how far its own may be off: bounds and
-    variances, 0 where they are given."""
+    variances, 0 where they are given.
+    """
 
     mean: Array
     rstd: Array
@@ -389,7 +391,8 @@ def expectations(
 def truncated_dataflow(centred: Array, r: Array, p: Array, dx: Array, t: BackwardTerms) -> Array:
     """What dx is off by where every buffer on its way truncates, and the output too. Truncation has
     a sign: toward zero. A kernel may round some of its buffers so and others to nearest, and is off
-    by a part of this. centred: x - mean as read, p: P as read."""
+    by a part of this. centred: x - mean as read, p: P as read.
+    """
     x, first = cut(cut(centred, t.cut) * r, t.cut), cut(p, t.cut)
     s1 = cut(first.mean(1, keepdims=True), t.cut)
     s2 = cut(cut(first * x, t.cut).mean(1, keepdims=True), t.cut)
@@ -400,9 +403,10 @@ def truncated_dataflow(centred: Array, r: Array, p: Array, dx: Array, t: Backwar
 def with_own_statistics(
     expected: Expectation, dy: Array, xhat: Array, known: GivenMoments
 ) -> Expectation:
-    """dgamma of a kernel that makes its own statistics: the error of a row's mean and rstd enters
+    """Dgamma of a kernel that makes its own statistics: the error of a row's mean and rstd enters
     all columns, with the patterns dy r and dy x^. A row that says nothing leaves nothing to say of
-    the sum."""
+    the sum.
+    """
     if not known.var_mean.any() and not known.var_rstd.any():
         return expected
     slope_mean, slope_rstd = dy * known.rstd, dy * xhat

@@ -194,7 +194,7 @@ def per_row(
     t: ForwardTerms,
     informative: Mask | None,
 ) -> Expectation:
-    """mean or rstd, stored and put out: columns (rows, 1) -> an expectation of one row.
+    """Mean or rstd, stored and put out: columns (rows, 1) -> an expectation of one row.
 
     before: the bound before storing; variance: of each row's own error; systematic: errors of one
     sign in all rows. A row that says nothing has an unlimited bound.

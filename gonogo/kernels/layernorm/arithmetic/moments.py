@@ -55,7 +55,8 @@ class Moments:
     @property
     def var_mean(self) -> Array:
         """All of the mean's error: its own, the trend, what all rows share, and the ties beyond
-        chance."""
+        chance.
+        """
         return (
             self.trend_mean**2
             + self.together_mean**2

@@ -65,14 +65,15 @@ def truncated_reciprocal(n: int) -> float:
 
 
 def reciprocal_error(n: int) -> float:
-    """dN = |n bf16(1/n) - 1|: 3.36e-3 at n = 8462, 0 at powers of two."""
+    """DN = |n bf16(1/n) - 1|: 3.36e-3 at n = 8462, 0 at powers of two."""
     return abs(n * truncated_reciprocal(n) - 1.0)
 
 
 @dataclass(frozen=True)
 class BackwardTerms:
     """What a layernorm_bw dataflow adds to the error, all relative (u: unit roundoff of a stored
-    value, c: of a re-read one)."""
+    value, c: of a re-read one).
+    """
 
     out: float  # u of the output's format
     out_block: bool  # the output shares one exponent in 16 values
@@ -146,15 +147,17 @@ def _named(arithmetic: str) -> str:
 
 def _wide(test: TestSpec) -> bool:
     """Every tensor in and out is fp32: at the default of `buffers` no 16-bit buffer was asked
-    for."""
+    for.
+    """
     given = test.numerics.input
     inputs = {given} if isinstance(given, str) else set(given.values())
     return inputs == {"fp32"} and test.numerics.output == "fp32"
 
 
 def _buffer(test: TestSpec, name: str) -> float:
-    """u of a stored intermediate. fp32 and tf32 buffers are re-read as TF32, truncated; so, for
-    `generic` and `ttnn`, are those of an all-fp32 test that leaves `buffers` at its default."""
+    """U of a stored intermediate. fp32 and tf32 buffers are re-read as TF32, truncated; so, for
+    `generic` and `ttnn`, are those of an all-fp32 test that leaves `buffers` at its default.
+    """
     by_default = (
         name in ("generic", ttnn.ARITHMETIC) and _wide(test) and test.numerics.buffers == "bf16"
     )
@@ -165,7 +168,8 @@ def _buffer(test: TestSpec, name: str) -> float:
 
 def _cut(buffers: float) -> float:
     """A whole step of the buffers' format. Those that are re-read as TF32 have theirs as u
-    already."""
+    already.
+    """
     return buffers if buffers == TF32_READ else 2 * buffers
 
 
@@ -177,7 +181,8 @@ def _reads_tf32(test: TestSpec) -> bool:
 
 def backward_terms(test: TestSpec, arithmetic: str | None) -> BackwardTerms:
     """The terms of `layernorm_bw` under `arithmetic` (None: generic). FieldError for an unknown
-    arithmetic."""
+    arithmetic.
+    """
     name = _named(arithmetic or "generic")
     numerics = test.numerics
     n = test.features
@@ -270,7 +275,8 @@ def backward_terms(test: TestSpec, arithmetic: str | None) -> BackwardTerms:
 def forward_terms(test: TestSpec, arithmetic: str | None) -> ForwardTerms:
     """The terms of `layernorm_fw` under `arithmetic`. One dataflow, that of ttnn and tt-train, is the
     generic one too: its bounds hold for kernels that store less. FieldError for an unknown
-    arithmetic."""
+    arithmetic.
+    """
     name = _named(arithmetic or "generic")
     numerics = test.numerics
     n = test.features

@@ -62,7 +62,8 @@ def backward(
 ) -> dict[str, Any]:
     """The fields of BackwardTerms in which moreh's backward differs. `read`: TF32's truncation;
     `alignment`: ELWADD's half step; `losses`: what a product loses at this fidelity, (max,
-    mean)."""
+    mean).
+    """
     wide = test.numerics.accumulate == "fp32"
     n = test.features
     bf16 = roundoff["bf16"]

@@ -34,7 +34,8 @@ Array = NDArray[np.float32]
 @dataclass(frozen=True)
 class Operands:
     """The tensors of one layernorm_bw call, the small ones as the FPU's source registers see them,
-    and the constants."""
+    and the constants.
+    """
 
     x: Array  # (rows, N), as given
     dy: Array  # (rows, N), as given
@@ -76,7 +77,7 @@ class Operands:
 def _block(
     operands: Operands, plan: Plan, machine: Machine, start: int, stop: int
 ) -> tuple[Array, Array, Array]:
-    """dx of rows start..stop, and these rows' column sums for dgamma and dbeta, in Dst."""
+    """Dx of rows start..stop, and these rows' column sums for dgamma and dbeta, in Dst."""
 
     def vector(a: Array) -> Array:
         return wh.store_vector_bf16(a) if machine.narrow else a
@@ -140,8 +141,9 @@ def rows_kept(operands: Operands, plan: Plan, start: int, stop: int) -> int:
 def backward(
     operands: Operands, plan: Plan, machine: Machine, *, compiled: bool
 ) -> dict[str, Array]:
-    """dx (rows, N), dgamma and dbeta (N,), packed to the output format; the same bits compiled or
-    not."""
+    """Dx (rows, N), dgamma and dbeta (N,), packed to the output format; the same bits compiled or
+    not.
+    """
     block = _block_compiled if compiled else _block
     blocks = over_rows(
         lambda start, stop: block(operands, plan, machine, start, stop),

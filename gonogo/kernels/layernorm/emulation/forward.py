@@ -93,7 +93,8 @@ def moments(x: Array, sums: Sums, machine: Machine) -> tuple[Array, Array]:
 
 def stored_moments(x: Array, sums: Sums, machine: Machine) -> tuple[Array, Array]:
     """Mean and rstd packed to the buffers' format, for a backward kernel that makes its own
-    statistics."""
+    statistics.
+    """
     blocks = over_rows(
         lambda start, stop: moments(wh.read_source(x[start:stop]), sums, machine),
         x.shape[0],
@@ -183,8 +184,9 @@ def _block_compiled(
 def forward(
     operands: Operands, plan: Plan, machine: Machine, *, compiled: bool
 ) -> dict[str, Array]:
-    """y (rows, N), mean and rstd (rows,), packed to the output format; the same bits compiled or
-    not."""
+    """Y (rows, N), mean and rstd (rows,), packed to the output format; the same bits compiled or
+    not.
+    """
     block = _block_compiled if compiled else _block
     blocks = over_rows(
         lambda start, stop: block(operands, plan, machine, start, stop),

@@ -1,5 +1,6 @@
 """What a build's logic gives without any rounding, in float64: whether a defect can show with given
-inputs at all."""
+inputs at all.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """What the emulated kernels are told: `Plan`, the logic of a build (right or wrong), and `Machine`,
-the numerics of a test."""
+the numerics of a test.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ class Plan:
 
     def statistics_only(self) -> Plan:
         """What of this plan bears on a mean and rstd that a backward kernel makes itself: its other
-        faults are later ones."""
+        faults are later ones.
+        """
         return Plan(epsilon_factor=self.epsilon_factor, unbiased=self.unbiased)
 
     def logic(self) -> Plan:
@@ -120,12 +122,13 @@ class Plan:
 
     def summed_columns(self, features: int) -> NDArray[np.intp]:
         """The column that each summed lane position reads: 0..N-1, and without the mask the
-        padding's too."""
+        padding's too.
+        """
         width = features if self.mask else tiles_of(features) * TILE
         return np.arange(width, dtype=np.intp) % features
 
     def gamma(self, gamma: NDArray[np.float32]) -> NDArray[np.float32]:
-        """gamma as this build reads it."""
+        """Gamma as this build reads it."""
         return np.roll(gamma, self.gamma_shift * TILE) if self.gamma_shift else gamma
 
     def rows_kept(self, rows: int) -> int:
@@ -186,7 +189,8 @@ class Machine:
 
     def reads_bf16(self, source_b: str, source_a: str) -> bool:
         """Whether SrcB truncates tensor `source_b` to bf16 beside tensor `source_a` in SrcA: a
-        mixed op under `srcb: bf16`."""
+        mixed op under `srcb: bf16`.
+        """
         return (
             self.srcb_bf16 and self.formats[source_b] == "fp32" and self.formats[source_a] != "fp32"
         )

@@ -1,5 +1,6 @@
 """What the emulated kernels share, in NumPy: sums of a row lane by lane, their reduction by matmul,
-x^, sums down the rows."""
+x^, sums down the rows.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ Array = NDArray[np.float32]
 
 def lane_sums(terms: Array, tiles: NDArray[np.bool_], start: Array, narrow: bool) -> Array:
     """Sum `terms` (rows, width) over the wanted tiles, lane by lane, in an fp32 or a 16-bit Dst:
-    (rows, 32)."""
+    (rows, 32).
+    """
     partial = np.broadcast_to(start, (terms.shape[0], TILE)).astype(np.float32)
     for tile in np.flatnonzero(tiles):
         here = terms[:, tile * TILE : (tile + 1) * TILE]
@@ -52,7 +54,8 @@ def column_sum(terms: Array, narrow: bool) -> Array:
 
 def normalised(x: Array, mean: Array, rstd: Array, machine: Machine) -> Array:
     """x^ as it is stored and read again: x (rows, N) -ELWSUB- mean, times rstd (rows,) on the SFPU,
-    packed."""
+    packed.
+    """
     centred = wh.align_subtract(x, np.broadcast_to(mean[:, None], x.shape))
     if machine.narrow:
         centred = wh.round_dst_bf16(centred)

@@ -1,5 +1,6 @@
 """Faults that no dataflow explains: outputs spoilt after the fact, registers left as they were,
-processes that hang or die."""
+processes that hang or die.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ REGISTER = Register()
 
 def spoil(first: NDArray[Number], x: NDArray[np.float32], plan: Plan) -> NDArray[Number]:
     """The first output (rows, N) as the plan's faults leave it; places depend on the input x alone,
-    so a seed repeats."""
+    so a seed repeats.
+    """
     if not (plan.outliers or plan.nan_tile):
         return first
     spoilt = first.copy()
@@ -67,7 +69,8 @@ def spoil(first: NDArray[Number], x: NDArray[np.float32], plan: Plan) -> NDArray
 
 def meet(fate: str) -> NoReturn:
     """Hang until killed, or crash this process. Only the builds named `hang` and `crash` lead
-    here."""
+    here.
+    """
     if fate == "crash":
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         signal.signal(signal.SIGSEGV, signal.SIG_DFL)

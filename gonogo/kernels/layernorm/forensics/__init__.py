@@ -1,5 +1,6 @@
 """Reduction forensics: from one output, which term of a LayerNorm kernel is wrong, and which tiles
-were summed."""
+were summed.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +119,8 @@ def _forward(
 
 def _diagnosis(terms: list[Term], residuals: dict[str, dict[str, float | None]]) -> Diagnosis:
     """Wrong terms first; what can't be told is said where something is wrong, or where nothing
-    could be told at all."""
+    could be told at all.
+    """
     wrong = [
         term for index, term in enumerate(terms) if term.wrong and not _said_better(index, terms)
     ]
@@ -144,7 +146,8 @@ def _diagnosis(terms: list[Term], residuals: dict[str, dict[str, float | None]])
 
 def _said_better(index: int, terms: list[Term]) -> bool:
     """Whether another output tells the same term (y and the output mean both have the mean) with
-    smaller errors."""
+    smaller errors.
+    """
     term = terms[index]
     same = [
         (_error(other), place)

@@ -43,7 +43,8 @@ NOT_SUBTRACTED = "the mean is not subtracted from x"
 @dataclass(frozen=True)
 class _State:
     """What is known of dx after one round: which gamma was used, the factor, and the sums per
-    row."""
+    row.
+    """
 
     gamma: Array
     rows: Rows
@@ -250,8 +251,9 @@ def _outliers(seed: Backward, state: _State, places: Places) -> Term:
 
 
 def _residuals(seed: Backward, state: _State, floor: Array) -> Residuals:
-    """rms of the error before and after the terms found, in units of rounding, and its shares along
-    their directions."""
+    """Rms of the error before and after the terms found, in units of rounding, and its shares along
+    their directions.
+    """
     rows, fit = state.rows, state.fit
     with np.errstate(all="ignore"):
         slope = np.where(np.isfinite(fit.slope), fit.slope, 0.0)

@@ -1,5 +1,6 @@
 """The passes over one seed of layernorm_bw: sums per row and tile, then, with s1 and s2 known, sums
-per column."""
+per column.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ class Backward:
 
     def sums(self, gamma: Array) -> Rows:
         """The sums per row with P = dy * `gamma`; tiles keep all their elements, the rest leaves
-        out what doesn't count."""
+        out what doesn't count.
+        """
         rows, features = self.x.shape
         starts, padding = tile_starts(features), padding_columns(features)
         out = Rows.empty(rows, len(starts))
@@ -177,7 +179,8 @@ class Backward:
 @dataclass(frozen=True)
 class Scale:
     """The factor of P in dx, over all rows and per row, with standard errors (NaN where it can't be
-    told)."""
+    told).
+    """
 
     value: float
     error: float
@@ -220,7 +223,8 @@ def scale_of(rows: Rows, floor: Array) -> Scale:
 
 def fit_sums(rows: Rows, scale: float, floor: Array) -> RowFit:
     """The s1 and s2 that the kernel used, per row, relative to its scale: R = P - dx / (r scale) on
-    {1, x^}."""
+    {1, x^}.
+    """
     with np.errstate(
         all="ignore"
     ):  # sums of strange data are infinite, and their differences nothing

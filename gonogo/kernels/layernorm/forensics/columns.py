@@ -39,7 +39,8 @@ SAYS = {
 @dataclass
 class ColumnSums:
     """Per column: elements counted, sum of target * term, of term^2, of target^2, and of the
-    output^2; all (N,) float64."""
+    output^2; all (N,) float64.
+    """
 
     count: Array
     cross: Array
@@ -57,7 +58,8 @@ class ColumnSums:
 @dataclass(frozen=True)
 class Factor:
     """What was found of a factor: the term, and the factor as the kernel used it (the given one
-    where it is right)."""
+    where it is right).
+    """
 
     term: Term
     used: Array
@@ -79,7 +81,8 @@ class _Tiles:
         cls, sums: ColumnSums, candidates: Iterable[Array], noise: float, coherent: float
     ) -> _Tiles:
         """The floor is what a free factor per column leaves, or, with fewer than EIGHT elements a
-        column, the best candidate."""
+        column, the best candidate.
+        """
         starts = tile_starts(len(sums.count))
         elements = np.add.reduceat(sums.count, starts)
         spare = np.add.reduceat(np.maximum(sums.count - 1, 0.0), starts)
@@ -99,7 +102,7 @@ class _Tiles:
         return cls(sums, starts, elements, np.maximum(own, noise) + alike)
 
     def left(self, candidate: Array) -> Array:
-        """rms that a candidate factor leaves over in every tile, in units of the floor's."""
+        """Rms that a candidate factor leaves over in every tile, in units of the floor's."""
         rest = self.sums.target - 2 * candidate * self.sums.cross + candidate**2 * self.sums.square
         total = np.maximum(np.add.reduceat(rest, self.starts), 0.0)
         return np.asarray(np.sqrt(total / np.maximum(self.elements, 1.0) / self.floor))
@@ -107,7 +110,8 @@ class _Tiles:
     @property
     def limit(self) -> Array:
         """The left-over up to which a candidate explains a tile: FITS, and more where few columns
-        make it uncertain."""
+        make it uncertain.
+        """
         wide = np.diff(np.append(self.starts, len(self.sums.count)))
         return np.asarray(FITS + FEW / np.sqrt(2.0 * wide))
 

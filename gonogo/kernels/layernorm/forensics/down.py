@@ -52,7 +52,8 @@ def explain_down(
     name: str, used: Array, sums: dict[str, Array], precision: Precision, why: str
 ) -> Term:
     """The row tiles that `name` (dgamma or dbeta), (N,), summed; or the column tiles in which it
-    differs."""
+    differs.
+    """
     partial = np.ascontiguousarray(sums[name].T)
     noun = precision.noun(Noun(name, unit="row tile", above=BELOW), partial.shape[1])
     with np.errstate(all="ignore"):
@@ -85,7 +86,8 @@ def explain_down(
 
 def _columns(error: Array, sigma: Array) -> list[int] | None:
     """The column tiles that hold the columns which don't follow; None where they are not whole
-    tiles."""
+    tiles.
+    """
     if len(error) < 2 * TILE + SPARE_ROWS:
         return None
     with np.errstate(all="ignore"):

@@ -1,5 +1,6 @@
 """Which tiles did a reduction use? Least squares of the sums that a kernel used on the partial sums
-of each tile."""
+of each tile.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +154,8 @@ class _Fitter:
 
     def _full(self, each: _Solution, telling: NDArray[np.bool_]) -> TileFit:
         """One coefficient per tile; rows that stand apart are left out when the others agree on one
-        coefficient."""
+        coefficient.
+        """
         if each.scatter > GOOD_SCATTER:
             odd = self._odd_rows()
             if odd is not None:
@@ -179,7 +181,8 @@ class _Fitter:
 
     def _same(self, each: _Solution, keep: NDArray[np.bool_] | None) -> bool:
         """Whether one common coefficient leaves over as little as `each` (F test, in its standard
-        deviations)."""
+        deviations).
+        """
         whole, target = (
             (self.whole, self.target) if keep is None else (self.whole[keep], self.target[keep])
         )
@@ -216,7 +219,8 @@ class _Fitter:
 
     def _odd_rows(self) -> NDArray[np.int64] | None:
         """Positions of the rows that stand apart while at least 60% of the rows agree on one common
-        coefficient; else None."""
+        coefficient; else None.
+        """
         if len(self.target) < 8:
             return None
         with np.errstate(all="ignore"):
@@ -287,7 +291,8 @@ class _Fitter:
         reason: str = "",
     ) -> TileFit:
         """The one common coefficient in every group (of those that can be told, where that is
-        known)."""
+        known).
+        """
         common = self.common
         if odd is not None:
             keep = np.ones(len(self.target), bool)

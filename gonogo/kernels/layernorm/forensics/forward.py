@@ -79,7 +79,8 @@ def explain_y(seed: Forward) -> tuple[list[Term], Residuals]:
 @dataclass(frozen=True)
 class _Factors:
     """gamma and beta as y was made with, the sums and fit per row with the given ones, and the
-    outliers."""
+    outliers.
+    """
 
     gamma: Factor
     beta: Factor
@@ -162,7 +163,8 @@ def explain_mean(seed: Forward, rows: Rows, mean: Array) -> Term:
 
 def explain_rstd(seed: Forward, rows: Rows, rstd: Array, mean: Array | None) -> Term:
     """The tiles whose squares the output rstd (rows,) sums, epsilon and the divisor; `mean` is the
-    output of that name."""
+    output of that name.
+    """
     with np.errstate(all="ignore"):
         error = np.abs(rstd) * seed.precision.rounding
     return explain_variance(seed, rows, "rstd", rstd, error, mean)
@@ -193,7 +195,8 @@ def _statistics(seed: Forward, rows: Rows, fit: RowFit) -> list[Term]:
 
 def common_offset(expected: Array, used: Array, error: Array) -> float:
     """What is added to `used` in every row (rows,) beside a multiple of `expected`; NaN where that
-    can't be told."""
+    can't be told.
+    """
     with np.errstate(all="ignore"):
         usable = np.isfinite(expected) & np.isfinite(used) & (error > 0) & np.isfinite(error)
         if usable.sum() < 8:
@@ -227,7 +230,8 @@ def _mean(seed: Forward, rows: Rows, output: str, noun: Noun, mean: Array, error
 
 def _factor(seed: Forward, rows: Rows, used: Array, error: Array) -> Term:
     """A factor of rstd too small for its rounding to bf16: every used rstd is off the bf16 grid by
-    the same factor."""
+    the same factor.
+    """
     with np.errstate(all="ignore"):
         beside = np.sqrt(np.nansum(rows.ww) / np.nansum(rows.uu))
         limit = GRID * (1.0 + min(1.0, float(beside))) if np.isfinite(beside) else 2 * GRID
@@ -258,7 +262,7 @@ def _factor(seed: Forward, rows: Rows, used: Array, error: Array) -> Term:
 
 
 def _residuals(seed: Forward, rows: Rows, fit: RowFit) -> Residuals:
-    """rms of the error before and after the terms found, in units of y's rounding."""
+    """Rms of the error before and after the terms found, in units of y's rounding."""
     with np.errstate(all="ignore"):
         slope = np.where(np.isfinite(fit.slope), fit.slope, 1.0)
         unit = seed.precision.rounding**2 * rows.yy

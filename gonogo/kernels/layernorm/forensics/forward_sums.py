@@ -1,5 +1,6 @@
 """The passes over one seed of layernorm_fw: sums per row and tile, then, with mean and rstd known,
-sums per column."""
+sums per column.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from gonogo.kernels.layernorm.forensics.sums import (
 @dataclass
 class Rows:
     """Sums per row and per tile, float64: statistics of x, and inner products of u = g x^, v = g, w
-    = b and y."""
+    = b and y.
+    """
 
     mean: Array
     rstd: Array
@@ -61,7 +63,8 @@ class Rows:
 @dataclass
 class Forward:
     """The tensors of one seed: y (None: not produced) and what it was made from, (rows, N) and
-    (N,)."""
+    (N,).
+    """
 
     x: Single
     gamma: Array
@@ -74,7 +77,8 @@ class Forward:
 
     def sums(self, gamma: Array, beta: Array) -> Rows:
         """The sums per row with u = `gamma` x^, v = `gamma`, w = `beta`; elements of y that don't
-        count are left out."""
+        count are left out.
+        """
         rows, features = self.x.shape
         starts, padding = tile_starts(features), padding_columns(features)
         out = Rows.empty(rows, len(starts))
@@ -118,7 +122,7 @@ class Forward:
         return out
 
     def fit(self, rows: Rows, share: float) -> RowFit:
-        """y - `share` beta = slope u + constant v in every row."""
+        """Y - `share` beta = slope u + constant v in every row."""
         with np.errstate(all="ignore"):
             tv, tu = rows.yv - share * rows.vw, rows.yu - share * rows.uw
             tt = rows.yy - 2 * share * rows.yw + share**2 * rows.ww
@@ -127,7 +131,8 @@ class Forward:
 
     def share_of_beta(self, rows: Rows) -> tuple[float, float]:
         """The coefficient of beta in y and its standard error, pooled over the rows; NaN where beta
-        looks like u and v."""
+        looks like u and v.
+        """
         floor = np.zeros_like(rows.count)
         with np.errstate(all="ignore"):
             beta = solve_rows(

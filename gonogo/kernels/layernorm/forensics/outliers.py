@@ -1,5 +1,6 @@
 """Isolated wrong values: found by standing far out of their row, left out of its sums, and looked
-at for powers of two."""
+at for powers of two.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def isolated(
 
 def counted(values: Array, outliers: Places, start: int) -> NDArray[np.bool_] | None:
     """The elements of rows start, start + 1, ... that count: finite and no outliers; None where all
-    do."""
+    do.
+    """
     stop = start + len(values)
     if np.isfinite(values.sum()) and not (
         outliers and any(row in outliers for row in range(start, stop))
@@ -72,7 +74,8 @@ def counted(values: Array, outliers: Places, start: int) -> NDArray[np.bool_] | 
 
 def term(output: str, count: int, powers: int, rows: list[int]) -> Term:
     """The finding of `count` outliers in `rows` (from 0), of which `powers` are off by a power of
-    two."""
+    two.
+    """
     how = "off by a power of two" if powers > 0.6 * count else "off"
     words = f"{count} isolated value{'s' if count > 1 else ''} of {output} {'are' if count > 1 else 'is'} {how}"
     return Term(

@@ -1,5 +1,6 @@
 """Fewer rows than tiles: the simple patterns of tiles, tried one by one, and taken only when
-exactly one of them fits."""
+exactly one of them fits.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ deviations)."""
 @dataclass(frozen=True)
 class Pattern:
     """Coefficients and errors per tile that a pattern gives, and what it leaves over in units of
-    the rounding."""
+    the rounding.
+    """
 
     coefficients: Array
     errors: Array
@@ -93,14 +95,16 @@ def _stretches(running: Array, left: Array, floor: float) -> tuple[Array, Array]
 
 def _gain(along: Array, size: Array, floor: float) -> Array:
     """Squared length that a direction explains; none where the direction is no more than
-    rounding."""
+    rounding.
+    """
     with np.errstate(all="ignore"):
         return np.where(size > floor, along**2 / np.where(size > floor, size, 1.0), 0.0)
 
 
 def _regular(tiles: int) -> Array:
     """Every m-th tile, as rows of zeros and ones, none of them twice (nor twice as one's
-    complement)."""
+    complement).
+    """
     tile = np.arange(tiles)
     every = [
         tile % period == phase

@@ -1,5 +1,6 @@
 """What right arithmetic may do, as the test's numerics name it: the rounding of outputs and the
-systematic parts."""
+systematic parts.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +127,8 @@ class Precision:
 
     def noun(self, noun: Noun, tiles: int) -> Noun:
         """The noun of a sum over so many tiles, with the deviation that its coefficients may have
-        in these numerics."""
+        in these numerics.
+        """
         narrow = 0.0 if self.wide else NARROW_SUM * tiles**0.5
         # a loss of y's factor counts twice in the variance that it means, and the other way round
         twice = 2 if noun.name == "variance" else 1
@@ -141,7 +143,8 @@ class Precision:
 
     def element(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Standard deviation of the rounding of each output value (N,); those of a block format
-        share their block's exponent."""
+        share their block's exponent.
+        """
         size = np.abs(values)
         if self.block:
             starts = np.arange(0, len(size), 16)
@@ -149,8 +152,9 @@ class Precision:
         return np.asarray(self.rounding * size)
 
     def stored(self, tiles: int) -> float:
-        """rms of a stored sum of so many tiles: its storage as bf16, and in a 16-bit Dst that of
-        every partial sum."""
+        """Rms of a stored sum of so many tiles: its storage as bf16, and in a 16-bit Dst that of
+        every partial sum.
+        """
         return STORED * (1.0 if self.wide else 1.0 + 1.5 * tiles**0.5)
 
 

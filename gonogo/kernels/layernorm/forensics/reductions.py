@@ -1,5 +1,6 @@
 """One reduction of a kernel explained: which tiles it used, which rows don't follow, or what else
-went into its sums."""
+went into its sums.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +107,8 @@ def explain(
 
 def _is_loss(fit: TileFit, noun: Noun, partial: Array, used: Array, sigma: Array) -> bool:
     """Whether sums that no pattern describes are off by no more than the test's own arithmetic may
-    lose."""
+    lose.
+    """
     if not noun.allowed or not (np.isfinite(fit.scatter) and fit.scatter > GOOD_SCATTER):
         return False
     with np.errstate(all="ignore"):
@@ -143,7 +145,8 @@ def with_extra(
     whole: Array, used: Array, sigma: Array, extras: Sequence[Extra], noun: Noun
 ) -> Finding | None:
     """A common coefficient and one of the extras, where that describes the sums to their
-    rounding."""
+    rounding.
+    """
     best: tuple[float, Finding] | None = None
     for extra in extras:
         usable = (

@@ -1,5 +1,6 @@
 """One pass over the tensors: the sums per row, per tile and per column from which everything else
-is solved."""
+is solved.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def column_dot(left: Array, right: Array) -> Array:
 
 def padding_columns(features: int) -> NDArray[np.int64]:
     """The columns whose values an unmasked last tile would hold again in its padding: a row's first
-    ones; empty without padding."""
+    ones; empty without padding.
+    """
     return np.arange(min(-features % TILE, features))
 
 

@@ -1,5 +1,6 @@
 """The variance that a used rstd means: which tiles' squares it sums, about which mean, its divisor
-and its epsilon."""
+and its epsilon.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def explain_variance(
     seed: Forward, rows: Rows, output: str, rstd: Array, error: Array, mean: Array | None
 ) -> Term:
     """The variance that a used rstd means; about the used mean or, where that explains it no
-    better, about the right one."""
+    better, about the right one.
+    """
     features = seed.x.shape[1]
     with np.errstate(all="ignore"):
         whole = 1.0 / rstd**2
@@ -93,7 +95,8 @@ def explain_variance(
 
 def clearer(first: Term, second: Term) -> Term:
     """The one of two explanations that is right, or says what else was summed, or leaves over much
-    less."""
+    less.
+    """
     if not second.wrong or (second.named and not first.named):
         return second
     return (
@@ -113,7 +116,8 @@ def _reworded(
     features: int,
 ) -> Term:
     """A variance that is wrong in all tiles alike: unbiased, or another epsilon, or either where
-    that can't be told."""
+    that can't be told.
+    """
     if all(value is None for value in term.coefficients) or term.named:
         return term
     with np.errstate(all="ignore"):

@@ -1,5 +1,6 @@
 """Coefficients into words: which tiles a term sums, misses, counts twice; tiles and rows are
-counted from 1."""
+counted from 1.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ scattered."""
 @dataclass(frozen=True)
 class Noun:
     """How to speak of a term: "s1", "s1 is subtracted twice", tiles or row tiles, and the deviation
-    a right one may have."""
+    a right one may have.
+    """
 
     name: str
     twice: str = "is counted twice"
@@ -58,7 +60,8 @@ class Noun:
 @dataclass(frozen=True)
 class Finding:
     """What one term's fit says: whether it is wrong, in words ("" when it is right), and whether
-    its tiles can be told."""
+    its tiles can be told.
+    """
 
     wrong: bool
     words: str
@@ -84,7 +87,8 @@ def listing(numbers: Sequence[int]) -> str:
 
 def place(members: Sequence[int], count: int, unit: str = "tile") -> str:
     """Where `members` (from 0, ascending) lie among `count` tiles: "the last tile (265th of 265)",
-    "the 7th tile of 265"."""
+    "the 7th tile of 265".
+    """
     size, first, last = len(members), members[0] + 1, members[-1] + 1
     if size == count:
         return {1: f"the only {unit}", 2: f"both {unit}s"}.get(count, f"all {count} {unit}s")
@@ -115,7 +119,8 @@ def place(members: Sequence[int], count: int, unit: str = "tile") -> str:
 
 def odd_rows(rows: Sequence[int], count: int, lane: str = "row") -> str:
     """The rows, or columns (`lane`; from 0, ascending) that do not follow: "the rows 8, 16, 24, ...
-    (every 8th of 256)"."""
+    (every 8th of 256)".
+    """
     known = np.asarray(rows)
     for period in range(2, min(64, count // 3) + 1):
         for phase in range(period):
@@ -143,7 +148,8 @@ def close(coefficient: float, error: float, value: float, noun: Noun) -> bool:
 
 def describe(fit: TileFit, noun: Noun, why: str = "") -> Finding:
     """The words of a term's coefficients; `why` says, where it is known, why the data can't tell
-    its tiles."""
+    its tiles.
+    """
     reason = why or fit.reason
     if fit.method == "none":
         return Finding(False, f"cannot tell {noun.name}: {reason}", False)
@@ -213,7 +219,8 @@ def _one(value: float, error: float, noun: Noun, members: list[int], count: int)
 
 def _simple(value: float, error: float, noun: Noun) -> float | None:
     """The simple coefficient that a value means; the nearest where its error allows several, right
-    in case of doubt."""
+    in case of doubt.
+    """
     if close(value, error, 1.0, noun):
         return 1.0
     near = [simple for simple in SIMPLE if close(value, error, simple, noun)]

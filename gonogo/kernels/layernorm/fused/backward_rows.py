@@ -78,7 +78,8 @@ def backward_block(
 ) -> None:
     """Rows start..stop of x and dy (rows, N) float32; `t` is BackwardTerms as numbers. Results go
     to totals, bins, scores (rows, 9), columns (COLUMNS, N), sums (SUMS, N), facts (rows, 4) and
-    floors (rows,), the squared norm under which a row's reference is nothing."""
+    floors (rows,), the squared norm under which a row's reference is nothing.
+    """
     (
         u_out,
         u_xhat,

@@ -1,5 +1,6 @@
 """What the rows of a matrix add up to down its columns: the totals of each column direction, filled
-row by row."""
+row by row.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def add_columns(
     what compare_row returned.
 
     trends[k] = (a, b, c): the trend a w0 + b w1 + c ref; spreads[k]: of |w0| (0, 1) and |w1| (2,
-    3)."""
+    3).
+    """
     if not weighted and columns[COLUMN_NORM, 0] == 0.0:
         columns[COLUMN_NORM, :] = 1.0
     for start in range(0, n, BLOCK):
@@ -97,7 +99,8 @@ def add_one(
     place: int,
 ) -> None:
     """Add w factor values of some columns (factor values where not `weighted`) to the totals at
-    `place`."""
+    `place`.
+    """
     if weighted:
         for j in range(first, last):
             columns[place, j] += w[j] * (factor * values[j])
@@ -118,7 +121,8 @@ def add_size(
     place: int,
 ) -> None:
     """Add factor |w values| of some columns (factor |values| where not `weighted`) to the totals at
-    `place`."""
+    `place`.
+    """
     if weighted:
         for j in range(first, last):
             columns[place, j] += factor * abs(w[j] * values[j])

@@ -23,7 +23,8 @@ load on the threads."""
 @dataclass
 class Totals:
     """What one block of rows (or, merged in block order, all of them) has added up for a matrix
-    output."""
+    output.
+    """
 
     totals: Array
     bins: NDArray[np.int64]
@@ -110,7 +111,8 @@ def _percentile(bins: NDArray[np.int64], count: int) -> float:
 
 def may_repeat(scores: Array, informative: Mask) -> bool:
     """Whether two rows may have the same reference (its squared norm is the same): then the errors
-    down a column are not independent."""
+    down a column are not independent.
+    """
     norms = scores[informative, 3 * (ROW_DIRECTIONS - 1) + 2]
     return len(np.unique(norms)) < len(norms)
 
@@ -127,7 +129,8 @@ def row_scores(scores: Array, place: int, floor: Array | float, keep: Mask) -> S
 
 def column_scores(columns: Array, spreads: tuple[float, float, float, float]) -> Scores:
     """The z down the columns; `spreads`: how coherent each of the four spreads is (see
-    expectation.coherence)."""
+    expectation.coherence).
+    """
     own = columns[down.COLUMN_VARIANCE]
     golden = np.maximum(
         columns[down.COLUMN_EVEN] ** 2, (columns[down.COLUMN_EVEN] + columns[down.COLUMN_AWAY]) ** 2

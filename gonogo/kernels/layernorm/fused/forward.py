@@ -1,5 +1,6 @@
 """layernorm_fw by the fused path: blocks of rows over the thread pool, totals merged in block
-order, statistics out."""
+order, statistics out.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def statistics(
     allclose: Tolerances,
 ) -> dict[str, compare.Statistics]:
     """Statistics of the outputs that are there, by name; all of them finite (see
-    expected.statistics)."""
+    expected.statistics).
+    """
     x = given["x"]
     count, n = x.shape
     y = outputs.get("y")

@@ -74,7 +74,8 @@ def forward_block(
     facts: Any,
 ) -> None:
     """Rows start..stop of x (rows, N) float32; `t` is ForwardTerms as numbers. columns: (2,
-    COLUMNS, N), for gamma and beta."""
+    COLUMNS, N), for gamma and beta.
+    """
     (
         u_out,
         stored,
@@ -445,8 +446,9 @@ def forward_block(
 
 @jit
 def moments_block(start: int, stop: int, x: Any, epsilon: float, means: Any, rstds: Any) -> None:
-    """mean and rstd of rows start..stop: how far the rows' rounding is one and the same is known
-    before any row is judged."""
+    """Mean and rstd of rows start..stop: how far the rows' rounding is one and the same is known
+    before any row is judged.
+    """
     n = x.shape[1]
     a = np.empty(n)
     for i in range(start, stop):

@@ -23,7 +23,8 @@ WORDS = 2 ** (MARK_BITS - 6)
 @jit
 def key_scratch(n: int) -> Any:
     """What the functions below work with, for rows of n: hashes, marks, candidates, table (all -1),
-    sums."""
+    sums.
+    """
     size = 4
     while size < 2 * n:
         size *= 2

@@ -1,6 +1,7 @@
 """Small vector loops over one row. A sum has many running totals in a fixed order, kept in an
 array: the compiler makes vectors of `lane[j] += ...` (of several scalar totals it doesn't) without
-being allowed to reassociate. Maxima are those of bit patterns, which may be taken in any order."""
+being allowed to reassociate. Maxima are those of bit patterns, which may be taken in any order.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ def dot3(a: Any, b: Any, c: Any, n: int) -> Any:
 @jit
 def bits(value: Any) -> Any:
     """The bits of a float64. Of numbers >= 0 they sort as the numbers do, and a maximum of whole
-    numbers is made with vectors."""
+    numbers is made with vectors.
+    """
     return np.float64(value).view(np.int64)
 
 
@@ -142,7 +144,8 @@ def project(
 @jit
 def project_gram(w0: Any, w1: Any, w2: Any, first: Any, last: Any, place: int, lanes: Any) -> None:
     """What `project` would add for w0, w1 and w2 themselves, to nine totals: of six products, the
-    other three are the same ones."""
+    other three are the same ones.
+    """
     base = U(place * LANES)
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
@@ -208,7 +211,7 @@ def project_squares(
 
 @jit
 def largest_partial(a: Any, n: int) -> Any:
-    """max |partial sum| of a[:n], in order."""
+    """Max |partial sum| of a[:n], in order."""
     running = most = 0.0
     for j in range(n):
         running += a[j]

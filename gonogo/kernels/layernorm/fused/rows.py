@@ -1,5 +1,6 @@
 """One row of a matrix output (y, dx) against its expectation: every statistic, added to running
-totals."""
+totals.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +120,8 @@ def raise_allclose(
     place: int,
 ) -> None:
     """Raise a total to the largest |out - reference| / (atol + rtol |reference|). Divisions are
-    slow: only where one may be larger."""
+    slow: only where one may be larger.
+    """
     before = totals[place] * ALMOST
     larger = 0
     for j in range(first, last):
@@ -161,7 +163,8 @@ def count_ulps(
     out: Any, raw: Any, first: Any, last: Any, unit: float, totals: Any, bins: Any, distance: Any
 ) -> None:
     """Distances in ulps of the rounded raw reference. Almost all are 0 to 3: comparisons count
-    those (as vectors)."""
+    those (as vectors).
+    """
     magic = MAGIC * unit
     farthest = np.int64(0)
     for start in range(first, last, U(CHUNK)):
@@ -190,7 +193,8 @@ def count_ulps(
 @jit
 def add_moments(out: Any, raw: Any, first: Any, last: Any, origin: float, lanes: Any) -> None:
     """The sums of errors and of the raw reference of a chunk, as running totals; a whole chunk is
-    folded first (see loops.project)."""
+    folded first (see loops.project).
+    """
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
@@ -226,7 +230,8 @@ def against_budget(
     row: int, first: Any, last: Any, out: Any, ref: Any, bound: Any, error: Any, totals: Any
 ) -> None:
     """Some columns against their bound: the worst multiple, where it is, how many are over 1, the
-    outliers."""
+    outliers.
+    """
     largest = np.int64(0)
     over = 0
     for j in range(first, last):
@@ -288,7 +293,8 @@ def deviations(error: float, truncated: float, variance: float) -> Any:
 @jit
 def add_chi(error: Any, variance: Any, truncated: Any, first: Any, last: Any, lanes: Any) -> None:
     """Errors beyond `truncated` in standard deviations, squared (see
-    budgets.expectation.beyond_truncation)."""
+    budgets.expectation.beyond_truncation).
+    """
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
@@ -324,7 +330,8 @@ def golden_errors(
     the golden value.
 
     Whether there were ties (or zeros) in this row so far: while there are none, nothing is written
-    to golden_away."""
+    to golden_away.
+    """
     magic = MAGIC * unit
     mismatch = ties = 0
     for j in range(first, last):
@@ -368,7 +375,8 @@ def score(scores: Any, found: Any, extra: Any, shared: Any, lock: Any, allowance
 @jit
 def row_scratch(n: int) -> Any:
     """What compare_row works with, for rows of n: running totals of sums and of projections,
-    distances, what is found of the projections, extra, and the scratch of the keys."""
+    distances, what is found of the projections, extra, and the scratch of the keys.
+    """
     lanes, projected = np.zeros(SUMS * LANES), np.zeros(PROJECTIONS * 3 * LANES)
     return (
         lanes,
@@ -432,7 +440,8 @@ def compare_row(
     the first `allowances` rows of `allowance` is none. `own_noise` is what keyed errors add to s^2;
     chi counts errors beyond `truncated`. Leaves e, e0 (ties to even), s^2 and, where it returns
     True, what ties away add to e0 in error, golden_error, variance and golden_away. `origin` shifts
-    raw in the PCC's sums."""
+    raw in the PCC's sums.
+    """
     lanes, projected, distance, found, extra, keys = scratch
     tied = False
     for start in range(0, n, BLOCK):

@@ -1,5 +1,6 @@
 """Is it alive, is it ready, and how is it doing: /healthz, /readyz, /metrics (not below
-/api/v1)."""
+/api/v1).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def healthz() -> Response:
 )
 def readyz(context: Ctx) -> Response:
     """The database must answer and have this release's schema (or that of the next one), the broker
-    must answer."""
+    must answer.
+    """
     found = {"database": "ok", "schema": "unknown", "broker": "ok"}
     wrong = []
     try:

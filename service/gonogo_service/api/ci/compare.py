@@ -1,5 +1,6 @@
 """A commit against its base, for CI: every test classified, with its evidence, and whether the
-commit may pass."""
+commit may pass.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class SideOut(BaseModel):
 
 class GateOut(BaseModel):
     """Whether the commit may pass. `code`: 0 yes, 1 no, 3 it can't be said; `reasons`: how many
-    tests of which class close the gate."""
+    tests of which class close the gate.
+    """
 
     code: int
     reasons: dict[str, int]
@@ -50,7 +52,8 @@ class GateOut(BaseModel):
 
 class RanOut(BaseModel):
     """What a test did on one side. `sick`: runs left out, by the device that was ill;
-    `ended_empty`: jobs without a result, by reason."""
+    `ended_empty`: jobs without a result, by reason.
+    """
 
     build: str
     jobs: list[str]
@@ -100,7 +103,8 @@ class ComparedOut(BaseModel):
 
 class ComparisonOut(BaseModel):
     """A page of tests, what people want to read first comes first, beside what is said of all of
-    them."""
+    them.
+    """
 
     base: SideOut
     head: SideOut
@@ -135,7 +139,8 @@ def compare(
 ) -> Response:
     """Waived, infrastructure, broken on base, known flaky, unknown (base was not run), new
     failure; red but right; new and known hollow passes; fixed and no longer hollow. `counts` and
-    `gate` are about all tests, whatever `class` and `limit` say."""
+    `gate` are about all tests, whatever `class` and `limit` say.
+    """
     start = (paging.numbers(cursor, 1) or (0,))[0]
     with context.reading() as session:
         found = comparing.compare(session, base, head)

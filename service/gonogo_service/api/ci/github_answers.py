@@ -1,5 +1,6 @@
 """Answers to GitHub: what was told of each run that a delivery started, what could not be told and
-why, and telling it again."""
+why, and telling it again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ router = make_router("github")
 
 class AnswerOut(BaseModel):
     """What GitHub was told of a commit_check. `told`: the parts that it took last (status, check,
-    comment)."""
+    comment).
+    """
 
     commit_check: str
     repository: str
@@ -76,7 +78,8 @@ def list_answers(
 )
 def again(context: Ctx, who: Admin, commit_check: str) -> Response:
     """Whole, and as it is now: a flag that was acknowledged since, or a job that was judged anew,
-    counts."""
+    counts.
+    """
     with context.session() as session:
         if github_answers.again(session, commit_check) is None:
             raise missing("answer", commit_check)

@@ -1,5 +1,6 @@
 """Deliveries in: GitHub's and those of other CI systems, verified and stored as they came; what
-became of them, and for whom runs are."""
+became of them, and for whom runs are.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +130,8 @@ class SubjectPage(BaseModel):
 )
 async def github(context: Ctx, request: Request) -> Response:
     """Signed with a secret of GONOGO_GITHUB_WEBHOOK_SECRET. Stored, and worked off by the
-    background; a redelivery changes nothing."""
+    background; a redelivery changes nothing.
+    """
     secrets = _secrets(context.settings.github_webhook_secret, "GONOGO_GITHUB_WEBHOOK_SECRET")
     try:
         delivery, event = signatures.identity(
@@ -154,7 +156,8 @@ async def github(context: Ctx, request: Request) -> Response:
 )
 async def ci(context: Ctx, request: Request) -> Response:
     """Signed as Standard Webhooks says with a secret of GONOGO_CI_WEBHOOK_SECRET: {"type":
-    "commit", "timestamp", "data": {...}}."""
+    "commit", "timestamp", "data": {...}}.
+    """
     secrets = _secrets(context.settings.ci_webhook_secret, "GONOGO_CI_WEBHOOK_SECRET")
     try:
         (delivery,) = signatures.identity(request.headers, ("webhook-id",))
@@ -211,7 +214,8 @@ def list_deliveries(
 )
 def look(context: Ctx, _who: Admin, inbound_id: str) -> Response:
     """With its payload, which may tell of private repositories; payloads are forgotten after 30
-    days."""
+    days.
+    """
     with context.reading() as session:
         found = stored.look(session, inbound_id)
     if found is None:
@@ -233,7 +237,8 @@ def look(context: Ctx, _who: Admin, inbound_id: str) -> Response:
 )
 def replay(context: Ctx, who: Admin, inbound_id: str) -> Response:
     """By the rules of now. One that started something is not worked off again: nothing is started
-    twice."""
+    twice.
+    """
     with context.session() as session:
         found = stored.look(session, inbound_id)
         if found is None:

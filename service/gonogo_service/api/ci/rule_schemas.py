@@ -34,7 +34,8 @@ def _kind_of_suite(value: object) -> str:
 
 class BuildsOfRule(Strict):
     """Which builds the commits are. `{sha}`, `{short}`, `{branch}` and `{number}` stand for parts
-    of the event."""
+    of the event.
+    """
 
     head: Template | None = Field(
         None, description="null: the build that is registered with the commit"
@@ -44,7 +45,8 @@ class BuildsOfRule(Strict):
 
 class Register(Strict):
     """How a build that `builds` names and nobody knows is registered. What it means stands on the
-    worker hosts."""
+    worker hosts.
+    """
 
     executor: Word
     branch: str = Field("default", pattern=NAME, max_length=150)
@@ -56,7 +58,8 @@ class Register(Strict):
 
 class RuleIn(Strict):
     """A rule: which events of which repositories start which suites and gauges. Every rule that
-    fits is applied."""
+    fits is applied.
+    """
 
     name: SuiteName
     description: str = Field("", max_length=2000)
@@ -127,7 +130,8 @@ class RulePage(BaseModel):
 
 def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") -> None:
     """What the form can't say: suites and gauges are known and whole, builds can be named. Raises
-    FieldError."""
+    FieldError.
+    """
     if not rule.suites and not rule.gauges:
         raise FieldError(
             fields.join(path, "suites"),

@@ -47,7 +47,8 @@ class Replaced(BaseModel):
 )
 def put(context: Ctx, who: Admin, body: RuleIn) -> Response:
     """Creates the rule of that name, or replaces it as its next version. Jobs that it starts are
-    those of whoever stored it."""
+    those of whoever stored it.
+    """
     with context.session() as session:
         rule_schemas.check(session, body, context.settings)
         rule, changed = stored.put(session, body.name, body.content(), owner=who.name, now=utcnow())
@@ -70,7 +71,8 @@ def put(context: Ctx, who: Admin, body: RuleIn) -> Response:
 )
 def replace(context: Ctx, who: Admin, body: RulesFile) -> Response:
     """A rules file: what it names is stored, every other rule is archived; all of it, or nothing
-    where one rule is wrong."""
+    where one rule is wrong.
+    """
     names = [rule.name for rule in body.rules]
     told: dict[str, list[str]] = {"stored": [], "same": [], "archived": []}
     with context.session() as session:

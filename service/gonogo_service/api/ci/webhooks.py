@@ -113,7 +113,8 @@ class DeliveryOut(BaseModel):
 
 class TryOut(BaseModel):
     """One try: the receiver's status and the beginning of its answer, or the error that there was
-    none."""
+    none.
+    """
 
     number: int
     at: str

@@ -58,7 +58,8 @@ class FlagOut(BaseModel):
 
 class FlagEntry(BaseModel):
     """One change of a flag; `actor` is a token's name, or `background` for what follows from
-    numbers and times."""
+    numbers and times.
+    """
 
     version: int
     at: str
@@ -86,7 +87,8 @@ class FlagPage(BaseModel):
 class FlagFields(Strict):
     """What to change; what is left out stays. A flag is reopened by the job that finds it again,
     not by hand: a person sets a resolved one to `open`. What expires is an acknowledgement: the
-    flag is then open again."""
+    flag is then open again.
+    """
 
     state: Literal["open", "acknowledged", "resolved"] = Field("open")
     owner: Annotated[str, Field(min_length=1, max_length=MAX_OWNER)] | None = None
@@ -121,7 +123,8 @@ class FlagBefore(BaseModel):
 
 class FlagOutcome(BaseModel):
     """What became of one flag: `changed`, `same` (it was so already), `refused` (the problem says
-    why), `missing`."""
+    why), `missing`.
+    """
 
     id: str
     outcome: Literal["changed", "same", "refused", "missing"]
@@ -159,7 +162,8 @@ def list_flags(
     cursor: Cursor = None,
 ) -> Response:
     """`state=open` includes those that were reopened; `job` and `build` are those of a flag's
-    newest evidence."""
+    newest evidence.
+    """
     wanted: dict[str, Any] = {
         "kind": kind,
         "state": state,
@@ -232,7 +236,8 @@ def change_many(
 ) -> Response:
     """Sets any of state, owner, reason and expires of up to 200 flags in one transaction. One that
     can't be changed holds up no other: each has its outcome. History, audit and webhooks are as for
-    one flag; the same again changes nothing."""
+    one flag; the same again changes nothing.
+    """
     fields = body.model_dump(exclude_unset=True)
     ids = fields.pop("ids")
     if not fields:

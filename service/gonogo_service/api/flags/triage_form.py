@@ -1,5 +1,6 @@
 """The plain form of the flags' list, for browsers without scripts: the same change as `POST
-/api/v1/flags:change`, answered by the page."""
+/api/v1/flags:change`, answered by the page.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def change(
     csrf_token: Text = "",
 ) -> Response:
     """Change the flags that were ticked; the list again, with what became of each. Filters stand in
-    the address, as of the list."""
+    the address, as of the list.
+    """
     if who.kind == "session":
         check_csrf(who, csrf_token)
     now = utcnow()

@@ -1,5 +1,6 @@
 """Waivers: what someone takes on until a day, so that it stops nobody's commit. No verdict is
-rewritten."""
+rewritten.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ DEFAULT = list(RED_OR_HOLLOW)
 
 class WaiverIn(Strict):
     """What is taken on: a test by its key, by its name, by a label of its jobs; of several all must
-    fit."""
+    fit.
+    """
 
     test: Annotated[str, Field(min_length=1, max_length=MAX_KEY)] | None = Field(
         None, description="the key of a test"
@@ -73,7 +75,8 @@ class WaiverIn(Strict):
 
 class WaiverChange(Strict):
     """What to change; what is left out stays. What a waiver is about stays: make another one for
-    other tests."""
+    other tests.
+    """
 
     owner: Owner = Field("")
     reason: Reason = Field("")
@@ -154,7 +157,8 @@ def add(
     key: idempotency_keys.Key = None,
 ) -> Response:
     """In force at once, until it expires or is ended: what `classes` names is `waived` in
-    comparisons and in answers to GitHub."""
+    comparisons and in answers to GitHub.
+    """
     _check(body)
 
     def make(session: Session) -> idempotency_keys.Made:
@@ -194,7 +198,8 @@ def look(context: Ctx, _who: Reader, waiver_id: str) -> Response:
 )
 def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> Response:
     """Sets any of owner, reason, classes and expires of one that is in force; `version` makes it
-    conditional."""
+    conditional.
+    """
     given = body.model_fields_set - {"version"}
     if not given:
         raise BadField(
@@ -237,7 +242,8 @@ def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> 
 )
 def end(context: Ctx, who: Submitter, waiver_id: str) -> Response:
     """It does nothing from now on, and stays to be looked at. One that is over already stays as it
-    is."""
+    is.
+    """
     with context.session() as session:
         return answer(
             _found(stored.end(session, waiver_id, actor=who.actor, now=utcnow()), waiver_id)

@@ -1,5 +1,6 @@
 """Builds: what is known by name and order. Nothing in them is executable; what a name means stands
-on the worker hosts."""
+on the worker hosts.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def list_builds(
     cursor: Cursor = None,
 ) -> Response:
     """Those that our own executors know (the emulator's, torch's) and those that were registered,
-    by name."""
+    by name.
+    """
     with context.reading() as session:
         registered = stored.list_(
             session, executor=executor, branch=branch, limit=limit + 1, cursor=cursor
@@ -97,7 +99,8 @@ def list_builds(
 )
 def register(context: Ctx, who: Admin, body: BuildIn) -> Response:
     """The same build again is no error; another one under a name that is taken is (409): what a
-    name means never changes."""
+    name means never changes.
+    """
     build = Build.parse(body.model_dump(), path="")
     if build.executor == EMULATOR:
         raise BadField(

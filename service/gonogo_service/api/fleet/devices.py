@@ -58,7 +58,8 @@ class DeviceOut(BaseModel):
 
 class DeviceChangeOut(BaseModel):
     """One entry of a device's history: of its health, of being there (`state`), or of being
-    drained."""
+    drained.
+    """
 
     at: str
     what: Literal["health", "state", "drain"]
@@ -119,7 +120,8 @@ class HostOut(BaseModel):
 )
 def list_devices(context: Ctx, _who: Reader) -> Response:
     """State (idle, busy, offline) and health (good, suspect, bad, maintenance) of each; telemetry
-    of its last attempt."""
+    of its last attempt.
+    """
     with context.reading() as session:
         return answer(
             {
@@ -152,7 +154,8 @@ def look(context: Ctx, _who: Reader, device_id: str) -> Response:
 )
 def change(context: Ctx, who: Admin, device_id: str, body: DeviceChange) -> Response:
     """Its worker hears of it within a second or two; until then the dispatcher already sends it
-    nothing."""
+    nothing.
+    """
     fields = body.model_dump(exclude_unset=True)
     if not {"health", "drained", "test"} & {
         name for name, value in fields.items() if value is not None
@@ -183,7 +186,8 @@ def _drain(context: Ctx, actor: str, host: str, reason: str, drained: bool) -> R
 )
 def drain(context: Ctx, who: Admin, host: str, body: HostChange) -> Response:
     """Each of its devices ends its current seed, hands the rest of its chunk back and takes nothing
-    more."""
+    more.
+    """
     return _drain(context, who.actor, host, body.reason, True)
 
 

@@ -79,7 +79,8 @@ def _drain(context: Ctx, actor: str, name: str, reason: str, drained: bool) -> R
 )
 def drain(context: Ctx, who: Admin, name: str, body: HostChange) -> Response:
     """Its devices: each ends its current seed, hands the rest of its chunk back and takes nothing
-    more, from a later worker neither."""
+    more, from a later worker neither.
+    """
     return _drain(context, who.actor, name, body.reason, True)
 
 

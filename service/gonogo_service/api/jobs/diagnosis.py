@@ -20,7 +20,8 @@ router = make_router("jobs")
 class DiagnosisOut(BaseModel):
     """The words, and the terms with their coefficients, errors and tiles, of one seed; nulls and no
     terms while none was diagnosed. `verdict` is the job's. `stages`, of a staged suite: the table
-    of all iterations with blocker and regressions; else null."""
+    of all iterations with blocker and regressions; else null.
+    """
 
     job: str
     state: JobState

@@ -95,7 +95,8 @@ def take(
     key: idempotency_keys.Key = None,
 ) -> Response:
     """Red and green of JUnit, gtest and CTRF become `not_judged` tests: history without numbers.
-    Those of format `gonogo` are judged."""
+    Those of format `gonogo` are judged.
+    """
     digest = hashlib.sha256(data).hexdigest()
 
     def make(session: Session) -> idempotency_keys.Made:
@@ -190,7 +191,8 @@ def _commit(
 
 def _commit_of(report: TestReport) -> dict[str, Any] | None:
     """That of the file, where it is one: what a stranger's file says wrong is no reason to refuse
-    its tests."""
+    its tests.
+    """
     told = report.commit or {}
     repository, sha, number = told.get("repository"), told.get("sha"), told.get("pull_request")
     fits = isinstance(repository, str) and re.fullmatch(r"[A-Za-z0-9._/-]{1,200}", repository)

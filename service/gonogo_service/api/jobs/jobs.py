@@ -85,7 +85,8 @@ def submit(
 )
 def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
     """The same checks as a submission, with the cost and how long it would wait; nothing is
-    stored."""
+    stored.
+    """
     checked = submission.check(body, context.settings)
     with context.reading() as session:
         new = submission.resolve(session, checked, context.settings, who.name)
@@ -182,7 +183,8 @@ def look(context: Ctx, _who: Reader, job_id: str) -> Response:
 )
 def cancel(context: Ctx, who: Submitter, job_id: str) -> Response:
     """What no worker has started ends here and now, running kernels within seconds. A job that is
-    over stays as it is."""
+    over stays as it is.
+    """
     with context.session() as session:
         before = found(session, job_id)
         job = stored.cancel(session, job_id)

@@ -87,7 +87,8 @@ def results(
     cursor: Cursor = None,
 ) -> Response:
     """Pages come by arrival unless asked otherwise; streams by seed once the job is over, by
-    arrival before."""
+    arrival before.
+    """
     if format not in FORMATS:
         raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMATS))
     if format != "json" and cursor is not None:
@@ -121,7 +122,8 @@ def of_run(
     ] = "ndjson",
 ) -> Response:
     """Job by job in the order of its suite. Of a run that is not over: what is there when each job
-    is read."""
+    is read.
+    """
     if format not in FORMS:
         raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMS))
     with context.reading() as session:

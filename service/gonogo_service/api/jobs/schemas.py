@@ -28,7 +28,8 @@ class Expected(BaseModel):
 
 class ExpectedOf(BaseModel):
     """By what the test is like: as stable as the policy's stable rate, as flaky as its flaky one,
-    unexplained on every seed."""
+    unexplained on every seed.
+    """
 
     stable: Expected
     flaky: Expected

@@ -57,7 +57,8 @@ def submit(
     context: Ctx, who: Submitter, request: Request, body: RunIn, key: idempotency_keys.Key = None
 ) -> Response:
     """Every test of the suite on every build: all jobs and the run are stored in one transaction,
-    or nothing is."""
+    or nothing is.
+    """
     commit = None if body.commit is None else body.commit.model_dump()
 
     def make(session: Session) -> idempotency_keys.Made:
@@ -133,7 +134,8 @@ def look(context: Ctx, _who: Reader, run_id: str) -> Response:
 )
 def cancel(context: Ctx, who: Submitter, run_id: str) -> Response:
     """Cancels each of its jobs; those that have ended stay as they are, and so does a run that
-    has."""
+    has.
+    """
     with context.session() as session:
         before = stored.get(session, run_id)
         run = stored.cancel(session, run_id)

@@ -173,7 +173,8 @@ def look(context: Ctx, _who: Reader, schedule_id: str) -> Response:
 )
 def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange) -> Response:
     """Any of its fields. What falls due while it is paused is not made up for; a new line or zone
-    counts from now."""
+    counts from now.
+    """
     values = body.model_dump(exclude_unset=True)
     if not values:
         raise BadField(
@@ -233,7 +234,8 @@ def run_now(
     key: idempotency_keys.Key = None,
 ) -> Response:
     """Whatever its line says, paused or not, and also while a run of it is open. Its due times stay
-    as they are."""
+    as they are.
+    """
 
     def make(session: Session) -> idempotency_keys.Made:
         schedule = _found(stored.lock(session, schedule_id), schedule_id)

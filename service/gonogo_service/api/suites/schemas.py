@@ -41,7 +41,8 @@ class PartOfTarget(Strict):
 
 class Defaults(Strict):
     """What all entries have in common: a job's fields without build, labels and commit, which the
-    run supplies."""
+    run supplies.
+    """
 
     test: dict[str, Any] = Field(
         {}, description="merged below each entry's own test, member by member"
@@ -57,7 +58,8 @@ class Defaults(Strict):
 
 class Matrix(Strict):
     """Each combination is a test: its shape in the place of the entry's, its numerics merged into
-    the entry's."""
+    the entry's.
+    """
 
     shape: list[list[int]] | None = Field(None, min_length=1, max_length=MAX_TESTS)
     numerics: list[dict[str, Any]] | None = Field(None, min_length=1, max_length=MAX_TESTS)
@@ -74,7 +76,8 @@ class Entry(Defaults):
 
 class SuiteIn(Strict):
     """A suite: a named list of tests. (The `suite` of a selection is another thing: tests inside a
-    gtest program or a pytest tree.)"""
+    gtest program or a pytest tree.)
+    """
 
     name: SuiteName
     description: str = Field("", max_length=2000)
@@ -183,7 +186,8 @@ class SeedsOfRun(BaseModel):
 
 class RunOut(BaseModel):
     """A run; `verdict` is the worst of its jobs', null until it ends, and where a job was cancelled
-    and all else passed."""
+    and all else passed.
+    """
 
     id: str
     suite: SuiteOfRun

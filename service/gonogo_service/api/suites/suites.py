@@ -72,7 +72,8 @@ def list_suites(
 )
 def look(context: Ctx, _who: Reader, name: str) -> Response:
     """Its newest version, with its tests. `tests` is empty where this service's limits no longer
-    allow them."""
+    allow them.
+    """
     with context.reading() as session:
         suite = stored.get(session, name)
     if suite is None:
@@ -92,7 +93,8 @@ def look(context: Ctx, _who: Reader, name: str) -> Response:
 )
 def archive(context: Ctx, who: Submitter, name: str) -> Response:
     """It takes no runs any more, and its schedules fail with that reason; runs that exist stay.
-    Storing it again brings it back."""
+    Storing it again brings it back.
+    """
     with context.session() as session:
         found = stored.archive(session, name, now=utcnow())
         if found is None:

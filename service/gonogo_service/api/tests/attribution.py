@@ -32,7 +32,8 @@ class AttributionOut(BaseModel):
     that hold, `cause` among them first.
 
     `samples`: the newest runs, newest first; `looked` says how many were read for the answer
-    itself."""
+    itself.
+    """
 
     key: str
     variant: VariantOut

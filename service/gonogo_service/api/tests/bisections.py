@@ -134,7 +134,8 @@ class BisectionAccepted(BaseModel):
 
 class Finding(BaseModel):
     """A change that was found. `kind`: fixed, broken, masked, unmasked, quieter, louder;
-    `comparison`: the numbers of its neighbours."""
+    `comparison`: the numbers of its neighbours.
+    """
 
     track: str
     kind: str
@@ -205,7 +206,8 @@ def submit(
     key: idempotency_keys.Key = None,
 ) -> Response:
     """Runs builds of the series one seed at a time, on as many free devices as there are, until the
-    place of the change is known."""
+    place of the change is known.
+    """
     common = body.model_dump(
         mode="json",
         include={"test", "target", "context", "priority", "queue_deadline_s", "labels", "commit"},
@@ -341,7 +343,8 @@ def start(
     ] = None,
 ) -> int:
     """The version after which the stream starts. 204 when there is nothing left to come: that tells
-    an EventSource to stop."""
+    an EventSource to stop.
+    """
     if last_event_id is not None:
         if not (
             last_event_id.isascii()
@@ -373,7 +376,8 @@ async def events(
 ) -> AsyncIterator[ServerSentEvent]:
     """`progress`, and at the end `state`: {"state", "runs", "tracks", "conclusion", "words"}. An
     event's id is the bisection's version; who is slow gets the newest one only. The stream ends
-    when the bisection is over."""
+    when the bisection is over.
+    """
     yield ServerSentEvent(retry=RETRY_MS)  # also sends the headers at once
     async for event in context.bisections.follow(bisection_id, after):
         yield ServerSentEvent(

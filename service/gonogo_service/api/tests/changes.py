@@ -1,5 +1,6 @@
 """Since when? Change points of a test over builds or days, and two of its builds against each
-other: masked, fixed, or unchanged."""
+other: masked, fixed, or unchanged.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ def comparison(
 ) -> Response:
     """By digests, then by forensic coefficients, then by the statistics that explain. Without
     `head` the newest build, without `base` the one before it; a build without judged seeds gives
-    `unknown`."""
+    `unknown`.
+    """
     with context.reading() as session:
         variant, _ = chosen(session, key, branch, arch, board)
         found = trends.compare(session, variant, base, head)

@@ -42,7 +42,8 @@ class GaugeLinks(BaseModel):
 
 class GaugeAccepted(BaseModel):
     """The answer to a new gauge; `runs` are its parts times its seeds, `chunks` the pieces in which
-    workers take them."""
+    workers take them.
+    """
 
     id: str
     state: JobState
@@ -82,7 +83,8 @@ class GaugeSummary(BaseModel):
 
 class GaugeOut(GaugeSummary):
     """A gauge with its parts and its report: that of `gonogo gauge --json`, and the line that
-    measures it again."""
+    measures it again.
+    """
 
     parts: list[dict[str, Any]]
     elsewhere: list[dict[str, Any]]
@@ -107,7 +109,8 @@ def submit(
     context: Ctx, who: Submitter, request: Request, body: GaugeIn, key: idempotency_keys.Key = None
 ) -> Response:
     """Runs the emulator's right and known-wrong kernels, and builds of yours, on the test's seeds:
-    false alarms, misses, window, advice."""
+    false alarms, misses, window, advice.
+    """
     check(body, context.settings)
 
     def make(session: Session) -> idempotency_keys.Made:
@@ -176,7 +179,8 @@ def look(context: Ctx, _who: Reader, gauge_id: str) -> Response:
 )
 def cancel(context: Ctx, who: Submitter, gauge_id: str) -> Response:
     """What no worker has started ends here and now, running kernels within seconds. What has run is
-    reported; no flag changes."""
+    reported; no flag changes.
+    """
     with context.session() as session:
         before = stored.get(session, gauge_id)
         after = gauge_jobs.cancel(session, gauge_id)

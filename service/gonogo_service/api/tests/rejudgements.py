@@ -79,7 +79,8 @@ class RejudgedJob(Rejudged):
 
 class RejudgementOut(BaseModel):
     """The report; id, owner and created_at are null unless it is stored. In lists `jobs` is
-    empty."""
+    empty.
+    """
 
     id: str | None
     test_key: str

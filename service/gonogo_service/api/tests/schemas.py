@@ -1,5 +1,6 @@
 """The answers about a test's flakiness in the words of gonogo.flakiness: rates, grades, causes,
-change points, builds against builds."""
+change points, builds against builds.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class Threshold(BaseModel):
 
 class TailOut(BaseModel):
     """The failure rate that the tail of the errors foretells, per seed or per run of a seed, and
-    its one-sided upper bound."""
+    its one-sided upper bound.
+    """
 
     seeds: int = Field(description="samples, in `per`")
     left_out: int
@@ -106,7 +108,8 @@ class GradeOut(BaseModel):
 
 class Configuration(BaseModel):
     """A row of the table of a factor, compared with the first row where that is `isolated`, else
-    with all others together."""
+    with all others together.
+    """
 
     name: str
     runs: int
@@ -129,7 +132,8 @@ class Configuration(BaseModel):
 
 class FactorOut(BaseModel):
     """One factor: how many seeds were compared, how many differ, examples, and the rows whose rates
-    differ by themselves."""
+    differ by themselves.
+    """
 
     cause: Cause
     holds: bool

@@ -1,5 +1,6 @@
 """Tests ever submitted: their grades and rates on each variant, and what their jobs found per
-build."""
+build.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ class BuildHistory(BaseModel):
 
 class GradedVariant(VariantOut):
     """A test on one branch and one kind of board. `build`: the newest, which the grade is
-    of."""
+    of.
+    """
 
     build: str | None
     grade: GradeOut
@@ -89,7 +91,8 @@ class GradedVariant(VariantOut):
 
 class TestHistory(TestOut):
     """A test: its grade, rates and history per build on each variant, the one that ran last first;
-    what it found on each build over all variants, newest build first; and its flags."""
+    what it found on each build over all variants, newest build first; and its flags.
+    """
 
     variants: list[GradedVariant]
     more_variants: list[VariantOut] = Field(
@@ -125,7 +128,8 @@ def look(
     board: Board = None,
 ) -> Response:
     """Of the variants that ran last, or of those that `branch`, `arch` and `board` name. Rates are
-    Jeffreys' intervals over whole jobs."""
+    Jeffreys' intervals over whole jobs.
+    """
     with context.reading() as session:
         test = stored.get(session, key)
         if test is None:

@@ -40,7 +40,8 @@ before the first ones come back."""
 
 def run_once(core: Core, clock: Callable[[], datetime] = utcnow) -> int:
     """One pass; how many steps were made. Raises core.AWAY errors: what was not done is found by
-    the next pass."""
+    the next pass.
+    """
     made = 0
     for bisection_id in core.reading(bisections.open_ids):
         try:
@@ -60,7 +61,8 @@ def run_once(core: Core, clock: Callable[[], datetime] = utcnow) -> int:
 
 def step(session: Session, bisection_id: str, settings: Settings, now: datetime) -> bool:
     """Go on with a bisection in the caller's transaction, if there is anything to do; whether there
-    was."""
+    was.
+    """
     found = bisections.get(session, bisection_id)
     if found is None or found.state.final:
         return False
@@ -159,7 +161,8 @@ def _searches(
     found: Bisection, track: Signal, probes: Sequence[Probe], want: int
 ) -> tuple[tuple[Look, ...], tuple[int, ...]]:
     """(how the searches of a track stand, the builds that can be tested): the places of the looks
-    are places among these."""
+    are places among these.
+    """
     answers = [
         (probe.place, probe.wrong if track is Signal.numbers else probe.red)
         for probe in probes
@@ -199,7 +202,8 @@ def _searches(
 
 def _merged(rows: Sequence[Sequence[int]]) -> list[int]:
     """The wishes of all searches in turn; one run serves all that wish for the same build at
-    once."""
+    once.
+    """
     merged: list[int] = []
     for turn in range(max((len(row) for row in rows), default=0)):
         wishes = [row[turn] for row in rows if turn < len(row)]
@@ -216,7 +220,8 @@ def _start(
     now: datetime,
 ) -> Probe:
     """A probe of the build at that place, with the next seed that it hasn't run: equal numbers of
-    runs are equal seeds. Raises JobError."""
+    runs are equal seeds. Raises JobError.
+    """
     number = sum(probe.place == place for probe in probes)
     seed = found.seed_start + number
     request = found.request

@@ -1,5 +1,6 @@
 """What a bisection says: its searches as the page draws them, what changed at a place that it
-found, and all of it in words."""
+found, and all of it in words.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _WORDS = {
 
 def shown(track: Signal, look: Look, builds: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
     """A search in plain JSON: `posterior` is [[place of the first changed build, probability], ...]
-    among the builds that can be tested."""
+    among the builds that can be tested.
+    """
     place = None if look.culprit is None else builds[look.culprit]
     return {
         "track": track.value,
@@ -55,7 +57,8 @@ def finding(
     builds: Sequence[int],
 ) -> dict[str, Any]:
     """A change that was found, with its evidence: the runs of its two neighbours compared by their
-    numbers."""
+    numbers.
+    """
     assert look.culprit is not None
     before, place = builds[look.culprit - 1], builds[look.culprit]
     change = compare_builds(

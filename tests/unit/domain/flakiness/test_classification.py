@@ -20,7 +20,7 @@ TAKEN_ON = Known(
 
 
 def ran(build: str = "b", record: Record | None = None, **counts: int) -> Ran:
-    """A side: `ran(fail=3, pass_=5)`; `red` are unjudged runs that call themselves red, `green`
+    """A side: `ran(fail=3, pass_=5)`; `red` are not-judged runs that call themselves red, `green`
     those that don't."""
     red, green = counts.pop("red", 0), counts.pop("green", 0)
     told = {name.rstrip("_"): number for name, number in counts.items()} | (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gonogo.spec import stages
-from pytest_suites import Project, outcomes
+from pytest_projects import Project, outcomes
 
 
 @pytest.fixture

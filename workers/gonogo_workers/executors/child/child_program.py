@@ -28,7 +28,8 @@ TERM_GRACE_S = 2.0
 @dataclass(frozen=True)
 class Ended:
     """How a program ended. `status` as subprocess has it (negative: the signal); None = it was
-    ended at its deadline."""
+    ended at its deadline.
+    """
 
     status: int | None
     tail: str
@@ -164,7 +165,8 @@ def _pass_on(piece: bytes) -> None:
 
 def _end(process: subprocess.Popen[bytes], handle: int) -> None:
     """TERM, grace, KILL; returns when the process is dead. A device's driver closes it properly at
-    TERM, if it still can."""
+    TERM, if it still can.
+    """
     if process.poll() is None:
         process.terminate()
         if not select.select([handle], [], [], TERM_GRACE_S)[0]:

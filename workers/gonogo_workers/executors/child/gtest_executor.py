@@ -42,7 +42,7 @@ SUITE_FIELDS = ("filter", "order", "isolated", "timeout_s")
 OURS = ("GTEST_OUTPUT", "GTEST_FILTER", "GTEST_SHUFFLE", "GTEST_RANDOM_SEED", "GTEST_REPEAT", "GTEST_COLOR", "GTEST_BRIEF",
         "GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "GTEST_SHARD_STATUS_FILE", "GTEST_BREAK_ON_FAILURE", "GTEST_LIST_TESTS")  # fmt: skip
 """Variables that would change what is run or reported; those of a build's own environment, too."""
-NOT_RUN = "it is not in this build"
+ABSENT = "it is not in this build"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class GtestExecutor:
 
     def __init__(self, build: str) -> None:
         """Raises ValueError for a build that this host's builds file doesn't describe, OSError for
-        a program that isn't there."""
+        a program that isn't there.
+        """
         table = json.loads(os.environ.get("GONOGO_BUILD", "{}"))
         command = table.get("command") or []
         if table.get("name") != build or not command:
@@ -117,7 +118,7 @@ class GtestExecutor:
         found = this.run(
             groups, whole=selection.get("filter") or suite.filter if not suite.order else None
         )
-        return found + [_row(name, "not_run", NOT_RUN) for name in not_run]
+        return found + [_row(name, "not_run", ABSENT) for name in not_run]
 
     def close(self) -> None:
         """Delete what was written."""
@@ -125,7 +126,8 @@ class GtestExecutor:
 
     def listed(self, words: str, deadline: float) -> list[str]:
         """The tests that the program has for a filter, in the order of their definition. Raises
-        RuntimeError when it can't say."""
+        RuntimeError when it can't say.
+        """
         if words not in self._listed:
             lines: list[str] = []
             ended = run(
@@ -157,7 +159,8 @@ class GtestExecutor:
         self, suite: Suite, words: str | None, deadline: float
     ) -> tuple[list[str], list[str]]:
         """The tests to run, and those of the suite's order that the program hasn't got. The job's
-        filter narrows the suite's."""
+        filter narrows the suite's.
+        """
         wanted = self.listed(suite.filter or "*", deadline)
         narrowed = set(wanted) if words is None else set(self.listed(words, deadline))
         if not suite.order:
@@ -206,7 +209,8 @@ class _Iteration:
 
     def run(self, groups: Sequence[Sequence[str]], whole: str | None) -> list[Report]:
         """Each group in a process of its own; after a hang nothing more is run: on a device that
-        hangs, all would."""
+        hangs, all would.
+        """
         found: list[Report] = []
         hung = ""
         for number, names in enumerate(groups):
@@ -223,7 +227,8 @@ class _Iteration:
 
     def _process(self, number: int, names: Sequence[str], whole: str | None) -> list[Report]:
         """The reports of one process. `whole`: a filter that selects just these, shorter than all
-        their names."""
+        their names.
+        """
         output, dumps = self.folder / f"{number}.json", self.folder / f"{number}-dumps"
         dumps.mkdir()
         filtered = ":".join(names)
@@ -257,7 +262,8 @@ def reports(
     story: Story, names: Sequence[str], ended: Ended, seconds: float, dumps: Path
 ) -> list[Report]:
     """One report per selected test in the order of the run, then (exit): what went wrong outside of
-    any test."""
+    any test.
+    """
     found = {name: _report(told, ended, seconds) for name, told in story.tests.items()}
     lost = next((name for name, told in story.tests.items() if told.outcome is None), None)
     for name in names:
@@ -330,7 +336,8 @@ def _failure_words(counted: Sequence[Mapping[str, Any]]) -> str:
 
 def _beside(story: Story, names: Sequence[str], ended: Ended, seconds: float) -> Report | None:
     """What no test's own report says: a program that hung or broke before its first test, between
-    two or after its last."""
+    two or after its last.
+    """
     outcomes = {told.outcome for told in story.tests.values()}
     if ended.status == 0 or (ended.status == 1 and "failed" in outcomes):
         return None
@@ -355,7 +362,8 @@ def _beside(story: Story, names: Sequence[str], ended: Ended, seconds: float) ->
 
 def _names(lines: Sequence[str]) -> list[str]:
     """Full names out of --gtest_list_tests: suites end with a dot, their tests are indented by two;
-    a comment follows "  # "."""
+    a comment follows "  # ".
+    """
     found: list[str] = []
     suite = ""
     for line in lines:
@@ -382,7 +390,8 @@ def _row(name: str, outcome: str, message: str) -> Report:
 
 def _dumps(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     """Everything that was handed over whole, with the test that did it, in the order in which it
-    was made."""
+    was made.
+    """
     found = []
     for manifest in sorted(
         folder.glob("[!.]*/manifest.json"), key=lambda path: (path.stat().st_mtime_ns, path)
@@ -401,7 +410,8 @@ def _dumps(folder: Path) -> list[tuple[str, dict[str, Any]]]:
 
 def _suite(name: str, fields: Mapping[str, Any], options: Mapping[str, Any]) -> Suite:
     """Raises ValueError for a field that isn't known or is of a wrong type: a suite that isn't what
-    its author meant must not run."""
+    its author meant must not run.
+    """
     where = f"suites.{name}"
     if unknown := [each for each in fields if each not in SUITE_FIELDS]:
         raise ValueError(
@@ -439,7 +449,8 @@ def _suite(name: str, fields: Mapping[str, Any], options: Mapping[str, Any]) -> 
 
 def _host_folder() -> str | None:
     """The kernel host's private folder, which is deleted with it however it ends; None where this
-    isn't a kernel host."""
+    isn't a kernel host.
+    """
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     folder = os.path.dirname(os.path.abspath(main)) if main else ""
     return folder if os.path.basename(folder).startswith(HOST_FOLDER) else None

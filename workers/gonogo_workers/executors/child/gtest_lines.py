@@ -74,7 +74,8 @@ class Told:
 
 class Story:
     """The tests of one run, in the order in which they began. Fed line by line; then, where there
-    is one, with the JSON."""
+    is one, with the JSON.
+    """
 
     def __init__(self) -> None:
         self.tests: dict[str, Told] = {}
@@ -84,7 +85,8 @@ class Story:
 
     def see(self, line: str) -> None:
         """A line of the program's output. A mark may stand behind what a test printed without a
-        line break."""
+        line break.
+        """
         done = _DONE.search(line)
         if done is not None and self.running is not None and done["name"] == self.running.name:
             self._printed(line[: done.start()])
@@ -115,7 +117,8 @@ class Story:
 
     def read(self, text: str) -> bool:
         """Add what the JSON says; False for a text that is no such JSON (cut off, where the disk
-        was full)."""
+        was full).
+        """
         try:
             suites = json.loads(text)["testsuites"]
             entries = [(suite["name"], test) for suite in suites for test in suite["testsuite"]]
@@ -126,7 +129,7 @@ class Story:
         return True
 
     def _add(self, name: str, test: dict[str, Any]) -> None:
-        if test.get("status") == "NOTRUN" and test.get("result") not in ("WAIVED", None):
+        if test.get("status") == "NOTRUN" and test.get("result") not in ("SUPPRESSED", None):
             return
         told = self.tests.setdefault(name, Told(name, len(self.tests)))
         told.disabled = test.get("status") == "NOTRUN"
@@ -180,7 +183,8 @@ def reason_of_skip(told: Told) -> str:
 
 def expression(message: str) -> str:
     """What was asserted, in a line: `xt::allclose(a, b)`, `a == b`, `(a) < (b)`, `|a - b| <=
-    tolerance`, or the first line."""
+    tolerance`, or the first line.
+    """
     lines = message.strip().split("\n")
     first = lines[0]
     near = _NEAR.match(message)
@@ -204,7 +208,8 @@ def expression(message: str) -> str:
 
 def measure(found: dict[str, float], line: str) -> None:
     """Numbers of an error in a line, such as max_diff=0.75: of several with one name the worst is
-    kept."""
+    kept.
+    """
     for match in _MEASURE.finditer(line):
         if _MEASURES.search(match["name"]):
             _keep(found, match["name"], match["number"])

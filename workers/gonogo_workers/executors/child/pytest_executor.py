@@ -22,7 +22,6 @@ from typing import Any
 
 from pytest_lines import Report, reports
 from pytest_process import run
-
 from pytest_suites import Stage, Suite, suites
 
 SESSION = Path(__file__).with_name("pytest_session.py")
@@ -66,7 +65,8 @@ class PytestExecutor:
 
     def __init__(self, build: str) -> None:
         """Raises ValueError for a build that this host's builds file doesn't describe, RuntimeError
-        without pytest."""
+        without pytest.
+        """
         table = json.loads(os.environ.get("GONOGO_BUILD", "{}"))
         if table.get("name") != build:
             raise ValueError(
@@ -188,7 +188,8 @@ class _Run:
 
     def staged(self, stages: tuple[Stage, ...]) -> list[Report]:
         """The reports of the stages in order; what comes after one that blocks isn't run.
-        gonogo.spec.stages makes the table of them."""
+        gonogo.spec.stages makes the table of them.
+        """
         found: list[Report] = []
         blocker = ""
         for stage in stages:
@@ -262,7 +263,8 @@ def _said(stage: Stage, what: str, outcome: str, message: str, **more: str) -> R
 
 def _chosen(filters: list[str], folder: Path) -> list[str]:
     """The options that choose among the tests: node ids (one per line) go through a file,
-    everything else is an expression of -k."""
+    everything else is an expression of -k.
+    """
     words = [each for each in filters if not _names_tests(each)]
     options = [f"-k{' and '.join(f'({each})' for each in words)}"] if words else []
     for number, each in enumerate(each for each in filters if _names_tests(each)):
@@ -280,7 +282,8 @@ def _names_tests(words: str) -> bool:
 
 def _closed(words: str) -> bool:
     """Whether every parenthesis is closed: else a job's expression could end the one of the suite,
-    which it may only narrow."""
+    which it may only narrow.
+    """
     depth = 0
     for letter in words:
         depth += (letter == "(") - (letter == ")")
@@ -291,7 +294,8 @@ def _closed(words: str) -> bool:
 
 def _host_folder() -> str | None:
     """The kernel host's private folder, which is deleted with it however it ends; None where this
-    isn't a kernel host."""
+    isn't a kernel host.
+    """
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     folder = os.path.dirname(os.path.abspath(main)) if main else ""
     return folder if os.path.basename(folder).startswith(HOST_FOLDER) else None

@@ -1,5 +1,6 @@
 """From the lines that the plug-in wrote, and from how pytest's process ended, to one report per
-test. Standard library only."""
+test. Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ TIMEOUT_WORDS = ("from pytest-timeout", "+ Timeout +")
 
 def reports(lines: Path, dumps: Path, ended: Ended, seconds: float) -> list[Report]:
     """One report per collected test in the order of the run, then those of what isn't a test:
-    (collection), (pytest), (exit)."""
+    (collection), (pytest), (exit).
+    """
     if (
         ended.status == USAGE_STATUS
         # a filter or an option that pytest can't read: the tests that it had collected aren't those
@@ -146,7 +148,8 @@ def _report(test: str, story: _Story, ended: Ended, seconds: float) -> Report:
 
 def _beside(story: _Story, ended: Ended, seconds: float, told: bool) -> Report | None:
     """What went wrong outside of any test; `told`: a test's own report says already why the process
-    ended."""
+    ended.
+    """
     stage = "(exit)" if story.finished else "(between tests)" if story.collected else "(collection)"
     if ended.status is None:
         return None if told else _row(stage, "hang", _hang_words(ended, seconds))
@@ -207,7 +210,8 @@ def _clean(text: str) -> str:
 
 def _dumps(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every comparison that was handed over whole, with the test that did it, in the order in which
-    it was made."""
+    it was made.
+    """
     for manifest in sorted(
         folder.glob("[!.]*/manifest.json"), key=lambda path: (path.stat().st_mtime_ns, path)
     ):

@@ -1,5 +1,6 @@
 """pytest as a program with a deadline: where it hung is read from its own stacks. Standard library
-only."""
+only.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ FORMAT_LINE = "FORMAT = 1\n"
 def usable() -> bool:
     """Whether the plug-in that this interpreter finds (installed, or the repository itself) is
     ours, and so is the gonogo beside it: a stranger's package of that name may shadow it. Imports
-    neither: pytest rewrites the plug-in's assertions while importing it."""
+    neither: pytest rewrites the plug-in's assertions while importing it.
+    """
     try:
         found, domain = importlib.util.find_spec(PLUGIN), importlib.util.find_spec("gonogo")
         if found is None or found.origin is None or domain is None or domain.origin is None:

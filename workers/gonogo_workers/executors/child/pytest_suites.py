@@ -14,7 +14,8 @@ STAGE_FIELDS = ("name", "files", "requires", "timeout_s")
 @dataclass(frozen=True)
 class Stage:
     """One stage: its tests, and the files that must be there when they have run, relative to the
-    suite's root."""
+    suite's root.
+    """
 
     number: int
     name: str
@@ -36,7 +37,8 @@ class Suite:
 
     def asked(self, names: Any) -> tuple[Stage, ...]:
         """The stages up to the last of those named (all without names): a later stage runs the
-        earlier ones again. Raises ValueError."""
+        earlier ones again. Raises ValueError.
+        """
         known = [stage.name for stage in self.stages]
         for name in names or ():
             if name not in known:

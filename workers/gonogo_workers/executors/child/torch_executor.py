@@ -72,7 +72,8 @@ class Setup:
     @classmethod
     def of(cls, build: str, host: Mapping[str, Any]) -> Setup:
         """From the build's name and what the builds file says of it. Raises ValueError for a build
-        that is nothing here."""
+        that is nothing here.
+        """
         known = NAME.fullmatch(build)
         options = host.get("options") or {} if host.get("name") == build else {}
         if unknown := sorted(set(options) - set(OPTIONS)):
@@ -128,7 +129,8 @@ class TorchExecutor:
 
     def __init__(self, build: str) -> None:
         """Raises ValueError for an unknown build, RuntimeError where its compiler or its GPU is
-        missing."""
+        missing.
+        """
         self.setup = Setup.of(build, json.loads(os.environ.get("GONOGO_BUILD") or "{}"))
         if self.setup.variant == "compiled" and self.setup.device == "cpu":
             compiler = os.environ.get("CXX")
@@ -187,7 +189,8 @@ class TorchExecutor:
         *more: Any,
     ) -> dict[str, Tensor]:
         """A kernel that torch has in one way: the builds with a group norm or a linear in its place
-        have none of it."""
+        have none of it.
+        """
         if self.setup.norm != "layer" or self.setup.linear is not None:
             raise CannotServe(
                 "kernel: this build is a LayerNorm in another way; torch-eager, -decomposed and -compiled run it"
@@ -206,7 +209,8 @@ class TorchExecutor:
 
     def _tensor(self, test: Mapping[str, Any], name: str, array: Array) -> Tensor:
         """An input in its own format (exactly: the values are its), on the device; x and dy as
-        rows."""
+        rows.
+        """
         formats = test.get("numerics", {}).get("input", "bf16")
         word = formats if isinstance(formats, str) else formats.get(name, "bf16")
         if word not in FORMATS:
@@ -308,7 +312,8 @@ class TorchExecutor:
 
     def _linear(self, n: int) -> Tensor:
         """Weights (n, n) of unit variance, in bf16: the same for ever, whatever the versions of
-        NumPy and torch."""
+        NumPy and torch.
+        """
         if n * n > MOST_WEIGHTS:
             most = math.isqrt(MOST_WEIGHTS)
             raise CannotServe(
@@ -348,7 +353,8 @@ def _decomposed_forward(
     x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, group: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """torch._refs: var_mean and elementwise operations, what the compiler starts from, here run one
-    by one."""
+    by one.
+    """
     rows, n = x.shape
     if group:
         return torch._refs.native_group_norm(x, gamma, beta, rows, n, 1, 1, epsilon)  # type: ignore[no-any-return]
@@ -365,7 +371,7 @@ def _decomposed_backward(
     group: bool,
     wide: bool,
 ) -> tuple[Tensor, ...]:
-    """torch's decompositions of the backward kernels: widened to fp32 first (the compiler fuses
+    """Torch's decompositions of the backward kernels: widened to fp32 first (the compiler fuses
     them so) and rounded once, or as they are.
 
     As they are, one by one, that of LayerNorm rounds rstd / N to 16 bits and that of group norm
@@ -391,7 +397,8 @@ def _decomposed_backward(
 
 def _rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> dict[str, Tensor]:
     """torch.nn.functional.rms_norm; its rstd, which that keeps to itself, from the operation
-    beneath."""
+    beneath.
+    """
     y, rstd = torch.ops.aten._fused_rms_norm(x, [x.shape[1]], gamma, epsilon)
     return {"y": y, "rstd": rstd}
 

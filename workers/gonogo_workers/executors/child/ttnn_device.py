@@ -81,7 +81,8 @@ class Device:
 
 def numerics(test: Mapping[str, Any]) -> dict[str, Any]:
     """The test's numerics with the defaults filled in. Raises Unsupported for what ttnn offers no
-    choice of."""
+    choice of.
+    """
     chosen = DEFAULTS | dict(test.get("numerics", {}))
     for name, reason in NOT_OURS.items():
         if chosen[name] != DEFAULTS[name]:
@@ -93,7 +94,8 @@ def numerics(test: Mapping[str, Any]) -> dict[str, Any]:
 
 def format_of(chosen: Mapping[str, Any], tensor: str) -> str:
     """The format in which a tensor is given. Raises Unsupported for one that ttnn's LayerNorm
-    doesn't take."""
+    doesn't take.
+    """
     given = chosen["input"]
     name = str(given if isinstance(given, str) else given.get(tensor, DEFAULTS["input"]))
     if name not in DTYPES:
@@ -105,7 +107,8 @@ def format_of(chosen: Mapping[str, Any], tensor: str) -> str:
 
 def same_format(chosen: Mapping[str, Any], tensor: str) -> None:
     """Raises Unsupported unless the output is asked for in the format of `tensor`: these kernels
-    have no other."""
+    have no other.
+    """
     given = format_of(chosen, tensor)
     if chosen["output"] != given:
         raise Unsupported(
@@ -114,13 +117,14 @@ def same_format(chosen: Mapping[str, Any], tensor: str) -> None:
 
 
 def dtype(name: str) -> Any:
-    """ttnn's data type of a format."""
+    """Ttnn's data type of a format."""
     return getattr(ttnn, DTYPES[name])
 
 
 def compute_config(chosen: Mapping[str, Any]) -> Any:
     """Fidelity and the width of Dst, as the test asks for them; everything else at its exact
-    setting."""
+    setting.
+    """
     return ttnn.init_device_compute_kernel_config(
         Device.get().arch(),
         math_fidelity=getattr(ttnn.MathFidelity, FIDELITIES[chosen["fidelity"]]),
@@ -132,7 +136,8 @@ def compute_config(chosen: Mapping[str, Any]) -> Any:
 
 def shape4(shape: Sequence[int]) -> tuple[int, int, int, int]:
     """The shape with four dimensions. The last two stay as they are: they are what is cut into
-    tiles."""
+    tiles.
+    """
     padded = (1,) * max(0, 4 - len(shape)) + tuple(shape)
     first = 1
     for length in padded[: len(padded) - 3]:
@@ -142,14 +147,16 @@ def shape4(shape: Sequence[int]) -> tuple[int, int, int, int]:
 
 def upload(array: Array, name: str, memory: Any = None) -> Any:
     """A device tensor in tiles. Tilized on the host: the simulated device's own tilize leaves it
-    computing wrong results."""
+    computing wrong results.
+    """
     host = ttnn.Tensor(np.ascontiguousarray(array, np.float32), dtype(name)).to(ttnn.TILE_LAYOUT)
     return ttnn.to_device(host, Device.get(), memory_config=memory or ttnn.DRAM_MEMORY_CONFIG)
 
 
 def blank(shape: Sequence[int], name: str) -> Any:
     """A device tensor for a kernel to write to: NaN where it doesn't (0 in block formats, which
-    have no NaN)."""
+    have no NaN).
+    """
     return upload(np.full(tuple(shape), 0.0 if name == "bfp8_b" else np.nan, np.float32), name)
 
 

@@ -36,11 +36,13 @@ them)."""
 
 class TtnnExecutor:
     """One build. The device is opened once in a process, whatever the number of executors, and
-    kept."""
+    kept.
+    """
 
     def __init__(self, build: str) -> None:
         """Raises ValueError naming the variants for a build that is none of them; whatever ttnn
-        raises when the device can't be opened."""
+        raises when the device can't be opened.
+        """
         known = json.loads(os.environ.get("GONOGO_BUILD") or "{}")
         options = known.get("options") or {} if known.get("name", build) == build else {}
         self.variant = str(options.get("variant", build))
@@ -51,7 +53,8 @@ class TtnnExecutor:
 
     def run(self, test: Mapping[str, Any], inputs: dict[str, Array]) -> dict[str, Array]:
         """The kernel's outputs for one seed. Raises Unsupported for a combination that the build
-        doesn't offer."""
+        doesn't offer.
+        """
         kernels = VARIANTS[self.variant]
         kernel = str(test["kernel"])
         if kernel not in kernels:

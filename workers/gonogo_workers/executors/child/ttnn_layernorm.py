@@ -32,7 +32,8 @@ EPSILON = 1e-6
 
 def program_of(test: Mapping[str, Any], forced: str | None) -> str:
     """The reduction to use: the build's where it names one, else the test's. Raises Unsupported
-    when the two differ."""
+    when the two differ.
+    """
     asked = str(test.get("program", "default"))
     if forced is None or asked in (forced, "default"):
         return forced or asked
@@ -41,7 +42,8 @@ def program_of(test: Mapping[str, Any], forced: str | None) -> str:
 
 def interleaved_only(test: Mapping[str, Any], operation: str) -> None:
     """Raises Unsupported for a sharded test of an operation that only takes interleaved tensors,
-    and for a program it doesn't have."""
+    and for a program it doesn't have.
+    """
     if test.get("memory", "interleaved") != "interleaved":
         raise Unsupported(f"{operation} takes interleaved tensors only")
     if test.get("program", "default") != "default":
@@ -62,7 +64,7 @@ def bf16_only(chosen: Mapping[str, Any], tensors: Sequence[str], operation: str)
 def layer_norm(
     test: Mapping[str, Any], inputs: Mapping[str, Array], forced: str | None
 ) -> dict[str, Array]:
-    """y by ttnn.layer_norm."""
+    """Y by ttnn.layer_norm."""
     chosen = numerics(test)
     same_format(chosen, "x")
     shape = shape4(test["shape"])
@@ -157,7 +159,8 @@ def moreh_backward(test: Mapping[str, Any], inputs: Mapping[str, Array]) -> dict
 
 def _placement(test: Mapping[str, Any], shape: tuple[int, ...], program: str) -> tuple[Any, Any]:
     """The memory and program configuration of ttnn.layer_norm: interleaved, or block-sharded over a
-    grid of cores."""
+    grid of cores.
+    """
     if program not in PROGRAMS:
         raise Unsupported(
             f"ttnn.layer_norm has no program {program!r}; there are {', '.join(PROGRAMS)}"

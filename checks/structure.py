@@ -1,6 +1,6 @@
 """Count modules and imports of each package, so that the layout's figures can be measured again.
 
-`python -m benchmarks.structure` prints, for each package: its modules, the largest folder, the
+`python -m checks.structure` prints, for each package: its modules, the largest folder, the
 imports between its sub-packages (each pair counted once), and the circles among its modules.
 Imports under `if TYPE_CHECKING` and inside functions count. Exits 1 where there is a circle, or a
 folder with more than MAX_MODULES modules.
