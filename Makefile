@@ -84,10 +84,13 @@ $(TORCH_VENV)/.gonogo-torch:
 	rm -rf "$(TORCH_VENV)"; \
 	echo "no interpreter here has a wheel of torch $(TORCH_VERSION); name one: make torch TORCH_PYTHON=/path/to/python" >&2; exit 2
 
-lint: setup ## ruff, mypy --strict, the arrows between the packages
+lint: setup ## ruff, mypy --strict, the layers of packages, names and docstrings
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m checks.words
+	@$(BIN)/python -m checks.structure
 
 bench: setup ## every speed figure with its ratio; ARGS choose
 	@$(BIN)/python -m benchmarks $(ARGS)

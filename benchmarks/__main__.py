@@ -1,5 +1,7 @@
-"""`make bench`, or `python -m benchmarks [NAME ...]`: every figure with something measured beside
-it; names choose, default all.
+"""Run the benchmarks: `make bench`, or `python -m benchmarks [NAME ...]`.
+
+Every figure stands beside something measured in the same run. Names choose benchmarks; the default
+is all.
 
 The acceptance figures and the false alarms run on fewer seeds here, so that each ends within
 minutes. In full: `python -m benchmarks.figures` and `python -m benchmarks.false_alarms`.
@@ -22,7 +24,10 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "flow": ("the job flow without kernels", ()),
     "busy": ("how busy a worker keeps its device", ("--seeds", "12")),
     "pages": (
-        "how fast the pages are on a million seeds (in full, 10 million: python -m benchmarks.pages)",
+        (
+            "how fast the pages are on a million seeds (in full, 10 million: python -m "
+            "benchmarks.pages)"
+        ),
         ("--seeds", "1000000"),
     ),
     "figures": ("acceptance figures of the numerics, 8 seeds", ("--seeds", "8")),
@@ -42,8 +47,9 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the chosen ones, each in a process of its own, also after one has failed; 1 if one
-    has.
+    """Run the chosen benchmarks, each in its own process; return 1 if one has failed.
+
+    A failure does not stop those that follow.
     """
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
@@ -70,7 +76,8 @@ def main(words: list[str] | None = None) -> int:
         if code:
             failed.append(name)
         console.print(
-            f"{name}: {'exit code ' + str(code) if code else 'done'} after {time.monotonic() - began:.0f} s\n"
+            f"{name}: {'exit code ' + str(code) if code else 'done'} after "
+            f"{time.monotonic() - began:.0f} s\n"
         )
     if failed:
         console.print(f"failed: {', '.join(failed)}", style="bold red")

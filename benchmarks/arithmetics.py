@@ -1,5 +1,6 @@
-"""Right kernels of many arithmetics: what a budget must explain. Each takes (test, given) and gives
-the outputs, as an executor would.
+"""Right kernels of many arithmetics: what a budget must explain.
+
+Each takes (test, given) and gives the outputs, as an executor would.
 """
 
 from __future__ import annotations
@@ -39,9 +40,7 @@ def _bf16_away(a: NDArray[Any]) -> NDArray[Any]:
 
 
 class Stochastic:
-    """Monte-Carlo arithmetic: each value goes to one of its two bf16 neighbours at random,
-    unbiased.
-    """
+    """Monte-Carlo arithmetic: round each value to one of its two bf16 neighbors, without bias."""
 
     def __init__(self) -> None:
         self.random = np.random.Generator(np.random.Philox(7))
@@ -78,9 +77,7 @@ def by_lanes(a: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Rounding of each stored intermediate, of the arithmetic inside, order of sums, how 1/N is
-    made.
-    """
+    """An arithmetic: rounding of stored and of inner values, order of sums, and how 1/N is made."""
 
     stored: Rounding
     inside: Rounding

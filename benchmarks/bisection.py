@@ -1,5 +1,6 @@
-"""Noisy bisection: `python -m benchmarks.bisection [--series N] [--builds N] [--first N]`, runs and
-accuracy beside git-bisect by majority.
+"""Noisy bisection: runs and accuracy, beside a majority vote as git-bisect would need.
+
+`python -m benchmarks.bisection [--series N] [--builds N] [--first N]`.
 
 For the three pairs of failure rates of the project's figures (after and before the change), on
 series whose change is at a place drawn at random: every run counts, those of the gate too. Then by
@@ -22,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gonogo.flakiness.bisecting import Expect, Stage
-from gonogo.flakiness.bisection import Look, look
+from gonogo.flakiness.bisection import SearchState, search_state
 
 MOST = 3000
 BY_DEFAULT = 500
@@ -30,9 +31,7 @@ BY_DEFAULT = 500
 
 @dataclass(frozen=True)
 class Figure:
-    """What is to be met: of 128 builds, with these rates of red runs behind and before the
-    change.
-    """
+    """A figure to meet with 128 builds, at these failure rates after and before the change."""
 
     after: float
     before: float
@@ -53,32 +52,34 @@ FIGURES = (
 
 def searched(
     builds: int, run: Callable[[int], bool], *, sharp: bool = False, most: int = MOST
-) -> tuple[Look, int, int]:
-    """The end of one search, its runs, and how many of them were of the gate. run: whether a run of
-    the build at that place is bad.
+) -> tuple[SearchState, int, int]:
+    """The end of one search, its runs, and how many of them were of the gate.
+
+    run: whether a run of the build at that place is bad.
     """
     tallies = [(0, 0)] * builds
     gate = 0
     for runs in range(most):
-        found = look(tallies, expect=Expect.regression, sharp=sharp)
-        if found.stage.final:
-            return found, runs, gate
-        gate += found.stage is Stage.gate
-        (place,) = found.wanted
+        state = search_state(tallies, expect=Expect.regression, sharp=sharp)
+        if state.stage.final:
+            return state, runs, gate
+        gate += state.stage is Stage.gate
+        (place,) = state.next_builds
         bad, number = tallies[place]
         tallies[place] = (bad + run(place), number + 1)
-    return found, most, gate
+    return state, most, gate
 
 
-def by_majority(builds: int, run: Callable[[int], bool], each: int, red: int) -> tuple[int, int]:
-    """(the place that git-bisect finds when it calls a build bad from `red` of `each` red runs on,
-    its runs); the ends are believed.
+def by_majority(builds: int, run: Callable[[int], bool], votes: int, red: int) -> tuple[int, int]:
+    """Return (place, runs) of git-bisect with a vote: bad from `red` of `votes` red runs on.
+
+    The ends of the series are believed.
     """
     good, bad, runs = 0, builds - 1, 0
     while bad - good > 1:
         middle = (good + bad) // 2
-        runs += each
-        if sum(run(middle) for _ in range(each)) >= red:
+        runs += votes
+        if sum(run(middle) for _ in range(votes)) >= red:
             bad = middle
         else:
             good = middle
@@ -88,11 +89,9 @@ def by_majority(builds: int, run: Callable[[int], bool], each: int, red: int) ->
 def noisy(
     figure: Figure, builds: int, series: int, first: int = 0
 ) -> tuple[list[tuple[int, int]], int, list[int], int]:
-    """(runs of each search and of its gate, how many were right, runs of each majority bisect, how
-    many of those were right).
-    """
-    ours: list[tuple[int, int]] = []
-    theirs: list[int] = []
+    """Return (runs of searches and gates, correct ones, runs by majority, correct ones)."""
+    searches: list[tuple[int, int]] = []
+    majority_runs: list[int] = []
     right = right_theirs = 0
     for number in range(first, first + series):
         rng = random.Random(number)
@@ -101,13 +100,13 @@ def noisy(
         def run(build: int, place: int = place, rng: random.Random = rng) -> bool:
             return rng.random() < (figure.after if build >= place else figure.before)
 
-        found, runs, gate = searched(builds, run)
-        ours.append((runs, gate))
-        right += found.found and found.culprit == place
+        state, runs, gate = searched(builds, run)
+        searches.append((runs, gate))
+        right += state.found and state.culprit == place
         answer, runs = by_majority(builds, run, figure.majority_runs, figure.majority_red)
-        theirs.append(runs)
+        majority_runs.append(runs)
         right_theirs += answer == place
-    return ours, right, theirs, right_theirs
+    return searches, right, majority_runs, right_theirs
 
 
 def by_rates(builds: int, series: int, console: Console, first: int = 0) -> bool:
@@ -129,20 +128,26 @@ def by_rates(builds: int, series: int, console: Console, first: int = 0) -> bool
         shown.add_column(column, justify="right")
     good = True
     for figure in FIGURES:
-        pairs, right, theirs, right_theirs = noisy(figure, builds, series, first)
-        ours = [runs for runs, _ in pairs]
-        mean = sum(ours) / series
-        error = math.sqrt(sum((each - mean) ** 2 for each in ours) / (series - 1) / series)
+        pairs, right, majority_runs, right_theirs = noisy(figure, builds, series, first)
+        runs_of_searches = [runs for runs, _ in pairs]
+        mean = sum(runs_of_searches) / series
+        error = math.sqrt(
+            sum((number - mean) ** 2 for number in runs_of_searches) / (series - 1) / series
+        )
         accuracy = right / series
         slack = math.sqrt(max(figure.accuracy * (1 - figure.accuracy), 1 / series) / series)
         met = mean - 2 * error <= figure.runs and accuracy + 2 * slack >= figure.accuracy
         good &= met or builds != 128
         shown.add_row(
-            f"{figure.after:g}, {figure.before:g}", f"{mean:.2f} ± {error:.2f}", f"{sum(gate for _, gate in pairs) / series:.1f}",
-            str(sorted(ours)[int(0.9 * series)]), f"{accuracy:.4f} ± {math.sqrt(accuracy * (1 - accuracy) / series):.4f}",
-            f"{figure.runs:g}, {figure.accuracy:g}{'' if met else ' NOT MET'}", f"{sum(theirs) / series:.0f}",
+            f"{figure.after:g}, {figure.before:g}",
+            f"{mean:.2f} ± {error:.2f}",
+            f"{sum(gate for _, gate in pairs) / series:.1f}",
+            str(sorted(runs_of_searches)[int(0.9 * series)]),
+            f"{accuracy:.4f} ± {math.sqrt(accuracy * (1 - accuracy) / series):.4f}",
+            f"{figure.runs:g}, {figure.accuracy:g}{'' if met else ' NOT MET'}",
+            f"{sum(majority_runs) / series:.0f}",
             f"{right_theirs / series:.3f}",
-        )  # fmt: skip
+        )
     console.print(shown)
     return good
 
@@ -151,12 +156,13 @@ def by_numbers(builds: int, console: Console) -> bool:
     """A logic bug at every place."""
     longest, wrong = 0, 0
     for place in range(1, builds):
-        found, runs, _ = searched(builds, partial(operator.le, place), sharp=True)
+        state, runs, _ = searched(builds, partial(operator.le, place), sharp=True)
         longest = max(longest, runs)
-        wrong += not found.found or found.culprit != place
+        wrong += not state.found or state.culprit != place
     limit = math.ceil(math.log2(builds)) + 2
     console.print(
-        f"by numbers, a logic bug at each of {builds - 1} places: at most {longest} runs (to meet: {limit}), {wrong} wrong\n"
+        f"by numbers, a logic bug at each of {builds - 1} places: at most {longest} runs "
+        f"(to meet: {limit}), {wrong} wrong\n"
     )
     return longest <= limit and not wrong
 
@@ -166,8 +172,9 @@ def _red(rng: random.Random, rate: float, _build: int) -> bool:
 
 
 def without_change(builds: int, series: int, console: Console, first: int = 0) -> bool:
-    """Series in which nothing changed, at most as many runs as a bisection has by default; the odds
-    allow one false change in twenty.
+    """Measure series in which nothing changed, with the default maximum of runs.
+
+    The odds allow one false change in twenty.
     """
     shown = Table(
         title=f"nothing changed, {series} series, at most {BY_DEFAULT} runs", title_justify="left"
@@ -179,14 +186,14 @@ def without_change(builds: int, series: int, console: Console, first: int = 0) -
         ends: list[tuple[Stage, int]] = []
         for number in range(first, first + series):
             rng = random.Random(number)
-            found, runs, _ = searched(builds, partial(_red, rng, rate), most=BY_DEFAULT)
-            ends.append((found.stage, runs))
-        told = [
-            sum(stage is wanted for stage, _ in ends) / series
-            for wanted in (Stage.no_change, Stage.found)
+            state, runs, _ = searched(builds, partial(_red, rng, rate), most=BY_DEFAULT)
+            ends.append((state.stage, runs))
+        ended = [
+            sum(stage is final_stage for stage, _ in ends) / series
+            for final_stage in (Stage.no_change, Stage.located)
         ]
-        good &= told[1] <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / series)
-        shares = [f"{each:.3f}" for each in (told[0], 1 - sum(told), told[1])]
+        good &= ended[1] <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / series)
+        shares = [f"{share:.3f}" for share in (ended[0], 1 - sum(ended), ended[1])]
         shown.add_row(f"{rate:g}", f"{sum(runs for _, runs in ends) / series:.1f}", *shares)
     console.print(shown)
     return good

@@ -1,5 +1,6 @@
-"""How busy a worker keeps its device: `python -m benchmarks.busy`. A plug-in stands for a device
-that takes a fixed time a seed.
+"""How busy a worker keeps its device: `python -m benchmarks.busy`.
+
+A plug-in stands for a device that takes a fixed time a seed.
 
 To be met: a busy fraction of at least .9 with 500 ms a seed on 819x8462 inputs. The plug-in notes
 when each kernel began and ended; the device is idle in between: requests, tensors on their way,
@@ -33,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KEY = "k" * 32
 TEST = {"kernel": "layernorm_bw", "shape": [1, 1, 819, 8462]}
 QUEUE = queue.chunk_queue("sleeper", "wormhole", "n150")
-ASKED, ASKED_MS = 0.9, 500.0
+TARGET, TARGET_MS = 0.9, 500.0
 CLOSE_ENOUGH = 1.1
 """The bisection ends when the two ends are this factor apart."""
 PLUGIN = '''
@@ -44,7 +45,10 @@ import numpy as np
 
 
 class Sleeper:
-    """A device whose kernel takes as many milliseconds as the build's name says. It only sleeps: a device needs no processor of ours."""
+    """A device whose kernel takes as many milliseconds as the build's name says.
+
+    It only sleeps: a device needs no processor of ours.
+    """
 
     def __init__(self, build):
         self.seconds = float(build) / 1e3
@@ -54,7 +58,8 @@ class Sleeper:
         began = time.monotonic()
         if self.outputs is None:
             column = np.zeros(inputs["x"].shape[-1], np.float32)
-            self.outputs = {"dx": np.zeros_like(inputs["x"]), "dgamma": column, "dbeta": column.copy()}
+            dx = np.zeros_like(inputs["x"])
+            self.outputs = {"dx": dx, "dgamma": column, "dbeta": column.copy()}
         time.sleep(max(0.0, began + self.seconds - time.monotonic()))
         with open(os.environ["SLEEPER_TIMES"], "a") as file:
             file.write(f"{began} {time.monotonic()}\\n")
@@ -92,9 +97,7 @@ class Bench:
         self._number = 0
 
     def measure(self, device_ms: float, seeds: int) -> float:
-        """The fraction of the time from the first kernel's start to the last one's end in which a
-        kernel ran.
-        """
+        """Return the fraction of time with a kernel running, from first start to last end."""
         self._times.unlink(missing_ok=True)
         self._number += 1
         body = {
@@ -141,22 +144,23 @@ class Bench:
 def bench() -> Iterator[Bench]:
     """A private Redis and a worker, warm: the first chunk loads compiled code."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name, private_redis(Path(name)) as redis_url:
-        made = Bench(redis_url, Path(name))
+        device_bench = Bench(redis_url, Path(name))
         try:
-            made.measure(1.0, 3)
-            yield made
+            device_bench.measure(1.0, 3)
+            yield device_bench
         finally:
-            made.close()
+            device_bench.close()
 
 
-def smallest(made: Bench, seeds: int) -> float:
-    """The smallest device time (ms) at which the device is busy for ASKED of the time, to a factor
-    of CLOSE_ENOUGH.
+def smallest(device_bench: Bench, seeds: int) -> float:
+    """Return the smallest device time (ms) that keeps the device busy for TARGET of the time.
+
+    It is exact to a factor of CLOSE_ENOUGH.
     """
-    low, high = 1.0, ASKED_MS
+    low, high = 1.0, TARGET_MS
     while high / low > CLOSE_ENOUGH:
         middle = (low * high) ** 0.5
-        if made.measure(middle, seeds) >= ASKED:
+        if device_bench.measure(middle, seeds) >= TARGET:
             high = middle
         else:
             low = middle
@@ -172,15 +176,17 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=20, help="seeds of a chunk (default 20)")
     seeds: int = parser.parse_args(words).seeds
     console = Console(highlight=False)
-    with bench() as made:
-        fraction = made.measure(ASKED_MS, seeds)
+    with bench() as device_bench:
+        fraction = device_bench.measure(TARGET_MS, seeds)
         console.print(
-            f"device busy  {fraction:.3f} of the time with {ASKED_MS:.0f} ms a seed on 819x8462 inputs   (goal: >= {ASKED})"
+            f"device busy  {fraction:.3f} of the time with {TARGET_MS:.0f} ms a seed on "
+            f"819x8462 inputs   (goal: >= {TARGET})"
         )
         console.print(
-            f"device busy  {ASKED} of the time holds down to {smallest(made, seeds):.0f} ms a seed"
+            f"device busy  {TARGET} of the time holds down to "
+            f"{smallest(device_bench, seeds):.0f} ms a seed"
         )
-    return int(fraction < ASKED)
+    return int(fraction < TARGET)
 
 
 if __name__ == "__main__":

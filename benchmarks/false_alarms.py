@@ -1,5 +1,6 @@
-"""How often right kernels are not explained: `python -m benchmarks.false_alarms [--seeds N]`, by
-arithmetic, arithmetic and statistic.
+"""Measure how often right kernels are not explained, by kernel, arithmetic model and statistic.
+
+`python -m benchmarks.false_alarms [--seeds N]`.
 
 Every seed has its own shape, regime and formats, so that 1,000 seeds of an arithmetic cover all of
 them many times. Exit 1 if a right kernel is called unexplained, or suspect in more than one seed in
@@ -67,9 +68,18 @@ NUMERICS: tuple[Mapping[str, Any], ...] = (
 
 
 GROUPED: tuple[tuple[list[int], int], ...] = (
-    ([1, 1], 1), ([3, 7], 7), ([2, 12], 3), ([2, 6, 5, 5], 2), ([4, 32, 8, 8], 8), ([1, 64, 4, 4], 1), ([16, 8, 3], 4), ([2, 40, 16], 10),
-    ([1, 16, 32, 16], 2), ([32, 4, 7, 7], 1), ([5, 33, 2], 33),
-)  # fmt: skip
+    ([1, 1], 1),
+    ([3, 7], 7),
+    ([2, 12], 3),
+    ([2, 6, 5, 5], 2),
+    ([4, 32, 8, 8], 8),
+    ([1, 64, 4, 4], 1),
+    ([16, 8, 3], 4),
+    ([2, 40, 16], 10),
+    ([1, 16, 32, 16], 2),
+    ([32, 4, 7, 7], 1),
+    ([5, 33, 2], 33),
+)
 """Shapes of group norm, with their groups."""
 KERNELS = ("layernorm_bw", "layernorm_fw", "rmsnorm_fw", "groupnorm_fw")
 WELFORD = ("layernorm_fw", "groupnorm_fw")
@@ -101,8 +111,9 @@ def cases(seeds: int, kernel: str) -> Iterator[tuple[int, TestSpec]]:
 
 
 def applies(name: str, arithmetic: str, test: TestSpec) -> bool:
-    """Whether that arithmetic is a right kernel of that arithmetic: one that stores bf16 is none for
-    `generic` where every tensor is fp32.
+    """Return whether the named kernel is right for an arithmetic model.
+
+    One that stores bf16 is not right for `generic` where every tensor is fp32.
     """
     numerics = test.numerics
     wide = numerics.input == numerics.output == "fp32"
@@ -120,7 +131,7 @@ def beyond(statistics: Mapping[str, Any]) -> list[str]:
         for name in statistics
         if name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))
     ]
-    kept = {
+    numbers = {
         name: value
         for name, value in statistics.items()
         if name == "count" or name.endswith("_count")
@@ -129,23 +140,25 @@ def beyond(statistics: Mapping[str, Any]) -> list[str]:
         name
         for name in parts
         if statistics[name] is not None
-        and explain({**kept, name: statistics[name]}, POLICY) is not Explanation.explained
+        and explain({**numbers, name: statistics[name]}, POLICY) is not Explanation.explained
     ]
 
 
 def monte_carlo(seeds: int) -> float:
-    """The largest |e|/s of any element when every stored intermediate is rounded stochastically
-    (half a ulp of bias, twice the spread).
+    """Return the largest |e|/s when every stored intermediate is rounded stochastically.
+
+    Stochastic rounding has half a ulp of bias and twice the spread.
     """
     worst = 0.0
     for seed in range(seeds):
         test = TestSpec.parse({"kernel": "layernorm_bw", "shape": SHAPES[seed % len(SHAPES)]})
         given = inputs.quantise(test, inputs.generate(test, seed))
         outputs = MONTE_CARLO(test, given)
-        for name, wanted in expected.expectations(test, given, "generic").items():
-            error = outputs[name].reshape(wanted.reference.shape) - wanted.reference
+        for name, expectation in expected.expectations(test, given, "generic").items():
+            error = outputs[name].reshape(expectation.reference.shape) - expectation.reference
             worst = max(
-                worst, float(np.max(np.abs(error) / np.sqrt(np.maximum(wanted.variance, 1e-300))))
+                worst,
+                float(np.max(np.abs(error) / np.sqrt(np.maximum(expectation.variance, 1e-300)))),
             )
     return worst
 
@@ -157,7 +170,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--seeds",
         type=int,
         default=1000,
-        help="seeds of each arithmetic and arithmetic (default 1000)",
+        help="seeds of statistic arithmetic and arithmetic (default 1000)",
     )
     parser.add_argument("--show", type=int, default=0, help="print so many of the alarms")
     parser.add_argument(
@@ -186,7 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
         if name == "fp32, Welford" and kernel not in WELFORD:
             continue
         for arithmetic in arithmetics:
-            found: Counter[str] = Counter()
+            verdicts: Counter[str] = Counter()
             statistics: Counter[str] = Counter()
             for seed, test in cases(chosen.seeds, kernel):
                 if not applies(name, arithmetic, test):
@@ -194,10 +207,10 @@ def main(arguments: list[str] | None = None) -> int:
                 raw = inputs.generate(test, seed)
                 given = inputs.quantise(test, raw)
                 judged = judge(test, raw, given, run(test, given), arithmetic=arithmetic)
-                found[judged.explanation.value] += 1
+                verdicts[judged.explanation.value] += 1
                 for output, one in judged.outputs.items():
-                    for each in beyond(one.statistics):
-                        statistics[f"{output}.{each}"] += 1
+                    for statistic in beyond(one.statistics):
+                        statistics[f"{output}.{statistic}"] += 1
                         if chosen.show:
                             chosen.show -= 1
                             console.print(
@@ -206,21 +219,22 @@ def main(arguments: list[str] | None = None) -> int:
                                 seed,
                                 test.canonical(),
                                 output,
-                                each,
-                                one.statistics[each],
+                                statistic,
+                                one.statistics[statistic],
                                 soft_wrap=True,
                             )
-            bad += found["unexplained"] > 0 or found["suspect"] > chosen.seeds / 1000
+            bad += verdicts["unexplained"] > 0 or verdicts["suspect"] > chosen.seeds / 1000
             rates = ", ".join(
-                f"{each} {count / chosen.seeds:.2%}" for each, count in statistics.most_common(6)
+                f"{statistic} {count / chosen.seeds:.2%}"
+                for statistic, count in statistics.most_common(6)
             )
             words = ("explained", "suspect", "unexplained", "inconclusive")
             table.add_row(
                 kernel,
                 name,
                 arithmetic,
-                str(found.total()),
-                *(str(found[word]) for word in words),
+                str(verdicts.total()),
+                *(str(verdicts[word]) for word in words),
                 rates or "none",
             )
     console.print(table)

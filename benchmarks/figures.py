@@ -1,5 +1,6 @@
-"""The acceptance figures of the numerics, measured beside published: `python -m benchmarks.figures
-[--seeds N]`. Exit 1 if one is off.
+"""Measure the acceptance figures of the numerics beside the published ones.
+
+`python -m benchmarks.figures [--seeds N]`. Exit 1 if one is off.
 
 What counts as agreement stands in each row. Means over seeds: within 2% (errors against the raw
 reference), 10% (extremes over elements) or a factor 1.3 (budget_ratio and directions, whose s was
@@ -162,10 +163,10 @@ def backward(seeds: int) -> Iterator[Figure]:
             row["tolerance_ratio"] <= 1 and row["pcc_deficit"] <= 1e-3 for row in rows[build]
         )
         yield exactly(f"{build}: allclose(1e-3, .5) and PCC >= .999 pass every seed", True, green)
-        wanted = Verdict.pass_ if build == "correct" else Verdict.pass_by_tolerance
+        verdict = Verdict.pass_ if build == "correct" else Verdict.pass_by_tolerance
         yield exactly(
             f"{build}: verdict of every seed",
-            wanted.value,
+            verdict.value,
             ", ".join(sorted(v.value for v in verdicts[build])),
         )
     correct = rows["correct"]
@@ -319,7 +320,9 @@ WORDS = {
     "last-two-tiles": "s1 sums only the last 2 tiles (264th and 265th of 265)",
     "double-subtract": "s1 is subtracted twice in all 265 tiles",
     "last-block-only": "s2 sums only the last tile (265th of 265)",
-    "tt-train-2025": "s1 is subtracted twice in all 265 tiles; s2 sums only the last tile (265th of 265)",
+    "tt-train-2025": (
+        "s1 is subtracted twice in all 265 tiles; s2 sums only the last tile (265th of 265)"
+    ),
     "drop-s1": "s1 is missing in all 265 tiles",
 }
 
@@ -329,11 +332,11 @@ def forensics() -> Iterator[Figure]:
     test = TestSpec.parse(NIGHTLY)
     for build, words in WORDS.items():
         _, given, outputs = run(test, build, 0)
-        found = diagnose(test, given, outputs)
-        yield exactly(f"{build}: diagnosis", words, found.words)
+        diagnosis = diagnose(test, given, outputs)
+        yield exactly(f"{build}: diagnosis", words, diagnosis.words)
         if build in COEFFICIENTS:
-            s1 = next(term for term in found.terms if term.name == "s1")
-            middle = float(np.median([each for each in s1.coefficients if each is not None]))
+            s1 = next(term for term in diagnosis.terms if term.name == "s1")
+            middle = float(np.median([value for value in s1.coefficients if value is not None]))
             agrees = abs(middle - COEFFICIENTS[build]) < 0.004
             yield Figure(
                 f"{build}: coefficient of s1, median of the tiles",
@@ -343,7 +346,7 @@ def forensics() -> Iterator[Figure]:
                 agrees,
             )
             if build == "correct":
-                error = float(np.median([each for each in s1.errors if each is not None]))
+                error = float(np.median([value for value in s1.errors if value is not None]))
                 yield about(
                     "correct: standard error of a coefficient", 0.0012, error, 1.3, "factor 1.3"
                 )

@@ -1,5 +1,6 @@
-"""Calibration of the flakiness statistics: `python -m benchmarks.flakiness [--series N] [--stable
-N]`, on series whose truth is known.
+"""Calibrate the flakiness statistics on series whose truth is known.
+
+`python -m benchmarks.flakiness [--series N] [--stable N]`.
 
 Bounds of latent flakes nominal against observed, rates' intervals, false alarms of the change
 points on stable series, their power and the place for several shifts, Welch against Fisher,
@@ -52,7 +53,7 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 STABLE: dict[str, Draw] = {
     "lognormal": lambda rng, n: np.exp(rng.normal(size=n)),
     "t(3), exp": lambda rng, n: np.exp(rng.standard_t(3, size=n)),
-    "two values": lambda rng, n: rng.choice([0.0078125, 0.015625], size=n),
+    "two values": lambda rng, n: rng.choice(np.array([0.0078125, 0.015625]), size=n),
     "ones of rare outliers": lambda rng, n: (
         np.where(rng.random(n) < 0.05, 50.0, 1.0) * np.exp(0.02 * rng.normal(size=n))
     ),
@@ -64,7 +65,10 @@ series."""
 
 def latent(rng: np.random.Generator, count: int, console: Console) -> bool:
     """Nominal against observed: the share of series whose bound holds the true rate."""
-    title = f"latent flakes: share of {count} series whose upper bound (at a nominal level) holds the true rate"
+    title = (
+        f"latent flakes: share of {count} series whose upper bound (at a nominal level) holds "
+        "the true rate"
+    )
     shown = Table(title=title, title_justify="left")
     for column in (
         "seeds",
@@ -75,24 +79,29 @@ def latent(rng: np.random.Generator, count: int, console: Console) -> bool:
     ):
         shown.add_column(column, justify="right")
     good = True
-    each = max(1, count // len(DISTRIBUTIONS))
+    per_distribution = max(1, count // len(DISTRIBUTIONS))
     for seeds, true in ((20, 0.01), (64, 0.01), (64, 0.004), (256, 0.002)):
-        held = np.zeros(len(LEVELS))
+        covered = np.zeros(len(LEVELS))
         predictions: list[float] = []
         worst = ("", 1.0)
         for name, (draw, quantile) in DISTRIBUTIONS.items():
-            before = held[-1]
+            before = covered[-1]
             low, high = quantile(1e-6), quantile(1 - true)
-            for _ in range(each):
+            for _ in range(per_distribution):
                 ratios = np.maximum((draw(rng, seeds) - low) / (high - low), 0.0)
                 for place, level in enumerate(LEVELS):
-                    found = tail(ratios, POLICY, level)
-                    held[place] += found.upper is not None and found.upper >= true
-                predictions.append(found.predicted or 0.0)
-            worst = min(worst, (name, float(held[-1] - before) / each), key=lambda pair: pair[1])
-        shares = held / (each * len(DISTRIBUTIONS))
+                    estimate = tail(ratios, POLICY, level)
+                    covered[place] += estimate.upper is not None and estimate.upper >= true
+                predictions.append(estimate.predicted or 0.0)
+            worst = min(
+                worst,
+                (name, float(covered[-1] - before) / per_distribution),
+                key=lambda pair: pair[1],
+            )
+        shares = covered / (per_distribution * len(DISTRIBUTIONS))
         good &= bool(
-            shares[-1] >= LEVELS[-1] - 2 * math.sqrt(0.05 * 0.95 / (each * len(DISTRIBUTIONS)))
+            shares[-1]
+            >= LEVELS[-1] - 2 * math.sqrt(0.05 * 0.95 / (per_distribution * len(DISTRIBUTIONS)))
         )
         observed = [f"{share:.3f}" for share in shares]
         shown.add_row(
@@ -107,8 +116,9 @@ def latent(rng: np.random.Generator, count: int, console: Console) -> bool:
 
 
 def repeated(rng: np.random.Generator, count: int, console: Console) -> bool:
-    """Thirty nights of the same four seeds: how many series are called latent flakes, as if each
-    run were a seed of its own and in truth.
+    """Count false latent flakes in thirty nights of the same four seeds.
+
+    Once as if each run were a seed of its own, and once counted as they are.
 
     The kernels above the line fail never (their numbers are at most .5 and vary by a few percent),
     those below it .004 of their runs.
@@ -149,14 +159,14 @@ def repeated(rng: np.random.Generator, count: int, console: Console) -> bool:
         before = after = 0
         for _ in range(count):
             ratios = draw(rng)
-            told = [
+            runs_by_seed = [
                 (seed, float(ratios[night, seed]))
                 for night in range(nights)
                 for seed in range(seeds)
             ]
-            alike, found = tail(ratios), tail_of(told)
+            alike, by_seed = tail(ratios), tail_of(runs_by_seed)
             before += stability(rate(0, nights * seeds), alike)[0] is Stability.marginal
-            after += stability(rate(0, nights * seeds), found)[0] is Stability.marginal
+            after += stability(rate(0, nights * seeds), by_seed)[0] is Stability.marginal
         good &= after >= 0.8 * before if name.startswith("flaky") else after <= count * 0.01
         shown.add_row(name, str(before), str(after))
     console.print(shown)
@@ -165,22 +175,24 @@ def repeated(rng: np.random.Generator, count: int, console: Console) -> bool:
 
 def intervals(rng: np.random.Generator, count: int, console: Console) -> bool:
     """Coverage of the rates' 95% intervals, mean over rates drawn uniformly in log odds."""
-    held = 0
+    covered = 0
     for _ in range(count):
         true = 1 / (1 + math.exp(-rng.uniform(-6, 6)))
         runs = int(rng.integers(5, 200))
-        found = rate(int(rng.binomial(runs, true)), runs)
-        held += bool(
-            found.low is not None and found.high is not None and found.low <= true <= found.high
+        estimate = rate(int(rng.binomial(runs, true)), runs)
+        covered += bool(
+            estimate.low is not None
+            and estimate.high is not None
+            and estimate.low <= true <= estimate.high
         )
     console.print(
-        f"rates: nominal .95, observed {held / count:.3f} ({count} rates, 5 to 200 runs)\n"
+        f"rates: nominal .95, observed {covered / count:.3f} ({count} rates, 5 to 200 runs)\n"
     )
-    return held / count >= 0.93
+    return covered / count >= 0.93
 
 
 def alarms(rng: np.random.Generator, count: int, console: Console) -> bool:
-    """Series with a change found, of series without one; the project allows 10 in 1,000."""
+    """Count changes found in series without one; the project allows 10 in 1,000."""
     shown = Table(
         title=f"change points: alarms on {count} stable series (allowed: {count * 10 // 1000})",
         title_justify="left",
@@ -190,27 +202,29 @@ def alarms(rng: np.random.Generator, count: int, console: Console) -> bool:
     good = True
     for name, draw in STABLE.items():
         for points in (20, 60):
-            found = sum(bool(number_changes(draw(rng, points)).changes) for _ in range(count))
-            good &= found <= count * 0.01
-            shown.add_row(f"log error, {name}", str(points), str(found))
+            alarms_raised = sum(
+                bool(number_changes(draw(rng, points)).changes) for _ in range(count)
+            )
+            good &= alarms_raised <= count * 0.01
+            shown.add_row(f"log error, {name}", str(points), str(alarms_raised))
     builds = sum(
         bool(number_changes(np.exp(rng.normal(size=(6, 20)))).changes) for _ in range(count)
     )
     good &= builds <= count * 0.01
     shown.add_row("log error, 20 seeds of each build", "6", str(builds))
     for true in (0.02, 0.5):
-        found = 0
+        alarms_raised = 0
         for _ in range(count):
             failures = rng.binomial(10, true, size=40)
-            found += bool(rate_changes([(int(bad), 10) for bad in failures]).changes)
-        good &= found <= count * 0.01
-        shown.add_row(f"rate {true:g}, 10 runs a point", "40", str(found))
+            alarms_raised += bool(rate_changes([(int(bad), 10) for bad in failures]).changes)
+        good &= alarms_raised <= count * 0.01
+        shown.add_row(f"rate {true:g}, 10 runs a point", "40", str(alarms_raised))
     console.print(shown)
     return good
 
 
 def power(rng: np.random.Generator, count: int, console: Console) -> bool:
-    """Shifts found, and whether the interval holds the place."""
+    """Shifts detected, and whether the interval holds the place."""
     shown = Table(
         title=f"change points: power over {count} series (shift in the middle)",
         title_justify="left",
@@ -218,8 +232,8 @@ def power(rng: np.random.Generator, count: int, console: Console) -> bool:
     for column in ("series", "shift", "found", "place in interval"):
         shown.add_column(column, justify="left" if column == "series" else "right")
 
-    def report(name: str, shift: str, found: Sequence[bool], inside: Sequence[bool]) -> float:
-        share = sum(found) / len(found)
+    def report(name: str, shift: str, detected: Sequence[bool], inside: Sequence[bool]) -> float:
+        share = sum(detected) / len(detected)
         shown.add_row(
             name, shift, f"{share:.3f}", f"{sum(inside) / len(inside):.3f}" if inside else ""
         )
@@ -227,40 +241,42 @@ def power(rng: np.random.Generator, count: int, console: Console) -> bool:
 
     for points in (20, 60):
         for sigma in (0.5, 1.0, 1.5, 2.0, 3.0):
-            found, inside = [], []
+            detected, inside = [], []
             for _ in range(count):
                 values = rng.normal(size=points)
                 values[points // 2 :] += sigma
                 changes = number_changes(np.exp(values)).changes
-                found.append(bool(changes))
+                detected.append(bool(changes))
                 inside += (
-                    [any(each.low <= points // 2 <= each.high for each in changes)]
+                    [any(change.low <= points // 2 <= change.high for change in changes)]
                     if changes
                     else []
                 )
-            report(f"{points} points, log error", f"{sigma:g} sigma", found, inside)
-    found, inside = [], []
+            report(f"{points} points, log error", f"{sigma:g} sigma", detected, inside)
+    detected, inside = [], []
     for _ in range(count):
         values = rng.normal(size=(2, 20))
         values[1] += 2.0
-        found.append(welch(values[0], values[1]).p < POLICY.change_welch)
-    welch_power = report("20 + 20 seeds, Welch at p < 1e-4", "2 sigma", found, [])
-    found = []
+        detected.append(welch(values[0], values[1]).p < POLICY.change_welch)
+    welch_power = report("20 + 20 seeds, Welch at p < 1e-4", "2 sigma", detected, [])
+    detected = []
     for _ in range(count):  # a gate 5 sigma away: neither side fails often enough to show
         values = rng.normal(size=(2, 20))
         values[1] += 2.0
         bad = (values > 5.0).sum(axis=1)
-        found.append(fisher(int(bad[0]), 20, int(bad[1]), 20) < POLICY.change_welch)
-    report("the same by red and green, Fisher", "2 sigma", found, [])
+        detected.append(fisher(int(bad[0]), 20, int(bad[1]), 20) < POLICY.change_welch)
+    report("the same by red and green, Fisher", "2 sigma", detected, [])
     for before, after in ((0.02, 0.1), (0.02, 0.3), (0.0, 0.2), (0.2, 0.8)):
-        found, inside = [], []
+        detected, inside = [], []
         for _ in range(count):
             rates = np.where(np.arange(20) < 10, before, after)
             failures = rng.binomial(10, rates)
             changes = rate_changes([(int(bad), 10) for bad in failures]).changes
-            found.append(bool(changes))
-            inside += [any(each.low <= 10 <= each.high for each in changes)] if changes else []
-        report("20 points of 10 runs, rate", f"{before:g} to {after:g}", found, inside)
+            detected.append(bool(changes))
+            inside += (
+                [any(change.low <= 10 <= change.high for change in changes)] if changes else []
+            )
+        report("20 points of 10 runs, rate", f"{before:g} to {after:g}", detected, inside)
     console.print(shown)
     return welch_power >= WELCH_POWER - 0.02
 

@@ -1,5 +1,6 @@
-"""The job flow without any kernel: dispatch latency and ingest throughput of `gonogo background`,
-over a real Redis.
+"""Measure the job flow without kernels: dispatch latency and ingest throughput.
+
+`gonogo background` runs over a real Redis.
 
 `python -m benchmarks.flow [DATABASE_URL ...]`: each database must be empty; without one, an SQLite
 file in a temporary folder. A simulated worker answers at once, so what is measured is what the
@@ -40,8 +41,9 @@ BATCH = 100
 
 @contextmanager
 def running(settings: Settings) -> Iterator[None]:
-    """`gonogo background` in a process of its own would need a Python start; a thread does the same
-    work.
+    """Run `gonogo background` in a thread.
+
+    A process of its own would need a Python start; a thread does the same work.
     """
     stop = threading.Event()
     thread = threading.Thread(target=background.run, args=(settings, stop))
@@ -54,12 +56,13 @@ def running(settings: Settings) -> Iterator[None]:
 
 
 def latencies(engine: Engine, settings: Settings, worker: SimulatedWorker) -> list[float]:
-    """Milliseconds from the start of the storing transaction until a worker has the chunk in hand,
-    one job at a time.
+    """Return milliseconds from the start of the storing transaction until a worker has the chunk.
+
+    One job runs at a time.
     """
     assert settings.broker_url is not None
     redis = queue.redis_client(settings.broker_url)
-    found = []
+    milliseconds = []
     with (
         worker.app.connection_for_read() as connection,
         connection.SimpleQueue(worker.queues[0]) as chunks,
@@ -68,20 +71,18 @@ def latencies(engine: Engine, settings: Settings, worker: SimulatedWorker) -> li
             began = time.perf_counter()
             with session(engine) as current:
                 job = jobs.create(current, new_job(1))
-            redis.lpush(queue.DOORBELL_KEY, "1")
+            redis.lpush(queue.DISPATCH_NOTIFICATION_KEY, "1")
             message = chunks.get(timeout=20)
-            found.append(1000 * (time.perf_counter() - began))
+            milliseconds.append(1000 * (time.perf_counter() - began))
             message.ack()
             worker.run(queue.unpack(message.payload[0][0]))
             wait(engine, job.id)
     redis.close()
-    return sorted(found)
+    return sorted(milliseconds)
 
 
 def throughput(engine: Engine, worker: SimulatedWorker) -> float:
-    """Milliseconds per seed (three outputs each) from the first published batch to the finished
-    job.
-    """
+    """Return milliseconds per seed (three outputs) from the first batch to the finished job."""
     with session(engine) as current:
         job = jobs.create(current, new_job(SEEDS))
     chunk = worker.take()
@@ -114,14 +115,15 @@ def measure(database_url: str, broker_url: str) -> None:
     worker = SimulatedWorker(app)
     with running(settings), worker.alive():
         time.sleep(2)
-        found = latencies(engine, settings, worker)
-        each = min(throughput(engine, worker) for _ in range(3))
+        dispatch = latencies(engine, settings, worker)
+        per_seed = min(throughput(engine, worker) for _ in range(3))
     app.close()
     kind = engine.dialect.name
-    p50, p95 = statistics.median(found), found[int(0.95 * len(found))]
+    p50, p95 = statistics.median(dispatch), dispatch[int(0.95 * len(dispatch))]
     print(f"{kind:10}  stored to in hand  p50 {p50:6.1f} ms, p95 {p95:6.1f} ms   (goal: p50 < 150)")
     print(
-        f"{kind:10}  ingest             {each:6.2f} ms per seed of 3 outputs, {1000 / each:.0f} seeds/s   (goal: < 2 ms)"
+        f"{kind:10}  ingest             {per_seed:6.2f} ms per seed of 3 outputs, "
+        f"{1000 / per_seed:.0f} seeds/s   (goal: < 2 ms)"
     )
     engine.dispose()
 

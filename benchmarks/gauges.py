@@ -1,5 +1,6 @@
-"""What known gates let pass: `python -m benchmarks.gauges [--seeds N] [--shape 3,273,1,8462]`, on
-the emulator's right and wrong kernels.
+"""Measure what known gates let pass, on the emulator's right and wrong kernels.
+
+`python -m benchmarks.gauges [--seeds N] [--shape 3,273,1,8462]`.
 
 The nightly test's atol of .5 and PCC >= .999 against the faults of its reductions, then the gates
 of ttnn's layer_norm suites at widths 64, 519 and 4096. Exit 1 where the nightly gate or PCC rejects
@@ -20,7 +21,7 @@ from gonogo.gauge.report import Gauge
 from gonogo.gauge.tests_file import Entry
 from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.local.gauge import gauged
-from gonogo_cli.local.gauge_report import rate
+from gonogo_cli.local.gauge_report import rate_text
 
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
 """The faults of the nightly kernel's two reductions: what was wrong, and what was said to be
@@ -36,22 +37,22 @@ def measure(test: TestSpec, seeds: int) -> Gauge:
     return gauged(Entry(test.kernel, test, seeds), search=False, deadline=None)[0]
 
 
-def show(console: Console, title: str, found: Gauge, names: tuple[str, ...]) -> None:
+def show(console: Console, title: str, gauge: Gauge, names: tuple[str, ...]) -> None:
     """One line a gate."""
     table = Table(title=title, title_justify="left", box=None)
     for column in ("gate", "false alarms", "misses", "which"):
         table.add_column(column)
     for name in names:
-        if name in found.gates:
-            alarms, rejected, missed = found.gates[name]
+        if name in gauge.gates:
+            alarms, rejected, missed = gauge.gates[name]
             table.add_row(
                 name,
-                rate(alarms),
+                rate_text(alarms),
                 f"{len(missed)} of {len(missed) + len(rejected)}",
                 ", ".join(missed) or "none",
             )
     console.print(table)
-    hidden = [name for name, each in found.misses.items() if not each.of]
+    hidden = [name for name, misses in gauge.misses.items() if not misses.of]
     console.print(f"can't show with these inputs: {', '.join(hidden) or 'none'}\n")
 
 
@@ -68,34 +69,34 @@ def main(words: list[str] | None = None) -> int:
     nightly = TestSpec.parse(
         {"kernel": "layernorm_bw", "shape": shape, "tolerance": {"rtol": 1e-3, "atol": 0.5}}
     )
-    found = measure(nightly, chosen.seeds)
+    gauge = measure(nightly, chosen.seeds)
     show(
         console,
         f"layernorm_bw {chosen.shape}, uniform, {chosen.seeds} seeds",
-        found,
+        gauge,
         (*NIGHTLY_GATES, "pcc-.99", "moreh-backward"),
     )
     for name in REDUCTIONS:
         broken += [
-            f"{gate} rejects {name}" for gate in NIGHTLY_GATES if name not in found.gates[gate][2]
+            f"{gate} rejects {name}" for gate in NIGHTLY_GATES if name not in gauge.gates[gate][2]
         ]
-        if name not in found.blind:
+        if name not in gauge.blind:
             broken.append(f"the nightly test rejects {name}")
-        if found.seen[name].count < found.seen[name].of:
+        if gauge.seen[name].count < gauge.seen[name].of:
             broken.append(f"GoNoGo does not see {name} on every seed")
     for width in WIDTHS:
         test = TestSpec.parse({"kernel": "layernorm_fw", "shape": [1, 1, ROWS, width]})
-        found = measure(test, chosen.seeds)
+        gauge = measure(test, chosen.seeds)
         show(
             console,
             f"layernorm_fw {ROWS}x{width}, uniform, {chosen.seeds} seeds",
-            found,
+            gauge,
             (*TTNN_GATES, "pcc-.999", "pcc-.99"),
         )
         broken += [
             f"{gate} misses nothing at width {width}"
             for gate in TTNN_GATES[:2]
-            if not found.gates[gate][2]
+            if not gauge.gates[gate][2]
         ]
     console.print(f"{time.monotonic() - began:.0f} s")
     console.print(f"not met: {'; '.join(broken)}" if broken else "every claim holds")

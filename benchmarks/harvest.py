@@ -1,5 +1,6 @@
-"""A database with as many seed results as one likes, within minutes: a few jobs stored as ingest
-stores them, the others copied by SQL.
+"""Make a database with any number of seed results within minutes.
+
+A few jobs are stored as ingest stores them, and the others are copied by SQL.
 
 A copy has other names, another test, build, day and seeds, and the same numbers; its roll-ups are
 those of its source, taken as often as its seeds are, so they say what a rebuild would. For
@@ -146,11 +147,25 @@ def submitted(session: Session, place: Place, count: int) -> str:
     """A queued job in one chunk; its id."""
     test = place.test
     new = NewJob(
-        test_key=test.key, workload_key=test.workload_key, kernel=test.kernel, canonical=test.canonical(), elements=test.elements,
-        build=place.build, branch=LINE, build_sequence=place.sequence, executor="emulator", arch="wormhole", board="n150",
-        seeds=tuple(range(count)), chunk_seconds=1e9,
-        request={"test": test.canonical(), "build": place.build, "seeds": {"start": 0, "count": count}},
-    )  # fmt: skip
+        test_key=test.key,
+        workload_key=test.workload_key,
+        kernel=test.kernel,
+        canonical=test.canonical(),
+        elements=test.elements,
+        build=place.build,
+        branch=LINE,
+        build_sequence=place.sequence,
+        executor="emulator",
+        arch="wormhole",
+        board="n150",
+        seeds=tuple(range(count)),
+        chunk_seconds=1e9,
+        request={
+            "test": test.canonical(),
+            "build": place.build,
+            "seeds": {"start": 0, "count": count},
+        },
+    )
     return jobs.create(session, new).id
 
 
@@ -185,8 +200,9 @@ class Source:
         self._sums: dict[int, dict[str, dict[str, Any]]] = {}
 
     def copy(self, session: Session, place: Place, *, times: int = 1, number: int = 0) -> str:
-        """A job somewhere else with the seeds of this one, `times` times as many; its id. number:
-        tells jobs of one moment apart.
+        """A job somewhere else with the seeds of this one, `times` times as many; its id.
+
+        number: tells jobs of one moment apart.
         """
         test, at = place.test, place.at
         test_specs.ensure(
@@ -197,7 +213,7 @@ class Source:
             canonical=dict(test.canonical()),
             now=at,
         )
-        own = str(UUID(int=UUID(floor(at)).int | 0x7 << 76 | 0b10 << 62 | number))
+        copy_id = str(UUID(int=UUID(floor(at)).int | 0x7 << 76 | 0b10 << 62 | number))
         seeds = self.job["done"]
         count = seeds * times
         axes = {
@@ -218,38 +234,38 @@ class Source:
         }
         session.execute(
             insert(JobRow).values(
-                {**self.job, **keys, **counters, **moments, "id": own, "request": request}
+                {**self.job, **keys, **counters, **moments, "id": copy_id, "request": request}
             )
         )
         session.execute(
             insert(ChunkRow),
-            [{**each, "id": new_id(), "job_id": own, "work": []} for each in self.chunks],
+            [{**row, "id": new_id(), "job_id": copy_id, "work": []} for row in self.chunks],
         )
         for turn in range(times):
-            _copy_seeds(session, self.id, own, turn * seeds)
+            _copy_seeds(session, self.id, copy_id, turn * seeds)
         there = {
-            "job_id": own,
+            "job_id": copy_id,
             "workload_key": test.workload_key,
             "test_key": test.key,
             "build": place.build,
         }
         session.execute(
             insert(RollupRow),
-            [{**each, **there, "seeds": each["seeds"] * times} for each in self.rollups],
+            [{**row, **there, "seeds": row["seeds"] * times} for row in self.rollups],
         )
         done = {"done": count, "total": count, "verdicts": counters["counts"]}
         events = [
             {
-                **each,
-                "job_id": own,
+                **row,
+                "job_id": copy_id,
                 "at": at,
-                **({"data": done} if each["type"] == "progress" else {}),
+                **({"data": done} if row["type"] == "progress" else {}),
             }
-            for each in self.events
+            for row in self.events
         ]
         session.execute(insert(EventRow), events)
-        session.execute(insert(RolledRow).values(job_id=own, shadow=False, upto=count))
-        session.execute(insert(SeedGridRow).values(job_id=own, letters=self.letters * times))
+        session.execute(insert(RolledRow).values(job_id=copy_id, shadow=False, upto=count))
+        session.execute(insert(SeedGridRow).values(job_id=copy_id, letters=self.letters * times))
         if times not in self._sums:
             self._sums[times] = {
                 output: total([tally] * times).columns() for output, tally in self.tallies.items()
@@ -257,18 +273,18 @@ class Source:
         sums = self._sums[times].items()
         session.execute(
             insert(JobTallyRow),
-            [{"job_id": own, "output": output, "shadow": False, **each} for output, each in sums],
+            [{"job_id": copy_id, "output": output, "shadow": False, **row} for output, row in sums],
         )
-        days = [{**axes, **self._day(at), "output": output, **each} for output, each in sums]
+        days = [{**axes, **self._day(at), "output": output, **row} for output, row in sums]
         session.execute(
             insert(DayRollupRow),
-            [{**each, "key": rollups.key_of(each), "shadow": False} for each in days],
+            [{**row, "key": rollups.key_of(row), "shadow": False} for row in days],
         )
-        return own
+        return copy_id
 
     def _day(self, at: datetime) -> dict[str, Any]:
-        kept = {name: self.job[name] for name in ("executor", "arch", "board")}
-        return {**kept, "context": "isolated", "device": DEVICE, "day": at.astimezone(UTC).date()}
+        place = {name: self.job[name] for name in ("executor", "arch", "board")}
+        return {**place, "context": "isolated", "device": DEVICE, "day": at.astimezone(UTC).date()}
 
 
 def night(
@@ -280,8 +296,9 @@ def night(
     at: datetime,
     fixed: bool,
 ) -> None:
-    """Every test on one build of the line, a second after each other: most are right; some are
-    hollow, some are red until they are `fixed`, and then hollow, some flicker.
+    """Run every test on one build of the branch, a second after each other.
+
+    Most are right. Some are hollow, some are red until `fixed` and then hollow, and some flicker.
     """
     right, hollow, red, flickers = sources
     for number, test in enumerate(tests):
@@ -306,10 +323,10 @@ def _columns(session: Session, table: Any, condition: Any) -> list[dict[str, Any
     ]
 
 
-def _copy_seeds(session: Session, source: str, own: str, shift: int) -> None:
+def _copy_seeds(session: Session, source: str, copy_id: str, shift: int) -> None:
     table = SeedResultRow
     changed: dict[str, Any] = {
-        "job_id": literal(own, table.job_id.type),
+        "job_id": literal(copy_id, table.job_id.type),
         "seed": table.seed + shift,
         "arrival": table.arrival + shift,
     }

@@ -1,5 +1,4 @@
-"""How fast the pages are on a large database: the server's time of each, and when the overview and
-a test's page are painted.
+"""Measure the pages on a large database: server time, and when two pages are painted.
 
 `python -m benchmarks.pages [--seeds N] [--requests N] [--folder F]`. The database (SQLite, in a
 temporary folder; some 430 bytes a seed) is made anew and removed at the end. Asked for 10 million
@@ -36,7 +35,7 @@ from benchmarks import harvest
 from benchmarks.service import command, environment
 from gonogo import urls
 from gonogo_service.background.assess import Assessor
-from gonogo_service.kit.background_context import open_core
+from gonogo_service.kit.background_context import open_background_context
 from gonogo_settings import PREFIX, Settings
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow
@@ -83,9 +82,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def build(url: str, seeds: int) -> None:
-    """The database: TESTS tests on as many builds as it takes, one job of HUGE seeds among them,
-    assessed as the background does.
-    """
+    """Make the database: TESTS tests on several builds, one job of HUGE seeds, assessed."""
     began = time.monotonic()
     engine = engines.make_engine(url)
     schema.upgrade(engine)
@@ -125,13 +122,14 @@ def build(url: str, seeds: int) -> None:
     size = Path(url.removeprefix("sqlite:///")).stat().st_size / 2**30
     took = time.monotonic() - began
     console.print(
-        f"{stored:,} seeds of {TESTS} tests on {builds} builds, {assessed} assessed: {size:.2f} GiB, made in {took:.0f} s"
+        f"{stored:,} seeds of {TESTS} tests on {builds} builds, {assessed} assessed: "
+        f"{size:.2f} GiB, made in {took:.0f} s"
     )
 
 
 def assess(url: str) -> int:
-    """What the background concludes of every test; how many."""
-    core = open_core(
+    """Assess every test as the background does; return how many."""
+    core = open_background_context(
         Settings(
             database_url=url, broker_url="redis://127.0.0.1:1/0", worker_key=SecretStr("k" * 40)
         ),
@@ -148,16 +146,14 @@ def assess(url: str) -> int:
 
 @contextmanager
 def served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """`gonogo serve` of this database, alone, as `gonogo up` starts it; its address and its
-    process.
-    """
-    own = {
+    """Serve this database as `gonogo up` does; yield the address and the process."""
+    settings = {
         "DATABASE_URL": f"sqlite:///{file}",
         "BROKER_URL": "redis://127.0.0.1:1/0",
         "SECRET_KEY": "k" * 40,
         "EMBEDDED": "1",
     }
-    variables = environment() | {f"{PREFIX}{name}": value for name, value in own.items()}
+    variables = environment() | {f"{PREFIX}{name}": value for name, value in settings.items()}
     with socket.create_server(
         ("127.0.0.1", 0)
     ) as listening:  # what asks before it answers waits in the queue of this socket
@@ -172,7 +168,8 @@ def served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
             httpx.get(f"{url}/healthz", timeout=START_S)
         except httpx.TransportError as problem:
             raise RuntimeError(
-                f"gonogo serve does not answer (it ended with {process.poll()}); its log said why above"
+                f"gonogo serve does not answer (it ended with {process.poll()}); its log "
+                "said why above"
             ) from problem
         yield url, psutil.Process(process.pid)
     finally:
@@ -185,7 +182,7 @@ def served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
 
 
 def addresses(file: Path, url: str) -> dict[str, str]:
-    """What is looked at, by name."""
+    """Return the addresses to measure, by name."""
     with httpx.Client(base_url=url) as client:
 
         def post(noun: str, body: dict[str, Any]) -> str:
@@ -199,14 +196,14 @@ def addresses(file: Path, url: str) -> dict[str, str]:
         flagged = client.get("/flags.json?limit=1").json()["items"]
     engine = engines.make_engine(f"sqlite:///{file}")
     with engines.reading(engine) as session:
-        ours = select(JobRow.id).where(JobRow.branch == harvest.LINE)
+        branch_jobs = select(JobRow.id).where(JobRow.branch == harvest.LINE)
         largest, newest = (
-            ours.order_by(JobRow.done.desc()),
-            ours.order_by(JobRow.build_sequence.desc(), JobRow.done, JobRow.id),
+            branch_jobs.order_by(JobRow.done.desc()),
+            branch_jobs.order_by(JobRow.build_sequence.desc(), JobRow.done, JobRow.id),
         )
         huge, plain = (
-            jobs.get(session, session.scalars(each.limit(1)).one())
-            for each in (largest, newest.where(JobRow.done == PER_JOB))
+            jobs.get(session, session.scalars(query.limit(1)).one())
+            for query in (largest, newest.where(JobRow.done == PER_JOB))
         )
         assert huge is not None
         assert plain is not None
@@ -220,17 +217,33 @@ def addresses(file: Path, url: str) -> dict[str, str]:
             or ""
         )
     engine.dispose()
-    found = {
-        "overview": urls.overview(), "jobs": urls.jobs(), "jobs, hollow": urls.jobs({"verdict": "pass_by_tolerance"}),
-        "job": urls.job(plain.id), f"job of {huge.total:,} seeds": urls.job(huge.id), "new job": urls.NEW_JOB, "runs": urls.runs(),
-        "run": urls.run(run), "schedules": urls.schedules(), "tests": urls.catalogue(), "test": urls.history(plain.test_key),
-        "test, huge": urls.history(huge.test_key), "matrix": urls.matrix({"branch": harvest.LINE}),
+    pages = {
+        "overview": urls.overview(),
+        "jobs": urls.jobs(),
+        "jobs, hollow": urls.jobs({"verdict": "pass_by_tolerance"}),
+        "job": urls.job(plain.id),
+        f"job of {huge.total:,} seeds": urls.job(huge.id),
+        "new job": urls.NEW_JOB,
+        "runs": urls.runs(),
+        "run": urls.run(run),
+        "schedules": urls.schedules(),
+        "tests": urls.catalogue(),
+        "test": urls.history(plain.test_key),
+        "test, huge": urls.history(huge.test_key),
+        "matrix": urls.matrix({"branch": harvest.LINE}),
         "compare": urls.compare(base, plain.build),
-        "gauges": urls.gauges(), "gauge": urls.gauge(gauge), "bisections": urls.bisections(), "bisection": urls.bisection(bisection),
-        "flags": urls.flags(), "devices": urls.devices(), "webhooks": urls.webhooks(), "answers": urls.answers(),
-        "deliveries in": urls.hooks(), "rules": urls.rules(),
-    }  # fmt: skip
-    return found | ({"flag": urls.flag(flagged[0]["id"])} if flagged else {})
+        "gauges": urls.gauges(),
+        "gauge": urls.gauge(gauge),
+        "bisections": urls.bisections(),
+        "bisection": urls.bisection(bisection),
+        "flags": urls.flags(),
+        "devices": urls.devices(),
+        "webhooks": urls.webhooks(),
+        "answers": urls.answers(),
+        "deliveries in": urls.hooks(),
+        "rules": urls.rules(),
+    }
+    return pages | ({"flag": urls.flag(flagged[0]["id"])} if flagged else {})
 
 
 def measure(file: Path, requests: int) -> int:
@@ -262,21 +275,25 @@ def measure(file: Path, requests: int) -> int:
                     times += [took] if number >= WARM_UP else []
                 p95 = statistics.quantiles(times, n=20)[-1]
                 slow += [f"{name}: p95 {p95:.0f} ms"] * (p95 > P95_MS)
-                own = 1000 * (cpu(process) - busy) / requests
+                busy_ms = 1000 * (cpu(process) - busy) / requests
                 table.add_row(
                     name,
-                    *(f"{each:.1f}" for each in (statistics.median(times), p95, max(times), own)),
+                    *(
+                        f"{value:.1f}"
+                        for value in (statistics.median(times), p95, max(times), busy_ms)
+                    ),
                     f"{size / 1000:.0f}",
                 )
         console.print(table)
         usual, high = steadiness(requests)
         console.print(
-            f"this machine: a loop of {usual:.1f} ms takes {high:.1f} ms at p95, which no page can do better in proportion"
+            f"this machine: a loop of {usual:.1f} ms takes {high:.1f} ms at p95, which no "
+            "page can do better in proportion"
         )
         slow += painted(url, {name: pages[name] for name in ("overview", "test, huge")})
-    for each in slow:
+    for value in slow:
         console.print(
-            f"over what is asked ({P95_MS:g} ms a page, {PAINT_MS:g} ms to a paint): {each}",
+            f"over what is asked ({P95_MS:g} ms a page, {PAINT_MS:g} ms to a paint): {value}",
             style="bold",
         )
     return int(bool(slow))
@@ -284,6 +301,7 @@ def measure(file: Path, requests: int) -> int:
 
 def steadiness(times: int) -> tuple[float, float]:
     """Milliseconds of a loop that always does the same, as long as a page: its median, its p95.
+
     What a shared machine adds by itself.
     """
     took = []
@@ -331,7 +349,8 @@ def painted(url: str, pages: dict[str, str]) -> list[str]:
                 )
                 context.close()
             console.print(
-                f"first contentful paint of {name}: {statistics.median(times):.0f} ms ({min(times):.0f} to {max(times):.0f})"
+                f"first contentful paint of {name}: {statistics.median(times):.0f} ms "
+                f"({min(times):.0f} to {max(times):.0f})"
             )
             slow += [f"{name}: painted after {statistics.median(times):.0f} ms"] * (
                 statistics.median(times) > PAINT_MS

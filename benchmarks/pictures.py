@@ -1,9 +1,10 @@
-"""The pictures of the pages in docs/pictures: `make pictures`, or `python -m benchmarks.pictures
-[NAME ...]`; names choose, default all.
+"""Make the pictures in docs/pictures: `make pictures` or `python -m benchmarks.pictures`.
 
-They are of a database that tests/support/picture_story.py fills, so that they can be made again at any
-time; its numbers are made up after the acceptance figures, and stored, judged and assessed by the
-service's own functions. Needs the tests' packages and chromium, or the browser that GONOGO_CHROMIUM
+Names choose pictures; the default is all.
+
+They show a database that tests/support/picture_story.py fills, so they can be made again at any
+time. Its numbers are invented after the acceptance figures; the service's own functions store,
+judge and assess them. Needs the tests' packages and chromium, or the browser that GONOGO_CHROMIUM
 names.
 """
 
@@ -62,10 +63,10 @@ def main(words: list[str] | None = None) -> int:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"some of {', '.join(each.file for each in PICTURES)}",
+        help=f"some of {', '.join(picture.file for picture in PICTURES)}",
     )
-    names = parser.parse_args(words).names or [each.file for each in PICTURES]
-    if unknown := set(names) - {each.file for each in PICTURES}:
+    names = parser.parse_args(words).names or [picture.file for picture in PICTURES]
+    if unknown := set(names) - {picture.file for picture in PICTURES}:
         parser.error(f"no picture {', '.join(sorted(unknown))}")
     program = os.environ.get("GONOGO_CHROMIUM") or shutil.which("chromium")
     if program is None:
@@ -82,9 +83,9 @@ def main(words: list[str] | None = None) -> int:
             executable_path=program, args=["--no-sandbox"] if os.getuid() == 0 else []
         )
         with served(file) as (url, _):
-            for each in PICTURES:
-                if each.file in names:
-                    take(browser, url + pages[each.page], each)
+            for picture in PICTURES:
+                if picture.file in names:
+                    take(browser, url + pages[picture.page], picture)
         browser.close()
     return 0
 
@@ -93,14 +94,15 @@ def seeded(database_url: str) -> dict[str, str]:
     """A page of each kind, by name, in a fresh database."""
     sys.path.insert(0, str(ROOT / "tests" / "support"))
     gallery, api = (importlib.import_module(name) for name in ("picture_story", "api"))
-    with api.in_process(database_url) as made:
-        pages: dict[str, str] = gallery.fill(made)
+    with api.in_process(database_url) as service:
+        pages: dict[str, str] = gallery.fill(service)
     return pages
 
 
 def take(browser: Browser, url: str, picture: Picture) -> None:
-    """One picture, of the top of the page, once its charts are drawn; less of it while the file
-    would be too large.
+    """Take one picture of the top of a page, once its charts are drawn.
+
+    It shows less of the page while the file would be too large.
     """
     options: dict[str, Any] = {"color_scheme": picture.scheme, "reduced_motion": "reduce"}
     context = browser.new_context(
@@ -114,16 +116,16 @@ def take(browser: Browser, url: str, picture: Picture) -> None:
     height = min(picture.height, int(page.evaluate("document.documentElement.scrollHeight")))
     while (
         len(
-            taken := page.screenshot(
+            image := page.screenshot(
                 clip={"x": 0, "y": 0, "width": picture.width, "height": height}
             )
         )
         > MOST_BYTES
     ):
         height -= STEP
-    (FOLDER / picture.file).write_bytes(taken)
+    (FOLDER / picture.file).write_bytes(image)
     context.close()
-    print(f"docs/pictures/{picture.file}: {len(taken) / 1000:.0f} kB, {picture.width}x{height}")
+    print(f"docs/pictures/{picture.file}: {len(image) / 1000:.0f} kB, {picture.width}x{height}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Sequential seeds through the service, real processes and emulated kernels: seeds run, device time
-saved. A part of `flakiness`.
+"""Measure sequential seeds through the service: seeds run, and device time saved.
+
+Real processes and emulated kernels. A part of `flakiness`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ SHAPE = [1, 1, 64, 512]
 
 
 def cases() -> dict[str, tuple[Mapping[str, Any], str, str]]:
-    """Name -> (test, build, the decision to be made). A right kernel is stable or flaky by its
-    tolerance, a wrong one hollow.
+    """Name -> (test, build, the decision to be made).
+
+    A right kernel is stable or flaky by its tolerance, a wrong one hollow.
     """
     loose = {"kernel": "layernorm_bw", "shape": SHAPE, "tolerance": {"rtol": 0, "atol": 0.5}}
     test = TestSpec.parse(loose)
@@ -56,15 +58,15 @@ def cases() -> dict[str, tuple[Mapping[str, Any], str, str]]:
 
 def decided(service: Service, job: Mapping[str, Any]) -> dict[str, Any]:
     """The decision of a job, once it is over. Raises RuntimeError when that takes too long."""
-    made = service.http.post("/jobs", json=job).raise_for_status().json()["id"]
+    job_id = service.http.post("/jobs", json=job).raise_for_status().json()["id"]
     deadline = time.monotonic() + PATIENCE_S
-    while (found := service.http.get(f"/jobs/{made}").raise_for_status().json())[
+    while (record := service.http.get(f"/jobs/{job_id}").raise_for_status().json())[
         "state"
     ] != "finished":
         if time.monotonic() > deadline:
-            raise RuntimeError(f"job {made} did not end within {PATIENCE_S:.0f} s: {found}")
+            raise RuntimeError(f"job {job_id} did not end within {PATIENCE_S:.0f} s: {record}")
         time.sleep(0.1)  # what is measured is on the job, not how soon it is seen here
-    stop: dict[str, Any] = found["stop"]
+    stop: dict[str, Any] = record["stop"]
     return stop
 
 
@@ -80,12 +82,12 @@ def through_the_service(console: Console) -> bool:
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as record:
         service = Service(record)
         try:
-            for name, (test, build, wanted) in cases().items():
+            for name, (test, build, verdict) in cases().items():
                 stop = decided(
                     service,
                     {"test": test, "build": build, "seeds": {"policy": "sequential", "max": MOST}},
                 )
-                good &= stop["decision"] == wanted
+                good &= stop["decision"] == verdict
                 saved = f"{stop['device_ms_saved'] / 1000:.2f} s, {stop['seeds_saved'] / MOST:.0%}"
                 shown.add_row(
                     name, stop["decision"], str(stop["seeds_seen"]), str(stop["seeds_run"]), saved

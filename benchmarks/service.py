@@ -1,5 +1,6 @@
-"""What the service adds to the kernels' time: `python -m benchmarks.service`. Real processes:
-`gonogo up` in a folder of its own.
+"""Measure what the service adds to the kernels' time: `python -m benchmarks.service`.
+
+Real processes: `gonogo up` in a folder of its own.
 
 Times of a job are differences between this process's clock and the times that the service stored
 (one machine, one clock), read when the job is over, so that looking costs little while it runs.
@@ -115,9 +116,7 @@ class Service:
         self._engine.dispose()
 
     def submit(self, seeds: int, **changes: Any) -> tuple[str, float]:
-        """A new job of the tiny test; its id and the time (s since the epoch) just before the
-        request.
-        """
+        """Submit a job of the tiny test; return its id and the time (s) just before the request."""
         body = {"test": TINY, "build": "correct", "seeds": {"start": 0, "count": seeds}, **changes}
         began = time.time()
         answer = self.http.post("/jobs", json=body)
@@ -125,8 +124,9 @@ class Service:
         return str(answer.json()["id"]), began
 
     def ended(self, job: str) -> list[dict[str, Any]]:
-        """Wait for the job's end; its events, in order. Raises RuntimeError when it didn't pass or
-        took too long.
+        """Wait for the job's end; its events, in order.
+
+        Raises RuntimeError when it didn't pass or took too long.
         """
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -137,22 +137,22 @@ class Service:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"job {job} did not end within {PATIENCE_S:.0f} s")
             time.sleep(0.05)
-        found: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
         with reading(self._engine) as session:
-            while more := stored_events.after(session, job, found[-1]["number"] if found else 0):
-                found += more
-        last = [event["data"] for event in found if event["type"] == "state"][-1]
+            while more := stored_events.after(session, job, events[-1]["number"] if events else 0):
+                events += more
+        last = [event["data"] for event in events if event["type"] == "state"][-1]
         if last.get("verdict") != "pass":
             raise RuntimeError(f"job {job} ended as {last}")
-        return found
+        return events
 
 
 def moment(
-    events: Sequence[Mapping[str, Any]], wanted: Callable[[Mapping[str, Any]], bool]
+    events: Sequence[Mapping[str, Any]], matches: Callable[[Mapping[str, Any]], bool]
 ) -> float:
     """When the first such event was stored, in s since the epoch."""
     return next(
-        datetime.fromisoformat(event["at"]).timestamp() for event in events if wanted(event)
+        datetime.fromisoformat(event["at"]).timestamp() for event in events if matches(event)
     )
 
 
@@ -164,13 +164,14 @@ def becomes(state: str) -> Callable[[Mapping[str, Any]], bool]:
 def p50_p95(milliseconds: Sequence[float]) -> str:
     """Both, as text."""
     ordered = sorted(milliseconds)
-    return f"p50 {statistics.median(ordered):.1f}, p95 {ordered[int(0.95 * (len(ordered) - 1))]:.1f} ms"
+    return (
+        f"p50 {statistics.median(ordered):.1f}, p95 "
+        f"{ordered[int(0.95 * (len(ordered) - 1))]:.1f} ms"
+    )
 
 
 def first_seed(service: Service) -> tuple[list[float], list[float]]:
-    """Milliseconds from before POST until the service knew that a worker runs the job, and until
-    its first result was stored.
-    """
+    """Return milliseconds from before POST until a worker runs the job, and to the first result."""
     runs, results = [], []
     for _ in range(JOBS):
         time.sleep(PAUSE_S)
@@ -184,8 +185,9 @@ def first_seed(service: Service) -> tuple[list[float], list[float]]:
 
 
 def per_seed(service: Service) -> tuple[float, float]:
-    """Milliseconds a seed: a job of many from before POST to its end, and the same work in this
-    process, one seed after the other.
+    """Return milliseconds a seed of a large job, from POST to its end, and of the same work here.
+
+    The work here runs one seed after the other.
     """
     walls, alone = [], []
     for _ in range(3):
@@ -217,6 +219,7 @@ def in_process(seeds: int = 200) -> float:
 
 def requests(service: Service) -> dict[str, list[float]]:
     """Milliseconds of each kind of request, seen from this process over one connection, in turn.
+
     Nobody serves these jobs' queue.
     """
     times: dict[str, list[float]] = {"POST /jobs": [], "GET /jobs/{id}": [], "GET /healthz": []}
@@ -238,8 +241,8 @@ def requests(service: Service) -> dict[str, list[float]]:
 
 
 def walls(*commands: Sequence[str]) -> list[float]:
-    """Median wall seconds of each command, in turn, after one run that is not counted."""
-    found: list[list[float]] = [[] for _ in commands]
+    """Median wall seconds of runs command, in turn, after one run that is not counted."""
+    times: list[list[float]] = [[] for _ in commands]
     with tempfile.TemporaryDirectory() as folder:
         for counted in range(-1, RUNS):
             for place, words in enumerate(commands):
@@ -257,8 +260,8 @@ def walls(*commands: Sequence[str]) -> list[float]:
                         f"{' '.join(words)} exits with {done.returncode}: {done.stderr[-500:]}"
                     )
                 if counted >= 0:
-                    found[place].append(time.perf_counter() - began)
-    return [statistics.median(each) for each in found]
+                    times[place].append(time.perf_counter() - began)
+    return [statistics.median(runs) for runs in times]
 
 
 def main() -> int:
@@ -270,12 +273,15 @@ def main() -> int:
         try:
             service.ended(service.submit(1)[0])  # the worker's compiled code is loaded
             runs, results = first_seed(service)
-            each, alone = per_seed(service)
+            per_job, alone = per_seed(service)
             times = requests(service)
         finally:
             service.close()
     table.add_row(
-        f"from before POST /jobs to the first seed run, judged and stored: later than its start ({JOBS} jobs, service at rest)",
+        (
+            "from before POST /jobs to the first seed run, judged and stored: later than its "
+            f"start ({JOBS} jobs, service at rest)"
+        ),
         "p50 < 150 ms",
         p50_p95(results),
         f"until the worker's word that it takes the job up is stored: {p50_p95(runs)}",
@@ -283,8 +289,11 @@ def main() -> int:
     table.add_row(
         f"a job of {SEEDS} tiny seeds: what the service adds to inputs, kernel and judging",
         "< 2 ms a seed",
-        f"{each - alone:.2f} ms a seed",
-        f"the job's wall {each:.2f} ms a seed, {each / alone:.1f} times the same work in one process ({alone:.2f} ms)",
+        f"{per_job - alone:.2f} ms a seed",
+        (
+            f"the job's wall {per_job:.2f} ms a seed, {per_job / alone:.1f} times the same work in "
+            f"one process ({alone:.2f} ms)"
+        ),
     )
     health = statistics.median(times["GET /healthz"])
     for name in ("POST /jobs", "GET /jobs/{id}"):

@@ -1,6 +1,4 @@
-"""Jobs, rows and a simulated device worker: for the benchmark of the job flow, and for the tests of
-storage and flow.
-"""
+"""Jobs, rows and a simulated device worker, for benchmarks and for tests of the job flow."""
 
 from __future__ import annotations
 
@@ -88,8 +86,7 @@ def empty_row(seed: int, verdict: str, message: str, repeat: int = 0) -> dict[st
 
 
 class SimulatedWorker:
-    """Speaks a device worker's side of the queue: real messages over the real broker, and numbers
-    out of thin air.
+    """A device worker's side of the queue: real messages over the real broker, invented numbers.
 
     Each step is a call, so that a test decides what happens when, and what never does.
     """

@@ -1,5 +1,6 @@
-"""Speed of the numerics: `python -m benchmarks.speed`. Every figure with a ratio to something
-measured in the same run.
+"""Speed of the numerics: `python -m benchmarks.speed`.
+
+Every figure with a ratio to something measured in the same run.
 
 Machines are shared and noisy: medians of a few runs, A and B in turn, and nothing here is a test.
 """
@@ -39,20 +40,21 @@ COMPARED_BYTES = 4 + 5 * 8
 
 
 def median_seconds(*work: Callable[[], object]) -> list[float]:
-    """Medians of RUNS runs of each, in turn, after one that is not counted."""
+    """Medians of RUNS runs of function, in turn, after one that is not counted."""
     times: list[list[float]] = [[] for _ in work]
     for counted in range(RUNS + 1):
-        for place, each in enumerate(work):
+        for place, function in enumerate(work):
             started = time.perf_counter()
-            each()
+            function()
             if counted:
                 times[place].append(time.perf_counter() - started)
-    return [statistics.median(each) for each in times]
+    return [statistics.median(function) for function in times]
 
 
 def four_metrics(out: NDArray[np.float32], reference: NDArray[np.float64]) -> tuple[Any, ...]:
-    """What others compare with: allclose, PCC, relative Frobenius and the largest ULP distance, in
-    plain NumPy.
+    """Compute allclose, PCC, relative Frobenius and the largest ULP distance in plain NumPy.
+
+    These are what other tools compare with.
     """
     close = np.allclose(out, reference, rtol=1e-3, atol=0.5)
     pcc = np.corrcoef(out.ravel(), reference.ravel())[0, 1]
@@ -79,8 +81,9 @@ def compare_block(
     scores: Any,
     columns: Any,
 ) -> None:
-    """Rows start..stop of arrays (rows, N) that are given: the comparison alone, with its
-    directions along rows and down columns.
+    """Compare rows start..stop of given arrays (rows, N).
+
+    This is the comparison alone, with its directions along rows and down columns.
     """
     n = ref.shape[1]
     out, ones, nothing = np.empty(n), np.ones(n), np.zeros(n)
@@ -151,13 +154,13 @@ def compare_all(
     """Every statistic of dx from arrays that are given, and the digest of the output meanwhile."""
     count, n = output.shape
     scores = np.zeros((count, rows.SCORES))
-    shared = np.stack([each.variance[:, 0] for each in expected.shared], axis=1)[
+    shared = np.stack([source.variance[:, 0] for source in expected.shared], axis=1)[
         :, : finish.ROW_DIRECTIONS
     ]
     xhat, tolerance = expected.directions[1].weights, np.array([1e-3, 0.5])
 
     def block(start: int, stop: int) -> finish.Totals:
-        found = finish.Totals.empty(n, 1)
+        totals = finish.Totals.empty(n, 1)
         compare_block(
             start,
             stop,
@@ -170,30 +173,30 @@ def compare_all(
             shared,
             expected.out,
             tolerance,
-            found.totals,
-            found.bins,
+            totals.totals,
+            totals.bins,
             scores,
-            found.columns[0],
+            totals.columns[0],
         )
-        return found
+        return totals
 
-    found = finish.Totals.empty(n, 1)
+    totals = finish.Totals.empty(n, 1)
     with ThreadPoolExecutor(1) as beside:
         digest = beside.submit(compare.digest, output, test.shape)
-        for each in over_rows(block, count, finish.ROWS):
-            found.add(each)
-        result = finish.statistics(found, output.size, declared=True) | {"digest": digest.result()}
+        for source in over_rows(block, count, finish.ROWS):
+            totals.add(source)
+        result = finish.statistics(totals, output.size, declared=True) | {"digest": digest.result()}
     keep = np.ones(count, bool)
     for place, name in enumerate(("row", "xhat", "scale")):
         result |= compare.scores_of(name, finish.row_scores(scores, place, 0.0, keep))
-    return result | compare.scores_of("col", finish.column_scores(found.columns[0], (0.0,) * 4))
+    return result | compare.scores_of("col", finish.column_scores(totals.columns[0], (0.0,) * 4))
 
 
-def statistics_in(found: dict[str, Any]) -> int:
+def statistics_in(outputs: dict[str, Any]) -> int:
     """How many numbers (the six of needed_atol are six) there are."""
     return sum(
         len(value) if isinstance(value, dict) else 1
-        for value in found.values()
+        for value in outputs.values()
         if value is not None
     )
 
@@ -211,12 +214,17 @@ def main() -> int:
 
     def seed() -> None:
         fresh = inputs.generate(test, 1)
-        mine = inputs.quantise(test, fresh)
-        judge(test, fresh, mine, emulation.run(test, mine, "correct"), arithmetic=ARITHMETIC)
+        quantised = inputs.quantise(test, fresh)
+        judge(
+            test, fresh, quantised, emulation.run(test, quantised, "correct"), arithmetic=ARITHMETIC
+        )
 
     whole, plain = median_seconds(seed, lambda: layernorm.reference(test, raw))
     table.add_row(
-        "one seed of the 819x8462 backward test, emulated, all outputs, references, budgets, statistics",
+        (
+            "one seed of the 819x8462 backward test, emulated, all outputs, references, "
+            "budgets, statistics"
+        ),
         "at most 1 s",
         f"{whole:.2f} s",
         f"{whole / plain:.1f} times the fp64 reference alone ({plain:.2f} s)",
@@ -230,7 +238,10 @@ def main() -> int:
     table.add_row(
         "  of that",
         "",
-        f"inputs {making:.2f}, quantising {quantising:.2f}, kernel {kernel:.2f}, judging {judging:.2f} s",
+        (
+            f"inputs {making:.2f}, quantising {quantising:.2f}, kernel {kernel:.2f}, judging "
+            f"{judging:.2f} s"
+        ),
         "",
     )
 
@@ -249,11 +260,19 @@ def main() -> int:
     count = statistics_in(compare_all(outputs["dx"], reference, expected, test))
     bytes_read = COMPARED_BYTES * elements
     table.add_row(
-        "the comparison: every statistic of dx in one fused pass over the output, both references, bound and variance",
+        (
+            "the comparison: every statistic of dx in one fused pass over the output, both "
+            "references, bound and variance"
+        ),
         "3 times faster than allclose + PCC + Frobenius + ULP in NumPy, on the same arrays",
         f"{four / alone:.1f} times ({alone * 1e3:.0f} ms, NumPy {four * 1e3:.0f} ms)",
-        f"{alone * 1e3 / count:.2f} ms a statistic ({count}); reads {bytes_read / alone / 1e9:.1f} GB/s, "
-        f"a plain copy {8 * elements / copy / 1e9:.1f} GB/s; the digest alone, which runs beside it, {digest * 1e3:.0f} ms",
+        (
+            f"{alone * 1e3 / count:.2f} ms a statistic ({count}); reads "
+            f"{bytes_read / alone / 1e9:.1f} GB/s, "
+        )(
+            f"a plain copy {8 * elements / copy / 1e9:.1f} GB/s; the digest alone, which runs "
+            f"beside it, {digest * 1e3:.0f} ms"
+        ),
     )
     table.add_row(
         "the same, with both references and the budget made on the way",

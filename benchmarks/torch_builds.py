@@ -1,5 +1,6 @@
-"""What is known of torch's LayerNorm, measured: how far eager, decomposed and compiled code are
-apart, before and after a bf16 linear.
+"""Measure how far torch's eager, decomposed and compiled LayerNorm are apart.
+
+Before and after a bf16 linear.
 
 Needs an interpreter with torch: that of the builds file, or the one that GONOGO_TEST_TORCH_PYTHON
 names.
@@ -99,23 +100,24 @@ def _compared(title: str, suffix: str, test: TestSpec, seeds: int) -> Table:
             eager = runners[VARIANTS[0]]
             reference = Reference(VARIANTS[0], eager.arithmetic, eager.produced)
             for name in VARIANTS[1:]:
-                mine = runners[name]
+                runner = runners[name]
                 alone = judge(
                     test,
                     raw,
                     given,
                     outputs[name],
-                    arithmetic=mine.arithmetic,
-                    produced=mine.produced,
+                    arithmetic=runner.arithmetic,
+                    produced=runner.produced,
                 )
-                found = compare(
+                comparison = compare(
                     test, alone, raw, given, outputs[name], outputs[VARIANTS[0]], reference
                 )
-                for output, each in found.outputs.items():
+                for output, output_statistics in comparison.outputs.items():
                     numbers = largest.setdefault((name, output), {})
                     for key in ("max_abs", "ulp_max", "mismatch_fraction", "budget_ratio"):
                         numbers[key] = max(
-                            numbers.get(key, 0.0), each.statistics["reference"].get(key) or 0.0
+                            numbers.get(key, 0.0),
+                            output_statistics.statistics["reference"].get(key) or 0.0,
                         )
     for (name, output), numbers in largest.items():
         sizes = [f"{numbers[key]:.3g}" for key in ("max_abs", "ulp_max")]

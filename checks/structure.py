@@ -68,7 +68,7 @@ def circles(imports: Mapping[str, Set[str]]) -> Iterable[tuple[str, ...]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[tuple[str, ...]] = []
+    components: list[tuple[str, ...]] = []
 
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
@@ -84,13 +84,13 @@ def circles(imports: Mapping[str, Set[str]]) -> Iterable[tuple[str, ...]]:
             component = tuple(sorted(stack[start:]))
             del stack[start:]
             if len(component) > 1:
-                found.append(component)
+                components.append(component)
 
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 10 * len(imports) + 1000))
     for name in sorted(imports):
         if name not in index:
             visit(name)
-    return found
+    return components
 
 
 def _part(module: str) -> str:
@@ -101,20 +101,20 @@ def _part(module: str) -> str:
 def main() -> int:
     """Print the table; return the exit code."""
     graph = build_graph(*PACKAGES, cache_dir=None)
-    found = [structure(graph, package) for package in PACKAGES]
+    structures = [structure(graph, package) for package in PACKAGES]
     print(
         f"{'package':20} {'modules':>7} {'imports among parts':>19} {'circles':>7}  largest folder"
     )
-    for each in found:
-        largest = f"{each.largest_folder} ({each.largest_folder_modules})"
-        row = (
-            f"{each.package:20} {each.modules:7} {each.arrows:19} {len(each.circles):7}  {largest}"
-        )
+    for package in structures:
+        largest = f"{package.largest_folder} ({package.largest_folder_modules})"
+        row = f"{package.package:20} {package.modules:7} {package.arrows:19} {len(package.circles):7}  {largest}"
         print(row)
-    for each in found:
-        for circle in each.circles:
-            print(f"circle in {each.package}: {', '.join(circle)}")
-    failed = any(each.circles or each.largest_folder_modules > MAX_MODULES for each in found)
+    for package in structures:
+        for circle in package.circles:
+            print(f"circle in {package.package}: {', '.join(circle)}")
+    failed = any(
+        package.circles or package.largest_folder_modules > MAX_MODULES for package in structures
+    )
     return 1 if failed else 0
 
 

@@ -1,5 +1,6 @@
-"""GoNoGo's domain. A test of yours says `gonogo.compare(...)` to have its arrays compared and
-judged (docs/pytest.md).
+"""GoNoGo's domain.
+
+A test of yours says `gonogo.compare(...)` to have its arrays compared and judged (docs/pytest.md).
 
 Importing it loads the standard library only: it is copied as it is into the interpreters of other
 people's builds.

@@ -67,14 +67,14 @@ class KernelOutputError(JobError):
 
 
 def shorten(text: str) -> str:
-    """The text with every huge number in it cut: 12345678...(4001 digits)."""
+    """Return the text with every huge number in it cut: 12345678...(4001 digits)."""
     return re.sub(
         rf"\d{{{_DIGITS + 1},}}", lambda found: f"{found[0][:8]}...({len(found[0])} digits)", text
     )
 
 
 def quote(value: object) -> Any:
-    """A value as it may stand in a problem document: plain JSON, short, whole numbers as every
+    """Return a value as it may stand in a problem document: plain JSON, short, whole numbers as every
     language reads them.
     """
     if value is None or isinstance(value, bool):
@@ -117,7 +117,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def in_words(problem: BaseException) -> str:
-    """The message of an error of ours; of any other its type as well, without which "'x'" or "0"
+    """Return the message of an error of ours; of any other its type as well, without which "'x'" or "0"
     says nothing.
     """
     return (

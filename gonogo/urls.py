@@ -1,5 +1,6 @@
-"""Every URL of the pages and of the API that a page links to, made in one place. Paths only: a page
-works under any host name.
+"""Every URL of the pages and of the API that a page links to, made in one place.
+
+Paths only: a page works under any host name.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ CI_DELIVERIES = f"{API}/hooks/ci"
 """Where other CI systems post theirs, signed as Standard Webhooks says."""
 
 
-def overview(*, twin: bool = False) -> str:
-    """The overview, or its JSON twin."""
-    return "/overview.json" if twin else OVERVIEW
+def overview(*, as_json: bool = False) -> str:
+    """Return the overview; with `as_json`, its JSON version."""
+    return "/overview.json" if as_json else OVERVIEW
 
 
 def jobs(
     filters: Mapping[str, str | None] | None = None,
     *,
     cursor: str | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
-    """The list of jobs; filters that are empty or None are left out."""
-    return (f"{JOBS}.json" if twin else JOBS) + _query({**(filters or {}), "cursor": cursor})
+    """Return the list of jobs; filters that are empty or None are left out."""
+    return (f"{JOBS}.json" if as_json else JOBS) + _query({**(filters or {}), "cursor": cursor})
 
 
 def job(
@@ -63,37 +64,37 @@ def job(
     *,
     output: str | None = None,
     seed: tuple[int, int] | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
-    """A job's page, for one of its outputs, with the details of a (seed, repeat)."""
+    """Return a job's page, for one of its outputs, with the details of a (seed, repeat)."""
     chosen = (
         {} if seed is None else {"seed": str(seed[0]), "repeat": str(seed[1]) if seed[1] else None}
     )
-    return f"{JOBS}/{_part(job_id)}{'.json' if twin else ''}" + _query({"output": output, **chosen})
+    return f"{JOBS}/{_part(job_id)}{'.json' if as_json else ''}" + _query({"output": output, **chosen})
 
 
-def new_job(given: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:
-    """The form that submits a job; {"from": a job's id} or {"test": a test's key}: what it begins
+def new_job(given: Mapping[str, str | None] | None = None, *, as_json: bool = False) -> str:
+    """Return the form that submits a job; {"from": a job's id} or {"test": a test's key}: what it begins
     with.
     """
-    return (f"{NEW_JOB}.json" if twin else NEW_JOB) + _query(given or {})
+    return (f"{NEW_JOB}.json" if as_json else NEW_JOB) + _query(given or {})
 
 
 def gauges(
     filters: Mapping[str, str | None] | None = None,
     *,
     cursor: str | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
-    """The list of gauges, such as those of one test: {"test": its key}."""
-    return (f"{GAUGES}.json" if twin else GAUGES) + _query({**(filters or {}), "cursor": cursor})
+    """Return the list of gauges, such as those of one test: {"test": its key}."""
+    return (f"{GAUGES}.json" if as_json else GAUGES) + _query({**(filters or {}), "cursor": cursor})
 
 
 def gauge(
-    gauge_id: str, chosen: Mapping[str, str | None] | None = None, *, twin: bool = False
+    gauge_id: str, chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False
 ) -> str:
-    """A gauge's page, its curves of a comparator and an output."""
-    return f"{GAUGES}/{_part(gauge_id)}{'.json' if twin else ''}" + _query(chosen or {})
+    """Return a gauge's page, its curves of a comparator and an output."""
+    return f"{GAUGES}/{_part(gauge_id)}{'.json' if as_json else ''}" + _query(chosen or {})
 
 
 def cancel_gauge(gauge_id: str) -> str:
@@ -105,17 +106,17 @@ def bisections(
     filters: Mapping[str, str | None] | None = None,
     *,
     cursor: str | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
-    """The list of bisections, such as those of one test: {"test": its key}."""
-    return (f"{BISECTIONS}.json" if twin else BISECTIONS) + _query(
+    """Return the list of bisections, such as those of one test: {"test": its key}."""
+    return (f"{BISECTIONS}.json" if as_json else BISECTIONS) + _query(
         {**(filters or {}), "cursor": cursor}
     )
 
 
-def bisection(bisection_id: str, *, twin: bool = False) -> str:
-    """A bisection's page."""
-    return f"{BISECTIONS}/{_part(bisection_id)}{'.json' if twin else ''}"
+def bisection(bisection_id: str, *, as_json: bool = False) -> str:
+    """Return a bisection's page."""
+    return f"{BISECTIONS}/{_part(bisection_id)}{'.json' if as_json else ''}"
 
 
 def cancel_bisection(bisection_id: str) -> str:
@@ -124,7 +125,7 @@ def cancel_bisection(bisection_id: str) -> str:
 
 
 def bisection_events(bisection_id: str) -> str:
-    """The stream of a bisection's events (SSE)."""
+    """Return the stream of a bisection's events (SSE)."""
     return f"{API}{bisection(bisection_id)}/events"
 
 
@@ -132,42 +133,42 @@ def catalogue(
     filters: Mapping[str, str | None] | None = None,
     *,
     cursor: str | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
-    """The list of tests."""
-    return (f"{TESTS}.json" if twin else TESTS) + _query({**(filters or {}), "cursor": cursor})
+    """Return the list of tests."""
+    return (f"{TESTS}.json" if as_json else TESTS) + _query({**(filters or {}), "cursor": cursor})
 
 
 def matrix(
     filters: Mapping[str, str | None] | None = None,
     *,
     cursor: str | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
     """Tests by builds; filters that are empty or None are left out."""
-    return (f"{MATRIX}.json" if twin else MATRIX) + _query({**(filters or {}), "cursor": cursor})
+    return (f"{MATRIX}.json" if as_json else MATRIX) + _query({**(filters or {}), "cursor": cursor})
 
 
-def history(key: str, chosen: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:
-    """A test's page, for one of its variants (line, arch, board), an output and a statistic."""
-    return f"{TESTS}/{_part(key)}{'.json' if twin else ''}" + _query(chosen or {})
+def history(key: str, chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False) -> str:
+    """Return a test's page, for one of its variants (line, arch, board), an output and a statistic."""
+    return f"{TESTS}/{_part(key)}{'.json' if as_json else ''}" + _query(chosen or {})
 
 
 def flags(
     filters: Mapping[str, str | None] | None = None,
     *,
     cursor: str | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
-    """The list of findings, the open ones unless `state` says otherwise ("any"); filters that are
+    """Return the list of findings, the open ones unless `state` says otherwise ("any"); filters that are
     empty or None are left out.
     """
-    return (f"{FLAGS}.json" if twin else FLAGS) + _query({**(filters or {}), "cursor": cursor})
+    return (f"{FLAGS}.json" if as_json else FLAGS) + _query({**(filters or {}), "cursor": cursor})
 
 
-def flag(flag_id: str, *, twin: bool = False) -> str:
-    """One finding with its evidence."""
-    return f"{FLAGS}/{_part(flag_id)}{'.json' if twin else ''}"
+def flag(flag_id: str, *, as_json: bool = False) -> str:
+    """Return one finding with its evidence."""
+    return f"{FLAGS}/{_part(flag_id)}{'.json' if as_json else ''}"
 
 
 def change_flag(flag_id: str) -> str:
@@ -190,29 +191,29 @@ def of_test(key: str, what: str, chosen: Mapping[str, str | None] | None = None)
     return f"{API}/tests/{_part(key)}/{what}" + _query(chosen or {})
 
 
-def devices(*, twin: bool = False) -> str:
-    """The list of devices."""
-    return f"{DEVICES}.json" if twin else DEVICES
+def devices(*, as_json: bool = False) -> str:
+    """Return the list of devices."""
+    return f"{DEVICES}.json" if as_json else DEVICES
 
 
-def device(device_id: str, *, twin: bool = False) -> str:
-    """A device's page, with its history."""
-    return f"{DEVICES}/{_part(device_id)}{'.json' if twin else ''}"
+def device(device_id: str, *, as_json: bool = False) -> str:
+    """Return a device's page, with its history."""
+    return f"{DEVICES}/{_part(device_id)}{'.json' if as_json else ''}"
 
 
 def runs(
     filters: Mapping[str, str | None] | None = None,
     *,
     cursor: str | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
-    """The list of runs; filters that are empty or None are left out."""
-    return (f"{RUNS}.json" if twin else RUNS) + _query({**(filters or {}), "cursor": cursor})
+    """Return the list of runs; filters that are empty or None are left out."""
+    return (f"{RUNS}.json" if as_json else RUNS) + _query({**(filters or {}), "cursor": cursor})
 
 
-def run(run_id: str, *, twin: bool = False) -> str:
-    """A run's page: its tests, one verdict."""
-    return f"{RUNS}/{_part(run_id)}{'.json' if twin else ''}"
+def run(run_id: str, *, as_json: bool = False) -> str:
+    """Return a run's page: its tests, one verdict."""
+    return f"{RUNS}/{_part(run_id)}{'.json' if as_json else ''}"
 
 
 def cancel_run(run_id: str) -> str:
@@ -225,17 +226,17 @@ def compare(
     head: str | None = None,
     *,
     limit: str | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
-    """A build or a run against another, test by test."""
-    return (f"{COMPARE}.json" if twin else COMPARE) + _query(
+    """Return a build or a run against another, test by test."""
+    return (f"{COMPARE}.json" if as_json else COMPARE) + _query(
         {"base": base, "head": head, "limit": limit}
     )
 
 
-def schedules(*, cursor: str | None = None, twin: bool = False) -> str:
-    """The list of schedules."""
-    return (f"{SCHEDULES}.json" if twin else SCHEDULES) + _query({"cursor": cursor})
+def schedules(*, cursor: str | None = None, as_json: bool = False) -> str:
+    """Return the list of schedules."""
+    return (f"{SCHEDULES}.json" if as_json else SCHEDULES) + _query({"cursor": cursor})
 
 
 def run_now(schedule_id: str) -> str:
@@ -243,9 +244,9 @@ def run_now(schedule_id: str) -> str:
     return f"{API}/schedules/{_part(schedule_id)}:run-now"
 
 
-def webhooks(*, cursor: str | None = None, twin: bool = False) -> str:
-    """The list of subscriptions."""
-    return (f"{WEBHOOKS}.json" if twin else WEBHOOKS) + _query({"cursor": cursor})
+def webhooks(*, cursor: str | None = None, as_json: bool = False) -> str:
+    """Return the list of subscriptions."""
+    return (f"{WEBHOOKS}.json" if as_json else WEBHOOKS) + _query({"cursor": cursor})
 
 
 def webhook(
@@ -253,20 +254,20 @@ def webhook(
     filters: Mapping[str, str | None] | None = None,
     *,
     cursor: str | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
-    """A subscription's page: what was sent, what waits, what failed; such as {"state": "failed"}
+    """Return a subscription's page: what was sent, what waits, what failed; such as {"state": "failed"}
     alone.
     """
-    return f"{WEBHOOKS}/{_part(webhook_id)}{'.json' if twin else ''}" + _query(
+    return f"{WEBHOOKS}/{_part(webhook_id)}{'.json' if as_json else ''}" + _query(
         {**(filters or {}), "cursor": cursor}
     )
 
 
-def webhook_delivery(webhook_id: str, delivery_id: str, *, twin: bool = False) -> str:
-    """One message: what was sent, and every try."""
+def webhook_delivery(webhook_id: str, delivery_id: str, *, as_json: bool = False) -> str:
+    """Return one message: what was sent, and every try."""
     return (
-        f"{WEBHOOKS}/{_part(webhook_id)}/deliveries/{_part(delivery_id)}{'.json' if twin else ''}"
+        f"{WEBHOOKS}/{_part(webhook_id)}/deliveries/{_part(delivery_id)}{'.json' if as_json else ''}"
     )
 
 
@@ -284,10 +285,10 @@ def answers(
     filters: Mapping[str, str | None] | None = None,
     *,
     cursor: str | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
     """What GitHub was told; such as {"state": "failed"} alone."""
-    return (f"{ANSWERS}.json" if twin else ANSWERS) + _query({**(filters or {}), "cursor": cursor})
+    return (f"{ANSWERS}.json" if as_json else ANSWERS) + _query({**(filters or {}), "cursor": cursor})
 
 
 def answer_again(subject_id: str) -> str:
@@ -299,34 +300,34 @@ def hooks(
     filters: Mapping[str, str | None] | None = None,
     *,
     cursor: str | None = None,
-    twin: bool = False,
+    as_json: bool = False,
 ) -> str:
     """What came in from GitHub and other CI; filters that are empty or None are left out."""
-    return (f"{HOOKS}.json" if twin else HOOKS) + _query({**(filters or {}), "cursor": cursor})
+    return (f"{HOOKS}.json" if as_json else HOOKS) + _query({**(filters or {}), "cursor": cursor})
 
 
-def hook(inbound_id: str, *, twin: bool = False) -> str:
-    """A delivery that came in, and what was made of it."""
-    return f"{HOOKS}/{_part(inbound_id)}{'.json' if twin else ''}"
+def hook(incoming_id: str, *, as_json: bool = False) -> str:
+    """Return a delivery that came in, and what was made of it."""
+    return f"{HOOKS}/{_part(incoming_id)}{'.json' if as_json else ''}"
 
 
-def hook_api(inbound_id: str) -> str:
-    """The same by the API, with its whole payload."""
-    return f"{API}/hooks/deliveries/{_part(inbound_id)}"
+def hook_api(incoming_id: str) -> str:
+    """Return the same by the API, with its whole payload."""
+    return f"{API}/hooks/deliveries/{_part(incoming_id)}"
 
 
-def replay_hook(inbound_id: str) -> str:
+def replay_hook(incoming_id: str) -> str:
     """POST: works a delivery off once more."""
-    return f"{hook_api(inbound_id)}:replay"
+    return f"{hook_api(incoming_id)}:replay"
 
 
-def rules(*, cursor: str | None = None, twin: bool = False) -> str:
+def rules(*, cursor: str | None = None, as_json: bool = False) -> str:
     """What starts what."""
-    return (f"{RULES}.json" if twin else RULES) + _query({"cursor": cursor})
+    return (f"{RULES}.json" if as_json else RULES) + _query({"cursor": cursor})
 
 
 def events(job_id: str) -> str:
-    """The stream of a job's events (SSE)."""
+    """Return the stream of a job's events (SSE)."""
     return f"{API}/jobs/{_part(job_id)}/events"
 
 
@@ -345,27 +346,27 @@ FILES = ("csv", "ndjson", "parquet", "junit", "ctrf")
 
 
 def results(job_id: str, form: str | None = None) -> str:
-    """A job's results per seed, as JSON pages or streamed whole (FILES)."""
+    """Return a job's results per seed, as JSON pages or streamed whole (FILES)."""
     return f"{API}/jobs/{_part(job_id)}/results" + _query({"format": form})
 
 
 def run_results(run_id: str, form: str) -> str:
-    """The results of all jobs of a run, streamed whole (FILES)."""
+    """Return the results of all jobs of a run, streamed whole (FILES)."""
     return f"{API}/runs/{_part(run_id)}/results" + _query({"format": form})
 
 
 def diagnosis(job_id: str) -> str:
-    """A job's diagnosis as JSON."""
+    """Return a job's diagnosis as JSON."""
     return f"{API}/jobs/{_part(job_id)}/diagnosis"
 
 
 def artifact(job_id: str, artifact_id: str) -> str:
-    """One artifact."""
+    """Return one artifact."""
     return f"{API}/jobs/{_part(job_id)}/artifacts/{_part(artifact_id)}"
 
 
 def static(name: str) -> str:
-    """A built asset, by its (hashed) file name."""
+    """Return a built asset, by its (hashed) file name."""
     return f"{STATIC}/{quote(name)}"
 
 

@@ -26,9 +26,7 @@ UsageError: Any = typer.BadParameter.__base__
 
 
 class Entry(NamedTuple):
-    """Where a subcommand lives (`module:function` or `module:typer app`), its panel in the help,
-    and its one line there.
-    """
+    """A subcommand: its `module:function` or `module:typer app`, help panel and help line."""
 
     target: str
     panel: str
@@ -51,7 +49,7 @@ COMMANDS: dict[str, Entry] = {
     "up": Entry(
         "gonogo_cli.operate.up:up",
         RUN,
-        "Run the whole service here: SQLite, a private Redis, API, background, one emulator worker.",
+        "Run the whole service here: SQLite, a private Redis, API, background, an emulator worker.",
     ),
     "serve": Entry(
         "gonogo_cli.operate.processes:serve", RUN, "Run the HTTP service (API and pages)."
@@ -70,7 +68,7 @@ COMMANDS: dict[str, Entry] = {
     "gauge": Entry(
         "gonogo_cli.local.gauge:gauge",
         LOCAL,
-        "Measure a test with right and wrong kernels: its misses, and the tolerance it should have.",
+        "Measure a test with right and wrong kernels: its misses, and a better tolerance.",
     ),
     "judge": Entry(
         "gonogo_cli.local.judge:judge", LOCAL, "Judge stored .npy tensors against a test."
@@ -144,10 +142,8 @@ COMMANDS: dict[str, Entry] = {
 }
 
 
-class Lazy(TyperGroup):
-    """A group that knows its commands' names and lines from COMMANDS and imports a command's module
-    only to run it.
-    """
+class LazyGroup(TyperGroup):
+    """A group that lists its commands from COMMANDS and imports a command's module to run it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of the table, which is the order of the help."""
@@ -172,12 +168,12 @@ def load(name: str) -> Any:
     """Import a subcommand and make its click command."""
     entry = COMMANDS[name]
     module, _, attribute = entry.target.partition(":")
-    found = getattr(importlib.import_module(module), attribute)
-    if not isinstance(found, typer.Typer):
+    app_or_function = getattr(importlib.import_module(module), attribute)
+    if not isinstance(app_or_function, typer.Typer):
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        single.command(name=name)(found)
-        found = single
-    command = typer.main.get_command(found)
+        single.command(name=name)(app_or_function)
+        app_or_function = single
+    command = typer.main.get_command(app_or_function)
     command.name = name
     return command
 
@@ -191,7 +187,7 @@ def _version(value: bool) -> None:
 
 
 app = typer.Typer(
-    cls=Lazy,
+    cls=LazyGroup,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -205,9 +201,7 @@ def root(
         False, "--version", help="Print the version and exit.", callback=_version, is_eager=True
     ),
 ) -> None:
-    """A go/no-go gauge for numerical kernel tests: says of every green test whether the pass means
-    anything.
-    """
+    """A go/no-go gauge for numerical kernel tests: does a green test mean anything?"""
 
 
 def fail(problem: BaseException, code: int) -> NoReturn:
@@ -216,7 +210,7 @@ def fail(problem: BaseException, code: int) -> NoReturn:
         import traceback
 
         traceback.print_exception(problem)
-    if problems.wanted(sys.argv[1:]):
+    if problems.json_requested(sys.argv[1:]):
         problems.tell(problem, code)
     else:
         print(f"gonogo: {problem}", file=sys.stderr)
@@ -224,10 +218,11 @@ def fail(problem: BaseException, code: int) -> NoReturn:
 
 
 def run() -> NoReturn:
-    """The command. Its usage errors, which typer draws for people, are a problem document where
-    --json is asked for.
+    """Run the command.
+
+    Typer draws usage errors for people; with --json they are a problem document.
     """
-    if not problems.wanted(sys.argv[1:]):
+    if not problems.json_requested(sys.argv[1:]):
         app()
     try:
         code = app(standalone_mode=False)

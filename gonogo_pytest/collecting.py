@@ -24,8 +24,10 @@ from gonogo_pytest.spool import Run, Spool
 
 
 class Collector:
-    """One run. `to`: the server that is told at its end, or the SQLite file that has it then; None:
-    nobody. Until then it is spooled in the folder `root`.
+    """One run.
+
+    `to`: the server that is told at its end, or the SQLite file that has it then; None: nobody.
+    Until then it is spooled in the folder `root`.
 
     `asked`: the user named server or file. Otherwise nothing is written before a test has compared
     something.
@@ -85,7 +87,7 @@ class Collector:
     def pytest_report_teststatus(
         self, report: pytest.CollectReport | pytest.TestReport
     ) -> tuple[str, str, Any] | None:
-        """A hollow pass isn't counted among the passed."""
+        """Return a hollow pass isn't counted among the passed."""
         green = report.when == "call" and report.passed and not hasattr(report, "wasxfail")
         if not green or not any(each.hollow for each in told_by(report).get("comparisons", ())):
             return None
@@ -196,8 +198,9 @@ class _Test:
         self.worker: str | None = None
 
     def add(self, report: pytest.TestReport) -> bool:
-        """Fold a phase in; what strict mode made red counts as the test's own green. Whether it had
-        a seed or a comparison to tell of.
+        """Fold a phase in; what strict mode made red counts as the test's own green.
+
+        Whether it had a seed or a comparison to tell of.
         """
         told = told_by(report)
         something = bool(told)

@@ -22,13 +22,14 @@ class Undelivered(Exception):
 
 
 def is_server(to: str) -> bool:
-    """Whether a destination is a server's address; else it is a file."""
+    """Return whether a destination is a server's address; else it is a file."""
     return to.startswith(("http://", "https://"))
 
 
 def deliver(run: Run) -> list[str]:
-    """Where its numbers are, in words. The same run delivered again is stored once. Raises
-    Undelivered.
+    """Where its numbers are, in words.
+
+    The same run delivered again is stored once. Raises Undelivered.
     """
     if is_server(run.to):
         try:

@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 
 def under_worker() -> bool:
-    """Whether a GoNoGo worker runs these tests: it hears of them by itself."""
+    """Return whether a GoNoGo worker runs these tests: it hears of them by itself."""
     return bool(os.environ.get(DUMP_VARIABLE))
 
 
@@ -58,7 +58,7 @@ def store(folder: Path, arrays: Arrays) -> None:
 
 
 def current_test() -> str | None:
-    """The node id of the test that runs, as pytest puts it into the environment: processes that the
+    """Return the node id of the test that runs, as pytest puts it into the environment: processes that the
     test starts know it, too.
     """
     return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0] or None

@@ -78,7 +78,7 @@ class Gatherer:
 
 
 def seed_of(item: pytest.Item) -> int | None:
-    """The seed that the test drew its data by, where it took `gonogo_seed`."""
+    """Return the seed that the test drew its data by, where it took `gonogo_seed`."""
     callspec = getattr(item, "callspec", None)
     seed = None if callspec is None else callspec.params.get(SEED_FIXTURE)
     return (
@@ -87,7 +87,7 @@ def seed_of(item: pytest.Item) -> int | None:
 
 
 def plain_name(item: pytest.Item, seed: int | None) -> str:
-    """The node id without the seed: the seeds of a test are one history."""
+    """Return the node id without the seed: the seeds of a test are one history."""
     callspec = getattr(item, "callspec", None)
     if seed is None or callspec is None or not item.nodeid.endswith(f"[{callspec.id}]"):
         return item.nodeid

@@ -25,8 +25,9 @@ meanwhile."""
 
 
 class Chooser:
-    """Runs only what was asked for. The ids are compared with those collected and never become
-    paths or options of pytest.
+    """Runs only what was asked for.
+
+    The ids are compared with those collected and never become paths or options of pytest.
     """
 
     def __init__(self, wanted: Iterable[str]) -> None:
@@ -67,8 +68,9 @@ def _below(place: str, folder: str) -> bool:
 
 
 class Recorder:
-    """Appends a line per event: collected, start, done, uncollected, problem, end. Each line is one
-    write, so a crash cuts none.
+    """Appends a line per event: collected, start, done, uncollected, problem, end.
+
+    Each line is one write, so a crash cuts none.
     """
 
     def __init__(self, path: Path) -> None:
@@ -226,7 +228,7 @@ class Outcome:
             self.outcome, self.message = outcome, (prefix + message)[:MAX_MESSAGE]
 
     def to_json(self) -> dict[str, Any]:
-        """The part of a `done` line that says how it went; measurements may be NaN or Infinity,
+        """Return the part of a `done` line that says how it went; measurements may be NaN or Infinity,
         which Python's JSON has.
         """
         return {
@@ -239,7 +241,7 @@ class Outcome:
 
 
 def _failure(report: pytest.TestReport) -> tuple[str, str]:
-    """The source line that failed (else the first line of the message), and the message with its
+    """Return the source line that failed (else the first line of the message), and the message with its
     place.
     """
     crash = getattr(report.longrepr, "reprcrash", None)
@@ -266,7 +268,7 @@ def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:
 
 
 def _number(value: object) -> float | None:
-    """A number that a test recorded, NumPy's among them; None for texts and truths."""
+    """Return a number that a test recorded, NumPy's among them; None for texts and truths."""
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
         return None
     try:

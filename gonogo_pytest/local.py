@@ -39,8 +39,9 @@ class LocalFile:
     """One file; any number of runs, also of processes that write at the same time."""
 
     def __init__(self, path: Path) -> None:
-        """Makes the file and its tables. Raises OSError or sqlite3.Error where that can't be,
-        ValueError for a later version's file.
+        """Makes the file and its tables.
+
+        Raises OSError or sqlite3.Error where that can't be, ValueError for a later version's file.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
@@ -61,7 +62,7 @@ class LocalFile:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """A transaction that waits for other writers at its start, where SQLite can."""
+        """Yield a transaction that waits for other writers at its start, where SQLite can."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -1,5 +1,6 @@
-"""pytest plug-in, loaded by pytest where gonogo is installed. Gives the fixtures `gonogo` and
-`gonogo_seed`; records what tests compare.
+"""pytest plug-in, loaded by pytest where gonogo is installed.
+
+Gives the fixtures `gonogo` and `gonogo_seed`; records what tests compare.
 
 Needs the standard library, pytest 7 or newer and the few modules that PLUGIN_FILES of
 workers/gonogo_workers/executors/child/pytest_executor.py names: they run in other people's
@@ -120,6 +121,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _report(config: pytest.Config) -> None:
     """Have the numbers gathered where tests run, and collected where all of them are heard of.
+
     Raises UsageError.
     """
     where = config.getoption("--gonogo")
@@ -215,8 +217,9 @@ class Gonogo:
         number of the iteration."""
 
     def measure(self, name: str, value: float) -> None:
-        """Keep a number with the outcome of this test. Raises TypeError or ValueError for what is
-        no number.
+        """Keep a number with the outcome of this test.
+
+        Raises TypeError or ValueError for what is no number.
         """
         self._properties.append((str(name), float(value)))
 
@@ -236,7 +239,7 @@ def gonogo_fixture(request: pytest.FixtureRequest) -> Gonogo:
 
 @pytest.fixture
 def gonogo_seed(request: pytest.FixtureRequest) -> int:
-    """The seed for a test's random data; the test is run with each of --gonogo-seeds."""
+    """Return the seed for a test's random data; the test is run with each of --gonogo-seeds."""
     return int(getattr(request, "param", _seed_of_worker()))
 
 

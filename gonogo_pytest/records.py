@@ -20,8 +20,9 @@ MOST_WORDS = 1000
 
 @dataclass
 class Record:
-    """What became of a test. `outcome` is its own: one that is red only because of --gonogo-strict
-    is `passed`.
+    """What became of a test.
+
+    `outcome` is its own: one that is red only because of --gonogo-strict is `passed`.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Record:
     comparisons: list[Comparison] = field(default_factory=list)
 
     def kept(self) -> dict[str, Any]:
-        """All of it, as `of` reads it."""
+        """Return all of it, as `of` reads it."""
         return asdict(self)
 
     @classmethod
@@ -72,12 +73,12 @@ class Record:
 
 
 def encoded(document: object) -> bytes:
-    """One line of JSON; surrogates that UTF-8 has not are escaped."""
+    """Return one line of JSON; surrogates that UTF-8 has not are escaped."""
     return json.dumps(document, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def new_id() -> str:
-    """A UUIDv7 (RFC 9562): sortable by time."""
+    """Return a UUIDv7 (RFC 9562): sortable by time."""
     milliseconds, chance = time.time_ns() // 1_000_000, int.from_bytes(os.urandom(10), "big")
     value = (
         milliseconds << 80 | 0x7 << 76 | (chance >> 68) << 64 | 0b10 << 62 | chance & (1 << 62) - 1

@@ -22,8 +22,9 @@ REFUSALS = (400, 413, 415, 422)
 
 
 class Unsent(Exception):
-    """The server can't be reached, or doesn't take the run: says which address, and why. `refused`:
-    it won't ever.
+    """The server can't be reached, or doesn't take the run: says which address, and why.
+
+    `refused`: it won't ever.
     """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
@@ -39,8 +40,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def send(url: str, run: str, header: bytes, lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Store the run; the server's answers, one for each part. The same run sent again is stored
-    once: each part has its Idempotency-Key.
+    """Store the run; the server's answers, one for each part.
+
+    The same run sent again is stored once: each part has its Idempotency-Key.
 
     header, lines: JSON without line breaks. Raises Unsent; parts that arrived before stay.
     """
@@ -86,7 +88,7 @@ def _post(url: str, key: str, body: bytes) -> dict[str, Any]:
 
 
 def _said(answer: urllib.error.HTTPError) -> str:
-    """The detail of a problem document, else what the status means."""
+    """Return the detail of a problem document, else what the status means."""
     try:
         return str(json.loads(answer.read(1 << 20))["detail"])[:MOST_SAID]
     except (OSError, ValueError, KeyError, TypeError):

@@ -48,8 +48,10 @@ class Spool:
     """The file of the run that goes on here. A child that a test forked writes nothing."""
 
     def __init__(self, folder: Path, run: str, to: str, header: dict[str, Any]) -> None:
-        """Makes it. Raises OSError, also where the file system has no locks: others could take a
-        run that goes on for a dead one.
+        """Makes it.
+
+        Raises OSError, also where the file system has no locks: others could take a run that goes
+        on for a dead one.
         """
         self.path = folder / f"{PREFIX}{run}{SUFFIX}"
         self._pid = os.getpid()
@@ -87,8 +89,9 @@ class Spool:
         os.close(self._file)
 
     def _write(self, line: dict[str, Any]) -> None:
-        """In one write: a crash cuts no line. Raises OSError, also where the disk was full in the
-        middle of it: then it is the last.
+        """In one write: a crash cuts no line.
+
+        Raises OSError, also where the disk was full in the middle of it: then it is the last.
         """
         if os.getpid() == self._pid:
             data = json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
@@ -103,8 +106,9 @@ class Left:
         self.path, self._file = path, file
 
     def read(self) -> Run:
-        """The run; tests that weren't over are crashes. Raises ValueError for a file that is none,
-        or a later version's.
+        """Return the run; tests that weren't over are crashes.
+
+        Raises ValueError for a file that is none, or a later version's.
         """
         lines = [line for line in self._file.read().split(b"\n") if line]
         try:
@@ -152,7 +156,7 @@ def left_over(folder: Path, *, but: str | None = None, refused: bool = False) ->
 
 
 def _last(lines: list[bytes]) -> list[Any]:
-    """The last line, unless it was cut by a full disk or a loss of power."""
+    """Return the last line, unless it was cut by a full disk or a loss of power."""
     try:
         return [json.loads(lines[-1])] if lines else []
     except ValueError:

@@ -55,7 +55,7 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
 def _groups(
     pairs: Iterable[tuple[Record, Comparison]],
 ) -> dict[Group, list[tuple[Record, Comparison]]]:
-    """The seeds of a test side by side."""
+    """Return the seeds of a test side by side."""
     found: dict[Group, list[tuple[Record, Comparison]]] = {}
     for record, each in pairs:
         found.setdefault((record.name, each.name), []).append((record, each))

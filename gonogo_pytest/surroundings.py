@@ -24,7 +24,7 @@ SHA = r"[0-9a-fA-F]{7,64}"
 def header(
     root: Path, suite: str | None, build: str | None, labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The first line of format "gonogo" for a run of these tests, without its time."""
+    """Return the first line of format "gonogo" for a run of these tests, without its time."""
     commit = commit_of(os.environ)
     sha = commit["sha"] if commit else git_head(root)
     told = {
@@ -71,7 +71,7 @@ def commit_of(environment: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def git_head(root: Path) -> str | None:
-    """The checked-out commit; None outside of a repository."""
+    """Return the checked-out commit; None outside of a repository."""
     try:
         done = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=GIT_S

@@ -29,23 +29,45 @@ PREFIX = "GONOGO_"
 # Read by tests and by kernels' processes only, never by a running service; documented beside the
 # settings.
 OUTSIDE_VARIABLES = {
-    "GONOGO_BUILD": "set by a worker for the process that runs kernels: command, options and suites of its build, as JSON",
-    "GONOGO_DUMP_DIR": "set by a worker for gtest and pytest suites: the folder into which tests hand arrays over",
+    "GONOGO_BUILD": (
+        "set by a worker for the process that runs kernels: command, options and suites of its "
+        "build, as JSON"
+    ),
+    "GONOGO_DUMP_DIR": (
+        "set by a worker for gtest and pytest suites: the folder into which tests hand arrays over"
+    ),
     "GONOGO_ITERATION": "set by a worker for the tests of a suite: the number of the iteration",
     "GONOGO_SEED": "set by a worker for the tests of a suite: the seed, where it is controlled",
-    "GONOGO_TEST_DATABASE_URL": "tests: a PostgreSQL server to use instead of a private one; its role may create databases",
-    "GONOGO_TEST_BROKER_URL": "tests: a Redis database to use instead of a private one; it is flushed before each test",
+    "GONOGO_TEST_DATABASE_URL": (
+        "tests: a PostgreSQL server to use instead of a private one; its role may create databases"
+    ),
+    "GONOGO_TEST_BROKER_URL": (
+        "tests: a Redis database to use instead of a private one; it is flushed before each test"
+    ),
     "GONOGO_TEST_BUILDS": "tests: the builds file of a host with a real card, for tests/hardware",
-    "GONOGO_SIM_DIR": "`make wormhole-sim`: the folder of the simulated Wormhole; default `gonogo/wormhole-sim` in the user's cache folder",
-    "GONOGO_SIM_PYTHON": "`make wormhole-sim`: its interpreter, Python 3.12 or 3.10; default the first on PATH that runs",
-    "GONOGO_TEST_TORCH_PYTHON": "tests: an interpreter with torch, for the tests of the torch executor (`make torch` makes one)",
-    "GONOGO_REQUIRE": "tests: comma-separated parts (chromium, postgres, redis, ...) whose absence fails a test instead of skipping it",
+    "GONOGO_SIM_DIR": (
+        "`make wormhole-sim`: the folder of the simulated Wormhole; default "
+        "`gonogo/wormhole-sim` in the user's cache folder"
+    ),
+    "GONOGO_SIM_PYTHON": (
+        "`make wormhole-sim`: its interpreter, Python 3.12 or 3.10; default the first on PATH "
+        "that runs"
+    ),
+    "GONOGO_TEST_TORCH_PYTHON": (
+        "tests: an interpreter with torch, for the tests of the torch executor (`make torch` "
+        "makes one)"
+    ),
+    "GONOGO_REQUIRE": (
+        "tests: comma-separated parts (chromium, postgres, redis, ...) whose absence fails a "
+        "test instead of skipping it"
+    ),
 }
 
 
 class Settings(BaseSettings):
-    """Typed settings; a field `x` is read from GONOGO_X. Frozen: a process reads its settings once,
-    at its start.
+    """Typed settings; a field `x` is read from GONOGO_X.
+
+    Frozen: a process reads its settings once, when it starts.
     """
 
     model_config = SettingsConfigDict(
@@ -66,7 +88,9 @@ class Settings(BaseSettings):
     )
     secret_key: SecretStr | None = Field(
         None,
-        description="key of sessions, CSRF tokens and the keyed hashes of tokens; at least 32 characters",
+        description=(
+            "key of sessions, CSRF tokens and the keyed hashes of tokens; at least 32 characters"
+        ),
     )
     worker_key: SecretStr | None = Field(
         None,
@@ -74,7 +98,10 @@ class Settings(BaseSettings):
     )
     url: str | None = Field(
         None,
-        description="the service's own address, for links and for the command line, such as `https://gonogo.example.org`",
+        description=(
+            "the service's own address, for links and for the command line, such as "
+            "`https://gonogo.example.org`"
+        ),
     )
     token: SecretStr | None = Field(
         None, description="command line: bearer token sent to the server"
@@ -93,18 +120,24 @@ class Settings(BaseSettings):
     )
     proxies: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="comma-separated addresses of reverse proxies whose X-Forwarded-* headers are believed",
+        description=(
+            "comma-separated addresses of reverse proxies whose X-Forwarded-* headers are believed"
+        ),
     )
     var_dir: str = Field(
         "var", description="folder of the embedded service: database, keys, logs, `up.json`"
     )
     spool_dir: str | None = Field(
         None,
-        description="folder where a worker keeps results that it can't send; default `spool` in `var_dir`",
+        description=(
+            "folder where a worker keeps results that it can't send; default `spool` in `var_dir`"
+        ),
     )
     numba_cache_dir: str | None = Field(
         None,
-        description="folder of compiled code; default beside the source, else in the user's cache folder",
+        description=(
+            "folder of compiled code; default beside the source, else in the user's cache folder"
+        ),
     )
     builds: str | None = Field(
         None, description="worker: the TOML file that says what a build's name means on this host"
@@ -125,11 +158,17 @@ class Settings(BaseSettings):
     )
     tt_triage: str | None = Field(
         None,
-        description="worker: command run on a hang, before the process is killed; default `$TT_METAL_HOME/tools/tt-triage.py`",
+        description=(
+            "worker: command run on a hang, before the process is killed; default "
+            "`$TT_METAL_HOME/tools/tt-triage.py`"
+        ),
     )
     reset_device: str | None = Field(
         None,
-        description="worker: command that resets a device (`{index}`, `{pci}`, `{serial}`, `{name}`); for a chip `tt-smi -r {index}`",
+        description=(
+            "worker: command that resets a device (`{index}`, `{pci}`, `{serial}`, `{name}`); "
+            "for a chip `tt-smi -r {index}`"
+        ),
     )
     reset_device_deadline_s: PositiveFloat = Field(
         120.0, description="worker: a reset that takes longer has failed"
@@ -147,21 +186,29 @@ class Settings(BaseSettings):
     )
     canary_every_s: NonNegativeFloat = Field(
         21600.0,
-        description="worker: the canary runs before a chunk when the last one was this long ago; 0: never",
+        description=(
+            "worker: the canary runs before a chunk when the last one was this long ago; 0: never"
+        ),
     )
     canary_every_jobs: NonNegativeInt = Field(
         0, description="worker: or this many chunks ago; 0: never"
     )
     retest_s: PositiveFloat = Field(
         60.0,
-        description="worker: a bad device tests itself again after this long, then after twice as long, up to an hour",
+        description=(
+            "worker: a bad device tests itself again after this long, then after twice as "
+            "long, up to an hour"
+        ),
     )
     chunk_deadline_s: PositiveFloat = Field(
         7200.0, description="an attempt that runs longer is stopped; what is missing is tried again"
     )
     child_memory_bytes: PositiveInt | None = Field(
         None,
-        description="worker: memory that each process of a kernel may allocate (RLIMIT_DATA); default: no limit of ours",
+        description=(
+            "worker: memory that each process of a kernel may allocate (RLIMIT_DATA); default: "
+            "no limit of ours"
+        ),
     )
     max_elements: PositiveInt = Field(
         64 * 2**20, description="largest number of elements of a test's shape"
@@ -197,11 +244,17 @@ class Settings(BaseSettings):
     )
     webhook_private: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="comma-separated networks that are not public and that webhooks may be sent to nevertheless, such as `10.1.0.0/16`",
+        description=(
+            "comma-separated networks that are not public and that webhooks may be sent to "
+            "nevertheless, such as `10.1.0.0/16`"
+        ),
     )
     smtp_url: SecretStr | None = Field(
         None,
-        description="mail server of e-mail subscriptions: `smtp://`, `smtp+starttls://` or `smtps://user:password@host:port`",
+        description=(
+            "mail server of e-mail subscriptions: `smtp://`, `smtp+starttls://` or "
+            "`smtps://user:password@host:port`"
+        ),
     )
     mail_from: str | None = Field(None, description="sender of e-mail messages")
     github_token: SecretStr | None = Field(
@@ -220,11 +273,17 @@ class Settings(BaseSettings):
     )
     github_webhook_secret: SecretStr | None = Field(
         None,
-        description="secret of GitHub's webhooks; several, comma-separated, while one replaces the other; without one none is taken",
+        description=(
+            "secret of GitHub's webhooks; several, comma-separated, while one replaces the "
+            "other; without one none is taken"
+        ),
     )
     ci_webhook_secret: SecretStr | None = Field(
         None,
-        description="`whsec_...` secret of other CI systems' deliveries (Standard Webhooks); several, comma-separated",
+        description=(
+            "`whsec_...` secret of other CI systems' deliveries (Standard Webhooks); several, "
+            "comma-separated"
+        ),
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="least level that is logged"
@@ -312,14 +371,16 @@ class Settings(BaseSettings):
     def _beats(self) -> Settings:
         if self.heartbeat_timeout_s < 2 * self.heartbeat_s:
             raise ValueError(
-                "heartbeat_timeout_s must be at least twice heartbeat_s: one late message would lose an attempt"
+                "heartbeat_timeout_s must be at least twice heartbeat_s: one late message "
+                "would lose an attempt"
             )
         return self
 
 
 @lru_cache(maxsize=1)
 def load() -> Settings:
-    """The settings of this process (cached; tests call `load.cache_clear()`). Raises
-    pydantic.ValidationError on a wrong value.
+    """Return this process's settings (cached; tests call `load.cache_clear()`).
+
+    Raises pydantic.ValidationError for a wrong value.
     """
     return Settings()  # pyright: ignore[reportCallIssue]

@@ -12,8 +12,9 @@ PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
 @lru_cache(maxsize=1)
 def release() -> str:
-    """The version in this checkout's pyproject.toml, else the installed package's; "unknown" for a
-    bare copy of the sources.
+    """Return the version in this checkout's pyproject.toml, else the installed package's.
+
+    It is "unknown" for a bare copy of the sources.
     """
     try:
         project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]

@@ -1,5 +1,6 @@
-"""`make wormhole-sim`: make the simulated Wormhole in the cache folder, unless it is there, and say
-how to use it.
+"""Make the simulated Wormhole in the cache folder, and say how to use it.
+
+`make wormhole-sim` calls this; it does nothing when the folder is complete.
 
 Exit codes: 0 it is there; 3 it can't be made here (the reason in one line). A folder that was not
 finished is never used: its mark is written last, after a kernel has run on it, and the next run
@@ -94,8 +95,9 @@ def toolchain(place: Place, download: list[str]) -> None:
 
 
 def metal(place: Place) -> None:
-    """The folder that ttnn takes for a tt-metal checkout: the wheel's own parts, and the compiler
-    where a checkout has it.
+    """Make the folder that ttnn takes for a tt-metal checkout.
+
+    It has the wheel's own parts, and the compiler where a checkout has it.
     """
     wheel, made = place.packages / "ttnn", place.folder / "metal"
     (made / "runtime").mkdir(parents=True)
@@ -146,8 +148,9 @@ def run(
     environment: dict[str, str] | None = None,
     deadline_s: float | None = None,
 ) -> None:
-    """One step in a process group of its own; what it left running is ended with it. Raises
-    Unavailable with its last words.
+    """One step in a process group of its own; what it left running is ended with it.
+
+    Raises Unavailable with its last words.
     """
     print(f"  {what}", flush=True)
     with (

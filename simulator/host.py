@@ -1,5 +1,6 @@
-"""What the host must have for the simulator: an interpreter, four libraries, space. Each lack is
-named with what to do about it.
+"""What the host must have for the simulator: an interpreter, four libraries, space.
+
+Each lack is named with what to do about it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LIBRARIES = {
 NEEDED_BYTES = 3 * 2**30
 """The finished folder has 1.3 GB, its compiled kernels some more; pip and the wheel of the
 toolchain need the rest for a moment."""
-LEAST_GLIBC = (2, 34)
+MIN_GLIBC = (2, 34)
 _ASK = "import sys, ensurepip, venv; print('%d.%d' % sys.version_info[:2])"
 
 
@@ -37,22 +38,28 @@ def check(folder: Path) -> None:
     if (machine, system) != ("x86_64", "Linux"):
         raise Unavailable(f"ttnn has wheels for x86-64 Linux only; this is {machine} {system}")
     name, version = platform.libc_ver()
-    if name != "glibc" or tuple(int(part) for part in version.split(".")[:2]) < LEAST_GLIBC:
-        least = ".".join(map(str, LEAST_GLIBC))
+    if name != "glibc" or tuple(int(part) for part in version.split(".")[:2]) < MIN_GLIBC:
+        least = ".".join(map(str, MIN_GLIBC))
         raise Unavailable(
             f"ttnn's wheel needs glibc {least} or newer; this is {name or 'another libc'} {version}"
         )
     missing = missing_libraries()
     if missing:
         raise Unavailable(
-            f"missing {', '.join(missing)}; run: apt-get install -y {' '.join(LIBRARIES[each] for each in missing)}"
+            (
+                f"missing {', '.join(missing)}; run: apt-get install -y "
+                f"{' '.join(LIBRARIES[each] for each in missing)}"
+            )
         )
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if free < NEEDED_BYTES:
         raise Unavailable(
-            f"{free / 2**30:.1f} GiB free in {folder}; the simulator needs {NEEDED_BYTES / 2**30:.0f} GiB"
+            (
+                f"{free / 2**30:.1f} GiB free in {folder}; the simulator needs "
+                f"{NEEDED_BYTES / 2**30:.0f} GiB"
+            )
         )
     if not os.access(folder, os.W_OK):
         raise Unavailable(f"{folder} can't be written to")
@@ -64,8 +71,9 @@ def missing_libraries(names: Iterable[str] = tuple(LIBRARIES)) -> list[str]:
 
 
 def interpreter() -> tuple[str, str]:
-    """(program, version) of a Python that ttnn has a wheel for: the one that GONOGO_SIM_PYTHON
-    names, else the first on PATH that runs.
+    """Return (program, version) of a Python that ttnn has a wheel for.
+
+    That is the one that GONOGO_SIM_PYTHON names, else the first on PATH that runs.
 
     Raises Unavailable.
     """
@@ -80,14 +88,20 @@ def interpreter() -> tuple[str, str]:
                 f"{PYTHON_VARIABLE}={named} is {what}; ttnn needs {' or '.join(VERSIONS)}"
             )
     raise Unavailable(
-        f"no Python {' or '.join(VERSIONS)} with venv on PATH or in pyenv, which ttnn needs: install python3.12 and python3.12-venv "
-        f"(apt-get install -y python3.12-venv where the distribution has it), or name one in {PYTHON_VARIABLE}"
+        (
+            f"no Python {' or '.join(VERSIONS)} with venv on PATH or in pyenv, which ttnn "
+            "needs: install python3.12 and python3.12-venv "
+        )(
+            "(apt-get install -y python3.12-venv where the distribution has it), or name one "
+            f"in {PYTHON_VARIABLE}"
+        )
     )
 
 
 def candidates() -> list[str]:
-    """Programs to try, in order: on PATH, this one, and those that pyenv keeps (its shims on PATH
-    fail unless a version is chosen).
+    """Return the programs to try, in order: on PATH, this one, and those of pyenv.
+
+    pyenv's shims on PATH fail unless a version is chosen.
     """
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     kept = [

@@ -1,6 +1,4 @@
-"""Where the simulated Wormhole lies, under which name, and whether it is there: no other file says
-so.
-"""
+"""The simulated Wormhole's folder and name, and whether it is there: no other file says so."""
 
 from __future__ import annotations
 
@@ -100,8 +98,9 @@ def pins(python: str) -> str:
 
 
 def find() -> Path:
-    """The builds file of a simulator that is there and made with today's pins. Raises Unavailable
-    with what to do about it.
+    """The builds file of a simulator that is there and made with today's pins.
+
+    Raises Unavailable with what to do about it.
     """
     folder = root()
     for python in ("3.12", "3.10"):

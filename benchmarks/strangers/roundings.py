@@ -1,6 +1,4 @@
-"""Rounding, as kernels of other machines do it: the strangers' own code, which shares nothing with
-gonogo's formats.
-"""
+"""Rounding as kernels of other machines do it, sharing nothing with gonogo's formats."""
 
 from __future__ import annotations
 
@@ -57,8 +55,9 @@ class Rounding:
 
 
 def three_passes(a: Floats, b: Floats) -> Floats:
-    """A product of bf16 values from three partial products of halves of the significands: low times
-    low is left out, as in HiFi3.
+    """Multiply bf16 values from three partial products of halves of the significands.
+
+    Low times low is left out, as in HiFi3.
     """
     high_a = Rounding("bf16", "zero")._bits(a, 19, _UNUSED)  # 5 of the 8 significant bits
     high_b = Rounding("bf16", "zero")._bits(b, 19, _UNUSED)

@@ -1,5 +1,6 @@
-"""Can a fault show? Asked of the two outputs, with and without the fault, and of the formats; never
-of GoNoGo.
+"""Can a fault show?
+
+Asked of the two outputs, with and without the fault, and of the formats; never of GoNoGo.
 
 Unit of rounding of an element: u T, with u the largest relative error of a value stored in a buffer
 of the test, and T the sum of the sizes of the terms that make the element. A kernel that stores
@@ -56,11 +57,12 @@ def showing(
     faulty: Mapping[str, Any],
     clean: Mapping[str, Any],
 ) -> Showing:
-    """Of one seed. test is the canonical spec; inputs and outputs have (rows, N), (rows,) or
-    (N,).
+    """Return how a fault shows on one seed.
+
+    test is the canonical spec; inputs and outputs have (rows, N), (rows,) or (N,).
     """
     unit = UNIT[buffers_of(dict(test))]
-    found = Showing.hidden
+    level = Showing.hidden
     for name, size in sizes(test, inputs).items():
         wrong, right = np.asarray(faulty[name], np.float64), np.asarray(clean[name], np.float64)
         if not np.isfinite(wrong).all():
@@ -69,13 +71,14 @@ def showing(
         if change.max() > 2 * STEPS[name]:
             return Showing.shows
         if np.sqrt((change**2).sum()) > 2 * STEPS[name]:
-            found = Showing.faint
-    return found
+            level = Showing.faint
+    return level
 
 
 def sizes(test: Mapping[str, Any], inputs: Mapping[str, NDArray[Any]]) -> dict[str, Doubles]:
-    """T of each output, from its formula in float64. Sums of n terms that round independently err
-    as the root of the sum of squares.
+    """T of each output, from its formula in float64.
+
+    Sums of n terms that round independently err as the root of the sum of squares.
     """
     given = {name: np.asarray(value, np.float64) for name, value in inputs.items()}
     x, gamma = given["x"], given["gamma"]

@@ -1,5 +1,6 @@
-"""Wrong statistics, terms and factors: mean, variance, epsilon, rstd, gamma, beta, s1, s2 and the
-signs between them.
+"""Wrong statistics, terms and factors.
+
+That is mean, variance, epsilon, rstd, gamma, beta, s1, s2 and the signs between them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Wrong stores: tiles swapped, stale, not written, written by the wrong core; lanes, bits and
-races; too narrow a range.
-"""
+"""Wrong stores: tiles swapped, stale or not written; lanes, bits and races; a narrow range."""
 
 from __future__ import annotations
 

@@ -65,15 +65,18 @@ def tiles(width: int) -> Order:
 
 
 def cores(
-    count: int, each: Order, rounding: Callable[[Floats, np.random.Generator], Floats] | None = None
+    count: int,
+    part_sum: Order,
+    rounding: Callable[[Floats, np.random.Generator], Floats] | None = None,
 ) -> Order:
-    """Equal parts of the row on `count` cores, each summed by `each` and (given a rounding) stored;
-    the parts are added in order.
+    """Sum equal parts of the row on `count` cores, and add the parts in order.
+
+    Each part is summed by `part_sum` and, given a rounding, stored.
     """
 
     def order(terms: Floats, chance: np.random.Generator) -> Floats:
         parts = np.array_split(terms, min(count, terms.shape[-1]), axis=-1)
-        sums = np.stack([each(part, chance) for part in parts], axis=-1)
+        sums = np.stack([part_sum(part, chance) for part in parts], axis=-1)
         return sequential(sums if rounding is None else rounding(sums, chance), chance)
 
     return order
@@ -103,8 +106,9 @@ def double(terms: Floats, chance: np.random.Generator) -> Floats:
 
 
 def running(rounding: Callable[[Floats, np.random.Generator], Floats], width: int) -> Order:
-    """A tree over each `width` terms, and one accumulator that is stored after every one: a narrow
-    accumulator.
+    """Sum each `width` terms by a tree into one accumulator that is stored after every one.
+
+    That is a narrow accumulator.
     """
 
     def order(terms: Floats, chance: np.random.Generator) -> Floats:

@@ -1,6 +1,4 @@
-"""Wrong sums: terms left out, counted twice, not masked; a wrong count; an accumulator that is too
-narrow.
-"""
+"""Wrong sums: terms left out, counted twice, not masked; a wrong count; a narrow accumulator."""
 
 from __future__ import annotations
 

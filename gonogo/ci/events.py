@@ -105,8 +105,9 @@ class Rerequest:
 
 
 def from_github(event: str, payload: object) -> CommitEvent | Rerequest | Ignored:
-    """What GitHub's payload of that event (`X-GitHub-Event`) says. Raises FieldError where one of
-    TAKEN has not the form that it has.
+    """What GitHub's payload of that event (`X-GitHub-Event`) says.
+
+    Raises FieldError where one of TAKEN has not the form that it has.
     """
     data = fields.mapping(payload, "body")
     read = _READERS.get(event)
@@ -118,8 +119,9 @@ def from_github(event: str, payload: object) -> CommitEvent | Rerequest | Ignore
 
 
 def from_ci(payload: object) -> CommitEvent | Ignored:
-    """What another CI system says: {"type": "commit", "data": {"repository", "sha", ...}}. Raises
-    FieldError.
+    """What another CI system says: {"type": "commit", "data": {"repository", "sha", ...}}.
+
+    Raises FieldError.
     """
     message = fields.mapping(payload, "body")
     kind = message.get("type")
@@ -165,7 +167,7 @@ def from_ci(payload: object) -> CommitEvent | Ignored:
 
 
 def from_asked(payload: object) -> CommitEvent:
-    """A pull request of a pushed commit, as GitHub was asked for it: {"rule", "head_build",
+    """Return a pull request of a pushed commit, as GitHub was asked for it: {"rule", "head_build",
     "pull_request", ...}. Raises FieldError.
     """
     data = fields.mapping(payload, "body")
@@ -295,8 +297,9 @@ def _about(
     workflow: object,
     where: str,
 ) -> CommitEvent:
-    """What workflow_run and check_suite have in common. Of several pull requests with this head it
-    is the first one's.
+    """What workflow_run and check_suite have in common.
+
+    Of several pull requests with this head it is the first one's.
     """
     # also those are listed that are made from here to another repository, whose numbers mean others
     # here
@@ -347,7 +350,7 @@ def _named(repository: object) -> str | None:
 
 
 def _plain(value: object) -> str | None:
-    """A text that anyone may have chosen, without what is not printable."""
+    """Return a text that anyone may have chosen, without what is not printable."""
     return (
         "".join(each for each in value[:MOST_TEXT] if each.isprintable())
         if isinstance(value, str)
@@ -360,7 +363,7 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _foreign(head: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    """Whether a pull request comes from another repository than it is made to; a head whose
+    """Return whether a pull request comes from another repository than it is made to; a head whose
     repository is gone does.
     """
     return not _same(_inner(head, "repo"), _inner(base, "repo"))
@@ -425,7 +428,7 @@ def _installation(data: Mapping[str, Any]) -> int | None:
 
 
 def _moment(value: object) -> datetime | None:
-    """A time as GitHub writes it, in text or as seconds since the epoch; None where it is
+    """Return a time as GitHub writes it, in text or as seconds since the epoch; None where it is
     neither.
     """
     try:

@@ -13,8 +13,9 @@ _MEANS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def fits(patterns: Sequence[str], text: str, *, any_case: bool = False) -> bool:
-    """Whether the last pattern that speaks of `text` lets it in. No pattern lets everything in, and
-    so do patterns that only take back.
+    """Return whether the last pattern that speaks of `text` lets it in.
+
+    No pattern lets everything in, and so do patterns that only take back.
     """
     fitting = all(pattern.startswith("!") for pattern in patterns)
     for pattern in patterns:
@@ -24,7 +25,7 @@ def fits(patterns: Sequence[str], text: str, *, any_case: bool = False) -> bool:
 
 
 def fits_any(patterns: Sequence[str], texts: Iterable[str]) -> bool:
-    """Whether one of the texts fits."""
+    """Return whether one of the texts fits."""
     return any(fits(patterns, text) for text in texts)
 
 

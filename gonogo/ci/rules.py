@@ -98,7 +98,7 @@ class Rule:
         )
 
     def concerns(self, event: CommitEvent) -> bool:
-        """Whether it speaks of such events of that repository at all."""
+        """Return whether it speaks of such events of that repository at all."""
         if event.rule is not None:
             return event.rule == self.name
         return event.event in self.events and fits(
@@ -158,8 +158,9 @@ def problem_of(template: str) -> str | None:
 
 
 def build_name(template: str, sha: str, event: CommitEvent) -> str:
-    """The name of a commit's build. Characters of a branch that such names can't have become
-    "-".
+    """Return the name of a commit's build.
+
+    Characters of a branch that such names can't have become "-".
     """
     values = {
         "sha": sha,

@@ -30,9 +30,11 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True)
-class Sung:
-    """The latest explained canary of one device that is there. `since`: the first of the unbroken
-    series that gave this digest; both times are of the clock of the device's host.
+class CanaryResult:
+    """The latest explained canary of one device that is there.
+
+    `since`: the first of the unbroken series that gave this digest; both times are of the clock of
+    the device's host.
     """
 
     device: str
@@ -80,12 +82,12 @@ class Finding:
     shares it."""
 
 
-def judge(golden: Golden | None, sung: Iterable[Sung]) -> Finding:
-    """The golden digest after these canaries (one entry per device), and the devices to suspect, by
+def judge(golden: Golden | None, sung: Iterable[CanaryResult]) -> Finding:
+    """Return the golden digest after these canaries (one entry per device), and the devices to suspect, by
     name.
     """
     singers = sorted(sung, key=lambda each: (each.since, each.device))
-    choirs: dict[str, list[Sung]] = defaultdict(list)
+    choirs: dict[str, list[CanaryResult]] = defaultdict(list)
     for each in singers:
         choirs[each.digest].append(each)
     after = _settle(golden, singers, choirs)
@@ -118,10 +120,12 @@ def judge(golden: Golden | None, sung: Iterable[Sung]) -> Finding:
 
 
 def _settle(
-    golden: Golden | None, singers: list[Sung], choirs: dict[str, list[Sung]]
+    golden: Golden | None, singers: list[CanaryResult], choirs: dict[str, list[CanaryResult]]
 ) -> Golden | None:
-    """What is golden now. A confirmed digest falls only when all give another, two at least: one
-    device never overrules two.
+    """What is golden now.
+
+    A confirmed digest falls only when all give another, two at least: one device never overrules
+    two.
     """
     if not singers:
         return golden

@@ -1,5 +1,6 @@
-"""Is it the tests, or the device? When most unrelated tests fail on one device and not on the
-others, the device is suspected.
+"""Is it the tests, or the device?
+
+When most unrelated tests fail on one device and not on the others, the device is suspected.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Suspicion:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The evidence in plain JSON."""
+        """Return the evidence in plain JSON."""
         return {
             "failing": self.failing,
             "tests": self.tests,
@@ -61,10 +62,11 @@ class Suspicion:
 
 
 def suspects(tried: Iterable[Tried]) -> list[Suspicion]:
-    """The devices to suspect, by name. Only a test that passes on another device with the same
-    build says anything about a device: one that fails everywhere is the test's or the build's
-    fault. Tests are unrelated when their workloads differ; of one workload with several builds, the
-    majority counts.
+    """Return the devices to suspect, by name.
+
+    Only a test that passes on another device with the same build says anything about a device: one
+    that fails everywhere is the test's or the build's fault. Tests are unrelated when their
+    workloads differ; of one workload with several builds, the majority counts.
     """
     by_test: dict[tuple[str, str], dict[str, Tried]] = defaultdict(dict)
     for each in tried:

@@ -1,6 +1,6 @@
-"""From stored numbers to findings: rates, why a test flickers, grades, change points, sequential
-stopping, masked or fixed.
+"""From stored numbers to findings: rates, causes of flakes, grades, change points, masked faults.
 
-Pure: values and arrays in, frozen dataclasses out, standard library and numpy only. The words,
-rates, grades and causes load without numpy: the API starts with them.
+It also decides when sequential jobs stop. It is pure: values and arrays in, frozen dataclasses out,
+standard library and numpy only. The words, rates, grades and causes load without numpy, because the
+API starts with them.
 """

@@ -1,5 +1,6 @@
-"""Why a test flickers: nondeterminism, device, context, seed or infrastructure, from digests first
-and outcomes second.
+"""The cause of a flaky test: nondeterminism, device, context, seed or infrastructure.
+
+Digests decide first, outcomes second.
 """
 
 from __future__ import annotations
@@ -13,16 +14,21 @@ from typing import Any
 from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, fisher, greater, rate, rate_of
-from gonogo.flakiness.samples import Configuration, Sample, contexts, devices, once, significant
+from gonogo.flakiness.samples import (
+    Configuration,
+    Sample,
+    contexts,
+    devices,
+    distinct_places,
+    significant,
+)
 
 EXAMPLES = 5
-"""Seeds that are named as evidence: enough to run them again."""
+"""Seeds that are named as evidence, so that they can be run again."""
 
 
 class Cause(StrEnum):
-    """Why a test's outcomes are what they are. Declared in the order in which one is taken for the
-    cause.
-    """
+    """The cause of a test's outcomes. Members are declared in order of precedence."""
 
     unknown = "unknown"
     sick_device = "sick_device"
@@ -36,7 +42,7 @@ class Cause(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _SENTENCES[self]
 
 
@@ -47,7 +53,9 @@ _SENTENCES = {
     Cause.infrastructure: "The kernel's own outcomes agree; hangs, crashes and errors come and go.",
     Cause.nondeterministic: "The same seed on the same device gives different outputs.",
     Cause.device_dependent: "Equal seeds give different outputs on different devices.",
-    Cause.context_dependent: "Equal seeds give different outputs, or outcomes, by what ran before in the process.",
+    Cause.context_dependent: (
+        "Equal seeds give different outputs, or outcomes, by what ran before in the process."
+    ),
     Cause.seed_sensitive: "Each seed repeats exactly; some seeds pass and some fail.",
     Cause.stable: "Every run passed.",
 }
@@ -55,26 +63,28 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One factor: how many seeds were compared, how many differed, examples, and the rows whose
-    rates differ.
+    """One factor with its evidence.
+
+    It says how many seeds were compared and how many differed, with examples, and which
+    configurations have differing failure rates.
     """
 
     cause: Cause
     holds: bool
     compared: Rate
-    """Seeds that differ of those compared."""
+    """The share of the compared seeds that differ."""
     examples: tuple[Mapping[str, Any], ...] = ()
     rows: tuple[Configuration, ...] = ()
     """Configurations whose failure rate differs by itself (exact test)."""
     words: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             "cause": self.cause.value,
             "holds": self.holds,
             "compared": self.compared.to_json(),
-            "examples": [dict(each) for each in self.examples],
+            "examples": [dict(example) for example in self.examples],
             "rows": [row.to_json() for row in self.rows],
             "words": self.words,
         }
@@ -82,31 +92,32 @@ class Finding:
 
 @dataclass(frozen=True)
 class Attribution:
-    """The cause, every factor with its evidence, the rates, and the table of contexts. `causes` are
-    all that hold, the first is `cause`.
+    """The cause of a test's outcomes, with every factor, the rates and the table of contexts.
+
+    `causes` are all that hold; the first is `cause`.
     """
 
     cause: Cause
     causes: tuple[Cause, ...]
     findings: tuple[Finding, ...]
     failures: Rate
-    """Of runs that tell something new (samples.once): a seed that fails in the same way every night
-    is one failure."""
+    """The failure rate of runs that add information (samples.distinct_places): a seed that fails
+    in the same way every night is one failure."""
     lost: Rate
-    """Hangs, crashes and errors, of all runs tried."""
+    """The rate of hangs, crashes and errors among all runs tried."""
     contexts: tuple[Configuration, ...]
     devices: tuple[Configuration, ...]
     words: str
     policy: str
     repeated: int = 0
-    """Runs that `failures` leaves out, since they repeat another bit for bit."""
+    """Runs that `failures` leaves out, because they repeat another bit for bit."""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             "cause": self.cause.value,
-            "causes": [each.value for each in self.causes],
-            "findings": [each.to_json() for each in self.findings],
+            "causes": [cause.value for cause in self.causes],
+            "findings": [finding.to_json() for finding in self.findings],
             "failures": self.failures.to_json(),
             "infrastructure": self.lost.to_json(),
             "contexts": [row.to_json() for row in self.contexts],
@@ -122,51 +133,54 @@ def attribute(
     policy: FlakinessPolicy = POLICY,
     sick: Mapping[str, Suspicion] | None = None,
 ) -> Attribution:
-    """Why one test's outcomes flicker; samples of one full variant, of one build or more (digests
-    are compared within a build only).
+    """Return why one test's outcomes flicker.
 
-    sick: devices that gonogo.devices.suspicion.suspects names; what ran there is left out, for it says
-    nothing of the test.
+    samples: of one full variant, of one or more builds; digests are compared within a build only.
+    sick: devices that gonogo.devices.suspicion.suspects names; runs there are left out, because
+    they say nothing about the test.
 
-    Digests first, by 4-flakiness. Groups of equal (build, seed, device, context, position class)
-    hold what a deterministic kernel must repeat; position class is "first in the process" or
-    "behind others", since the state that others leave is a context of its own. Digests that differ
-    in a group of firsts, or in a group of repeats under equal conditions while no group of firsts
-    shows determinism, are nondeterminism. Between groups they are an effect of the device or of the
-    context. Where seeds aren't controlled, the exact tests of samples.table on the outcomes decide
-    alone. Linear in the samples, and in the devices where all are compared with all.
+    Digests come first (4-flakiness). A deterministic kernel must repeat its digest within a group
+    of equal (build, seed, device, context, position class). The position class is "first in the
+    process" or "behind others", because the state that earlier runs leave is a context of its own.
+    Digests that differ in a group of firsts, or in a group of repeats under equal conditions while
+    no group of firsts shows determinism, are nondeterminism. Differences between groups are an
+    effect of the device or of the context. Where seeds aren't controlled, only the exact tests of
+    samples.table on the outcomes decide. Time is linear in the samples, and in the devices where
+    all are compared with all.
     """
     everything = list(samples)
-    away = {each.device for each in everything} & set(sick or {})
-    kept = [each for each in everything if each.device not in away]
-    _, lost = rate_of((each.outcome for each in kept), policy)
-    judged = [each for each in kept if each.outcome in (Outcome.passed, Outcome.failed)]
-    news = once(judged)
-    failures, _ = rate_of((judged[place].outcome for place in news), policy)
-    by_context, by_device = contexts(kept, policy), devices(kept, policy)
-    digested = [each for each in kept if each.seed is not None and each.digest is not None]
+    sick_devices = {sample.device for sample in everything} & set(sick or {})
+    usable = [sample for sample in everything if sample.device not in sick_devices]
+    _, lost = rate_of((sample.outcome for sample in usable), policy)
+    judged = [sample for sample in usable if sample.outcome in (Outcome.passed, Outcome.failed)]
+    distinct = distinct_places(judged)
+    failures, _ = rate_of((judged[place].outcome for place in distinct), policy)
+    by_context, by_device = contexts(usable, policy), devices(usable, policy)
+    digested = [
+        sample for sample in usable if sample.seed is not None and sample.digest is not None
+    ]
     repeats, state = _repeats(digested, policy)
     device = _between(
         digested,
         Cause.device_dependent,
-        lambda each: each.device,
-        _beside_device,
+        lambda sample: sample.device,
+        _all_but_device,
         by_device,
         repeats.compared,
         policy,
     )
     context = _context(digested, state, repeats.compared, by_context, policy)
-    findings = (repeats, device, context, _seeds(kept, repeats, policy))
-    holding = [each.cause for each in findings if each.holds]
-    cause, words = _decide(
-        everything, away, failures, lost, findings, len(judged) - len(news), policy
-    )
+    findings = (repeats, device, context, _seeds(usable, repeats, policy))
+    holding = [finding.cause for finding in findings if finding.holds]
+    repeated = len(judged) - len(distinct)
+    cause, words = _decide(everything, sick_devices, failures, lost, findings, repeated, policy)
     causes = (
         tuple(dict.fromkeys([cause, *holding])) if cause is not Cause.unknown else (cause, *holding)
     )
-    if away:
-        named = ", ".join(sorted(away))
-        words += f"; left out: what ran on {named} ({'; '.join((sick or {})[each].words for each in sorted(away))})"
+    if sick_devices:
+        names = sorted(sick_devices)
+        reasons = "; ".join((sick or {})[name].words for name in names)
+        words += f"; left out: what ran on {', '.join(names)} ({reasons})"
     return Attribution(
         cause,
         causes,
@@ -177,21 +191,23 @@ def attribute(
         by_device,
         words,
         policy.version,
-        len(judged) - len(news),
+        repeated,
     )
 
 
 def _repeats(digested: Sequence[Sample], policy: FlakinessPolicy) -> tuple[Finding, Finding]:
-    """(nondeterminism proper, state carried over from what ran before in the same process).
+    """Return the findings of nondeterminism, and of state left by earlier runs in the process.
 
     A group of firsts that differs is nondeterminism without doubt. A group behind others that
-    differs is, too, unless firsts were compared and never differ: then it is what ran before.
+    differs is nondeterminism, too, unless firsts were compared and never differ: then earlier runs
+    explain it.
     """
     first = _grouped(
-        [each for each in digested if each.fresh], lambda s: (s.build, s.seed, s.device, s.context)
+        [sample for sample in digested if sample.fresh],
+        lambda s: (s.build, s.seed, s.device, s.context),
     )
     behind = _grouped(
-        [each for each in digested if not each.fresh],
+        [sample for sample in digested if not sample.fresh],
         lambda s: (s.build, s.seed, s.device, s.context),
     )
     firsts, others = _differing(first, policy), _differing(behind, policy)
@@ -205,7 +221,10 @@ def _repeats(digested: Sequence[Sample], policy: FlakinessPolicy) -> tuple[Findi
         by_state and others[0].failures > 0,
         others[0],
         others[1],
-        words=f"{others[0].words} seeds change with what ran before in their process, and none of {firsts[0].runs} that were first in it",
+        words=(
+            f"{others[0].words} seeds change with what ran before in their process, and none of"
+            f" {firsts[0].runs} that were first in it"
+        ),
     )
     if by_state:
         compared, examples = firsts
@@ -231,14 +250,16 @@ def _context(
     rows: Sequence[Configuration],
     policy: FlakinessPolicy,
 ) -> Finding:
-    """The effect of what ran before: between contexts, between first and not first, and state
-    within one context.
+    """Return the finding of the effect of earlier runs in the process.
+
+    It covers differences between contexts, between first and not first, and state within one
+    context.
     """
     between = _between(
         digested,
         Cause.context_dependent,
-        lambda each: f"{each.context}, {'first' if each.fresh else 'behind others'}",
-        lambda each: (each.build, each.seed, each.device),
+        lambda sample: f"{sample.context}, {'first' if sample.fresh else 'behind others'}",
+        lambda sample: (sample.build, sample.seed, sample.device),
         rows,
         repeats,
         policy,
@@ -254,22 +275,22 @@ def _between(
     digested: Sequence[Sample],
     cause: Cause,
     level: Callable[[Sample], str],
-    beside: Callable[[Sample], Hashable],
+    all_else: Callable[[Sample], Hashable],
     rows: Sequence[Configuration],
     repeats: Rate,
     policy: FlakinessPolicy,
 ) -> Finding:
-    """Whether a seed's digests depend on the level of a factor, all else (`beside`) equal.
+    """Return whether a seed's digests depend on the level of a factor, with all else equal.
 
-    A seed counts as compared when two levels or more have it, and as differing when no digest is
-    common to all levels. repeats: how often seeds differ without any change of level, which is what
-    chance does.
+    all_else: the values that must be equal. A seed counts as compared when two levels or more have
+    it, and as differing when no digest is common to all levels. repeats: how often seeds differ
+    without any change of level, which is the rate of chance.
     """
     groups: dict[Hashable, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     names = [level(sample) for sample in digested]
     if len(set(names)) > 1:
         for sample, name in zip(digested, names, strict=True):
-            groups[beside(sample)][name].add(str(sample.digest))
+            groups[all_else(sample)][name].add(str(sample.digest))
     compared = differing = 0
     examples: list[Mapping[str, Any]] = []
     for key, levels in groups.items():
@@ -283,13 +304,13 @@ def _between(
                     {
                         **_named(key),
                         "digests": {
-                            name: sorted(found)[:3] for name, found in sorted(levels.items())
+                            name: sorted(digests)[:3] for name, digests in sorted(levels.items())
                         },
                     }
                 )
-    found = rate(differing, compared, policy)
+    share = rate(differing, compared, policy)
     telling = significant(rows, policy)
-    parts = [f"{found.words} seeds differ" if found.known else "no seed was run in two of them"]
+    parts = [f"{share.words} seeds differ" if share.known else "no seed was run in two of them"]
     parts += [
         f"{row.name}: {row.rate.words} failed, p = {row.p:.2g}"
         for row in telling
@@ -297,31 +318,32 @@ def _between(
     ]
     return Finding(
         cause,
-        beyond_chance(found, repeats, policy) or bool(telling),
-        found,
+        beyond_chance(share, repeats, policy) or bool(telling),
+        share,
         tuple(examples),
         telling,
         "; ".join(parts),
     )
 
 
-def beyond_chance(found: Rate, repeats: Rate, policy: FlakinessPolicy = POLICY) -> bool:
-    """Whether seeds differ more often than their plain repeats do: of a kernel that never repeats
-    itself a factor shows nothing by that.
+def beyond_chance(differing: Rate, repeats: Rate, policy: FlakinessPolicy = POLICY) -> bool:
+    """Return whether seeds differ between levels more often than between plain repeats.
+
+    If a kernel never repeats itself, differences between levels show nothing about a factor.
     """
-    if not found.failures:
+    if not differing.failures:
         return False
     if not repeats.failures:
         return True
-    more = found.failures * repeats.runs > repeats.failures * found.runs
+    more = differing.failures * repeats.runs > repeats.failures * differing.runs
     return (
         more
-        and fisher(found.failures, found.runs, repeats.failures, repeats.runs)
+        and fisher(differing.failures, differing.runs, repeats.failures, repeats.runs)
         <= policy.significance
     )
 
 
-def _beside_device(sample: Sample) -> Hashable:
+def _all_but_device(sample: Sample) -> Hashable:
     return (
         sample.build,
         sample.seed,
@@ -329,35 +351,37 @@ def _beside_device(sample: Sample) -> Hashable:
     )
 
 
-def _seeds(kept: Sequence[Sample], repeats: Finding, policy: FlakinessPolicy) -> Finding:
-    """Whether single seeds always pass and others always fail: outcomes per (build, seed) that
-    agree within, and differ between.
+def _seeds(samples: Sequence[Sample], repeats: Finding, policy: FlakinessPolicy) -> Finding:
+    """Return whether some seeds always fail while the others always pass.
+
+    Outcomes must agree within each (build, seed), and differ between them.
     """
     outcomes: dict[tuple[str, int], list[Outcome]] = defaultdict(list)
-    for sample in kept:
+    for sample in samples:
         if sample.seed is not None and sample.outcome in (Outcome.passed, Outcome.failed):
             outcomes[(sample.build, sample.seed)].append(sample.outcome)
-    steady = [found[0] for found in outcomes.values() if len(set(found)) == 1]
+    steady = [results[0] for results in outcomes.values() if len(set(results)) == 1]
     mixed = len(outcomes) - len(steady)
-    failing = [key for key, found in outcomes.items() if set(found) == {Outcome.failed}]
+    failing = [key for key, results in outcomes.items() if set(results) == {Outcome.failed}]
     builds = {build for build, _ in outcomes}
     varies = any(
         len(
             {
-                found[0]
-                for (of, _), found in outcomes.items()
-                if of == build and len(set(found)) == 1
+                results[0]
+                for (of, _), results in outcomes.items()
+                if of == build and len(set(results)) == 1
             }
         )
         == 2
         for build in builds
     )
-    repeated = sum(len(found) > 1 for found in outcomes.values())
+    repeated = sum(len(results) > 1 for results in outcomes.values())
     measured = repeats.compared.runs >= policy.few_pairs or repeated >= policy.few_pairs
     holds = varies and mixed == 0 and measured and not repeats.holds
     words = f"{len(failing)} of {len(outcomes)} seeds fail whenever they run, {mixed} sometimes"
     if varies and not measured:
-        words += f"; not enough seeds were run twice: {max(repeated, repeats.compared.runs)} of {policy.few_pairs}"
+        pairs = max(repeated, repeats.compared.runs)
+        words += f"; not enough seeds were run twice: {pairs} of {policy.few_pairs}"
     examples = tuple({"build": build, "seed": seed} for build, seed in failing[:EXAMPLES])
     return Finding(
         Cause.seed_sensitive,
@@ -370,21 +394,22 @@ def _seeds(kept: Sequence[Sample], repeats: Finding, policy: FlakinessPolicy) ->
 
 def _decide(
     everything: Sequence[Sample],
-    away: set[str],
+    sick_devices: set[str],
     failures: Rate,
     lost: Rate,
     findings: Sequence[Finding],
-    again: int,
+    repeated: int,
     policy: FlakinessPolicy,
 ) -> tuple[Cause, str]:
-    """The one cause, and a sentence. Hangs and crashes explain a flicker only where the kernel's
-    own outcomes don't flicker.
+    """Return the one cause, and a sentence.
+
+    Hangs and crashes explain a flicker only where the kernel's own outcomes don't flicker.
     """
-    if away and not failures.known:
+    if sick_devices and not failures.known:
         return Cause.sick_device, Cause.sick_device.sentence
     if not failures.known and not lost.known:
         return Cause.unknown, "no run to judge by" if everything else "no runs"
-    same = f" ({again} more repeat one of these bit for bit)" if again else ""
+    same = f" ({repeated} more repeat one of these bit for bit)" if repeated else ""
     alone = (
         f"{failures.words} runs failed{same}; {lost.words} were lost to hangs, crashes and errors"
     )
@@ -427,12 +452,15 @@ def _grouped(
 def _differing(
     groups: Mapping[Hashable, Counter[str]], policy: FlakinessPolicy
 ) -> tuple[Rate, tuple[Mapping[str, Any], ...]]:
-    """Groups with two runs or more, how many of them hold differing digests, and examples."""
-    compared = [(key, found) for key, found in groups.items() if found.total() > 1]
-    differing = [(key, found) for key, found in compared if len(found) > 1]
+    """Return the share of groups that hold differing digests, and examples.
+
+    Only groups with two runs or more are compared.
+    """
+    compared = [(key, digests) for key, digests in groups.items() if digests.total() > 1]
+    differing = [(key, digests) for key, digests in compared if len(digests) > 1]
     examples = tuple(
-        {**_named(key), "digests": dict(found.most_common(3))}
-        for key, found in differing[:EXAMPLES]
+        {**_named(key), "digests": dict(digests.most_common(3))}
+        for key, digests in differing[:EXAMPLES]
     )
     return rate(len(differing), len(compared), policy), examples
 

@@ -1,5 +1,6 @@
-"""The words of a bisection: what is looked for, by what, and how it stands. Apart from `bisection`:
-the API's process loads no numpy.
+"""The words of a bisection: what it searches for, by which signal, and its stage.
+
+They are separate from `bisection`, because the API's process loads no numpy.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from enum import StrEnum
 
 
 class Signal(StrEnum):
-    """What of a run tells builds apart."""
+    """The part of a run that distinguishes builds."""
 
     numbers = "numbers"
     verdicts = "verdicts"
@@ -16,7 +17,7 @@ class Signal(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _SIGNALS[self]
 
     @property
@@ -26,7 +27,7 @@ class Signal(StrEnum):
 
 
 class Expect(StrEnum):
-    """How the last build differs from the first."""
+    """The expected difference between the first and the last build."""
 
     regression = "regression"
     fix = "fix"
@@ -34,35 +35,37 @@ class Expect(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _EXPECTED[self]
 
 
 class Stage(StrEnum):
-    """Where the search of one change stands; the last three are final."""
+    """The stage of the search for one change; the last three are final."""
 
     gate = "gate"
     search = "search"
     verify = "verify"
-    found = "found"
+    located = "found"
     no_change = "no_change"
     untestable = "untestable"
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _STAGES[self]
 
     @property
     def final(self) -> bool:
-        """Whether it wants no more runs."""
-        return self in {Stage.found, Stage.no_change, Stage.untestable}
+        """Return whether it needs no more runs."""
+        return self in {Stage.located, Stage.no_change, Stage.untestable}
 
 
 _SIGNALS = {
     Signal.numbers: "Whether rounding explains the error: a logic bug shows in one run.",
     Signal.verdicts: "Red or green: as many runs as the rates ask for.",
-    Signal.both: "Both, from the same runs: tells where a fault was fixed from where it was masked.",
+    Signal.both: (
+        "Both, from the same runs: tells where a fault was fixed from where it was masked."
+    ),
 }
 _EXPECTED = {
     Expect.regression: "The first build is better than the last.",
@@ -71,9 +74,9 @@ _EXPECTED = {
 }
 _STAGES = {
     Stage.gate: "The first and the last build run until it is likely that they differ at all.",
-    Stage.search: "Runs go where they are expected to tell most.",
+    Stage.search: "Each run goes to the build that is expected to tell most.",
     Stage.verify: "One place is likely; the builds on both sides of it run again.",
-    Stage.found: "The change is found, and both neighbours speak for it.",
+    Stage.located: "The change is found, and the builds on both sides confirm it.",
     Stage.no_change: "Nothing changed between the first and the last build.",
     Stage.untestable: "Fewer than two of the builds could be run.",
 }

@@ -1,10 +1,9 @@
-"""Noisy bisection: which build of a series changed how often a test fails, from runs that each say
-red or green (or wrong and right).
+"""Noisy bisection: find the build that changed how often a test fails, from noisy runs.
 
-The state is a function of the counts alone, so a search that was interrupted goes on from what is
-stored, and runs may come back in any order. After R. Waeber, P. Frazier, S. Henderson, "Bisection
-search with noisy responses" (SIAM J. Control Optim. 51, 2013), with rates that are not known: they
-are integrated over.
+Each run says red or green (or wrong and right). The state is a function of the counts alone: an
+interrupted search continues from the stored counts, and runs may come back in any order. After R.
+Waeber, P. Frazier, S. Henderson, "Bisection search with noisy responses" (SIAM J. Control Optim.
+51, 2013), but with unknown rates, which are integrated out.
 """
 
 from __future__ import annotations
@@ -22,30 +21,30 @@ from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 
 Array = NDArray[np.float64]
 Tally = tuple[int, int]
-"""Of one build: (bad runs, runs)."""
+"""One build's (bad runs, runs)."""
 
 _NODES = 24
-"""Rates on either side that the integral looks at, closer to each other near 0 and 1; 32 give the
-same run lengths within 1%."""
+"""Grid points of the rate on either side in the integral, denser near 0 and 1; 32 give the same
+run lengths within 1%."""
 _ERROR = 1e-4
-"""A run of a sharp signal that says the wrong thing: false alarms of the policy of verdicts are
-rarer."""
-_MOST_CELLS = 100_000
-_LEAST_BRANCHES = 4
-"""Of the outcomes of runs in flight that are followed: beyond so many numbers, the least likely
-ones are dropped."""
+"""The probability that a run of a sharp signal is wrong: false alarms of the policy of verdicts
+are rarer."""
+_MAX_CELLS = 100_000
+_MIN_BRANCHES = 4
+"""Branches of the outcomes of runs in flight that are followed at least; above _MAX_CELLS
+numbers the least likely branches are dropped."""
 _TINY = 1e-300
 _SLACK = 1e-9
 
 
 @dataclass(frozen=True)
-class Look:
-    """Where the search of one change between two builds stands."""
+class SearchState:
+    """The state of the search for one change between two builds."""
 
     stage: Stage
     low: int
     high: int
-    """The builds between which it looks, as places in the series."""
+    """The builds that bound the search, as places in the series."""
     posterior: tuple[float, ...]
     """Probability that the first changed build is low + 1, low + 2, ..., high, if anything
     changed."""
@@ -57,21 +56,19 @@ class Look:
     before: float
     after: float
     """Mean rates of bad runs on both sides of the change."""
-    wanted: tuple[int, ...]
-    """Builds to run next, the most telling first; none when it is over, or when what is in flight
-    is enough."""
+    next_builds: tuple[int, ...]
+    """Builds to run next, the most informative first; empty when the search is over, or when the
+    runs in flight are enough."""
 
     @property
-    def found(self) -> bool:
-        """Whether the change has its place."""
-        return self.stage is Stage.found
+    def located(self) -> bool:
+        """Return whether the place of the change is found."""
+        return self.stage is Stage.located
 
 
 @dataclass(frozen=True)
 class _Model:
-    """What is believed before any run: a weight for each pair of rates (before, after), and for
-    each rate of a series without a change.
-    """
+    """The prior: a weight for each pair of rates (before, after), and for each unchanged rate."""
 
     rates: Array
     pairs: Array
@@ -81,20 +78,20 @@ class _Model:
 
 @dataclass(frozen=True)
 class _Belief:
-    """Likelihoods of what ran, of shape (place, rate): of the builds before the place, and of those
-    from it on.
+    """Likelihoods of the runs, of shape (place, rate): before the place, and from it on.
 
     The joint posterior of (place, rate before, rate after) is before x pairs x after; it is never
-    written out, which for 128 builds is ten times fewer numbers. Up to a factor: the whole sum is
-    the weight of the belief.
+    written out, which for 128 builds saves a factor of ten in memory. Both are known up to a
+    factor: the sum over everything is the weight of the belief.
     """
 
     before: Array
     after: Array
 
     def bad(self, model: _Model) -> tuple[Array, Array]:
-        """(weight of each place; of shape (2, place): weight times mean rate of bad runs before and
-        after it).
+        """Return the weight of each place, and its weight times the mean rates of bad runs.
+
+        The second array has the shape (2, place): before and after the place.
         """
         before = self.before * (self.after @ model.pairs.T)
         after = self.after * (self.before @ model.pairs)
@@ -103,8 +100,9 @@ class _Belief:
 
 @cache
 def _model(expect: Expect, sharp: bool, policy: FlakinessPolicy) -> _Model:
-    """Beta priors of the better and the worse side, in the order that is expected. Sharp: nearly
-    all the weight is on rates of 0 and 1.
+    """Return Beta priors of the better and the worse side, in the expected order.
+
+    sharp: nearly all the weight is on rates of 0 and 1.
     """
     u = (np.arange(_NODES) + 0.5) / _NODES  # the rate is sin^2(pi u / 2)
     rates = np.concatenate([[_ERROR], np.sin(np.pi * u / 2) ** 2, [1 - _ERROR]])
@@ -112,7 +110,9 @@ def _model(expect: Expect, sharp: bool, policy: FlakinessPolicy) -> _Model:
         2 * policy.bisect_good - 1
     )
     worse = np.sin(np.pi * u)  # uniform, in u
-    better, worse = (np.concatenate([[0.0], each / each.sum(), [0.0]]) for each in (better, worse))
+    better, worse = (
+        np.concatenate([[0.0], weights / weights.sum(), [0.0]]) for weights in (better, worse)
+    )
     regression = np.triu(np.outer(better, worse), 1)  # the rate before is below the one after
     regression /= regression.sum()
     same = (better + worse) / 2
@@ -129,7 +129,7 @@ def _model(expect: Expect, sharp: bool, policy: FlakinessPolicy) -> _Model:
     return _Model(rates, pairs, same)
 
 
-def look(
+def search_state(
     tallies: Sequence[Tally],
     *,
     expect: Expect = Expect.either,
@@ -139,63 +139,72 @@ def look(
     low: int = 0,
     high: int | None = None,
     policy: FlakinessPolicy = POLICY,
-) -> Look:
-    """Where the search between the builds `low` and `high` stands, and which builds to run next.
+) -> SearchState:
+    """Return the state of the search between the builds `low` and `high`.
 
-    tallies: of every build of the series, in its order. pending: builds of runs in flight, whose
-    outcomes are averaged over. want: how many builds to name. The ends are run in turn until a
-    change is `bisect_gate` times likelier than none (Wald's test against a mixture of rates); then
-    the build whose run is expected to leave the least entropy of the place. At `bisect_stop` the
-    neighbours of the place run, until no further run of them is worth its cost, `bisect_cost`. It
-    can go back to an earlier stage. Raises ValueError for counts or builds that can't be.
+    It names the builds to run next. tallies: of every build of the series, in its order. pending:
+    builds of runs in flight, whose outcomes are averaged over. want: how many builds to name.
+
+    The first and the last build run in turn until a change is `bisect_gate` times likelier than
+    none (Wald's test against a mixture of rates). Then the search runs the build that is expected
+    to leave the least entropy of the place. At `bisect_stop` the builds on both sides of the place
+    run, until no further run of them is worth its cost, `bisect_cost`. The search can go back to an
+    earlier stage. Raises ValueError for impossible counts or builds.
     """
     high = len(tallies) - 1 if high is None else high
     if not 0 <= low <= high < len(tallies) or any(not 0 <= bad <= runs for bad, runs in tallies):
         raise ValueError(
-            f"no search between builds {low} and {high} of {len(tallies)}, or counts that can't be"
+            f"no search between builds {low} and {high} of {len(tallies)}, or impossible counts"
         )
     if low == high:
-        return Look(Stage.untestable, low, high, (), 0.0, None, 0.0, 0.5, 0.5, ())
+        return SearchState(Stage.untestable, low, high, (), 0.0, None, 0.0, 0.5, 0.5, ())
     model = _model(expect, sharp, policy)
     counts = np.array(tallies[low : high + 1], dtype=np.float64)
     belief, evidence = _believed(model, counts)
     places, bad = belief.bad(model)
-    flying = [build - low for build in pending if low <= build <= high]
+    in_flight = [build - low for build in pending if low <= build <= high]
     runs = counts[:, 1].copy()
-    for place in flying:
+    for place in in_flight:
         runs[place] += 1
     best = int(places.argmax())
-    before, after = (float(each) for each in bad[:, best] / max(places[best], _TINY))
+    before, after = (float(mean) for mean in bad[:, best] / max(places[best], _TINY))
     stage, needed = _stage(places, best, (before, after), counts, evidence, policy)
-    wanted: list[int] = []
+    next_builds: list[int] = []
     if not stage.final:
-        if (
-            stage is Stage.search and not sharp and counts[:, 1].sum() % policy.bisect_calm
-        ):  # sharp: the rates are known
+        # a sharp signal's rates are known, so boldness gains nothing
+        if stage is Stage.search and not sharp and counts[:, 1].sum() % policy.bisect_calm:
             belief, _ = _believed(model, policy.bisect_boldness * counts)
-        tree = _Tree(model, belief, flying if stage is Stage.search else ())
+        tree = _Tree(model, belief, in_flight if stage is Stage.search else ())
         for _ in range(want):
             if stage is Stage.gate:
                 chosen = 0 if runs[0] <= runs[-1] else len(runs) - 1
             elif stage is Stage.verify:
-                fresh = [place for place in needed if place not in flying]
+                fresh = [place for place in needed if place not in in_flight]
                 if not fresh:
                     break
                 chosen = fresh[0]
             else:
                 chosen = tree.best()
-            wanted.append(chosen)
-            flying.append(chosen)
+            next_builds.append(chosen)
+            in_flight.append(chosen)
             runs[chosen] += 1
-            if stage is Stage.search and len(wanted) < want:
+            if stage is Stage.search and len(next_builds) < want:
                 tree.follow(chosen)
-    return Look(
-        stage, low, high, tuple(float(each) for each in places), evidence, low + best + 1, float(places[best]), before, after,
-        tuple(low + place for place in wanted),
-    )  # fmt: skip
+    return SearchState(
+        stage,
+        low,
+        high,
+        tuple(float(weight) for weight in places),
+        evidence,
+        low + best + 1,
+        float(places[best]),
+        before,
+        after,
+        tuple(low + place for place in next_builds),
+    )
 
 
-def looks(
+def search_states(
     tallies: Sequence[Tally],
     *,
     expect: Expect = Expect.either,
@@ -204,23 +213,25 @@ def looks(
     want: int = 1,
     several: bool = True,
     policy: FlakinessPolicy = POLICY,
-) -> tuple[Look, ...]:
-    """`look` at the whole series and, where `several` changes are looked for, at each part on
-    either side of a change that was found.
+) -> tuple[SearchState, ...]:
+    """Return the state of the search in the whole series, and in its parts.
 
-    Nothing is expected of the parts. A change and its way back within one part stay unseen: its
-    ends are alike.
+    Where `several` changes are searched for, each part on either side of a located change is
+    searched, too, without an expected order. A change and its reversal within one part stay unseen,
+    because the ends of the part are alike.
     """
-    first = look(tallies, expect=expect, sharp=sharp, pending=pending, want=want, policy=policy)
-    found = [first]
+    first = search_state(
+        tallies, expect=expect, sharp=sharp, pending=pending, want=want, policy=policy
+    )
+    states = [first]
     open_parts = [first]
     while several and open_parts:
         part = open_parts.pop(0)
-        if not part.found or part.culprit is None:
+        if not part.located or part.culprit is None:
             continue
         for low, high in ((part.low, part.culprit - 1), (part.culprit, part.high)):
             if low < high:
-                each = look(
+                state = search_state(
                     tallies,
                     sharp=sharp,
                     pending=pending,
@@ -229,20 +240,21 @@ def looks(
                     high=high,
                     policy=policy,
                 )
-                found.append(each)
-                open_parts.append(each)
-    return tuple(found)
+                states.append(state)
+                open_parts.append(state)
+    return tuple(states)
 
 
 def testable(count: int, untestable: Collection[int]) -> tuple[int, ...]:
-    """The builds that can be run, in order: a search among them gives the place as a range, from
-    behind one of them to the next.
+    """Return the builds that can be run, in order.
+
+    A search among them gives the place as a range: after one of them, up to the next.
     """
     return tuple(build for build in range(count) if build not in untestable)
 
 
 def _believed(model: _Model, counts: Array) -> tuple[_Belief, float]:
-    """(the posterior, of weight 1; log evidence of a change against none)."""
+    """Return the posterior, of weight 1, and the log evidence of a change against none."""
     logs = np.stack([np.log(model.rates), np.log1p(-model.rates)])
     total = counts.sum(axis=0)
     before = np.cumsum(counts, axis=0)[:-1]
@@ -259,11 +271,9 @@ def _believed(model: _Model, counts: Array) -> tuple[_Belief, float]:
     top = float(scale.max())
     belief = _Belief(both[0] * np.exp(scale - top)[:, None], both[1])
     whole = float(belief.bad(model)[0].sum())
-    if (
-        whole < _TINY
-        # against the expected order by so much that no pair of rates is left: no place is likelier, and
-        # no change likely
-    ):
+    if whole < _TINY:
+        # The runs contradict the expected order so strongly that no pair of rates remains: no
+        # place is likelier than another, and no change is likely.
         belief = _Belief(np.ones_like(both[0]), np.ones_like(both[1]))
         return _Belief(belief.before / belief.bad(model)[0].sum(), belief.after), math.log(_TINY)
     return _Belief(belief.before / whole, belief.after), top + math.log(whole / len(before)) - alone
@@ -277,8 +287,9 @@ def _stage(
     evidence: float,
     policy: FlakinessPolicy,
 ) -> tuple[Stage, list[int]]:
-    """(the stage, builds to run before the place is believed, the most needed first). rates: before
-    and after the likeliest place.
+    """Return the stage, and the builds to run before the place is believed, most needed first.
+
+    rates: before and after the likeliest place.
     """
     bound = math.log(policy.bisect_stop / (1 - policy.bisect_stop))
     if (
@@ -290,9 +301,9 @@ def _stage(
         return Stage.no_change, []
     if places[best] < policy.bisect_stop or evidence < bound:
         return Stage.search, []
-    # Build best is the last unchanged one: its runs speak against all earlier places. Build best +
-    # 1, the first changed one, against all later ones. A wrong belief of mass e falls by the factor
-    # exp(-D) with a run that tells D nats: the run saves e (1 - exp(-D)).
+    # Build best is the last unchanged one: its runs are evidence against all earlier places. Build
+    # best + 1, the first changed one, is evidence against all later ones. A run that gives D nats
+    # shrinks a wrong belief of mass e by the factor exp(-D), so it saves e (1 - exp(-D)).
     before, after = rates
     saved = {
         best: float(places[:best].sum()) * -math.expm1(-_divergence(before, after)),
@@ -304,41 +315,41 @@ def _stage(
         if worth > policy.bisect_cost or not counts[build, 1]
     ]
     needed.sort(key=lambda build: (bool(counts[build, 1]), -saved[build]))
-    return (Stage.verify, needed) if needed else (Stage.found, [])
+    return (Stage.verify, needed) if needed else (Stage.located, [])
 
 
 class _Tree:
-    """What may come of the runs in flight: branches of a posterior, each with its probability as
-    its weight.
-    """
+    """Possible outcomes of the runs in flight: branches of a posterior, weighted by probability."""
 
-    def __init__(self, model: _Model, belief: _Belief, flying: Sequence[int]) -> None:
+    def __init__(self, model: _Model, belief: _Belief, in_flight: Sequence[int]) -> None:
         self.model, self.branches = model, [belief]
-        for place in flying:
+        for place in in_flight:
             self.follow(place)
 
     def follow(self, place: int) -> None:
         """Split every branch by the outcome of a run of that build."""
         count = len(self.branches[0].before)
-        behind = (np.arange(1, count + 1) <= place)[
-            :, None
-        ]  # of these places the run is one of after the change
+        # for these places the run is after the change
+        behind = (np.arange(1, count + 1) <= place)[:, None]
         outcomes = [
             (np.where(behind, 1, rate), np.where(behind, rate, 1))
             for rate in (self.model.rates, 1 - self.model.rates)
         ]
         split = [
-            _Belief(each.before * before, each.after * after)
-            for each in self.branches
+            _Belief(branch.before * before, branch.after * after)
+            for branch in self.branches
             for before, after in outcomes
         ]
-        most = max(_LEAST_BRANCHES, _MOST_CELLS // (2 * split[0].before.size))
-        if len(split) > most:
+        limit = max(_MIN_BRANCHES, _MAX_CELLS // (2 * split[0].before.size))
+        if len(split) > limit:
             split.sort(key=lambda branch: -float(branch.bad(self.model)[0].sum()))
-        self.branches = split[:most]
+        self.branches = split[:limit]
 
     def best(self) -> int:
-        """The build whose run is expected to tell most of the place; of equals the first."""
+        """Return the build whose run is expected to tell most about the place.
+
+        Ties go to the first build.
+        """
         gain = sum(
             (_gain(*branch.bad(self.model)) for branch in self.branches),
             np.zeros(len(self.branches[0].before) + 1),
@@ -347,22 +358,19 @@ class _Tree:
 
 
 def _gain(places: Array, bad: Array) -> Array:
-    """Of each build: the expected information about the place that a run of it gives, in nats,
-    times the weight of the branch.
+    """Return the expected information of a run of each build about the place, in nats.
 
-    The entropy of the outcome less what is left of it where the place is known. Homogeneous, so
-    that nothing need be normalised.
+    It is multiplied by the weight of the branch. It is the entropy of the outcome minus the entropy
+    that remains where the place is known. It is homogeneous, so nothing has to be normalized.
     """
     outcomes = (bad, places - bad)
     whole = float(places.sum())
-    told = sum(_entropy(_over(*part)) - _over(*_entropy(part)) for part in outcomes)
-    return np.asarray(told - _entropy(np.array(whole)) + _entropy(places).sum(), dtype=np.float64)
+    gain = sum(_entropy(_over(*part)) - _over(*_entropy(part)) for part in outcomes)
+    return np.asarray(gain - _entropy(np.array(whole)) + _entropy(places).sum(), dtype=np.float64)
 
 
 def _over(before: Array, after: Array) -> Array:
-    """For each build: the sum over the places not later of `after`, and over the later ones of
-    `before`.
-    """
+    """Return, for each build, the sum of `after` up to its place plus `before` beyond it."""
     behind = np.concatenate([[0.0], np.cumsum(after)])
     return np.asarray(
         behind + (before.sum() - np.concatenate([[0.0], np.cumsum(before)])), dtype=np.float64
@@ -370,8 +378,10 @@ def _over(before: Array, after: Array) -> Array:
 
 
 def _divergence(real: float, other: float) -> float:
-    """Kullback-Leibler: how many nats a run whose bad rate is `real` tells on average against the
-    rate `other`.
+    """Return the Kullback-Leibler divergence of two bad rates.
+
+    It is the mean number of nats that a run with the bad rate `real` gives against the rate
+    `other`.
     """
     return real * math.log(real / other) + (1 - real) * math.log((1 - real) / (1 - other))
 

@@ -1,6 +1,4 @@
-"""The words of a commit's classification: what a test did on base and on head, what is said of it,
-and by which evidence.
-"""
+"""The classification of a test on a commit: its results on base and head, classes and evidence."""
 
 from __future__ import annotations
 
@@ -16,8 +14,10 @@ from gonogo.spec.verdicts import Verdict
 
 
 class Class(StrEnum):
-    """What is said of a test on head. Declared in the order in which people want to read them: a
-    test's class is its first.
+    """The class of a test on head.
+
+    Classes are declared in the order in which people want to read them; a test's class is its
+    first.
     """
 
     new_failure = "new_failure"
@@ -38,43 +38,49 @@ class Class(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _SENTENCES[self]
 
     @property
     def rank(self) -> int:
-        """0 is what people want to read first."""
+        """The place in the reading order: 0 comes first."""
         return _RANKS[self]
 
     @property
     def words(self) -> str:
-        """As people read it, "NEW HOLLOW PASS"."""
+        """The label that people read, such as "NEW HOLLOW PASS"."""
         return self.value.replace("_", " ").upper()
 
     def counted(self, number: int) -> str:
-        """ "1 new hollow pass", "2 new failures", "3 broken on base"."""
+        """Return the class with a number, such as `1 new hollow pass` or `2 new failures`."""
         ends = {Class.new_failure: "s", Class.new_hollow_pass: "es"} if number != 1 else {}
         return f"{number:,} {self.words.lower()}{ends.get(self, '')}"
 
 
 _SENTENCES = {
     Class.new_failure: "Red on head, and not on base: this commit did it.",
-    Class.new_hollow_pass: "Green on head only because the tolerance is loose, and not so on base: rounding doesn't explain the error.",
+    Class.new_hollow_pass: (
+        "Green on head only because the tolerance is loose, and not so on base: rounding doesn't"
+        " explain the error."
+    ),
     Class.unknown: "Red or hollow on head, and base was not run: nobody can say who did it.",
     Class.infrastructure: "A hang, a crash or an error: says nothing of the kernel's numbers.",
-    Class.pending: "Not over on head yet.",
+    Class.pending: "Not finished on head yet.",
     Class.red_but_right: "Red on head, and right: the tolerance is tighter than the formats allow.",
     Class.broken_on_base: "The same failure is there on base.",
     Class.known_flaky: "Red on head, and an open flag says that it flickers, no worse than before.",
     Class.known_hollow: "Green and unexplained on head, as it was on base or as an open flag says.",
-    Class.waived: "Someone took it on: an acknowledged flag or a waiver, with an owner and a reason.",
-    Class.undecided: "Green on head, and whether rounding explains the error can't be said: more seeds or other inputs are needed.",
+    Class.waived: "Accepted for now: an acknowledged flag or a waiver, with an owner and a reason.",
+    Class.undecided: (
+        "Green on head, and whether rounding explains the error can't be said: more seeds or other"
+        " inputs are needed."
+    ),
     Class.not_run: "It ran on base, and not on head.",
     Class.fixed: "Red on base, and green on head.",
     Class.no_longer_hollow: "Green and unexplained on base; rounding explains the error on head.",
     Class.passed: "Green on head, and nothing new to say.",
 }
-_RANKS = {each: rank for rank, each in enumerate(Class)}
+_RANKS = {kind: rank for rank, kind in enumerate(Class)}
 
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)
 _JUDGED = (
@@ -88,116 +94,130 @@ _JUDGED = (
 FLICKERS = frozenset(
     {"flaky", "nondeterministic", "device_dependent", "context_dependent", "latent_flake"}
 )
-"""Kinds of flags that say of a red: it comes and goes."""
+"""Kinds of flags that mark red results that come and go."""
 HOLLOWS = frozenset({"passes_by_tolerance", "fix_masked"})
 TOO_TIGHT = frozenset({"tolerance_too_tight"})
 HANGS = frozenset({"hangs"})
 
 
 @dataclass(frozen=True)
-class Known:
+class OpenFlag:
     """An unresolved flag of the test."""
 
     id: str
     kind: str
     acknowledged: bool
-    """Someone owns it, and that has not expired: it waives."""
-    own: bool = False
-    """Opened by what ran on head: it is what head is judged for, and excuses nothing unless someone
-    acknowledged it."""
+    """Whether someone has acknowledged it, and that has not expired: then it waives."""
+    from_head: bool = False
+    """Whether a run on head opened it: then it excuses nothing unless someone acknowledged it."""
     owner: str | None = None
     reason: str | None = None
     expires: str | None = None
     words: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
-            "id": self.id, "kind": self.kind, "acknowledged": self.acknowledged, "owner": self.owner, "reason": self.reason,
-            "expires": self.expires, "words": self.words,
-        }  # fmt: skip
+            "id": self.id,
+            "kind": self.kind,
+            "acknowledged": self.acknowledged,
+            "owner": self.owner,
+            "reason": self.reason,
+            "expires": self.expires,
+            "words": self.words,
+        }
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a test did on one side, over all its jobs there."""
+class RunSummary:
+    """The results of a test on one side, over all its jobs there."""
 
     build: str
     jobs: tuple[str, ...] = ()
     """Newest first."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """(seed, repeat) by verdict; of a test within a gtest or pytest suite its iterations."""
+    """The number of (seed, repeat) by verdict; for a test within a gtest or pytest suite, of
+    iterations."""
     not_judged_red: int = 0
-    """Of the not judged ones those that call themselves red."""
+    """The number of not judged runs that report red."""
     sick: Mapping[str, int] = field(default_factory=dict)
-    """Device -> runs that are in no count, because it was ill when they ran."""
+    """Device -> runs that are in no count, because the device was sick when they ran."""
     waiting: int = 0
-    """Jobs that are not over."""
+    """Jobs that have not finished."""
     ended_empty: Mapping[str, int] = field(default_factory=dict)
-    """Why -> jobs that ended without any result (queue deadline, cancelled)."""
+    """Reason -> jobs that ended without any result (queue deadline, cancelled)."""
     record: Record | None = None
-    """Its seeds and forensic terms, for comparing errors; None where nothing hangs on it."""
+    """Its seeds and forensic terms, for comparing errors; None where nothing depends on it."""
 
     def of(self, *verdicts: Verdict) -> int:
-        """How many runs have one of these verdicts."""
-        return sum(self.counts.get(each, 0) for each in verdicts)
+        """Return how many runs have one of these verdicts."""
+        return sum(self.counts.get(verdict, 0) for verdict in verdicts)
 
     @property
     def red(self) -> int:
-        """Red and wrong, or red and not judged."""
+        """The number of red runs: wrong, or not judged."""
         return self.of(Verdict.fail) + self.not_judged_red
 
     @property
     def judged(self) -> int:
-        """Runs with a verdict on the kernel's numbers."""
+        """The number of runs with a verdict on the kernel's numbers."""
         return self.of(*_JUDGED)
 
     @property
     def answered(self) -> int:
-        """Runs that say green or red."""
+        """The number of runs that are green or red."""
         return self.judged + self.of(Verdict.not_judged)
 
     def share(self, number: int, policy: FlakinessPolicy) -> Rate:
-        """So many of the runs that say green or red."""
+        """Return `number` as a rate among the runs that are green or red."""
         return rate(number, self.answered, policy)
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
-        counts = {each.value: self.counts[each] for each in Verdict if self.counts.get(each)}
+        """Return it in plain JSON types."""
+        counts = {
+            verdict.value: self.counts[verdict] for verdict in Verdict if self.counts.get(verdict)
+        }
         return {
-            "build": self.build, "jobs": list(self.jobs), "counts": counts, "not_judged_red": self.not_judged_red, "sick": dict(self.sick),
-            "waiting": self.waiting, "ended_empty": dict(self.ended_empty),
-        }  # fmt: skip
+            "build": self.build,
+            "jobs": list(self.jobs),
+            "counts": counts,
+            "not_judged_red": self.not_judged_red,
+            "sick": dict(self.sick),
+            "waiting": self.waiting,
+            "ended_empty": dict(self.ended_empty),
+        }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of failure (or of good news) of a test on head."""
+    """One kind of failure, or of good news, of a test on head."""
 
     kind: Class
     verdict: Verdict
-    """Which of head's verdicts it is about: the worst of them."""
+    """The worst of head's verdicts that it is about."""
     words: str
     new: bool
     """Whether base is known not to have had it."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """`head` and `base`: rates of the verdict; `p`: of Fisher's test that they differ; `flag`;
-    `change`: masking's answer, in JSON. Of what a waiver waives also `waiver`, and
-    `otherwise`: the class that it would have."""
+    """`head` and `base`: rates of the verdict; `p`: Fisher's test that they differ; `flag`;
+    `change`: the result of masking, in JSON. Waived findings also have `waiver`, and
+    `otherwise`: the class without the waiver."""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
-            "class": self.kind.value, "verdict": self.verdict.value, "sentence": self.kind.sentence, "words": self.words, "new": self.new,
+            "class": self.kind.value,
+            "verdict": self.verdict.value,
+            "sentence": self.kind.sentence,
+            "words": self.words,
+            "new": self.new,
             "evidence": dict(self.evidence),
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
 class Classification:
-    """Everything that is said of a test; never empty, what people want to read first comes
-    first.
-    """
+    """All findings of a test, in reading order; never empty."""
 
     findings: tuple[Finding, ...]
 
@@ -208,17 +228,19 @@ class Classification:
 
     @property
     def words(self) -> str:
-        """Of the first finding."""
+        """The words of the first finding."""
         return self.findings[0].words
 
     @property
     def verdict(self) -> Verdict:
-        """Of the first finding."""
+        """The verdict of the first finding."""
         return self.findings[0].verdict
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types: the first finding's class, verdict and words, and all of them."""
+        """Return the first finding's class, verdict and words, and all findings, in plain JSON."""
         return {
-            "class": self.kind.value, "verdict": self.verdict.value, "words": self.words,
-            "findings": [each.to_json() for each in self.findings],
-        }  # fmt: skip
+            "class": self.kind.value,
+            "verdict": self.verdict.value,
+            "words": self.words,
+            "findings": [finding.to_json() for finding in self.findings],
+        }

@@ -1,6 +1,4 @@
-"""What a commit did to a test, for CI: head against base, each kind of failure by itself, with the
-evidence.
-"""
+"""Classify a test on a commit for CI: head against base, each kind of failure by itself."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from gonogo.flakiness.classes import (
     Class,
     Classification,
     Finding,
-    Known,
-    Ran,
+    OpenFlag,
+    RunSummary,
 )
 from gonogo.flakiness.masking import BuildChange, Change, compare_builds
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
@@ -27,27 +25,27 @@ from gonogo.spec.verdicts import Verdict
 
 
 def classify(
-    base: Ran | None,
-    head: Ran | None,
-    flags: Sequence[Known] = (),
+    base: RunSummary | None,
+    head: RunSummary | None,
+    flags: Sequence[OpenFlag] = (),
     policy: FlakinessPolicy = POLICY,
 ) -> Classification:
-    """What became of a test from base to head (4-flakiness.md, "Classifying a commit's failures for
-    CI").
+    """Return how a test changed from base to head, with the evidence.
 
-    Head's runs are taken apart by what they say: lost (hang, crash, error), red, red but right,
-    green and hollow. Each part is decided by itself, so that a crashed seed hides no red one and a
-    known red no new hollow pass: waived -> infrastructure -> broken on base -> known flaky (or
-    known hollow) -> unknown -> new. Where no part is there, good news: fixed, no longer hollow,
-    passed. Raises ValueError where it ran on neither side.
+    See 4-flakiness.md, "Classifying a commit's failures for CI". Head's runs are split by their
+    results: lost (hang, crash, error), red, red but right, green and hollow. Each part is decided
+    by itself, so a crashed seed hides no red one, and a known red hides no new hollow pass: waived
+    -> infrastructure -> broken on base -> known flaky (or known hollow) -> unknown -> new. If there
+    is no such part, the news is good: fixed, no longer hollow, passed. Raises ValueError if the
+    test ran on neither side.
     """
     if base is None and head is None:
-        raise ValueError("a test that ran on neither side has no class")
-    before = base or Ran("")
+        raise ValueError("a test needs results on base or head to have a class")
+    before = base or RunSummary("")
     if head is None or not (head.counts or head.sick or head.waiting or head.ended_empty):
-        told = f"{before.answered} runs on {before.build}, none on head"
+        words = f"{before.answered} runs on {before.build}, none on head"
         return Classification(
-            (Finding(Class.not_run, Verdict.not_run, told, False, {"base": before.to_json()}),)
+            (Finding(Class.not_run, Verdict.not_run, words, False, {"base": before.to_json()}),)
         )
     change = (
         compare_builds(before.record, head.record, policy)
@@ -55,20 +53,18 @@ def classify(
         else None
     )
     case = _Case(before, head, tuple(flags), change, policy)
-    made = [case.waiting(), *case.lost(), case.red(), case.red_but_right(), case.hollow()]
-    found = [each for each in made if each is not None]
-    if not found:
-        found = [case.good()]
+    parts = [case.waiting(), *case.lost(), case.red(), case.red_but_right(), case.hollow()]
+    findings = [part for part in parts if part is not None] or [case.good()]
     return Classification(
-        tuple(sorted(found, key=lambda each: (each.kind.rank, each.verdict.rank)))
+        tuple(sorted(findings, key=lambda finding: (finding.kind.rank, finding.verdict.rank)))
     )
 
 
 @dataclass(frozen=True)
 class _Case:
-    base: Ran
-    head: Ran
-    flags: tuple[Known, ...]
+    base: RunSummary
+    head: RunSummary
+    flags: tuple[OpenFlag, ...]
     change: BuildChange | None
     policy: FlakinessPolicy
 
@@ -76,60 +72,61 @@ class _Case:
         if not self.head.waiting:
             return None
         jobs = f"{self.head.waiting} job{'' if self.head.waiting == 1 else 's'}"
-        return Finding(Class.pending, Verdict.inconclusive, f"{jobs} of head not over", False)
+        return Finding(Class.pending, Verdict.inconclusive, f"{jobs} of head not finished", False)
 
     def lost(self) -> Iterable[Finding]:
-        """Hangs, crashes, errors; runs on sick devices; jobs that ended without a result: one
-        finding for each verdict.
+        """Yield a finding for each verdict of lost runs: hangs, crashes and errors.
+
+        Runs on sick devices and jobs that ended without a result are findings, too.
         """
         for verdict in LOST:
             number, before = self.head.of(verdict), self.base.of(verdict)
             if not number:
                 continue
-            told = f"{number} of {sum(self.head.counts.values())} runs: {verdict.value}"
+            words = f"{number} of {sum(self.head.counts.values())} runs: {verdict.value}"
             flag = self._flag(HANGS if verdict is Verdict.hang else frozenset())
             evidence = {"head": number, "base": before, **_flagged(flag)}
             if flag is not None and flag.acknowledged:
-                yield Finding(Class.waived, verdict, f"{told}; {_owned(flag)}", False, evidence)
+                yield Finding(Class.waived, verdict, f"{words}; {_owned(flag)}", False, evidence)
             else:
                 there = f"; on base, too: {before}" if before else ""
                 new = not before and flag is None and bool(self.base.answered)
-                yield Finding(Class.infrastructure, verdict, told + there, new, evidence)
+                yield Finding(Class.infrastructure, verdict, words + there, new, evidence)
         if self.head.sick:
             named = ", ".join(
                 f"{number} on {device}" for device, number in sorted(self.head.sick.items())
             )
-            told = f"left out, because the device was ill: {named}"
+            words = f"left out, because the device was sick: {named}"
             yield Finding(
-                Class.infrastructure, Verdict.error, told, False, {"sick": dict(self.head.sick)}
+                Class.infrastructure, Verdict.error, words, False, {"sick": dict(self.head.sick)}
             )
         if self.head.ended_empty and not self.head.answered and not self.head.waiting:
-            told = "ended without a result: " + ", ".join(
+            words = "ended without a result: " + ", ".join(
                 f"{number} {why}" for why, number in sorted(self.head.ended_empty.items())
             )
             yield Finding(
                 Class.infrastructure,
                 Verdict.error,
-                told,
+                words,
                 False,
                 {"ended_empty": dict(self.head.ended_empty)},
             )
 
     def red(self) -> Finding | None:
-        """Red and wrong, or red without arrays."""
+        """Return the finding of red runs that are wrong or have no arrays."""
         base, head = self.base, self.head
         if not head.red:
             return None
         verdict = Verdict.fail if head.of(Verdict.fail) else Verdict.not_judged
         p = self._worse(base.red, head.red)
         evidence = self._evidence(base.red, head.red, p)
-        told = f"red {evidence['head']['words']}"
+        words = f"red {evidence['head']['words']}"
         flag = self._flag(FLICKERS)
         evidence |= _flagged(flag)
         if flag is not None and flag.acknowledged:
-            return Finding(Class.waived, verdict, f"{told}; {_owned(flag)}", False, evidence)
-        # The same fault that base hides behind its tolerance is no news of this commit: stored
-        # numbers beat red and green.
+            return Finding(Class.waived, verdict, f"{words}; {_owned(flag)}", False, evidence)
+        # A fault that base hides behind its tolerance is not new in this commit: stored numbers
+        # beat red and green.
         hidden = self._same() is True and bool(base.of(Verdict.pass_by_tolerance))
         wrong = (
             base.red + base.of(Verdict.pass_by_tolerance),
@@ -139,70 +136,74 @@ class _Case:
             there = f"on base {base.share(base.red, self.policy).words}"
             how = there if base.red else "on base the same error, hidden by the tolerance"
             return Finding(
-                Class.broken_on_base, verdict, f"{told}; {how}{self._why()}", False, evidence
+                Class.broken_on_base, verdict, f"{words}; {how}{self._why()}", False, evidence
             )
         if flag is not None and p is None:
-            return Finding(Class.known_flaky, verdict, f"{told}; {_named(flag)}", False, evidence)
+            return Finding(Class.known_flaky, verdict, f"{words}; {_named(flag)}", False, evidence)
         if not base.answered:
-            return Finding(Class.unknown, verdict, f"{told}; {self._silent()}", False, evidence)
+            return Finding(Class.unknown, verdict, f"{words}; {self._silent()}", False, evidence)
         if base.red:
             less = f"red on base, too, but less often: {base.share(base.red, self.policy).words}"
             how = "red on base, too, with another error" if self._same() is False else less
         elif base.of(Verdict.fail_by_tolerance):
-            how = f"base was red, too, and right: {base.share(base.of(Verdict.fail_by_tolerance), self.policy).words}"
+            right = base.share(base.of(Verdict.fail_by_tolerance), self.policy)
+            how = f"base was red, too, and right: {right.words}"
         else:
             how = f"none of {base.answered} on base"
         worse = f"; worse than {_named(flag)} can account for" if flag is not None else ""
         return Finding(
-            Class.new_failure, verdict, f"{told}; {how}{worse}{self._why()}", True, evidence
+            Class.new_failure, verdict, f"{words}; {how}{worse}{self._why()}", True, evidence
         )
 
     def red_but_right(self) -> Finding | None:
-        """Red, and rounding explains it: the tolerance is to blame, whoever tightened it."""
+        """Return the finding of red runs that rounding explains.
+
+        The tolerance is to blame, whoever tightened it.
+        """
         verdict = Verdict.fail_by_tolerance
         number, before = self.head.of(verdict), self.base.of(verdict)
         if not number:
             return None
         flag = self._flag(TOO_TIGHT)
         evidence = {**self._evidence(before, number, self._worse(before, number)), **_flagged(flag)}
-        told = f"red though right {evidence['head']['words']}"
+        words = f"red though right {evidence['head']['words']}"
         if flag is not None and flag.acknowledged:
-            return Finding(Class.waived, verdict, f"{told}; {_owned(flag)}", False, evidence)
+            return Finding(Class.waived, verdict, f"{words}; {_owned(flag)}", False, evidence)
         new = bool(self.base.answered) and not before
         there = (
             f"; on base {self.base.share(before, self.policy).words}"
             if self.base.answered
             else f"; {self._silent()}"
         )
-        return Finding(Class.red_but_right, verdict, told + there, new, evidence)
+        return Finding(Class.red_but_right, verdict, words + there, new, evidence)
 
     def hollow(self) -> Finding | None:
-        """Green and unexplained."""
+        """Return the finding of green runs that rounding doesn't explain."""
         base, head, verdict = self.base, self.head, Verdict.pass_by_tolerance
         number, before = head.of(verdict), base.of(verdict)
         if not number:
             return None
         evidence = self._evidence(before, number, self._worse(before, number))
-        told = f"green and unexplained {evidence['head']['words']}"
+        words = f"green and unexplained {evidence['head']['words']}"
         flag = self._flag(HOLLOWS)
         evidence |= _flagged(flag)
         if flag is not None and flag.acknowledged:
-            return Finding(Class.waived, verdict, f"{told}; {_owned(flag)}", False, evidence)
+            return Finding(Class.waived, verdict, f"{words}; {_owned(flag)}", False, evidence)
         wrong = base.red + before, head.red + number
         if before and self._same() is not False and self._worse(*wrong) is None:
             there = f"on base {base.share(before, self.policy).words}"
             return Finding(
-                Class.known_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence
+                Class.known_hollow, verdict, f"{words}; {there}{self._why()}", False, evidence
             )
         # One rare hollow seed under an old flag is nothing new. But where every seed of base was
-        # explained and none of head is, a flag that has not faded yet must not hide that the fault
-        # came back.
-        came = base.judged and not base.red and not before and head.judged == head.red + number
-        if flag is not None and not before and not base.red and not came and evidence["p"] is None:
-            return Finding(Class.known_hollow, verdict, f"{told}; {_named(flag)}", False, evidence)
+        # explained and none of head is, a flag that has not expired yet must not hide that the
+        # fault came back.
+        back = base.judged and not base.red and not before and head.judged == head.red + number
+        if flag is not None and not before and not base.red and not back and evidence["p"] is None:
+            return Finding(Class.known_hollow, verdict, f"{words}; {_named(flag)}", False, evidence)
         if not base.judged:
             why = "base has no arrays to judge" if base.answered else self._silent()
-            return Finding(Class.unknown, verdict, f"{told}; {why}", False, evidence)
+            return Finding(Class.unknown, verdict, f"{words}; {why}", False, evidence)
         if before:
             how = (
                 "with another error than on base"
@@ -218,22 +219,22 @@ class _Case:
         else:
             how = f"none of {base.judged} on base"
         return Finding(
-            Class.new_hollow_pass, verdict, f"{told}; {how}{self._why()}", True, evidence
+            Class.new_hollow_pass, verdict, f"{words}; {how}{self._why()}", True, evidence
         )
 
     def good(self) -> Finding:
-        """Neither lost, red nor hollow."""
+        """Return the finding of runs that are neither lost, red nor hollow."""
         base, head = self.base, self.head
         if not head.answered or head.of(Verdict.suspect):
             unsure = [
-                each
-                for each in (
+                verdict
+                for verdict in (
                     Verdict.suspect,
                     Verdict.inconclusive,
                     Verdict.skipped,
                     Verdict.not_run,
                 )
-                if head.of(each)
+                if head.of(verdict)
             ]
             verdict = unsure[0] if unsure else Verdict.not_run
             kind = (
@@ -248,7 +249,7 @@ class _Case:
                 False,
             )
         verdict = Verdict.not_judged if head.of(Verdict.not_judged) else Verdict.pass_
-        told = f"green {head.answered} of {head.answered}" + (
+        words = f"green {head.answered} of {head.answered}" + (
             "" if verdict is Verdict.pass_ else ", without arrays to judge"
         )
         red, hollow = (
@@ -256,7 +257,7 @@ class _Case:
             base.of(Verdict.pass_by_tolerance),
         )
         if not red and not (hollow and head.judged):
-            return Finding(Class.passed, verdict, told, False)
+            return Finding(Class.passed, verdict, words, False)
         evidence = self._evidence(red or hollow, 0, None)
         if red:
             flag = self._flag(FLICKERS)
@@ -264,35 +265,38 @@ class _Case:
                 flag is not None
                 and fisher(0, head.answered, red, base.answered) > self.policy.significance
             ):
-                told = f"{told}; {_named(flag)}: too few seeds to call it fixed"
-                return Finding(Class.passed, verdict, told, False, {**evidence, **_flagged(flag)})
+                words = f"{words}; {_named(flag)}: too few seeds to call it fixed"
+                return Finding(Class.passed, verdict, words, False, {**evidence, **_flagged(flag)})
             return Finding(
                 Class.fixed,
                 verdict,
-                f"{told}; red on base {base.share(red, self.policy).words}{self._why()}",
+                f"{words}; red on base {base.share(red, self.policy).words}{self._why()}",
                 False,
                 evidence,
             )
         there = f"green and unexplained on base {base.share(hollow, self.policy).words}"
         return Finding(
-            Class.no_longer_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence
+            Class.no_longer_hollow, verdict, f"{words}; {there}{self._why()}", False, evidence
         )
 
     def _evidence(self, before: int, number: int, p: float | None) -> dict[str, Any]:
-        """Both rates, p where head is worse, and how the errors compare."""
+        """Return both rates, p where head is worse, and the comparison of the errors."""
         head = self.head.share(number, self.policy)
         there = self.base.share(before, self.policy) if self.base.answered else None
-        found: dict[str, Any] = {
+        evidence: dict[str, Any] = {
             "head": {**head.to_json(), "words": f"{number} of {head.runs}"},
-            "base": None if there is None else {**there.to_json(), "words": f"{before} of {there.runs}"},
-            "p": p, "policy": self.policy.version,
-        }  # fmt: skip
+            "base": None
+            if there is None
+            else {**there.to_json(), "words": f"{before} of {there.runs}"},
+            "p": p,
+            "policy": self.policy.version,
+        }
         if self.change is not None:
-            found["change"] = self.change.to_json()
-        return found
+            evidence["change"] = self.change.to_json()
+        return evidence
 
     def _worse(self, before: int, number: int) -> float | None:
-        """Fisher's p where head has significantly more of it than base; else None."""
+        """Return Fisher's p if head has significantly more of it than base; else None."""
         runs, others = self.head.answered, self.base.answered
         if not others or not runs or number * others <= before * runs:
             return None
@@ -300,8 +304,9 @@ class _Case:
         return p if p < self.policy.significance else None
 
     def _same(self) -> bool | None:
-        """Whether head's error is base's; None: their numbers can't tell (no arrays, nothing
-        finite).
+        """Return whether head has the same error as base; None if their numbers can't tell.
+
+        They can't where there are no arrays, or nothing is finite.
         """
         if self.change is None or self.change.change is Change.unknown:
             return None
@@ -314,9 +319,9 @@ class _Case:
         )
 
     def _silent(self) -> str:
-        """Why base says nothing."""
+        """Return why base has no result."""
         if self.base.waiting:
-            return "base is not over"
+            return "base has not finished"
         return (
             "base gave no answer"
             if self.base.counts or self.base.sick or self.base.ended_empty
@@ -324,7 +329,7 @@ class _Case:
         )
 
     def _why(self) -> str:
-        """What the comparison of the errors says, for the end of a sentence."""
+        """Return the result of comparing the errors, for the end of a sentence."""
         if self.change is None or self.change.change is Change.unknown:
             return ""
         by = (
@@ -332,29 +337,31 @@ class _Case:
             if self.change.by in ("digests", "coefficients", "statistics")
             else ""
         )
-        said = self.change.change.sentence.removesuffix(".")
-        return f" ({said[0].lower()}{said[1:]}{by})"
+        sentence = self.change.change.sentence.removesuffix(".")
+        return f" ({sentence[0].lower()}{sentence[1:]}{by})"
 
-    def _flag(self, kinds: frozenset[str]) -> Known | None:
-        """A flag of these kinds that was there before head ran, or that someone acknowledged;
-        acknowledged ones first.
+    def _flag(self, kinds: frozenset[str]) -> OpenFlag | None:
+        """Return an open flag of these kinds that was opened before head ran, or was acknowledged.
+
+        Acknowledged flags come first.
         """
         fit = [
-            each
-            for each in self.flags
-            if each.kind in kinds and (each.acknowledged or not each.own)
+            flag
+            for flag in self.flags
+            if flag.kind in kinds and (flag.acknowledged or not flag.from_head)
         ]
-        return min(fit, key=lambda each: not each.acknowledged, default=None)
+        return min(fit, key=lambda flag: not flag.acknowledged, default=None)
 
 
-def _flagged(flag: Known | None) -> dict[str, Any]:
+def _flagged(flag: OpenFlag | None) -> dict[str, Any]:
     return {} if flag is None else {"flag": flag.to_json()}
 
 
-def _named(flag: Known) -> str:
+def _named(flag: OpenFlag) -> str:
     return f"open flag {flag.kind}"
 
 
-def _owned(flag: Known) -> str:
+def _owned(flag: OpenFlag) -> str:
     until = f" until {flag.expires}" if flag.expires else ""
-    return f"flag {flag.kind}, acknowledged by {flag.owner or 'someone'}{until}: {flag.reason or 'no reason given'}"
+    owner, reason = flag.owner or "someone", flag.reason or "no reason given"
+    return f"flag {flag.kind}, acknowledged by {owner}{until}: {reason}"

@@ -17,8 +17,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Contrast:
-    """The second sample's mean minus the first's, Welch's t and two-sided p; None, and why, where
-    there is too little.
+    """The second sample's mean minus the first's, with Welch's t and two-sided p.
+
+    Where there is too little data, difference and t are None, and `words` says why.
     """
 
     counts: tuple[int, int]
@@ -28,7 +29,7 @@ class Contrast:
     words: str
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types: an infinite t (two constants that differ) is null."""
+        """Return it in plain JSON types: an infinite t (two constants that differ) is null."""
         t = self.t if self.t is not None and math.isfinite(self.t) else None
         return {
             "counts": list(self.counts),
@@ -40,7 +41,7 @@ class Contrast:
 
 
 def finite(values: Iterable[float] | Array) -> Array:
-    """The finite numbers, as float64."""
+    """Return the finite numbers, as float64."""
     array = np.asarray(
         values if isinstance(values, np.ndarray) else list(values), dtype=np.float64
     ).ravel()

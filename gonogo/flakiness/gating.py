@@ -1,4 +1,4 @@
-"""May a commit pass? What closes a gate, of everything that was said of its tests."""
+"""The gate: decide from the classifications of its tests whether a commit may pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gonogo.spec.verdicts import Verdict
 
 
 class FailOn(StrEnum):
-    """What makes a gate close."""
+    """The level of findings that closes a gate."""
 
     new = "new"
     fail = "fail"
@@ -40,43 +40,46 @@ _GOOD = frozenset({Class.fixed, Class.no_longer_hollow, Class.passed})
 
 @dataclass(frozen=True)
 class Gate:
-    """Whether a commit may pass. `code`: 0 yes, 1 no, 3 it can't be said (not over, base not run,
+    """The answer of a gate.
+
+    `code` is 0 for pass, 1 for blocked, and 3 if it can't be decided (not finished, base not run,
     infrastructure).
     """
 
     code: int
     reasons: Mapping[str, int]
-    """Class -> tests, of those that close it."""
+    """Class -> number of tests that close it."""
 
     @property
     def words(self) -> str:
-        """One phrase."""
+        """The reasons in one phrase."""
         return (
             ", ".join(Class(kind).counted(number) for kind, number in self.reasons.items())
             or "nothing new"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {"code": self.code, "reasons": dict(self.reasons), "words": self.words}
 
 
-def gate(found: Iterable[Classification], fail_on: FailOn | str = FailOn.new) -> Gate:
-    """Whether a commit may pass.
+def gate(classifications: Iterable[Classification], fail_on: FailOn | str = FailOn.new) -> Gate:
+    """Return whether a commit may pass.
 
-    `new`: 1 for new failures, new hollow passes, and hangs and crashes that base doesn't have; what
-    base or a flag knows turns no pull request red. The other levels take every verdict that bad,
-    new or not, but for what is waived. Else 3 where something can't be said: a test that isn't
-    over, is unknown, or met an error; or where no test ran on head at all, for zero tests run is
-    never green.
+    `new`: 1 for new failures, new hollow passes, and hangs and crashes that base doesn't have;
+    failures that base or a flag already has turn no pull request red. The other levels count every
+    verdict at least that bad, new or not, unless it is waived. Else 3 where something can't be
+    decided: a test has not finished, is unknown, or met an error, or no test ran on head at all,
+    because zero tests run is never green.
     """
     level = FailOn(fail_on)
     codes: dict[int, dict[str, int]] = {1: {}, 3: {}}
     ran = False
-    for each in found:
-        ran = ran or any(finding.kind is not Class.not_run for finding in each.findings)
+    for classification in classifications:
+        findings = classification.findings
+        ran = ran or any(finding.kind is not Class.not_run for finding in findings)
         for code in (1, 3):
-            closing = {finding.kind for finding in each.findings if _closes(finding, level) == code}
+            closing = {finding.kind for finding in findings if _closes(finding, level) == code}
             for kind in closing:
                 codes[code][kind.value] = codes[code].get(kind.value, 0) + 1
     for code in (1, 3):

@@ -14,12 +14,12 @@ from gonogo.spec.verdicts import Verdict
 if TYPE_CHECKING:
     from gonogo.flakiness.tails import Tail
 
-MOST_NAMED = 5
-"""Known-wrong kernels that pass, in words; all of them are in the gauge."""
+MAX_NAMED = 5
+"""Mutants that pass, named in words; the gauge has all of them."""
 
 
 class Stability(StrEnum):
-    """How its outcomes behave on one build."""
+    """The behavior of a test's outcomes on one build."""
 
     robust = "robust"
     marginal = "marginal"
@@ -29,13 +29,15 @@ class Stability(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _STABILITIES[self]
 
 
 _STABILITIES = {
     Stability.robust: "Every seed passed, and the tail of its errors stays clear of the tolerance.",
-    Stability.marginal: "Every seed passed, and the tail of its errors reaches the tolerance: a latent flake.",
+    Stability.marginal: (
+        "Every seed passed, and the tail of its errors reaches the tolerance: a latent flake."
+    ),
     Stability.flaky: "Some seeds pass and some fail.",
     Stability.broken: "Every seed failed.",
     Stability.unknown: "Too few seeds to say.",
@@ -43,24 +45,24 @@ _STABILITIES = {
 
 
 class Sharpness(StrEnum):
-    """Whether known-wrong kernels fail it."""
+    """Whether mutants fail the test."""
 
     sharp = "sharp"
-    """Every wrong kernel that can show failed on every seed."""
+    """Every mutant that can show failed on every seed."""
     blunt = "blunt"
-    """Some passed."""
+    """Some mutants passed."""
     unmeasured = "unmeasured"
-    """None could show with these inputs, or none ran."""
+    """No mutant could show with these inputs, or none ran."""
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _SHARPNESSES[self]
 
 
 _SHARPNESSES = {
-    Sharpness.sharp: "Every known-wrong kernel that can show fails it.",
-    Sharpness.blunt: "Some known-wrong kernel passes it.",
+    Sharpness.sharp: "Every mutant (known-wrong kernel) that can show fails it.",
+    Sharpness.blunt: "Some mutant (a known-wrong kernel) passes it.",
     Sharpness.unmeasured: "No gauge has measured it.",
 }
 
@@ -72,18 +74,18 @@ class Grade:
     stability: Stability
     sharpness: Sharpness
     hollow: bool
-    """Green and unexplained on this build."""
+    """Whether green seeds of this build are unexplained."""
     latent: bool
-    """Marginal: the flag `latent_flake`."""
+    """Whether it is marginal: the flag `latent_flake`."""
     failures: Rate
     tail: Tail | None
     missed: Mapping[str, Rate]
-    """Of each known-wrong kernel that can show: how often it passed."""
+    """Mutant that can show -> how often it passed."""
     words: str
     policy: str
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             "stability": self.stability.value,
             "sharpness": self.sharpness.value,
@@ -91,7 +93,7 @@ class Grade:
             "latent": self.latent,
             "failures": self.failures.to_json(),
             "tail": None if self.tail is None else self.tail.to_json(),
-            "missed": {name: each.to_json() for name, each in self.missed.items()},
+            "missed": {name: passes.to_json() for name, passes in self.missed.items()},
             "words": self.words,
             "policy": self.policy,
         }
@@ -100,12 +102,14 @@ class Grade:
 def stability(
     failures: Rate, tail: Tail | None, policy: FlakinessPolicy = POLICY
 ) -> tuple[Stability, str]:
-    """The first axis. A mixed record is flaky however short; all green or all red need enough
-    seeds, or are unknown: distinct ones.
+    """Return the first axis of the grade, and the reason.
 
-    Marginal needs a prediction above the target, and above the least that may be predicted of so
-    many seeds: 1/(10 x seeds) is no finding (20 seeds alone would make every test marginal at a
-    target of 1/1000), but then `robust` says what it could exclude.
+    A mixed record is flaky however short it is. All green and all red need enough distinct seeds,
+    or are unknown.
+
+    Marginal needs a prediction above the target, and above the smallest rate that so many seeds can
+    predict: 1/(10 x seeds) is no finding (20 seeds alone would make every test marginal at a target
+    of 1/1000), but then `robust` says what it could exclude.
     """
     if not failures.known:
         return Stability.unknown, "UNKNOWN: no run"
@@ -137,39 +141,40 @@ def stability(
 
 
 def sharpness(missed: Mapping[str, Rate]) -> tuple[Sharpness, str]:
-    """The second axis, from the gauge's miss rates; kernels that can't show with these inputs have
-    no runs and say nothing.
+    """Return the second axis of the grade, and the reason, from the gauge's miss rates.
+
+    Mutants that can't show with these inputs have no runs and say nothing.
     """
-    known = {name: each for name, each in missed.items() if each.known}
+    known = {name: passes for name, passes in missed.items() if passes.known}
     if not known:
         return Sharpness.unmeasured, Sharpness.unmeasured.sentence
-    passing = {name: each for name, each in known.items() if each.failures}
+    passing = {name: passes for name, passes in known.items() if passes.failures}
     if passing:
         worst = sorted(
             passing, key=lambda name: (-passing[name].failures / passing[name].runs, name)
         )
-        named = ", ".join(f"{name} {passing[name].words}" for name in worst[:MOST_NAMED])
-        more = f" and {len(worst) - MOST_NAMED} more" if len(worst) > MOST_NAMED else ""
+        named = ", ".join(f"{name} {passing[name].words}" for name in worst[:MAX_NAMED])
+        more = f" and {len(worst) - MAX_NAMED} more" if len(worst) > MAX_NAMED else ""
         return (
             Sharpness.blunt,
-            f"{len(passing)} of {len(known)} known-wrong kernels pass: {named}{more}",
+            f"{len(passing)} of {len(known)} mutants pass: {named}{more}",
         )
-    runs = min(each.runs for each in known.values())
+    runs = min(passes.runs for passes in known.values())
     return (
         Sharpness.sharp,
-        f"all {len(known)} known-wrong kernels fail on every seed ({runs} or more of each)",
+        f"all {len(known)} mutants fail on every seed ({runs} or more of each)",
     )
 
 
 def hollow(verdicts: Iterable[Verdict | str], policy: FlakinessPolicy = POLICY) -> Rate:
-    """How many green seeds of a build are unexplained: of the passes, suspects and passes by
-    tolerance, the last.
+    """Return the rate of unexplained seeds among the green ones of a build.
+
+    Green are the passes, the suspects and the passes by tolerance; the last are unexplained.
     """
-    found = [Verdict(each) for each in verdicts]
     green = [
-        each
-        for each in found
-        if each in (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
+        verdict
+        for verdict in map(Verdict, verdicts)
+        if verdict in (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
     ]
     return rate(green.count(Verdict.pass_by_tolerance), len(green), policy)
 
@@ -181,10 +186,10 @@ def grade(
     green: Rate | None = None,
     policy: FlakinessPolicy = POLICY,
 ) -> Grade:
-    """Both axes and hollow.
+    """Return the grade: both axes, and whether the test is hollow.
 
-    failures: rate_of's first; tail: of the tolerance_ratios; missed: passes of known-wrong kernels;
-    green: `hollow` of its verdicts.
+    failures: the first of rate_of; tail: of the tolerance_ratios; missed: passes of mutants; green:
+    `hollow` of its verdicts.
     """
     steady, why = stability(failures, tail, policy)
     sharp, how = sharpness(missed or {})

@@ -1,6 +1,4 @@
-"""Fixed, or only masked? Two builds compared by what their errors look like, not by red and
-green.
-"""
+"""Fixed, or only masked? Compare two builds by their errors, not by red and green."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from gonogo.spec.verdicts import Explanation
 
 
 class Change(StrEnum):
-    """What became of a kernel between two builds."""
+    """The change of a kernel between two builds."""
 
     unchanged = "unchanged"
     fix_masked = "fix_masked"
@@ -32,17 +30,22 @@ class Change(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _SENTENCES[self]
 
 
 _SENTENCES = {
     Change.unchanged: "Nothing changed in this kernel: every output is the same bit for bit.",
-    Change.fix_masked: "The verdict turned green, and the error stayed: the fault is masked, not fixed.",
+    Change.fix_masked: (
+        "The verdict turned green, and the error stayed: the fault is masked, not fixed."
+    ),
     Change.fixed: "The error was unexplained, and rounding explains it now.",
     Change.broken: "Rounding explained the error, and does not any more.",
     Change.still_wrong: "The error is unexplained on both, and looks the same.",
-    Change.wrong_otherwise: "The error is unexplained on both, and looks different: another fault, or one of several fixed.",
+    Change.wrong_otherwise: (
+        "The error is unexplained on both, and looks different: another fault, or one of several"
+        " fixed."
+    ),
     Change.right: "Rounding explains the error on both.",
     Change.unknown: "One of the builds has no judged seeds: there is no baseline.",
 }
@@ -50,8 +53,9 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class Coefficients:
-    """How often each tile's part of a term was used, with standard errors, as
-    gonogo.kernels.layernorm.forensics gives them; None: can't be told.
+    """The fraction of each tile's part of a term that was used, with standard errors.
+
+    They come from gonogo.kernels.layernorm.forensics; None: it can't be determined.
     """
 
     values: tuple[float | None, ...]
@@ -61,8 +65,9 @@ class Coefficients:
 
 
 class Seed(NamedTuple):
-    """One seed of one build: green or red of its gate, its explanation, and digests and stored
-    statistics by output.
+    """One seed of one build: its color, its explanation, and its digests and statistics.
+
+    Digests and stored statistics are by output. `green` is the answer of the seed's own gate.
     """
 
     green: bool | None
@@ -91,22 +96,23 @@ class BuildChange:
     red: tuple[Rate, Rate]
     unexplained: tuple[Rate, Rate]
     same: tuple[str, ...]
-    """Wrong terms, or statistics, that stayed as they were."""
+    """Wrong terms, or statistics, that stayed the same."""
     differing: tuple[str, ...]
     by: str
-    """What the signatures were compared by: digests, coefficients, statistics, or nothing."""
+    """The basis of the comparison of the signatures: digests, coefficients, statistics, or
+    nothing."""
     words: str
     policy: str
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             "before": self.before,
             "after": self.after,
             "change": self.change.value,
             "turned_green": self.turned_green,
-            "red": [each.to_json() for each in self.red],
-            "unexplained": [each.to_json() for each in self.unexplained],
+            "red": [side.to_json() for side in self.red],
+            "unexplained": [side.to_json() for side in self.unexplained],
             "same": list(self.same),
             "differing": list(self.differing),
             "by": self.by,
@@ -116,14 +122,15 @@ class BuildChange:
 
 
 def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLICY) -> BuildChange:
-    """What became of a kernel from one build to the next (4-flakiness, "Fixed or only masked?").
+    """Return how a kernel changed from one build to the next.
 
-    Bit for bit: all seeds that both ran have equal digests. Else by explanation: a build counts as
-    wrong when a seed is unexplained, as right when seeds are explained and none is unexplained.
-    Wrong on both: the signature decides, by forensic coefficients where both have them (every term
-    that is wrong after was wrong before, with the same coefficients), else by the statistics beyond
-    what explains, within a factor. Turned green: red seeds before, and none after. Explained
-    statistics are noise and are not compared.
+    See 4-flakiness, "Fixed or only masked?". Unchanged: all seeds that both builds ran have equal
+    digests. Else the explanations decide: a build counts as wrong when a seed is unexplained, as
+    right when seeds are explained and none is unexplained. If both are wrong, the signature
+    decides: forensic coefficients where both have them (every term that is wrong after was wrong
+    before, with the same coefficients), else the statistics above their explained limits, within a
+    factor. Turned green: red seeds before, and none after. Explained statistics are noise and are
+    not compared.
     """
     red = _share(before, policy, _is_red), _share(after, policy, _is_red)
     unexplained = _share(before, policy, _is_wrong), _share(after, policy, _is_wrong)
@@ -181,22 +188,24 @@ def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLI
 
 
 def series(records: Sequence[Record], policy: FlakinessPolicy = POLICY) -> tuple[BuildChange, ...]:
-    """Each build against the nearest earlier one with judged seeds; builds without one give
-    `unknown`, and are no baseline.
+    """Compare each build with the nearest earlier one that has judged seeds.
+
+    Builds without judged seeds give `unknown` and are no baseline.
     """
-    found: list[BuildChange] = []
+    changes: list[BuildChange] = []
     base: Record | None = None
     for record in records:
         if base is not None:
-            found.append(compare_builds(base, record, policy))
+            changes.append(compare_builds(base, record, policy))
         if judged(record) or base is None:
             base = record
-    return tuple(found)
+    return tuple(changes)
 
 
 def judged(record: Record) -> bool:
-    """Whether any seed of it says that its error is explained, or that it isn't: without one it is
-    no baseline.
+    """Return whether any of its seeds is explained or unexplained.
+
+    Without such a seed a build is no baseline.
     """
     return any(_is_wrong(seed) is not None for seed in record.seeds.values())
 
@@ -206,7 +215,7 @@ def _is_red(seed: Seed) -> bool | None:
 
 
 def _is_wrong(seed: Seed) -> bool | None:
-    """Unexplained, explained, or (suspect, no information, not judged) neither."""
+    """Return whether it is unexplained; None for suspect, inconclusive and not judged."""
     if seed.explanation is Explanation.unexplained:
         return True
     return False if seed.explanation is Explanation.explained else None
@@ -218,9 +227,7 @@ def _share(record: Record, policy: FlakinessPolicy, question: Any) -> Rate:
 
 
 def _bits(before: Record, after: Record) -> int:
-    """Seeds of which every output is equal bit for bit; 0 when one of the common seeds differs, or
-    none is common.
-    """
+    """Return the number of common seeds if all their outputs are equal bit for bit, else 0."""
     equal = 0
     for number in before.seeds.keys() & after.seeds.keys():
         one, two = before.seeds[number].digests, after.seeds[number].digests
@@ -235,7 +242,7 @@ def _bits(before: Record, after: Record) -> int:
 def _signature(
     before: Record, after: Record, policy: FlakinessPolicy
 ) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """(what stayed, what differs, compared by)."""
+    """Return (names that stayed, names that differ, basis of the comparison)."""
     wrong = (
         {name for name, term in after.terms.items() if term.wrong},
         {name for name, term in before.terms.items() if term.wrong},
@@ -265,9 +272,11 @@ def _signature(
 def same_coefficients(
     first: Coefficients, second: Coefficients, policy: FlakinessPolicy = POLICY
 ) -> bool:
-    """Whether most tiles have the same coefficient, within their joint standard errors or a
-    twentieth; tiles told on one side only are left out, and terms cut into different groups of
-    tiles, or with nothing in common, are not the same.
+    """Return whether most tiles have the same coefficient.
+
+    The same means: within their joint standard errors, or a twentieth. Tiles with a coefficient on
+    one side only are left out. Terms that are cut into different groups of tiles, or have no tile
+    in common, are not the same.
     """
     if len(first.values) != len(second.values):
         return False
@@ -282,25 +291,26 @@ def same_coefficients(
 
 
 def _limit(name: str) -> float:
-    """The largest explained value of a statistic, "output name"."""
+    """Return the largest explained value of a statistic, "output name"."""
     if name.endswith("_z"):
         return VERDICTS.direction
     return VERDICTS.chi if name.endswith("chi") else VERDICTS.budget_ratio
 
 
 def _typical(record: Record) -> dict[str, float]:
-    """Median over the unexplained seeds of each positive statistic that explains (no maxima, which
-    scatter), "output name".
+    """Return the median of each positive statistic that decides the explanation, "output name".
+
+    Only unexplained seeds count. Maxima are left out, because they scatter.
     """
-    found: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
     for seed in record.seeds.values():
         if seed.explanation is Explanation.unexplained:
             for output, statistics in seed.statistics.items():
                 for name, value in statistics.items():
                     explains = name in ("budget_ratio", "chi") or name.endswith("_z")
                     if explains and value is not None and math.isfinite(value) and value != 0:
-                        found.setdefault(f"{output} {name}", []).append(abs(value))
-    return {name: median(values) for name, values in found.items()}
+                        by_name.setdefault(f"{output} {name}", []).append(abs(value))
+    return {name: median(values) for name, values in by_name.items()}
 
 
 def _words(
@@ -320,20 +330,22 @@ def _words(
         parts.append(f"{bits} seeds compared")
         if turned:
             parts.append(
-                "the verdict turned green for another reason: another tolerance, policy or set of seeds"
+                "the verdict turned green for another reason: another tolerance, policy or set of"
+                " seeds"
             )
     else:
         parts.append(
-            f"red {_count(red[0])}, then {_count(red[1])}; unexplained {_count(unexplained[0])}, then {_count(unexplained[1])}"
+            f"red {_count(red[0])}, then {_count(red[1])};"
+            f" unexplained {_count(unexplained[0])}, then {_count(unexplained[1])}"
         )
     if named := list(same):
-        told = [
+        same_terms = [
             f"{name} ({after.terms[name].words})"
             if name in after.terms and after.terms[name].words
             else name
             for name in named[:4]
         ]
-        parts.append(f"the same by {by}: {', '.join(told)}")
+        parts.append(f"the same by {by}: {', '.join(same_terms)}")
     if others := list(differing):
         parts.append(f"different: {', '.join(others[:4])}")
     return "; ".join(parts)

@@ -1,5 +1,7 @@
-"""What one run says for a rate. Apart from the rates, so that what only counts needs no numpy: the
-API's process loads none.
+"""The outcome of one run, as rates count it.
+
+It is separate from the rates, so that code that only counts needs no numpy: the API's process loads
+none.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from gonogo.spec.verdicts import Verdict
 
 
 class Outcome(StrEnum):
-    """What one run says for a rate."""
+    """The outcome of one run, as rates count it."""
 
     passed = "passed"
     failed = "failed"
@@ -19,7 +21,7 @@ class Outcome(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _SENTENCES[self]
 
 
@@ -27,22 +29,22 @@ _SENTENCES = {
     Outcome.passed: "The kernel ran, and its gate was green.",
     Outcome.failed: "The kernel ran, and its gate was red.",
     Outcome.infrastructure: "Hang, crash or error: counted apart, never into a kernel's rates.",
-    Outcome.silent: "Skipped, absent, without information: counted nowhere.",
+    Outcome.silent: "Skipped, not run, not judged or inconclusive: counted nowhere.",
 }
 _RED = frozenset({Verdict.fail, Verdict.fail_by_tolerance})
 _INFRASTRUCTURE = frozenset({Verdict.error, Verdict.crash, Verdict.hang})
 
 
 def outcome_of(verdict: Verdict | str, green: bool | None = None) -> Outcome:
-    """Green or red of a verdict: the gate's own word, whatever explains it. `green`: of a not-judged
-    run (a gtest without arrays).
+    """Return the outcome of a verdict: its gate's color, whatever explains it.
 
-    Raises ValueError for what is no verdict.
+    green: the color of a run that is not judged (a gtest without arrays). Raises ValueError for an
+    unknown verdict.
     """
     if green is not None and verdict == Verdict.not_judged:
         return Outcome.passed if green else Outcome.failed
-    found = _OUTCOMES.get(verdict)
-    return _outcome(Verdict(verdict)) if found is None else found
+    outcome = _OUTCOMES.get(verdict)
+    return _outcome(Verdict(verdict)) if outcome is None else outcome
 
 
 def _outcome(verdict: Verdict) -> Outcome:
@@ -54,5 +56,5 @@ def _outcome(verdict: Verdict) -> Outcome:
 
 
 _OUTCOMES: dict[str, Outcome] = {verdict: _outcome(verdict) for verdict in Verdict}
-"""By the text of the verdict: to make an enum of each of thousands of rows would take the
+"""By the text of the verdict: making an enum member for each of thousands of rows would take
 longest."""

@@ -1,6 +1,4 @@
-"""The thresholds of flakiness, as data with a version: every finding names the version that it was
-made by.
-"""
+"""The thresholds of flakiness, as versioned data: every finding names its policy's version."""
 
 from __future__ import annotations
 
@@ -13,15 +11,17 @@ from gonogo.errors import FieldError
 
 @dataclass(frozen=True)
 class FlakinessPolicy:
-    """All thresholds of this package. Derivations stand beside the numbers; `calibrated` refers to
-    `python -m benchmarks.flakiness`.
+    """All thresholds of this package.
+
+    Derivations stand beside the numbers; `calibrated` refers to `python -m benchmarks.flakiness`.
     """
 
     version: str = "1"
 
     # rates
     level: float = 0.95
-    """Of the intervals of rates and of the place of a change of numbers (4-flakiness: 95%)."""
+    """The level of the intervals of rates, and of the place of a change of numbers (4-flakiness:
+    95%)."""
     prior: float = 0.5
     """Beta(prior, prior): Jeffreys, whose equal-tailed interval covers about its level for every
     rate (Brown, Cai, DasGupta 2001)."""
@@ -31,11 +31,11 @@ class FlakinessPolicy:
 
     # attribution
     significance: float = 1e-3
-    """Of one exact test of a factor, after Bonferroni over its levels: a thousand stable tests give
-    one false finding."""
+    """The level of one exact test of a factor, after Bonferroni over its levels: a thousand
+    stable tests give one false finding."""
     few_pairs: int = 3
-    """Seeds compared twice before `never differs` is worth a sentence: below, determinism counts as
-    unmeasured."""
+    """Seeds that must be compared twice before `never differs` is said: with fewer, determinism
+    counts as unmeasured."""
 
     # tails and grades
     latent_target: float = 1e-3
@@ -44,36 +44,37 @@ class FlakinessPolicy:
     tail_level: float = 0.95
     """One-sided level of the upper bound of the predicted rate."""
     tail_shares: tuple[float, ...] = (0.5, 0.35, 0.25, 0.15, 0.1)
-    """Thresholds swept: the largest so many of the seeds are the tail."""
+    """Thresholds swept: this share of the seeds, the largest ones, is the tail."""
     tail_least: int = 10
-    """Exceedances that a fit needs; `tail_most` bounds the work on long histories: the tail is then
-    the largest of them."""
+    """Exceedances that a fit needs. `tail_most` bounds the work on long histories: the tail is
+    then that many of the largest."""
     tail_most: int = 1000
     tail_bootstraps: int = 200
     tail_reach: float = 10.0
     """Nothing is predicted below 1/(tail_reach x seeds) (4-flakiness)."""
     same_seed: float = 0.01
-    """Of the test whether numbers of one seed are alike (gonogo.flakiness.repeated): above it each
-    run of a seed is a new sample."""
+    """The level of the test whether numbers of one seed are alike (gonogo.flakiness.repeated):
+    above it each run of a seed is a new sample."""
     broken_most: float = 0.5
-    """A test is broken when it failed always and the interval of its rate lies above this: 4 of 4
+    """A test is broken if it always failed and the interval of its rate lies above this: 4 of 4
     distinct runs do (lower bound .55)."""
 
     # change points
     change_alarm: float = 2e-3
-    """False alarms per stable series that are aimed at: more than 10 in 1,000 then have p = 8e-6
+    """The target of false alarms per stable series: more than 10 in 1,000 then have p = 8e-6
     (Poisson of mean 2; calibrated)."""
     change_permutations: int = 1999
     change_least: int = 3
     """Points on either side of a change: two equal outliers are not a change."""
     change_points: int = 16
-    """So many points have enough arrangements for a permutation test at `change_alarm`: 2 / C(16,
-    8) = 1.6e-4."""
+    """The number of points with enough arrangements for a permutation test at `change_alarm`: 2
+    / C(16, 8) = 1.6e-4."""
     change_welch: float = 1e-4
     """With fewer points Welch's test decides, at this p after Bonferroni over the places
     (4-flakiness: power .96 for 2 sigma, 20 + 20)."""
     rate_level: float = 0.99
-    """Interval of the place and of both rates at a change of a rate (4-flakiness)."""
+    """The level of the interval of the place, and of both rates, at a change of a rate
+    (4-flakiness)."""
     rate_odds: float = 200.0
     """Bayes factor for a change of a rate: by Markov's inequality at most 5 stable series in 1,000
     pass it (mean over the prior)."""
@@ -89,49 +90,48 @@ class FlakinessPolicy:
 
     # masked or fixed
     same_sigmas: float = 4.0
-    """Two coefficients are the same when they differ by less than so many joint standard errors, or
-    by less than"""
+    """Two coefficients are the same if they differ by less than this many joint standard errors,
+    or by less than `same_coefficient`."""
     same_coefficient: float = 0.05
     same_share: float = 0.8
-    """and a term is when so many of its tiles are."""
+    """A term is the same if this share of its tiles is."""
     same_factor: float = 2.0
     """Statistics of a residual are the same within this factor: seeds of one build differ by less
     than 1.3 (3-numerics)."""
 
     # bisection; run lengths by `python -m benchmarks.bisection`
     bisect_stop: float = 0.955
-    """Probability of the place at which it is believed; the same odds end a series in which nothing
+    """The probability at which a place is believed; the same odds end a series in which nothing
     changed. 4-flakiness has .95, by which a search at .3, .02 is right in .975 of the cases
     (calibrated)."""
     bisect_cost: float = 0.025
-    """Of one run, where a wrong answer costs 1: the neighbours of the place run while one more is
-    expected to save more (calibrated)."""
+    """The cost of one run, where a wrong answer costs 1: the neighbors of the place run while
+    one more run is expected to save more (calibrated)."""
     bisect_gate: float = 1.0
-    """Odds of a change, from runs of the first and the last build, at which the search begins: so
-    early because what it runs counts as evidence for or against a change as well, and `bisect_stop`
-    is asked of that before anything is said."""
+    """Odds of a change, from runs of the first and the last build, at which the search begins.
+    It is this early because the search's runs are evidence for or against a change as well, and
+    nothing is reported before they reach `bisect_stop`."""
     bisect_bad: float = 0.75
     bisect_good: float = 1.5
     """Beta(bad, good) of the rate on the better side: mean 1/3, and much weight near 0, since a
     test that is watched is mostly green. The rate on the worse side is uniform (4-flakiness:
     Beta(1,1)) (calibrated)."""
     bisect_boldness: float = 1.5
-    """The build to run next is chosen as if each run told so many times what it tells: the rates
-    are then taken for better known than they are, and the place is looked for sooner (calibrated:
-    at .8, .2 counting once takes 3% more runs). What is believed counts each once."""
+    """The next build is chosen as if each run counted this many times. The rates then seem
+    better known than they are, and the search for the place starts sooner (calibrated: at .8, .2
+    counting once takes 3% more runs). The reported belief counts each run once."""
     bisect_calm: int = 3
-    """But each so manieth choice counts each run once as well: boldness alone can dwell on a build
+    """Every so many runs a choice counts each run once, too: boldness alone can stay at a build
     that tells nothing new."""
     bisect_sharp: float = 0.995
-    """Belief that a fault shows on every seed or none, where runs are told apart by numbers: a
+    """The belief that a fault shows on every seed or none, where numbers distinguish runs: a
     logic bug does (4-flakiness)."""
 
     # flags
     quiet_seeds: int = 64
-    """A flag resolves by itself after so many explained seeds in a row: at a rate of .1 a flicker
-    would have shown with p = .999,"""
+    """A flag resolves by itself after this many explained seeds in a row, on `quiet_builds`
+    builds: at a rate of .1 a flicker would have shown with p = .999."""
     quiet_builds: int = 2
-    """on so many builds."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -185,7 +185,7 @@ class FlakinessPolicy:
             raise FieldError("prior", self.prior, "must be positive", limit=0)
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self).items()
@@ -193,10 +193,11 @@ class FlakinessPolicy:
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> FlakinessPolicy:
-        """From plain JSON; what is left out has its default. Raises FieldError for an unknown name
-        or a value that can't be.
+        """Parse plain JSON; missing fields have their defaults.
+
+        Raises FieldError for an unknown name or a wrong value.
         """
-        known: dict[str, Any] = {each.name: each.default for each in fields(cls)}
+        known: dict[str, Any] = {member.name: member.default for member in fields(cls)}
         given: dict[str, Any] = {}
         for name, value in data.items():
             if name not in known:
@@ -209,16 +210,16 @@ class FlakinessPolicy:
 
 
 def _like(name: str, default: Any, value: Any) -> Any:
-    """The value in its default's type."""
+    """Return the value in its default's type. Raises FieldError."""
     if isinstance(default, tuple):
         if not isinstance(value, list | tuple) or not value:
             raise FieldError(name, value, "must be a list of shares", limit="0 < share < 1")
-        shares = tuple(float(_like(name, 0.5, each)) for each in value)
+        shares = tuple(float(_like(name, 0.5, share)) for share in value)
         for share in shares:
             _between(name, share)
         return shares
-    wanted = (int, float) if isinstance(default, float) else type(default)
-    if isinstance(value, bool) or not isinstance(value, wanted):
+    types = (int, float) if isinstance(default, float) else type(default)
+    if isinstance(value, bool) or not isinstance(value, types):
         raise FieldError(name, value, f"must be like {default!r}")
     return float(value) if isinstance(default, float) else value
 

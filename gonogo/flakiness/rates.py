@@ -13,15 +13,16 @@ from gonogo.flakiness.outcomes import outcome_of as outcome_of
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.special import beta_quantile
 
-# the API gives rates with their intervals, and does without numpy until two of them are compared
+# the API reports rates with their intervals, and loads no numpy until two of them are compared
 if TYPE_CHECKING:
     import numpy as np
 
 
 @dataclass(frozen=True)
 class Rate:
-    """`failures` of `runs`, the posterior's mean, and its interval at `level`; all three None
-    without a run: UNKNOWN.
+    """A failure rate: `failures` of `runs`, the posterior's mean, and its interval at `level`.
+
+    Without a run the last three are None: the rate is unknown.
     """
 
     failures: int
@@ -33,18 +34,20 @@ class Rate:
 
     @property
     def known(self) -> bool:
-        """Whether there is a run at all."""
+        """Return whether there is any run."""
         return self.runs > 0
 
     @property
     def words(self) -> str:
-        """One phrase, "3 of 20 (15%, 4% to 35%)"."""
+        """The rate in one phrase: "3 of 20 (15%, 4% to 35%)"."""
         if self.low is None or self.high is None:
             return "UNKNOWN: no run"
-        return f"{self.failures} of {self.runs} ({_percent(self.failures / self.runs)}, {_percent(self.low)} to {_percent(self.high)})"
+        share = _percent(self.failures / self.runs)
+        interval = f"{_percent(self.low)} to {_percent(self.high)}"
+        return f"{self.failures} of {self.runs} ({share}, {interval})"
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             "failures": self.failures,
             "runs": self.runs,
@@ -62,25 +65,27 @@ def _percent(share: float) -> str:
 def rate(
     failures: int, runs: int, policy: FlakinessPolicy = POLICY, level: float | None = None
 ) -> Rate:
-    """The rate with the equal-tailed interval of Beta(failures + prior, passes + prior).
+    """Return the rate with the equal-tailed interval of Beta(failures + prior, passes + prior).
 
-    Jeffreys' interval, with its lower end at 0 for no failure and its upper end at 1 for nothing
-    but failures (Brown, Cai and DasGupta, Statistical Science 16, 2001, section 3.1.1): a rate of
-    exactly 0 can't be excluded by passes alone. Raises ValueError for counts that can't be.
+    Jeffreys' interval, with its lower end at 0 if nothing failed and its upper end at 1 if
+    everything failed (Brown, Cai and DasGupta, Statistical Science 16, 2001, section 3.1.1): passes
+    alone can't exclude a rate of exactly 0. Raises ValueError for impossible counts.
     """
     if runs < 0 or not 0 <= failures <= runs:
-        raise ValueError(f"{failures} failures of {runs} runs can't be")
-    wanted = policy.level if level is None else level
+        raise ValueError(f"impossible counts: {failures} failures of {runs} runs")
+    level = policy.level if level is None else level
     if runs == 0:
-        return Rate(0, 0, None, None, None, wanted)
-    mean, low, high = _posterior(int(failures), int(runs), policy.prior, wanted)
-    return Rate(int(failures), int(runs), mean, low, high, wanted)
+        return Rate(0, 0, None, None, None, level)
+    mean, low, high = _posterior(int(failures), int(runs), policy.prior, level)
+    return Rate(int(failures), int(runs), mean, low, high, level)
 
 
 @lru_cache(maxsize=4096)
 def _posterior(failures: int, runs: int, prior: float, level: float) -> tuple[float, float, float]:
-    """(mean, low, high). The few counts of a suite's tests come again and again, and an interval
-    takes some milliseconds.
+    """Return (mean, low, high).
+
+    The few counts of a suite's tests recur, and an interval takes some milliseconds, so they are
+    cached.
     """
     a, b = failures + prior, runs - failures + prior
     outside = (1 - level) / 2
@@ -90,7 +95,10 @@ def _posterior(failures: int, runs: int, prior: float, level: float) -> tuple[fl
 
 
 def rate_of(outcomes: Iterable[Outcome], policy: FlakinessPolicy = POLICY) -> tuple[Rate, Rate]:
-    """(failures of the kernel's runs, hangs, crashes and errors of all runs that were tried)."""
+    """Return the rate of failures of judged runs, and of lost runs among all runs tried.
+
+    Lost runs are hangs, crashes and errors.
+    """
     counts = dict.fromkeys(Outcome, 0)
     for outcome in outcomes:
         counts[outcome] += 1
@@ -100,22 +108,25 @@ def rate_of(outcomes: Iterable[Outcome], policy: FlakinessPolicy = POLICY) -> tu
 
 
 def fisher(failures: int, runs: int, other_failures: int, other_runs: int) -> float:
-    """Two-sided p of Fisher's exact test: the probability of all tables with these margins that are
-    no likelier than this one.
+    """Return the two-sided p of Fisher's exact test.
 
-    R. A. Fisher, Statistical Methods for Research Workers, section 21.02; hypergeometric terms by
-    lgamma, and a relative slack of 1e-7 for ties, as R has. 1 where a side has no runs.
+    It is the probability of all tables with these margins that are no likelier than this one. R. A.
+    Fisher, Statistical Methods for Research Workers, section 21.02; hypergeometric terms by lgamma,
+    and a relative slack of 1e-7 for ties, as in R. It is 1 if a side has no runs.
     """
     import numpy as np
 
     if runs == 0 or other_runs == 0:
         return 1.0
     total, bad = runs + other_runs, failures + other_failures
-    least, most = max(0, bad - other_runs), min(bad, runs)
+    lowest, highest = max(0, bad - other_runs), min(bad, runs)
     logs = np.array(
-        [_log_choose(runs, k) + _log_choose(other_runs, bad - k) for k in range(least, most + 1)]
+        [
+            _log_choose(runs, k) + _log_choose(other_runs, bad - k)
+            for k in range(lowest, highest + 1)
+        ]
     ) - _log_choose(total, bad)
-    here = logs[failures - least]
+    here = logs[failures - lowest]
     return float(min(1.0, np.exp(logs[logs <= here + 1e-7]).sum()))
 
 
@@ -124,7 +135,7 @@ def _log_choose(n: int, k: int) -> float:
 
 
 def greater(first: Rate, second: Rate, policy: FlakinessPolicy = POLICY) -> float | None:
-    """Posterior probability that the first rate is the higher one; None where one is unknown.
+    """Return the posterior probability that the first rate is higher; None if one is unknown.
 
     Integral of the density of the first times the cdf of the second over 4,001 places in logit(p),
     which resolve rates near 0 and 1.
@@ -134,32 +145,32 @@ def greater(first: Rate, second: Rate, policy: FlakinessPolicy = POLICY) -> floa
     if not (first.known and second.known):
         return None
     places = np.linspace(-40.0, 40.0, 4001)
-    for each in (
-        first,
-        second,
-    ):  # a sharp posterior of a long history lies between few places: refine around both
-        centre = math.log(
-            (each.failures + policy.prior) / (each.runs - each.failures + policy.prior)
+    # a sharp posterior of a long history lies between few places: refine around both
+    for side in (first, second):
+        center = math.log(
+            (side.failures + policy.prior) / (side.runs - side.failures + policy.prior)
         )
         spread = math.sqrt(
-            1 / (each.failures + policy.prior) + 1 / (each.runs - each.failures + policy.prior)
+            1 / (side.failures + policy.prior) + 1 / (side.runs - side.failures + policy.prior)
         )
-        places = np.concatenate([places, centre + spread * np.linspace(-12.0, 12.0, 1001)])
+        places = np.concatenate([places, center + spread * np.linspace(-12.0, 12.0, 1001)])
     places = np.unique(places)
-    mine, theirs = (_density(each, places, policy) for each in (first, second))
+    first_density, second_density = (_density(side, places, policy) for side in (first, second))
     steps = np.diff(places)
-    below = np.concatenate([[0.0], np.cumsum((theirs[1:] + theirs[:-1]) / 2 * steps)])
-    product = mine * below / below[-1]
-    whole = float(((mine[1:] + mine[:-1]) / 2 * steps).sum())
+    below = np.concatenate(
+        [[0.0], np.cumsum((second_density[1:] + second_density[:-1]) / 2 * steps)]
+    )
+    product = first_density * below / below[-1]
+    whole = float(((first_density[1:] + first_density[:-1]) / 2 * steps).sum())
     return float(np.clip(((product[1:] + product[:-1]) / 2 * steps).sum() / whole, 0.0, 1.0))
 
 
 def _density(
-    each: Rate, logits: np.ndarray[Any, np.dtype[np.float64]], policy: FlakinessPolicy
+    side: Rate, logits: np.ndarray[Any, np.dtype[np.float64]], policy: FlakinessPolicy
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Density of logit(p), up to a factor."""
+    """Return the density of logit(p), up to a factor."""
     import numpy as np
 
-    a, b = each.failures + policy.prior, each.runs - each.failures + policy.prior
+    a, b = side.failures + policy.prior, side.runs - side.failures + policy.prior
     logs = -a * np.logaddexp(0.0, -logits) - b * np.logaddexp(0.0, logits)
     return np.asarray(np.exp(logs - logs.max()), dtype=np.float64)

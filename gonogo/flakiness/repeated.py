@@ -1,5 +1,6 @@
-"""The tail of seeds that ran more than once: a seed that gives its numbers again tells nothing of
-other seeds.
+"""The tail of seeds that ran more than once.
+
+A seed that repeats its numbers says nothing about other seeds.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from gonogo.flakiness.rates import rate
 from gonogo.flakiness.special import beta_cdf
 from gonogo.flakiness.tails import LIMIT, Tail, rates_in_words, tail
 
-MOST_SEEDS = 32
-"""Seeds with a tail of their own, the worst ones: each costs some milliseconds."""
+MAX_SEEDS = 32
+"""Seeds that get a tail of their own, the worst ones: each takes some milliseconds."""
 RUNS, SEEDS = "runs", "seeds"
 
 
@@ -41,49 +42,52 @@ def tail_of(
       them have a tail of their own; the mean over these seeds is how often one of their runs fails.
       It is told where it is the larger one, and says nothing of other seeds.
     """
-    told = [(seed, value) for seed, value in numbers]
-    groups = _by_seed(told)
+    pairs = [(seed, value) for seed, value in numbers]
+    groups = _by_seed(pairs)
     known = [value for values in groups.values() for value in values]
     if len(known) == len(groups):
-        return _too_few(tail([value for _, value in told], policy, level), left, policy)
+        return _too_few(tail([value for _, value in pairs], policy, level), left, policy)
     distinct = len(groups)
     if not clustered(list(groups.values()), policy):
-        found = tail([value for _, value in told], policy, level, RUNS)
+        by_run = tail([value for _, value in pairs], policy, level, RUNS)
         return replace(
-            found,
+            by_run,
             distinct=distinct,
             per=RUNS,
             repeated=left,
-            words=f"{found.words}, {_count(distinct)}",
+            words=f"{by_run.words}, {_count(distinct)}",
         )
-    again = left + len(known) - distinct
-    newest = [values[-1] for values in groups.values()] + [math.nan] * (len(told) - len(known))
-    others = _too_few(tail(newest, policy, level), again, policy)
-    own = _of_these(groups, policy, others.level)
-    if own is None:
-        return others
-    if not own.at_most and (
-        others.predicted is None or others.at_most or (own.predicted or 0.0) > others.predicted
+    repeated = left + len(known) - distinct
+    newest = [values[-1] for values in groups.values()] + [math.nan] * (len(pairs) - len(known))
+    by_seed = _too_few(tail(newest, policy, level), repeated, policy)
+    of_these = _of_these(groups, policy, by_seed.level)
+    if of_these is None:
+        return by_seed
+    if not of_these.at_most and (
+        by_seed.predicted is None
+        or by_seed.at_most
+        or (of_these.predicted or 0.0) > by_seed.predicted
     ):
-        return replace(own, left_out=others.left_out, repeated=left)
+        return replace(of_these, left_out=by_seed.left_out, repeated=left)
     return (
-        replace(others, words=f"{others.words}; {own.words}")
-        if others.predicted is None
-        else others
+        replace(by_seed, words=f"{by_seed.words}; {of_these.words}")
+        if by_seed.predicted is None
+        else by_seed
     )
 
 
 def clustered(groups: Sequence[Sequence[float]], policy: FlakinessPolicy = POLICY) -> bool:
-    """Whether numbers of one group are more alike than those of different groups; False where none
-    has two.
+    """Return whether numbers within a group are more alike than those of different groups.
+
+    False if no group has two numbers.
     """
-    sizes = np.array([len(each) for each in groups])
+    sizes = np.array([len(group) for group in groups])
     runs, count = int(sizes.sum()), len(groups)
     if count < 2 or runs <= count:
-        return runs > count  # one seed alone stands for no other
-    everything = np.concatenate([np.asarray(each, dtype=np.float64) for each in groups])
-    _, place, often = np.unique(everything, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(often) - (often - 1) / 2)[place]
+        return runs > count  # a single seed says nothing about others
+    everything = np.concatenate([np.asarray(group, dtype=np.float64) for group in groups])
+    _, place, ties = np.unique(everything, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(ties) - (ties - 1) / 2)[place]
     means = np.add.reduceat(ranks, np.concatenate([[0], np.cumsum(sizes)[:-1]])) / sizes
     between = float((sizes * (means - ranks.mean()) ** 2).sum())
     within = float(np.square(ranks).sum() - (sizes * means**2).sum())
@@ -94,9 +98,9 @@ def clustered(groups: Sequence[Sequence[float]], policy: FlakinessPolicy = POLIC
     return beta_cdf(second / (second + first * ratio), second / 2, first / 2) <= policy.same_seed
 
 
-def _by_seed(told: Sequence[tuple[int | None, float | None]]) -> dict[object, list[float]]:
+def _by_seed(pairs: Sequence[tuple[int | None, float | None]]) -> dict[object, list[float]]:
     groups: dict[object, list[float]] = {}
-    for place, (seed, value) in enumerate(told):
+    for place, (seed, value) in enumerate(pairs):
         if value is not None and not math.isnan(value):
             groups.setdefault(("alone", place) if seed is None else seed, []).append(abs(value))
     return groups
@@ -105,8 +109,9 @@ def _by_seed(told: Sequence[tuple[int | None, float | None]]) -> dict[object, li
 def _of_these(
     groups: Mapping[object, Sequence[float]], policy: FlakinessPolicy, level: float
 ) -> Tail | None:
-    """How often a run of these very seeds fails, by the tail of each one's runs; None where none
-    has enough of them.
+    """Return how often a run of these very seeds fails, from the tail of each seed's runs.
+
+    None if no seed has enough of them.
     """
     enough = sorted(
         (values for values in groups.values() if len(values) >= policy.least_seeds),
@@ -114,24 +119,24 @@ def _of_these(
     )
     if not enough:
         return None
-    tails = [tail(values, policy, level, RUNS) for values in enough[:MOST_SEEDS]]
-    weights = [1.0] * (len(tails) - 1) + [
-        1.0 + len(enough) - len(tails)
-    ]  # the milder rest counts as the mildest that was looked at
+    tails = [tail(values, policy, level, RUNS) for values in enough[:MAX_SEEDS]]
+    # the milder rest counts as the mildest seed with a tail
+    weights = [1.0] * (len(tails) - 1) + [1.0 + len(enough) - len(tails)]
     runs = sum(map(len, enough))
     mean = sum(
-        weight * (0.0 if each.at_most else each.predicted or 0.0)
-        for each, weight in zip(tails, weights, strict=True)
+        weight * (0.0 if fit.at_most else fit.predicted or 0.0)
+        for fit, weight in zip(tails, weights, strict=True)
     ) / len(enough)
     bound = sum(
-        weight * (each.upper or 0.0) for each, weight in zip(tails, weights, strict=True)
+        weight * (fit.upper or 0.0) for fit, weight in zip(tails, weights, strict=True)
     ) / len(enough)
     predicted = max(1.0 / (policy.tail_reach * runs), mean)
     upper = min(1.0, max(predicted, bound))
     observed = rate(sum(value > LIMIT for values in enough for value in values), runs, policy)
     finite = [value for values in enough for value in values if math.isfinite(value)]
-    words = f"of these {_count(len(enough))[3:]} themselves {rates_in_words(predicted, upper, mean < predicted, level, RUNS)} ({runs} runs)"
-    worst = next((each for each in tails if not each.at_most), tails[0])
+    rates = rates_in_words(predicted, upper, mean < predicted, level, RUNS)
+    words = f"of these {_count(len(enough))[3:]} themselves {rates} ({runs} runs)"
+    worst = next((fit for fit in tails if not fit.at_most), tails[0])
     return Tail(
         runs,
         0,
@@ -148,18 +153,22 @@ def _of_these(
     )
 
 
-def _too_few(found: Tail, again: int, policy: FlakinessPolicy) -> Tail:
-    """With the runs that were no new samples, and in words that they were none where that leaves
-    too few.
+def _too_few(fit: Tail, repeated: int, policy: FlakinessPolicy) -> Tail:
+    """Return the tail with the number of runs that were no new samples.
+
+    Where too few samples are left, its words say so.
     """
-    if not again:
-        return found
-    words = found.words
-    if found.predicted is None and found.seeds:
-        plural = "s are" if found.seeds > 1 else " is"
-        words = f"{found.seeds} distinct seed{plural} too few to predict how often others fail ({policy.least_seeds} are needed), "
-        words += f"however often they run again ({again} runs did)"
-    return replace(found, repeated=again, words=words)
+    if not repeated:
+        return fit
+    words = fit.words
+    if fit.predicted is None and fit.seeds:
+        plural = "s are" if fit.seeds > 1 else " is"
+        words = (
+            f"{fit.seeds} distinct seed{plural} too few to predict how often others fail"
+            f" ({policy.least_seeds} are needed), however often they run again"
+            f" ({repeated} runs did)"
+        )
+    return replace(fit, repeated=repeated, words=words)
 
 
 def _count(seeds: int) -> str:

@@ -14,8 +14,10 @@ ISOLATED = "isolated"
 
 
 class Sample(NamedTuple):
-    """One run. `seed` None: not controlled (a gtest iteration), so that its digest says nothing.
-    `digest`: of all outputs, in one text.
+    """One run.
+
+    `seed` None: not controlled (a gtest iteration), so its digest says nothing. `digest`: of all
+    outputs, in one text.
     """
 
     seed: int | None
@@ -30,14 +32,15 @@ class Sample(NamedTuple):
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing ran before it in its process."""
+        """Return whether nothing ran before it in its process."""
         return self.position == 0
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A row of the table of a factor: how often the test failed there, against the first row
-    (isolated, or all others).
+    """A row of the table of a factor: how often the test failed in that configuration.
+
+    It is compared with the first row (isolated), or with all others.
     """
 
     name: str
@@ -48,12 +51,12 @@ class Configuration:
     """Fisher's exact test, two-sided, before Bonferroni; None for the row that the others are
     compared with."""
     higher: float | None
-    """Posterior probability that it fails more often than the row of comparison."""
+    """Posterior probability that it fails more often than the row it is compared with."""
     repeated: int = 0
-    """Runs that the rate leaves out, since they repeat another of the row bit for bit."""
+    """Runs that the rate leaves out, because they repeat another of the row bit for bit."""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types, the pass rate beside the failure rate."""
+        """Return it in plain JSON types, with the pass rate besides the failure rate."""
         known = self.rate.low is not None and self.rate.high is not None
         passed = self.rate.runs - self.rate.failures
         return {
@@ -71,58 +74,59 @@ class Configuration:
         }
 
 
-def unsteady(samples: Iterable[Sample]) -> frozenset[str]:
-    """The builds that are known to be nondeterministic: a seed gave differing digests in equal
-    conditions.
+def nondeterministic_builds(samples: Iterable[Sample]) -> frozenset[str]:
+    """Return the builds that are known to be nondeterministic.
+
+    A seed of theirs gave differing digests in equal conditions.
     """
-    given: dict[Hashable, str] = {}
-    found = set()
-    for each in samples:
-        if each.seed is not None and each.digest is not None:
-            place = (each.build, each.seed, each.device, each.context, each.fresh)
-            if given.setdefault(place, each.digest) != each.digest:
-                found.add(each.build)
-    return frozenset(found)
+    digests: dict[Hashable, str] = {}
+    builds = set()
+    for sample in samples:
+        if sample.seed is not None and sample.digest is not None:
+            conditions = (sample.build, sample.seed, sample.device, sample.context, sample.fresh)
+            if digests.setdefault(conditions, sample.digest) != sample.digest:
+                builds.add(sample.build)
+    return frozenset(builds)
 
 
-def once(
+def distinct_places(
     samples: Sequence[Sample],
     numbers: Sequence[float | None] | None = None,
     varying: frozenset[str] | None = None,
 ) -> list[int]:
-    """The places of the samples that tell something new of other seeds; the others repeat what a
-    seed gave before.
+    """Return the places of the samples that add information; the others repeat a seed's result.
 
-    A kernel that gives a seed's bits again, in whatever job or build, gives no new sample: four
-    seeds of thirty nights are four. Not so on builds that are `unsteady` (varying: known already):
-    there each run is a new trial, also one that happens to repeat the bits. Samples without a
-    controlled seed or a digest are all kept. numbers: a figure of each sample; the same figure of
-    the same seed by another build is no new one either, whatever the bits.
+    A kernel that repeats a seed's bits, in any job or build, gives no new sample: four seeds of
+    thirty nights are four. On builds that are nondeterministic each run is a new trial, also one
+    that happens to repeat the bits. Samples without a controlled seed or a digest all count.
+
+    numbers: a figure of each sample; the same figure of the same seed by another build is no new
+    sample either, whatever the bits. varying: the nondeterministic builds, if known already.
     """
-    varying = unsteady(samples) if varying is None else varying
+    varying = nondeterministic_builds(samples) if varying is None else varying
     seen: set[Hashable] = set()
-    kept = []
-    for place, each in enumerate(samples):
-        if each.seed is not None and each.digest is not None and each.build not in varying:
-            keys: list[Hashable] = [(each.seed, each.digest, each.outcome)]
+    places = []
+    for place, sample in enumerate(samples):
+        if sample.seed is not None and sample.digest is not None and sample.build not in varying:
+            keys: list[Hashable] = [(sample.seed, sample.digest, sample.outcome)]
             if numbers is not None and numbers[place] is not None:
-                keys.append((each.seed, numbers[place], each.outcome))
+                keys.append((sample.seed, numbers[place], sample.outcome))
             if not seen.isdisjoint(keys):
                 continue
             seen.update(keys)
-        kept.append(place)
-    return kept
+        places.append(place)
+    return places
 
 
 def contexts(
     samples: Iterable[Sample], policy: FlakinessPolicy = POLICY
 ) -> tuple[Configuration, ...]:
-    """Pass rates per context, the isolated one first and the others against it: the table of a bug
-    report.
+    """Return the pass rates per context, as in a bug report's table.
 
-    Isolated means that nothing ran before: a sample of the isolated context behind other seeds in
-    the same process gets the row `isolated, not first`. Without isolated samples every row is
-    compared with all the others together.
+    The isolated context comes first, and the others are compared with it. Isolated means that
+    nothing ran before: a sample of the isolated context behind other seeds in the same process gets
+    the row `isolated, not first`. Without isolated samples every row is compared with all the
+    others together.
     """
     return table(samples, _place, ISOLATED, policy)
 
@@ -130,8 +134,8 @@ def contexts(
 def devices(
     samples: Iterable[Sample], policy: FlakinessPolicy = POLICY
 ) -> tuple[Configuration, ...]:
-    """Pass rates per device, each against all others together."""
-    return table(samples, lambda each: each.device, None, policy)
+    """Return the pass rates per device, each compared with all others together."""
+    return table(samples, lambda sample: sample.device, None, policy)
 
 
 def _place(sample: Sample) -> str:
@@ -154,40 +158,42 @@ def table(
     Within a row, and within that sum, each sample counts `once`: else one seed that always fails,
     run every night on one device, or run again on each of the others, would be a matter of devices.
     """
-    again: dict[str, int] = {}
+    repeated: dict[str, int] = {}
     hosts: dict[str, set[str]] = {}
     everything = list(samples)
-    varying = unsteady(everything)
+    varying = nondeterministic_builds(everything)
     rows_of: dict[str, list[Sample]] = defaultdict(list)
     for sample in everything:
         if sample.outcome in (Outcome.passed, Outcome.failed):
             rows_of[key(sample)].append(sample)
     for name, row in rows_of.items():
-        rows_of[name] = [row[place] for place in once(row, varying=varying)]
-        again[name] = len(row) - len(rows_of[name])
+        rows_of[name] = [row[place] for place in distinct_places(row, varying=varying)]
+        repeated[name] = len(row) - len(rows_of[name])
         hosts[name] = {sample.host_run for sample in row}
     names = sorted(rows_of, key=lambda name: (name != first, name))
     rows = []
     for name in names:
-        own, _ = rate_of((sample.outcome for sample in rows_of[name]), policy)
+        row_rate, _ = rate_of((sample.outcome for sample in rows_of[name]), policy)
         p = higher = None
         if len(names) > 1 and name != first:
             against = [first] if first in rows_of else [other for other in names if other != name]
-            others = [sample for each in against if each for sample in rows_of[each]]
-            other, _ = rate_of(
-                (others[place].outcome for place in once(others, varying=varying)), policy
+            others = [sample for other in against if other for sample in rows_of[other]]
+            other_rate, _ = rate_of(
+                (others[place].outcome for place in distinct_places(others, varying=varying)),
+                policy,
             )
-            p = fisher(own.failures, own.runs, other.failures, other.runs)
-            higher = greater(own, other, policy)
-        rows.append(Configuration(name, own, len(hosts[name]), p, higher, again[name]))
+            p = fisher(row_rate.failures, row_rate.runs, other_rate.failures, other_rate.runs)
+            higher = greater(row_rate, other_rate, policy)
+        rows.append(Configuration(name, row_rate, len(hosts[name]), p, higher, repeated[name]))
     return tuple(rows)
 
 
 def significant(
     rows: Sequence[Configuration], policy: FlakinessPolicy = POLICY
 ) -> tuple[Configuration, ...]:
-    """The rows that differ, after Bonferroni over the comparisons (two devices are one
-    comparison).
+    """Return the rows that differ, after Bonferroni over the comparisons.
+
+    Two devices are one comparison.
     """
     tested = [row for row in rows if row.p is not None]
     comparisons = 1 if len(tested) == 2 and len(rows) == 2 else len(tested)

@@ -25,7 +25,7 @@ class Stopping(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _SENTENCES[self]
 
 
@@ -59,11 +59,11 @@ class Decision:
 
     @property
     def stopped(self) -> bool:
-        """Whether no more seeds are wanted."""
+        """Return whether no more seeds are wanted."""
         return self.state is not Stopping.more
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             "state": self.state.value,
             "seeds": self.seeds,
@@ -78,7 +78,7 @@ class Decision:
 
 
 def bounds(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
-    """(accept stable at or below, accept flaky at or above): log(b/(1-a)) and log((1-b)/a) (A.
+    """Return (accept stable at or below, accept flaky at or above): log(b/(1-a)) and log((1-b)/a) (A.
     Wald, Sequential Analysis, 1947, 3.2).
     """
     a, b = policy.false_flaky, policy.false_stable
@@ -104,7 +104,7 @@ def decide(
     silent: int = 0,
     ran: int = 0,
 ) -> Decision:
-    """Whether to stop after `seeds` kernel outcomes, `failures` of them red; infrastructure
+    """Return whether to stop after `seeds` kernel outcomes, `failures` of them red; infrastructure
     failures are not counted by the caller.
 
     The ratio depends on the counts only, so seeds may arrive in any order and in batches: looking
@@ -186,7 +186,7 @@ class Progress:
         return cls(*(int(data[name]) for name in cls.__dataclass_fields__))
 
     def to_json(self) -> dict[str, int]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return asdict(self)
 
     def read(
@@ -285,7 +285,7 @@ def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -
 
 
 def fixed_seeds(policy: FlakinessPolicy = POLICY, most: int = 2000) -> int | None:
-    """The smallest fixed number of seeds with a threshold that keeps both error rates of the
+    """Return the smallest fixed number of seeds with a threshold that keeps both error rates of the
     policy; None above `most`.
 
     Exact binomial tails, one number after the other, at the smallest threshold that the stable rate

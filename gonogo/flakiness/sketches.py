@@ -63,7 +63,7 @@ class Sketch:
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Sketch:
-        """The sketch of values."""
+        """Return the sketch of values."""
         sizes = [None if value is None else abs(float(value)) for value in values]
         finite = [size for size in sizes if size is not None and 0.0 < size < math.inf]
         buckets: dict[int, int] = {}
@@ -84,7 +84,7 @@ class Sketch:
         )
 
     def __add__(self, other: Sketch) -> Sketch:
-        """The sketch of the values of both."""
+        """Return the sketch of the values of both."""
         return total((self, other))
 
     @property
@@ -110,7 +110,7 @@ class Sketch:
         return math.pow(2.0, 2**self.level / PER_OCTAVE)
 
     def quantile(self, share: float) -> float | None:
-        """The smallest value that at least `share` of the values don't exceed, within `error` of
+        """Return the smallest value that at least `share` of the values don't exceed, within `error` of
         itself; 0 and 1: the exact ends.
 
         None without values; Inf where the quantile is infinite. Raises ValueError for a share
@@ -133,7 +133,7 @@ class Sketch:
         return math.inf
 
     def mean(self) -> float | None:
-        """The mean within `error`; None without values, Inf where one is infinite."""
+        """Return the mean within `error`; None without values, Inf where one is infinite."""
         if not self.count:
             return None
         if self.inf:
@@ -144,8 +144,9 @@ class Sketch:
         )
 
     def bins(self) -> list[tuple[float, float, int]]:
-        """(from, below, values) of each bucket that has any, ascending: for a histogram. Zeros,
-        infinities and NaN aren't in it.
+        """Return (from, below, values) of each bucket that has any, ascending: for a histogram.
+
+        Zeros, infinities and NaN aren't in it.
         """
         return [
             (_edge(index << self.level), _edge((index + 1) << self.level), count)
@@ -153,7 +154,7 @@ class Sketch:
         ]
 
     def _middle(self, index: int) -> float:
-        """The number that is nearest to all of a bucket, in proportion; never outside the smallest
+        """Return the number that is nearest to all of a bucket, in proportion; never outside the smallest
         and largest value.
         """
         low = _edge(index << self.level)
@@ -161,7 +162,7 @@ class Sketch:
         return min(max(middle, self.least or 0.0), math.inf if self.most is None else self.most)
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types, what is zero or empty left out; the same for equal sketches."""
+        """Return it in plain JSON types, what is zero or empty left out; the same for equal sketches."""
         found: dict[str, Any] = {}
         if self.buckets:
             found = {
@@ -193,7 +194,7 @@ class Sketch:
 
 
 def total(sketches: Iterable[Sketch]) -> Sketch:
-    """The sketch of the values of all; of none the empty one."""
+    """Return the sketch of the values of all; of none the empty one."""
     parts = list(sketches)
     level = max((part.level for part in parts), default=0)
     buckets: dict[int, int] = {}
@@ -213,8 +214,9 @@ def total(sketches: Iterable[Sketch]) -> Sketch:
 
 
 def _fitted(buckets: Mapping[int, int], level: int) -> tuple[dict[int, int], int]:
-    """In order, joined in pairs until there are few enough; and the level then. Shifts round down:
-    the edges at powers of two stay.
+    """In order, joined in pairs until there are few enough; and the level then.
+
+    Shifts round down: the edges at powers of two stay.
     """
     while len(buckets) > MOST_BUCKETS:
         joined: dict[int, int] = {}

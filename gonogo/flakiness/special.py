@@ -1,5 +1,6 @@
-"""Distribution functions in plain Python: Beta, Student's t, normal. Tests compare them with scipy,
-which the API must not load.
+"""Distribution functions in plain Python: Beta, Student's t, normal.
+
+Tests compare them with scipy, which the API must not load.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _lower(x: float, a: float, b: float) -> float:
     # milliseconds
 )
 def beta_quantile(q: float, a: float, b: float) -> float:
-    """The x with P(X <= x) = q of Beta(a, b), by bisection on the monotone cdf (of the nearer tail,
+    """Return the x with P(X <= x) = q of Beta(a, b), by bisection on the monotone cdf (of the nearer tail,
     for its digits).
     """
     if not 0 <= q <= 1:
@@ -111,5 +112,5 @@ def student_tail(t: float, freedom: float) -> float:
 
 
 def normal_quantile(q: float) -> float:
-    """The standard normal's quantile."""
+    """Return the standard normal's quantile."""
     return NormalDist().inv_cdf(q)

@@ -52,7 +52,7 @@ def standardised(values: Array) -> Array | None:
 
 
 def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> tuple[int, float] | None:
-    """The best split of one mean per point, if permuted points rarely split as well."""
+    """Return the best split of one mean per point, if permuted points rarely split as well."""
     least = policy.change_least
     if len(values) < max(2 * least, 8):
         return None
@@ -82,7 +82,7 @@ def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> tuple[int,
 def welch_split(
     samples: Sequence[Array], start: int, end: int, policy: FlakinessPolicy
 ) -> tuple[int, float] | None:
-    """The best split of few points by Welch's test on all their seeds."""
+    """Return the best split of few points by Welch's test on all their seeds."""
     least = (
         1
         if min(len(each) for each in samples[start:end]) >= policy.change_least
@@ -113,7 +113,7 @@ def place_likelihood(values: Array) -> Array:
 
 
 def interval(likelihood: Array, level: float) -> tuple[int, int]:
-    """The central interval of the split (1 = before the second point) that holds `level` of the
+    """Return the central interval of the split (1 = before the second point) that holds `level` of the
     likelihood.
     """
     grown = np.cumsum(likelihood)

@@ -13,7 +13,7 @@ from gonogo.spec.verdicts import Explanation, Policy, explain
 
 
 def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """The statistics of one output over many seeds, in the names of stored statistics.
+    """Return the statistics of one output over many seeds, in the names of stored statistics.
 
     rms over the seeds of the rms directions and of chi: of noise alone it tends to 1, a wrong term
     adds the same to each, so that chance averages out and a fault does not. Maxima stay maxima, and
@@ -49,7 +49,8 @@ def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 def settled(
     outputs: Mapping[str, Iterable[Mapping[str, Any]]], policy: Policy = VERDICTS
 ) -> dict[str, Explanation]:
-    """For each output of a job with suspect seeds: what the pooled statistics say. Still suspect:
-    no finding, and no all-clear.
+    """For each output of a job with suspect seeds: what the pooled statistics say.
+
+    Still suspect: no finding, and no all-clear.
     """
     return {name: explain(pooled(rows), policy) for name, rows in outputs.items()}

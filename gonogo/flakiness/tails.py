@@ -1,5 +1,6 @@
-"""Latent flakes: how often will a green test fail? From the tail of its tolerance_ratio, with an
-upper bound.
+"""Latent flakes: how often will a green test fail?
+
+From the tail of its tolerance_ratio, with an upper bound.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Tail:
     """Runs that are no samples of their own, since they give again what a seed gave."""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             "seeds": self.seeds,
             "left_out": self.left_out,
@@ -163,7 +164,7 @@ def tail(
 
 
 def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, unit: str) -> str:
-    """One phrase, "at most 2 failures per thousand seeds predicted, 3 at 95% confidence"."""
+    """Return one phrase, "at most 2 failures per thousand seeds predicted, 3 at 95% confidence"."""
     least = "at most " if at_most else ""
     return f"{least}{1000 * predicted:.3g} failures per thousand {unit} predicted, {1000 * upper:.3g} at {100 * level:.3g}% confidence"
 
@@ -171,7 +172,7 @@ def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, 
 def _sweep(
     ordered: Array, policy: FlakinessPolicy, level: float
 ) -> list[tuple[float, int, float, float]]:
-    """(threshold, exceedances, predicted, bound) of each threshold that leaves a tail below the
+    """Return (threshold, exceedances, predicted, bound) of each threshold that leaves a tail below the
     limit.
     """
     seeds = len(ordered)
@@ -240,7 +241,7 @@ def _drawn(uniform: Array, shape: float, scale: float) -> Array:
 
 
 def pareto_fit(excess: Array, shrink: bool = False) -> tuple[Array, Array]:
-    """(shape xi, scale sigma) of each row of positive exceedances (samples, k), sorted ascending:
+    """Return (shape xi, scale sigma) of each row of positive exceedances (samples, k), sorted ascending:
     Zhang and Stephens 2009.
 
     Their grid of 20 + sqrt(k) values of theta = -xi/sigma below 1/max, weighted by the arithmetic

@@ -1,5 +1,6 @@
-"""Waivers: someone takes on, until a day, what CI would say of some tests. A class becomes
-`waived`; a verdict never changes.
+"""Waivers: someone takes on, until a day, what CI would say of some tests.
+
+A class becomes `waived`; a verdict never changes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Waiver:
         labels: Iterable[Mapping[str, str]],
         build: str | None = None,
     ) -> bool:
-        """Whether it is about a test of that key, called one of these names, whose jobs have these
+        """Return whether it is about a test of that key, called one of these names, whose jobs have these
         labels.
 
         build: head's; None: whatever it is, as where nothing is compared.
@@ -88,7 +89,7 @@ class Waiver:
 
 
 def day(moment: datetime) -> str:
-    """The day on which something ends, with the minute where that is not midnight UTC."""
+    """Return the day on which something ends, with the minute where that is not midnight UTC."""
     there = moment.astimezone(UTC)
     return (
         f"{there:%Y-%m-%d}"
@@ -98,7 +99,7 @@ def day(moment: datetime) -> str:
 
 
 def waived(said: Classification, waivers: Sequence[Waiver]) -> Classification:
-    """The classification with what the waivers cover as `waived`.
+    """Return the classification with what the waivers cover as `waived`.
 
     waivers: those that concern the test and are in force. The finding keeps its verdict; its
     evidence names the waiver, and under `otherwise` the class that it would have. Where several
@@ -114,7 +115,7 @@ def waived(said: Classification, waivers: Sequence[Waiver]) -> Classification:
 
 
 def touches(said: Classification) -> bool:
-    """Whether a waiver could change anything of it."""
+    """Return whether a waiver could change anything of it."""
     return any(_may(finding) for finding in said.findings)
 
 

@@ -25,7 +25,7 @@ class Advice:
 
     @property
     def works(self) -> bool:
-        """Whether every wrong part that can show is rejected on every seed."""
+        """Return whether every wrong part that can show is rejected on every seed."""
         return bool(self.tolerance and self.parts) and not self.missed
 
     def to_json(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def spelt(tolerance: Tolerances) -> str:
 
 
 def best(windows: Sequence[Window], no_go: Sequence[Row]) -> Window | None:
-    """The window that misses the fewest wrong parts, then runs; of equals the one with the most
+    """Return the window that misses the fewest wrong parts, then runs; of equals the one with the most
     room, then the first.
     """
     usable = [each for each in windows if each.usable]
@@ -76,7 +76,7 @@ def best(windows: Sequence[Window], no_go: Sequence[Row]) -> Window | None:
 
 
 def advice(windows: Sequence[Window], no_go: Sequence[Row]) -> Advice:
-    """The best window's tolerance; where it misses some, with other comparators, each added for
+    """Return the best window's tolerance; where it misses some, with other comparators, each added for
     what it rejects beyond the others.
 
     One allclose at most: rtol and atol are one comparator.

@@ -19,8 +19,10 @@ Name = Literal["allclose", "pcc", "frobenius", "ulp"]
 
 @dataclass(frozen=True)
 class Comparator:
-    """allclose at one rtol, PCC, relative Frobenius or ULP. Its *deviation* grows with the error:
-    the least atol, 1 - PCC, the relative Frobenius error, the largest distance in ulps.
+    """allclose at one rtol, PCC, relative Frobenius or ULP.
+
+    Its *deviation* grows with the error: the least atol, 1 - PCC, the relative Frobenius error, the
+    largest distance in ulps.
     """
 
     name: Name
@@ -57,7 +59,7 @@ class Comparator:
         return 1.0 if self.name == "pcc" else math.inf
 
     def exceeded(self, numbers: Mapping[str, Any], tolerance: Mapping[str, float]) -> bool:
-        """Whether the output is outside what `tolerance` gave, compared as gonogo.spec.verdicts.within
+        """Return whether the output is outside what `tolerance` gave, compared as gonogo.spec.verdicts.within
         does.
         """
         deviation = self.deviation(numbers)
@@ -66,7 +68,7 @@ class Comparator:
         return deviation > tolerance["atol" if self.name == "allclose" else self.name]
 
     def tolerance(self, deviation: float) -> dict[str, float]:
-        """The tolerance that lets pass what deviates by no more."""
+        """Return the tolerance that lets pass what deviates by no more."""
         if self.name == "allclose":
             return {"rtol": self.rtol or 0.0, "atol": deviation}
         return {"pcc": 1.0 - deviation} if self.name == "pcc" else {self.name: deviation}
@@ -85,12 +87,12 @@ def comparators(rtols: Iterable[float] = ()) -> tuple[Comparator, ...]:
 
 
 def above(value: float, digits: int) -> float:
-    """The least number of so many significant digits that isn't below the value."""
+    """Return the least number of so many significant digits that isn't below the value."""
     return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value)))
 
 
 def beyond(tolerance: Mapping[str, float], numbers: Mapping[str, Any]) -> float | None:
-    """How many times too large an output's error is for a tolerance: its strictest comparator's; up
+    """Return how many times too large an output's error is for a tolerance: its strictest comparator's; up
     to 1 is within.
 
     It grows in proportion to the error: 1 - PCC goes with the square of a small error, so its root

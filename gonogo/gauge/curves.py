@@ -74,7 +74,7 @@ class Curves:
         )
 
     def at(self, tolerance: float) -> tuple[Rate, Rate]:
-        """(false alarms, misses) at a tolerance, of all runs, whichever steps were left out."""
+        """Return (false alarms, misses) at a tolerance, of all runs, whichever steps were left out."""
         return _errors(self.right, self.wrong, tolerance)
 
 
@@ -99,7 +99,7 @@ def curves(
 
 
 def _errors(right: Sequence[float], wrong: Sequence[float], tolerance: float) -> tuple[Rate, Rate]:
-    """(right runs that fail, wrong ones that pass) of ascending deviations."""
+    """Return (right runs that fail, wrong ones that pass) of ascending deviations."""
     return Rate(len(right) - bisect_right(right, tolerance), len(right)), Rate(
         bisect_right(wrong, tolerance), len(wrong)
     )
@@ -108,7 +108,7 @@ def _errors(right: Sequence[float], wrong: Sequence[float], tolerance: float) ->
 def _deviations(
     comparator: Comparator, rows: Sequence[Row], outputs: Sequence[str]
 ) -> list[tuple[str, float]]:
-    """(part, the largest deviation of the outputs that the run has)."""
+    """Return (part, the largest deviation of the outputs that the run has)."""
     found = []
     for row in rows:
         values = [

@@ -100,7 +100,7 @@ def beyond(tried: Sequence[Tried]) -> str:
 
 
 def cover(tried: Sequence[Tried]) -> list[Tried]:
-    """The inputs to add to the test's own, the one that rejects most of what is missed first, each
+    """Return the inputs to add to the test's own, the one that rejects most of what is missed first, each
     for what it adds to the others.
     """
     left = {part for each in tried for part in each.gains}

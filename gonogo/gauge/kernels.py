@@ -51,7 +51,7 @@ class Part:
 
 
 def right(test: TestSpec) -> list[Part]:
-    """The right kernels of the emulator; those whose switch the test sets already are left out."""
+    """Return the right kernels of the emulator; those whose switch the test sets already are left out."""
     from gonogo.kernels.registry import (
         numerics,  # loads the emulator with numba behind it: whoever plans a gauge needs names only
     )
@@ -69,13 +69,13 @@ def right(test: TestSpec) -> list[Part]:
         ),
         *(
             Part(name, Kind.go, sentence, "correct", asked, judged)
-            for name, sentence, asked, judged in numerics(test).go_variants(test)
+            for name, sentence, asked, judged in numerics(test).right_variants(test)
         ),
     ]
 
 
 def wrong(test: TestSpec) -> list[Part]:
-    """The named faults that change this kernel."""
+    """Return the named faults that change this kernel."""
     from gonogo.kernels.registry import numerics
 
     return [
@@ -86,7 +86,7 @@ def wrong(test: TestSpec) -> list[Part]:
 
 
 def foreign(test: TestSpec, executor: str, build: str, kind: Kind) -> Part:
-    """A build of somebody's, which they say is right, or wrong."""
+    """Return a build of somebody's, which they say is right, or wrong."""
     sentence = f"Build {build} of {executor}, said to be {'right' if kind is Kind.go else 'wrong'}."
     return Part(
         f"{executor}:{build}", kind, sentence, build, test, test, executor=executor, unsure=True

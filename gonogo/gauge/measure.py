@@ -50,7 +50,7 @@ class Drawn:
 
 
 def rtols_of(test: TestSpec) -> tuple[float, ...]:
-    """Every rtol that a row is stored at: the usual ones, the gates' and the test's own."""
+    """Return every rtol that a row is stored at: the usual ones, the gates' and the test's own."""
     declared = {
         a[0]
         for name in test.outputs
@@ -84,8 +84,10 @@ def measured(
     produced: tuple[str, ...] | None,
     with_edges: bool = True,
 ) -> Row:
-    """The row of one run. `outputs` as the kernel gave them, for `given_to`. Raises
-    KernelOutputError as gonogo.judging.judging.judge.
+    """Return the row of one run.
+
+    `outputs` as the kernel gave them, for `given_to`. Raises KernelOutputError as
+    gonogo.judging.judging.judge.
     """
     test = part.judged
     if part.turned:
@@ -128,7 +130,7 @@ def measured(
 
 
 def able(part: Part, drawn: Drawn, outputs: Arrays, arithmetic: str | None) -> bool:
-    """Whether the part's fault can show on this seed: by its float64 effect, or where nobody knows
+    """Return whether the part's fault can show on this seed: by its float64 effect, or where nobody knows
     that, by what it gave.
     """
     if part.unsure:
@@ -149,7 +151,7 @@ def able(part: Part, drawn: Drawn, outputs: Arrays, arithmetic: str | None) -> b
 def _needed(
     test: TestSpec, name: str, outputs: Arrays, drawn: Drawn, rtols: Iterable[float]
 ) -> dict[str, float]:
-    """The needed atol at the rtols that aren't among the statistics' own."""
+    """Return the needed atol at the rtols that aren't among the statistics' own."""
     extra = [rtol for rtol in rtols if rtol not in STORED_RTOLS]
     output = matrix(test, name, outputs)
     if not extra or not np.isfinite(output).all():
@@ -160,7 +162,7 @@ def _needed(
 
 
 def without_numbers(part: Part, seed: int, verdict: str, message: str) -> Row:
-    """The row of a run that ended without outputs: an error, a crash or a hang."""
+    """Return the row of a run that ended without outputs: an error, a crash or a hang."""
     row: Row = {
         "part": part.name,
         "kind": part.kind.value,

@@ -34,7 +34,7 @@ class Planned:
     build: str
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             "name": self.name,
             "kind": self.kind.value,
@@ -49,7 +49,7 @@ def planned(
     builds: Sequence[str] = (),
     wrong_builds: Sequence[str] = (),
 ) -> list[Planned]:
-    """Every part that a test's gauge may have: the emulator's, then somebody's builds.
+    """Return every part that a test's gauge may have: the emulator's, then somebody's builds.
 
     Those of the emulator that have nothing to do with this test (a switch that it sets already, a
     build that hangs) are among them: a worker answers for them with `not_run`, without running

@@ -72,7 +72,7 @@ class Gauge:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             "test": self.test.canonical(),
             "key": self.test.key,
@@ -143,7 +143,7 @@ def _sum(rates: Mapping[str, Rate]) -> Rate:
 
 
 def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
-    """The gauge of a test from the rows of gonogo.gauge.measure; any number of them, also none."""
+    """Return the gauge of a test from the rows of gonogo.gauge.measure; any number of them, also none."""
     useful = with_numbers(rows)
     go = [row for row in useful if row["kind"] == "go"]
     no_go = [row for row in useful if row["kind"] == "no_go"]
@@ -201,7 +201,7 @@ def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
 
 
 def with_numbers(rows: Sequence[Row]) -> list[Row]:
-    """The runs that count into rates: those that gave outputs and were judged."""
+    """Return the runs that count into rates: those that gave outputs and were judged."""
     return [
         row
         for row in rows
@@ -211,15 +211,16 @@ def with_numbers(rows: Sequence[Row]) -> list[Row]:
 
 
 def _passes(declared: Mapping[str, Tolerance], row: Row) -> bool:
-    """Whether the test is green on the row: every declared tolerance holds, and nothing is NaN or
+    """Return whether the test is green on the row: every declared tolerance holds, and nothing is NaN or
     Inf.
     """
     return all(within(declared.get(name), numbers) for name, numbers in row["outputs"].items())
 
 
 def _predicted(go: Sequence[Row], declared: Mapping[str, Tolerance]) -> float | None:
-    """The mean over seeds of the chance that some output's allclose fails. Other comparators have
-    no such prediction.
+    """Return the mean over seeds of the chance that some output's allclose fails.
+
+    Other comparators have no such prediction.
     """
     if not any(tolerance.allclose for tolerance in declared.values()):
         return None

@@ -33,9 +33,10 @@ class Entry:
 
 
 def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list[Entry]:
-    """{"defaults": {...}, "tests": [{"name", "test": {...}, ...}]}, or the list alone. `defaults`
-    holds any key of an entry but its name; its `test` is merged below each entry's own. Raises
-    FieldError.
+    """{"defaults": {...}, "tests": [{"name", "test": {...}, ...}]}, or the list alone.
+
+    `defaults` holds any key of an entry but its name; its `test` is merged below each entry's own.
+    Raises FieldError.
     """
     whole: Mapping[str, Any] = (
         {"tests": data} if isinstance(data, list) else fields.mapping(data, "file")

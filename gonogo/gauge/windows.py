@@ -33,7 +33,7 @@ class Tail:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Tail:
-        """The largest error of many elements is Gumbel distributed: by its moments, scale =
+        """Return the largest error of many elements is Gumbel distributed: by its moments, scale =
         sqrt(6)/pi standard deviations, and level = mean + scale (-ln(-ln(1 - p)) - Euler's
         constant).
         """
@@ -54,8 +54,9 @@ class Tail:
 
 @dataclass(frozen=True)
 class Window:
-    """One comparator's window. `room` is the factor between its edges: above 1 there is a tolerance
-    that works, up to 1 none.
+    """One comparator's window.
+
+    `room` is the factor between its edges: above 1 there is a tolerance that works, up to 1 none.
 
     lower: output -> the least tolerance, analytic and at least what was observed. An output of
     which nothing can be said is left out.
@@ -76,18 +77,18 @@ class Window:
 
     @property
     def usable(self) -> bool:
-        """Whether it says something of any output."""
+        """Return whether it says something of any output."""
         return bool(self.lower)
 
     @property
     def works(self) -> bool:
-        """Whether one of its tolerances passes every right kernel and rejects every wrong one that
+        """Return whether one of its tolerances passes every right kernel and rejects every wrong one that
         can show.
         """
         return self.usable and self.room > 1
 
     def tolerances(self) -> dict[str, dict[str, float]]:
-        """The advised ones: the lower edge, with as few digits as the window has room for."""
+        """Return the advised ones: the lower edge, with as few digits as the window has room for."""
         digits = next(
             (
                 d
@@ -173,7 +174,7 @@ def _room(comparator: Comparator, row: Row, lower: Mapping[str, float]) -> float
 
 
 def rejects(comparators: Mapping[Comparator, Tolerances], row: Row) -> bool:
-    """Whether any of the tolerances is exceeded on any output of the row."""
+    """Return whether any of the tolerances is exceeded on any output of the row."""
     return any(
         comparator.exceeded(row["outputs"][name], tolerance)
         for comparator, tolerances in comparators.items()

@@ -1,1 +1,1 @@
-"""What each kind of kernel computes: a folder per kind, and what kinds that normalize rows share."""
+"""Kinds of kernels, a folder for each, and what kinds that normalize rows share."""

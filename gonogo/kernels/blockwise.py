@@ -1,5 +1,6 @@
-"""The statistics of a matrix output in blocks of rows: what gonogo.numerics.compare defines, in
-bounded memory (a test compares).
+"""The statistics of a matrix output in blocks of rows, in bounded memory.
+
+gonogo.numerics.compare defines them; a test compares the two.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Expecting(Protocol):
-    """What the statistics need of a kind of kernel (gonogo.kernels.kind.Numerics has it)."""
+    """A kind of kernel, as the statistics need it; gonogo.kernels.kind.Numerics has it all."""
 
     def spans(self, test: TestSpec) -> tuple[int, int]:
         """Return (rows, rows of a block)."""
@@ -40,28 +41,27 @@ class Expecting(Protocol):
     def expectations(
         self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice
     ) -> dict[str, Expectation]:
-        """Return what is expected of every output in these rows."""
+        """Return what is expected of each output in these rows."""
 
     def views(
         self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice
     ) -> tuple[Expectation, ...]:
-        """Return the same expectation with its rows cut otherwise."""
+        """Return the same expectation with its rows cut differently."""
 
 
 @dataclass
 class Column:
-    """What a direction down the columns has added up: all (N,)."""
+    """Running sums of a direction down the columns, each of shape (N,)."""
 
     numerator: Array
     norm: Array
-    own: Array  # of rows that no other row equals
+    independent: Array  # variance of rows that no other row equals
     goldens: list[Array]
     trends: list[Array]
     allowances: list[Array]
     spread: Array
-    alike: dict[int, Array] = field(
-        default_factory=dict
-    )  # amounts of rows that others equal, by the row's group
+    # amounts of rows that equal others, by the row's group
+    alike: dict[int, Array] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -72,8 +72,9 @@ class Column:
         goldens: directions.Golden,
         groups: NDArray[np.int64],
     ) -> Column:
-        """Of some rows; `groups`: a number for each, equal where rows are, -1 where no other row is
-        equal.
+        """Return the sums of some rows.
+
+        groups: a number for each row, equal where rows are equal, and -1 where a row is unique.
         """
         w = np.broadcast_to(direction.weights, error.shape)
         amounts = np.abs(w) * np.sqrt(expected.variance)
@@ -84,10 +85,10 @@ class Column:
         return cls(
             numerator=(w * error).sum(axis=0),
             norm=(w**2).sum(axis=0),
-            own=(amounts[alone] ** 2).sum(axis=0),
-            goldens=[(w * each).sum(axis=0) for each in goldens],
-            trends=[(w * each).sum(axis=0) for each in expected.trend],
-            allowances=[(w * each).sum(axis=0) for each in expected.allowance],
+            independent=(amounts[alone] ** 2).sum(axis=0),
+            goldens=[(w * golden).sum(axis=0) for golden in goldens],
+            trends=[(w * trend).sum(axis=0) for trend in expected.trend],
+            allowances=[(w * allowance).sum(axis=0) for allowance in expected.allowance],
             spread=np.zeros(w.shape[1])
             if expected.spread is None
             else (np.abs(w) * expected.spread).sum(axis=0),
@@ -95,31 +96,33 @@ class Column:
         )
 
     def add(self, other: Column) -> None:
-        """Take the next rows in."""
-        self.numerator, self.norm, self.own, self.spread = (
+        """Add the sums of the next rows."""
+        self.numerator, self.norm, self.independent, self.spread = (
             a + b
             for a, b in zip(
-                (self.numerator, self.norm, self.own, self.spread),
-                (other.numerator, other.norm, other.own, other.spread),
+                (self.numerator, self.norm, self.independent, self.spread),
+                (other.numerator, other.norm, other.independent, other.spread),
                 strict=True,
             )
         )
-        for mine, theirs in (
+        for sums, added in (
             (self.goldens, other.goldens),
             (self.trends, other.trends),
             (self.allowances, other.allowances),
         ):
-            mine[:] = [a + b for a, b in zip(mine, theirs, strict=True)]
+            sums[:] = [a + b for a, b in zip(sums, added, strict=True)]
         for group, amounts in other.alike.items():
             self.alike[group] = self.alike[group] + amounts if group in self.alike else amounts
 
     def scores(self, floor: float) -> directions.Scores:
-        """The z of each column (directions.along_columns)."""
-        own = self.own + sum(
-            (each**2 for each in self.alike.values()), start=np.zeros_like(self.own)
+        """Return the z of each column, as directions.along_columns does."""
+        independent = self.independent + sum(
+            (amounts**2 for amounts in self.alike.values()), start=np.zeros_like(self.independent)
         )
         variance = (
-            own + excess(np.max([each**2 for each in self.goldens], axis=0), own) + self.spread**2
+            independent
+            + excess(np.max(np.array([golden**2 for golden in self.goldens]), axis=0), independent)
+            + self.spread**2
         )
         for trend in self.trends:
             variance = variance + trend**2
@@ -130,9 +133,7 @@ class Column:
 
 @dataclass
 class Totals:
-    """What some rows of an output have added up, or all of them, merged in the order of the
-    rows.
-    """
+    """Running totals of an output's rows, merged in the order of the rows."""
 
     sums: Array
     largest: Array
@@ -143,11 +144,11 @@ class Totals:
     floors: dict[str, float]
 
     def add(self, other: Totals) -> None:
-        """Take the next rows in."""
+        """Add the totals of the next rows."""
         self.sums = self.sums + other.sums
         self.largest = np.maximum(self.largest, other.largest)
         self.distances.update(other.distances)
-        self.worst = max(self.worst, other.worst, key=lambda each: each[0])
+        self.worst = max(self.worst, other.worst, key=lambda worst: worst[0])
         for name, z in other.rows.items():
             self.rows.setdefault(name, []).extend(z)
         for name, column in other.columns.items():
@@ -191,8 +192,9 @@ def statistics(
     outputs: Mapping[str, NDArray[np.float32]],
     arithmetic: str | None,
 ) -> dict[str, Any]:
-    """The statistics of matrix outputs (rows, N) of more than one row. `references`: those of the
-    raw inputs.
+    """Return the statistics of matrix outputs (rows, N) with more than one row.
+
+    references: the raw references, of the raw inputs.
     """
     rows, step = numerics.spans(test)
     groups = equal_rows([np.asarray(a) for name, a in given.items() if test.is_matrix(name)])
@@ -203,30 +205,30 @@ def statistics(
         here = slice(start, stop)
         expected = numerics.expectations(test, given, arithmetic, here)
         views = {name: numerics.views(test, given, name, expected[name], here) for name in outputs}
-        found = {}
+        block_totals = {}
         for name, output in outputs.items():
-            wanted, kept = expected[name], keep[name][here]
-            if not kept.any():
+            expectation, compared = expected[name], keep[name][here]
+            if not compared.any():
                 continue
             tolerance = test.tolerance_for(name)
             allclose = None if tolerance is None else tolerance.allclose
             first = float(whole[name].flat[0])
-            usable = compare.restrict(wanted, kept)
-            out, raw = np.asarray(output[here][kept], np.float64), whole[name][here][kept]
-            places = np.flatnonzero(kept) + start
-            totals = _totals(out, raw, usable, allclose, first, places, groups[here][kept])
+            usable = compare.restrict(expectation, compared)
+            out, raw = np.asarray(output[here][compared], np.float64), whole[name][here][compared]
+            places = np.flatnonzero(compared) + start
+            totals = _totals(out, raw, usable, allclose, first, places, groups[here][compared])
             for view in views[name]:
-                cut = np.repeat(kept, view.reference.shape[0] // kept.size)
+                cut = np.repeat(compared, view.reference.shape[0] // compared.size)
                 part = compare.restrict(view, cut)
                 elements = np.asarray(output[here], np.float64).reshape(view.reference.shape)[cut]
                 _directions(totals, elements - part.reference, part, np.full(int(cut.sum()), -1))
-            found[name] = totals
-        return found, {name: _every(expected[name], views[name]) for name in outputs}
+            block_totals[name] = totals
+        return block_totals, {name: _every(expected[name], views[name]) for name in outputs}
 
     results = over_rows(block, rows, step)
     finished = {}
     for name, output in outputs.items():
-        parts = [found[name] for found, _ in results if name in found]
+        parts = [block_totals[name] for block_totals, _ in results if name in block_totals]
         bare = {
             "count": int(output.size),
             "digest": compare.digest(output, output.shape),
@@ -236,8 +238,8 @@ def statistics(
             finished[name] = _blank(results[0][1][name]) | bare
             continue
         totals = parts[0]
-        for each in parts[1:]:
-            totals.add(each)
+        for part in parts[1:]:
+            totals.add(part)
         tolerance = test.tolerance_for(name)
         declared = tolerance is not None and tolerance.allclose is not None
         counted = int(keep[name].sum()) * output.shape[1]
@@ -246,43 +248,45 @@ def statistics(
 
 
 def joined(parts: Sequence[Expectation]) -> Expectation:
-    """The expectation of an output of one row from those of its parts, side by side. Their shared
-    errors have one variance each.
+    """Return the expectation of a one-row output from its parts, side by side.
+
+    Their shared errors have one variance each.
     """
     if len(parts) == 1:
         return parts[0]
 
     def along(values: Iterable[Array]) -> Array:
-        return np.concatenate([np.atleast_2d(each) for each in values], axis=1)
+        return np.concatenate([np.atleast_2d(value) for value in values], axis=1)
 
     first = parts[0]
-    masks = [each.informative for each in parts if each.informative is not None]
+    masks = [part.informative for part in parts if part.informative is not None]
     return replace(
         first,
-        reference=along(each.reference for each in parts),
-        bound=along(each.bound for each in parts),
-        noise=along(each.noise for each in parts),
+        reference=along(part.reference for part in parts),
+        bound=along(part.bound for part in parts),
+        noise=along(part.noise for part in parts),
         shared=tuple(
-            replace(s, pattern=along(each.shared[k].pattern for each in parts))
+            replace(s, pattern=along(part.shared[k].pattern for part in parts))
             for k, s in enumerate(first.shared)
         ),
         directions=tuple(
-            replace(d, weights=along(each.directions[k].weights for each in parts))
+            replace(d, weights=along(part.directions[k].weights for part in parts))
             for k, d in enumerate(first.directions)
         ),
         allowance=tuple(
-            along(each.allowance[k] for each in parts) for k in range(len(first.allowance))
+            along(part.allowance[k] for part in parts) for k in range(len(first.allowance))
         ),
         truncated=None
         if first.truncated is None
-        else along(each.truncated for each in parts if each.truncated is not None),
+        else along(part.truncated for part in parts if part.truncated is not None),
         informative=np.array([any(bool(mask.any()) for mask in masks)]) if masks else None,
     )
 
 
 def equal_rows(matrices: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """For each row a number that it shares with the rows that equal it in all matrices; -1 where it
-    is alone.
+    """Number the rows, so that rows that are equal in all matrices share a number.
+
+    A row that no other row equals gets -1.
     """
     seen: dict[bytes, int] = {}
     import xxhash  # not in the interpreters of builds, where the conformance suite runs
@@ -298,11 +302,11 @@ def equal_rows(matrices: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 
 
 def _every(expected: Expectation, views: Sequence[Expectation]) -> tuple[Direction, ...]:
-    """The names of all directions, of the views too."""
+    """Return the names of all directions, with those of the views."""
     return tuple(
-        Direction(each.name, np.zeros((1, 1)), each.axis)
-        for one in (expected, *views)
-        for each in one.directions
+        Direction(direction.name, np.zeros((1, 1)), direction.axis)
+        for expectation in (expected, *views)
+        for direction in expectation.directions
     )
 
 
@@ -315,8 +319,9 @@ def _totals(
     places: NDArray[np.intp],
     groups: NDArray[np.int64],
 ) -> Totals:
-    """Of some finite rows; `places`: their numbers; `first`: the raw reference's first value, about
-    which its sums are taken.
+    """Return the totals of some finite rows.
+
+    places: the rows' numbers. first: the raw reference's first value; sums are taken about it.
     """
     error = out - raw
     size = np.abs(error)
@@ -371,7 +376,7 @@ def _totals(
 
 
 def _budget(totals: Totals, out: Array, expected: Expectation, places: NDArray[np.intp]) -> None:
-    """The comparison with the quantised reference, over informative rows."""
+    """Add the comparison with the quantized reference, over informative rows."""
     error = out - expected.reference
     size = np.abs(error)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -388,21 +393,21 @@ def _budget(totals: Totals, out: Array, expected: Expectation, places: NDArray[n
     row, column = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     totals.worst = (float(ratio[row, column]), int(places[row]), int(column))
     golden = compare.rounded(expected.reference, expected.out, expected.out_block)
-    found = {
+    sums = {
         "used": out.size,
         "over": int((ratio > 1).sum()),
         "chi": float(standard.sum()),
         "mismatch": int((out != golden).sum()),
         "outliers": int(outlier.sum()),
     }
-    for name, value in found.items():
+    for name, value in sums.items():
         totals.sums[SUMS.index(name)] = value
 
 
 def _directions(
     totals: Totals, error: Array, expected: Expectation, groups: NDArray[np.int64]
 ) -> None:
-    """The scores of the rows, and what a block adds to those of the columns."""
+    """Add the scores of the rows, and the block's share of the columns' sums."""
     informative: Mask = (
         np.ones(error.shape[0], bool) if expected.informative is None else expected.informative
     )
@@ -469,7 +474,7 @@ def _finished(
 
 
 def _blank(every: Sequence[Direction]) -> dict[str, Any]:
-    """compare.blank without an expectation at hand."""
+    """Return what compare.blank does, from the directions alone."""
     result: dict[str, Any] = dict.fromkeys(
         ("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction")
     )
@@ -485,23 +490,25 @@ def _scores(totals: Totals, name: str) -> directions.Scores | None:
     if name not in totals.rows:
         return None
     z = np.concatenate(totals.rows[name])
-    told = np.abs(z[~np.isnan(z)])
-    if not told.size:
+    scores = np.abs(z[~np.isnan(z)])
+    if not scores.size:
         return directions.Scores(None, None, 0, z)
-    return directions.Scores(float(np.sqrt(np.mean(told**2))), float(told.max()), told.size, z)
+    return directions.Scores(
+        float(np.sqrt(np.mean(scores**2))), float(scores.max()), scores.size, z
+    )
 
 
 def _largest(numerator: Array, denominator: Array) -> float:
-    """The largest ratio; 0/0 is 0."""
+    """Return the largest ratio; 0/0 counts as 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.where(numerator == 0, 0.0, numerator / denominator).max(initial=0.0))
 
 
 def _percentile(distances: Mapping[float, int], count: int) -> float:
-    """compare.percentile_99 of counted distances."""
-    wanted = max(1, -(-99 * count // 100))
+    """Return compare.percentile_99 of counted distances."""
+    remaining = max(1, -(-99 * count // 100))
     for value in sorted(distances):
-        wanted -= distances[value]
-        if wanted <= 0:
+        remaining -= distances[value]
+        if remaining <= 0:
             return float(value)
     return 0.0

@@ -1,5 +1,6 @@
-"""What a kind of kernel computes: reference, expectations, forensics, emulated builds; the rest
-follows, row block by row block.
+"""The base class of each kind's numerics: reference, expectations, forensics and emulated builds.
+
+The rest follows from these, row block by row block.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Piece = tuple[str, Expectation, slice, slice]
 
 EVERYTHING = slice(None)
 ELEMENTS_PER_BLOCK = 2**18
-"""Elements whose expectation (some forty float64 matrices) is in memory at a time, on each core."""
+"""Elements whose expectations (some forty float64 matrices) are in memory at a time, per core."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class Fault:
     Attributes:
         name: the build's name; kernels may share it where it means the same.
         sentence: what it does, in one line.
-        outputs: those that it touches; empty: the right kernel.
-        gauge: a known-wrong kernel whose numbers a test must reject (NO-GO).
-        unsure: it depends on what ran before: whether it can show is read off its outputs.
+        outputs: the outputs that it changes; empty for the right kernel.
+        gauge: True for a mutant whose numbers a test must reject.
+        unsure: True where it depends on what ran before. Its outputs then say whether it can show.
     """
 
     name: str
@@ -51,10 +52,12 @@ class Fault:
 
 
 class Numerics(ABC):
-    """One kind's numerics. `reference`, `expectations`, `run`, `ideal` and `faults` are a kind's
-    own; the others may stay.
+    """The numerics of one kind of kernel.
 
-    Arrays are flat, as TestSpec.flat_shape_of has them: matrices (rows, features), one value a row
+    Each kind implements `reference`, `expectations`, `run`, `ideal` and `faults`. The other methods
+    have defaults.
+
+    Arrays are flat, as TestSpec.flat_shape_of says: matrices (rows, features), values per row
     (rows,), vectors (N,).
     """
 
@@ -63,26 +66,30 @@ class Numerics(ABC):
 
     @abstractmethod
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
-        """The float64 function of `arrays`: the quantised reference of what a device was given, the
-        raw one of the raw inputs.
+        """Return the kernel's float64 function of `arrays`.
+
+        For the inputs as the device gets them, this is the quantized reference. For the raw inputs,
+        it is the raw reference.
         """
 
     @abstractmethod
     def expectations(
         self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
-        """What is expected of every output in these rows, of a kernel of that arithmetic (None:
-        generic), on what the device was given.
+        """Return what is expected of each output in these rows, from what the device was given.
 
-        A matrix output's expectation has its rows; one with a value a row, (1, rows); a vector's,
-        (1, N), is that of all rows.
+        arithmetic: the arithmetic model of the kernel; None is the generic one.
+
+        The expectation of a matrix output holds these rows. An output with one value per row has
+        shape (1, rows). A vector's has shape (1, N) and covers all rows.
         """
 
     def views(
         self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice
     ) -> tuple[Expectation, ...]:
-        """The same expectation with its rows cut otherwise (a channel's elements, say) and the
-        directions that are told there.
+        """Return the same expectation with its rows cut differently, such as into channels.
+
+        Each view holds the directions that are measured there.
         """
         return ()
 
@@ -95,35 +102,39 @@ class Numerics(ABC):
         seed: int = 0,
         position: int = 0,
     ) -> dict[str, Floats]:
-        """The outputs of the emulated build on flat float32 arrays; KeyError for an unknown one.
+        """Return the outputs of the emulated build, as flat float32 arrays.
 
-        seed: of the inputs. position: how many runs came before in this process, which only a fault
-        may look at.
+        seed: the seed of the inputs. position: how many runs came before in this process; only a
+        fault may depend on it. Raises KeyError for an unknown build.
         """
         raise KeyError(build)
 
     def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-        """The float64 function of that build's logic, unrounded: its distance from the reference
-        says whether a fault can show.
+        """Return the float64 function of the build's logic, unrounded.
+
+        Its distance from the reference says whether a fault can show. Raises KeyError for an
+        unknown build.
         """
         raise KeyError(build)
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
-        """What is wrong with the outputs (any subset, flat), term by term; always answers."""
-        said = f"cannot tell: nobody has written down which terms {test.kernel} has"
+        """Return what is wrong with the outputs (any subset, flat), term by term. Never raises."""
+        words = f"cannot tell: nobody has written down which terms {test.kernel} has"
         return Diagnosis(
-            (Term(test.outputs[0], "all", 0, (), (), said, can_tell=False),), said, False
+            (Term(test.outputs[0], "all", 0, (), (), words, can_tell=False),), words, False
         )
 
-    def go_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
-        """Other right arithmetics for the gauge: (name, sentence, what the kernel is asked to run,
-        what judges it).
+    def right_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
+        """Return other right arithmetics for the gauge.
+
+        Each is (name, sentence, the test that the kernel runs, the test that judges it).
         """
         return []
 
     def candidates(self, test: TestSpec) -> list[tuple[str, str, dict[str, Any]]]:
-        """Inputs that make wrong terms large, the likeliest first: (name, sentence, the test's
-        `inputs`).
+        """Return inputs that make wrong terms large, the likeliest first.
+
+        Each is (name, sentence, the test's `inputs`).
         """
         first = test.drawn_names[0]
         offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
@@ -147,16 +158,17 @@ class Numerics(ABC):
             ),
         ]
 
-    # What follows from these.
+    # The rest is derived from the methods above.
 
     def sums_over_rows(self, test: TestSpec) -> bool:
-        """Whether an output is a vector, summed over all rows: then the kernel isn't judged in
-        blocks of rows.
+        """Return whether an output is a vector, summed over all rows.
+
+        Such a kernel can't be judged in blocks of rows.
         """
         return any(not test.is_matrix(name) and not test.is_per_row(name) for name in test.outputs)
 
     def spans(self, test: TestSpec) -> tuple[int, int]:
-        """(rows, rows of a block)."""
+        """Return (rows, rows of a block)."""
         step = (
             test.rows
             if self.sums_over_rows(test)
@@ -165,7 +177,7 @@ class Numerics(ABC):
         return test.rows, step
 
     def pieces(self, test: TestSpec, given: Arrays, arithmetic: str | None) -> Iterator[Piece]:
-        """The expectations of all outputs, in parts that fit memory."""
+        """Yield the expectations of all outputs in parts that fit in memory."""
         rows, step = self.spans(test)
         for start in range(0, rows, step):
             here = slice(start, min(start + step, rows))
@@ -180,14 +192,14 @@ class Numerics(ABC):
     def parts(
         self, test: TestSpec, given: Arrays, arithmetic: str | None
     ) -> dict[str, list[Expectation]]:
-        """The expectations of each output, block by block; made on all cores."""
+        """Return the expectations of each output, block by block. All cores compute them."""
         rows, step = self.spans(test)
-        found = over_rows(
+        blocks = over_rows(
             lambda start, stop: self.expectations(test, given, arithmetic, slice(start, stop)),
             rows,
             step,
         )
-        return {name: [each[name] for each in found] for name in found[0]}
+        return {name: [block[name] for block in blocks] for name in blocks[0]}
 
     def statistics(
         self,
@@ -197,27 +209,28 @@ class Numerics(ABC):
         outputs: Mapping[str, Floats],
         arithmetic: str | None,
     ) -> dict[str, Any]:
-        """Every statistic of each output (matrices, see judging.matrix), JSON-ready:
-        gonogo.numerics.compare is the definition.
+        """Return every statistic of each output, ready for JSON.
+
+        Outputs are matrices (see judging.matrix). gonogo.numerics.compare is the definition.
         """
         references = self.reference(test, raw)
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         matrices = {
             name: output
             for name, output in outputs.items()
             if test.is_matrix(name) and output.shape[0] > 1
         }
         if matrices:
-            found |= blockwise.statistics(self, test, references, given, matrices, arithmetic)
+            results |= blockwise.statistics(self, test, references, given, matrices, arithmetic)
         rest = [name for name in outputs if name not in matrices]
         if rest:
             parts = self.parts(test, given, arithmetic)
             for name in rest:
-                wanted = parts[name][0] if test.is_matrix(name) else blockwise.joined(parts[name])
-                found[name] = self.compared(
-                    test, given, name, outputs[name], wanted, references[name]
+                expected = parts[name][0] if test.is_matrix(name) else blockwise.joined(parts[name])
+                results[name] = self.compared(
+                    test, given, name, outputs[name], expected, references[name]
                 )
-        return {name: compare.storable(found[name]) for name in outputs}
+        return {name: compare.storable(results[name]) for name in outputs}
 
     def compared(
         self,
@@ -225,56 +238,60 @@ class Numerics(ABC):
         given: Arrays,
         name: str,
         output: Floats,
-        wanted: Expectation,
+        expected: Expectation,
         raw: Array,
     ) -> dict[str, Any]:
-        """The statistics of one output at once: the definition, and the directions of the views."""
+        """Return the statistics of one whole output, with the directions of its views."""
         tolerance = test.tolerance_for(name)
         allclose = None if tolerance is None else tolerance.allclose
         raw = np.asarray(raw, np.float64).reshape(output.shape)
         shape = output.shape if test.is_matrix(name) else output.shape[1:]
-        found = compare.statistics(output, wanted, raw, allclose=allclose, shape=shape)
+        results = compare.statistics(output, expected, raw, allclose=allclose, shape=shape)
         keep = compare.finite_rows(output)
-        for view in self.views(test, given, name, wanted, EVERYTHING):
+        for view in self.views(test, given, name, expected, EVERYTHING):
             some = np.repeat(keep, view.reference.shape[0] // keep.size)
             cut, golden = (
                 np.ascontiguousarray(output).reshape(view.reference.shape)[some],
                 raw.reshape(view.reference.shape)[some],
             )
             part = compare.restrict(view, some)
-            told = (
+            scores = (
                 compare.statistics(cut, part, golden, allclose=None, shape=cut.shape)
                 if some.any()
                 else compare.blank(view)
             )
-            found |= {
+            results |= {
                 key: value
-                for key, value in told.items()
-                if key.startswith(tuple(f"{each.name}_" for each in view.directions))
+                for key, value in scores.items()
+                if key.startswith(tuple(f"{direction.name}_" for direction in view.directions))
             }
-        return found
+        return results
 
 
-LEAST_STEP = {"fp16": 2.0**-25}
-"""Half a step of the formats whose smallest normal number ordinary values reach: below it the step
-stays the same."""
+MIN_HALF_STEP = {"fp16": 2.0**-25}
+"""Half the smallest step of the formats whose subnormals ordinary values reach.
+
+The step stays the same below the format's smallest normal number.
+"""
 
 
-def with_least_step(expected: Expectation, output: str) -> Expectation:
-    """The expectation of an output whose values may be below its format's smallest normal number
-    (2^-14 in fp16).
+def with_min_step(expected: Expectation, output: str) -> Expectation:
+    """Return the expectation of an output whose values may be subnormal in its format.
+
+    The smallest normal number of fp16 is 2^-14.
     """
-    least = LEAST_STEP.get(output, 0.0)
+    half_step = MIN_HALF_STEP.get(output, 0.0)
     return (
-        replace(expected, bound=expected.bound + least, noise=expected.noise + least**2 / 3)
-        if least
+        replace(expected, bound=expected.bound + half_step, noise=expected.noise + half_step**2 / 3)
+        if half_step
         else expected
     )
 
 
 def rows_cut(expected: Expectation, width: int) -> Expectation:
-    """The expectation of the same elements with each row cut into rows of `width`; no
-    directions.
+    """Return the expectation of the same elements with each row cut into rows of `width`.
+
+    The result has no directions.
     """
     times = expected.reference.shape[1] // width
 
@@ -282,31 +299,33 @@ def rows_cut(expected: Expectation, width: int) -> Expectation:
         whole = np.broadcast_to(a, (a.shape[0], times * width)) if a.shape[1] == 1 else a
         return np.ascontiguousarray(whole).reshape(-1, width)
 
-    def each(a: Array) -> Array:  # one value a row
+    def per_cut_row(a: Array) -> Array:  # one value per row
         return (
             a
             if a.shape[0] == 1 and expected.reference.shape[0] > 1
             else np.repeat(a, times, axis=0)
         )
 
-    def wide(a: Array) -> Array:  # a pattern, of every row or of one
+    def cut_pattern(a: Array) -> Array:  # a pattern with all rows or a single one
         return cut(np.broadcast_to(a, expected.reference.shape))
 
     return replace(
         expected,
         reference=cut(expected.reference),
-        bound=wide(expected.bound),
-        noise=wide(expected.noise),
+        bound=cut_pattern(expected.bound),
+        noise=cut_pattern(expected.noise),
         shared=tuple(
-            replace(s, variance=each(s.variance), pattern=wide(s.pattern)) for s in expected.shared
+            replace(s, variance=per_cut_row(s.variance), pattern=cut_pattern(s.pattern))
+            for s in expected.shared
         ),
-        bias=None if expected.bias is None else wide(expected.bias),
-        trend=tuple(wide(t) for t in expected.trend),
-        spread=None if expected.spread is None else wide(expected.spread),
-        allowance=tuple(wide(each) for each in expected.allowance),
-        truncated=None if expected.truncated is None else wide(expected.truncated),
+        bias=None if expected.bias is None else cut_pattern(expected.bias),
+        trend=tuple(cut_pattern(t) for t in expected.trend),
+        spread=None if expected.spread is None else cut_pattern(expected.spread),
+        allowance=tuple(cut_pattern(pattern) for pattern in expected.allowance),
+        truncated=None if expected.truncated is None else cut_pattern(expected.truncated),
         keyed=tuple(
-            replace(k, key=wide(k.key), amplitude=wide(k.amplitude)) for k in expected.keyed
+            replace(k, key=cut_pattern(k.key), amplitude=cut_pattern(k.amplitude))
+            for k in expected.keyed
         ),
         informative=None
         if expected.informative is None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def numerics(test: TestSpec) -> Numerics:
-    """Return what can be computed for a test's kernel."""
+    """Return the numerics of a test's kernel."""
     kernel = KERNELS[test.kernel]
     numerics_by_kernel: Mapping[str, Numerics] = importlib.import_module(kernel.numerics).NUMERICS
     return numerics_by_kernel[kernel.name]

@@ -123,7 +123,7 @@ def _along(
 ) -> Scores:
     w = direction.weights
     variance = own + excess(
-        np.max([(w * each).sum(axis=1) ** 2 for each in golden_errors], axis=0), own
+        np.max(np.array([(w * each).sum(axis=1) ** 2 for each in golden_errors]), axis=0), own
     )
     for shared in expected.shared:
         variance = variance + shared.variance[:, 0] * (w * shared.pattern).sum(axis=1) ** 2
@@ -150,7 +150,7 @@ def along_columns(
     np.add.at(together, first, amounts)
     own = (together**2).sum(axis=0)
     variance = own + excess(
-        np.max([(w * each).sum(axis=0) ** 2 for each in golden_errors], axis=0), own
+        np.max(np.array([(w * each).sum(axis=0) ** 2 for each in golden_errors]), axis=0), own
     )
     for trend in expected.trend:
         variance = variance + (w * trend).sum(axis=0) ** 2

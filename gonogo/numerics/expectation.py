@@ -67,7 +67,7 @@ class Keyed:
 
     key: Array  # (rows, N); NaN: none
     amplitude: Array  # (rows, N)
-    own: bool = False  # part of each element's own s^2 that `noise` doesn't hold
+    adds_variance: bool = False  # it is part of each element's s^2 and not in `noise`
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Expectation:
         for shared in self.shared:
             total = total + shared.variance * shared.pattern**2
         for keyed in self.keyed:
-            if keyed.own:
+            if keyed.adds_variance:
                 total = total + keyed.amplitude**2
         for factor in self.factors:
             total = total + (factor**2).sum(axis=0, keepdims=True)

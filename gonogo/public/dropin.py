@@ -262,8 +262,9 @@ class _Against:
         return Comparison(name=self.name, arithmetic=self.arithmetic, **found)
 
     def _formats(self, given: Mapping[str, Tensor]) -> dict[str, Any]:
-        """The formats of the tensors at hand. A float32 input beside an output of fewer bits isn't
-        taken for what the kernel was given.
+        """Return the formats of the tensors at hand.
+
+        A float32 input beside an output of fewer bits isn't taken for what the kernel was given.
         """
         form = next(iter(self.actual.values())).format
         formats = {}
@@ -277,7 +278,7 @@ class _Against:
         return found
 
     def _loose(self, label: str) -> str:
-        """How loose the gate is for the format of an output; empty where that can't be said."""
+        """Return how loose the gate is for the format of an output; empty where that can't be said."""
         numbers = self.outputs[label]
         times = numbers.get("tolerance_roundings")
         if times is None:
@@ -303,8 +304,9 @@ class _Against:
 
 
 def _pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any, Any]]:
-    """(label, actual, expected) of every tensor. Raises AssertionError where the two sides hold
-    different ones.
+    """Return (label, actual, expected) of every tensor.
+
+    Raises AssertionError where the two sides hold different ones.
     """
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if actual.keys() != expected.keys():
@@ -326,7 +328,7 @@ def _pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any, Any]]
 
 
 def _first(spec: Mapping[str, Any]) -> str | None:
-    """The kernel's first output, where the kernel is known here."""
+    """Return the kernel's first output, where the kernel is known here."""
     if "kernel" not in spec:
         return None
     try:

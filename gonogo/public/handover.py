@@ -96,7 +96,7 @@ def compare(
 
 
 def _array(name: str, value: Any, *, wide: bool = False) -> Any:
-    """The tensor as a C-contiguous array of float32 (wider values are rounded to it), or where
+    """Return the tensor as a C-contiguous array of float32 (wider values are rounded to it), or where
     `wide` values are kept of float64.
     """
     import numpy as np
@@ -106,7 +106,7 @@ def _array(name: str, value: Any, *, wide: bool = False) -> Any:
 
 
 def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The test's JSON; kernels that weren't given their statistics made their own."""
+    """Return the test's JSON; kernels that weren't given their statistics made their own."""
     for key, value in given.items():
         try:
             json.dumps(value, allow_nan=False)

@@ -70,7 +70,7 @@ class Arrays:
 
 
 def factor(value: float) -> str:
-    """How many times something is, for people: three digits; beyond ten million it doesn't
+    """Return how many times something is, for people: three digits; beyond ten million it doesn't
     matter.
     """
     if value >= 1e7:

@@ -1,5 +1,6 @@
-"""Tensors of any library as NumPy arrays, and the number format that their values have. Runs in
-other people's interpreters (Python 3.10).
+"""Tensors of any library as NumPy arrays, and the number format that their values have.
+
+Runs in other people's interpreters (Python 3.10).
 
 Standard library at import; NumPy when a tensor is read. torch and ttnn are never imported: a tensor
 of theirs can't be without them.
@@ -46,8 +47,9 @@ class Tensor:
 
 
 def read(value: Any, name: str) -> Tensor:
-    """A NumPy array, anything that NumPy can read, a torch or a ttnn tensor. Raises TypeError for
-    what holds no real numbers.
+    """Return a NumPy array, anything that NumPy can read, a torch or a ttnn tensor.
+
+    Raises TypeError for what holds no real numbers.
     """
     import numpy as np
 
@@ -82,8 +84,9 @@ def read(value: Any, name: str) -> Tensor:
 
 
 def _of_ttnn(ttnn: Any, value: Any) -> Any:
-    """A ttnn tensor in float32, which every format of theirs fits. By torch, which may be missing,
-    only where this ttnn can't without.
+    """Return a ttnn tensor in float32, which every format of theirs fits.
+
+    By torch, which may be missing, only where this ttnn can't without.
     """
     if not hasattr(ttnn, "to_dtype") or not hasattr(value, "to_numpy"):
         return ttnn.to_torch(value)
@@ -94,7 +97,7 @@ def _of_ttnn(ttnn: Any, value: Any) -> Any:
 
 
 def fits_bf16(values: NDArray[Any]) -> bool:
-    """Whether a float32 array holds what was computed in bf16 and widened, as tests do before they
+    """Return whether a float32 array holds what was computed in bf16 and widened, as tests do before they
     compare (`.float()`).
     """
     import numpy as np

@@ -78,5 +78,5 @@ class TestReport:
 
     @property
     def numbers(self) -> bool:
-        """Whether any test brought numbers of arrays: of the other formats none can."""
+        """Return whether any test brought numbers of arrays: of the other formats none can."""
         return any(comparison.outputs for case in self.cases for comparison in case.comparisons)

@@ -24,7 +24,7 @@ _MOST_TAGS = 20
 
 
 def parse(data: bytes) -> TestReport:
-    """The report in a file. Raises FieldError."""
+    """Return the report in a file. Raises FieldError."""
     results = fields.mapping(
         fields.mapping(documents.load(data), "report").get("results"), "results"
     )
@@ -86,7 +86,7 @@ def _case(data: object, path: str) -> Case:
 
 
 def _group(suite: object) -> str:
-    """The suite of a test: a text, or since version 0 of the specification's later drafts the path
+    """Return the suite of a test: a text, or since version 0 of the specification's later drafts the path
     to it, outermost first.
     """
     if isinstance(suite, list):

@@ -16,7 +16,7 @@ _SHOWN = 60
 
 
 def load(data: bytes) -> Any:
-    """The value of a JSON text in UTF-8. Raises FieldError for anything else.
+    """Return the value of a JSON text in UTF-8. Raises FieldError for anything else.
 
     Marks are counted first, those within texts, too: "[]," takes three bytes and becomes sixty.
     """
@@ -41,5 +41,5 @@ def text(value: object, most: int) -> str | None:
 
 
 def objects(value: object) -> list[Mapping[str, Any]]:
-    """The objects of a list; none where there is no list."""
+    """Return the objects of a list; none where there is no list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

@@ -41,8 +41,9 @@ class _Open:
 
 
 class Reader:
-    """Takes elements one by one; `report` is what they come to. Attributes that other formats have
-    become measurements.
+    """Takes elements one by one; `report` is what they come to.
+
+    Attributes that other formats have become measurements.
     """
 
     def __init__(self, known: frozenset[str] | None = None) -> None:
@@ -174,8 +175,9 @@ class Reader:
 
 
 def parse(data: bytes) -> TestReport:
-    """The report in a file of JUnit XML. Raises FieldError for what is none, and for too many
-    tests.
+    """Return the report in a file of JUnit XML.
+
+    Raises FieldError for what is none, and for too many tests.
     """
     reader = Reader()
     xml.read(data, reader.start, reader.end)

@@ -1,5 +1,6 @@
-"""Format "gonogo": a line of JSON for the run, then one for each test (docs/imports.md). What the
-pytest plug-in writes.
+"""Format "gonogo": a line of JSON for the run, then one for each test (docs/imports.md).
+
+What the pytest plug-in writes.
 
 A comparison that names its kernel's spec is judged here, from its numbers: a file may say which
 numbers it measured, not what they mean.
@@ -168,8 +169,9 @@ def _comparison(
 
 
 def _statistics(data: object, path: str) -> dict[str, Any]:
-    """Numbers, null, short texts, lists and maps of these. A verdict that stands there is left out:
-    it is made from the numbers.
+    """Numbers, null, short texts, lists and maps of these.
+
+    A verdict that stands there is left out: it is made from the numbers.
     """
     given = fields.mapping(data, path)
     if len(given) > MOST_STATISTICS:

@@ -12,7 +12,7 @@ FORMATS = ("junit", "gtest-xml", "gtest-json", "ctrf", "gonogo")
 
 
 def read(data: bytes, form: str, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
-    """The report in a file. Raises FieldError for what is no report of that format."""
+    """Return the report in a file. Raises FieldError for what is no report of that format."""
     match fields.choice(form, FORMATS, "format"):
         case "junit":
             return junit.parse(data)
@@ -27,7 +27,7 @@ def read(data: bytes, form: str, *, max_elements: int = MAX_ELEMENTS) -> TestRep
 
 
 def guess(data: bytes) -> str:
-    """The format of a file from its first bytes. Raises FieldError where they are of none."""
+    """Return the format of a file from its first bytes. Raises FieldError where they are of none."""
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"<"):
         # gtest's JUnit says in its root or in its first tests what JUnit XML of others never says

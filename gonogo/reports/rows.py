@@ -30,7 +30,7 @@ Iteration = tuple[int, int]
 
 
 def rows_of(report: TestReport) -> list[Row]:
-    """A row for each (iteration, repeat), in order; of a report without tests one that says so.
+    """Return a row for each (iteration, repeat), in order; of a report without tests one that says so.
     Raises FieldError for too many tests.
     """
     found: dict[Iteration, list[Case]] = {}
@@ -155,7 +155,7 @@ def _labels(name: str, comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    """The name, numbered when another test of the iteration has it: what reports the same name
+    """Return the name, numbered when another test of the iteration has it: what reports the same name
     twice loses nothing.
     """
     number, found = 1, name

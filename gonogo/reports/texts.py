@@ -20,7 +20,7 @@ def clean(value: object, most: int) -> str:
 
 
 def short_name(name: str) -> str:
-    """The name, cut in the middle of what is too long for a key; still distinct."""
+    """Return the name, cut in the middle of what is too long for a key; still distinct."""
     found = clean(name, len(name)) or "(no name)"
     if len(found) <= MOST_NAME_CHARS:
         return found

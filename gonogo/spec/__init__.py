@@ -1,1 +1,4 @@
-"""What a test is: spec, selection, suite, tolerance, build, verdict, and the canonical JSON that keys are made of. No NumPy."""
+"""The definition of a test: spec, selection, suite, tolerance, build and verdict.
+
+Also the canonical JSON that keys are made of. Nothing here imports NumPy.
+"""

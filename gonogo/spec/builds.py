@@ -1,6 +1,4 @@
-"""Builds: the software under test, their order, and what they promise (an arithmetic, the
-outputs they produce).
-"""
+"""Builds: the software under test, their order, their arithmetic model and their outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +12,8 @@ from gonogo.spec import fields
 from gonogo.spec.kernels.registry import emulated
 
 ARITHMETICS = ("generic", "tt-train", "fp32", "torch", "torch-eager", "ttnn")
-"""Arithmetic models that a build may name: one dataflow's budget must not judge another's kernel."""
+"""Arithmetic models that a build may name: one dataflow's budget must not judge another's
+kernel."""
 
 EMULATOR = "emulator"
 MAX_NAME = 200
@@ -22,10 +21,10 @@ MAX_NAME = 200
 
 @dataclass(frozen=True)
 class Build:
-    """A tt-metal commit, a ttnn version, a container image, an emulated defect.
+    """A build, such as a tt-metal commit, a ttnn version, a container image or an emulated defect.
 
-    Nothing in it is executable: what a name means (interpreter, environment, command) stands in the
-    worker host's own builds file. Builds of one `branch` (a branch, say) are ordered by `sequence`.
+    Nothing in it is executable: the worker host's builds file defines what a name means
+    (interpreter, environment, command). Builds of one `branch` are ordered by `sequence`.
     """
 
     name: str
@@ -36,13 +35,14 @@ class Build:
     arithmetic: str | None = None
     """The arithmetic model of its kernels; None: the test's numerics decide."""
     outputs: tuple[str, ...] | None = None
-    """The outputs it produces; None = all. The others are `not produced`, an undeclared missing one
-    is an `error`."""
+    """The outputs it produces; None = all. Outputs that it doesn't declare are `not produced`; a
+    declared one that is missing is an `error`."""
 
     @classmethod
     def parse(cls, data: object, path: str = "build") -> Build:
-        """From a JSON object. Raises FieldError for an unknown field, an empty name, an arithmetic that
-        doesn't exist.
+        """Parse a JSON object.
+
+        Raises FieldError for an unknown field, an empty name, or an unknown arithmetic model.
         """
         given = fields.mapping(data, path)
         fields.known(
@@ -50,13 +50,13 @@ class Build:
             ("name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs"),
             path,
         )
-        words = {
-            name: _text(given.get(name, otherwise), fields.join(path, name))
-            for name, otherwise in _TEXTS.items()
+        texts = {
+            name: _text(given.get(name, default), fields.join(path, name))
+            for name, default in _TEXTS.items()
         }
         arithmetic = given.get("arithmetic")
         return cls(
-            **words,
+            **texts,
             sequence=fields.integer(
                 given.get("sequence", 0), fields.join(path, "sequence"), least=0, most=2**53
             ),
@@ -71,15 +71,15 @@ class Build:
 
     @property
     def order(self) -> tuple[str, int, str]:
-        """Sorts builds: by branch, then sequence; the name only makes ties definite."""
+        """The sort key: branch, then sequence; the name breaks ties."""
         return (self.branch, self.sequence, self.name)
 
     def produces(self, output: str) -> bool:
-        """Whether the build is meant to give this output."""
+        """Return whether the build is meant to produce this output."""
         return self.outputs is None or output in self.outputs
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types; Build.parse gives the same build back."""
+        """Return it in plain JSON types; Build.parse reads it back."""
         return {
             "name": self.name,
             "executor": self.executor,
@@ -105,17 +105,18 @@ def _outputs(value: object, path: str) -> tuple[str, ...] | None:
         return None
     if not isinstance(value, list | tuple) or not value:
         raise FieldError(path, value, "must be a list of output names, or null for all")
-    return tuple(sorted({_text(each, path) for each in value}))
+    return tuple(sorted({_text(name, path) for name in value}))
 
 
 def ordered(builds: Iterable[Build]) -> list[Build]:
-    """Builds by (branch, sequence)."""
+    """Return builds sorted by (branch, sequence)."""
     return sorted(builds, key=lambda build: build.order)
 
 
 def emulator_builds() -> Mapping[str, Build]:
-    """Name -> build of each emulated build of every kernel, `correct` first, in the order in which
-    they are registered.
+    """Return name -> build for the emulated builds of all kernels.
+
+    They are in the order of registration, `correct` first.
     """
     return _emulated(emulated())
 
@@ -131,7 +132,7 @@ def _emulated(names: tuple[str, ...]) -> Mapping[str, Build]:
 
 
 def emulator_build(name: str, path: str = "build") -> Build:
-    """The emulator's build of that name; FieldError with the list of names for another."""
+    """Return the emulator's build of that name. Raises FieldError with the list of names."""
     builds = emulator_builds()
     return builds[fields.choice(name, tuple(builds), path)]
 
@@ -142,32 +143,32 @@ TORCH_VARIANTS = {
     "decomposed": "torch",
     "compiled": "torch",
 }
-"""How torch runs a kernel, and the arithmetic model of its LayerNorm so run: ATen's CPU kernel keeps
-bf16 column sums in bf16."""
+"""Each way in which torch runs a kernel, and the arithmetic model of its LayerNorm in that mode:
+ATen's CPU kernel keeps bf16 column sums in bf16."""
 LINEAR = "linear"
-"""A downstream output of layernorm_fw: y after a bf16 linear with fixed weights."""
+"""A downstream output of layernorm_fw: y after a bf16 linear layer with fixed weights."""
 
 
 def _torch_builds() -> Iterable[tuple[str, str, tuple[str, ...] | None]]:
-    """(name, arithmetic, outputs) of each: on a CPU, then on a GPU."""
+    """Yield (name, arithmetic model, outputs) of each build, on a CPU, then on a GPU."""
     for device in ("", "cuda-"):
         for variant, arithmetic in TORCH_VARIANTS.items():
-            of_layer_norm = "torch" if device else arithmetic
+            layer_norm = "torch" if device else arithmetic
             name = f"torch-{device}{variant}"
-            yield name, of_layer_norm, None
+            yield name, layer_norm, None
             yield f"{name}-group-norm", "torch", None
-            yield f"{name}-linear", of_layer_norm, (*_KERNEL_OUTPUTS, LINEAR)
+            yield f"{name}-linear", layer_norm, (*_KERNEL_OUTPUTS, LINEAR)
 
 
 _KERNEL_OUTPUTS = ("dbeta", "dgamma", "dx", "mean", "rstd", "y")
 TORCH_BUILDS = tuple(name for name, _, _ in _torch_builds())
-"""What the torch executor knows by itself (docs/torch.md); any other name gets its meaning from the
-host's builds file."""
+"""The builds that the torch executor defines itself (docs/torch.md); the host's builds file
+defines any other name."""
 
 
 @cache
 def torch_builds() -> Mapping[str, Build]:
-    """Name -> build of each of TORCH_BUILDS, in that order."""
+    """Return name -> build for TORCH_BUILDS, in that order."""
     return {
         name: Build(
             name=name,
@@ -190,15 +191,19 @@ TTNN_BUILDS: Mapping[str, tuple[str, tuple[str, ...] | None]] = {
     "ttnn-generic-bw": ("generic", ("dx",)),
     "ttnn-generic-bw-double-subtract": ("generic", ("dx",)),
 }
-"""Name -> (arithmetic model, outputs) of what the ttnn executor runs on whatever ttnn a host has
-(docs/wormhole.md): ttnn.layer_norm, which puts out y only, with moreh's backward; its other two
-reductions; moreh's own forward; and our LayerNorm backward in C++ for ttnn.generic_op, right and
-with a planted fault, which stores every step as bf16, as the `generic` arithmetic expects."""
+"""Name -> (arithmetic model, outputs) of the builds that the ttnn executor runs on any host's
+ttnn (docs/wormhole.md).
+
+`ttnn` is ttnn.layer_norm, whose only output is y, with moreh's backward. `ttnn-legacy` and
+`ttnn-welford` are its two other reductions, `ttnn-moreh` is moreh's own forward.
+`ttnn-generic-bw` is our LayerNorm backward in C++ for ttnn.generic_op; it stores every step as
+bf16, as the `generic` arithmetic model expects. `ttnn-generic-bw-double-subtract` is the same
+with a planted fault."""
 
 
 @cache
 def ttnn_builds() -> Mapping[str, Build]:
-    """Name -> build of each of TTNN_BUILDS, in that order."""
+    """Return name -> build for TTNN_BUILDS, in that order."""
     return {
         name: Build(
             name=name,
@@ -212,29 +217,30 @@ def ttnn_builds() -> Mapping[str, Build]:
     }
 
 
-_OWN: Mapping[str, Callable[[], Mapping[str, Build]]] = {
+_BUILTIN: Mapping[str, Callable[[], Mapping[str, Build]]] = {
     EMULATOR: emulator_builds,
     TORCH: torch_builds,
     TTNN: ttnn_builds,
 }
-"""Executors of ours whose builds have names of ours, and what gives them: whatever else a build is
-called, a worker's host defines it."""
+"""Executors of ours whose builds have names of ours, and the functions that return them. A
+worker's host defines builds of any other name."""
 
 
 def own_builds(executor: str | None = None) -> Mapping[str, Build]:
-    """Name -> build that needs no entry in a builds file; empty for an executor without such names.
-    None: of all executors.
+    """Return name -> build for the builds that need no entry in a builds file.
+
+    executor: None means all executors. An executor without such builds gives an empty mapping.
     """
     if executor is None:
-        return {name: build for ours in _OWN.values() for name, build in ours().items()}
-    return _OWN[executor]() if executor in _OWN else {}
+        return {name: build for builds in _BUILTIN.values() for name, build in builds().items()}
+    return _BUILTIN[executor]() if executor in _BUILTIN else {}
 
 
 def known_build(name: str, executor: str | None = None) -> Build | None:
-    """The build of that name which we define ourselves, if there is one."""
+    """Return the build of that name that we define ourselves; None if there is none."""
     return own_builds(executor).get(name)
 
 
 DEFAULT_BUILDS: Mapping[str, str] = {TTNN: "ttnn"}
-"""What `gonogo check` runs for an executor when no build is named. Not the emulator: of its builds,
-most are wrong on purpose."""
+"""The build that `gonogo check` runs for an executor if none is named. The emulator has none,
+because most of its builds are wrong on purpose."""

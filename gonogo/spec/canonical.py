@@ -1,5 +1,6 @@
-"""Canonical JSON (RFC 8785) and the keys made of it: the same value has the same bytes, for
-ever.
+"""Canonical JSON (RFC 8785) and the keys derived from it.
+
+The same value always has the same bytes.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from gonogo.errors import Bug
 
 KEY_PREFIX = "v1-"
 KEY_DIGITS = 32
-"""128 bits of the SHA-256: no two different specs ever meet, and a key still fits in a URL and on a
+"""128 bits of the SHA-256: different specs never collide, and a key still fits in a URL and on a
 screen."""
 
 _MAX_INT = 2**53
 
 
 def canonical_json(value: object) -> str:
-    """The RFC 8785 text of plain JSON types: keys sorted by UTF-16 code units, numbers as
-    ECMAScript writes them.
+    """Return the RFC 8785 text of plain JSON types.
 
-    1, 1.0 and -0.0 / 0 give the same text. Raises Bug for what JSON (I-JSON) can't hold: NaN,
+    Keys are sorted by UTF-16 code units, numbers are written as in ECMAScript: 1 and 1.0 give the
+    same text, as do 0 and -0.0. Raises Bug for values that JSON (I-JSON) can't hold: NaN,
     infinities, integers beyond 2**53, keys that aren't text, other types.
     """
     if value is None or isinstance(value, bool):
@@ -54,14 +55,16 @@ def canonical_json(value: object) -> str:
 
 
 def key_of(value: object) -> str:
-    """`v1-` and the first 32 hex digits of the SHA-256 of the canonical JSON of `value`."""
+    """Return `v1-` and the first 32 hex digits of the SHA-256 of the canonical JSON of `value`."""
     digest = hashlib.sha256(canonical_json(value).encode()).hexdigest()
     return KEY_PREFIX + digest[:KEY_DIGITS]
 
 
 def _number(value: float) -> str:
-    """ECMAScript's Number::toString: repr's digits (also the shortest that round-trip), its own
-    exponent rules.
+    """Return the text of ECMAScript's Number::toString.
+
+    repr gives the digits, which are also the shortest that round-trip; the exponent rules are
+    ECMAScript's.
     """
     if not math.isfinite(value):
         raise Bug(f"{value} has no JSON number")

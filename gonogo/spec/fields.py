@@ -1,5 +1,6 @@
-"""Reading untrusted plain JSON, field by field: each wrong value becomes a FieldError that names it
-and its limit.
+"""Read untrusted plain JSON, field by field.
+
+Each wrong value becomes a FieldError that names it and its limit.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from gonogo.errors import FieldError
 
 
 def join(path: str, name: object) -> str:
-    """The dotted path of a member: join("test", "shape") is "test.shape"; an empty path adds
-    nothing.
+    """Return the dotted path of a member: `test` and `shape` give `test.shape`.
+
+    An empty path adds nothing.
     """
     return f"{path}.{name}" if path else str(name)
 
 
 def mapping(value: object, path: str) -> Mapping[str, Any]:
-    """`value` as a JSON object, or a FieldError."""
+    """Return `value` if it is a JSON object. Raises FieldError."""
     if not isinstance(value, Mapping):
         raise FieldError(path, value, "must be an object")
     for key in value:
@@ -29,7 +31,7 @@ def mapping(value: object, path: str) -> Mapping[str, Any]:
 
 
 def known(data: Mapping[str, Any], names: Iterable[str], path: str) -> None:
-    """A FieldError for the first member of `data` that isn't among `names`."""
+    """Raise FieldError for the first member of `data` that isn't among `names`."""
     allowed = tuple(names)
     for key in data:
         if key not in allowed:
@@ -39,7 +41,7 @@ def known(data: Mapping[str, Any], names: Iterable[str], path: str) -> None:
 
 
 def choice(value: object, allowed: Sequence[str], path: str) -> str:
-    """`value` when it is one of the words `allowed`."""
+    """Return `value` if it is one of the words `allowed`. Raises FieldError."""
     if not isinstance(value, str) or value not in allowed:
         raise FieldError(path, value, "unknown value", limit="one of " + ", ".join(allowed))
     return value
@@ -53,8 +55,9 @@ def number(
     above: float | None = None,
     most: float | None = None,
 ) -> float:
-    """`value` as a finite float, at least `least`, strictly above `above`, at most `most`. A bool
-    isn't a number.
+    """Return `value` as a finite float within its limits. Raises FieldError.
+
+    It must be at least `least`, strictly above `above`, and at most `most`. A bool isn't a number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FieldError(path, value, "must be a number", limit=_limit(least, above, most))
@@ -72,7 +75,10 @@ def number(
 
 
 def integer(value: object, path: str, *, least: int | None = None, most: int | None = None) -> int:
-    """`value` as an int within its limits; 3.0 is the integer 3 in JSON, True isn't one."""
+    """Return `value` as an int within its limits. Raises FieldError.
+
+    In JSON 3.0 is the integer 3; True isn't an integer.
+    """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):

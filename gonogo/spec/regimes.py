@@ -1,6 +1,4 @@
-"""Input regimes: what distribution each tensor of a test is drawn from, as data with one canonical
-form.
-"""
+"""Input regimes: the distribution of each drawn tensor of a test, in one canonical form."""
 
 from __future__ import annotations
 
@@ -15,9 +13,9 @@ TILE = 32
 """Columns of a tile."""
 
 _LARGEST = 3.3895313892515355e38
-"""The largest bf16: beyond it bf16 inputs would be infinite."""
+"""The largest bf16: bf16 inputs beyond it would be infinite."""
 
-_MOST_DEVIATIONS = 7
+_MAX_DEVIATIONS = 7
 """No normal deviate that is ever drawn is larger (2**-33 is at 6.3)."""
 
 PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
@@ -31,8 +29,8 @@ PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
 """regime -> its parameters with their defaults; None = must be given."""
 
 ROW_TENSORS = ("x", "dy")
-"""Drawn for every row, from the test's own regime; the others are one row (gamma, beta) with a
-regime of their own. Of a kernel with other names for them the kernel says which."""
+"""Tensors that are drawn for every row, from the test's own regime. The others are one row
+(gamma, beta) with a regime of their own. A kernel whose tensors have other names lists its own."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Regime:
         return dict(self.parameters)[parameter]
 
     def to_json(self) -> dict[str, Any]:
-        """{"regime": name, parameters in full}; the tile is an int."""
+        """Return {"regime": name, and all parameters}; the tile is an int."""
         return {
             "regime": self.name,
             **{name: int(value) if name == "tile" else value for name, value in self.parameters},
@@ -60,7 +58,7 @@ class Regime:
 
 
 def _regime(name: str, **parameters: float) -> Regime:
-    return Regime(name, tuple((each, parameters[each]) for each in PARAMETERS[name]))
+    return Regime(name, tuple((parameter, parameters[parameter]) for parameter in PARAMETERS[name]))
 
 
 DEFAULT_ROWS = _regime("uniform", low=-1.0, high=1.0)
@@ -68,26 +66,26 @@ DEFAULT_VECTOR = _regime("uniform", low=0.0, high=1.0)
 
 
 def default(tensor: str, rows: Sequence[str] = ROW_TENSORS) -> Regime:
-    """U[-1, 1) for x and dy, U[0, 1) for gamma and beta."""
+    """Return the default regime: U[-1, 1) for x and dy, U[0, 1) for gamma and beta."""
     return DEFAULT_ROWS if tensor in rows else DEFAULT_VECTOR
 
 
 def parse_regime(data: object, features: int, path: str) -> Regime:
-    """A regime object, or a number, which is short for a constant. Raises FieldError."""
+    """Parse a regime object, or a number, which is short for a constant. Raises FieldError."""
     if isinstance(data, int | float) and not isinstance(data, bool):
         data = {"regime": "constant", "value": data}
     given = fields.mapping(data, path)
     name = fields.choice(
         given.get("regime", "uniform"), tuple(PARAMETERS), fields.join(path, "regime")
     )
-    wanted = PARAMETERS[name]
-    fields.known(given, ("regime", *wanted), path)
+    defaults = PARAMETERS[name]
+    fields.known(given, ("regime", *defaults), path)
     values: dict[str, float] = {}
-    for parameter, otherwise in wanted.items():
+    for parameter, default in defaults.items():
         where = fields.join(path, parameter)
-        if parameter not in given and otherwise is None:
+        if parameter not in given and default is None:
             raise FieldError(where, None, f"the regime {name} needs it")
-        value = given.get(parameter, otherwise)
+        value = given.get(parameter, default)
         if parameter == "tile":
             values[parameter] = fields.integer(
                 value, where, least=0, most=(features + TILE - 1) // TILE - 1
@@ -112,12 +110,12 @@ def parse_regime(data: object, features: int, path: str) -> Regime:
                 limit=f"high - low <= {_LARGEST:g}",
             )
     if "std" in values:
-        room = (_LARGEST - abs(values.get("mean", values.get("offset", 0.0)))) / _MOST_DEVIATIONS
+        room = (_LARGEST - abs(values.get("mean", values.get("offset", 0.0)))) / _MAX_DEVIATIONS
         fields.number(values["std"], fields.join(path, "std"), most=room)
     return _regime(name, **values)
 
 
-def normalise(
+def normalize(
     data: object,
     tensors: Sequence[str],
     features: int | Mapping[str, int],
@@ -125,31 +123,30 @@ def normalise(
     *,
     rows: Sequence[str] = ROW_TENSORS,
 ) -> dict[str, Any]:
-    """The one canonical form of a test's `inputs`: {} when all is default.
+    """Return the canonical form of a test's `inputs`: {} when all is default.
 
-    `tensors` are those that are drawn (x, dy, gamma, beta as far as the kernel has them),
-    `features` their columns, `rows` those with a value for every element. The regime at the top is
-    x's (and dy's unless dy is listed); gamma and beta are listed where they aren't U[0, 1). Regimes
-    are written in full. Accepts a regime for x and dy at the top, an object (or a number, a
-    constant) per tensor beside or instead of it, and the short form {"regime": "constant", "x": .5,
-    "dy": 1, "gamma": 1}. Raises FieldError.
+    `tensors` are the drawn ones (x, dy, gamma, beta as far as the kernel has them), `features`
+    their columns, `rows` those with a value for every element. The regime at the top is x's (and
+    dy's unless dy is listed); gamma and beta are listed where they aren't U[0, 1). Regimes are
+    written in full. Accepts a regime for x and dy at the top, an object (or a number, a constant)
+    per tensor beside or instead of it, and the short form {"regime": "constant", "x": .5, "dy": 1,
+    "gamma": 1}. Raises FieldError.
     """
     if data is None:
         return {}
     given = fields.mapping(data, path)
-    own = {name: given[name] for name in given if name in tensors}
-    top = {name: value for name, value in given.items() if name not in own}
-    found: dict[str, Regime] = {}
+    listed_tensors = {name: given[name] for name in given if name in tensors}
+    top = {name: value for name, value in given.items() if name not in listed_tensors}
+    regimes: dict[str, Regime] = {}
     rows = [name for name in rows if name in tensors]
     columns = {name: features if isinstance(features, int) else features[name] for name in tensors}
     first = rows[0]  # x: its regime is the one at the top
     if top:
-        # The short form leaves nothing for the top regime to say: its `value` is needed only for a
-        # row tensor not listed.
-        listed = all(name in own for name in rows)
-        if not (listed and top == {"regime": "constant"}):
-            missing = next((name for name in rows if name not in own), None)
-            if top == {"regime": "constant"} and own and missing is not None:
+        # In the short form the top regime needs its `value` only for row tensors not listed.
+        all_listed = all(name in listed_tensors for name in rows)
+        if not (all_listed and top == {"regime": "constant"}):
+            missing = next((name for name in rows if name not in listed_tensors), None)
+            if top == {"regime": "constant"} and listed_tensors and missing is not None:
                 raise FieldError(
                     fields.join(path, missing),
                     None,
@@ -159,16 +156,16 @@ def normalise(
             if isinstance(name, str) and name in PARAMETERS:
                 fields.known(top, ("regime", *PARAMETERS[name], *tensors), path)
             regime = parse_regime(top, columns[first], path)
-            found = dict.fromkeys(rows, regime)
-    for name, value in own.items():
-        found[name] = parse_regime(value, columns[name], fields.join(path, name))
-    resolved = {name: found.get(name, default(name, rows)) for name in tensors}
+            regimes = dict.fromkeys(rows, regime)
+    for name, value in listed_tensors.items():
+        regimes[name] = parse_regime(value, columns[name], fields.join(path, name))
+    resolved = {name: regimes.get(name, default(name, rows)) for name in tensors}
     result: dict[str, Any] = {}
     if resolved[first] != DEFAULT_ROWS:
         result = resolved[first].to_json()
     for name in tensors:
-        otherwise = resolved[first] if name in rows else DEFAULT_VECTOR
-        if resolved[name] != otherwise:
+        expected = resolved[first] if name in rows else DEFAULT_VECTOR
+        if resolved[name] != expected:
             result[name] = resolved[name].to_json()
     return result
 
@@ -176,11 +173,14 @@ def normalise(
 def of_tensor(
     inputs: Mapping[str, Any], tensor: str, *, rows: Sequence[str] = ROW_TENSORS
 ) -> Regime:
-    """The regime of one tensor, read from the canonical form."""
+    """Return the regime of one tensor, read from the canonical form."""
     if tensor in inputs:
         data = inputs[tensor]
     elif tensor in rows and "regime" in inputs:
         data = {name: value for name, value in inputs.items() if not isinstance(value, Mapping)}
     else:
         return default(tensor, rows)
-    return Regime(data["regime"], tuple((each, data[each]) for each in PARAMETERS[data["regime"]]))
+    return Regime(
+        data["regime"],
+        tuple((parameter, data[parameter]) for parameter in PARAMETERS[data["regime"]]),
+    )

@@ -1,9 +1,9 @@
-"""A selection: which tests of a program of its own (a gtest binary, a pytest suite) a job runs,
-validated once, with lasting keys.
+"""Selections: which tests of an existing program (a gtest binary, a pytest suite) a job runs.
 
-Where a `TestSpec` says what a kernel is given, a selection only names tests that exist already;
-what its suite means stands in the builds file of the worker's host. One run of it is an
-*iteration*: a sample whose seed is not controlled, unless the selection is shuffled by one.
+A selection is validated once and has lasting keys. A `TestSpec` defines a kernel's inputs; a
+selection only names tests that exist already. The builds file of the worker's host defines its
+suite. One run of it is an *iteration*: a sample without a controlled seed, unless the selection is
+shuffled by one.
 """
 
 from __future__ import annotations
@@ -20,29 +20,28 @@ from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 
 FIELD = "selection"
 KERNEL = "selection"
-"""What stands where the kernel of a test stands: lists and tables have one column for both."""
+"""A selection's entry in the kernel column of lists and tables."""
 REPORTERS = ("gtest", "pytest")
-"""Our executors that run selections. Every other one of ours runs kernels; a plug-in may do
-either."""
+"""Our executors that run selections. All our others run kernels; a plug-in may do either."""
 OWN_EXECUTORS = frozenset({"emulator", "ttnn", "torch", *REPORTERS})
-"""Parts of GoNoGo. Any other name is a plug-in's."""
+"""The built-in executors. Any other name is a plug-in's."""
 STAGED = ("pytest",)
-"""Those of them whose suites may have stages."""
+"""The reporters whose suites may have stages."""
 MAX_NAME = 200
 MAX_FILTER = 20_000
 """Characters: a filter may list tests one by one."""
 MAX_STAGES = 64
 MAX_SEED = 2**53
-"""As of gonogo.judging.inputs, which loads the numerics: whoever only submits must not."""
+"""Equal to MAX_SEED of gonogo.judging.inputs, which loads the numerics; submitting a job must
+not."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Tests of a build: a suite that the builds file defines, narrowed by a filter, in a random
-    order, or stages of a staged suite.
+    """Tests of a build: a suite, narrowed by a filter, in a random order, or in stages.
 
-    Everything None: all tests of the build. Constructing one with a wrong field raises FieldError,
-    as `parse` does.
+    The builds file defines the suite. If everything is None, all tests of the build are selected. A
+    wrong field raises FieldError here, as in `parse`.
     """
 
     suite: str | None = None
@@ -50,8 +49,8 @@ class Selection:
     """In the language of the executor: a gtest filter; for pytest an expression of -k, or node
     ids."""
     shuffle: bool | int | None = None
-    """True: in the order of the job's seed; a number: in the order of that seed, the same in every
-    iteration; None: as defined."""
+    """True: in the order of the job's seed; a number: in the order of that seed, the same in
+    every iteration; None: in the defined order."""
     stages: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -73,7 +72,7 @@ class Selection:
 
     @classmethod
     def parse(cls, data: object, *, path: str = "test") -> Selection:
-        """From {"selection": {...}}; `path` is where it stands in a request. Raises FieldError."""
+        """Parse {"selection": {...}}; `path` is its place in a request. Raises FieldError."""
         given = fields.mapping(data, path)
         fields.known(given, (FIELD,), path)
         where = fields.join(path, FIELD)
@@ -87,21 +86,21 @@ class Selection:
 
     @property
     def kernel(self) -> str:
-        """What lists show instead of a kernel."""
+        """The word that lists show instead of a kernel."""
         return KERNEL
 
     @property
     def elements(self) -> int:
-        """No tensor is drawn for it: nothing to estimate a cost from."""
+        """Always 0: no tensor is drawn, so there is nothing to estimate a cost from."""
         return 0
 
     @property
     def controlled(self) -> bool:
-        """Whether a sample has a seed: that of its shuffle."""
+        """Return whether a sample has a seed, that of its shuffle."""
         return self.shuffle is not None
 
     def seed_of(self, iteration: int) -> int | None:
-        """The seed that controls an iteration; None = none does."""
+        """Return the seed that controls an iteration; None = none does."""
         return (
             iteration
             if self.shuffle is True
@@ -111,32 +110,28 @@ class Selection:
         )
 
     def inner(self) -> dict[str, Any]:
-        """The fields that are given, in plain JSON types: what an executor is told."""
+        """Return the given fields in plain JSON types, as an executor receives them."""
         named = {"suite": self.suite, "filter": self.filter, "shuffle": self.shuffle}
         stages = {} if self.stages is None else {"stages": list(self.stages)}
         return {name: value for name, value in named.items() if value is not None} | stages
 
     def canonical(self) -> dict[str, Any]:
-        """In plain JSON types, fields at their default dropped; `parse` gives the same selection
-        back.
-        """
+        """Return the selection in plain JSON types, without default fields; `parse` reads it."""
         return {FIELD: self.inner()}
 
     @cached_property
     def key(self) -> str:
-        """The same for ever for the same selection, however it was written."""
+        """The key of the selection. It never changes, and doesn't depend on how it was written."""
         return key_of(self.canonical())
 
     @property
     def workload_key(self) -> str:
-        """Its key: a selection declares no tolerance that could change while its history goes
-        on.
-        """
+        """The same as its key: a selection has no tolerance that its history could outlive."""
         return self.key
 
     @property
     def words(self) -> str:
-        """In a few words: "suite nightly, filter LayerNorm*"."""
+        """The selection in a few words: "suite nightly, filter LayerNorm*"."""
         named = [
             f"{name} {value}"
             for name, value in (("suite", self.suite), ("filter", self.filter))
@@ -152,16 +147,16 @@ class Selection:
 
 
 AnyTest = TestSpec | Selection
-"""What a job's `test` may be."""
+"""The types of a job's `test`."""
 
 
 def is_selection(data: object) -> bool:
-    """Whether the JSON of a job's `test` is a selection (else it is the test of a kernel)."""
+    """Return whether the JSON of a job's `test` is a selection, not the test of a kernel."""
     return isinstance(data, Mapping) and FIELD in data
 
 
 def parse_test(data: object, *, max_elements: int = MAX_ELEMENTS, path: str = "test") -> AnyTest:
-    """A job's `test`: a selection, or the test of a kernel. Raises FieldError."""
+    """Parse a job's `test`: a selection, or the test of a kernel. Raises FieldError."""
     return (
         Selection.parse(data, path=path)
         if is_selection(data)
@@ -170,8 +165,9 @@ def parse_test(data: object, *, max_elements: int = MAX_ELEMENTS, path: str = "t
 
 
 def sample(canonical: Mapping[str, Any], number: int) -> dict[str, int | None]:
-    """How the sample of that number is shown: {"seed", "iteration"}. `canonical` is the job's test;
-    a kernel's seed is no iteration.
+    """Return the sample of that number as it is shown: {"seed", "iteration"}.
+
+    canonical: the job's test. The seed of a kernel's test is not an iteration.
     """
     if not is_selection(canonical):
         return {"seed": number, "iteration": None}
@@ -179,10 +175,9 @@ def sample(canonical: Mapping[str, Any], number: int) -> dict[str, int | None]:
 
 
 def check_executor(workload: AnyTest, executor: str, path: str = "test") -> None:
-    """A FieldError where one of our own executors can't run the workload: kernels and selections are
-    run by different ones.
+    """Raise FieldError if a built-in executor can't run the workload.
 
-    Whether a plug-in runs the one or the other is known on its host only.
+    Kernels and selections are run by different executors. Only its host knows what a plug-in runs.
     """
     if isinstance(workload, TestSpec):
         if executor in REPORTERS:
@@ -241,9 +236,9 @@ def _stages(value: object, path: str) -> tuple[str, ...] | None:
             limit=f"1 to {MAX_STAGES} stages, or null for all",
         )
     names: list[str] = []
-    for number, each in enumerate(value):
-        name = _text(each, f"{path}.{number}", MAX_NAME)
+    for number, item in enumerate(value):
+        name = _text(item, f"{path}.{number}", MAX_NAME)
         if name is None or name in names:
-            raise FieldError(f"{path}.{number}", each, "must be a name that isn't there twice")
+            raise FieldError(f"{path}.{number}", item, "must be a name, and not a duplicate")
         names.append(name)
     return tuple(names)

@@ -1,17 +1,18 @@
-"""Staged suites: what each stage of a run came to, which one blocks the rest, and what has gone
-backwards since an earlier run.
+"""Staged suites: the status of each stage of a run, the blocker, and the regressions.
 
-A stage is a part of the work (the API exists, validation, ..., kernels) with tests and required
-files of its own. Its status:
+A stage is a part of the work (the API exists, validation, ..., kernels) with its own tests and
+required files. Its status:
 
     passed   some test passed, none failed, hung, crashed or broke, and every required file is there
-    (skipped tests don't matter) partial  some test passed, but another didn't, or a required file
-    is missing failed   no test passed: all failed, broke or were skipped, or there was none at all
-    (zero tests run is never green) blocked  not run, because an earlier stage failed or hung hung
-    something didn't come to its end in time, whatever else passed
+             (skipped tests don't matter)
+    partial  some test passed, but another didn't, or a required file is missing
+    failed   no test passed: all failed, broke or were skipped, or there were none
+             (zero tests run is never green)
+    blocked  not run, because an earlier stage failed or hung
+    hung     some test didn't finish in time, whatever else passed
 
-Failed and hung stages block what follows; partial ones don't. Of several iterations a stage has its
-worst status.
+Failed and hung stages block the stages after them; partial ones don't. A stage with several
+iterations has its worst status.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_REASON = 300
 
 
 class StageStatus(StrEnum):
-    """What a stage came to. Declared worst first."""
+    """The status of a stage. Members are declared worst first."""
 
     hung = "hung"
     failed = "failed"
@@ -37,22 +38,22 @@ class StageStatus(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _SENTENCES[self]
 
     @property
     def rank(self) -> int:
-        """0 is the worst."""
+        """The place in the order of severity: 0 is the worst."""
         return list(StageStatus).index(self)
 
     @property
     def blocks(self) -> bool:
-        """Whether the stages after it are not run."""
+        """Return whether the stages after it are not run."""
         return self in (StageStatus.hung, StageStatus.failed)
 
 
 _SENTENCES = {
-    StageStatus.hung: "Something in it didn't come to its end in time.",
+    StageStatus.hung: "Some test of it didn't finish in time.",
     StageStatus.failed: "No test of it passed.",
     StageStatus.blocked: "It was not run, because an earlier stage failed or hung.",
     StageStatus.partial: "Some of its tests passed, but not all, or a required file is missing.",
@@ -62,7 +63,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class StageResult:
-    """One line of the table."""
+    """The result of one stage: a line of the table."""
 
     name: str
     status: StageStatus
@@ -79,7 +80,7 @@ class StageResult:
     duration_ms: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             "name": self.name,
             "status": self.status.value,
@@ -96,15 +97,13 @@ class StageResult:
 
 @dataclass(frozen=True)
 class StageTable:
-    """The stages of a run, in order, up to the last one that was asked for."""
+    """The stages of a run, in order, up to the last requested one."""
 
     stages: tuple[StageResult, ...]
 
     @property
     def blocker(self) -> StageResult | None:
-        """What is in the way: the first stage that blocks others, else the first that isn't passed;
-        None when all are.
-        """
+        """The first stage that blocks others, else the first not passed; None if all passed."""
         unfinished = [stage for stage in self.stages if stage.status is not StageStatus.passed]
         return next(
             (stage for stage in unfinished if stage.status.blocks),
@@ -113,7 +112,7 @@ class StageTable:
 
     @property
     def words(self) -> str:
-        """The table in one sentence, the blocker in it."""
+        """The table in one sentence, with the blocker."""
         if not self.stages:
             return "No stage was run."
         if self.blocker is None:
@@ -139,7 +138,7 @@ class StageTable:
         return f"{sentence}; the blocker is '{self.blocker.name}': {self.blocker.reason}."
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types; `parse` gives the same table back."""
+        """Return it in plain JSON types; `parse` reads it back."""
         return {
             "stages": [stage.to_json() for stage in self.stages],
             "blocker": None if self.blocker is None else self.blocker.name,
@@ -148,12 +147,12 @@ class StageTable:
 
     @classmethod
     def parse(cls, data: object, path: str = "stages") -> StageTable:
-        """From to_json's object, as a worker sends it. Raises FieldError."""
+        """Parse the object that to_json makes, as a worker sends it. Raises FieldError."""
         given = fields.mapping(data, path)
         return cls(
             tuple(
-                _parsed(each, f"{path}.stages.{number}")
-                for number, each in enumerate(given.get("stages") or ())
+                _parsed(stage, f"{path}.stages.{number}")
+                for number, stage in enumerate(given.get("stages") or ())
             )
         )
 
@@ -166,10 +165,10 @@ class Regression:
     status: StageStatus
     reason: str
     since: str
-    """What is known of the last run in which it passed: its build."""
+    """The build of the last run in which it passed."""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return it in plain JSON types."""
         return {
             "stage": self.stage,
             "status": self.status.value,
@@ -181,12 +180,12 @@ class Regression:
 def table(
     reports: Iterable[Mapping[str, Any]], suite: Mapping[str, Any] | None = None
 ) -> StageTable:
-    """The table of one iteration.
+    """Return the table of one iteration.
 
-    reports: as the pytest executor gives them, with "stage", "name", "outcome" and "message";
-    "requires" names a required file that is missing, "blocked_by" what kept a stage from being run.
+    reports: as the pytest executor sends them, with "stage", "name", "outcome" and "message";
+    "requires" names a missing required file, "blocked_by" the reason why a stage was not run.
     Reports without a stage are left out. suite: the builds file's table, whose "stages" give the
-    order; otherwise it is that of the reports.
+    order; without one, stages keep the order of the reports.
     """
     by_stage: dict[str, list[Mapping[str, Any]]] = {}
     for report in reports:
@@ -200,13 +199,15 @@ def table(
 
 
 def combined(tables: Sequence[StageTable]) -> StageTable:
-    """The table of several iterations: every stage with its worst status, its reason, and how often
-    it passed, where that varies.
+    """Combine the tables of several iterations into one.
+
+    Each stage has its worst status with that status's reason. Where iterations differ, the reason
+    says in how many of them the stage did not pass.
     """
-    names = dict.fromkeys(stage.name for each in tables for stage in each.stages)
-    found = []
+    names = dict.fromkeys(stage.name for table in tables for stage in table.stages)
+    stages = []
     for name in names:
-        of_stage = [stage for each in tables for stage in each.stages if stage.name == name]
+        of_stage = [stage for table in tables for stage in table.stages if stage.name == name]
         worst = min(of_stage, key=lambda stage: stage.status.rank)
         passed, iterations = (
             sum(stage.iterations_passed for stage in of_stage),
@@ -217,26 +218,30 @@ def combined(tables: Sequence[StageTable]) -> StageTable:
             if 0 < passed < iterations
             else worst.reason
         )
-        found.append(
+        stages.append(
             replace(
                 worst, reason=reason[:MAX_REASON], iterations=iterations, iterations_passed=passed
             )
         )
-    return StageTable(tuple(found))
+    return StageTable(tuple(stages))
 
 
 def regressions(
     earlier: Iterable[tuple[str, StageTable]], now: StageTable
 ) -> tuple[Regression, ...]:
-    """The stages that passed in one of the earlier runs (the newest last, each with the name of its
-    build) and are not passed now.
+    """Return the stages that passed in an earlier run and don't pass now.
 
-    A stage that isn't in the table of now was not asked for: nothing is said of it.
+    earlier: (name of the build, table) of each earlier run, the newest last. Stages that are
+    missing from the table of now were not requested, so they are no regressions.
     """
     passed: dict[str, str] = {}
-    for build, each in earlier:
+    for build, earlier_table in earlier:
         passed.update(
-            {stage.name: build for stage in each.stages if stage.status is StageStatus.passed}
+            {
+                stage.name: build
+                for stage in earlier_table.stages
+                if stage.status is StageStatus.passed
+            }
         )
     return tuple(
         Regression(stage.name, stage.status, stage.reason, passed[stage.name])
@@ -245,29 +250,33 @@ def regressions(
     )
 
 
-def regression_words(found: Sequence[Regression]) -> str:
-    """The regressions in one sentence; "" without any."""
-    if not found:
+def regression_words(lost: Sequence[Regression]) -> str:
+    """Return the regressions in one sentence; "" if there are none."""
+    if not lost:
         return ""
-    since = {regression.since for regression in found}
+    since = {regression.since for regression in lost}
     when = f" on {since.pop()}" if len(since) == 1 else ""
-    names = _listed([f"'{regression.stage}'" for regression in found])
-    return f"{names} passed{when} and no longer {'does' if len(found) == 1 else 'do'}."
+    names = _listed([f"'{regression.stage}'" for regression in lost])
+    return f"{names} passed{when} and no longer {'does' if len(lost) == 1 else 'do'}."
 
 
 def _result(name: str, reports: Sequence[Mapping[str, Any]]) -> StageResult:
     missing = tuple(
-        dict.fromkeys(str(each["requires"]) for each in reports if each.get("requires"))
+        dict.fromkeys(str(report["requires"]) for report in reports if report.get("requires"))
     )
-    blocked_by = next((str(each["blocked_by"]) for each in reports if each.get("blocked_by")), None)
-    tests = [each for each in reports if not each.get("requires") and not each.get("blocked_by")]
-    outcomes = [str(each.get("outcome")) for each in tests]
+    blocked_by = next(
+        (str(report["blocked_by"]) for report in reports if report.get("blocked_by")), None
+    )
+    tests = [
+        report for report in reports if not report.get("requires") and not report.get("blocked_by")
+    ]
+    outcomes = [str(report.get("outcome")) for report in tests]
     passed, skipped = outcomes.count("passed"), outcomes.count("skipped")
     failed = sum(outcome in ("failed", "error", "crash", "hang") for outcome in outcomes)
-    times = [each["duration_ms"] for each in tests if each.get("duration_ms") is not None]
+    times = [report["duration_ms"] for report in tests if report.get("duration_ms") is not None]
     if blocked_by is not None:
         return StageResult(name, StageStatus.blocked, f"blocked by '{blocked_by}'")
-    hung = next((each for each in tests if each.get("outcome") == "hang"), None)
+    hung = next((report for report in tests if report.get("outcome") == "hang"), None)
     reasons = [f"missing: {', '.join(missing)}"] if missing else []
     if hung is not None:
         status, first = StageStatus.hung, f"{hung.get('name')} hung: {_first_line(hung)}"
@@ -304,7 +313,7 @@ def _nothing_passed(tests: Sequence[Mapping[str, Any]], failed: int, skipped: in
 
 
 def _first_bad(tests: Sequence[Mapping[str, Any]]) -> str:
-    bad = next(each for each in tests if each.get("outcome") in ("failed", "error", "crash"))
+    bad = next(test for test in tests if test.get("outcome") in ("failed", "error", "crash"))
     return f"{bad.get('name')}: {_first_line(bad)}"
 
 
@@ -328,7 +337,7 @@ def _parsed(data: object, path: str) -> StageResult:
             fields.choice(given.get("status"), tuple(StageStatus), f"{path}.status")
         ),
         reason=str(given.get("reason") or "")[:MAX_REASON],
-        missing=tuple(str(each) for each in given.get("missing") or ()),
+        missing=tuple(str(name) for name in given.get("missing") or ()),
         duration_ms=None
         if given.get("duration_ms") is None
         else fields.number(given["duration_ms"], f"{path}.duration_ms"),

@@ -1,8 +1,7 @@
-"""Suites: named lists of job templates as plain data; expanded to what the jobs of a run ask for,
-build, labels and commit apart.
+"""Suites: named lists of job templates, as plain data, and their expansion to tests.
 
-Not to be confused with the `suite` of a selection, which names tests inside a gtest program or a
-pytest tree.
+The expanded bodies lack build, labels and commit, which each run adds. The `suite` of a selection
+is another thing: it names tests inside a gtest program or a pytest tree.
 """
 
 from __future__ import annotations
@@ -17,29 +16,31 @@ from gonogo.spec import fields
 from gonogo.spec.selections import is_selection
 
 MAX_TESTS = 500
-"""Tests of a suite, its matrices expanded."""
+"""Tests of a suite, after the expansion of its matrices."""
 MAX_NAME = 200
 MATRIX = ("shape", "numerics")
 _MERGED = ("test", "target")
-"""Objects of an entry that are merged with those of the defaults, member by member; everything else
-replaces."""
+"""Objects of an entry that are merged with those of the defaults, member by member; all other
+fields replace the default."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """One test of a suite: its name, the job's body without build, labels and commit, and where in
-    the suite it was written.
+    """One test of a suite.
+
+    It has its name, the job's body without build, labels and commit, and its place in the suite.
     """
 
     name: str
     body: dict[str, Any]
     place: str
     moved: Mapping[str, str] = field(default_factory=dict)
-    """Fields of the body that a matrix gave -> where in the entry they stand."""
+    """Fields of the body that come from a matrix -> their place in the entry."""
 
     def where(self, path: str) -> str:
-        """The path in the suite of a field of the body: "test.shape" is "entries.3.test.shape", or
-        that of the matrix's member.
+        """Return the path in the suite of a field of the body.
+
+        "test.shape" becomes "entries.3.test.shape", or the path of the matrix's member.
         """
         for name, place in self.moved.items():
             if path == name or path.startswith(name + "."):
@@ -48,20 +49,20 @@ class Template:
 
 
 def expand(content: Mapping[str, Any], path: str = "") -> list[Template]:
-    """Every test of a suite, in order. Raises FieldError for no entry or too many tests, and for a
-    name that is there twice.
+    """Return every test of a suite, in order.
 
     content: {"defaults": {...}, "entries": [{"name", "test", ..., "matrix": {"shape": [...],
-    "numerics": [...]}}]}. An entry's `test` and `target` are merged below with those of the
-    defaults, member by member; of a matrix each combination is a test, its shape in the place of
-    the entry's, its numerics merged into the entry's. The bodies are not checked here.
+    "numerics": [...]}}]}. An entry's `test` and `target` are merged with those of the defaults,
+    member by member. Each combination of a matrix is a test: its shape replaces the entry's, its
+    numerics are merged into the entry's. The bodies are not checked here. Raises FieldError if
+    there is no entry, for too many tests, and for duplicate names.
     """
     defaults = fields.mapping(content.get("defaults") or {}, fields.join(path, "defaults"))
     entries = content.get("entries")
     where = fields.join(path, "entries")
     if not isinstance(entries, Sequence) or isinstance(entries, str) or not entries:
         raise FieldError(where, entries, "must be a list of tests", limit=f"1 to {MAX_TESTS} tests")
-    found: list[Template] = []
+    templates: list[Template] = []
     names: set[str] = set()
     for number, entry in enumerate(entries):
         place = f"{where}.{number}"
@@ -78,30 +79,31 @@ def expand(content: Mapping[str, Any], path: str = "") -> list[Template]:
                     limit="distinct names",
                 )
             names.add(template.name)
-            found.append(template)
-            if len(found) > MAX_TESTS:
+            templates.append(template)
+            if len(templates) > MAX_TESTS:
                 raise FieldError(
                     where,
                     len(entries),
                     "makes too many tests",
                     limit=f"{MAX_TESTS} tests, matrices expanded",
                 )
-    return found
+    return templates
 
 
 def merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry over the defaults. A selection and the test of a kernel have nothing in common: the
-    one replaces the other.
+    """Return an entry merged over the defaults.
+
+    A selection and the test of a kernel have nothing in common: one replaces the other.
     """
     result = {**defaults, **entry}
     for name in _MERGED:
-        below, own = defaults.get(name), entry.get(name)
+        default, override = defaults.get(name), entry.get(name)
         if (
-            isinstance(below, Mapping)
-            and isinstance(own, Mapping)
-            and is_selection(below) == is_selection(own)
+            isinstance(default, Mapping)
+            and isinstance(override, Mapping)
+            and is_selection(default) == is_selection(override)
         ):
-            result[name] = {**below, **own}
+            result[name] = {**default, **override}
     return result
 
 
@@ -124,34 +126,41 @@ def _entry(entry: dict[str, Any], place: str) -> Iterator[Template]:
         raise FieldError(
             f"{place}.matrix",
             dict(matrix),
-            "tests that exist already have neither shape nor numerics",
+            "a selection has neither shape nor numerics",
             limit="no matrix",
         )
     for chosen in product(*(range(len(matrix[name])) for name in axes)):
-        mine, moved, said = dict(test), {}, []
+        template_test, moved, name_parts = dict(test), {}, []
         for name, index in zip(axes, chosen, strict=True):
             value = matrix[name][index]
             if name == "numerics":
-                own = fields.mapping(value, f"{place}.matrix.numerics.{index}")
-                said.append(" ".join(f"{key}={_short(each)}" for key, each in own.items()))
+                numerics = fields.mapping(value, f"{place}.matrix.numerics.{index}")
+                name_parts.append(
+                    " ".join(f"{key}={_short(item)}" for key, item in numerics.items())
+                )
                 value = {
-                    **fields.mapping(mine.get("numerics") or {}, f"{place}.test.numerics"),
-                    **own,
+                    **fields.mapping(template_test.get("numerics") or {}, f"{place}.test.numerics"),
+                    **numerics,
                 }
             else:
-                said.append(_short(value))
-            mine[name] = value
+                name_parts.append(_short(value))
+            template_test[name] = value
             moved[f"test.{name}"] = f"matrix.{name}.{index}"
         name = (
-            " ".join(filter(None, (given, *said)))
+            " ".join(filter(None, (given, *name_parts)))
             if given
-            else _named(mine, said[1:] if "shape" in axes else said)
+            else _named(template_test, name_parts[1:] if "shape" in axes else name_parts)
         )
-        yield Template(name, {**entry, "test": mine} if mine else entry, place, moved)
+        yield Template(
+            name, {**entry, "test": template_test} if template_test else entry, place, moved
+        )
 
 
-def _named(test: Mapping[str, Any], said: Sequence[str]) -> str:
-    """The name of a test that has none: "layernorm_bw 3x273x1x8462", or which tests it selects."""
+def _named(test: Mapping[str, Any], name_parts: Sequence[str]) -> str:
+    """Return the name of a test without one: its kernel and shape, or the tests it selects.
+
+    For example "layernorm_bw 3x273x1x8462".
+    """
     if is_selection(test):
         inner = test["selection"]
         return (
@@ -161,10 +170,10 @@ def _named(test: Mapping[str, Any], said: Sequence[str]) -> str:
             else "all tests"
         )
     return " ".join(
-        filter(None, (str(test.get("kernel", "?")), _short(test.get("shape", "?")), *said))
+        filter(None, (str(test.get("kernel", "?")), _short(test.get("shape", "?")), *name_parts))
     )
 
 
 def _short(value: object) -> str:
-    """A value in a name: a shape as 32x64."""
+    """Return a value for use in a name: a shape as 32x64."""
     return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

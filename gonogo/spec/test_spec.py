@@ -1,5 +1,6 @@
-"""The test spec: which kernel, shape, numerics, inputs and tolerance, validated once, with keys
-that last for ever.
+"""The test spec: kernel, shape, numerics, inputs and tolerance, validated once.
+
+Its keys never change.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gonogo.spec.tolerances import Tolerance
 MAX_ELEMENTS = 64 * 2**20
 MAX_RANK = 8
 MAX_GRID = 64
-"""Rows or columns of a grid of cores: no chip has as many."""
+"""Rows or columns of a grid of cores. No chip has that many."""
 
 
 FORMAT_NAMES = ("fp32", "tf32", "bf16", "fp16", "bfp8_b", "bfp4_b")
@@ -41,43 +42,44 @@ PROGRAMS = ("default", "legacy", "welford")
 
 @dataclass(frozen=True)
 class Numerics:
-    """The formats and switches of the arithmetic that the test asks for."""
+    """The formats and switches of the arithmetic that the test requests."""
 
     input: str | Mapping[str, str] = "bf16"
     """One format, or a map tensor -> format (a tensor not listed is bf16)."""
     output: str = "bf16"
     accumulate: str = "fp32"
-    """The Dst registers."""
+    """The format of the Dst registers."""
     fidelity: str = "hifi4"
     buffers: str = "bf16"
     """The format of stored intermediates."""
     statistics: str = "given"
-    """Whether the backward kernel is given mean and rstd or makes its own; forward kernels always
-    make their own."""
+    """Whether the backward kernel's inputs include mean and rstd (given), or it computes its
+    own; forward kernels always compute their own."""
     srcb: str = "tf32"
-    """What SrcB sees of an fp32 value in an op of mixed formats."""
+    """The format in which SrcB sees an fp32 value in an op of mixed formats."""
     layout: str = "tile"
 
     def format_of(self, tensor: str) -> str:
-        """The format in which a tensor is given to the kernel."""
+        """Return the format of a tensor that is the kernel's input."""
         return self.input if isinstance(self.input, str) else self.input.get(tensor, "bf16")
 
     @classmethod
     def parse(cls, data: object, kernel: Kernel, path: str) -> Numerics:
-        """From a JSON object, as `kernel` can have it. Raises FieldError."""
+        """Parse a JSON object and check it against `kernel`. Raises FieldError."""
         given = fields.mapping({} if data is None else data, path)
         fields.known(given, ("input", *CHOICES), path)
-        words = {
+        choices = {
             name: fields.choice(given[name], CHOICES[name], fields.join(path, name))
             for name in CHOICES
             if name in given
         }
         if not kernel.given_statistics:
-            words["statistics"] = "own"
-        numerics = cls(**words)
+            choices["statistics"] = "own"
+        numerics = cls(**choices)
         tensors = kernel.inputs(numerics.statistics)
         numerics = cls(
-            _input_formats(given.get("input", "bf16"), tensors, fields.join(path, "input")), **words
+            _input_formats(given.get("input", "bf16"), tensors, fields.join(path, "input")),
+            **choices,
         )
         shared = [
             name
@@ -98,13 +100,13 @@ class Numerics:
             where = (
                 "output" if numerics.output in BLOCK_FORMATS else "input" if shared else "buffers"
             )
-            known = ", ".join(name for name in FORMAT_NAMES if name not in BLOCK_FORMATS)
+            allowed = ", ".join(name for name in FORMAT_NAMES if name not in BLOCK_FORMATS)
             value = shared[0] if shared else numerics.buffers
             raise FieldError(
                 fields.join(path, where),
                 value,
-                f"isn't known of {kernel.name}: its rows don't lie along tiles",
-                limit=known,
+                f"isn't allowed for {kernel.name}: its rows don't lie along tiles",
+                limit=allowed,
             )
         return numerics
 
@@ -119,16 +121,17 @@ def _input_formats(value: object, tensors: tuple[str, ...], path: str) -> str | 
     }
     if len(set(formats.values())) == 1:
         return formats[tensors[0]]
-    return {name: each for name, each in formats.items() if each != "bf16"}
+    return {
+        name: tensor_format for name, tensor_format in formats.items() if tensor_format != "bf16"
+    }
 
 
 @dataclass(frozen=True)
 class TestSpec:
-    """A test, validated: constructing one with a wrong field raises FieldError with its path below
-    "test".
+    """A validated test: a wrong field raises FieldError with its path below "test".
 
     Its `workload` is the spec without the tolerance. Mappings are kept in their canonical form (see
-    regimes.normalise and tolerances.normalise); specs are equal exactly when their keys are.
+    regimes.normalize and tolerances.normalize); specs are equal exactly when their keys are.
     """
 
     __test__ = False  # pytest: not a test case
@@ -136,8 +139,7 @@ class TestSpec:
     kernel: str
     shape: tuple[int, ...]
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that only this kernel has (group norm: num_groups); those at their default are left
-    out."""
+    """Fields that only this kernel has (group norm: num_groups), without defaults."""
     numerics: Numerics = field(default_factory=Numerics)
     epsilon: float = 1e-6
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -146,30 +148,32 @@ class TestSpec:
     program: str = "default"
 
     def __post_init__(self) -> None:
-        self._normalise("test")
+        self._normalize("test")
 
     @classmethod
     def parse(
         cls, data: object, *, max_elements: int = MAX_ELEMENTS, path: str = "test"
     ) -> TestSpec:
-        """From the JSON object of a request; `path` is where it stands there. Raises FieldError."""
+        """Parse the JSON object of a request; `path` is its place there. Raises FieldError."""
         given = fields.mapping(data, path)
-        names = tuple(each.name for each in dataclass_fields(cls))
+        names = tuple(member.name for member in dataclass_fields(cls))
         fields.known(given, names, path)
-        for each in dataclass_fields(cls):
+        for member in dataclass_fields(cls):
             if (
-                each.default is MISSING
-                and each.default_factory is MISSING
-                and each.name not in given
+                member.default is MISSING
+                and member.default_factory is MISSING
+                and member.name not in given
             ):
-                raise FieldError(fields.join(path, each.name), None, "is required")
+                raise FieldError(fields.join(path, member.name), None, "is required")
         spec = cls.__new__(cls)
-        for each in dataclass_fields(cls):
-            otherwise = (
-                each.default_factory() if each.default_factory is not MISSING else each.default
+        for member in dataclass_fields(cls):
+            default = (
+                member.default_factory()
+                if member.default_factory is not MISSING
+                else member.default
             )
-            object.__setattr__(spec, each.name, given.get(each.name, otherwise))
-        spec._normalise(path)
+            object.__setattr__(spec, member.name, given.get(member.name, default))
+        spec._normalize(path)
         if spec.elements > max_elements:
             raise FieldError(
                 fields.join(path, "shape"),
@@ -179,9 +183,10 @@ class TestSpec:
             )
         return spec
 
-    def _normalise(self, path: str) -> None:
-        """Check every field and put its canonical form in place; the object isn't shared before
-        that.
+    def _normalize(self, path: str) -> None:
+        """Check every field and replace it by its canonical form.
+
+        It runs before the object is shared.
         """
 
         def put(name: str, value: object) -> None:
@@ -194,14 +199,14 @@ class TestSpec:
         numerics: object = self.numerics
         if isinstance(numerics, Numerics):
             numerics = {
-                each.name: getattr(numerics, each.name) for each in dataclass_fields(Numerics)
+                member.name: getattr(numerics, member.name) for member in dataclass_fields(Numerics)
             }
         put("numerics", Numerics.parse(numerics, kernel, fields.join(path, "numerics")))
         put("epsilon", fields.number(self.epsilon, fields.join(path, "epsilon"), above=0.0))
         lengths = {name: kernel.flat_shape_of(name, extent)[-1] for name in kernel.drawn}
         put(
             "inputs",
-            regimes.normalise(
+            regimes.normalize(
                 self.inputs,
                 kernel.drawn,
                 lengths,
@@ -211,7 +216,7 @@ class TestSpec:
         )
         put(
             "tolerance",
-            tolerances.normalise(self.tolerance, kernel.outputs, fields.join(path, "tolerance")),
+            tolerances.normalize(self.tolerance, kernel.outputs, fields.join(path, "tolerance")),
         )
         put("memory", _memory(self.memory, fields.join(path, "memory")))
         put("program", fields.choice(self.program, PROGRAMS, fields.join(path, "program")))
@@ -230,8 +235,9 @@ class TestSpec:
 
     @property
     def rows(self) -> int:
-        """Rows that are reduced: the product of the leading dimensions, where the kernel reduces
-        the last one.
+        """The number of rows that are reduced.
+
+        It is the product of the leading dimensions where the kernel reduces the last one.
         """
         return self.extent.rows
 
@@ -241,29 +247,27 @@ class TestSpec:
         return self.extent.features
 
     def parameter(self, name: str) -> Any:
-        """A parameter of the kernel, or its default."""
+        """Return a parameter of the kernel, or its default."""
         return self._kernel.parameter(self.parameters, name)
 
     @property
     def elements(self) -> int:
-        """Elements of x."""
+        """The number of elements of x."""
         return prod(self.shape)
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the tensors that the kernel gives."""
+        """Names of the tensors that the kernel produces."""
         return self._kernel.outputs
 
     @property
     def downstream(self) -> tuple[str, ...]:
-        """Names of tensors that a build may give beside the outputs: what it makes of one of
-        them.
-        """
+        """Names of tensors that a build may derive from an output and return, too."""
         return self._kernel.downstream
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Names of the tensors that the kernel is given, in the order of its signature."""
+        """Names of the kernel's input tensors, in the order of its signature."""
         return self._kernel.inputs(self.numerics.statistics)
 
     @property
@@ -272,47 +276,51 @@ class TestSpec:
         return self._kernel.drawn
 
     def shape_of(self, tensor: str) -> tuple[int, ...]:
-        """The shape of an input or output as executors see it: x, dy, y, dx: shape; mean, rstd: one
-        value a row; others: a vector.
+        """Return the shape of an input or output as executors see it.
+
+        x, dy, y, dx: the test's shape; mean, rstd: one value per row; others: a vector.
         """
         return self._kernel.shape_of(tensor, self.shape, self.extent)
 
     def flat_shape_of(self, tensor: str) -> tuple[int, ...]:
-        """The shape in which the domain has it, rows flattened: x, dy, y, dx: (rows, features);
-        mean, rstd: (rows,); others: (N,).
+        """Return a tensor's shape in the domain, with rows flattened.
+
+        x, dy, y, dx: (rows, features); mean, rstd: (rows,); others: (N,).
         """
         return self._kernel.flat_shape_of(tensor, self.extent)
 
     def is_matrix(self, tensor: str) -> bool:
-        """Whether a tensor has a value for every element of x."""
+        """Return whether a tensor has a value for every element of x."""
         return self._kernel.is_matrix(tensor)
 
     def is_per_row(self, tensor: str) -> bool:
-        """Whether a tensor has one value a row."""
+        """Return whether a tensor has one value per row."""
         return tensor in self._kernel.per_row
 
     def regime(self, tensor: str) -> Regime:
-        """What a drawn tensor is drawn from."""
+        """Return the distribution of a drawn tensor."""
         return regimes.of_tensor(self.inputs, tensor, rows=self._kernel.drawn_rows())
 
     def tolerance_for(self, output: str) -> Tolerance | None:
-        """The tolerance declared for an output; None = undeclared: it counts for the explanation
-        only.
+        """Return the tolerance declared for an output; None if undeclared.
+
+        An undeclared output counts only for the explanation.
         """
         return tolerances.for_output(self.tolerance, output)
 
     def canonical(self) -> dict[str, Any]:
-        """The spec in plain JSON types, fields at their default dropped; TestSpec.parse gives the
-        same spec back.
+        """Return the spec in plain JSON types, without default fields.
+
+        TestSpec.parse reads it back.
         """
         result: dict[str, Any] = {"kernel": self.kernel, "shape": list(self.shape)}
         if self.parameters:
             result["parameters"] = _plain(self.parameters)
         default = Numerics.parse({}, self._kernel, "")
         numerics = {
-            each.name: _plain(value)
-            for each in dataclass_fields(Numerics)
-            if (value := getattr(self.numerics, each.name)) != getattr(default, each.name)
+            member.name: _plain(value)
+            for member in dataclass_fields(Numerics)
+            if (value := getattr(self.numerics, member.name)) != getattr(default, member.name)
         }
         if numerics:
             result["numerics"] = numerics
@@ -329,22 +337,22 @@ class TestSpec:
 
     @cached_property
     def key(self) -> str:
-        """The same for ever for the same test, however it was written."""
+        """The key of the test. It never changes, and doesn't depend on how the test was written."""
         return key_of(self.canonical())
 
     @cached_property
     def workload_key(self) -> str:
-        """The key of the spec without the tolerance: history and change points hang on it."""
+        """The key of the spec without the tolerance: history and change points use it."""
         return key_of(
             {name: value for name, value in self.canonical().items() if name != "tolerance"}
         )
 
 
 def _plain(value: object) -> Any:
-    """A copy in dicts and lists, which the caller may change."""
+    """Return a copy in dicts and lists, which the caller may change."""
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _shape(value: object, path: str) -> tuple[int, ...]:
@@ -353,7 +361,7 @@ def _shape(value: object, path: str) -> tuple[int, ...]:
             path, value, "must be a list of dimensions", limit=f"1 to {MAX_RANK} dimensions"
         )
     shape = tuple(
-        fields.integer(each, fields.join(path, place), least=1) for place, each in enumerate(value)
+        fields.integer(size, fields.join(path, axis), least=1) for axis, size in enumerate(value)
     )
     if prod(shape) > 2**53:  # beyond any limit of elements, and beyond JSON's exact integers
         raise FieldError(
@@ -372,7 +380,7 @@ def _memory(value: object, path: str) -> str | dict[str, Any]:
         raise FieldError(where, grid, "must be the grid [rows, columns]")
     return {
         "sharded": [
-            fields.integer(each, fields.join(where, place), least=1, most=MAX_GRID)
-            for place, each in enumerate(grid)
+            fields.integer(size, fields.join(where, axis), least=1, most=MAX_GRID)
+            for axis, size in enumerate(grid)
         ]
     }

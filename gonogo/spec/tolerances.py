@@ -1,4 +1,4 @@
-"""Declared tolerances: the comparators of a user's own gate, for all outputs or for each."""
+"""Declared tolerances: the comparators of a user's own gate, for all outputs or per output."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ COMPARATORS = ("rtol", "atol", "pcc", "frobenius", "ulp")
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The comparators declared for an output; None = not declared. *Within* = every declared one
-    holds.
+    """The comparators declared for an output; None = not declared.
+
+    An output is *within* if every declared comparator holds.
 
     rtol and atol are one comparator, |e| <= atol + rtol |ref|: both are set or neither is. pcc is
     the smallest PCC, frobenius the largest |e| / |ref| (2-norms), ulp the largest distance in units
@@ -30,8 +31,9 @@ class Tolerance:
 
     @classmethod
     def parse(cls, data: object, path: str = "tolerance") -> Tolerance:
-        """From a JSON object; only one of rtol and atol means that the other is 0. Raises
-        FieldError.
+        """Parse a JSON object. If only one of rtol and atol is given, the other is 0.
+
+        Raises FieldError.
         """
         given = fields.mapping(data, path)
         fields.known(given, COMPARATORS, path)
@@ -48,28 +50,27 @@ class Tolerance:
 
     @property
     def allclose(self) -> tuple[float, float] | None:
-        """(rtol, atol), or None when not declared."""
+        """Return (rtol, atol), or None when not declared."""
         if self.rtol is None and self.atol is None:
             return None
         return (self.rtol or 0.0, self.atol or 0.0)
 
     @property
     def declared(self) -> bool:
-        """Whether there is any comparator."""
+        """Return whether any comparator is declared."""
         return any(getattr(self, name) is not None for name in COMPARATORS)
 
     def to_json(self) -> dict[str, float]:
-        """The declared comparators."""
+        """Return the declared comparators."""
         return {name: value for name in COMPARATORS if (value := getattr(self, name)) is not None}
 
 
-def normalise(data: object, outputs: Sequence[str], path: str) -> dict[str, Any]:
-    """The one canonical form of a tolerance: {} (none), one object for all outputs, or a map output
-    -> object.
+def normalize(data: object, outputs: Sequence[str], path: str) -> dict[str, Any]:
+    """Return the canonical form: {} (none), one object for all outputs, or a map output -> object.
 
-    A map that says the same for every output is that one object; an output with an empty object is
-    undeclared. Raises FieldError for an unknown output or comparator and for a value that isn't a
-    tolerance (NaN, negative).
+    A map that says the same for every output becomes that one object; an output with an empty
+    object is undeclared. Raises FieldError for an unknown output or comparator and for a value that
+    isn't a tolerance (NaN, negative).
     """
     if data is None:
         return {}
@@ -84,19 +85,21 @@ def normalise(data: object, outputs: Sequence[str], path: str) -> dict[str, Any]
             )
         return Tolerance.parse(given, path).to_json()
     fields.known(given, outputs, path)
-    each = {
+    by_output = {
         name: Tolerance.parse(given[name], fields.join(path, name)).to_json()
         for name in outputs
         if name in given
     }
-    each = {name: value for name, value in each.items() if value}
-    if len(each) == len(outputs) and all(value == each[outputs[0]] for value in each.values()):
-        return each[outputs[0]]
-    return dict(each)
+    by_output = {name: value for name, value in by_output.items() if value}
+    if len(by_output) == len(outputs) and all(
+        value == by_output[outputs[0]] for value in by_output.values()
+    ):
+        return by_output[outputs[0]]
+    return dict(by_output)
 
 
 def for_output(tolerance: Mapping[str, Any], output: str) -> Tolerance | None:
-    """The tolerance of one output, read from the canonical form; None when undeclared."""
+    """Return the tolerance of one output, read from the canonical form; None when undeclared."""
     if not tolerance:
         return None
     if any(name in COMPARATORS for name in tolerance):

@@ -1,6 +1,4 @@
-"""The verdict: is the output within the declared tolerance, and is its error explained by
-rounding?
-"""
+"""Verdicts: is the output within the declared tolerance, and does rounding explain its error?"""
 
 from __future__ import annotations
 
@@ -14,8 +12,9 @@ from gonogo.spec.tolerances import Tolerance
 
 
 class Verdict(StrEnum):
-    """What is said of an output, a seed, a job or a run. Declared worst first: a job's verdict is
-    its worst.
+    """The verdict on an output, a seed, a job or a run.
+
+    Verdicts are declared worst first: a job's verdict is its worst.
     """
 
     error = "error"
@@ -33,7 +32,7 @@ class Verdict(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _SENTENCES[self]
 
     @property
@@ -43,26 +42,37 @@ class Verdict(StrEnum):
 
     @property
     def judges_kernel(self) -> bool:
-        """Whether it says something of the kernel: only these count into rates."""
-        return self in _OF_THE_KERNEL
+        """Return whether it judges the kernel: only these verdicts count in rates."""
+        return self in _JUDGE_KERNEL
 
 
 _SENTENCES = {
-    Verdict.error: "Infrastructure or the request failed; nothing is said about the kernel's numbers.",
+    Verdict.error: (
+        "Infrastructure or the request failed; nothing is said about the kernel's numbers."
+    ),
     Verdict.crash: "The process that ran the kernel died.",
     Verdict.hang: "The kernel didn't return within its deadline.",
     Verdict.fail: "Red and wrong: outside the tolerance, and rounding doesn't explain it.",
-    Verdict.pass_by_tolerance: "Green and wrong: within the tolerance, but rounding doesn't explain the error.",
-    Verdict.fail_by_tolerance: "Red and right: rounding explains the error, but the tolerance is tighter than the formats allow.",
-    Verdict.suspect: "Within the tolerance, and at the edge of what rounding explains: more seeds decide.",
+    Verdict.pass_by_tolerance: (
+        "Green and wrong: within the tolerance, but rounding doesn't explain the error."
+    ),
+    Verdict.fail_by_tolerance: (
+        "Red and right: rounding explains the error, but the tolerance is tighter than the formats"
+        " allow."
+    ),
+    Verdict.suspect: (
+        "Within the tolerance, and at the edge of what rounding explains: more seeds decide."
+    ),
     Verdict.inconclusive: "No row says anything about the kernel: other inputs are needed.",
     Verdict.not_judged: "Green or red without arrays: whether rounding explains it can't be said.",
     Verdict.skipped: "The test was skipped.",
-    Verdict.not_run: "The test isn't in this build, or nothing was selected; zero tests run is never green.",
+    Verdict.not_run: (
+        "The test isn't in this build, or nothing was selected; zero tests run is never green."
+    ),
     Verdict.pass_: "Green and right: within the tolerance, and rounding explains the error.",
 }
 _RANKS = {verdict: rank for rank, verdict in enumerate(Verdict)}
-_OF_THE_KERNEL = frozenset(
+_JUDGE_KERNEL = frozenset(
     {
         Verdict.fail,
         Verdict.pass_by_tolerance,
@@ -76,8 +86,9 @@ WORST_FIRST: tuple[Verdict, ...] = tuple(Verdict)
 
 
 class Explanation(StrEnum):
-    """Does rounding explain the error? Declared worst first: a seed's explanation is the worst of
-    its outputs.
+    """The answer to the question: does rounding explain the error?
+
+    Members are declared worst first: a seed's explanation is the worst of its outputs.
     """
 
     unexplained = "unexplained"
@@ -88,7 +99,7 @@ class Explanation(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What the word means, in one sentence."""
+        """Return the meaning of the value in one sentence."""
         return _EXPLANATIONS[self]
 
 
@@ -103,15 +114,16 @@ _EXPLANATIONS = {
 
 @dataclass(frozen=True)
 class Policy:
-    """The thresholds of *explained* and *suspect*, as data with a version; stored rows are
-    re-judged by another one.
+    """The thresholds of *explained* and *suspect*, as versioned data.
+
+    Stored rows can be re-judged by another policy.
 
     Derivations: a budget B is a worst case and s a standard deviation, so right kernels stay near 1
     for budget_ratio, chi and rms directions; 3, 2 and 4 leave room for an arithmetic that was
-    modelled only roughly. A maximum over `count` rows or columns of noise grows like sqrt(2 ln
+    modeled only roughly. A maximum over `count` rows or columns of noise grows like sqrt(2 ln
     count). `chi_of_small_counts[n]` is sqrt(chi2 quantile(1 - 1e-6, n degrees of freedom) / n), the
-    chi that pure noise on n elements passes once in a
-    million: above n = 13 it is below 2 and no longer matters (checked against scipy in the tests).
+    chi that pure noise on n elements passes once in a million: above n = 13 it is below 2 and no
+    longer matters (checked against scipy in the tests).
     """
 
     version: str
@@ -124,14 +136,15 @@ class Policy:
     suspect_direction: float
 
     def chi_limit(self, count: float | None) -> float:
-        """The largest explained chi of an output of `count` elements."""
+        """Return the largest explained chi of an output of `count` elements."""
         if count is None or not 1 <= count < len(self.chi_of_small_counts):
             return self.chi
         return max(self.chi, self.chi_of_small_counts[int(count)])
 
     def direction_limit(self, count: float | None) -> float:
-        """The largest explained maximum over `count` rows or columns of a direction; of an rms form
-        with count None.
+        """Return the largest explained maximum of a direction over `count` rows or columns.
+
+        With count None, return the limit of its rms form.
         """
         return (
             self.direction
@@ -172,12 +185,12 @@ Statistics = Mapping[str, Any]
 
 
 def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
-    """Whether rounding explains the error of one output, from its stored numbers only.
+    """Return whether rounding explains the error of one output, from its stored numbers only.
 
     Reads nonfinite, count, budget_ratio, chi, every `*_z` (rms of a direction) and `*_z_max` with
     its `*_count` (its largest over rows or columns). A null says nothing, unless
     nonfinite_statistics calls it infinite; when nothing says anything the answer is inconclusive.
-    No statistics at all (an output without arrays) is not judged.
+    An output without statistics (and so without arrays) is not judged.
     """
     if not statistics:
         return Explanation.not_judged
@@ -188,23 +201,23 @@ def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
     worst = Explanation.inconclusive
     for value, limit, suspect_limit in _criteria(statistics, policy):
         if value <= limit:
-            found = Explanation.explained
+            explanation = Explanation.explained
         elif value <= suspect_limit:
-            found = Explanation.suspect
+            explanation = Explanation.suspect
         else:
             return Explanation.unexplained
         if worst is not Explanation.suspect:
-            worst = found
+            worst = explanation
     return worst
 
 
 def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
-    """How far an output is beyond what rounding explains: its largest statistic over that
-    statistic's largest explained value.
+    """Return how far the error of an output is beyond the largest explained one.
 
-    Up to 1 is explained. Every statistic here grows in proportion to the error, so an error of the
-    same form would be explained if it were smaller by this factor. None when nothing says anything
-    (no numbers, or NaN and Inf only).
+    It is the largest ratio of a statistic to that statistic's largest explained value; up to 1 is
+    explained. Every statistic here grows in proportion to the error, so an error of the same form
+    would be explained if it were smaller by this factor. None when nothing says anything (no
+    numbers, or NaN and Inf only).
     """
     largest = None
     for value, limit, _ in _criteria(statistics, policy):
@@ -214,21 +227,22 @@ def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
 
 
 def _explains(name: str) -> bool:
-    """Whether the statistic of that name is one of those that explain; an infinite one is stored as
-    null, its name apart.
+    """Return whether the statistic of that name decides the explanation.
+
+    Infinite statistics are stored as null, with their names in nonfinite_statistics.
     """
     return name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))
 
 
 _EXPLAINING = ("budget_ratio", "chi", "_z", "_z_max")
-"""How the names of the statistics end that explain."""
+"""Endings of the names of the statistics that decide the explanation."""
 
 
 def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, float, float]]:
-    """(value, largest explained, largest suspect) of each statistic that says something.
+    """Yield (value, largest explained, largest suspect) of each statistic that says something.
 
-    An infinite statistic is stored as null, and named in nonfinite_statistics: it is infinite here,
-    not silent.
+    An infinite statistic is stored as null and named in nonfinite_statistics; it is yielded as
+    infinity, not left out.
     """
     count = _number(statistics.get("count"))
     infinite = statistics.get("nonfinite_statistics")
@@ -250,8 +264,8 @@ def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, f
 
 
 def _number(value: object) -> float | None:
-    """A stored number; null (and NaN, which is never stored) says nothing."""
-    if type(value) is float:  # nearly always; a page asks this of thousands
+    """Return the absolute value of a stored number; None for null and NaN, which say nothing."""
+    if type(value) is float:  # the common case: a page reads thousands of them
         return abs(value) if value == value else None
     if (
         value is None
@@ -263,19 +277,18 @@ def _number(value: object) -> float | None:
 
 
 def worst_explanation(explanations: Iterable[Explanation]) -> Explanation:
-    """The worst of the outputs' explanations; of none, not judged."""
-    found = set(explanations)
-    return next((each for each in Explanation if each in found), Explanation.not_judged)
+    """Return the worst of the outputs' explanations; not judged if there are none."""
+    present = set(explanations)
+    return next((member for member in Explanation if member in present), Explanation.not_judged)
 
 
 def within(tolerance: Tolerance | None, statistics: Statistics) -> bool:
-    """Whether every declared comparator holds on one output, from its stored numbers only.
+    """Return whether every declared comparator holds on one output, from its stored numbers only.
 
     None (undeclared) is within unless the output holds NaN or Inf where the reference is finite,
-    which is outside everything. allclose is read from needed_atol when its rtol is one of the
-    stored ones (so any tolerance of that rtol can be re-judged), else from tolerance_ratio, which
-    belongs to the tolerance that the job declared. An undefined metric (PCC of a constant) isn't
-    met.
+    which is outside every tolerance. allclose is read from needed_atol when its rtol is a stored
+    one (so any tolerance of that rtol can be re-judged), else from tolerance_ratio, which belongs
+    to the tolerance that the job declared. An undefined metric (PCC of a constant) isn't met.
     """
     if _number(statistics.get("nonfinite")):
         return False
@@ -320,7 +333,7 @@ def _at_most(value: object, limit: float) -> bool:
 
 
 def verdict(is_within: bool, explanation: Explanation) -> Verdict:
-    """The two-by-two of the mission: two questions, one word."""
+    """Return the verdict for the answers to the two questions."""
     match explanation:
         case Explanation.explained:
             return Verdict.pass_ if is_within else Verdict.fail_by_tolerance
@@ -335,7 +348,12 @@ def verdict(is_within: bool, explanation: Explanation) -> Verdict:
 
 
 def worst(verdicts: Iterable[Verdict | str]) -> Verdict:
-    """The worst of the verdicts; of none, absent: zero tests run is never green."""
+    """Return the worst of the verdicts; not run if there are none.
+
+    Zero tests run is never green.
+    """
     return min(
-        (Verdict(each) for each in verdicts), key=lambda each: each.rank, default=Verdict.not_run
+        (Verdict(name) for name in verdicts),
+        key=lambda verdict: verdict.rank,
+        default=Verdict.not_run,
     )

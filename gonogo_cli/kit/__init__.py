@@ -1,1 +1,1 @@
-"""What subcommands share: the HTTP client, tables and progress bars, errors as JSON, and where the database is."""
+"""Shared by the subcommands: the HTTP client, tables and progress bars, and errors as JSON."""

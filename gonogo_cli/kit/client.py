@@ -1,6 +1,4 @@
-"""The command line's HTTP client: finds the server, sends the token, turns problem documents into
-our errors, follows a job's events.
-"""
+"""The command's HTTP client: find the server, send the token, raise our errors, follow events."""
 
 from __future__ import annotations
 
@@ -40,8 +38,9 @@ class Unwell(InfrastructureError):
 
 
 def server_url() -> str:
-    """GONOGO_URL, else the address of the `gonogo up` that runs in this folder. Raises
-    InfrastructureError.
+    """Return GONOGO_URL, else the address of the `gonogo up` that runs in this folder.
+
+    Raises InfrastructureError when there is neither.
     """
     config = gonogo_settings.load()
     if config.url:
@@ -56,8 +55,10 @@ def server_url() -> str:
 
 
 class Client:
-    """One server's API. Raises InfrastructureError when it can't be reached or fails, JobError when
-    it refuses (naming the field).
+    """One server's API.
+
+    Raises InfrastructureError when the server can't be reached or fails, and JobError, which names
+    the field, when it refuses.
     """
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
@@ -101,13 +102,13 @@ class Client:
         )
 
     def _once(self, method: str, path: str, parameters: Mapping[str, Any], **more: Any) -> Any:
-        wanted = {name: value for name, value in parameters.items() if value is not None}
+        query = {name: value for name, value in parameters.items() if value is not None}
         more["headers"] = more.get("headers", {}) | (
             {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
         )
         for last in (False, True):
             try:
-                answer = self._http.request(method, API + path, params=wanted, **more)
+                answer = self._http.request(method, API + path, params=query, **more)
                 break
             except httpx.TransportError as problem:
                 if last or isinstance(problem, httpx.ConnectError | httpx.TimeoutException):
@@ -121,12 +122,12 @@ class Client:
             return answer
         answer.read()
         document = problem_of(answer)
-        said = str(document["detail"])
+        detail = str(document["detail"])
         if answer.status_code >= 500 or answer.status_code == 429:
-            raise Unwell(f"{self.url} answers {answer.status_code}: {said}", document)
+            raise Unwell(f"{self.url} answers {answer.status_code}: {detail}", document)
         if answer.status_code == 401:
-            said += " Set GONOGO_TOKEN."
-        raise Refused(said, document)
+            detail += " Set GONOGO_TOKEN."
+        raise Refused(detail, document)
 
     def parts(self, path: str, **parameters: Any) -> Iterator[bytes]:
         """A streamed answer as it comes (results as a file)."""
@@ -155,14 +156,15 @@ class Client:
 
     def job(self, job: str) -> dict[str, Any]:
         """GET /jobs/{id}."""
-        found: dict[str, Any] = self.call("GET", f"/jobs/{job}")
-        return found
+        record: dict[str, Any] = self.call("GET", f"/jobs/{job}")
+        return record
 
     def follow(
         self, job: str, *, patience_s: float = PATIENCE_S
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """A job's events (type, data) until it ended. A lost connection is taken up again where it
-        broke off, for up to `patience_s`.
+        """Yield a job's events (type, data) until it has ended.
+
+        Resumes a lost connection where it broke off, for up to `patience_s`.
         """
         last: str | None = None
         patience = Patience(patience_s)
@@ -196,7 +198,7 @@ class Client:
         ) as answer:
             lines = self._checked(answer).iter_lines()
             # with the answer, not with an event: a seed may take longer than anyone's patience
-            patience.found()
+            patience.reset()
             yield from parse_events(lines)
 
     def wait(self, job: str, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
@@ -207,8 +209,9 @@ class Client:
 
 
 def parse_events(lines: Iterator[str]) -> Iterator[tuple[str | None, str, dict[str, Any]]]:
-    """Server-sent events of a text stream: (id, event, data as JSON). Comments and events without
-    data are left out.
+    """Yield the server-sent events of a text stream as (id, event, data as JSON).
+
+    Comments and events without data are left out.
     """
     number: str | None = None
     kind, data = "message", ""
@@ -229,14 +232,15 @@ def parse_events(lines: Iterator[str]) -> Iterator[tuple[str | None, str, dict[s
 
 
 def problem_of(answer: httpx.Response) -> dict[str, Any]:
-    """The RFC 9457 problem document of an answer, whose detail names each field, value and limit;
-    one is made where it holds none.
+    """Return an answer's RFC 9457 problem document, or make one where it holds none.
+
+    Its detail names each field, value and limit.
     """
     try:
-        found = answer.json()
+        document = answer.json()
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        found = {"title": answer.reason_phrase, "detail": answer.text[:200]}
-    said = found.get("detail") or found.get("title") or "no detail"
-    return {"type": "about:blank", "status": answer.status_code, **found, "detail": said}
+        document = None
+    if not isinstance(document, dict):
+        document = {"title": answer.reason_phrase, "detail": answer.text[:200]}
+    detail = document.get("detail") or document.get("title") or "no detail"
+    return {"type": "about:blank", "status": answer.status_code, **document, "detail": detail}

@@ -1,6 +1,4 @@
-"""What a person sees of jobs: words and colours of verdicts, progress bars of running jobs,
-tables.
-"""
+"""Jobs on the terminal: words and colors of verdicts, progress bars, and tables."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from rich.text import Text
 from gonogo import urls
 from gonogo.spec.selections import Selection, is_selection
 
-COLOURS = {
+COLORS = {
     "pass": "green",
     "pass_by_tolerance": "bold magenta",
     "fail_by_tolerance": "yellow",
@@ -34,7 +32,7 @@ COLOURS = {
     "crash": "red",
     "error": "red",
 }
-STAGE_COLOURS = {
+STAGE_COLORS = {
     "passed": "green",
     "partial": "yellow",
     "failed": "bold red",
@@ -62,9 +60,7 @@ base to compare with, so all is new."""
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console; without a terminal lines are not cut at 80 characters, so that a log keeps whole
-    sentences.
-    """
+    """Return a console; without a terminal it is 160 wide, so that a log keeps whole sentences."""
     out = Console(stderr=stderr)
     return out if out.is_terminal else Console(stderr=stderr, width=160)
 
@@ -76,17 +72,18 @@ def print_json(value: Any) -> None:
 
 def verdict(name: str | None) -> Text:
     """A verdict in its colour."""
-    return Text(name or "-", style=COLOURS.get(name or "", ""))
+    return Text(name or "-", style=COLORS.get(name or "", ""))
 
 
-def counts(found: Mapping[str, int]) -> str:
-    """Verdict counts as "3 pass, 1 fail"."""
-    return ", ".join(f"{number} {name}" for name, number in found.items() if number) or "-"
+def counts(verdicts: Mapping[str, int]) -> str:
+    """Return verdict counts as "3 pass, 1 fail"."""
+    return ", ".join(f"{number} {name}" for name, number in verdicts.items() if number) or "-"
 
 
 def failed(name: str | None, fail_on: str) -> bool:
-    """Whether a job with this verdict makes the exit code 1. A job without a verdict (cancelled,
-    failed) always does.
+    """Return whether a job with this verdict makes the exit code 1.
+
+    A job without a verdict (cancelled, failed) always does.
     """
     if name is None:
         return True
@@ -103,8 +100,9 @@ def number(value: float | int | None, digits: int = 3) -> str:
 
 
 def progress(out: Console) -> Progress:
-    """Progress bars for jobs; call `add_task(name, total=...)`. Where there is no terminal, nothing
-    is drawn.
+    """Return progress bars for jobs; call `add_task(name, total=...)`.
+
+    Without a terminal nothing is drawn.
     """
     return Progress(
         SpinnerColumn(),
@@ -194,22 +192,25 @@ def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def stages_table(content: Mapping[str, Any]) -> Table:
-    """The stages of a staged suite, from the "stages" of a diagnosis; a regression is told beside
-    its stage.
+    """Return a table of a staged suite's stages, from the "stages" of a diagnosis.
+
+    A regression stands beside its stage.
     """
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("", "stage", "status", "passed", "failed", "skipped", "what is in the way"):
         table.add_column(
             name, justify="right" if name in {"", "passed", "failed", "skipped"} else "left"
         )
-    since = {each["stage"]: each["since"] for each in content.get("regressions") or ()}
+    since = {
+        regression["stage"]: regression["since"] for regression in content.get("regressions") or ()
+    }
     for position, stage in enumerate(content["stages"], 1):
         name = stage["name"]
         lost = f"regression: it passed on {since[name]}" if name in since else ""
         table.add_row(
             str(position),
             Text(name),
-            Text(stage["status"], style=STAGE_COLOURS.get(stage["status"], "")),
+            Text(stage["status"], style=STAGE_COLORS.get(stage["status"], "")),
             *(str(stage.get(count, "-")) for count in ("passed", "failed", "skipped")),
             Text(
                 "; ".join(

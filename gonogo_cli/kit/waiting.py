@@ -1,6 +1,4 @@
-"""Waiting for a server: something that is followed until it is over, by a command that outlives a
-server which is away for a while.
-"""
+"""Waiting for a server: poll until something has ended, through short outages of the server."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ PATIENCE_S = 60.0
 SHARE = 5.0
 """A server that takes long for an answer is left alone for so many times as long."""
 
-Found = dict[str, Any]
+Record = dict[str, Any]
 
 
 class Patience:
@@ -26,8 +24,8 @@ class Patience:
         self._seconds = seconds
         self._lost_at: float | None = None
 
-    def found(self) -> None:
-        """It answers."""
+    def reset(self) -> None:
+        """Start over: the server answers again."""
         self._lost_at = None
 
     def lost(self) -> bool:
@@ -41,24 +39,25 @@ class Patience:
 
 
 def until(
-    ask: Callable[[], Found],
-    over: Callable[[Found], bool],
-    show: Callable[[Found], None] = lambda _: None,
-) -> Found:
-    """Ask the server until it is over; each answer is shown. Raises the InfrastructureError of a
-    server that has been away for too long.
+    ask: Callable[[], Record],
+    over: Callable[[Record], bool],
+    show: Callable[[Record], None] = lambda _: None,
+) -> Record:
+    """Ask the server until the record has ended, and show each answer.
+
+    Raises InfrastructureError when the server has been away for too long.
     """
     patience = Patience()
     while True:
-        asked_at = time.monotonic()
+        started = time.monotonic()
         try:
-            found = ask()
+            record = ask()
         except InfrastructureError:
             if not patience.lost():
                 raise
             continue
-        patience.found()
-        show(found)
-        if over(found):
-            return found
-        time.sleep(max(POLL_S, SHARE * (time.monotonic() - asked_at)))
+        patience.reset()
+        show(record)
+        if over(record):
+            return record
+        time.sleep(max(POLL_S, SHARE * (time.monotonic() - started)))

@@ -27,12 +27,12 @@ def check(
     ),
     build: str | None = typer.Option(
         None,
-        help="What to run: for the emulator the name of a defect, or correct; default for ttnn: ttnn.",
+        help="What to run: for the emulator a defect's name or correct; default for ttnn: ttnn.",
     ),
     kernel: str = options.KERNEL,
     executor: str = typer.Option(
         "emulator",
-        help="How to run it: emulator, torch, ttnn, gtest, pytest, or a plug-in of GONOGO_EXECUTORS.",
+        help="How to run it: emulator, torch, ttnn, gtest, pytest, or one of GONOGO_EXECUTORS.",
     ),
     suite: str | None = selections.SUITE,
     words: str | None = selections.FILTER,
@@ -56,7 +56,8 @@ def check(
     ),
     context: str | None = typer.Option(
         None,
-        help='Tests that run first in the same process, as a job has them: {"name": "suite", "before": [{"kernel": ...}]}.',
+        help="Tests that run first in the same process, as a job has them: "
+        '{"name": "suite", "before": [{"kernel": ...}]}.',
     ),
     numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
     deadline: float | None = typer.Option(
@@ -87,7 +88,7 @@ def check(
             limit=", ".join(own_builds(executor)) or "the name of a build",
         )
     _check_counts(seeds, seed_start, deadline)
-    if selections.wanted(executor, suite, words, shuffle, stage):
+    if selections.requested(executor, suite, words, shuffle, stage):
         selection = Selection.parse(selections.from_flags(suite, words, shuffle, stage))
         check_executor(selection, executor)
         iterations = range(seed_start, seed_start + seeds)
@@ -134,11 +135,13 @@ def check(
         work = ((seed, repeat) for seed in chosen for repeat in range(repeats))
         rows, diagnosis = _judged(test, runner, work, seeds * repeats, compared, quiet=as_json)
     beside = f" compared with {reference_build}" if reference_build is not None else ""
-    title = f"{test.kernel} {'x'.join(map(str, test.shape))}, build {build}{beside} on {executor}, {seeds} seed{'s' * (seeds > 1)}"
+    shape = "x".join(map(str, test.shape))
+    title = f"{test.kernel} {shape}, build {build}{beside} on {executor}"
+    title += f", {seeds} seed{'s' * (seeds > 1)}"
     title += f" after {name}" * bool(before)
     report = options.summary(rows, diagnosis)
     limits = [
-        limit.words for limit in known_limits(test.canonical(), build, runner.meaning.environment)
+        limit.words for limit in known_limits(test.canonical(), build, runner.resolved.environment)
     ]
     if limits:
         report["known_limits"] = limits
@@ -166,9 +169,7 @@ def _judged(
     *,
     quiet: bool,
 ) -> tuple[list[options.Row], dict[str, Any] | None]:
-    """A row for every (seed, repeat), and the diagnosis of the worst seed that rounding doesn't
-    explain.
-    """
+    """Return a row per (seed, repeat), and the diagnosis of the worst unexplained seed."""
     from gonogo.judging.inputs import generate, quantise
 
     rows: list[options.Row] = []
@@ -212,9 +213,7 @@ def _seed(
     given: Any,
     compared: References | None,
 ) -> tuple[options.Row, dict[str, Any]]:
-    """One run, judged; whatever the kernel does becomes the row's verdict, and the other seeds
-    still run.
-    """
+    """Judge one run. A kernel that fails gives the row its verdict; other seeds still run."""
     from gonogo.errors import KernelOutputError
     from gonogo.judging import pairs
     from gonogo.judging.judging import judge
@@ -260,6 +259,6 @@ def _seed(
     except KernelOutputError as problem:
         return row | {"message": str(problem)}, {}
     row.update(judgement.to_json())
-    if (said := pairs.words(judgement)) is not None:
-        row["message"] = said
+    if (message := pairs.words(judgement)) is not None:
+        row["message"] = message
     return row, outputs

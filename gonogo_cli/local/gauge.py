@@ -1,6 +1,4 @@
-"""`gonogo gauge`: measure a test, or a file of tests, with right and wrong kernels, and say what
-tolerance it should have.
-"""
+"""`gonogo gauge`: measure tests with right and wrong kernels, and advise their tolerance."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ SEARCH_SEEDS = 1
 
 
 class FailOn(StrEnum):
-    """What makes the exit code 1."""
+    """Findings that make the exit code 1."""
 
     any = "any"
     hollow = "hollow"
@@ -85,8 +83,7 @@ def gauge(
     ),
     as_json: bool = options.JSON,
 ) -> None:
-    """Measure a test with right and wrong kernels: its false alarms, its misses, and the tolerance
-    that it should have.
+    """Measure a test with right and wrong kernels, and advise its tolerance.
 
     Exit codes: 0 sharp and without false alarms, 1 otherwise (by --fail-on), 2 usage, 3
     infrastructure.
@@ -131,7 +128,7 @@ def gauge(
             "wrong_builds": wrong_build,
         }
         entries = parse([entry], seeds=seeds, max_elements=limit)
-    found = []
+    results = []
     with show.progress(show.console(stderr=True)) as bars:
         for entry_ in entries:
             task = bars.add_task(entry_.name, total=None, note="", visible=not as_json)
@@ -142,11 +139,11 @@ def gauge(
                 else:  # from the start, also with other inputs
                     bars.update(task, total=total, completed=0)
 
-            found.append((entry_, *gauged(entry_, search=search, deadline=deadline, tell=tell)))
-    _finish(found, single=file is None, as_json=as_json, fail_on=fail_on)
+            results.append((entry_, *gauged(entry_, search=search, deadline=deadline, tell=tell)))
+    _finish(results, single=file is None, as_json=as_json, fail_on=fail_on)
 
 
-Told = tuple["Entry", "Gauge", "list[Tried]"]
+Measured = tuple["Entry", "Gauge", "list[Tried]"]
 
 
 def gauged(
@@ -156,9 +153,7 @@ def gauged(
     deadline: float | None,
     tell: Callable[[int, str], None] = lambda _total, _name: None,
 ) -> tuple[Gauge, list[Tried]]:
-    """The gauge of one test, and of the test with other inputs where no tolerance works with its
-    own.
-    """
+    """Measure one test, and with other inputs too where no tolerance works with its own."""
     from gonogo.gauge import elsewhere, report
 
     here = report.report(entry.test, _rows(entry, deadline, tell))
@@ -172,10 +167,10 @@ def gauged(
             seeds=min(entry.seeds, SEARCH_SEEDS),
         )
 
-        def told(total: int, name: str, inputs: str = where.name) -> None:
+        def report_progress(total: int, name: str, inputs: str = where.name) -> None:
             tell(total, name and f"{name}, {inputs}")
 
-        there = report.report(other.test, _rows(other, deadline, told))
+        there = report.report(other.test, _rows(other, deadline, report_progress))
         tried.append(elsewhere.Tried.of(here, where, there))
     return here, tried
 
@@ -240,14 +235,12 @@ def _row(part: Part, runner: Any, drawn: Any, *, with_edges: bool) -> Row:
     except Stopped:
         raise
     except (ExecutorFailure, KernelOutputError) as problem:
-        said = problem.verdict if isinstance(problem, ExecutorFailure) else "error"
-        return measure.without_numbers(part, drawn.seed, str(said), str(problem))
+        verdict = problem.verdict if isinstance(problem, ExecutorFailure) else "error"
+        return measure.without_numbers(part, drawn.seed, str(verdict), str(problem))
 
 
 def _document(path: Path) -> Any:
-    """The file's data, by its ending: .json, .toml, else YAML. Raises JobError for one that can't
-    be read.
-    """
+    """Read a file by its ending: .json, .toml, else YAML. Raises JobError when it can't be read."""
     try:
         text = path.read_text("utf-8")
         if path.suffix == ".toml":
@@ -269,26 +262,26 @@ def _document(path: Path) -> Any:
         raise
 
 
-def _finish(found: Sequence[Told], *, single: bool, as_json: bool, fail_on: FailOn) -> None:
-    """Print what was found, and end the command."""
+def _finish(results: Sequence[Measured], *, single: bool, as_json: bool, fail_on: FailOn) -> None:
+    """Print the results, and end the command."""
     from gonogo.flakiness.grades import Sharpness
     from gonogo_cli.local import gauge_report as tables
 
     if as_json:
-        told = [
+        documents = [
             {
                 "name": entry.name,
                 **result.to_json(),
-                "elsewhere": [each.to_json() for each in tried],
+                "elsewhere": [attempt.to_json() for attempt in tried],
             }
-            for entry, result, tried in found
+            for entry, result, tried in results
         ]
-        show.print_json(told[0] if single else {"tests": told})
+        show.print_json(documents[0] if single else {"tests": documents})
     else:
-        tables.tell(found, single=single)
-    hollow = any(result.sharpness is not Sharpness.sharp for _, result, _ in found)
-    alarmed = any(result.alarms.count or not result.alarms.of for _, result, _ in found)
-    broken = any(result.broken for _, result, _ in found)
+        tables.show_gauges(results, single=single)
+    hollow = any(result.sharpness is not Sharpness.sharp for _, result, _ in results)
+    alarmed = any(result.alarms.count or not result.alarms.of for _, result, _ in results)
+    broken = any(result.broken for _, result, _ in results)
     failed = {FailOn.any: hollow or alarmed or broken, FailOn.hollow: hollow, FailOn.fail: alarmed}[
         fail_on
     ]

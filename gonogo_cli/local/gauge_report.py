@@ -1,6 +1,4 @@
-"""What a person sees of a gauge: the parts, the windows, public gates, and one line a test of
-many.
-"""
+"""A gauge on the terminal: parts, windows, public gates, and a summary of many tests."""
 
 from __future__ import annotations
 
@@ -18,28 +16,28 @@ if TYPE_CHECKING:
     from gonogo.gauge.report import Gauge
     from gonogo.gauge.tests_file import Entry
 
-COLOURS = {"sharp": "green", "blunt": "bold magenta", "unmeasured": "yellow"}
+COLORS = {"sharp": "green", "blunt": "bold magenta", "unmeasured": "yellow"}
 
 
-def tell(found: Sequence[tuple[Entry, Gauge, list[Tried]]], *, single: bool) -> None:
-    """Everything about one test, or the summary of many."""
+def show_gauges(results: Sequence[tuple[Entry, Gauge, list[Tried]]], *, single: bool) -> None:
+    """Print everything about one test, or the summary of many."""
     from gonogo.gauge.elsewhere import beyond
 
     out = show.console()
     if not single:
-        out.print(summary(found))
-        for entry, result, tried in found:
+        out.print(summary(results))
+        for entry, result, tried in results:
             out.print(
                 Text.assemble((entry.name, "bold"), f": {result.words}{beyond(tried)}"),
                 soft_wrap=True,
             )
         return
-    entry, result, tried = found[0]
+    entry, result, tried = results[0]
     seeds = f"{result.seeds} seed{'s' * (result.seeds > 1)}"
     out.print(Text(f"{entry.name}, {seeds}", style="bold"), soft_wrap=True)
     for table in (parts(result), windows(result), gates(result)):
         out.print(table)
-    grade = (result.sharpness.value, COLOURS[result.sharpness])
+    grade = (result.sharpness.value, COLORS[result.sharpness])
     out.print(
         Text.assemble("the test is ", grade, f". {result.words}{beyond(tried)}"), soft_wrap=True
     )
@@ -52,16 +50,16 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def rate(found: Rate) -> str:
-    """ "2 of 12 [2.1%, 48%]"."""
-    if not found.of:
+def rate_text(rate: Rate) -> str:
+    """Return a rate with its interval, such as "2 of 12 [2.1%, 48%]"."""
+    if not rate.of:
         return "-"
-    low, high = found.interval
-    return f"{found.count} of {found.of} [{low:.1%}, {high:.1%}]"
+    low, high = rate.interval
+    return f"{rate.count} of {rate.of} [{low:.1%}, {high:.1%}]"
 
 
 def parts(result: Gauge) -> Table:
-    """One line a part: a right one with its false alarms, a wrong one with its misses."""
+    """Return a table of kernels: right ones with false alarms, wrong ones with misses."""
     table = _table(
         "kernel", "is", "failed wrongly", "passed wrongly", "can't show", "rounding doesn't explain"
     )
@@ -69,7 +67,7 @@ def parts(result: Gauge) -> Table:
         table.add_row(
             name,
             Text("right", style="green"),
-            Text(rate(alarms), style="bold red" if alarms.count else ""),
+            Text(rate_text(alarms), style="bold red" if alarms.count else ""),
             "",
             "",
             "",
@@ -81,7 +79,7 @@ def parts(result: Gauge) -> Table:
             name,
             Text("wrong", style="red"),
             "",
-            Text(rate(missed), style=style),
+            Text(rate_text(missed), style=style),
             str(hidden or ""),
             f"{seen.count} of {seen.of}",
         )
@@ -89,7 +87,7 @@ def parts(result: Gauge) -> Table:
 
 
 def windows(result: Gauge) -> Table:
-    """One line a comparator and output: the edges of the window."""
+    """Return a table with the edges of the window, a row per comparator and output."""
     table = _table(
         "comparator",
         "output",
@@ -100,9 +98,9 @@ def windows(result: Gauge) -> Table:
         "misses at the lower edge",
     )
     for window in result.windows:
-        found = window.to_json()
+        edges_by_output = window.to_json()["outputs"]
         first = True
-        for name, edges in found["outputs"].items():
+        for name, edges in edges_by_output.items():
             table.add_row(
                 str(window.comparator) if first else "",
                 name,
@@ -113,34 +111,34 @@ def windows(result: Gauge) -> Table:
                 ", ".join(window.missed) if first else "",
             )
             first = False
-        if not found["outputs"]:
+        if not edges_by_output:
             table.add_row(str(window.comparator), "", "unbounded", "", "", "no", "")
     return table
 
 
 def gates(result: Gauge) -> Table:
-    """One line a public gate, on the same runs."""
+    """Return a table of what public suites' gates would have said of the same runs."""
     table = _table("gate of a public suite", "false alarms", "rejects", "misses")
     for name, (alarms, rejected, missed) in result.gates.items():
         table.add_row(
             name,
-            rate(alarms),
+            rate_text(alarms),
             f"{len(rejected)} of {len(rejected) + len(missed)}",
             ", ".join(missed),
         )
     return table
 
 
-def summary(found: Sequence[tuple[Entry, Gauge, list[Tried]]]) -> Table:
-    """One line a test."""
+def summary(results: Sequence[tuple[Entry, Gauge, list[Tried]]]) -> Table:
+    """Return a table with a row per test."""
     table = _table("test", "is", "false alarms", "missed", "blind to", "a tolerance works")
-    for entry, result, _ in found:
-        able = sum(1 for each in result.misses.values() if each.of)
+    for entry, result, _ in results:
+        able = sum(1 for misses in result.misses.values() if misses.of)
         table.add_row(
             entry.name,
-            Text(result.sharpness.value, style=COLOURS[result.sharpness]),
-            rate(result.alarms),
-            rate(result.missed),
+            Text(result.sharpness.value, style=COLORS[result.sharpness]),
+            rate_text(result.alarms),
+            rate_text(result.missed),
             f"{len(result.blind)} of {able}",
             "yes" if result.advice.works else f"no ({len(result.advice.missed)} missed)",
         )

@@ -38,7 +38,7 @@ def judge(
     ),
     arithmetic: str | None = typer.Option(
         None,
-        help="Budget arithmetic of the kernel (default: that of the job's build, else the numerics).",
+        help="Arithmetic model of the kernel (default: the build's, else the numerics decide).",
     ),
     fail_on: options.FailOn = options.FAIL_ON,
     as_json: bool = options.JSON,
@@ -70,13 +70,14 @@ def judge(
     outputs = {name: loaded[name] for name in test.outputs if name in loaded}
     if missing := [name for name in test.input_names if name not in inputs]:
         raise JobError(
-            f"the inputs {', '.join(missing)} are missing: {test.kernel} is given {', '.join(test.input_names)}"
+            f"missing inputs: {', '.join(missing)}; "
+            f"{test.kernel} needs {', '.join(test.input_names)}"
         )
     if not outputs:
         raise JobError(f"there is no output to judge: give some of {', '.join(test.outputs)}")
     if quantise and raw:
         raise JobError(
-            "--quantise says that the inputs are unquantised; --raw names other ones: give one of them"
+            "--quantise rounds the inputs, and --raw names unrounded ones: give one of the two"
         )
     given = rounded(test, inputs) if quantise else _representable(test, inputs)
     unquantised = inputs if quantise else {**given, **_raw(test, raw)}
@@ -96,7 +97,8 @@ def judge(
     diagnosis = (
         options.diagnosed(test, given, outputs, row) if options.worth_diagnosing(row) else None
     )
-    title = f"{test.kernel} {'x'.join(map(str, test.shape))}, stored tensors, budget of {result.arithmetic}"
+    shape = "x".join(map(str, test.shape))
+    title = f"{test.kernel} {shape}, stored tensors, budget of {result.arithmetic}"
     options.finish(options.summary([row], diagnosis), test, title, as_json=as_json, fail_on=fail_on)
 
 
@@ -108,7 +110,7 @@ def _document(path: Path) -> Any:
 
 
 def _arithmetic(job: dict[str, Any]) -> str | None:
-    """The arithmetic of the job's build where it is one of our own; others are named by --arithmetic."""
+    """Return the arithmetic of the job's build, where that is one of ours."""
     from gonogo.spec.builds import EMULATOR, own_builds
 
     target = job.get("target")
@@ -119,9 +121,7 @@ def _arithmetic(job: dict[str, Any]) -> str | None:
 
 
 def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensors:
-    """Name -> array of every file, in the domain's shapes: (rows, N) of x, dy, y, dx; (rows,);
-    (N,).
-    """
+    """Load every file as name -> array, shaped (rows, N), (rows,) or (N,) as the domain has it."""
     import numpy as np
 
     allowed = tuple(names)
@@ -153,12 +153,13 @@ def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensor
 
 
 def _shaped(test: TestSpec, name: str, path: str, array: NDArray[Any]) -> NDArray[Any]:
-    """The array in the domain's shape; dimensions of 1 may be anywhere ([1,1,1,N] of a gamma), rows
-    may be flat.
+    """Return the array in the domain's shape.
+
+    Dimensions of 1 may stand anywhere ([1,1,1,N] for a gamma), and rows may be flat.
     """
-    wanted, flat = test.shape_of(name), test.flat_shape_of(name)
-    if _squeezed(array.shape) not in (_squeezed(wanted), _squeezed(flat)):
-        raise FieldError(path, list(array.shape), f"{name} has a wrong shape", limit=list(wanted))
+    shape, flat = test.shape_of(name), test.flat_shape_of(name)
+    if _squeezed(array.shape) not in (_squeezed(shape), _squeezed(flat)):
+        raise FieldError(path, list(array.shape), f"{name} has a wrong shape", limit=list(shape))
     double = name in test.input_names and array.dtype.itemsize > 4
     return array.astype("float64" if double else "float32", order="C").reshape(flat)
 
@@ -168,8 +169,9 @@ def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _representable(test: TestSpec, inputs: Tensors) -> dict[str, NDArray[np.float32]]:
-    """The inputs as float32. Raises FieldError for one with values that its input format hasn't: no
-    device was given them.
+    """Return the inputs as float32.
+
+    Raises FieldError for a value that its input format can't hold: no device was given it.
     """
     import numpy as np
 

@@ -1,6 +1,4 @@
-"""What the local commands `check` and `judge` share: flags into a test, judged seeds into a report,
-a report into an exit code.
-"""
+"""Shared by `check` and `judge`: flags into a test, seeds into a report and an exit code."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ Row = dict[str, Any]
 
 
 class FailOn(StrEnum):
-    """What makes the exit code 1."""
+    """Findings that make the exit code 1."""
 
     any = "any"
     suspect = "suspect"
@@ -50,7 +48,7 @@ JSON = typer.Option(False, "--json", help="Print one JSON document.")
 
 
 def json_flag(text: str | None, field: str) -> Any:
-    """The value of a flag that holds JSON; None when it isn't given. Raises FieldError."""
+    """Return the value of a flag that holds JSON; None when it isn't given. Raises FieldError."""
     if text is None:
         return None
     try:
@@ -60,7 +58,7 @@ def json_flag(text: str | None, field: str) -> Any:
 
 
 def shape_flag(text: str) -> list[int]:
-    """3,273,1,8462 (or 3x273x1x8462) as dimensions. Raises FieldError."""
+    """Return "3,273,1,8462" or "3x273x1x8462" as dimensions. Raises FieldError."""
     try:
         return [int(part) for part in text.replace("x", ",").split(",")]
     except ValueError:
@@ -73,9 +71,9 @@ def shape_flag(text: str) -> list[int]:
 
 
 def summary(rows: Sequence[Row], diagnosis: dict[str, Any] | None) -> dict[str, Any]:
-    """The report: {"verdict", "counts", "seeds", "diagnosis"}; the verdict is the worst."""
+    """Return the report {"verdict", "counts", "seeds", "diagnosis"}; the verdict is the worst."""
     counts = Counter(row["verdict"] for row in rows)
-    ordered = {each.value: counts[each.value] for each in Verdict if counts[each.value]}
+    ordered = {verdict.value: counts[verdict.value] for verdict in Verdict if counts[verdict.value]}
     return {
         "verdict": worst(counts).value,
         "counts": ordered,
@@ -85,8 +83,9 @@ def summary(rows: Sequence[Row], diagnosis: dict[str, Any] | None) -> dict[str, 
 
 
 def severity(row: Row) -> tuple[int, float]:
-    """Sorts seeds worst first: by explanation, then by the largest budget ratio (null, as of NaN
-    outputs, above all).
+    """Return a sort key: worst explanation first, then the largest budget ratio.
+
+    A null ratio, as NaN outputs have, sorts before every number.
     """
     rank = (
         list(Explanation).index(Explanation(row["explanation"]))
@@ -98,30 +97,31 @@ def severity(row: Row) -> tuple[int, float]:
 
 
 def worth_diagnosing(row: Row) -> bool:
-    """Whether rounding doesn't explain the seed, so that there is something to find."""
+    """Return whether rounding fails to explain the seed, so that there is something to find."""
     return row.get("explanation") in (Explanation.unexplained, Explanation.suspect)
 
 
 def diagnosed(
     test: TestSpec, given: Mapping[str, Any], outputs: Mapping[str, Any], row: Row
 ) -> dict[str, Any]:
-    """What the forensics say of the outputs of one judged seed, in plain JSON types."""
+    """Diagnose the outputs of one judged seed; return the diagnosis in plain JSON types."""
     from gonogo.kernels.registry import numerics
 
-    ours = {
-        name: array for name, array in outputs.items() if name in test.outputs
-    }  # a downstream one has no terms to diagnose
-    found = numerics(test).diagnose(
-        test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in ours.items()}
-    )
-    return beside(found.to_json(), row.get("explanation"))
+    flat = {
+        name: array.reshape(test.flat_shape_of(name))
+        for name, array in outputs.items()
+        if name in test.outputs  # a downstream output has no terms to diagnose
+    }
+    diagnosis = numerics(test).diagnose(test, given, flat)
+    return beside(diagnosis.to_json(), row.get("explanation"))
 
 
 def finish(
     report: Mapping[str, Any], test: TestSpec, title: str, *, as_json: bool, fail_on: FailOn
 ) -> None:
-    """Print the report and end the command: exit code 1 when the verdict is at least as bad as
-    `fail_on`.
+    """Print the report and end the command.
+
+    The exit code is 1 when the verdict is at least as bad as `fail_on`.
     """
     if as_json:
         show.print_json(report)
@@ -173,7 +173,7 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
 
 
 def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:
-    """One line per output: its worst verdict, and the largest of each number over the seeds."""
+    """Return a table with a row per output: its worst verdict and its largest numbers."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in (
         "output",
@@ -192,40 +192,42 @@ def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:
             else "left",
         )
     for output in test.outputs:
-        found = [row["outputs"][output] for row in rows if output in row["outputs"]]
-        if not found:
+        results = [row["outputs"][output] for row in rows if output in row["outputs"]]
+        if not results:
             table.add_row(output, Text("not produced", style="dim"))
             continue
         table.add_row(
             output,
-            show.verdict(worst(each["verdict"] for each in found).value),
+            show.verdict(worst(result["verdict"] for result in results).value),
             min(
-                (Explanation(each["explanation"]) for each in found), key=list(Explanation).index
+                (Explanation(result["explanation"]) for result in results),
+                key=list(Explanation).index,
             ).value,
             *(
-                show.number(_largest(found, name))
+                show.number(_largest(results, name))
                 for name in ("max_abs", "tolerance_ratio", "budget_ratio", "pcc_deficit")
             ),
-            _directions(found),
+            _directions(results),
         )
     return table
 
 
-def _largest(found: Iterable[Mapping[str, Any]], name: str) -> float | None:
-    """The largest of a statistic; an infinite one, stored as null, is the largest of all."""
+def _largest(results: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    """Return the largest value of a statistic; an infinite one is stored as null."""
     values = []
-    for each in found:
-        if (each.get("nonfinite_statistics") or {}).get(name) == "inf":
+    for result in results:
+        if (result.get("nonfinite_statistics") or {}).get(name) == "inf":
             return math.inf
-        if each.get(name) is not None:
-            values.append(each[name])
+        if result.get(name) is not None:
+            values.append(result[name])
     return max(values, default=None)
 
 
-def _directions(found: Sequence[Mapping[str, Any]]) -> str:
-    """ "row 216, xhat 199, scale .7": each direction's largest rms, in standard deviations of
-    rounding.
+def _directions(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return each direction's largest rms, such as "row 216, xhat 199, scale .7".
+
+    The unit is the standard deviation of rounding.
     """
-    names = dict.fromkeys(name for each in found for name in each if name.endswith("_z"))
-    parts = [(name.removesuffix("_z"), _largest(found, name)) for name in names]
+    names = dict.fromkeys(name for result in results for name in result if name.endswith("_z"))
+    parts = [(name.removesuffix("_z"), _largest(results, name)) for name in names]
     return ", ".join(f"{name} {show.number(value)}" for name, value in parts if value is not None)

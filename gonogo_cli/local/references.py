@@ -1,6 +1,4 @@
-"""`gonogo check --reference-build`: what another build makes of the same seeds, and the comparison
-with it.
-"""
+"""`gonogo check --reference-build`: run another build on the same seeds and compare the two."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
     from gonogo_workers.local.runner import LocalRunner
 
-KEPT_BYTES = 2**29
-"""Of the reference build's outputs: more seeds than fit are run in turns of both builds."""
+MAX_REFERENCE_BYTES = 2**29
+"""Outputs of the reference build in memory; with more seeds the two builds take turns."""
 BYTES_PER_ELEMENT = 8
 """y or dx in fp32, and as much again for a downstream output."""
 NUMBERS = {
@@ -30,8 +28,9 @@ NUMBERS = {
 
 
 class References:
-    """The outputs of a reference build, seed by seed. Only one of the two builds has a process at a
-    time: they may want one device.
+    """The outputs of a reference build, seed by seed.
+
+    Only one of the two builds has a process at a time, because both may need the same device.
     """
 
     def __init__(self, test: TestSpec, runner: LocalRunner, seeds: range) -> None:
@@ -40,12 +39,12 @@ class References:
         self.build = runner.build
         self._reference = Reference(runner.build, runner.arithmetic, runner.produced)
         self._test, self._runner, self._seeds = test, runner, seeds
-        self._together = max(1, KEPT_BYTES // (BYTES_PER_ELEMENT * test.elements))
+        self._together = max(1, MAX_REFERENCE_BYTES // (BYTES_PER_ELEMENT * test.elements))
         self._outputs: dict[int, Mapping[str, Any]] = {}
         self._failures: dict[int, str] = {}
 
     def prepare(self, first: int) -> None:
-        """Run the seeds from this one on, as many as are kept at once."""
+        """Run the seeds from `first` on, as many as fit in memory."""
         from gonogo.judging.inputs import generate, quantise
         from gonogo_workers.executors.base import ExecutorFailure, Stopped
 
@@ -62,8 +61,9 @@ class References:
         self._runner.close()
 
     def failure(self, seed: int, kernel: LocalRunner) -> str | None:
-        """Why there is nothing to compare this seed with, if so. Runs the next seeds when they have
-        not been run yet.
+        """Return why this seed has no reference outputs, or None when it has some.
+
+        Runs the next seeds when they have not been run yet.
         """
         if seed not in self._outputs and seed not in self._failures:
             kernel.close()
@@ -73,8 +73,9 @@ class References:
     def compare(
         self, judged: SeedJudgement, seed: int, raw: Any, given: Any, outputs: Mapping[str, Any]
     ) -> SeedJudgement:
-        """The judgement with the comparison. Raises KernelOutputError when the reference build's
-        outputs can't be compared.
+        """Return the judgement with the comparison.
+
+        Raises KernelOutputError when the reference build's outputs can't be compared.
         """
         from gonogo.judging.pairs import compare
 
@@ -84,18 +85,16 @@ class References:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table | None:
-    """One line per compared output: how much the two builds differ, over all seeds. None when
-    nothing was compared.
-    """
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    """Return a table of how much the two builds differ per output; None without a comparison."""
+    comparisons: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         for name, output in row["outputs"].items():
             if output.get("reference"):
-                found.setdefault(name, []).append(output["reference"])
-    if not found:
+                comparisons.setdefault(name, []).append(output["reference"])
+    if not comparisons:
         return None
-    build = next(iter(found.values()))[0]["build"]
-    made = Table(
+    build = next(iter(comparisons.values()))[0]["build"]
+    compared = Table(
         box=None,
         header_style="dim",
         pad_edge=False,
@@ -103,15 +102,15 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table | None:
         title_justify="left",
     )
     for name in ("output", "difference", *NUMBERS):
-        made.add_column(name, justify="right" if name in NUMBERS else "left")
-    for name, entries in found.items():
+        compared.add_column(name, justify="right" if name in NUMBERS else "left")
+    for name, entries in comparisons.items():
         worst = min((entry["explanation"] for entry in entries), key=_rank)
         values = [
             max((v for entry in entries if (v := entry.get(key)) is not None), default=None)
             for key in NUMBERS.values()
         ]
-        made.add_row(name, worst, *map(show.number, values))
-    return made
+        compared.add_row(name, worst, *map(show.number, values))
+    return compared
 
 
 def _rank(explanation: str) -> int:

@@ -1,6 +1,4 @@
-"""What `check` and `submit` share for selections: flags into a test, iterations into a table,
-outcomes into an exit code.
-"""
+"""Selections in `check` and `submit`: flags into a test, iterations into a table."""
 
 from __future__ import annotations
 
@@ -30,15 +28,15 @@ SHUFFLE = typer.Option(
 STAGE = typer.Option([], "--stage", help="pytest: a stage of a staged suite; repeatable.")
 _RATIOS = ("tolerance_ratio", "budget_ratio")
 OUTCOMES = ("error", "crash", "hang", "failed", "skipped", "not_run", "passed")
-"""What a test says of itself, worst first."""
+"""Outcomes that a test reports about itself, worst first."""
 RED = frozenset(OUTCOMES[:4])
-"""Outcomes of tests that are never fine, whatever can be said of their numbers."""
+"""Outcomes that make a test red, whatever its numbers are."""
 
 
 def from_flags(
     suite: str | None, words: str | None, shuffle: str | None, stages: Sequence[str]
 ) -> dict[str, Any]:
-    """The job's `test`. Raises FieldError for a shuffle that is neither true nor a number."""
+    """Return the job's `test`. Raises FieldError for a shuffle that is no number and not true."""
     inner: dict[str, Any] = {"suite": suite, "filter": words, "stages": list(stages) or None}
     if shuffle is not None:
         inner["shuffle"] = shuffle == "true" if shuffle in ("true", "false") else _number(shuffle)
@@ -54,10 +52,10 @@ def _number(text: str) -> int:
         ) from None
 
 
-def wanted(
+def requested(
     executor: str, suite: str | None, words: str | None, shuffle: str | None, stages: Sequence[str]
 ) -> bool:
-    """Whether the flags ask for a selection and not for a kernel."""
+    """Return whether the flags ask for a selection rather than a kernel."""
     from gonogo.spec.selections import REPORTERS
 
     return (
@@ -70,25 +68,24 @@ def wanted(
 
 
 def outcomes_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """How many tests of how many iterations had which outcome, worst first."""
-    found: Counter[str] = Counter()
+    """Count the outcomes of all tests in all iterations, worst first."""
+    counts: Counter[str] = Counter()
     for row in rows:
-        told = [str(each["outcome"]) for each in row["outputs"].values() if each.get("outcome")]
-        found.update(told or [row["verdict"]] * (not row["outputs"]))
-    return ordered(found)
+        outcomes = [str(test["outcome"]) for test in row["outputs"].values() if test.get("outcome")]
+        counts.update(outcomes or [row["verdict"]] * (not row["outputs"]))
+    return ordered(counts)
 
 
 def ordered(outcomes: Mapping[str, int]) -> dict[str, int]:
-    """Counts of outcomes, worst first."""
+    """Return counts of outcomes, worst first."""
     return {name: outcomes[name] for name in OUTCOMES if outcomes.get(name)}
 
 
 def failed(job: Mapping[str, Any], fail_on: str) -> bool:
-    """Whether a selection's job or report makes the exit code 1: as any other, and also when a test
-    is red, or when none ran.
+    """Return whether a selection's job or report makes the exit code 1.
 
-    Without arrays a red test is `not_judged`, as a green one is: which of them it was must not depend
-    on reading the table.
+    It does as any other job does, and also when a test is red, or when none ran. Without arrays a
+    red test is `not_judged`, as a green one is, so the verdict alone can't decide.
     """
     verdict, outcomes = job.get("verdict"), job.get("outcomes") or {}
     return (
@@ -109,13 +106,13 @@ def check(
     as_json: bool,
     fail_on: options.FailOn,
 ) -> None:
-    """Run a selection here, with no server, and end the command with its exit code."""
-    from gonogo_workers.attempts.report_evidence import Found, joined, worst_of
+    """Run a selection here, without a server, and end the command with its exit code."""
+    from gonogo_workers.attempts.report_evidence import JudgedArrays, joined, worst_of
     from gonogo_workers.local.reports import reporter
 
     rows: list[dict[str, Any]] = []
     diagnosis: dict[str, Any] | None = None
-    worst_found: tuple[tuple[int, float], dict[str, Any], list[Found]] | None = None
+    worst_run: tuple[tuple[int, float], dict[str, Any], list[JudgedArrays]] | None = None
     with (
         reporter(executor, build, deadline_s=deadline) as runner,
         show.progress(show.console(stderr=True)) as bars,
@@ -123,24 +120,31 @@ def check(
         task = bars.add_task(build, total=len(iterations) * repeats, note="", visible=not as_json)
         for number in iterations:
             for repeat in range(repeats):
-                row, found = runner.run(selection, number, repeat)
+                row, findings = runner.run(selection, number, repeat)
                 rows.append({**row, "seed": selection.seed_of(number), "iteration": number})
-                suspects = worst_of(found)
-                if suspects and (worst_found is None or options.severity(row) < worst_found[0]):
-                    worst_found = (options.severity(row), rows[-1], suspects)
+                suspects = worst_of(findings)
+                if suspects and (worst_run is None or options.severity(row) < worst_run[0]):
+                    worst_run = (options.severity(row), rows[-1], suspects)
                 bars.update(task, advance=1)
-    if worst_found is not None:
-        _, row, suspects = worst_found
-        facts = [(each, {"explanation": each.judgement.explanation.value}) for each in suspects]
-        said = [
-            (each.name, options.diagnosed(each.test, each.given, each.outputs, fact))
-            for each, fact in facts
+    if worst_run is not None:
+        _, row, suspects = worst_run
+        diagnoses = [
+            (
+                suspect.name,
+                options.diagnosed(
+                    suspect.test,
+                    suspect.given,
+                    suspect.outputs,
+                    {"explanation": suspect.judgement.explanation.value},
+                ),
+            )
+            for suspect in suspects
         ]
         diagnosis = {
             "seed": row["seed"],
             "iteration": row["iteration"],
             "repeat": row["repeat"],
-            **joined(said),
+            **joined(diagnoses),
         }
     report = options.summary(rows, with_stages(diagnosis, rows))
     report["outcomes"] = outcomes_of(rows)
@@ -149,7 +153,8 @@ def check(
     else:
         _print(
             report,
-            f"{selection.words}, build {build} on {executor}, {len(iterations)} iteration{'s' * (len(iterations) != 1)}",
+            f"{selection.words}, build {build} on {executor}, "
+            f"{len(iterations)} iteration{'s' * (len(iterations) != 1)}",
         )
     raise typer.Exit(int(failed(report, fail_on.value)))
 
@@ -157,8 +162,9 @@ def check(
 def with_stages(
     diagnosis: dict[str, Any] | None, rows: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any] | None:
-    """The diagnosis with the table of a staged suite's iterations, whose words come first; as it is
-    for any other suite.
+    """Return the diagnosis with the table of a staged suite's iterations.
+
+    The table's words come first. The diagnosis of any other suite stays as it is.
     """
     from gonogo.spec import stages
 
@@ -166,7 +172,7 @@ def with_stages(
         stages.table({"name": name, **entry} for name, entry in row["outputs"].items())
         for row in rows
     ]
-    table = stages.combined([each for each in tables if each.stages])
+    table = stages.combined([table for table in tables if table.stages])
     if not table.stages:
         return diagnosis
     words = " ".join(filter(None, (table.words, (diagnosis or {}).get("words"))))
@@ -185,12 +191,12 @@ def _print(report: Mapping[str, Any], title: str) -> None:
     out.print(tests_table(report["seeds"]))
     for row in report["seeds"]:
         if row.get("message"):
-            said = Text.assemble(
+            message = Text.assemble(
                 f"iteration {row['iteration']}: ",
                 show.verdict(row["verdict"]),
                 f": {row['message']}",
             )
-            out.print(said, soft_wrap=True)
+            out.print(message, soft_wrap=True)
     if report["diagnosis"] and report["diagnosis"].get("stages"):
         out.print(show.stages_table(report["diagnosis"]["stages"]))
     if report["diagnosis"]:
@@ -211,28 +217,30 @@ def _print(report: Mapping[str, Any], title: str) -> None:
 
 
 def tests_table(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """One line per test and per output of its arrays: worst verdict, outcomes over the iterations,
-    the numbers, the last message.
+    """Return a table with a row per test, and per output of the arrays that it handed over.
+
+    A row has the worst verdict, the outcomes over the iterations, the largest numbers, and the last
+    message.
     """
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("test", "verdict", "outcomes", "tolerance ratio", "budget ratio", "message"):
         table.add_column(name, justify="right" if "ratio" in name else "left")
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    entries_by_name: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        for name, each in row["outputs"].items():
-            found.setdefault(name, []).append(each)
-    for name, entries in found.items():
-        messages = [str(each["message"]) for each in entries if each.get("message")]
+        for name, entry in row["outputs"].items():
+            entries_by_name.setdefault(name, []).append(entry)
+    for name, entries in entries_by_name.items():
+        messages = [str(entry["message"]) for entry in entries if entry.get("message")]
         outcomes = outcomes_of(
-            [{"outputs": {str(n): each for n, each in enumerate(entries)}, "verdict": ""}]
+            [{"outputs": {str(n): entry for n, entry in enumerate(entries)}, "verdict": ""}]
         )
         largest = [
-            max((each[key] for each in entries if each.get(key) is not None), default=None)
+            max((entry[key] for entry in entries if entry.get(key) is not None), default=None)
             for key in _RATIOS
         ]
         table.add_row(
             Text(name),
-            show.verdict(worst(each["verdict"] for each in entries).value),
+            show.verdict(worst(entry["verdict"] for entry in entries).value),
             show.counts(outcomes) if outcomes else "",
             *("" if value is None else show.number(value) for value in largest),
             Text(messages[-1].partition("\n")[0][:200] if messages else ""),

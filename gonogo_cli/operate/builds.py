@@ -1,6 +1,4 @@
-"""Tries the builds of this host: does the interpreter run, does the executor's module import, is
-the command there, is the canary well?
-"""
+"""Try this host's builds: interpreter, the executor's module, command, and canary."""
 
 from __future__ import annotations
 
@@ -14,13 +12,13 @@ from gonogo.errors import GonogoError
 from gonogo_workers.devices import health, programs
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import ExecutorFailure
-from gonogo_workers.executors.builds_file import BuildsFile, Meaning
+from gonogo_workers.executors.builds_file import BuildsFile, ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.registry import ExecutorSpec
 
 VERSION_DEADLINE_S = 30.0
 PACKAGES: Mapping[str, str] = {"ttnn": "ttnn", "torch": "torch", "pytest": "pytest"}
-"""What an executor's build must have installed in its interpreter."""
+"""The package that an executor's build must have in its interpreter."""
 VERSION = """
 import importlib.metadata, sys
 try:
@@ -41,12 +39,11 @@ class Trial:
     words: str
 
 
-def tried(canary: bool = False) -> Iterator[Trial]:
-    """Every build of the builds file, and every executor that the file or GONOGO_EXECUTORS names.
-    Raises FieldError for a wrong file.
+def trials(canary: bool = False) -> Iterator[Trial]:
+    """Try every build of the builds file, and every executor that it or GONOGO_EXECUTORS names.
 
-    `canary` runs the canary's test with each build, too: opens a device, takes seconds to minutes,
-    and needs the chip to be free.
+    `canary` also runs the canary's test with each build: it opens a device, takes seconds to
+    minutes, and needs the chip to be free. Raises FieldError for a wrong file.
     """
     settings = all_settings.load()
     file = builds_file.read(settings.builds)
@@ -67,8 +64,8 @@ def tried(canary: bool = False) -> Iterator[Trial]:
         ):
             yield _trial("(any)", spec, file, None)
     for build, entry in file.builds.items():
-        found = specs.get(entry["executor"])
-        if found is None:
+        executor = specs.get(entry["executor"])
+        if executor is None:
             yield Trial(
                 build,
                 entry["executor"],
@@ -76,53 +73,59 @@ def tried(canary: bool = False) -> Iterator[Trial]:
                 f"there is no executor {entry['executor']}, only {', '.join(specs)}",
             )
             continue
-        yield _trial(build, found, file, settings.canary_deadline_s if canary else None)
+        yield _trial(build, executor, file, settings.canary_deadline_s if canary else None)
 
 
 def _trial(build: str, spec: ExecutorSpec, file: BuildsFile, canary_s: float | None) -> Trial:
-    meaning = builds_file.meaning(spec, build, file)
-    said: list[str] = []
-    for look in (_interpreter, _command, _module):
-        words, ok = look(meaning)
-        said.append(words)
+    resolved = builds_file.resolve_build(spec, build, file)
+    sentences: list[str] = []
+    for check in (_interpreter, _command, _module):
+        words, ok = check(resolved)
+        sentences.append(words)
         if not ok:
             return Trial(build, spec.name, False, words)
     if canary_s is not None:
         try:
-            health.canary(meaning, build, deadline_s=canary_s)
-            said.append("its numbers of a small LayerNorm are explained by rounding")
+            health.canary(resolved, build, deadline_s=canary_s)
+            sentences.append("its numbers of a small LayerNorm are explained by rounding")
         except GonogoError as problem:
             return Trial(build, spec.name, False, str(problem))
-    return Trial(build, spec.name, True, ", ".join(filter(None, said)))
+    return Trial(build, spec.name, True, ", ".join(filter(None, sentences)))
 
 
-def _interpreter(meaning: Meaning) -> tuple[str, bool]:
+def _interpreter(resolved: ResolvedBuild) -> tuple[str, bool]:
     """It runs, is new enough, and has the executor's package."""
-    python, package = meaning.executor.interpreter, PACKAGES.get(meaning.executor.name)
-    look = "import sys, numpy; assert sys.version_info >= (3, 10), 'Python 3.10 or newer is needed'; print(sys.version.split()[0])"
-    done = programs.run([python, "-c", look], VERSION_DEADLINE_S, environment=meaning.environment)
-    if not done.well:
+    python, package = resolved.executor.interpreter, PACKAGES.get(resolved.executor.name)
+    program = (
+        "import sys, numpy; "
+        "assert sys.version_info >= (3, 10), 'Python 3.10 or newer is needed'; "
+        "print(sys.version.split()[0])"
+    )
+    done = programs.run(
+        [python, "-c", program], VERSION_DEADLINE_S, environment=resolved.environment
+    )
+    if not done.ok:
         return f"interpreter {python}: {_last(done)}", False
     words = f"Python {_last(done)} at {python}"
     if package is None:
         return words, True
     done = programs.run(
-        [python, "-c", VERSION, package], VERSION_DEADLINE_S, environment=meaning.environment
+        [python, "-c", VERSION, package], VERSION_DEADLINE_S, environment=resolved.environment
     )
     return (
         (f"{words}, {_last(done)}", True)
-        if done.well
+        if done.ok
         else (f"{package} is missing in {python}: {_last(done)}", False)
     )
 
 
-def _command(meaning: Meaning) -> tuple[str, bool]:
+def _command(resolved: ResolvedBuild) -> tuple[str, bool]:
     """A gtest's program is there and may be run; a pytest's command is arguments only."""
-    if not meaning.command or meaning.executor.name == "pytest":
-        if meaning.executor.name == "gtest":
+    if not resolved.command or resolved.executor.name == "pytest":
+        if resolved.executor.name == "gtest":
             return "command is missing: the program to run", False
         return "", True
-    program = meaning.command[0]
+    program = resolved.command[0]
     if shutil.which(program) is not None:
         return f"command {program}", True
     return (
@@ -131,18 +134,18 @@ def _command(meaning: Meaning) -> tuple[str, bool]:
     )
 
 
-def _module(meaning: Meaning) -> tuple[str, bool]:
+def _module(resolved: ResolvedBuild) -> tuple[str, bool]:
     """The executor's module imports in the build's interpreter, as a worker would start it."""
     host: KernelHost | None = None
     try:
-        host = KernelHost(meaning.executor, meaning.environment)
+        host = KernelHost(resolved.executor, resolved.environment)
         host.wait_until_loaded()
     except ExecutorFailure as problem:
         return str(problem), False
     finally:
         if host is not None:
             host.close()
-    return f"module {meaning.executor.module} imports", True
+    return f"module {resolved.executor.module} imports", True
 
 
 def _last(done: programs.Done) -> str:

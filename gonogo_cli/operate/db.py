@@ -1,5 +1,6 @@
-"""`gonogo db upgrade`: bring the database to this version's schema. In production a one-shot step
-before the new processes start.
+"""`gonogo db upgrade`: bring the database to this version's schema.
+
+In production this is one step before the new processes start.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ def root() -> None:
 
 
 def copy_sqlite(engine: Engine) -> Path | None:
-    """A consistent copy of an SQLite file that is about to be migrated, beside it (the newest is
-    kept); None where there is none.
+    """Copy an SQLite file that is about to be migrated, and return the copy's path.
+
+    The copy is consistent and replaces an older one. None where there is no such file.
     """
     name = engine.url.database if engine.dialect.name == "sqlite" else None
     if name is None or not Path(name).exists():
@@ -48,11 +50,12 @@ def copy_sqlite(engine: Engine) -> Path | None:
 
 @app.command()
 def upgrade(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
-    """Migrate to this version's schema; safe to run several times, and from several places at once.
-    SQLite files are copied first.
+    """Migrate to this version's schema; an SQLite file is copied first.
+
+    Safe to run several times, and from several places at once.
     """
     from gonogo_cli.kit import show
-    from gonogo_cli.kit.place import engine
+    from gonogo_cli.operate.database import engine
     from gonogo_storage.ops import schema
 
     with engine() as database:

@@ -29,7 +29,7 @@ from gonogo.errors import GonogoError, InfrastructureError
 from gonogo_cli.kit import problem as problems
 from gonogo_cli.kit import show
 from gonogo_cli.kit.client import Client
-from gonogo_cli.operate.up import ours, read_record
+from gonogo_cli.operate.up import own_command, read_record
 
 TEST: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -45,8 +45,9 @@ STOP_S = 15.0
 
 @contextmanager
 def service(var: Path | None, out: Console) -> Iterator[str]:
-    """The URL of a running service: that of this folder's `gonogo up`, else one started for the
-    demo and stopped at the end.
+    """Yield the URL of a running service.
+
+    That is this folder's `gonogo up`, else one that is started for the demo and stopped at the end.
     """
     folder = (var or Path(gonogo_settings.load().var_dir)).absolute()
     record = read_record(folder)
@@ -54,7 +55,7 @@ def service(var: Path | None, out: Console) -> Iterator[str]:
         out.print(f"using the service that runs at {record['url']}")
         yield str(record["url"])
         return
-    command = ours("up", "--any-port", "--json", "--var", str(folder))
+    command = own_command("up", "--any-port", "--json", "--var", str(folder))
     # its own session: Ctrl-C reaches the demo, which then stops it in order
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -62,10 +63,10 @@ def service(var: Path | None, out: Console) -> Iterator[str]:
     try:
         assert process.stdout is not None
         line = process.stdout.readline()  # printed once the API answers; empty if it ended before
-        found = json.loads(line) if line else {"error": f"it ended with {process.wait()}"}
-        if "error" in found:
-            raise InfrastructureError(f"the service did not start: {found['error']}")
-        yield str(found["url"])
+        record = json.loads(line) if line else {"error": f"it ended with {process.wait()}"}
+        if "error" in record:
+            raise InfrastructureError(f"the service did not start: {record['error']}")
+        yield str(record["url"])
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -117,15 +118,15 @@ def run_jobs(client: Client, seeds: int, out: Console) -> dict[str, dict[str, An
                     )
                 elif kind == "state":
                     bars.update(tasks[build], note=data["state"])
-            found = client.job(job)
+            ended = client.job(job)
             bars.update(
-                tasks[build], completed=found["done"], note=show.counts(found.get("counts") or {})
+                tasks[build], completed=ended["done"], note=show.counts(ended.get("counts") or {})
             )
     return {build: client.job(job) for build, job in jobs.items()}
 
 
 def row(client: Client, job: dict[str, Any]) -> dict[str, Any]:
-    """What the table says of one job, from its stored numbers."""
+    """Return a job's row of the table, from its stored numbers."""
     results = list(client.pages(f"/jobs/{job['id']}/results", limit=200))
     outputs = [judged for result in results for judged in result["outputs"].values()]
     ratios = [
@@ -152,46 +153,49 @@ def row(client: Client, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
-    """The demo's point, at a glance."""
-    made = Table(
+    """Return the table that makes the demo's point."""
+    summary = Table(
         title="LayerNorm backward, 3x273x1x8462, uniform[-1, 1], rtol 1e-3, atol 0.5",
         title_style="bold",
         show_lines=True,
     )
-    made.add_column("build", no_wrap=True)
-    made.add_column("allclose(1e-3, .5)")
-    made.add_column("GoNoGo says", no_wrap=True)
-    made.add_column("worst error / rounding budget", justify="right")
-    made.add_column("why", ratio=1, min_width=30)
-    for each in rows:
-        all_green = each["green"] == each["seeds"]
+    summary.add_column("build", no_wrap=True)
+    summary.add_column("allclose(1e-3, .5)")
+    summary.add_column("GoNoGo says", no_wrap=True)
+    summary.add_column("worst error / rounding budget", justify="right")
+    summary.add_column("why", ratio=1, min_width=30)
+    for row in rows:
+        all_green = row["green"] == row["seeds"]
         allclose = Text(
-            f"{each['green']}/{each['seeds']} green", style="green" if all_green else "red"
+            f"{row['green']}/{row['seeds']} green", style="green" if all_green else "red"
         )
-        budget = each["budget_ratio"]
+        budget = row["budget_ratio"]
         ratio = Text(
             "-" if budget is None else f"{budget:.3g} x",
             style="green" if budget is not None and budget <= 3 else "bold red",
         )
-        words = each["diagnosis"] or (
-            "every error is explained by rounding" if each["verdict"] == "pass" else "no diagnosis"
+        words = row["diagnosis"] or (
+            "every error is explained by rounding" if row["verdict"] == "pass" else "no diagnosis"
         )
-        made.add_row(each["build"], allclose, show.verdict(each["verdict"]), ratio, words)
-    return made
+        summary.add_row(row["build"], allclose, show.verdict(row["verdict"]), ratio, words)
+    return summary
 
 
 def conclude(rows: list[dict[str, Any]], out: Console) -> bool:
-    """Print the table, the sentence and the pages; whether all came out as it must."""
-    as_expected = all(each["verdict"] == EXPECTED[each["build"]] for each in rows)
+    """Print the table, its point, and the pages; return whether every verdict is as expected."""
+    as_expected = all(row["verdict"] == EXPECTED[row["build"]] for row in rows)
     out.print()
     out.print(table(rows))
     if as_expected:
-        point = "Both are green on every seed. Only one of them computes LayerNorm: the other passes because its tolerance is loose."
+        point = (
+            "Both are green on every seed. Only one of them computes LayerNorm: "
+            "the other passes because its tolerance is loose."
+        )
         out.print(Panel.fit(point, border_style="magenta"))
     else:
         out.print(f"[bold red]Unexpected:[/] the verdicts should be {EXPECTED}.")
-    for each in rows:
-        out.print(f"{each['build']:<14} {each['url']}", soft_wrap=True, highlight=False)
+    for row in rows:
+        out.print(f"{row['build']:<14} {row['url']}", soft_wrap=True, highlight=False)
     return as_expected
 
 
@@ -205,9 +209,7 @@ def demo(
     ),
     as_json: bool = typer.Option(False, "--json", help="Print the table as JSON."),
 ) -> None:
-    """Start everything, run the nightly test for a right and for a wrong kernel, and show what its
-    green means.
-    """
+    """Start everything, run the nightly test on a right and a wrong kernel, and compare them."""
     out = show.console(stderr=as_json)
     signal.signal(
         signal.SIGTERM, signal.default_int_handler

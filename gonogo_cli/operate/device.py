@@ -1,5 +1,6 @@
-"""`gonogo device`: the chips of this host, and a lock for a person's own program, so that it never
-shares one with a worker.
+"""`gonogo device`: list this host's chips, and lock one for a program of your own.
+
+The lock keeps the program from sharing a chip with a worker.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> 
     from gonogo_workers.executors import builds_file, registry
 
     settings = all_settings.load()
-    found = chips.look(
+    host_chips = chips.look(
         settings.tt_smi,
         builds_file.interpreters(
             registry.known(settings.executors), builds_file.read(settings.builds)
         ),
     )
     if as_json:
-        show.print_json({"chips": [{**asdict(chip), "name": chip.name} for chip in found]})
+        show.print_json({"chips": [{**asdict(chip), "name": chip.name} for chip in host_chips]})
         return
-    for chip in found:
+    for chip in host_chips:
         show.console().print(
             " ".join(filter(None, (str(chip.index), chip.name, chip.board, chip.serial, chip.pci))),
             markup=False,
             highlight=False,
         )
-    if not found:
+    if not host_chips:
         show.console().print("no chips: tt-smi or tt-umd tells of none")
 
 
@@ -72,22 +73,22 @@ def lock(
 
     settings = all_settings.load()
     folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
-    found = chips.look(
+    host_chips = chips.look(
         settings.tt_smi,
         builds_file.interpreters(
             registry.known(settings.executors), builds_file.read(settings.builds)
         ),
     )
-    names = [chip.name for chip in found if chip.called(device)] or (
+    names = [chip.name for chip in host_chips if chip.called(device)] or (
         [device] if ":" in device else []
     )
     if not names:
         there = (
-            ", ".join(chip.name for chip in found)
+            ", ".join(chip.name for chip in host_chips)
             or "no chip here; a virtual device is named in full, such as emulator:0"
         )
         raise FieldError("device", device, "is no device of this host", limit=there)
-    held = locks.acquire(folder, names[0], lambda: wait, threading.Event())
+    lock = locks.acquire(folder, names[0], lambda: wait, threading.Event())
     mark = uuid.uuid4().hex
     try:
         # The program gets a share of the lock: the chip stays taken as long as one of us lives, and
@@ -95,18 +96,18 @@ def lock(
         environment = {**os.environ, HOST_RUN_VARIABLE: mark}
         try:
             process = subprocess.Popen(
-                command, pass_fds=(held.fd,), env=environment
+                command, pass_fds=(lock.fd,), env=environment
             )  # in our process group: it may read the terminal
         except OSError as problem:
             raise InfrastructureError(
                 f"{command[0]} can't be started: {problem.strerror}"
             ) from problem
-        held.record(process.pid, mark)
+        lock.record(process.pid, mark)
         signal.signal(
             signal.SIGINT, signal.SIG_IGN
         )  # Ctrl-C reaches the program as well, which decides what it means
         signal.signal(signal.SIGTERM, lambda number, _frame: process.send_signal(number))
         status = process.wait()
     finally:
-        held.close()
+        lock.close()
     raise typer.Exit(status if status >= 0 else 128 - status)

@@ -1,6 +1,4 @@
-"""`gonogo doctor`: looks at this machine and its settings, and says of each part whether it works
-and what to do if not.
-"""
+"""`gonogo doctor`: check this machine and its settings, and say how to mend what is wrong."""
 
 from __future__ import annotations
 
@@ -102,12 +100,12 @@ def database() -> Finding:
         and not (Path(gonogo_settings.load().var_dir) / "gonogo.sqlite").exists()
     ):
         return Finding("database", None, "none yet: `gonogo up` makes an SQLite file")
-    from gonogo_cli.kit.place import engine
+    from gonogo_cli.operate.database import engine
     from gonogo_storage.ops import schema
 
-    with engine() as made:
-        state = schema.state(made)
-        words = f"{made.dialect.name}, schema: {state.value}"
+    with engine() as database:
+        state = schema.state(database)
+        words = f"{database.dialect.name}, schema: {state.value}"
     fits = state in schema.READY
     return Finding("database", fits, words if fits else f"{words}; run `gonogo db upgrade`")
 
@@ -153,9 +151,9 @@ def builds(canary: bool = False) -> Iterator[Finding]:
     if gonogo_settings.load().builds is None and not gonogo_settings.load().executors:
         yield Finding("builds", None, "no builds file (GONOGO_BUILDS): the emulator needs none")
         return
-    from gonogo_cli.operate.builds import tried
+    from gonogo_cli.operate.builds import trials
 
-    for trial in tried(canary):
+    for trial in trials(canary):
         yield Finding(f"build {trial.build}", trial.ok, f"{trial.executor}: {trial.words}")
 
 
@@ -164,16 +162,19 @@ def chips() -> Finding:
     from gonogo_workers.devices.chips import look
     from gonogo_workers.executors import builds_file, registry
 
-    found = gonogo_settings.load()
+    settings = gonogo_settings.load()
     seen = look(
-        found.tt_smi,
-        builds_file.interpreters(registry.known(found.executors), builds_file.read(found.builds)),
+        settings.tt_smi,
+        builds_file.interpreters(
+            registry.known(settings.executors), builds_file.read(settings.builds)
+        ),
     )
-    told = ", ".join(
+    summary = ", ".join(
         f"{chip.index} ({' '.join(filter(None, (chip.arch, chip.board, chip.serial, chip.pci)))})"
         for chip in seen
     )
-    return Finding("chips", True if seen else None, told or "none: tt-smi or tt-umd tells of none")
+    ok = True if seen else None
+    return Finding("chips", ok, summary or "none: neither tt-smi nor tt-umd lists one")
 
 
 CHECKS: Mapping[str, Callable[[], Finding | Iterator[Finding]]] = {
@@ -193,16 +194,17 @@ PARTS = ", ".join(CHECKS)
 
 
 def findings(parts: Sequence[str] = (), canary: bool = False) -> Iterator[Finding]:
-    """Every check, or those that are named; one that raises is a finding, too. `canary` has each
-    build run one, too.
+    """Yield the findings of every check, or of those named; a check that raises is a finding too.
+
+    `canary` has each build run its canary.
     """
     for part, check in CHECKS.items():
         if parts and part not in parts:
             continue
         try:
-            found = builds(canary) if check is builds else check()
-            yield from (found,) if isinstance(found, Finding) else found
-        except Exception as problem:  # whatever is broken here is what the doctor is for
+            result = builds(canary) if check is builds else check()
+            yield from (result,) if isinstance(result, Finding) else result
+        except Exception as problem:  # a broken part is what the doctor looks for
             yield Finding(
                 part, False, str(problem).strip().splitlines()[0] if str(problem) else repr(problem)
             )
@@ -219,26 +221,24 @@ def doctor(
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Look at this machine and its settings, and say what is missing (exit code 3 if something
-    is).
-    """
+    """Check this machine and its settings; exit with code 3 if something is missing."""
     unknown = sorted(set(part) - set(CHECKS))
     if unknown:
         raise typer.BadParameter(f"no such part: {', '.join(unknown)}; there are {PARTS}")
-    found = list(findings(part, canary))
+    results = list(findings(part, canary))
     if as_json:
         show.print_json(
             {
-                "ok": all(each.ok is not False for each in found),
-                "findings": [asdict(each) for each in found],
+                "ok": all(finding.ok is not False for finding in results),
+                "findings": [asdict(finding) for finding in results],
             }
         )
     else:
         out = show.console()
-        for each in found:
+        for finding in results:
             mark = {True: "[green]ok  [/]", False: "[bold red]BAD [/]", None: "[dim]-   [/]"}[
-                each.ok
+                finding.ok
             ]
-            out.print(f"{mark} [bold]{each.part:<17}[/] ", end="")
-            out.print(each.words, markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(0 if all(each.ok is not False for each in found) else 3)
+            out.print(f"{mark} [bold]{finding.part:<17}[/] ", end="")
+            out.print(finding.words, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(0 if all(finding.ok is not False for finding in results) else 3)

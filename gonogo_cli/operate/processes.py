@@ -1,6 +1,4 @@
-"""`gonogo serve, background, worker`: the three kinds of processes, each alone, as production runs
-them.
-"""
+"""`gonogo serve`, `background` and `worker`: each kind of process alone, as in production."""
 
 from __future__ import annotations
 
@@ -66,8 +64,8 @@ def serve(
         20_000,
         20,
         20,
-        # a page makes thousands of objects, hardly any in cycles: to look for some took a tenth of its
-        # time
+        # a page makes thousands of objects, hardly any in cycles: looking for them took a tenth of
+        # its time
     )
     server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])
     if not server.started:
@@ -75,9 +73,7 @@ def serve(
 
 
 def background() -> None:
-    """Run the dispatcher, the ingest of results, the reaper and the delivery; several copies are
-    safe.
-    """
+    """Run dispatcher, ingest of results, reaper and delivery; several copies are safe."""
     config = gonogo_settings.load()
     need(config, "database_url", "broker_url", "worker_key")
     from gonogo_service import background as work
@@ -96,9 +92,7 @@ def worker(
     ),
     device: str | None = typer.Option(None, help="The chip to use; default: the first free one."),
 ) -> None:
-    """Run a device worker: takes chunks from its queue, runs kernels on its device, sends every
-    seed's numbers.
-    """
+    """Run a device worker: take chunks, run kernels on its device, send every seed's numbers."""
     config = gonogo_settings.load()
     need(config, "broker_url", "worker_key")
     from gonogo_workers.worker import main

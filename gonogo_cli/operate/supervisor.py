@@ -1,6 +1,4 @@
-"""Keeps a few child processes alive: own sessions, restart with backoff, orderly stop. Knows
-nothing of what the children do.
-"""
+"""Keep a few child processes alive: sessions of their own, restart with backoff, orderly stop."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ WINDOW_S: Final = 60.0
 FIRST_DELAY_S: Final = 0.2
 """Delay before the first restart; doubled for each further one within the window."""
 TICK_S: Final = 0.1
-KEPT_LOG_BYTES: Final = 8 * 2**20
+MAX_LOG_BYTES: Final = 8 * 2**20
 """A child's log that is larger when the child is first started is kept once as `.1` and begun
 anew."""
 
@@ -33,16 +31,18 @@ class GaveUp(Exception):
 
 
 def _ask_for_sigterm() -> None:
-    """In the child, Linux: SIGTERM when the supervisor dies, even by SIGKILL (PR_SET_PDEATHSIG =
-    1), so that nothing is left behind.
+    """Ask Linux, in the child, for SIGTERM when the supervisor dies, even by SIGKILL.
+
+    PR_SET_PDEATHSIG is 1. So nothing is left behind.
     """
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 @dataclass
 class Child:
-    """One process to keep alive. `stop_s` is its share of the stop's time before it is killed, with
-    its whole process group.
+    """One process to keep alive.
+
+    `stop_s` is its share of the time to stop; after it the whole process group is killed.
     """
 
     name: str
@@ -56,10 +56,11 @@ class Child:
     due: float = 0.0
 
     def start(self) -> None:
-        """Start it in a session of its own: a Ctrl-C on the terminal reaches the supervisor only,
-        which stops the others in order.
+        """Start the process in a session of its own.
+
+        A Ctrl-C on the terminal then reaches the supervisor only, which stops the others in order.
         """
-        if not self.ends and self.log.exists() and self.log.stat().st_size > KEPT_LOG_BYTES:
+        if not self.ends and self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
@@ -92,8 +93,9 @@ class Child:
 
 
 class Supervisor:
-    """Runs children until told to stop. `children` are in the order of starting; they are stopped
-    in the order of `stop_order`.
+    """Children that run until a stop is requested.
+
+    `children` are in the order of starting; they stop in the order of `stop_order`.
     """
 
     def __init__(
@@ -113,7 +115,8 @@ class Supervisor:
         self.children[name].start()
 
     def check(self) -> list[str]:
-        """Restart what ended and is due; the names of the children that ended since the last call.
+        """Restart children that are due; return the names of those that ended since the last call.
+
         Raises GaveUp.
         """
         now = time.monotonic()
@@ -139,21 +142,17 @@ class Supervisor:
             child.due = now + FIRST_DELAY_S * 2 ** (len(recent) - 1)
         return ended
 
-    def run(self, say: Callable[[str], None], each: Callable[[], bool] | None = None) -> None:
-        """Watch the children until `request_stop` was called, or `each`, called every tick, says
-        True. Raises GaveUp.
-        """
+    def run(self, say: Callable[[str], None], tick: Callable[[], bool] | None = None) -> None:
+        """Watch the children until `request_stop` is called or `tick` is true. Raises GaveUp."""
         while not self.stopping:
             for message in self.check():
                 say(f"{message}; starting it again")
-            if each is not None and each():
+            if tick is not None and tick():
                 return
             time.sleep(TICK_S)
 
     def stop(self) -> None:
-        """Stop all children in order: SIGTERM, its share of the time, SIGKILL to its group; never
-        longer than `total_stop_s`.
-        """
+        """Stop all children in order: SIGTERM, then SIGKILL to the group, within `total_stop_s`."""
         deadline = time.monotonic() + self.total_stop_s
         for name in self.stop_order:
             child = self.children[name]

@@ -1,5 +1,6 @@
-"""`gonogo token create`: bearer tokens with scopes, made beside the server's database, where the
-first one has to come from.
+"""`gonogo token create`: make bearer tokens beside the server's database.
+
+The first token has to come from there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ app = typer.Typer(
 
 
 class Scope(StrEnum):
-    """What a token may do; each contains those before it."""
+    """A token's scope; each contains those before it."""
 
     read = "read"
     submit = "submit"
@@ -43,17 +44,17 @@ def create(
 ) -> None:
     """Make a token and print it: it is shown this once, only its keyed hash is stored."""
     from gonogo_cli.kit import show
-    from gonogo_cli.kit.place import engine
+    from gonogo_cli.operate.database import engine
     from gonogo_service.access.auth import issue_token
     from gonogo_service.kit.problems import Problem
     from gonogo_storage.db.engine import session
 
     with engine() as database, session(database) as transaction:
         try:
-            text = issue_token(transaction, name, [each.value for each in scope])
+            text = issue_token(transaction, name, [one.value for one in scope])
         except (Problem, ValueError) as problem:
             raise JobError(str(problem)) from problem
     if as_json:
-        show.print_json({"token": text, "name": name, "scopes": [each.value for each in scope]})
+        show.print_json({"token": text, "name": name, "scopes": [one.value for one in scope]})
     else:
         print(text)

@@ -48,7 +48,7 @@ class InUse(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is started: folder, address and environment of the children."""
+    """The service to start: folder, address, and environment of the children."""
 
     folder: Path
     url: str
@@ -59,8 +59,9 @@ class Plan:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold `folder` for this process. Raises InUse. The kernel frees the lock however the process
-    ends.
+    """Hold `folder` for this process. Raises InUse.
+
+    The kernel frees the lock however the process ends.
     """
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -79,10 +80,10 @@ def locked(folder: Path) -> Iterator[None]:
 def read_record(folder: Path) -> dict[str, Any] | None:
     """var/up.json of a running `gonogo up`, or None."""
     try:
-        found: dict[str, Any] = json.loads((folder / "up.json").read_text())
+        record: dict[str, Any] = json.loads((folder / "up.json").read_text())
     except (FileNotFoundError, ValueError):
         return None
-    return found
+    return record
 
 
 def key(path: Path) -> str:
@@ -97,8 +98,9 @@ def key(path: Path) -> str:
 
 
 def listen(host: str, port: int, any_port: bool) -> socket.socket:
-    """The API's listening socket; another free port where `port` is taken and `any_port`. Raises
-    InfrastructureError.
+    """Return the API's listening socket; with `any_port`, on another port where `port` is taken.
+
+    Raises InfrastructureError.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -117,19 +119,21 @@ def listen(host: str, port: int, any_port: bool) -> socket.socket:
     return listener
 
 
-def ours(*words: str) -> list[str]:
-    """The command line of one of our own commands in this interpreter; -P keeps the current
-    folder's modules from shadowing ours.
+def own_command(*words: str) -> list[str]:
+    """Return the command line of a gonogo subcommand in this interpreter.
+
+    -P keeps the current folder's modules from shadowing ours.
     """
     return [sys.executable, "-P", "-m", "gonogo_cli", *words]
 
 
 def migrate(folder: Path, environment: dict[str, str]) -> None:
-    """Bring the SQLite file to the newest schema (`db upgrade` copies it first). Raises
-    InfrastructureError.
+    """Bring the SQLite file to the newest schema (`db upgrade` copies it first).
+
+    Raises InfrastructureError.
     """
     done = subprocess.run(
-        ours("db", "upgrade"),
+        own_command("db", "upgrade"),
         env=environment,
         capture_output=True,
         text=True,
@@ -137,7 +141,8 @@ def migrate(folder: Path, environment: dict[str, str]) -> None:
     )
     if done.returncode:
         raise InfrastructureError(
-            f"the database {folder / 'gonogo.sqlite'} can't be migrated:\n{done.stderr.strip()[-2000:]}"
+            f"the database {folder / 'gonogo.sqlite'} can't be migrated:\n"
+            f"{done.stderr.strip()[-2000:]}"
         )
 
 
@@ -163,8 +168,9 @@ def make_plan(folder: Path, host: str, listener: socket.socket, redis_folder: Pa
 
 
 def children(plan: Plan, executor: str) -> list[Child]:
-    """The processes. The worker knows neither the database nor the key of the sessions, as on a
-    device host.
+    """Return the processes to start.
+
+    The worker gets neither the database nor the sessions' key, as on a device host.
     """
     logs = plan.folder / "logs"
     logs.mkdir(exist_ok=True)
@@ -176,9 +182,9 @@ def children(plan: Plan, executor: str) -> list[Child]:
     descriptor = plan.listener.fileno()
     commands: dict[str, tuple[list[str], dict[str, str], tuple[int, ...]]] = {
         "redis": (redis_server.command(plan.redis_folder), dict(os.environ), ()),
-        "background": (ours("background"), plan.environment, ()),
-        "worker": (ours("worker", "--executor", executor), host_only, ()),
-        "api": (ours("serve", "--fd", str(descriptor)), plan.environment, (descriptor,)),
+        "background": (own_command("background"), plan.environment, ()),
+        "worker": (own_command("worker", "--executor", executor), host_only, ()),
+        "api": (own_command("serve", "--fd", str(descriptor)), plan.environment, (descriptor,)),
     }
     return [
         Child(name, *commands[name][:2], logs / f"{name}.log", STOP_S[name], commands[name][2])
@@ -203,8 +209,9 @@ def answers(url: str) -> bool:
 def run(
     folder: Path, host: str, port: int, *, any_port: bool, executor: str, say: Any, ready: Any
 ) -> None:
-    """Run the service until SIGINT or SIGTERM; `ready(record)` is called once it answers. Raises
-    InUse, InfrastructureError, GaveUp.
+    """Run the service until SIGINT or SIGTERM; call `ready(record)` once it answers.
+
+    Raises InUse, InfrastructureError, GaveUp.
     """
     with (
         locked(folder),
@@ -262,21 +269,24 @@ def up(
     ),
     executor: str = typer.Option(
         "all",
-        help="Executors of the one worker, with commas; all: the emulator, and those of GONOGO_EXECUTORS and GONOGO_BUILDS.",
+        help="Executors of the one worker, comma-separated; all: the emulator, and those of "
+        "GONOGO_EXECUTORS and GONOGO_BUILDS.",
     ),
     as_json: bool = typer.Option(
         False, "--json", help="Print one JSON line when ready, and problems as JSON."
     ),
 ) -> None:
-    """Run the whole service here, with no configuration: SQLite, a private Redis, the API,
-    background and one emulator worker.
+    """Run the whole service here, without configuration.
+
+    That is SQLite, a private Redis, the API, background and one emulator worker.
     """
     import gonogo_settings
 
     config = gonogo_settings.load()
     if (config.database_url or config.broker_url) and not config.embedded:
         raise typer.BadParameter(
-            "GONOGO_DATABASE_URL or GONOGO_BROKER_URL is set, but `up` brings its own: unset it, or run `serve`, `background` and `worker`"
+            "GONOGO_DATABASE_URL or GONOGO_BROKER_URL is set, but `up` brings its own: "
+            "unset it, or run `serve`, `background` and `worker`"
         )
     folder = (var or Path(config.var_dir)).absolute()
 
@@ -315,7 +325,8 @@ def show(record: dict[str, Any], folder: Path) -> None:
 
     console = Console()
     console.print(
-        f"[bold green]GoNoGo[/] is up at [bold link={record['url']}]{record['url']}[/]  (pid {record['pid']}; Ctrl-C stops it)"
+        f"[bold green]GoNoGo[/] is up at [bold link={record['url']}]{record['url']}[/]"
+        f"  (pid {record['pid']}; Ctrl-C stops it)"
     )
     console.print(f"[dim]database, keys and logs in {folder}[/]", soft_wrap=True)
 

@@ -1,6 +1,4 @@
-"""`gonogo bisect`: which build of a series changed a test, on a server; with --watch, until it is
-known.
-"""
+"""`gonogo bisect`: ask a server which build of a series changed a test."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ def bisect(
         Expect.either, help="How the last build differs from the first; knowing it saves runs."
     ),
     several: bool = typer.Option(
-        False, "--several", help="By verdicts: look for further changes beside the first one found."
+        False, "--several", help="By verdicts: look for further changes beside the first one ended."
     ),
     max_runs: int = typer.Option(
         500, "--max-runs", help="Without an answer after so many it ends undecided."
@@ -62,10 +60,11 @@ def bisect(
     wait: bool = typer.Option(False, "--watch", help="Wait for the answer."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Find the build of a series that changed a test, although its runs are noisy; with --watch,
-    wait for the answer.
+    """Find the build of a series that changed a test, although its runs are noisy.
+
+    With --watch, wait for the answer.
     """
-    chosen = selections.wanted(executor, suite, words, shuffle, [])
+    chosen = selections.requested(executor, suite, words, shuffle, [])
     if (shape is None and not chosen) or (builds is None) == (branch is None):
         raise typer.BadParameter("either --builds or --branch is needed, and --shape for a kernel")
     given = {
@@ -96,42 +95,43 @@ def bisect(
     if signal is not None:
         body["signal"] = signal.value
     with Client() as client:
-        made = client.call("POST", "/bisections", body=body)
-        page = client.url + urls.bisection(made["id"])
+        created = client.call("POST", "/bisections", body=body)
+        page = client.url + urls.bisection(created["id"])
         if not wait:
             if as_json:
-                show.print_json(made)
+                show.print_json(created)
             else:
-                show.console().print(f"{made['id']}  {page}", soft_wrap=True, highlight=False)
+                show.console().print(f"{created['id']}  {page}", soft_wrap=True, highlight=False)
             return
-        found = _follow(client, made["id"], quiet=as_json)
+        ended = _follow(client, created["id"], quiet=as_json)
         if as_json:
-            show.print_json(found | {"url": page})
+            show.print_json(ended | {"url": page})
         else:
-            _tell(found, page)
-    if found["state"] == "failed":
+            _tell(ended, page)
+    if ended["state"] == "failed":
         raise typer.Exit(3)
-    raise typer.Exit(int(found["conclusion"] not in ANSWERS))
+    raise typer.Exit(int(ended["conclusion"] not in ANSWERS))
 
 
 def _follow(client: Client, bisection: str, *, quiet: bool) -> dict[str, Any]:
-    """The bisection once it ended; how it stands is shown on stderr meanwhile. A server that is
-    away is waited for.
+    """Return the bisection once it has ended, and show its progress on stderr until then.
+
+    Waits for a server that is away.
     """
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task("bisect", total=None, completed=0, note="", visible=not quiet)
 
-        def tell(found: dict[str, Any]) -> None:
+        def tell(record: dict[str, Any]) -> None:
             bars.update(
                 task,
-                completed=found["runs"],
-                total=found["max_runs"],
-                note="; ".join(_standing(each) for each in found["tracks"]),
+                completed=record["runs"],
+                total=record["max_runs"],
+                note="; ".join(_standing(track) for track in record["tracks"]),
             )
 
         return waiting.until(
             lambda: client.call("GET", f"/bisections/{bisection}"),
-            lambda found: found["state"] in ENDED,
+            lambda record: record["state"] in ENDED,
             tell,
         )
 
@@ -142,19 +142,25 @@ def _standing(track: Mapping[str, Any]) -> str:
     return f"{track['track']}: {track['build']} {track['probability']:.2f}"
 
 
-def _tell(found: Mapping[str, Any], page: str) -> None:
+def _tell(bisection: Mapping[str, Any], page: str) -> None:
     out = show.console()
     out.print(
-        f"{found['words'] or found['state']} ({found['runs']} runs of {len(found['builds'])} builds)",
+        (
+            f"{bisection['words'] or bisection['state']} ({bisection['runs']} runs of "
+            f"{len(bisection['builds'])} builds)"
+        ),
         markup=False,
         soft_wrap=True,
     )
-    for each in found["findings"]:
+    for finding in bisection["findings"]:
         out.print(
-            f"  {each['before']} to {each['build']}, by {each['track']}: {each['comparison']['words']}",
+            (
+                f"  {finding['before']} to {finding['build']}, by {finding['track']}: "
+                f"{finding['comparison']['words']}"
+            ),
             markup=False,
             soft_wrap=True,
         )
-    if found["error"]:
-        out.print(f"error: {found['error']}", markup=False, soft_wrap=True)
+    if bisection["error"]:
+        out.print(f"error: {bisection['error']}", markup=False, soft_wrap=True)
     out.print(page, style="underline", soft_wrap=True)

@@ -13,7 +13,7 @@ from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import Client
 from gonogo_cli.server.jobs import JSON, FailOn
 
-COLOURS = {
+COLORS = {
     "new_failure": "bold red",
     "new_hollow_pass": "bold magenta",
     "unknown": "yellow",
@@ -23,15 +23,15 @@ COLOURS = {
     "no_longer_hollow": "green",
     "passed": "green",
 }
-GATES = {0: ("may pass", "green"), 1: ("may not pass", "bold red"), 3: ("can't be said", "yellow")}
-"""What a gate's code means, and its colour."""
+GATES = {0: ("Clear", "green"), 1: ("Blocked", "bold red"), 3: ("Undecided", "yellow")}
+"""The label of a gate's code, and its color."""
 QUIET = ("passed", "not_run")
 """Classes that are counted, and listed with --all only."""
 
 
 def compare(
     base: str = typer.Argument(
-        help="Before the commit: a build, a run's id, build@run, or the commit of a registered build."
+        help="Before the commit: a build, a run's id, build@run, or a registered build's commit."
     ),
     head: str = typer.Argument(help="With the commit: the same."),
     wait: bool = typer.Option(False, "--watch", help="Wait until all jobs of both are over."),
@@ -39,24 +39,22 @@ def compare(
     everything: bool = typer.Option(False, "--all", help="List tests that passed as well."),
     as_json: bool = JSON,
 ) -> None:
-    """Classify every test of head against base: new failures, new hollow passes, what base or a
-    flag knows already.
-    """
+    """Classify every test of head against base: new failures, new hollow passes, known ones."""
     with Client() as client:
-        found = (watch if wait else read)(client, base, head, fail_on)
+        comparison = (watch if wait else read)(client, base, head, fail_on)
         if as_json:
-            show.print_json(found)
+            show.print_json(comparison)
         else:
-            report(found, everything, client.url)
-    raise typer.Exit(found["gate"]["code"])
+            report(comparison, everything, client.url)
+    raise typer.Exit(comparison["gate"]["code"])
 
 
 def read(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
-    """The whole comparison: every page of its tests under `items`."""
-    found: dict[str, Any] = client.call(
+    """Return the whole comparison, with every page of its tests under `items`."""
+    comparison: dict[str, Any] = client.call(
         "GET", "/compare", base=base, head=head, fail_on=str(fail_on), limit=500
     )
-    while found["next"] is not None:
+    while comparison["next"] is not None:
         more = client.call(
             "GET",
             "/compare",
@@ -64,31 +62,31 @@ def read(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
             head=head,
             fail_on=str(fail_on),
             limit=500,
-            cursor=found["next"],
+            cursor=comparison["next"],
         )
-        found = {**more, "items": [*found["items"], *more["items"]]}
-    return found
+        comparison = {**more, "items": [*comparison["items"], *more["items"]]}
+    return comparison
 
 
 def watch(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
     """The comparison once every job of both sides is over. A server that is away is waited for."""
 
     def glance() -> dict[str, Any]:
-        found: dict[str, Any] = client.call(
+        comparison: dict[str, Any] = client.call(
             "GET", "/compare", base=base, head=head, fail_on=str(fail_on), limit=1
         )
-        return read(client, base, head, fail_on) if found["complete"] else found
+        return read(client, base, head, fail_on) if comparison["complete"] else comparison
 
-    return waiting.until(glance, lambda found: bool(found["complete"]))
+    return waiting.until(glance, lambda comparison: bool(comparison["complete"]))
 
 
-def report(found: Mapping[str, Any], everything: bool, url: str) -> None:
-    """One line a test, what closes the gate, and the command that runs a bad test again."""
+def report(comparison: Mapping[str, Any], everything: bool, url: str) -> None:
+    """Print a line per test, the gate's reasons, and the commands that run bad tests again."""
     out = show.console()
     shown = [
-        each
-        for each in found["items"]
-        if everything or any(said["class"] not in QUIET for said in each["findings"])
+        test
+        for test in comparison["items"]
+        if everything or any(finding["class"] not in QUIET for finding in test["findings"])
     ]
     if shown:
         out.print(table(shown))
@@ -97,29 +95,31 @@ def report(found: Mapping[str, Any], everything: bool, url: str) -> None:
             out.print(f"again: {test['check']}", markup=False, highlight=False, soft_wrap=True)
     sides = " against ".join(
         f"{side['asked']} ({', '.join(side['builds']) or 'never run'})"
-        for side in (found["head"], found["base"])
+        for side in (comparison["head"], comparison["base"])
     )
-    out.print(f"{sides}: {found['words']}", markup=False, soft_wrap=True)
-    gate = found["gate"]
-    out.print(Text.assemble("gate: ", GATES[gate["code"]], f" ({gate['words']})"), soft_wrap=True)
-    out.print(f"{url}{found['links']['page']}", style="underline", soft_wrap=True, highlight=False)
+    out.print(f"{sides}: {comparison['words']}", markup=False, soft_wrap=True)
+    gate = comparison["gate"]
+    out.print(Text.assemble(GATES[gate["code"]], f": {gate['words']}"), soft_wrap=True)
+    out.print(
+        f"{url}{comparison['links']['page']}", style="underline", soft_wrap=True, highlight=False
+    )
 
 
 def table(tests: Sequence[Mapping[str, Any]]) -> Table:
-    """Tests, one line for each thing that is said of them."""
-    made = Table(box=None, header_style="dim", pad_edge=False)
+    """Return a table of tests with a row per finding."""
+    rows = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("class", "test", "where", "what"):
-        made.add_column(name)
+        rows.add_column(name)
     for test in tests:
-        for position, said in enumerate(test["findings"]):
+        for position, finding in enumerate(test["findings"]):
             label = Text(
-                said["class"].replace("_", " ").upper(), style=COLOURS.get(said["class"], "")
+                finding["class"].replace("_", " ").upper(), style=COLORS.get(finding["class"], "")
             )
             where = f"{test['arch']} {test['board']}"
-            made.add_row(
+            rows.add_row(
                 label,
                 Text(test["name"]) if not position else "",
                 where if not position else "",
-                Text(said["words"]),
+                Text(finding["words"]),
             )
-    return made
+    return rows

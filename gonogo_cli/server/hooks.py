@@ -56,7 +56,7 @@ def catch_up(
     """
     import gonogo_settings
     from gonogo_cli.kit import show
-    from gonogo_cli.kit.place import engine
+    from gonogo_cli.operate.database import engine
     from gonogo_service.github.problems import GitHubError, Refused
     from gonogo_service.hooks import catch_up as fetching
     from gonogo_storage.automation import ci_rules
@@ -116,7 +116,10 @@ def catch_up(
     else:
         again = f"{caught.sent_again} asked for again, " if caught.sent_again else ""
         print(
-            f"{caught.fetched} fetched, {again}{caught.known} had come in, of {caught.seen} deliveries of {caught.hooks} webhooks"
+
+                f"{caught.fetched} fetched, {again}{caught.known} had come in, of "
+                f"{caught.seen} deliveries of {caught.hooks} webhooks"
+
         )
 
 
@@ -132,15 +135,15 @@ def rules(
     from gonogo_cli.kit.client import Client
     from gonogo_cli.server.suites import read
 
-    found = read(file)
-    if not isinstance(found, dict):
+    content = read(file)
+    if not isinstance(content, dict):
         raise JobError(f"{file} must hold an object with `rules`")
     with Client() as client:
-        told = client.call("PUT", "/rules", body=found)
+        stored = client.call("PUT", "/rules", body=content)
     if as_json:
-        show.print_json(told)
+        show.print_json(stored)
     else:
-        print("; ".join(f"{len(told[word])} {word}" for word in ("stored", "same", "archived")))
+        print("; ".join(f"{len(stored[word])} {word}" for word in ("stored", "same", "archived")))
 
 
 @app.command("list")

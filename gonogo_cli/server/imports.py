@@ -15,7 +15,7 @@ from gonogo_cli.local import selections
 
 
 class Format(StrEnum):
-    """What a file is."""
+    """The format of a report."""
 
     junit = "junit"
     gtest_xml = "gtest-xml"
@@ -47,8 +47,9 @@ def import_(
     pull_request: int | None = typer.Option(None, help="Of the commit."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Store the tests of a run that happened elsewhere: history without numbers, unless the file
-    brings them.
+    """Store the tests of a run that happened elsewhere.
+
+    They are history without numbers, unless the file has numbers.
 
     The exit code says whether the files were stored, never what is in them.
     """
@@ -65,20 +66,22 @@ def import_(
                 raise FieldError(
                     "FILE", str(file), f"can't be read: {problem.strerror}"
                 ) from problem
-            said = form.value if form is not None else guess(data)
+            format_ = form.value if form is not None else guess(data)
             stored.append(
                 {
                     "file": str(file),
-                    **client.send("/imports", data, format=said, label=label, **given),
+                    **client.send("/imports", data, format=format_, label=label, **given),
                 }
             )
     if as_json:
         show.print_json({"imports": stored})
         return
-    for each in stored:
-        told = show.counts(selections.ordered(each["outcomes"])) if each["tests"] else "no tests"
-        without = "" if each["numbers"] else "; without numbers"
-        show.console().print(
-            f"{each['file']}: {told}{without}", markup=False, highlight=False, soft_wrap=True
+    for report in stored:
+        tests = (
+            show.counts(selections.ordered(report["outcomes"])) if report["tests"] else "no tests"
         )
-        show.console().print(client.url + urls.job(each["id"]), style="underline", soft_wrap=True)
+        without = "" if report["numbers"] else "; without numbers"
+        show.console().print(
+            f"{report['file']}: {tests}{without}", markup=False, highlight=False, soft_wrap=True
+        )
+        show.console().print(client.url + urls.job(report["id"]), style="underline", soft_wrap=True)

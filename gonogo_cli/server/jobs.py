@@ -24,7 +24,7 @@ WITHOUT_NUMBERS = {"error", "crash", "hang"}
 
 
 class FailOn(StrEnum):
-    """What makes the exit code 1."""
+    """Findings that make the exit code 1."""
 
     new = "new"
     fail = "fail"
@@ -45,13 +45,13 @@ class Format(StrEnum):
 
 
 def follow(client: Client, job: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Show a job's progress bar on stderr until it ends; the job."""
-    found = client.job(job)
+    """Show a job's progress bar on stderr until it ends; return the job."""
+    record = client.job(job)
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task(
-            f"{found.get('kernel')} {found.get('build')}",
-            total=found.get("total"),
-            completed=found.get("done") or 0,
+            f"{record.get('kernel')} {record.get('build')}",
+            total=record.get("total"),
+            completed=record.get("done") or 0,
             note="",
         )
         bars.update(task, visible=not quiet)
@@ -73,9 +73,7 @@ def follow(client: Client, job: str, *, quiet: bool = False) -> dict[str, Any]:
 
 
 def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) -> None:
-    """Print an ended job and exit with 0 or 1 (3 when the infrastructure failed it: nothing was
-    said about the kernel).
-    """
+    """Print an ended job and exit with 0 or 1; with 3 when the infrastructure failed the job."""
     diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis")
     if as_json:
         show.print_json(job | {"diagnosis": diagnosis, "url": client.url + urls.job(job["id"])})
@@ -86,8 +84,8 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
             out.print(f"tests: {show.counts(selections.ordered(job['outcomes']))}", markup=False)
         if diagnosis and diagnosis.get("words"):
             out.print(f"diagnosis: {diagnosis['words']}", markup=False)
-        for said in decided(job):
-            out.print(said, markup=False, soft_wrap=True)
+        for sentence in decided(job):
+            out.print(sentence, markup=False, soft_wrap=True)
         if message := _first_message(client, job):
             out.print(message, markup=False)
         if job["state"] == "cancelled":
@@ -111,10 +109,10 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
 
 
 def decided(job: Mapping[str, Any]) -> list[str]:
-    """What sequential seeds decided and saved, and what became of suspect ones."""
+    """Return what sequential seeds decided and saved, and what became of suspect ones."""
     stop, suspects = job.get("stop"), job.get("suspects")
-    found = [] if not stop else [f"seeds: {stop['decision']}, {stop['words']}"]
-    return found + ([] if not suspects else [f"suspect seeds: {suspects['words']}"])
+    sentences = [] if not stop else [f"seeds: {stop['decision']}, {stop['words']}"]
+    return sentences + ([] if not suspects else [f"suspect seeds: {suspects['words']}"])
 
 
 def watch(
@@ -195,59 +193,69 @@ def results(
 
 
 def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:
-    """Say what is wrong with a job's kernel: which term, and which tiles were summed; of a staged
-    suite, which stage blocks.
+    """Say what is wrong with a job's kernel: which term, and which tiles were summed.
+
+    For a staged suite, say which stage blocks.
     """
     with Client() as client:
-        found = client.call("GET", f"/jobs/{job}/diagnosis")
+        diagnosis = client.call("GET", f"/jobs/{job}/diagnosis")
     if as_json:
-        show.print_json(found)
+        show.print_json(diagnosis)
     else:
         out = show.console()
-        if (found or {}).get("stages"):
-            out.print(show.stages_table(found["stages"]))
+        if (diagnosis or {}).get("stages"):
+            out.print(show.stages_table(diagnosis["stages"]))
         out.print(
-            (found or {}).get("words") or _why_none(found or {}), markup=False, soft_wrap=True
+            (diagnosis or {}).get("words") or _why_none(diagnosis or {}),
+            markup=False,
+            soft_wrap=True,
         )
 
 
-def _why_none(found: dict[str, Any]) -> str:
-    if found.get("state") not in ENDED:
-        return f"no diagnosis yet: the job is {found.get('state')}"
-    if found.get("verdict") in WITHOUT_NUMBERS:
+def _why_none(diagnosis: dict[str, Any]) -> str:
+    if diagnosis.get("state") not in ENDED:
+        return f"no diagnosis yet: the job is {diagnosis.get('state')}"
+    if diagnosis.get("verdict") in WITHOUT_NUMBERS:
         return (
-            f"no diagnosis: the kernel gave no numbers ({found['verdict']}); see `gonogo results`"
+            f"no diagnosis: the kernel gave no numbers ({diagnosis['verdict']}); see "
+            "`gonogo results`"
         )
     return "no diagnosis: nothing unexplained was seen"
 
 
 def _first_message(client: Client, job: dict[str, Any]) -> str | None:
-    """What the first seed without numbers says, for a job whose verdict is of that kind."""
+    """Return the message of the first seed without numbers, for a job with such a verdict."""
     if job.get("verdict") not in WITHOUT_NUMBERS:
         return None
-    found = (
+    failures = (
         item
         for item in client.pages(f"/jobs/{job['id']}/results", limit=200)
         if item["verdict"] == job["verdict"]
     )
-    item = next(found, None)
+    item = next(failures, None)
     if item is None:
         return None
     of_verdict = {
-        name: each for name, each in item["outputs"].items() if each["verdict"] == job["verdict"]
+        name: output
+        for name, output in item["outputs"].items()
+        if output["verdict"] == job["verdict"]
     }
-    told = [
-        f"{name}: {each['message']}" for name, each in of_verdict.items() if each.get("message")
+    messages = [
+        f"{name}: {output['message']}"
+        for name, output in of_verdict.items()
+        if output.get("message")
     ]
     noun = "seed" if item.get("iteration") is None else "iteration"
-    return f"{noun} {show.sample(item)}: {item.get('message') or (told or [item['verdict']])[0]}"
+    return (
+        f"{noun} {show.sample(item)}: {item.get('message') or (messages or [item['verdict']])[0]}"
+    )
 
 
 def cancel(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:
     """Cancel a job: a running kernel is stopped within seconds, results that are there stay."""
     with Client() as client:
-        found = client.call("POST", f"/jobs/{job}:cancel")
+        record = client.call("POST", f"/jobs/{job}:cancel")
     if as_json:
-        show.print_json(found)
+        show.print_json(record)
     else:
-        show.console().print(f"{job} is {found['state']}")
+        show.console().print(f"{job} is {record['state']}")

@@ -1,6 +1,4 @@
-"""`gonogo rejudge`: what stored seeds would be called under another tolerance, or under the policy
-in force.
-"""
+"""`gonogo rejudge`: judge stored seeds under another tolerance, or under the current policy."""
 
 from __future__ import annotations
 
@@ -38,32 +36,31 @@ def rejudge(
     reason: str | None = typer.Option(None, help="Why, for whoever finds the report."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Judge a test's stored seeds again, without running anything: old and new verdicts of each
-    build.
+    """Judge a test's stored seeds again, without running anything; show old and new verdicts.
 
-    The flags are the whole new tolerance; without any it is the declared one, and only the policy
-    is applied anew. Exit codes: 0 every seed was decided, 1 stored numbers can't tell for some, 2
+    The flags are the whole new tolerance; without any the declared one stays, and only the policy
+    is applied again. Exit codes: 0 every seed was decided, 1 stored numbers can't tell for some, 2
     usage, 3 infrastructure.
     """
     flags = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
     given = {name: value for name, value in flags.items() if value is not None}
-    wanted = parsed("tolerance", tolerance)
-    if given and wanted is not None:
+    declared = parsed("tolerance", tolerance)
+    if given and declared is not None:
         raise typer.BadParameter(
             "--tolerance is the whole tolerance: no other flag of one goes with it"
         )
-    if test is None and (given or wanted is not None):
+    if test is None and (given or declared is not None):
         raise typer.BadParameter("--test is needed: a tolerance belongs to one test")
-    body = {"tolerance": given or wanted, "build": build, "store": store, "reason": reason}
+    body = {"tolerance": given or declared, "build": build, "store": store, "reason": reason}
     with Client() as client:
         keys = [test] if test is not None else _kernels(client)
-        found = [client.call("POST", "/rejudgements", body={**body, "test": key}) for key in keys]
+        results = [client.call("POST", "/rejudgements", body={**body, "test": key}) for key in keys]
     if as_json:
-        show.print_json(found[0] if test is not None else {"items": found})
+        show.print_json(results[0] if test is not None else {"items": results})
     else:
-        for each in found:
-            _print(each, every=test is not None)
-    raise typer.Exit(int(any(each["undecided"] for each in found)))
+        for result in results:
+            _print(result, every=test is not None)
+    raise typer.Exit(int(any(result["undecided"] for result in results)))
 
 
 def _kernels(client: Client) -> list[str]:
@@ -73,17 +70,20 @@ def _kernels(client: Client) -> list[str]:
     ]
 
 
-def _print(found: Mapping[str, Any], *, every: bool) -> None:
-    """One line a build; a test without any seed is left out where all tests are looked at."""
-    if not found["seeds"] and not every:
+def _print(result: Mapping[str, Any], *, every: bool) -> None:
+    """Print a line per build; with all tests, leave out those without seeds."""
+    if not result["seeds"] and not every:
         return
     out = show.console()
-    told = {
-        name: ", ".join(f"{key} {value}" for key, value in each.items()) or "none"
-        for name, each in found["tolerance"].items()
+    tolerances = {
+        name: ", ".join(f"{key} {value}" for key, value in limits.items()) or "none"
+        for name, limits in result["tolerance"].items()
     }
     out.print(
-        f"{found['test_key']}: tolerance {told['old']} -> {told['new']}, policy {found['policy']['applied']}",
+        (
+            f"{result['test_key']}: tolerance {tolerances['old']} -> {tolerances['new']}, "
+            f"policy {result['policy']['applied']}"
+        ),
         highlight=False,
     )
     table = Table(box=None, header_style="dim", pad_edge=False)
@@ -91,7 +91,7 @@ def _print(found: Mapping[str, Any], *, every: bool) -> None:
         table.add_column(
             name, justify="right" if name in {"jobs", "seeds", "changed", "undecided"} else "left"
         )
-    for line in found["builds"]:
+    for line in result["builds"]:
         numbers = [str(line["changed"]), str(line["undecided"])]
         table.add_row(
             line["build"],
@@ -102,16 +102,19 @@ def _print(found: Mapping[str, Any], *, every: bool) -> None:
             *numbers,
         )
     out.print(table)
-    for reason, count in found["reasons"].items():
+    for reason, count in result["reasons"].items():
         out.print(f"{count} undecided: {reason}", markup=False, soft_wrap=True)
-    if found["jobs_left_out"]:
+    if result["jobs_left_out"]:
         out.print(
-            f"{found['jobs_left_out']} older jobs were left out; name a --build to see less at once",
+            (
+                f"{result['jobs_left_out']} older jobs were left out; name a --build to see "
+                "less at once"
+            ),
             soft_wrap=True,
         )
-    if found["new_test_key"] != found["test_key"]:
-        out.print(f"with the new tolerance the test is {found['new_test_key']}", soft_wrap=True)
-    if found["id"] is not None:
+    if result["new_test_key"] != result["test_key"]:
+        out.print(f"with the new tolerance the test is {result['new_test_key']}", soft_wrap=True)
+    if result["id"] is not None:
         out.print(
-            f"stored as {found['id']}; the verdicts of the jobs stay as they are", soft_wrap=True
+            f"stored as {result['id']}; the verdicts of the jobs stay as they are", soft_wrap=True
         )

@@ -1,6 +1,4 @@
-"""`gonogo submit`: a job from flags, or a file that holds a suite, or jobs as the HTTP contract
-spells them.
-"""
+"""`gonogo submit`: submit a job from flags, or a file with a suite or jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ def parsed(field: str, text: str | None) -> Any:
 
 
 def shape_of(text: str) -> list[int]:
-    """ "3,273,1,8462" or "3x273x1x8462" as numbers. Raises FieldError."""
+    """Return "3,273,1,8462" or "3x273x1x8462" as numbers. Raises FieldError."""
     try:
         return [int(part) for part in text.replace("x", ",").split(",")]
     except ValueError as problem:
@@ -42,7 +40,7 @@ def shape_of(text: str) -> list[int]:
 
 
 def seeds_of(text: str, start: int, *, keep_going: bool = False) -> dict[str, Any]:
-    """ "64" or "sequential:500" as the seeds of a job. Raises FieldError."""
+    """Return "64" or "sequential:500" as the seeds of a job. Raises FieldError."""
     policy, colon, most = text.rpartition(":")
     try:
         count = int(most)
@@ -72,9 +70,9 @@ def seeds_of(text: str, start: int, *, keep_going: bool = False) -> dict[str, An
     return {"start": start, "count": count}
 
 
-def jobs_of(found: Any, path: Path) -> list[dict[str, Any]]:
-    """The jobs that a file holds: one job, a list of jobs, or {"jobs": [...]}. Raises JobError."""
-    jobs = found.get("jobs", [found]) if isinstance(found, dict) else found
+def jobs_of(content: Any, path: Path) -> list[dict[str, Any]]:
+    """Return the jobs in a file: one job, a list of jobs, or {"jobs": [...]}. Raises JobError."""
+    jobs = content.get("jobs", [content]) if isinstance(content, dict) else content
     if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
         raise JobError(
             f"{path}: must hold a job, a list of jobs, or an object with the list `jobs`"
@@ -85,7 +83,10 @@ def jobs_of(found: Any, path: Path) -> list[dict[str, Any]]:
 def submit(
     file: Path | None = typer.Argument(
         None,
-        help="YAML, JSON or TOML file: a suite, which is one run (with --build, --label), a job, or several (without flags).",
+        help=(
+            "YAML, JSON or TOML file: a suite, which is one run (with --build, --label), a "
+            "job, or several (without flags)."
+        ),
     ),
     kernel: str = options.KERNEL,
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
@@ -135,16 +136,16 @@ def submit(
     """Submit a job, or a suite as one run, to a server; with --watch, wait for the verdict."""
     labels = dict(part.partition("=")[::2] for part in label)
     if file is not None:
-        found = suites.read(file)
-        if suites.is_suite(found):
+        content = suites.read(file)
+        if suites.is_suite(content):
             if base is not None and not wait:
                 raise typer.BadParameter("--base needs --watch: what is compared has to be over")
             return suites.submit(
-                found, build, labels, wait=wait, fail_on=fail_on, as_json=as_json, base=base
+                content, build, labels, wait=wait, fail_on=fail_on, as_json=as_json, base=base
             )
-        jobs = jobs_of(found, file)
+        jobs = jobs_of(content, file)
     else:
-        chosen = selections.wanted(executor, suite, words, shuffle, stage)
+        chosen = selections.requested(executor, suite, words, shuffle, stage)
         if (shape is None and not chosen) or not build:
             raise typer.BadParameter("--build is needed, and --shape for a kernel (or a file)")
         tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
@@ -179,12 +180,12 @@ def submit(
     if base is not None:
         raise typer.BadParameter("--base is for suite files; compare jobs with `gonogo compare`")
     with Client() as client:
-        made = [client.call("POST", "/jobs", body=job) for job in jobs]
+        created = [client.call("POST", "/jobs", body=job) for job in jobs]
         if not wait:
             if as_json:
-                show.print_json(made[0] if len(made) == 1 else {"items": made})
+                show.print_json(created[0] if len(created) == 1 else {"items": created})
             else:
-                for job in made:
+                for job in created:
                     show.console().print(
                         f"{job['id']}  {client.url}{urls.job(job['id'])}",
                         soft_wrap=True,
@@ -192,7 +193,7 @@ def submit(
                     )
             return
         worst = 0
-        for job in made:
+        for job in created:
             try:
                 report(client, follow(client, job["id"], quiet=as_json), as_json, fail_on)
             except typer.Exit as done:

@@ -1,6 +1,4 @@
-"""A suite file on the command line: many tests submitted as one run, followed to its one
-verdict.
-"""
+"""Suite files on the command line: submit many tests as one run, and follow it to its verdict."""
 
 from __future__ import annotations
 
@@ -22,48 +20,47 @@ from gonogo_cli.server import compare
 
 ENDED = {"finished", "cancelled"}
 OF_THE_RUN = ("builds", "labels", "commit")
-"""What a file may say beside the suite: the run's, unless flags do."""
+"""Fields of the run that a file may have beside the suite; flags come before them."""
 
 
 def read(path: Path) -> Any:
-    """The value in a YAML, JSON or TOML file. Raises JobError, also for what JSON hasn't (a date,
-    NaN).
+    """Return the value in a YAML, JSON or TOML file.
+
+    Raises JobError, also for a value that JSON lacks, such as a date or NaN.
     """
     import yaml
 
     try:
         text = path.read_text()
         if path.suffix in {".yaml", ".yml"}:
-            found = yaml.safe_load(text)
+            content = yaml.safe_load(text)
         else:
-            found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-        json.dumps(found, allow_nan=False)
+            content = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        json.dumps(content, allow_nan=False)
     except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as problem:
         raise JobError(f"{path} can't be read: {problem}") from problem
-    return found
+    return content
 
 
-def is_suite(found: Any) -> bool:
-    """Whether a file holds a suite rather than jobs."""
-    return isinstance(found, dict) and "entries" in found
+def is_suite(content: Any) -> bool:
+    """Return whether a file holds a suite rather than jobs."""
+    return isinstance(content, dict) and "entries" in content
 
 
 def request(
-    found: Mapping[str, Any], builds: Sequence[str], labels: Mapping[str, str]
+    content: Mapping[str, Any], builds: Sequence[str], labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The run that a suite file asks for; builds and labels of flags go before those of the
-    file.
-    """
-    suite = {name: value for name, value in found.items() if name not in OF_THE_RUN}
-    body: dict[str, Any] = {"suite": suite, "builds": list(builds) or found.get("builds") or []}
-    body["labels"] = {**(found.get("labels") or {}), **labels}
-    if found.get("commit") is not None:
-        body["commit"] = found["commit"]
+    """Return the run that a suite file asks for; builds and labels of flags come first."""
+    suite = {name: value for name, value in content.items() if name not in OF_THE_RUN}
+    body: dict[str, Any] = {"suite": suite, "builds": list(builds) or content.get("builds") or []}
+    body["labels"] = {**(content.get("labels") or {}), **labels}
+    if content.get("commit") is not None:
+        body["commit"] = content["commit"]
     return body
 
 
 def submit(
-    found: Mapping[str, Any],
+    content: Mapping[str, Any],
     builds: Sequence[str],
     labels: Mapping[str, str],
     *,
@@ -72,68 +69,73 @@ def submit(
     as_json: bool,
     base: str | None = None,
 ) -> None:
-    """Submit a suite as one run; with `wait` follow it and exit with its code, with `base` with
-    that of its comparison with the base.
+    """Submit a suite as one run.
+
+    With `wait`, follow it and exit with its code; with `base`, with that of the comparison.
     """
     with Client() as client:
-        made = client.call("POST", "/runs", body=request(found, builds, labels))
-        url = client.url + made["links"]["page"]
+        run = client.call("POST", "/runs", body=request(content, builds, labels))
+        url = client.url + run["links"]["page"]
         if wait:
-            run = follow(client, made["id"], quiet=as_json)
-            compared = (
+            run = follow(client, run["id"], quiet=as_json)
+            comparisons = (
                 []
                 if base is None
-                else [compare.watch(client, *each, fail_on) for each in pairs(run, base)]
+                else [compare.watch(client, *pair, fail_on) for pair in pairs(run, base)]
             )
-            report(run | ({} if base is None else {"comparisons": compared}), url, as_json)
+            report(run | ({} if base is None else {"comparisons": comparisons}), url, as_json)
             if not as_json:
-                for each in compared:
-                    compare.report(each, False, client.url)
+                for comparison in comparisons:
+                    compare.report(comparison, False, client.url)
             if base is None:
                 raise typer.Exit(exit_code(run, fail_on))
-            codes = {each["gate"]["code"] for each in compared}
+            codes = {comparison["gate"]["code"] for comparison in comparisons}
             raise typer.Exit(
                 1 if 1 in codes or run["state"] != "finished" else max(codes, default=3)
             )
     if as_json:
-        show.print_json({**made, "url": url})
+        show.print_json({**run, "url": url})
     else:
-        count = made["jobs"]
+        count = run["jobs"]
         show.console().print(
-            f"{made['id']}  {count} job{'s' * (count != 1)}  {url}", soft_wrap=True, highlight=False
+            f"{run['id']}  {count} job{'s' * (count != 1)}  {url}", soft_wrap=True, highlight=False
         )
 
 
 def follow(client: Client, run: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Show a run's progress bar on stderr until it ends; the run. A server that is away is waited
-    for.
+    """Show a run's progress bar on stderr until it ends; return the run.
+
+    Waits for a server that is away.
     """
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task("run", total=None, note="", visible=not quiet)
 
-        def tell(found: dict[str, Any]) -> None:
-            seeds, jobs = found["seeds"], found["jobs"]
+        def show_progress(record: dict[str, Any]) -> None:
+            seeds, jobs = record["seeds"], record["jobs"]
             note = f"{jobs['ended']} of {jobs['total']} jobs  {show.counts(seeds['verdicts'])}"
             bars.update(
                 task,
-                description=found["suite"]["name"],
+                description=record["suite"]["name"],
                 completed=seeds["done"],
                 total=seeds["total"],
                 note=note,
             )
 
         return waiting.until(
-            lambda: client.call("GET", f"/runs/{run}"), lambda found: found["state"] in ENDED, tell
+            lambda: client.call("GET", f"/runs/{run}"),
+            lambda record: record["state"] in ENDED,
+            show_progress,
         )
 
 
 def pairs(run: Mapping[str, Any], base: str) -> list[tuple[str, str]]:
-    """(base, head) of each build of a run but the base. A base that is in the run is taken from
-    there, any other as the server has it.
+    """Return (base, head) for each build of a run but the base.
+
+    A base that is in the run is taken from there, any other as the server has it.
     """
     builds = list(dict.fromkeys(test["build"] for test in run["tests"]))
     before = f"{base}@{run['id']}" if base in builds else base
-    return [(before, f"{each}@{run['id']}") for each in builds if each != base]
+    return [(before, f"{build}@{run['id']}") for build in builds if build != base]
 
 
 def report(run: Mapping[str, Any], url: str, as_json: bool) -> None:
@@ -164,27 +166,28 @@ def report(run: Mapping[str, Any], url: str, as_json: bool) -> None:
 
 
 def table(tests: Sequence[Mapping[str, Any]]) -> Table:
-    """The tests of a run, one a line."""
-    made = Table(box=None, header_style="dim", pad_edge=False)
+    """Return a table with a row per test of a run."""
+    rows = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("test", "build", "state", "seeds", "verdict", "counts"):
-        made.add_column(name)
+        rows.add_column(name)
     for test in tests:
         seeds = f"{test['done']}/{test['total']}"
-        said = selections.ordered(test["outcomes"]) if test.get("outcomes") else test["counts"]
-        made.add_row(
+        counts = selections.ordered(test["outcomes"]) if test.get("outcomes") else test["counts"]
+        rows.add_row(
             test["name"],
             test["build"],
             test["state"],
             seeds,
             show.verdict(test["verdict"]),
-            show.counts(said),
+            show.counts(counts),
         )
-    return made
+    return rows
 
 
 def exit_code(run: Mapping[str, Any], fail_on: str) -> int:
-    """1 when a job is as bad as `fail_on`, or the run was cancelled; else 3 when the infrastructure
-    failed one; else 0.
+    """Return 1 when a job is as bad as `fail_on` or the run was cancelled.
+
+    Else return 3 when the infrastructure failed a job, else 0.
     """
     codes = [_code(test, fail_on) for test in run["tests"]]
     if 1 in codes or run["state"] != "finished":

@@ -1,6 +1,4 @@
-"""`gonogo waiver`: take on until a day what `gonogo compare` would stop a commit for; list what
-was taken on; end it.
-"""
+"""`gonogo waiver`: accept until a date what `gonogo compare` would block a commit for."""
 
 from __future__ import annotations
 
@@ -23,18 +21,18 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Take tests on until a day.",
+    help="Accept findings about tests until a date.",
 )
 
 
 @app.callback()
 def root() -> None:
-    """Take tests on until a day, so that they stop no commit. Verdicts stay as they are."""
+    """Accept findings until a date, so that they block no commit. Verdicts stay as they are."""
 
 
 @app.command()
 def add(
-    reason: str = typer.Option(..., "--reason", help="Why nobody is to be stopped by it."),
+    reason: str = typer.Option(..., "--reason", help="Why the finding is accepted."),
     test: str | None = typer.Option(None, "--test", help="Key of the test (v1-...)."),
     name: list[str] = typer.Option(
         [],
@@ -48,28 +46,35 @@ def add(
         [], "--build", help="Pattern of head's build; repeatable; default: any."
     ),
     kind: list[str] = typer.Option(
-        [], "--class", help="Class to suppress; repeatable; default: all that are red or hollow."
+        [], "--class", help="Class to waive; repeatable; default: all that are red or hollow."
     ),
     owner: str | None = typer.Option(None, help="Who looks after it; default: the token's name."),
     days: float = typer.Option(DAYS, min=0.01, max=3650, help="For how long."),
     expires: str | None = typer.Option(
-        None, help="In the place of --days: a day or a time in UTC, 2026-12-31 or 2026-12-31T12:00."
+        None, help="Instead of --days: a date or a time in UTC, 2026-12-31 or 2026-12-31T12:00."
     ),
     as_json: bool = JSON,
 ) -> None:
-    """Suppress classes of some tests until a day; of --test, --name and --label all that are given
-    must fit.
+    """Waive classes of some tests until a date.
+
+    A test must match each of --test, --name and --label that is given.
     """
     body: dict[str, Any] = {
-        "test": test, "names": name, "labels": dict(each.partition("=")[::2] for each in label), "builds": build, "reason": reason,
-        "owner": owner, "expires": _end(days, expires).isoformat(), **({"classes": kind} if kind else {}),
-    }  # fmt: skip
+        "test": test,
+        "names": name,
+        "labels": dict(pair.partition("=")[::2] for pair in label),
+        "builds": build,
+        "reason": reason,
+        "owner": owner,
+        "expires": _end(days, expires).isoformat(),
+        **({"classes": kind} if kind else {}),
+    }
     with Client() as client:
-        made = client.call("POST", "/waivers", body=body)
+        waiver = client.call("POST", "/waivers", body=body)
     if as_json:
-        show.print_json(made)
+        show.print_json(waiver)
     else:
-        print(f"{made['id']}  {about(made)}: {made['words']}")
+        print(f"{waiver['id']}  {about(waiver)}: {waiver['words']}")
 
 
 @app.command("list")
@@ -97,7 +102,7 @@ def list_(
     for column in ("id", "state", "tests", "until", "owner", "reason"):
         table.add_column(column)
     for item in items:
-        told = (
+        cells = (
             item["id"],
             item["state"],
             about(item),
@@ -105,7 +110,7 @@ def list_(
             item["owner"],
             item["reason"],
         )
-        table.add_row(*(Text(each) for each in told))  # text of others is no markup
+        table.add_row(*(Text(cell) for cell in cells))  # text of others is no markup
     show.console().print(table)
 
 
@@ -121,7 +126,7 @@ def end(waiver: str = typer.Argument(help="Its id."), as_json: bool = JSON) -> N
 
 
 def about(waiver: dict[str, Any]) -> str:
-    """Which tests, in a few words."""
+    """Return which tests a waiver covers, in a few words."""
     labels = [f"{name}={value}" for name, value in waiver["labels"].items()]
     parts = [
         *filter(None, [waiver["test"]]),
@@ -136,9 +141,9 @@ def _end(days: float, expires: str | None) -> datetime:
     if expires is None:
         return datetime.now(UTC) + timedelta(days=days)
     try:
-        found = datetime.fromisoformat(expires)
+        end = datetime.fromisoformat(expires)
     except ValueError:
         raise FieldError(
             "expires", expires, "is no time", limit="such as 2026-12-31 or 2026-12-31T12:00"
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return end if end.tzinfo else end.replace(tzinfo=UTC)

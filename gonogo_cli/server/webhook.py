@@ -1,6 +1,4 @@
-"""`gonogo webhook verify`: is this message really from the service? For those who write a
-receiver.
-"""
+"""`gonogo webhook verify`: check that a message is really from the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who did what to what: a log that is only ever added to, in the transaction of the deed itself."""
+"""The audit log: who did what to what, written in the transaction of the action."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from gonogo_storage.tables import AuditRow
 def record(
     session: Session, *, actor: str, action: str, subject: str, detail: dict[str, Any] | None = None
 ) -> None:
-    """Add an entry: `action` is noun.verb ("token.revoked"), `subject` the id or name of what it
-    was done to.
+    """Add an entry.
+
+    `action` is noun.verb ("token.revoked"). `subject` is the id or name of the object.
     """
     session.add(
         AuditRow(
@@ -29,7 +30,7 @@ def record(
 
 @dataclass(frozen=True)
 class AuditFilter:
-    """What a list of entries is narrowed to."""
+    """The filter of a list of entries."""
 
     action: str | None = None
     actor: str | None = None
@@ -38,18 +39,18 @@ class AuditFilter:
 
 def list_(
     session: Session,
-    wanted: AuditFilter | None = None,
+    filters: AuditFilter | None = None,
     *,
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """Entries as plain JSON, newest first. Raises BadCursor."""
-    wanted = wanted or AuditFilter()
+    """Return entries as plain JSON, newest first. Raises BadCursor."""
+    filters = filters or AuditFilter()
     query = select(AuditRow).order_by(AuditRow.id.desc()).limit(limit + 1)
     for column, value in (
-        (AuditRow.action, wanted.action),
-        (AuditRow.actor, wanted.actor),
-        (AuditRow.subject, wanted.subject),
+        (AuditRow.action, filters.action),
+        (AuditRow.actor, filters.actor),
+        (AuditRow.subject, filters.subject),
     ):
         if value is not None:
             query = query.where(column == value)

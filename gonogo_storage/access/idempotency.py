@@ -1,4 +1,4 @@
-"""Answers kept under Idempotency-Keys, written in the same transaction as what they answer for."""
+"""Stored responses to requests with an Idempotency-Key, written in the request's transaction."""
 
 from __future__ import annotations
 
@@ -14,27 +14,24 @@ from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import is_postgres
 from gonogo_storage.tables import IdempotencyRow
 
-KEPT = timedelta(hours=24)
+TIME_TO_LIVE = timedelta(hours=24)
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What was answered before: `body` is the hash of the request's body, `response` what `answer`
-    stored.
-    """
+class StoredResponse:
+    """The response to an earlier request; `body` is the hash of that request's body."""
 
     body: str
     status: int
     response: dict[str, Any]
 
 
-def claim(session: Session, scope: str, body: str) -> Kept | None:
-    """Take the key `scope` for a request with that body hash; None = it is ours, else the answer
-    that was given before.
+def claim(session: Session, scope: str, body: str) -> StoredResponse | None:
+    """Claim the key `scope` for a request with that body hash.
 
-    Of two requests at once the second waits here until the first one's transaction ends
-    (PostgreSQL: on the unique index; SQLite: on the write lock), and then sees its answer, or, if
-    the first failed, takes the key itself.
+    Returns None if the caller has the key now, otherwise the earlier response. A second concurrent
+    request waits here until the first one's transaction ends (PostgreSQL: on the unique index;
+    SQLite: on the write lock). Then it gets the first one's response, or the key if that failed.
     """
     now = utcnow()
     session.execute(delete(IdempotencyRow).where(IdempotencyRow.expires_at <= now))
@@ -44,23 +41,23 @@ def claim(session: Session, scope: str, body: str) -> Kept | None:
         "status": 0,
         "response": {},
         "created_at": now,
-        "expires_at": now + KEPT,
+        "expires_at": now + TIME_TO_LIVE,
     }
     insert = postgresql.insert if is_postgres(session) else sqlite.insert
-    taken = session.execute(
+    claimed = session.execute(
         insert(IdempotencyRow)
         .values(**values)
         .on_conflict_do_nothing()
         .returning(IdempotencyRow.scope)
     ).first()
-    if taken is not None:
+    if claimed is not None:
         return None
     row = session.scalars(select(IdempotencyRow).where(IdempotencyRow.scope == scope)).one()
-    return Kept(row.body, row.status, row.response)
+    return StoredResponse(row.body, row.status, row.response)
 
 
 def answer(session: Session, scope: str, status: int, response: dict[str, Any]) -> None:
-    """Store the answer of the request that claimed the key."""
+    """Store the response to the request that claimed the key."""
     session.execute(
         update(IdempotencyRow)
         .where(IdempotencyRow.scope == scope)

@@ -1,4 +1,4 @@
-"""Logins of the pages: a session belongs to a token and ends with it."""
+"""Logins to the pages: a session belongs to a token and ends with it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ class Login:
 def create(
     session: Session, *, digest: str, token_id: str, csrf: str, expires_at: datetime
 ) -> None:
-    """Store a session by the keyed hash of its cookie; removes those that have expired on the
-    way.
-    """
+    """Store a session by the keyed hash of its cookie, and delete expired sessions."""
     now = utcnow()
     session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
     session.add(
@@ -38,7 +36,7 @@ def create(
 
 
 def by_hash(session: Session, digest: str) -> Login | None:
-    """The live session with that keyed hash: not expired, its token not revoked."""
+    """Return the session with that keyed hash; None if it has expired or its token is revoked."""
     query = (
         select(SessionRow, TokenRow)
         .join(TokenRow, TokenRow.id == SessionRow.token_id)
@@ -46,13 +44,13 @@ def by_hash(session: Session, digest: str) -> Login | None:
             SessionRow.id == digest, SessionRow.expires_at > utcnow(), TokenRow.revoked_at.is_(None)
         )
     )
-    found = session.execute(query).first()
-    if found is None:
+    match = session.execute(query).first()
+    if match is None:
         return None
-    row, token = found
+    row, token = match
     return Login(row.id, of_row(token), row.csrf, row.expires_at)
 
 
 def remove(session: Session, digest: str) -> None:
-    """End a session; one that doesn't exist is ended already."""
+    """End a session; do nothing if it doesn't exist."""
     session.execute(delete(SessionRow).where(SessionRow.id == digest))

@@ -1,4 +1,4 @@
-"""Bearer tokens: stored as keyed hashes only; who holds the token's text is never known here."""
+"""Bearer tokens, stored only as keyed hashes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.tables import SessionRow, TokenRow
 
-USED_EVERY = timedelta(minutes=5)
-"""`last_used_at` is coarse: a busy client must not cost a write per request."""
+USE_RECORDED_EVERY = timedelta(minutes=5)
+"""`last_used_at` is only this precise, so that a busy client doesn't cost a write per request."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Token:
     revoked_at: datetime | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, times as RFC 3339."""
+        """Return plain JSON, with times as RFC 3339."""
         times = {
             name: timestamp(getattr(self, name))
             for name in ("created_at", "last_used_at", "revoked_at")
@@ -65,7 +65,7 @@ def create(
 
 
 def by_hash(session: Session, digest: str) -> Token | None:
-    """The token with that keyed hash, unless it is revoked or was never issued."""
+    """Return the token with that keyed hash; None if it is revoked or doesn't exist."""
     row = session.scalar(
         select(TokenRow).where(TokenRow.hash == digest, TokenRow.revoked_at.is_(None))
     )
@@ -73,13 +73,13 @@ def by_hash(session: Session, digest: str) -> Token | None:
 
 
 def get(session: Session, token_id: str) -> Token | None:
-    """One token, revoked or not."""
+    """Return a token, revoked or not; None if it doesn't exist."""
     row = session.get(TokenRow, token_id) if is_id(token_id) else None
     return None if row is None else of_row(row)
 
 
 def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[Token]:
-    """Tokens, newest first, revoked ones included. Raises BadCursor."""
+    """Return tokens, newest first, including revoked ones. Raises BadCursor."""
     query = select(TokenRow).order_by(TokenRow.id.desc()).limit(limit + 1)
     if cursor is not None:
         if not is_id(cursor):
@@ -89,8 +89,9 @@ def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Pa
 
 
 def revoke(session: Session, token_id: str) -> Token | None:
-    """Revoke a token and end its sessions; None if there is none. Revoking twice keeps the first
-    time.
+    """Revoke a token and end its sessions; None if it doesn't exist.
+
+    Revoking it twice keeps the first time.
     """
     row = session.get(TokenRow, token_id) if is_id(token_id) else None
     if row is None:
@@ -104,20 +105,21 @@ def revoke(session: Session, token_id: str) -> Token | None:
 
 
 def is_stale(token: Token, now: datetime) -> bool:
-    """Whether `last_used_at` should be written again."""
-    return token.last_used_at is None or now - token.last_used_at >= USED_EVERY
+    """Return whether `last_used_at` is due to be written again."""
+    return token.last_used_at is None or now - token.last_used_at >= USE_RECORDED_EVERY
 
 
 def touch(session: Session, token_id: str, now: datetime) -> None:
-    """Remember that the token was used about now; the condition keeps several processes from
-    writing it all at once.
+    """Record that the token was used about now.
+
+    The condition keeps several processes from all writing it at once.
     """
-    stale = (TokenRow.last_used_at.is_(None)) | (TokenRow.last_used_at <= now - USED_EVERY)
+    stale = (TokenRow.last_used_at.is_(None)) | (TokenRow.last_used_at <= now - USE_RECORDED_EVERY)
     session.execute(update(TokenRow).where(TokenRow.id == token_id, stale).values(last_used_at=now))
 
 
 def of_row(row: TokenRow) -> Token:
-    """The value of a row (for storage's own modules)."""
+    """Return the value of a row (for modules of storage)."""
     return Token(
         row.id,
         row.name,

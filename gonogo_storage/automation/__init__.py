@@ -1,1 +1,1 @@
-"""What submits jobs without a person: suites, schedules, CI deliveries, and bisections."""
+"""Jobs that no person submits: suites, schedules, CI deliveries, and bisections."""

@@ -1,5 +1,6 @@
-"""What the runs of two neighbouring builds of a bisection look like, for "fixed, or only masked?".
-Apart from gonogo_storage.automation.bisections: the API loads no statistics.
+"""The runs of two neighboring builds of a bisection, for "fixed, or only masked?".
+
+This is separate from gonogo_storage.automation.bisections, because the API loads no statistics.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from gonogo_storage.rollups.variants import job_of
 
 
 def record(session: Session, bisection: Bisection, probes: Iterable[Probe], place: int) -> Record:
-    """The runs of the build at one place of the series: its seeds, and the terms that its diagnosis
-    could tell.
+    """Return the record of the build at one place of the series.
+
+    It has the build's seeds, and the terms that its diagnosis could tell.
     """
     facts = [job_of(session, probe.job) for probe in probes if probe.ended and probe.place == place]
-    found = build_series.records(
+    records = build_series.records(
         session,
         sorted(
-            (each for each in facts if each is not None), key=lambda each: each.id, reverse=True
+            (job_facts for job_facts in facts if job_facts is not None),
+            key=lambda job_facts: job_facts.id,
+            reverse=True,
         ),
     )
     name = bisection.builds[place]
-    return Record(name, found[-1].seeds, found[-1].terms) if found else Record(name, {})
+    return Record(name, records[-1].seeds, records[-1].terms) if records else Record(name, {})

@@ -1,8 +1,7 @@
-"""Bisections: a series of builds, its probes (ordinary jobs of one seed), what they said, and the
-answer.
+"""Bisections: a series of builds, the probes (ordinary jobs of one seed) and the answer.
 
-Whoever steps a bisection locks its row first and jobs after it; nobody who holds a job's lock asks
-for a bisection's.
+A process that steps a bisection locks its row first and jobs after it. A process that holds a job's
+lock never asks for a bisection's.
 """
 
 from __future__ import annotations
@@ -37,12 +36,14 @@ from gonogo_storage.tables import (
 
 FINISHED = "bisection.finished"
 LABEL = "bisection"
-"""Of a probe's job: the id of its bisection."""
-MOST_MOVES = 120
-"""How many moves of the posterior are kept; when there are more every second of the older ones
-goes."""
-_SEEN = 0.004
-"""Smaller probabilities can't be seen in a picture, and are not kept."""
+"""Label of a probe's job: the id of its bisection."""
+MAX_MOVES = 120
+"""Maximum number of stored moves of the posterior.
+
+Beyond it, every second one of the older moves is dropped.
+"""
+_VISIBLE = 0.004
+"""Smaller probabilities can't be seen in a picture, and aren't stored."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,9 @@ class NewBisection:
 
 @dataclass(frozen=True)
 class Probe:
-    """One run: which build (by its place in the series), which seed, which job, and what it said
-    (None: nothing).
+    """One run: the build (by its place in the series), the seed, the job, and its result.
+
+    `red` and `wrong` are None where the run can't say.
     """
 
     number: int
@@ -104,35 +106,56 @@ class Bisection:
     finished_at: datetime | None
     probes: tuple[Probe, ...] = field(default=())
     moves: tuple[Mapping[str, Any], ...] = field(default=())
-    """How the searches stood after so many ended runs, the first first; with `get` only."""
+    """The state of the searches after each number of ended runs, oldest first; with `get` only."""
 
     def to_json(self) -> dict[str, Any]:
-        """The bisection as lists show it (links are the API's)."""
+        """Return the bisection as lists show it (links are the API's)."""
         names = (
-            "id", "signal", "expect", "several", "owner", "test_key", "queue", "builds", "seed_start", "max_runs", "runs", "version",
-            "findings", "conclusion", "words", "error",
-        )  # fmt: skip
-        told = {name: getattr(self, name) for name in names}
+            "id",
+            "signal",
+            "expect",
+            "several",
+            "owner",
+            "test_key",
+            "queue",
+            "builds",
+            "seed_start",
+            "max_runs",
+            "runs",
+            "version",
+            "findings",
+            "conclusion",
+            "words",
+            "error",
+        )
+        copied = {name: getattr(self, name) for name in names}
         times = {
             "created_at": timestamp(self.created_at),
             "finished_at": timestamp(self.finished_at),
         }
-        return {**told, "state": self.state.value, "test": self.canonical, **times}
+        return {**copied, "state": self.state.value, "test": self.canonical, **times}
 
     def whole(self) -> dict[str, Any]:
-        """The bisection with how its searches stand, and its probes."""
+        """Return the bisection with the state of its searches, and its probes."""
         probes = [
             {
-                "number": probe.number, "place": probe.place, "build": self.builds[probe.place], "seed": probe.seed, "job": probe.job,
-                "ended": probe.ended, "verdict": probe.verdict, "red": probe.red, "wrong": probe.wrong,
+                "number": probe.number,
+                "place": probe.place,
+                "build": self.builds[probe.place],
+                "seed": probe.seed,
+                "job": probe.job,
+                "ended": probe.ended,
+                "verdict": probe.verdict,
+                "red": probe.red,
+                "wrong": probe.wrong,
             }
             for probe in self.probes
-        ]  # fmt: skip
+        ]
         return {**self.to_json(), "tracks": self.tracks, "probes": probes}
 
 
 def create(session: Session, new: NewBisection, *, now: datetime | None = None) -> Bisection:
-    """Store it in the caller's transaction; the background makes its probes."""
+    """Store it in the caller's transaction; the background creates its probes."""
     now = now or utcnow()
     job = new.sample
     test_specs.ensure(
@@ -144,26 +167,38 @@ def create(session: Session, new: NewBisection, *, now: datetime | None = None) 
         now=now,
     )
     row = BisectionRow(
-        id=new_id(), state=BisectionState.running, signal=new.signal, expect=new.expect, several=new.several, owner=new.owner,
-        test_key=job.test_key, queue=job.queue, builds=list(new.builds), request=dict(new.request), seed_start=new.seed_start,
-        max_runs=new.max_runs, runs=0, version=1, tracks=[], findings=[], created_at=now,
-    )  # fmt: skip
+        id=new_id(),
+        state=BisectionState.running,
+        signal=new.signal,
+        expect=new.expect,
+        several=new.several,
+        owner=new.owner,
+        test_key=job.test_key,
+        queue=job.queue,
+        builds=list(new.builds),
+        request=dict(new.request),
+        seed_start=new.seed_start,
+        max_runs=new.max_runs,
+        runs=0,
+        version=1,
+        tracks=[],
+        findings=[],
+        created_at=now,
+    )
     session.add(row)
     session.flush()
     return _bisection(row, dict(job.canonical))
 
 
 def get(session: Session, bisection_id: str) -> Bisection | None:
-    """A bisection with its probes; None when there is none."""
+    """Return a bisection with its probes; None when there is none."""
     if not is_id(bisection_id):
         return None
-    found = session.execute(_joined().where(BisectionRow.id == bisection_id)).one_or_none()
+    row = session.execute(_joined().where(BisectionRow.id == bisection_id)).one_or_none()
     return (
         None
-        if found is None
-        else _bisection(
-            found[0], found[1], _probes(session, bisection_id), tuple(found[0].moves or ())
-        )
+        if row is None
+        else _bisection(row[0], row[1], _probes(session, bisection_id), tuple(row[0].moves or ()))
     )
 
 
@@ -175,7 +210,7 @@ def list_(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[Bisection]:
-    """Bisections without their probes, newest first. Raises BadCursor."""
+    """Return bisections without their probes, newest first. Raises BadCursor."""
     query = (
         _joined()
         .options(defer(BisectionRow.moves))
@@ -192,12 +227,12 @@ def list_(
     return Page.cut(
         [_bisection(row, canonical) for row, canonical in session.execute(query)],
         limit,
-        lambda each: each.id,
+        lambda bisection: bisection.id,
     )
 
 
 def open_ids(session: Session) -> list[str]:
-    """Those that run, oldest first."""
+    """Return the ids of running bisections, oldest first."""
     return list(
         session.scalars(
             select(BisectionRow.id)
@@ -208,20 +243,24 @@ def open_ids(session: Session) -> list[str]:
 
 
 def due(session: Session, bisection_id: str, *, slots: int) -> bool:
-    """Whether a step could do anything: a probe's job is over and not read yet, or there is room
-    for one more.
+    """Return whether a step could do anything.
+
+    It can when a probe's job has ended and isn't read yet, or when there is room for one more
+    probe.
     """
     probes = select(ProbeRow.job_id).where(
         ProbeRow.bisection_id == bisection_id, ProbeRow.ended.is_(False)
     )
-    flying = list(session.scalars(probes))
-    over = tuple(state for state in JobState if state.final)
-    ended = select(JobRow.id).where(JobRow.id.in_(flying), JobRow.state.in_(over)).limit(1)
-    return len(flying) < slots or session.scalar(ended) is not None
+    open_probes = list(session.scalars(probes))
+    final_states = tuple(state for state in JobState if state.final)
+    ended = (
+        select(JobRow.id).where(JobRow.id.in_(open_probes), JobRow.state.in_(final_states)).limit(1)
+    )
+    return len(open_probes) < slots or session.scalar(ended) is not None
 
 
 def lock(session: Session, bisection_id: str) -> Bisection | None:
-    """A running bisection, locked until the transaction ends; None when it has ended meanwhile."""
+    """Lock a running bisection until the transaction ends; None when it has ended meanwhile."""
     row = session.get(BisectionRow, bisection_id, with_for_update=True, populate_existing=True)
     return (
         None if row is None or row.state != BisectionState.running else get(session, bisection_id)
@@ -229,29 +268,28 @@ def lock(session: Session, bisection_id: str) -> Bisection | None:
 
 
 def slots(session: Session, bisection: Bisection, *, live: int, since: datetime) -> int:
-    """How many probes may be in flight: one for each live worker that idles or runs one of them,
-    and one where none does, to wait its turn.
+    """Return how many probes may be in flight.
 
-    live: workers that serve the queue and may take work. since: whoever was heard before that is
-    offline.
+    That is one for each live worker that is idle or runs one of them, and at least one, to wait its
+    turn. live: workers that serve the queue and may take work. since: a worker last heard before
+    that is offline.
     """
-    ours = select(ProbeRow.job_id).where(
+    probe_jobs = select(ProbeRow.job_id).where(
         ProbeRow.bisection_id == bisection.id, ProbeRow.ended.is_(False)
     )
     busy = (
         select(WorkerRow.queues)
         .join(AttemptRow, AttemptRow.id == WorkerRow.attempt_id)
-        .where(WorkerRow.heard_at >= since, AttemptRow.job_id.not_in(ours))
+        .where(WorkerRow.heard_at >= since, AttemptRow.job_id.not_in(probe_jobs))
     )
     return max(1, live - sum(bisection.queue in queues for queues in session.scalars(busy)))
 
 
 def read(session: Session, bisection_id: str) -> tuple[tuple[Probe, ...], str | None]:
-    """Note what came of probes whose jobs are over; all probes, and why one could not be run (None:
-    all could).
+    """Record the results of probes whose jobs have ended.
 
-    Hangs, crashes and errors say nothing of the kernel; nor does a job that was cancelled before
-    its seed ran.
+    Returns (all probes, why one could not run; None: all could). Hangs, crashes and errors say
+    nothing of the kernel. Nor does a job that was cancelled before its seed ran.
     """
     problem = None
     for row in session.scalars(
@@ -273,7 +311,7 @@ def read(session: Session, bisection_id: str) -> tuple[tuple[Probe, ...], str | 
 
 
 def add(session: Session, bisection_id: str, *, place: int, seed: int, job: str) -> None:
-    """A new probe, whose job was made in the same transaction."""
+    """Add a probe, whose job was created in the same transaction."""
     row = session.get_one(BisectionRow, bisection_id)
     row.runs += 1
     session.add(
@@ -289,8 +327,8 @@ def add(session: Session, bisection_id: str, *, place: int, seed: int, job: str)
     session.flush()
 
 
-def tell(session: Session, bisection_id: str, tracks: Sequence[Mapping[str, Any]]) -> None:
-    """How the searches stand now; whoever watches is told."""
+def store_tracks(session: Session, bisection_id: str, tracks: Sequence[Mapping[str, Any]]) -> None:
+    """Store the state of the searches; clients that follow the bisection receive it."""
     row = session.get_one(BisectionRow, bisection_id)
     row.tracks = [dict(track) for track in tracks]
     ended = (
@@ -298,28 +336,32 @@ def tell(session: Session, bisection_id: str, tracks: Sequence[Mapping[str, Any]
         .select_from(ProbeRow)
         .where(ProbeRow.bisection_id == bisection_id, ProbeRow.ended)
     )
-    row.moves = moved(row.moves or [], session.scalar(ended) or 0, tracks)
+    row.moves = with_move(row.moves or [], session.scalar(ended) or 0, tracks)
     row.version += 1
     session.flush()
 
 
-def moved(
+def with_move(
     before: Sequence[Mapping[str, Any]], runs: int, tracks: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """The moves with one more: {"runs": how many had ended, "tracks": [{"track", "low", "high",
-    "posterior", "build", "probability"}]}.
+    """Return the moves with one more.
+
+    A move is {"runs": the number of ended runs, "tracks": [{"track", "low", "high", "posterior",
+    "build", "probability"}]}.
     """
-    kept = ("track", "low", "high", "build", "probability")
-    told = []
+    copied = ("track", "low", "high", "build", "probability")
+    moved_tracks = []
     for track in tracks:
-        shares = [[place, round(share, 3)] for place, share in track["posterior"] if share > _SEEN]
-        told.append({**{name: track[name] for name in kept}, "posterior": shares})
+        shares = [
+            [place, round(share, 3)] for place, share in track["posterior"] if share > _VISIBLE
+        ]
+        moved_tracks.append({**{name: track[name] for name in copied}, "posterior": shares})
     older = (
         list(before)
-        if len(before) < MOST_MOVES
-        else [*before[: MOST_MOVES // 2 : 2], *before[MOST_MOVES // 2 :]]
+        if len(before) < MAX_MOVES
+        else [*before[: MAX_MOVES // 2 : 2], *before[MAX_MOVES // 2 :]]
     )
-    return [*older, {"runs": runs, "tracks": told}]
+    return [*older, {"runs": runs, "tracks": moved_tracks}]
 
 
 def finish(
@@ -333,12 +375,14 @@ def finish(
     error: str | None = None,
     now: datetime,
 ) -> list[str]:
-    """Its end, with one letter; the jobs that are still in flight, for the caller to cancel. The
-    caller holds its lock.
+    """End a bisection, with one outbox message; return the jobs in flight, for the caller to
+    cancel.
+
+    The caller holds its lock.
     """
     row = session.get_one(BisectionRow, bisection_id)
     row.state, row.conclusion, row.words, row.error = state, conclusion, words, error
-    row.findings, row.finished_at = [dict(each) for each in findings], now
+    row.findings, row.finished_at = [dict(finding) for finding in findings], now
     row.version += 1
     outbox.add(
         session,
@@ -352,17 +396,20 @@ def finish(
 
 
 def positions(session: Session, ids: Collection[str]) -> dict[str, Position]:
-    """How far each of these has come, by its version: what the streams of the API poll."""
+    """Return each bisection's position, its version: the streams of the API poll it."""
     rows = session.execute(
         select(BisectionRow.id, BisectionRow.version, BisectionRow.state).where(
             BisectionRow.id.in_(ids)
         )
     )
-    return {each: Position(version, BisectionState(state).final) for each, version, state in rows}
+    return {
+        bisection_id: Position(version, BisectionState(state).final)
+        for bisection_id, version, state in rows
+    }
 
 
 def after(session: Session, bisection_id: str, version: int) -> list[dict[str, Any]]:
-    """The event of its newest version, if that is later: versions in between are not kept."""
+    """Return the event of the newest version, if it is later; earlier versions aren't stored."""
     row = session.get(BisectionRow, bisection_id, populate_existing=True)
     if row is None or row.version <= version:
         return []
@@ -382,22 +429,25 @@ def after(session: Session, bisection_id: str, version: int) -> list[dict[str, A
     ]
 
 
-def _green(told: Mapping[str, int] | None) -> bool | None:
-    """What the tests of an iteration say of themselves, where it has no arrays to judge."""
-    if not told or not (told.get("failed") or told.get("passed")):
+def _green(outcomes: Mapping[str, int] | None) -> bool | None:
+    """Return whether the tests of an iteration report themselves as passed.
+
+    None without such a report.
+    """
+    if not outcomes or not (outcomes.get("failed") or outcomes.get("passed")):
         return None
-    return not told.get("failed")
+    return not outcomes.get("failed")
 
 
 def _wrong(session: Session, job_id: str) -> bool | None:
-    said = set(
+    explanations = set(
         session.scalars(
             select(SeedResultRow.seed_explanation).where(SeedResultRow.job_id == job_id)
         )
     )
-    if Explanation.unexplained in said:
+    if Explanation.unexplained in explanations:
         return True
-    return False if said == {Explanation.explained} else None
+    return False if explanations == {Explanation.explained} else None
 
 
 def _probes(session: Session, bisection_id: str) -> tuple[Probe, ...]:
@@ -424,8 +474,10 @@ def _bisection(
     probes: tuple[Probe, ...] = (),
     moves: tuple[Mapping[str, Any], ...] = (),
 ) -> Bisection:
-    own = {"state", "canonical", "probes", "moves"}
-    same = {name: getattr(row, name) for name in Bisection.__dataclass_fields__ if name not in own}
+    converted = {"state", "canonical", "probes", "moves"}
+    copied = {
+        name: getattr(row, name) for name in Bisection.__dataclass_fields__ if name not in converted
+    }
     return Bisection(
-        state=BisectionState(row.state), canonical=canonical, probes=probes, moves=moves, **same
+        state=BisectionState(row.state), canonical=canonical, probes=probes, moves=moves, **copied
     )

@@ -1,6 +1,4 @@
-"""Rules about deliveries, each in its newest version; what they mean is said in
-gonogo/ci/rules.py.
-"""
+"""Rules about deliveries, each in its newest version; gonogo/ci/rules.py defines their meaning."""
 
 from __future__ import annotations
 
@@ -24,8 +22,9 @@ StoredRule = dict[str, Any]
 def put(
     session: Session, name: str, content: dict[str, Any], *, owner: str, now: datetime
 ) -> tuple[StoredRule, bool]:
-    """Create or replace the rule of that name; the rule, and whether it has a new version: the same
-    content again makes none.
+    """Create or replace the rule of that name.
+
+    Returns (the rule, whether it has a new version); equal content makes no new version.
     """
     key = key_of(content)
     fresh = {
@@ -56,13 +55,13 @@ def put(
 
 
 def get(session: Session, name: str) -> StoredRule | None:
-    """A rule in use, or None."""
+    """Return a rule in use, or None."""
     row = session.get(CiRuleRow, name)
     return None if row is None or row.archived_at is not None else _rule(row)
 
 
 def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[StoredRule]:
-    """Rules in use, by name."""
+    """Return rules in use, by name."""
     query = (
         select(CiRuleRow)
         .where(CiRuleRow.archived_at.is_(None))
@@ -77,7 +76,7 @@ def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Pa
 
 
 def in_use(session: Session) -> list[StoredRule]:
-    """All of them, by name."""
+    """Return all rules in use, by name."""
     return [
         _rule(row)
         for row in session.scalars(
@@ -87,7 +86,7 @@ def in_use(session: Session) -> list[StoredRule]:
 
 
 def archive(session: Session, name: str, *, now: datetime) -> StoredRule | None:
-    """Take a rule out of use; None when there is no such one in use. What it started stays."""
+    """Archive a rule; None when there is no such one in use. The runs that it started stay."""
     row = session.get(CiRuleRow, name, with_for_update=True)
     if row is None or row.archived_at is not None:
         return None
@@ -98,7 +97,7 @@ def archive(session: Session, name: str, *, now: datetime) -> StoredRule | None:
 
 
 def others(session: Session, names: Collection[str]) -> list[str]:
-    """The names of the rules in use that are not among these."""
+    """Return the names of the rules in use that are not among these."""
     return [
         name
         for name in session.scalars(select(CiRuleRow.name).where(CiRuleRow.archived_at.is_(None)))
@@ -107,9 +106,9 @@ def others(session: Session, names: Collection[str]) -> list[str]:
 
 
 def _rule(row: CiRuleRow) -> StoredRule:
-    same = {name: getattr(row, name) for name in ("name", "version", "key", "content", "owner")}
+    copied = {name: getattr(row, name) for name in ("name", "version", "key", "content", "owner")}
     return {
-        **same,
+        **copied,
         **{
             name: timestamp(getattr(row, name))
             for name in ("created_at", "updated_at", "archived_at")

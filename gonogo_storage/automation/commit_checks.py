@@ -1,6 +1,5 @@
-"""What runs that a delivery started are for: repository, commits, pull request; so that whoever
-asked can be answered.
-"""
+"""Runs that a delivery started: their repository, commits and pull request, to answer the
+sender."""
 
 from __future__ import annotations
 
@@ -33,10 +32,12 @@ class CommitCheck:
     suite_key: str | None
     """Hash of the suite's content."""
     repository: str
-    """"owner/name"; of a pull request the repository that it is made to, where statuses and
-    comments go."""
+    """"owner/name", where statuses and comments go.
+
+    For a pull request it is the repository that the request is made to.
+    """
     installation: int | None
-    """Of the GitHub App that was told; null: a plain webhook of the repository."""
+    """The installation of the GitHub App; null: a plain webhook of the repository."""
     branch: str | None
     pull_request: int | None
     fork: bool
@@ -48,19 +49,19 @@ class CommitCheck:
     base_run_id: str | None
     gauges: tuple[str, ...]
     error: str | None
-    """Why the head's run (run_id null) or the base's run (base_run_id null) could not be started;
-    null: nothing went wrong."""
+    """Why the head's run (run_id null) or the base's (base_run_id null) could not start, or
+    null."""
     occurred_at: datetime
     created_at: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """The commit_check as the API shows it."""
-        shown = {each.name: getattr(self, each.name) for each in fields(self)}
-        shown["delivery"], shown["run"], shown["base_run"] = (
-            shown.pop(name) for name in ("delivery_id", "run_id", "base_run_id")
+        """Return the commit check as the API shows it."""
+        plain = {column.name: getattr(self, column.name) for column in fields(self)}
+        plain["delivery"], plain["run"], plain["base_run"] = (
+            plain.pop(name) for name in ("delivery_id", "run_id", "base_run_id")
         )
         return {
-            **shown,
+            **plain,
             "gauges": list(self.gauges),
             "occurred_at": timestamp(self.occurred_at),
             "created_at": timestamp(self.created_at),
@@ -68,8 +69,9 @@ class CommitCheck:
 
 
 def add(session: Session, values: dict[str, Any], *, now: datetime | None = None) -> CommitCheck:
-    """Store a commit_check: CommitCheck's fields without id and created_at. What an earlier try of its
-    delivery could not start is replaced.
+    """Store a commit check: CommitCheck's fields without id and created_at.
+
+    It replaces the one of an earlier try of its delivery.
     """
     values = {**values, "gauges": list(values.get("gauges", ()))}
     query = select(CommitCheckRow).where(
@@ -88,14 +90,15 @@ def add(session: Session, values: dict[str, Any], *, now: datetime | None = None
 
 
 def get(session: Session, commit_check_id: str) -> CommitCheck | None:
-    """One commit_check, or None."""
+    """Return one commit check, or None."""
     row = session.get(CommitCheckRow, commit_check_id) if is_id(commit_check_id) else None
     return None if row is None else _commit_check(row)
 
 
 def of_run(session: Session, run_id: str, *, limit: int | None = None) -> list[CommitCheck]:
-    """Whom a run is for, oldest first: as the run of the head or of the base (a run may serve
-    several).
+    """Return the commit checks that a run is for, oldest first.
+
+    It may be the run of the head or of the base; a run may serve several.
     """
     query = (
         select(CommitCheckRow)
@@ -106,7 +109,7 @@ def of_run(session: Session, run_id: str, *, limit: int | None = None) -> list[C
 
 
 def run_of_job(session: Session, job_id: str) -> str | None:
-    """The run that a job belongs to, or None."""
+    """Return the run that a job belongs to, or None."""
     return (
         session.scalar(select(RunJobRow.run_id).where(RunJobRow.job_id == job_id))
         if is_id(job_id)
@@ -114,14 +117,16 @@ def run_of_job(session: Session, job_id: str) -> str | None:
     )
 
 
-def standings(session: Session, run_ids: Collection[str]) -> dict[str, tuple[RunState, str | None]]:
-    """Run -> its state and its verdict, of those that are there."""
+def run_states(
+    session: Session, run_ids: Collection[str]
+) -> dict[str, tuple[RunState, str | None]]:
+    """Return run -> (its state, its verdict), for the runs that exist."""
     query = select(RunRow.id, RunRow.state, RunRow.verdict).where(RunRow.id.in_(run_ids))
     return {run: (RunState(state), verdict) for run, state, verdict in session.execute(query)}
 
 
 def of_head(session: Session, repository: str, head_sha: str) -> list[CommitCheck]:
-    """What was started for a commit, oldest first."""
+    """Return the checks that were started for a commit, oldest first."""
     query = (
         select(CommitCheckRow)
         .where(CommitCheckRow.repository == repository, CommitCheckRow.head_sha == head_sha)
@@ -133,8 +138,8 @@ def of_head(session: Session, repository: str, head_sha: str) -> list[CommitChec
 def for_pull_request(
     session: Session, repository: str, head_sha: str, pull_request: int, rule: str
 ) -> bool:
-    """Whether a rule has taken a commit for a pull request."""
-    mine = (
+    """Return whether a rule has started a check of a commit for a pull request."""
+    of_commit = (
         CommitCheckRow.repository == repository,
         CommitCheckRow.head_sha == head_sha,
         CommitCheckRow.rule == rule,
@@ -142,7 +147,7 @@ def for_pull_request(
     return (
         session.scalar(
             select(CommitCheckRow.id)
-            .where(*mine, CommitCheckRow.pull_request == pull_request)
+            .where(*of_commit, CommitCheckRow.pull_request == pull_request)
             .limit(1)
         )
         is not None
@@ -150,8 +155,9 @@ def for_pull_request(
 
 
 def newest_of(session: Session, repository: str, pull_request: int) -> list[CommitCheck]:
-    """The commit_checks of a pull request's newest head (by the sender's clock, then by arrival): those
-    that its one comment tells of.
+    """Return the commit checks of a pull request's newest head: its one comment reports them.
+
+    Newest means by the sender's clock, then by arrival.
     """
     query = (
         select(CommitCheckRow)
@@ -162,14 +168,14 @@ def newest_of(session: Session, repository: str, pull_request: int) -> list[Comm
     if newest is None:
         return []
     rows = session.scalars(query.where(CommitCheckRow.head_sha == newest.head_sha)).all()
-    found: dict[tuple[str, str | None], CommitCheck] = {}
+    newest_by_suite: dict[tuple[str, str | None], CommitCheck] = {}
     for row in rows:
-        found.setdefault((row.rule, row.suite), _commit_check(row))
-    return sorted(found.values(), key=lambda each: each.id)
+        newest_by_suite.setdefault((row.rule, row.suite), _commit_check(row))
+    return sorted(newest_by_suite.values(), key=lambda check: check.id)
 
 
 def of_delivery(session: Session, delivery_id: str) -> list[CommitCheck]:
-    """What a delivery started."""
+    """Return the commit checks that a delivery started."""
     query = (
         select(CommitCheckRow)
         .where(CommitCheckRow.delivery_id == delivery_id)
@@ -187,7 +193,7 @@ def list_(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[CommitCheck]:
-    """Commit checks, newest first. Raises BadCursor."""
+    """Return commit checks, newest first. Raises BadCursor."""
     query = select(CommitCheckRow).order_by(CommitCheckRow.id.desc()).limit(limit + 1)
     if repository is not None:
         query = query.where(CommitCheckRow.repository == repository)
@@ -209,38 +215,39 @@ def list_(
 def started(
     session: Session, repository: str, sha: str, *, rule: str, suite_key: str, build: str
 ) -> str | None:
-    """The newest run of a rule's suite on a commit's build, whatever delivery it was started for;
-    None when there is none.
+    """Return the newest run of a rule's suite on a commit's build, from any delivery, or None.
 
-    One that was cancelled is none: it says nothing of its commit.
+    Cancelled runs don't count: they say nothing of the commit.
     """
-    mine = (
+    of_suite = (
         CommitCheckRow.repository == repository,
         CommitCheckRow.rule == rule,
         CommitCheckRow.suite_key == suite_key,
     )
-    ways = (
+    columns = (
         (CommitCheckRow.run_id, CommitCheckRow.head_sha, CommitCheckRow.head_build),
         (CommitCheckRow.base_run_id, CommitCheckRow.base_sha, CommitCheckRow.base_build),
     )
-    found: list[str] = []
-    for run, commit, named in ways:
+    newest_runs: list[str] = []
+    for run, commit, build_column in columns:
         query = (
-            select(run).join(RunRow, RunRow.id == run).where(*mine, commit == sha, named == build)
+            select(run)
+            .join(RunRow, RunRow.id == run)
+            .where(*of_suite, commit == sha, build_column == build)
         )
         cancelled = (RunState.cancelling.value, RunState.cancelled.value)
         newest = session.scalar(
             query.where(RunRow.state.not_in(cancelled)).order_by(run.desc()).limit(1)
         )
         if newest is not None:
-            found.append(newest)
-    return max(found, default=None)
+            newest_runs.append(newest)
+    return max(newest_runs, default=None)
 
 
 def newest_head(
     session: Session, repository: str, pull_request: int, rule: str
 ) -> CommitCheck | None:
-    """What a rule started last for a pull request, by the sender's clock."""
+    """Return the check that a rule started last for a pull request, by the sender's clock."""
     query = (
         select(CommitCheckRow)
         .where(
@@ -256,5 +263,5 @@ def newest_head(
 
 
 def _commit_check(row: CommitCheckRow) -> CommitCheck:
-    values = {each.name: getattr(row, each.name) for each in fields(CommitCheck)}
+    values = {column.name: getattr(row, column.name) for column in fields(CommitCheck)}
     return CommitCheck(**{**values, "gauges": tuple(row.gauges)})

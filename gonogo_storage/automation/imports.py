@@ -1,6 +1,4 @@
-"""Runs that happened elsewhere, as jobs of kind `import`: stored whole in one transaction, finished
-from the start.
-"""
+"""Imported runs, as jobs of kind `import`: stored in one transaction, finished from the start."""
 
 from __future__ import annotations
 
@@ -18,12 +16,12 @@ from gonogo_storage.db.states import IMPORT_EXECUTOR, JobKind, JobState
 from gonogo_storage.jobs import closing, job, jobs
 from gonogo_storage.tables import JobLabelRow, JobRow
 
-MOST_SEEDS_SHOWN = 1000
+MAX_SEEDS_SHOWN = 1000
 
 
 @dataclass(frozen=True)
 class NewImport:
-    """A report that was read and checked, and where it belongs."""
+    """A report that was read and checked, with its test, build and board."""
 
     test_key: str
     workload_key: str
@@ -37,16 +35,16 @@ class NewImport:
     rows: Sequence[Mapping[str, Any]]
     """As a worker sends them, one for each (iteration, repeat), at least one."""
     source: Mapping[str, Any]
-    """{"format", "tool", "tests", "numbers", "bytes", "sha256", "started_at"}: what the pages say
-    of it."""
+    """{"format", "tool", "tests", "numbers", "bytes", "sha256", "started_at"}, for the pages."""
     labels: Mapping[str, str] = field(default_factory=dict)
     commit: Mapping[str, Any] | None = None
     owner: str = "local"
 
 
 def create(session: Session, new: NewImport, *, now: datetime | None = None) -> job.Job:
-    """Store the job with its rows, and conclude from them what is concluded from any job's:
-    verdict, roll-ups, flags, webhooks.
+    """Store the job with its rows, and conclude it like any job.
+
+    It gets its verdict, roll-ups, flags and webhook messages from the rows.
     """
     now = now or utcnow()
     test_specs.ensure(
@@ -59,8 +57,8 @@ def create(session: Session, new: NewImport, *, now: datetime | None = None) -> 
     )
     job_id = new_id()
     seeds = sorted({int(row["seed"]) for row in new.rows})
-    shown: Any = (
-        seeds if len(seeds) <= MOST_SEEDS_SHOWN else {"start": seeds[0], "count": len(seeds)}
+    seeds_shown: Any = (
+        seeds if len(seeds) <= MAX_SEEDS_SHOWN else {"start": seeds[0], "count": len(seeds)}
     )
     repeats = 1 + max(int(row["repeat"]) for row in new.rows)
     session.add(
@@ -81,7 +79,12 @@ def create(session: Session, new: NewImport, *, now: datetime | None = None) -> 
             queue=f"{IMPORT_EXECUTOR}.{new.arch}.{new.board}",
             context="isolated",
             priority=0,
-            request={"seeds": shown, "repeats": repeats, "elements": 0, "import": dict(new.source)},
+            request={
+                "seeds": seeds_shown,
+                "repeats": repeats,
+                "elements": 0,
+                "import": dict(new.source),
+            },
             labels=dict(new.labels),
             commit=None if new.commit is None else dict(new.commit),
             total=len(new.rows),
@@ -100,8 +103,8 @@ def create(session: Session, new: NewImport, *, now: datetime | None = None) -> 
     )
     row = closing.lock(session, job_id)
     assert row is not None
-    closing.record(session, row, job_id, [dict(each) for each in new.rows], now=now)
+    closing.record(session, row, job_id, [dict(new_row) for new_row in new.rows], now=now)
     closing.close(session, row, now=now)
-    made = jobs.get(session, job_id)
-    assert made is not None
-    return made
+    imported = jobs.get(session, job_id)
+    assert imported is not None
+    return imported

@@ -1,8 +1,8 @@
 """Runs: many jobs submitted together, with one state and one verdict.
 
-A run is not touched when one of its jobs ends: two jobs that end at the same moment would wait for
-each other's run. `over` finds the runs whose jobs have all ended and `finish` concludes one, under
-its lock; until then what is shown of it is counted from its jobs.
+The end of a job doesn't write its run: two jobs that end at the same moment would wait for each
+other's run. `all_ended` finds the runs whose jobs have all ended, and `finish` concludes one under
+its lock. Until then its counters are read from its jobs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FINAL_JOB = tuple(state for state in JobState if state.final)
 
 @dataclass(frozen=True)
 class NewRun:
-    """A checked request: the jobs with their names, and what they are run for."""
+    """A checked request: the jobs with their names, and the purpose of the run."""
 
     name: str
     jobs: Sequence[tuple[str, NewJob]]
@@ -70,7 +70,7 @@ class Member:
     finished_at: datetime | None
 
     def to_json(self) -> dict[str, Any]:
-        """The job as its run shows it (links are the API's)."""
+        """Return the job as its run shows it (links are the API's)."""
         names = (
             "name",
             "id",
@@ -84,16 +84,16 @@ class Member:
             "done",
             "total",
         )
-        told = {name: getattr(self, name) for name in names}
-        shown = {
+        copied = {name: getattr(self, name) for name in names}
+        details = {
             "state": self.state.value,
             "test": dict(self.canonical),
             "counts": dict(self.counts),
             "diagnosis": self.diagnosis,
         }
         return {
-            **told,
-            **shown,
+            **copied,
+            **details,
             "outcomes": self.outcomes,
             "finished_at": timestamp(self.finished_at),
         }
@@ -101,9 +101,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Run:
-    """A run as stored; while it is open `done`, `counts` and `job_counts` are those of this
-    moment.
-    """
+    """A run as stored; while it is open, `done`, `counts` and `job_counts` are current."""
 
     id: str
     name: str
@@ -127,7 +125,7 @@ class Run:
     finished_at: datetime | None
 
     def to_json(self) -> dict[str, Any]:
-        """The run as the API shows it (links are the API's)."""
+        """Return the run as the API shows it (links are the API's)."""
         return {
             "id": self.id,
             "suite": {"name": self.name, "version": self.suite_version},
@@ -152,14 +150,15 @@ class Run:
 
 
 def create(session: Session, new: NewRun, *, now: datetime | None = None) -> Run:
-    """Store the run and all its jobs in the caller's transaction; ring the doorbell after the
-    commit. Raises ValueError without a job.
+    """Store the run and all its jobs in the caller's transaction.
+
+    Notify the dispatcher after the commit. Raises ValueError without a job.
     """
     if not new.jobs:
         raise ValueError("a run needs at least one job")
     now = now or utcnow()
     run_id = new_id()
-    made = [(name, jobs.create(session, each, now=now)) for name, each in new.jobs]
+    created = [(name, jobs.create(session, new_job, now=now)) for name, new_job in new.jobs]
     row = RunRow(
         id=run_id,
         name=new.name,
@@ -173,8 +172,8 @@ def create(session: Session, new: NewRun, *, now: datetime | None = None) -> Run
         builds=list(new.builds),
         labels=dict(new.labels),
         commit=None if new.commit is None else dict(new.commit),
-        job_count=len(made),
-        total=sum(job.total for _, job in made),
+        job_count=len(created),
+        total=sum(job.total for _, job in created),
         done=0,
         counts={},
         job_counts={},
@@ -184,19 +183,19 @@ def create(session: Session, new: NewRun, *, now: datetime | None = None) -> Run
     session.flush()
     session.add_all(
         RunJobRow(run_id=run_id, number=number, job_id=job.id, name=name)
-        for number, (name, job) in enumerate(made)
+        for number, (name, job) in enumerate(created)
     )
     session.flush()
     return _run(row)
 
 
 def get(session: Session, run_id: str) -> tuple[Run, list[Member]] | None:
-    """A run with its jobs in the order of its suite; None when there is no such run."""
+    """Return a run with its jobs in the order of its suite; None when there is no such run."""
     row = session.get(RunRow, run_id) if is_id(run_id) else None
     if row is None:
         return None
-    found = members(session, run_id)
-    return (_run(row) if RunState(row.state).final else _live(_run(row), found)), found
+    run_jobs = members(session, run_id)
+    return (_run(row) if RunState(row.state).final else _live(_run(row), run_jobs)), run_jobs
 
 
 def list_(
@@ -208,7 +207,7 @@ def list_(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[Run]:
-    """Runs, newest first. Raises BadCursor."""
+    """Return runs, newest first. Raises BadCursor."""
     query = select(RunRow).order_by(RunRow.id.desc()).limit(limit + 1)
     if name is not None:
         query = query.where(RunRow.name == name)
@@ -222,15 +221,17 @@ def list_(
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(RunRow.id < cursor)
-    found = [_run(row) for row in session.scalars(query)]
+    page_runs = [_run(row) for row in session.scalars(query)]
     live = {
-        run.id: _live(run, members(session, run.id)) for run in found[:limit] if not run.state.final
+        run.id: _live(run, members(session, run.id))
+        for run in page_runs[:limit]
+        if not run.state.final
     }
-    return Page.cut([live.get(run.id, run) for run in found], limit, lambda run: run.id)
+    return Page.cut([live.get(run.id, run) for run in page_runs], limit, lambda run: run.id)
 
 
 def members(session: Session, run_id: str) -> list[Member]:
-    """The jobs of a run in order."""
+    """Return the jobs of a run in order."""
     query = (
         select(RunJobRow.number, RunJobRow.name, JobRow, TestSpecRow.canonical)
         .join(JobRow, JobRow.id == RunJobRow.job_id)
@@ -238,8 +239,8 @@ def members(session: Session, run_id: str) -> list[Member]:
         .where(RunJobRow.run_id == run_id)
         .order_by(RunJobRow.number)
     )
-    own = ("id", "verdict", "error", "waiting_reason", "test_key", "kernel", "build", "queue")
-    more = ("done", "total", "counts", "outcomes", "finished_at")
+    names = ("id", "verdict", "error", "waiting_reason", "test_key", "kernel", "build", "queue")
+    progress_names = ("done", "total", "counts", "outcomes", "finished_at")
     return [
         Member(
             number=number,
@@ -247,14 +248,14 @@ def members(session: Session, run_id: str) -> list[Member]:
             state=JobState(job.state),
             canonical=canonical,
             diagnosis=(job.diagnosis or {}).get("words"),
-            **{each: getattr(job, each) for each in (*own, *more)},
+            **{field_name: getattr(job, field_name) for field_name in (*names, *progress_names)},
         )
         for number, name, job, canonical in session.execute(query)
     ]
 
 
 def open_of(session: Session, schedule_id: str) -> str | None:
-    """The id of a run of a schedule that has not ended."""
+    """Return the id of a run of a schedule that has not ended."""
     query = (
         select(RunRow.id)
         .where(RunRow.schedule_id == schedule_id, RunRow.state.in_(OPEN))
@@ -265,14 +266,14 @@ def open_of(session: Session, schedule_id: str) -> str | None:
 
 
 def cancel(session: Session, run_id: str, *, now: datetime | None = None) -> Run | None:
-    """Ask for the end of all its jobs; a run that has ended stays as it is. None when there is
-    none. Ring the doorbell after the commit.
+    """Cancel all jobs of a run; a run that has ended stays as it is.
+
+    Returns None when there is no such run. Notify the dispatcher after the commit.
     """
     now = now or utcnow()
     if not is_id(run_id):
         return None
-    # jobs first and in the order of their ids, as whoever takes several of them; the run's lock is
-    # the last
+    # Lock the jobs first, in the order of their ids like everyone who locks several; the run last.
     for job_id in session.scalars(
         select(RunJobRow.job_id).where(RunJobRow.run_id == run_id).order_by(RunJobRow.job_id)
     ).all():
@@ -287,12 +288,12 @@ def cancel(session: Session, run_id: str, *, now: datetime | None = None) -> Run
         for member in members(session, run_id):
             jobs.cancel(session, member.id, now=now)
         finish(session, run_id, now=now)
-    found = get(session, run_id)
-    return None if found is None else found[0]
+    run_and_jobs = get(session, run_id)
+    return None if run_and_jobs is None else run_and_jobs[0]
 
 
-def over(session: Session, *, limit: int = 100) -> list[str]:
-    """Open runs whose jobs have all ended."""
+def all_ended(session: Session, *, limit: int = 100) -> list[str]:
+    """Return the open runs whose jobs have all ended."""
     alive = (
         select(RunJobRow.run_id)
         .join(JobRow, JobRow.id == RunJobRow.job_id)
@@ -308,23 +309,24 @@ def over(session: Session, *, limit: int = 100) -> list[str]:
 
 
 def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
-    """Conclude a run whose jobs have all ended: its verdict, its counters, and one letter; None
-    when it isn't over, or was concluded.
+    """Conclude a run whose jobs have all ended: verdict, counters, and one outbox message.
+
+    Returns None when some job hasn't ended, or when the run was concluded before.
     """
     row = session.get(RunRow, run_id, with_for_update=True, populate_existing=True)
     if row is None or RunState(row.state).final:
         return None
-    found = members(session, run_id)
-    if not all(member.state.final for member in found):
+    run_jobs = members(session, run_id)
+    if not all(member.state.final for member in run_jobs):
         return None
-    live = _live(_run(row), found)
+    live = _live(_run(row), run_jobs)
     row.total, row.done, row.counts, row.job_counts = (
         live.total,
         live.done,
         live.counts,
         live.job_counts,
     )
-    verdict = verdict_of([member.verdict for member in found])
+    verdict = verdict_of([member.verdict for member in run_jobs])
     row.state = RunState.cancelled if row.state == RunState.cancelling else RunState.finished
     row.verdict = None if verdict is None else verdict.value
     row.finished_at = now
@@ -341,26 +343,28 @@ def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
 
 
 def verdict_of(verdicts: Sequence[str | None]) -> Verdict | None:
-    """The worst verdict of the jobs of a run. None when a job was cancelled before anything wrong
-    was seen and the others passed: what did not run can't be green.
+    """Return the worst verdict of the jobs of a run.
+
+    None when a job was cancelled before anything wrong was seen and the others passed: what did not
+    run can't be green.
     """
-    worst = worst_verdict([Verdict(each) for each in verdicts if each is not None])
+    worst = worst_verdict([Verdict(verdict) for verdict in verdicts if verdict is not None])
     return None if None in verdicts and worst in (Verdict.pass_, Verdict.not_run) else worst
 
 
-def _live(run: Run, found: Sequence[Member]) -> Run:
-    """The run with the counters of its jobs at this moment."""
+def _live(run: Run, run_jobs: Sequence[Member]) -> Run:
+    """Return the run with the current counters of its jobs."""
     seeds: Counter[str] = Counter()
-    for member in found:
+    for member in run_jobs:
         seeds.update(member.counts)
-    said = Counter(member.verdict for member in found if member.verdict is not None)
+    verdicts = Counter(member.verdict for member in run_jobs if member.verdict is not None)
     return replace(
         run,
-        total=sum(member.total for member in found),
-        done=sum(member.done for member in found),
+        total=sum(member.total for member in run_jobs),
+        done=sum(member.done for member in run_jobs),
         counts=_ordered(seeds),
-        job_counts=_ordered(said),
-        jobs_ended=sum(member.state.final for member in found),
+        job_counts=_ordered(verdicts),
+        jobs_ended=sum(member.state.final for member in run_jobs),
     )
 
 
@@ -371,10 +375,10 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _run(row: RunRow) -> Run:
-    same = {
+    copied = {
         name: getattr(row, name)
         for name in Run.__dataclass_fields__
         if name not in {"state", "jobs_ended"}
     }
     state = RunState(row.state)
-    return Run(state=state, jobs_ended=row.job_count if state.final else 0, **same)
+    return Run(state=state, jobs_ended=row.job_count if state.final else 0, **copied)

@@ -1,5 +1,6 @@
-"""Schedules: cron lines that submit a suite, and what became of each of their due times. When the
-next one is, the caller computes.
+"""Schedules: cron lines that submit a suite, and the outcome of each of their due times.
+
+The caller computes the next due time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gonogo_storage.db.states import DueOutcome
 from gonogo_storage.tables import DueRow, ScheduleRow
 
 Schedule = dict[str, Any]
-OWN = (
+COPIED = (
     "id",
     "name",
     "suite",
@@ -46,8 +47,9 @@ CHANGEABLE = (
 
 
 def create(session: Session, values: dict[str, Any], *, owner: str, now: datetime) -> Schedule:
-    """Store a schedule from CHANGEABLE's values. Raises IntegrityError where its suite isn't
-    stored.
+    """Store a schedule from CHANGEABLE's values.
+
+    Raises IntegrityError where its suite isn't stored.
     """
     row = ScheduleRow(
         id=new_id(),
@@ -64,7 +66,7 @@ def create(session: Session, values: dict[str, Any], *, owner: str, now: datetim
 
 
 def get(session: Session, schedule_id: str) -> Schedule | None:
-    """A schedule in use, or None."""
+    """Return a schedule in use, or None."""
     row = session.get(ScheduleRow, schedule_id) if is_id(schedule_id) else None
     return None if row is None or row.archived_at is not None else _schedule(row)
 
@@ -72,7 +74,7 @@ def get(session: Session, schedule_id: str) -> Schedule | None:
 def list_(
     session: Session, *, suite: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[Schedule]:
-    """Schedules in use, newest first. Raises BadCursor."""
+    """Return schedules in use, newest first. Raises BadCursor."""
     query = (
         select(ScheduleRow)
         .where(ScheduleRow.archived_at.is_(None))
@@ -93,7 +95,7 @@ def list_(
 
 
 def lock(session: Session, schedule_id: str) -> Schedule | None:
-    """A schedule in use, its row locked and freshly read."""
+    """Lock a schedule in use and read it again; None when there is none."""
     row = (
         session.get(ScheduleRow, schedule_id, with_for_update=True, populate_existing=True)
         if is_id(schedule_id)
@@ -105,8 +107,9 @@ def lock(session: Session, schedule_id: str) -> Schedule | None:
 def change(
     session: Session, schedule_id: str, values: dict[str, Any], *, now: datetime
 ) -> Schedule:
-    """Set some of CHANGEABLE of a schedule that the caller has locked; what is equal already makes
-    no new version.
+    """Set some of CHANGEABLE of a schedule that the caller has locked.
+
+    Equal values make no new version.
     """
     row = session.get_one(ScheduleRow, schedule_id)
     if any(getattr(row, name) != value for name, value in values.items()):
@@ -120,15 +123,13 @@ def change(
 
 
 def move_on(session: Session, schedule_id: str, next_at: datetime) -> None:
-    """Set the next due time of a schedule that the caller has locked: the clock's doing, no new
-    version.
-    """
+    """Set the next due time of a schedule that the caller has locked; no new version."""
     session.get_one(ScheduleRow, schedule_id).next_at = next_at
     session.flush()
 
 
 def archive(session: Session, schedule_id: str, *, now: datetime) -> Schedule | None:
-    """Take a schedule out of use; its runs stay. None when there is no such one in use."""
+    """Archive a schedule; its runs stay. None when there is no such one in use."""
     if lock(session, schedule_id) is None:
         return None
     row = session.get_one(ScheduleRow, schedule_id)
@@ -140,7 +141,7 @@ def archive(session: Session, schedule_id: str, *, now: datetime) -> Schedule | 
 
 
 def due(session: Session, *, now: datetime) -> list[str]:
-    """Schedules whose next time has come, the longest overdue first."""
+    """Return the schedules whose next time has come, the longest overdue first."""
     return list(
         session.scalars(
             select(ScheduleRow.id)
@@ -151,8 +152,9 @@ def due(session: Session, *, now: datetime) -> list[str]:
 
 
 def claim(session: Session, schedule_id: str, due_at: datetime, *, now: datetime) -> bool:
-    """Whether this due time is the caller's to deal with: true once for ever. The caller has locked
-    the schedule, and says `settled`.
+    """Claim a due time; True only once for each.
+
+    The caller has locked the schedule, and calls `record_outcome` afterward.
     """
     if session.get(DueRow, (schedule_id, due_at)) is not None:
         return False
@@ -168,7 +170,7 @@ def claim(session: Session, schedule_id: str, due_at: datetime, *, now: datetime
     return True
 
 
-def settled(
+def record_outcome(
     session: Session,
     schedule_id: str,
     due_at: datetime,
@@ -177,14 +179,14 @@ def settled(
     run_id: str | None = None,
     reason: str | None = None,
 ) -> None:
-    """What became of a due time."""
+    """Record the outcome of a due time."""
     row = session.get_one(DueRow, (schedule_id, due_at))
     row.outcome, row.run_id, row.reason = outcome.value, run_id, reason
     session.flush()
 
 
 def dues(session: Session, schedule_id: str, *, limit: int = 10) -> list[dict[str, Any]]:
-    """The last due times of a schedule with what became of them, newest first."""
+    """Return the last due times of a schedule with their outcomes, newest first."""
     query = (
         select(DueRow)
         .where(DueRow.schedule_id == schedule_id)
@@ -205,6 +207,6 @@ def dues(session: Session, schedule_id: str, *, limit: int = 10) -> list[dict[st
 
 def _schedule(row: ScheduleRow) -> Schedule:
     return {
-        **{name: getattr(row, name) for name in OWN},
+        **{name: getattr(row, name) for name in COPIED},
         **{name: getattr(row, name) for name in TIMES},
     }

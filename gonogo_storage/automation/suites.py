@@ -21,10 +21,10 @@ Suite = dict[str, Any]
 def put(
     session: Session, name: str, content: dict[str, Any], *, owner: str, now: datetime
 ) -> tuple[Suite, bool]:
-    """Create or replace the suite of that name; the suite, and whether it has a new version: the
-    same content again makes none.
+    """Create or replace the suite of that name.
 
-    An archived suite comes back with the next version.
+    Returns (the suite, whether it has a new version); equal content makes no new version. An
+    archived suite comes back with the next version.
     """
     key = key_of(content)
     fresh = {
@@ -55,7 +55,7 @@ def put(
 
 
 def get(session: Session, name: str) -> Suite | None:
-    """A suite, archived or not; None when there is none of that name."""
+    """Return a suite, archived or not; None when there is none of that name."""
     row = session.get(SuiteRow, name)
     return None if row is None else _suite(row)
 
@@ -63,7 +63,7 @@ def get(session: Session, name: str) -> Suite | None:
 def list_(
     session: Session, *, archived: bool = False, limit: int = 50, cursor: str | None = None
 ) -> Page[Suite]:
-    """Suites by name; those that are archived only when asked for."""
+    """Return suites by name; archived ones only when `archived`."""
     query = select(SuiteRow).order_by(SuiteRow.name).limit(limit + 1)
     if not archived:
         query = query.where(SuiteRow.archived_at.is_(None))
@@ -75,8 +75,9 @@ def list_(
 
 
 def archive(session: Session, name: str, *, now: datetime) -> tuple[Suite, bool] | None:
-    """Take a suite out of use; its runs stay. The suite, and whether it was in use until now; None
-    when there is no such suite.
+    """Archive a suite; its runs stay.
+
+    Returns (the suite, whether it was in use until now); None when there is no such suite.
     """
     row = session.get(SuiteRow, name, with_for_update=True)
     if row is None:

@@ -13,7 +13,7 @@ from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.states import TOLD_KINDS
+from gonogo_storage.db.states import LISTED_KINDS
 from gonogo_storage.flags.triage import STATES
 from gonogo_storage.rollups.variants import Variant, variants_of_all
 from gonogo_storage.tables import AssessmentRow, FlagRow, JobRow, TestSpecRow
@@ -118,7 +118,7 @@ def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, 
     table, newest = JobRow, aliased(JobRow)
     last = (
         select(newest.id)
-        .where(newest.test_key == TestSpecRow.key, newest.kind.in_(TOLD_KINDS))
+        .where(newest.test_key == TestSpecRow.key, newest.kind.in_(LISTED_KINDS))
         .order_by(newest.id.desc())
         .limit(1)
     )

@@ -17,7 +17,7 @@ from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.states import TOLD_KINDS, JobState
+from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.rollups import rollups
 from gonogo_storage.rollups.variants import COUNTED
 from gonogo_storage.tables import JobRow, RollupRow, TestSpecRow
@@ -191,7 +191,7 @@ def history(
         JobRow.workload_key == workload_key,
         JobRow.state.in_((JobState.finished, JobState.cancelled)),
     )
-    query = query.where(JobRow.kind.in_(TOLD_KINDS))
+    query = query.where(JobRow.kind.in_(LISTED_KINDS))
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)

@@ -1,5 +1,6 @@
-"""The commands that run what a comparison found again: for each test the worst seed of its newest
-job. Reads only.
+"""The commands that reproduce what a comparison reports.
+
+For each test they run the worst seed of its newest job. Reads only.
 """
 
 from __future__ import annotations
@@ -11,109 +12,119 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.classes import Classification, Ran
+from gonogo.flakiness.classes import Classification, RunSummary
 from gonogo.spec.verdicts import Verdict
-from gonogo_storage.comparison.comparison_side import Place, Told
+from gonogo_storage.comparison.comparison_side import Place, SideResults
 from gonogo_storage.db.states import IMPORT_EXECUTOR
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.tables import JobRow, SeedResultRow
 
-_MOST_JOBS = 500
+_MAX_JOBS = 500
 _GOOD = (Verdict.pass_, Verdict.not_run, Verdict.skipped)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A test of head that may have to be run again, and what is said of it."""
+class RerunCandidate:
+    """A test of head that may have to run again, with its classification."""
 
     place: Place
     canonical: Mapping[str, Any]
-    ran: Ran | None
-    said: Classification
+    ran: RunSummary | None
+    classification: Classification
 
 
-def lines(session: Session, head: Told, tests: Iterable[Wanted]) -> dict[Place, str]:
-    """`gonogo check` of a seed that shows the verdict, for each test that isn't good; none where no
-    seed shows it, and for what was imported, which can't be run from here.
+def lines(session: Session, head: SideResults, tests: Iterable[RerunCandidate]) -> dict[Place, str]:
+    """Return a `gonogo check` line for each test that isn't good.
 
-    Of kernels the counters of jobs say which job has such a seed, and one statement for each
-    verdict finds the seeds; of selections each test is looked up by itself.
+    The line runs a seed that shows the verdict. There is none where no seed shows it, and none for
+    imported runs, which can't run from here.
+
+    For kernels, the counters of jobs say which job has such a seed, and one statement for each
+    verdict finds the seeds. For selections each test is looked up singly.
     """
-    found: dict[Place, str] = {}
-    together: dict[Verdict, list[tuple[Wanted, JobFacts]]] = {}
-    apart: list[Wanted] = []
+    lines_by_place: dict[Place, str] = {}
+    by_verdict: dict[Verdict, list[tuple[RerunCandidate, JobFacts]]] = {}
+    singly: list[RerunCandidate] = []
     for test in tests:
-        if test.ran is None or not test.ran.jobs or test.said.verdict in _GOOD:
+        if test.ran is None or not test.ran.jobs or test.classification.verdict in _GOOD:
             continue
         if (facts := head.facts.get(test.place)) is None:
-            apart.append(test)
+            singly.append(test)
         elif job := _newest(facts, test):
-            together.setdefault(test.said.verdict, []).append((test, job))
-    for verdict, pairs in together.items():
+            by_verdict.setdefault(test.classification.verdict, []).append((test, job))
+    for verdict, pairs in by_verdict.items():
         seeds = _seeds(session, [job.id for _, job in pairs], verdict)
         for test, job in pairs:
-            if (
-                job.id not in seeds
-            ):  # its counters said so, and its rows don't: an older job may have one
-                apart.append(test)
+            # the counters count such a seed but no row has it: an older job may have one
+            if job.id not in seeds:
+                singly.append(test)
             elif job.executor != IMPORT_EXECUTOR:
                 seed, output = seeds[job.id]
-                found[test.place] = check_line(
+                lines_by_place[test.place] = check_line(
                     test.canonical,
                     build=job.build,
                     executor=job.executor,
                     seed=seed,
                     output=output,
-                    context=job.context_asked,
+                    context=job.requested_context,
                 )
-    return found | {
-        test.place: line for test in apart if (line := _line(session, test)) is not None
+    return lines_by_place | {
+        test.place: line for test in singly if (line := _line(session, test)) is not None
     }
 
 
-def _newest(facts: Sequence[JobFacts], test: Wanted) -> JobFacts | None:
-    """The newest job that has a seed of the verdict."""
-    jobs = frozenset(test.ran.jobs[:_MOST_JOBS]) if test.ran else ()
+def _newest(facts: Sequence[JobFacts], test: RerunCandidate) -> JobFacts | None:
+    """Return the newest job that has a seed of the verdict."""
+    jobs = frozenset(test.ran.jobs[:_MAX_JOBS]) if test.ran else ()
     return next(
-        (job for job in facts if job.id in jobs and job.counts.get(test.said.verdict)), None
+        (job for job in facts if job.id in jobs and job.counts.get(test.classification.verdict)),
+        None,
     )
 
 
 def _seeds(
     session: Session, job_ids: Sequence[str], verdict: Verdict
 ) -> dict[str, tuple[int, str]]:
-    """Job -> the first seed of a verdict, and its first output that has it."""
+    """Return job -> (the first seed of a verdict, its first output with that verdict)."""
     table = SeedResultRow
-    shows = table.job_id == JobRow.id, table.seed_verdict == verdict, table.verdict == verdict
-    # two steps into the rows of each job; joined, SQLite reads all rows of them
-    firsts = (
-        select(each).where(*shows).order_by(table.seed, table.output).limit(1)
-        for each in (table.seed, table.output)
+    shows_verdict = (
+        table.job_id == JobRow.id,
+        table.seed_verdict == verdict,
+        table.verdict == verdict,
     )
-    found = session.execute(
-        select(JobRow.id, *(each.scalar_subquery() for each in firsts)).where(
+    # Two index lookups per job; with a join SQLite would read all rows of the jobs.
+    firsts = (
+        select(column).where(*shows_verdict).order_by(table.seed, table.output).limit(1)
+        for column in (table.seed, table.output)
+    )
+    rows = session.execute(
+        select(JobRow.id, *(first.scalar_subquery() for first in firsts)).where(
             JobRow.id.in_(job_ids)
         )
     )
-    return {job_id: (seed, output) for job_id, seed, output in found if seed is not None}
+    return {job_id: (seed, output) for job_id, seed, output in rows if seed is not None}
 
 
-def _line(session: Session, test: Wanted) -> str | None:
-    ran, said, place = test.ran, test.said, test.place
+def _line(session: Session, test: RerunCandidate) -> str | None:
+    ran, classification, place = test.ran, test.classification, test.place
     assert ran is not None
     table = SeedResultRow
     query = select(table.seed, table.output, JobRow.build, JobRow.executor, JobRow.context).join(
         JobRow, JobRow.id == table.job_id
     )
-    query = query.where(table.job_id.in_(ran.jobs[:_MOST_JOBS]))
+    query = query.where(table.job_id.in_(ran.jobs[:_MAX_JOBS]))
     if place.within:
-        query = query.where(table.output == place.within, table.verdict == said.verdict)
+        query = query.where(table.output == place.within, table.verdict == classification.verdict)
         query = (
-            query.where(table.outcome == "failed") if said.verdict is Verdict.not_judged else query
+            query.where(table.outcome == "failed")
+            if classification.verdict is Verdict.not_judged
+            else query
         )
     else:
-        query = query.where(table.seed_verdict == said.verdict, table.verdict == said.verdict)
+        query = query.where(
+            table.seed_verdict == classification.verdict, table.verdict == classification.verdict
+        )
     row = session.execute(
         query.order_by(table.job_id.desc(), table.seed, table.output).limit(1)
     ).first()

@@ -1,4 +1,5 @@
-"""A commit against its base: every test that ran on either side, classified, with the evidence.
+"""A commit against its base: each test that ran on either side, classified, with evidence.
+
 Reads only.
 """
 
@@ -14,7 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
-from gonogo.flakiness.classes import Class, Classification, Known, Ran
+from gonogo.flakiness.classes import Class, Classification, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, Gate, gate
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
@@ -22,8 +23,8 @@ from gonogo.flakiness.waivers import touches, waived
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.comparison import check_lines, comparison_side, waivers
-from gonogo_storage.comparison.check_lines import Wanted
-from gonogo_storage.comparison.comparison_side import Place, Side, Told
+from gonogo_storage.comparison.check_lines import RerunCandidate
+from gonogo_storage.comparison.comparison_side import Place, Side, SideResults
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.states import FlagState
 from gonogo_storage.history import build_series
@@ -32,12 +33,26 @@ from gonogo_storage.tables import FlagChangeRow, FlagRow, JobRow, RunJobRow, Tes
 
 _UNEXPLAINED = (Verdict.fail, Verdict.pass_by_tolerance)
 _AT_ONCE = 500
-MOST_SEEDS, LEAST_SEEDS = 512, 16
-"""Of all tests of a side together, and of each test at least: seeds whose errors are compared. The
-counts are of all seeds."""
+MAX_SEEDS, MIN_SEEDS = 512, 16
+"""Seeds whose errors are compared: for all tests of a side together, and for each test at least.
+
+The counts cover all seeds.
+"""
 _FLAG = (
-    "id", "test_key", "branch", "arch", "board", "kind", "state", "first_job", "build", "owner", "reason", "expires_at", "evidence",
-)  # fmt: skip
+    "id",
+    "test_key",
+    "branch",
+    "arch",
+    "board",
+    "kind",
+    "state",
+    "first_job",
+    "build",
+    "owner",
+    "reason",
+    "expires_at",
+    "evidence",
+)
 
 
 @dataclass(frozen=True)
@@ -46,33 +61,42 @@ class Compared:
 
     place: Place
     name: str
-    """Its name in its suite, else kernel and shape; of a selection the test within."""
+    """Its name in its suite, else kernel and shape; for a selection, the test within it."""
     workload_key: str
     kernel: str
     canonical: Mapping[str, Any]
     classification: Classification
-    base: Ran | None
-    head: Ran | None
+    base: RunSummary | None
+    head: RunSummary | None
     check: str | None
-    """The `gonogo check` line that runs it again on head's build, for what isn't good."""
+    """The `gonogo check` line that runs it again on head's build, for tests that aren't good."""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types (links are the API's)."""
+        """Return the test in plain JSON types (links are the API's)."""
         place = self.place
         return {
-            "name": self.name, "test_key": place.test_key, "workload_key": self.workload_key, "kernel": self.kernel,
-            "test": dict(self.canonical), "within": place.within or None, "arch": place.arch, "board": place.board,
-            "context": place.context, **self.classification.to_json(), "base": None if self.base is None else self.base.to_json(),
-            "head": None if self.head is None else self.head.to_json(), "check": self.check,
-        }  # fmt: skip
+            "name": self.name,
+            "test_key": place.test_key,
+            "workload_key": self.workload_key,
+            "kernel": self.kernel,
+            "test": dict(self.canonical),
+            "within": place.within or None,
+            "arch": place.arch,
+            "board": place.board,
+            "context": place.context,
+            **self.classification.to_json(),
+            "base": None if self.base is None else self.base.to_json(),
+            "head": None if self.head is None else self.head.to_json(),
+            "check": self.check,
+        }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All tests of two sides, what people want to read first comes first."""
+    """All tests of two sides, the most important first."""
 
-    base: Told
-    head: Told
+    base: SideResults
+    head: SideResults
     tests: tuple[Compared, ...]
     policy: str
 
@@ -83,32 +107,37 @@ class Comparison:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Class -> tests, in the order of Class, each test once."""
-        found = Counter(each.classification.kind for each in self.tests)
-        return {kind.value: found[kind] for kind in Class if found[kind]}
+        """Return the number of tests by class, in the order of Class, each test once."""
+        counts = Counter(test.classification.kind for test in self.tests)
+        return {kind.value: counts[kind] for kind in Class if counts[kind]}
 
     @property
     def words(self) -> str:
-        """One phrase, "1 new hollow pass, 3 passed"."""
+        """The counts as one phrase, "1 new hollow pass, 3 passed"."""
         return (
             ", ".join(Class(kind).counted(number) for kind, number in self.counts.items())
             or "no test ran"
         )
 
     def of(self, *kinds: Class) -> tuple[Compared, ...]:
-        """The tests of these classes."""
-        return tuple(each for each in self.tests if each.classification.kind in kinds)
+        """Return the tests of these classes."""
+        return tuple(test for test in self.tests if test.classification.kind in kinds)
 
     def gate(self, fail_on: FailOn | str = FailOn.new) -> Gate:
-        """Whether head may pass."""
-        return gate((each.classification for each in self.tests), fail_on)
+        """Return the gate's answer: whether head may pass."""
+        return gate((test.classification for test in self.tests), fail_on)
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types, without the tests."""
+        """Return the comparison in plain JSON types, without the tests."""
         return {
-            "base": self.base.to_json(), "head": self.head.to_json(), "complete": self.complete, "counts": self.counts, "words": self.words,
-            "tests": len(self.tests), "policy": self.policy,
-        }  # fmt: skip
+            "base": self.base.to_json(),
+            "head": self.head.to_json(),
+            "complete": self.complete,
+            "counts": self.counts,
+            "words": self.words,
+            "tests": len(self.tests),
+            "policy": self.policy,
+        }
 
 
 def compare(
@@ -119,99 +148,108 @@ def compare(
     now: datetime | None = None,
     policy: FlakinessPolicy = POLICY,
 ) -> Comparison:
-    """Classify every test that ran on head or on base (4-flakiness.md, "Classifying a commit's
-    failures for CI").
+    """Classify every test that ran on head or on base.
 
-    base, head: a build, a run's id, `build@run`, or the commit of a registered build
-    (gonogo_storage.comparison.comparison_side.find). A base that never ran makes what is bad on head unknown. Raises
-    FieldError for a run that isn't there, and for a head on which nothing was submitted.
+    See 4-flakiness.md, "Classifying a commit's failures for CI". base, head: a build, a run's id,
+    `build@run`, or the commit of a registered build
+    (gonogo_storage.comparison.comparison_side.find). A base that never ran makes bad results on
+    head unknown. Raises FieldError for a run that doesn't exist, and for a head without any job.
     """
     first = comparison_side.find(session, base, "base") if isinstance(base, str) else base
     second = comparison_side.find(session, head, "head") if isinstance(head, str) else head
-    told = comparison_side.read(session, first), comparison_side.read(session, second)
-    if not told[1].jobs:
+    sides = comparison_side.read(session, first), comparison_side.read(session, second)
+    if not sides[1].jobs:
         raise FieldError(
             "head",
             second.text,
             "nothing was submitted for it",
             limit="a build that has jobs, or a run's id",
         )
-    ran_before = {place for place, ran in told[0].tests.items() if ran.counts}
-    places = sorted(ran_before | told[1].tests.keys())
+    ran_before = {place for place, ran in sides[0].tests.items() if ran.counts}
+    places = sorted(ran_before | sides[1].tests.keys())
     now = now or utcnow()
-    flags = _flags(session, {place.test_key for place in places}, *told, now)
-    held = waivers.in_force(session, told[1].ids, now=now)
+    flags = _flags(session, {place.test_key for place in places}, *sides, now)
+    active_waivers = waivers.in_force(session, sides[1].ids, now=now)
     specs = _specs(session, {place.test_key for place in places})
-    names = _names(session, told)
-    called = {place: _name(place, *specs[place.test_key][1:], names) for place in places}
-    twice = Counter((name, place.arch, place.board) for place, name in called.items())
-    on_base, on_head = _recorded(session, told, places)
-    found = []
+    names = _names(session, sides)
+    short_names = {place: _name(place, *specs[place.test_key][1:], names) for place in places}
+    name_counts = Counter((name, place.arch, place.board) for place, name in short_names.items())
+    on_base, on_head = _recorded(session, sides, places)
+    compared = []
     for place in places:
         before, after = on_base.get(place), on_head.get(place)
-        branches = {side.branches[place] for side in told if place in side.branches}
-        known = [
-            each
+        branches = {side.branches[place] for side in sides if place in side.branches}
+        flags_known = [
+            flag
             for branch in sorted(branches)
-            for each in flags.get((place.test_key, branch, place.arch, place.board), ())
+            for flag in flags.get((place.test_key, branch, place.arch, place.board), ())
         ]
-        said = classify(before, after, known, policy)
+        classification = classify(before, after, flags_known, policy)
         workload, kernel, canonical = specs[place.test_key]
-        name = called[place]
-        if (
-            twice[name, place.arch, place.board] > 1
-        ):  # told apart by what tests of the same shape mostly differ in
+        name = short_names[place]
+        # the tolerance distinguishes most tests of the same shape
+        if name_counts[name, place.arch, place.board] > 1:
             name = " ".join(filter(None, (name, _tolerance(canonical.get("tolerance", {})))))
-        if after is not None and touches(said):
-            said = waived(
-                said, held.of(place.test_key, {name, called[place]}, after.jobs, after.build)
+        if after is not None and touches(classification):
+            classification = waived(
+                classification,
+                active_waivers.of(
+                    place.test_key, {name, short_names[place]}, after.jobs, after.build
+                ),
             )
-        found.append(Compared(place, name, workload, kernel, canonical, said, before, after, None))
-    wanted = (Wanted(each.place, each.canonical, each.head, each.classification) for each in found)
-    checks = check_lines.lines(session, told[1], wanted)
-    found = [
-        replace(each, check=checks[each.place]) if each.place in checks else each for each in found
+        compared.append(
+            Compared(place, name, workload, kernel, canonical, classification, before, after, None)
+        )
+    candidates = (
+        RerunCandidate(test.place, test.canonical, test.head, test.classification)
+        for test in compared
+    )
+    checks = check_lines.lines(session, sides[1], candidates)
+    compared = [
+        replace(test, check=checks[test.place]) if test.place in checks else test
+        for test in compared
     ]
-    found.sort(key=lambda each: (each.classification.kind.rank, each.name, each.place))
-    return Comparison(*told, tuple(found), policy.version)
+    compared.sort(key=lambda test: (test.classification.kind.rank, test.name, test.place))
+    return Comparison(*sides, tuple(compared), policy.version)
 
 
 def _recorded(
-    session: Session, told: tuple[Told, Told], places: Iterable[Place]
-) -> list[dict[Place, Ran]]:
-    """What tests did on base and on head, with their seeds and terms where the errors have to be
-    compared: some seed is unexplained.
+    session: Session, sides: tuple[SideResults, SideResults], places: Iterable[Place]
+) -> list[dict[Place, RunSummary]]:
+    """Return the results of base and head, with records where errors have to be compared.
+
+    That is where some seed is unexplained. A record has the seeds and terms of a test.
     """
-    base, head = (side.tests for side in told)
+    base, head = (side.tests for side in sides)
     compared = [
         place
         for place in places
         if place in base and place in head and _comparable(base[place], head[place])
     ]
-    seeds = min(build_series.SEEDS_PER_BUILD, max(LEAST_SEEDS, MOST_SEEDS // max(1, len(compared))))
-    found = []
-    for side in told:
-        made = build_series.records_of(
+    seeds = min(build_series.SEEDS_PER_BUILD, max(MIN_SEEDS, MAX_SEEDS // max(1, len(compared))))
+    recorded_sides = []
+    for side in sides:
+        records = build_series.records_of(
             session, {place: side.facts.get(place, ()) for place in compared}, seeds=seeds
         )
         recorded = {
-            place: replace(side.tests[place], record=each[-1] if each else None)
-            for place, each in made.items()
+            place: replace(side.tests[place], record=place_records[-1] if place_records else None)
+            for place, place_records in records.items()
         }
-        found.append({**side.tests, **recorded})
-    return found
+        recorded_sides.append({**side.tests, **recorded})
+    return recorded_sides
 
 
-def _comparable(before: Ran, after: Ran) -> bool:
+def _comparable(before: RunSummary, after: RunSummary) -> bool:
     return bool(
         before.judged and after.judged and (before.of(*_UNEXPLAINED) or after.of(*_UNEXPLAINED))
     )
 
 
 def _flags(
-    session: Session, keys: Iterable[str], base: Told, head: Told, now: datetime
-) -> dict[tuple[str, str, str, str], list[Known]]:
-    """The flags of these tests that are not resolved, by full variant."""
+    session: Session, keys: Iterable[str], base: SideResults, head: SideResults, now: datetime
+) -> dict[tuple[str, str, str, str], list[OpenFlag]]:
+    """Return the unresolved flags of these tests, by full variant."""
     rows: list[Any] = []
     for part in _parts(sorted(keys)):
         query = select(*(getattr(FlagRow, name) for name in _FLAG)).where(
@@ -219,24 +257,32 @@ def _flags(
         )
         rows += session.execute(query.order_by(FlagRow.kind)).all()
     openings = _openings(session, [row.id for row in rows])
-    found: dict[tuple[str, str, str, str], list[Known]] = {}
+    flags_by_variant: dict[tuple[str, str, str, str], list[OpenFlag]] = {}
     for row in rows:
         job, build = openings.get(row.id, (row.first_job, row.build))
-        own = job in head.ids or (build in head.builds and build not in base.builds)
-        taken_on = row.state == FlagState.acknowledged and (
+        opened_by_head = job in head.ids or (build in head.builds and build not in base.builds)
+        acknowledged = row.state == FlagState.acknowledged and (
             row.expires_at is None or row.expires_at > now
         )
-        known = Known(
-            row.id, row.kind, taken_on, own, row.owner, row.reason, timestamp(row.expires_at),
+        known = OpenFlag(
+            row.id,
+            row.kind,
+            acknowledged,
+            opened_by_head,
+            row.owner,
+            row.reason,
+            timestamp(row.expires_at),
             str(row.evidence.get("words") or row.evidence.get("sentence") or ""),
-        )  # fmt: skip
-        found.setdefault((row.test_key, row.branch, row.arch, row.board), []).append(known)
-    return found
+        )
+        flags_by_variant.setdefault((row.test_key, row.branch, row.arch, row.board), []).append(
+            known
+        )
+    return flags_by_variant
 
 
 def _openings(session: Session, flag_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Flag -> (job, build) of the evidence that it was opened, or opened again, with."""
-    found: dict[str, tuple[str, str]] = {}
+    """Return flag -> (job, build) of the evidence that opened or last reopened it."""
+    openings: dict[str, tuple[str, str]] = {}
     table = FlagChangeRow
     for part in _parts(flag_ids):
         query = select(table.flag_id, table.detail).where(
@@ -244,12 +290,12 @@ def _openings(session: Session, flag_ids: Sequence[str]) -> dict[str, tuple[str,
         )
         for flag_id, detail in session.execute(query.order_by(table.flag_id, table.version)):
             if detail and detail.get("job"):
-                found[flag_id] = str(detail["job"]), str(detail.get("build"))
-    return found
+                openings[flag_id] = str(detail["job"]), str(detail.get("build"))
+    return openings
 
 
 def _specs(session: Session, keys: Iterable[str]) -> dict[str, tuple[str, str, Mapping[str, Any]]]:
-    found = {}
+    specs = {}
     for part in _parts(sorted(keys)):
         table = TestSpecRow
         for row in session.execute(
@@ -257,17 +303,18 @@ def _specs(session: Session, keys: Iterable[str]) -> dict[str, tuple[str, str, M
                 table.key.in_(part)
             )
         ):
-            found[row.key] = (row.workload_key, row.kernel, row.canonical)
-    return found
+            specs[row.key] = (row.workload_key, row.kernel, row.canonical)
+    return specs
 
 
-def _names(session: Session, told: Iterable[Told]) -> dict[str, str]:
-    """Test -> the name that its suite gives it, head's before base's; none for what has several, or
-    was submitted by itself.
+def _names(session: Session, sides: Iterable[SideResults]) -> dict[str, str]:
+    """Return test -> the name that its suite gives it; head's before base's.
+
+    A test with several names, or submitted by itself, has none.
     """
-    found: dict[str, str] = {}
-    for side in told:
-        named: dict[str, set[str]] = {}
+    names: dict[str, str] = {}
+    for side in sides:
+        run_names: dict[str, set[str]] = {}
         for part in _parts(sorted(side.ids)):
             query = (
                 select(JobRow.test_key, RunJobRow.name)
@@ -275,9 +322,11 @@ def _names(session: Session, told: Iterable[Told]) -> dict[str, str]:
                 .where(JobRow.id.in_(part))
             )
             for key, name in session.execute(query.distinct()):
-                named.setdefault(key, set()).add(name)
-        found |= {key: min(each) for key, each in named.items() if len(each) == 1}
-    return found
+                run_names.setdefault(key, set()).add(name)
+        names |= {
+            key: min(candidates) for key, candidates in run_names.items() if len(candidates) == 1
+        }
+    return names
 
 
 def _name(place: Place, kernel: str, canonical: Mapping[str, Any], names: Mapping[str, str]) -> str:
@@ -287,11 +336,11 @@ def _name(place: Place, kernel: str, canonical: Mapping[str, Any], names: Mappin
     return name if place.context == ISOLATED else f"{name} ({place.context})"
 
 
-def _tolerance(found: Mapping[str, Any]) -> str:
-    """ "rtol 0.001, atol 0.5", "dx: rtol 0.001"."""
+def _tolerance(tolerance: Mapping[str, Any]) -> str:
+    """Return the tolerance as text: "rtol 0.001, atol 0.5", "dx: rtol 0.001"."""
     parts = [
-        f"{name}: {_tolerance(each)}" if isinstance(each, Mapping) else f"{name} {each:g}"
-        for name, each in found.items()
+        f"{name}: {_tolerance(value)}" if isinstance(value, Mapping) else f"{name} {value:g}"
+        for name, value in tolerance.items()
     ]
     return ", ".join(parts)
 

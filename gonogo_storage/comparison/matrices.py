@@ -1,5 +1,6 @@
-"""What the build matrix reads: which builds of a branch ran last, which tests ran on them, and what
-came out. Roll-ups and indexes only.
+"""The data of the build matrix: the last builds of a branch, their tests and the results.
+
+Reads roll-ups and indexes only.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ from gonogo_storage.tables import (
 )
 
 HOLLOW = "hollow"
-GRADES = (*(each.value for each in (*Stability, *Sharpness)), HOLLOW)
-"""What tests may be asked for by: a word of either axis, or that the newest build assessed is green
-and unexplained."""
+GRADES = (*(grade.value for grade in (*Stability, *Sharpness)), HOLLOW)
+"""The grades to filter tests by: a value of either axis, or HOLLOW.
+
+HOLLOW: the newest assessed build is green and unexplained.
+"""
 
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """A build that jobs were submitted for, as its newest job names its place."""
+    """A build that jobs were submitted for, with the place that its newest job gives it."""
 
     name: str
     branch: str
@@ -61,14 +64,15 @@ class CellPlace(NamedTuple):
 
 
 def builds(session: Session) -> list[BuildRecord]:
-    """Every build that jobs were submitted for, in the order of branch, sequence and name; one step
-    into the index of jobs each.
+    """Return every build that jobs were submitted for, by branch, sequence and name.
+
+    It takes one index lookup per build.
     """
-    found = [BuildRecord(*row) for row in session.execute(_builds())]
-    return sorted(found, key=lambda each: (each.branch, each.sequence, each.name))
+    records = [BuildRecord(*row) for row in session.execute(_builds())]
+    return sorted(records, key=lambda build: (build.branch, build.sequence, build.name))
 
 
-@cache  # to put it together takes longer than to run it
+@cache  # building the statement takes longer than running it
 def _builds() -> Select[str, str, int, str]:
     jobs, after = aliased(JobRow), aliased(JobRow)
     ran = select(func.min(JobRow.build).label("name")).cte("ran", recursive=True)
@@ -100,11 +104,11 @@ def rows(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[RowRecord]:
-    """The tests that have a seed on any of the builds (with that verdict, if one is named), those
-    submitted first last; the cursor is a key. Raises BadCursor.
+    """Return the tests that have a seed on any of the builds, submitted last first.
 
-    label: "name" or "name=value", of a job of the test on one of the builds; suite: that such a job
-    was submitted with; grade: GRADES.
+    verdict: only tests with such a seed. cursor: a test's key. label: "name" or "name=value", of a
+    job of the test on one of the builds. suite: such a job was submitted with it. grade: one of
+    GRADES. Raises BadCursor.
     """
     table = TestSpecRow
     seeds = [DayRollupRow.test_key == table.key, *_cells(build_names, branch, arch, board)]
@@ -113,20 +117,20 @@ def rows(
     query = select(table.key, table.kernel, table.canonical).where(exists().where(*seeds))
     if kernel is not None:
         query = query.where(table.kernel == kernel)
-    query = query.where(*_asked(build_names, branch, arch, board, label, suite, grade))
+    query = query.where(*_filters(build_names, branch, arch, board, label, suite, grade))
     if cursor is not None:
         after = session.get(table, cursor)
         if after is None:
             raise BadCursor(cursor)
         older = and_(table.created_at == after.created_at, table.key < after.key)
         query = query.where(or_(table.created_at < after.created_at, older))
-    found = session.execute(
+    page_rows = session.execute(
         query.order_by(table.created_at.desc(), table.key.desc()).limit(limit + 1)
     )
-    return Page.cut([RowRecord(*row) for row in found], limit, lambda item: item.key)
+    return Page.cut([RowRecord(*row) for row in page_rows], limit, lambda item: item.key)
 
 
-def _asked(
+def _filters(
     build_names: Sequence[str],
     branch: str,
     arch: str | None,
@@ -135,8 +139,8 @@ def _asked(
     suite: str | None,
     grade: str | None,
 ) -> list[ColumnElement[bool]]:
-    """What a test's jobs, and what its assessment must say."""
-    found: list[ColumnElement[bool]] = []
+    """Return the conditions on a test's jobs and its assessment."""
+    conditions: list[ColumnElement[bool]] = []
     kinds = (("arch", arch), ("board", board))
     of_test = [
         JobRow.test_key == TestSpecRow.key,
@@ -147,11 +151,11 @@ def _asked(
     if label is not None:
         name, equals, value = label.partition("=")
         labelled = [JobLabelRow.job_id == JobRow.id, JobLabelRow.name == name]
-        found.append(
+        conditions.append(
             exists().where(*of_test, *labelled, *([JobLabelRow.value == value] if equals else []))
         )
     if suite is not None:
-        found.append(
+        conditions.append(
             exists().where(
                 *of_test,
                 RunJobRow.job_id == JobRow.id,
@@ -161,22 +165,25 @@ def _asked(
         )
     if grade is not None:
         table = AssessmentRow
-        said = (
+        has_grade = (
             table.hollow
             if grade == HOLLOW
             else or_(table.stability == grade, table.sharpness == grade)
         )
         of_variant = [getattr(table, name) == value for name, value in kinds if value is not None]
-        found.append(
+        conditions.append(
             exists().where(
-                table.test_key == TestSpecRow.key, table.branch == branch, *of_variant, said
+                table.test_key == TestSpecRow.key, table.branch == branch, *of_variant, has_grade
             )
         )
-    return found
+    return conditions
 
 
 def suites(session: Session, limit: int = 100) -> list[str]:
-    """The names of suites that runs were submitted of, in order; one step into their index each."""
+    """Return the names of suites that runs were submitted for, in order.
+
+    It takes one index lookup per name.
+    """
     return list(session.scalars(_suites(limit)))
 
 
@@ -201,18 +208,19 @@ def cells(
     arch: str | None = None,
     board: str | None = None,
 ) -> dict[CellPlace, dict[str, int]]:
-    """Seeds by verdict of each test on each kind of board and build, over all devices, contexts and
-    days.
+    """Count seeds by verdict for each test on each kind of board and build.
+
+    The counts are over all devices, contexts and days.
     """
     table = DayRollupRow
     query = select(table.test_key, table.arch, table.board, table.build, table.counts)
-    found: dict[CellPlace, dict[str, int]] = {}
+    counts_by_cell: dict[CellPlace, dict[str, int]] = {}
     where = _cells(build_names, branch, arch, board)
     for *place, counts in session.execute(query.where(table.test_key.in_(list(test_keys)), *where)):
-        told = found.setdefault(CellPlace(*place), {})
+        cell_counts = counts_by_cell.setdefault(CellPlace(*place), {})
         for verdict, number in counts.items():
-            told[verdict] = told.get(verdict, 0) + number
-    return found
+            cell_counts[verdict] = cell_counts.get(verdict, 0) + number
+    return counts_by_cell
 
 
 def _cells(

@@ -1,5 +1,6 @@
-"""Waivers: what someone took on until a day. Whether one is in force is asked of the clock at
-each reading; ended ones stay.
+"""Waivers: failures that someone accepts until a date.
+
+Each read compares the clock with that date. Ended waivers stay stored.
 """
 
 from __future__ import annotations
@@ -24,20 +25,22 @@ from gonogo_storage.db.states import WaiverState
 from gonogo_storage.flags.flag_changes import Outdated, check_end
 from gonogo_storage.tables import JobLabelRow, JobRow, RunJobRow, SeedResultRow, WaiverRow
 
-MOST_ACTIVE = 500
-"""Waivers in force at a time: more would be a policy, and each is looked at for every bad test of
-a comparison."""
-MOST_LOOSE = 1000
-"""Newest waivers without a test's key that are asked whether they concern a test."""
-MOST_JOBS = 200
-"""Newest jobs of a test whose names and labels are those of the test."""
-MOST_NAMES = 2000
+MAX_ACTIVE = 500
+"""Maximum number of active waivers.
+
+More would be a policy, and a comparison checks each of them for every bad test.
+"""
+MAX_WITHOUT_KEY = 1000
+"""Newest waivers without a test's key that are checked against a test."""
+MAX_JOBS = 200
+"""Newest jobs of a test whose names and labels count as the test's."""
+MAX_NAMES = 2000
 _AT_ONCE = 500
 
 
 @dataclass(frozen=True)
 class NewWaiver:
-    """What is asked for; `test`, `names` and `labels` are not all empty."""
+    """A new waiver; `test`, `names` and `labels` are not all empty."""
 
     test: str | None
     names: Sequence[str]
@@ -52,44 +55,56 @@ class NewWaiver:
 def create(
     session: Session, new: NewWaiver, *, actor: str, now: datetime, longest: timedelta
 ) -> dict[str, Any]:
-    """Store a waiver; it is in force at once. Raises FieldError: no such test, an end that is
-    past or too far away, too many of them.
+    """Store a waiver; it is active at once.
+
+    Raises FieldError for an unknown test, an end that is past or too far away, or too many active
+    waivers.
     """
     _check_end(new.expires, now, longest)
     if new.test is not None and test_specs.get(session, new.test) is None:
         raise FieldError(
-            "test", new.test, "there is no test of this key", limit="a key of GET /api/v1/tests"
+            "test", new.test, "there is no test with this key", limit="a key of GET /api/v1/tests"
         )
-    there = (
+    active_count = (
         session.scalar(
             select(func.count()).select_from(WaiverRow).where(_is(WaiverState.active, now))
         )
         or 0
     )
-    if there >= MOST_ACTIVE:
+    if active_count >= MAX_ACTIVE:
         raise FieldError(
             "body",
             None,
-            "so many waivers are in force already",
-            limit=f"{MOST_ACTIVE}: end one first",
+            "too many active waivers",
+            limit=f"{MAX_ACTIVE}: end one first",
         )
     row = WaiverRow(
-        id=new_id(), test_key=new.test, names=list(new.names), labels=dict(new.labels), builds=list(new.builds),
-        classes=[each.value for each in new.classes], owner=new.owner, reason=new.reason, version=1, created_by=actor, created_at=now,
-        updated_at=now, expires_at=new.expires,
-    )  # fmt: skip
+        id=new_id(),
+        test_key=new.test,
+        names=list(new.names),
+        labels=dict(new.labels),
+        builds=list(new.builds),
+        classes=[waiver_class.value for waiver_class in new.classes],
+        owner=new.owner,
+        reason=new.reason,
+        version=1,
+        created_by=actor,
+        created_at=now,
+        updated_at=now,
+        expires_at=new.expires,
+    )
     session.add(row)
     session.flush()
-    made = as_json(row, now)
-    told = ("test", "names", "labels", "builds", "classes", "owner", "reason", "expires_at")
+    waiver = as_json(row, now)
+    audited = ("test", "names", "labels", "builds", "classes", "owner", "reason", "expires_at")
     audit.record(
         session,
         actor=actor,
         action="waiver.created",
         subject=row.id,
-        detail={name: made[name] for name in told},
+        detail={name: waiver[name] for name in audited},
     )
-    return made
+    return waiver
 
 
 def change(
@@ -102,11 +117,11 @@ def change(
     longest: timedelta,
     version: int | None = None,
 ) -> dict[str, Any] | None:
-    """Set any of owner, reason, classes and expires of one that is in force; None when there is
-    none of that id.
+    """Set any of owner, reason, classes and expires of an active waiver.
 
-    What is equal already makes no new version. Raises FieldError for one that is over and for an
-    end that is past or too far away; Outdated when `version` is given and not the present one.
+    Returns None when there is none of that id. Equal values make no new version. Raises FieldError
+    for a waiver that is over, and for an end that is past or too far away. Raises Outdated when
+    `version` isn't the present one.
     """
     row = (
         session.get(WaiverRow, waiver_id, with_for_update=True, populate_existing=True)
@@ -120,14 +135,17 @@ def change(
     state = _state(row, now)
     if state is not WaiverState.active:
         raise FieldError(
-            "state", state.value, "is over: make a new one", limit=WaiverState.active.value
+            "state",
+            state.value,
+            "the waiver is over: create a new one",
+            limit=WaiverState.active.value,
         )
-    wanted = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
-    if "expires_at" in wanted:
-        _check_end(wanted["expires_at"], now, longest)
-    if "classes" in wanted:
-        wanted["classes"] = [each.value for each in wanted["classes"]]
-    changed = {name: value for name, value in wanted.items() if getattr(row, name) != value}
+    values = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
+    if "expires_at" in values:
+        _check_end(values["expires_at"], now, longest)
+    if "classes" in values:
+        values["classes"] = [waiver_class.value for waiver_class in values["classes"]]
+    changed = {name: value for name, value in values.items() if getattr(row, name) != value}
     if changed:
         for name, value in changed.items():
             setattr(row, name, value)
@@ -145,8 +163,9 @@ def change(
 
 
 def end(session: Session, waiver_id: str, *, actor: str, now: datetime) -> dict[str, Any] | None:
-    """It does nothing from now on; None when there is none of that id. One that is over already
-    stays as it is.
+    """End a waiver now; None when there is none of that id.
+
+    One that is over already stays as it is.
     """
     row = (
         session.get(WaiverRow, waiver_id, with_for_update=True, populate_existing=True)
@@ -171,7 +190,7 @@ def end(session: Session, waiver_id: str, *, actor: str, now: datetime) -> dict[
 
 
 def get(session: Session, waiver_id: str, *, now: datetime) -> dict[str, Any] | None:
-    """One waiver, or None."""
+    """Return one waiver, or None."""
     row = session.get(WaiverRow, waiver_id) if is_id(waiver_id) else None
     return None if row is None else as_json(row, now)
 
@@ -186,8 +205,9 @@ def list_(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """Waivers, newest first. `test`: those that name its key, and of the newest MOST_LOOSE others
-    those that fit it. Raises BadCursor.
+    """Return waivers, newest first. Raises BadCursor.
+
+    test: those that name its key and, of the newest MAX_WITHOUT_KEY others, those that match it.
     """
     table = WaiverRow
     query = select(table).order_by(table.id.desc()).limit(limit + 1)
@@ -196,10 +216,12 @@ def list_(
     if owner is not None:
         query = query.where(table.owner == owner)
     if test is not None:
-        loose = _concerning(
-            session, test, _loose(session, None if state is None else _is(state, now))
+        without_key = _concerning(
+            session, test, _without_key(session, None if state is None else _is(state, now))
         )
-        query = query.where(or_(table.test_key == test, table.id.in_([each.id for each in loose])))
+        query = query.where(
+            or_(table.test_key == test, table.id.in_([waiver.id for waiver in without_key]))
+        )
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)
@@ -210,50 +232,60 @@ def list_(
 
 
 def of_test(session: Session, key: str, *, now: datetime) -> list[dict[str, Any]]:
-    """The waivers in force that concern a test, on whatever build; those that end first come
-    first.
-    """
+    """Return the active waivers that concern a test on any build, the first to end first."""
     active = _is(WaiverState.active, now)
     named = list(session.scalars(select(WaiverRow).where(WaiverRow.test_key == key, active)))
-    found = [*named, *_concerning(session, key, _loose(session, active))]
-    return [as_json(row, now) for row in sorted(found, key=lambda row: (row.expires_at, row.id))]
+    rows = [*named, *_concerning(session, key, _without_key(session, active))]
+    return [as_json(row, now) for row in sorted(rows, key=lambda row: (row.expires_at, row.id))]
 
 
 @dataclass(frozen=True)
 class InForce:
-    """All waivers in force at a moment, with the labels of the jobs that they may ask for."""
+    """All active waivers at a moment, with the labels of the jobs that they may name."""
 
-    found: tuple[Waiver, ...]
+    waivers: tuple[Waiver, ...]
     labels: Mapping[str, Mapping[str, str]]
-    """Job -> its labels, as far as a waiver names them."""
+    """Job -> its labels, if a waiver names them."""
 
     def of(
         self, test: str, names: Collection[str], jobs: Iterable[str], build: str
     ) -> list[Waiver]:
-        """Those that concern a test on head: its names, its jobs there, their build."""
-        there = [self.labels[job] for job in jobs if job in self.labels]
-        return [each for each in self.found if each.concerns(test, names, there, build)]
+        """Return those that concern a test on head: by its names, jobs and build there."""
+        labels = [self.labels[job] for job in jobs if job in self.labels]
+        return [waiver for waiver in self.waivers if waiver.concerns(test, names, labels, build)]
 
 
 def in_force(session: Session, job_ids: Iterable[str], *, now: datetime) -> InForce:
-    """What is in force now, for a comparison whose head has these jobs."""
+    """Return the active waivers, for a comparison whose head has these jobs."""
     rows = session.scalars(
         select(WaiverRow).where(_is(WaiverState.active, now)).order_by(WaiverRow.id)
     ).all()
-    found = tuple(_waiver(row) for row in rows)
-    names = sorted({name for each in found for name in each.labels})
-    return InForce(found, _labels(session, sorted(job_ids), names) if names else {})
+    active = tuple(_waiver(row) for row in rows)
+    names = sorted({name for waiver in active for name in waiver.labels})
+    return InForce(active, _labels(session, sorted(job_ids), names) if names else {})
 
 
 def as_json(row: WaiverRow, now: datetime) -> dict[str, Any]:
-    """A waiver in plain JSON types; its state is that of `now`."""
+    """Return a waiver in plain JSON types; its state is that of `now`."""
     return {
-        "id": row.id, "state": _state(row, now).value, "test": row.test_key, "names": row.names, "labels": row.labels,
-        "builds": row.builds, "classes": row.classes, "owner": row.owner, "reason": row.reason, "version": row.version,
-        "created_by": row.created_by, "created_at": timestamp(row.created_at), "updated_at": timestamp(row.updated_at),
-        "expires_at": timestamp(row.expires_at), "ended_at": timestamp(row.ended_at), "ended_by": row.ended_by,
+        "id": row.id,
+        "state": _state(row, now).value,
+        "test": row.test_key,
+        "names": row.names,
+        "labels": row.labels,
+        "builds": row.builds,
+        "classes": row.classes,
+        "owner": row.owner,
+        "reason": row.reason,
+        "version": row.version,
+        "created_by": row.created_by,
+        "created_at": timestamp(row.created_at),
+        "updated_at": timestamp(row.updated_at),
+        "expires_at": timestamp(row.expires_at),
+        "ended_at": timestamp(row.ended_at),
+        "ended_by": row.ended_by,
         "words": _waiver(row).words,
-    }  # fmt: skip
+    }
 
 
 def _state(row: WaiverRow, now: datetime) -> WaiverState:
@@ -263,11 +295,13 @@ def _state(row: WaiverRow, now: datetime) -> WaiverState:
 
 
 def _is(state: WaiverState, now: datetime) -> ColumnElement[bool]:
-    """The same in SQL."""
-    ends, at = WaiverRow.ended_at, WaiverRow.expires_at
+    """Return the SQL condition for a state at a moment, like `_state`."""
+    ended_at, expires_at = WaiverRow.ended_at, WaiverRow.expires_at
     if state is WaiverState.ended:
-        return ends.is_not(None)
-    return and_(ends.is_(None), at > now if state is WaiverState.active else at <= now)
+        return ended_at.is_not(None)
+    return and_(
+        ended_at.is_(None), expires_at > now if state is WaiverState.active else expires_at <= now
+    )
 
 
 def _check_end(expires: datetime, now: datetime, longest: timedelta) -> None:
@@ -279,24 +313,31 @@ def _check_end(expires: datetime, now: datetime, longest: timedelta) -> None:
 
 def _waiver(row: WaiverRow) -> Waiver:
     return Waiver(
-        row.id, row.owner, row.reason, row.expires_at, row.test_key, tuple(row.names), row.labels, tuple(row.builds),
-        tuple(Class(each) for each in row.classes),
-    )  # fmt: skip
+        row.id,
+        row.owner,
+        row.reason,
+        row.expires_at,
+        row.test_key,
+        tuple(row.names),
+        row.labels,
+        tuple(row.builds),
+        tuple(Class(name) for name in row.classes),
+    )
 
 
-def _loose(session: Session, which: ColumnElement[bool] | None) -> Sequence[WaiverRow]:
-    """Those that name tests by patterns or labels alone."""
+def _without_key(session: Session, condition: ColumnElement[bool] | None) -> Sequence[WaiverRow]:
+    """Return the newest waivers that name tests only by patterns or labels."""
     query = (
         select(WaiverRow)
         .where(WaiverRow.test_key.is_(None))
         .order_by(WaiverRow.id.desc())
-        .limit(MOST_LOOSE)
+        .limit(MAX_WITHOUT_KEY)
     )
-    return session.scalars(query if which is None else query.where(which)).all()
+    return session.scalars(query if condition is None else query.where(condition)).all()
 
 
 def _concerning(session: Session, key: str, rows: Sequence[WaiverRow]) -> list[WaiverRow]:
-    """Which of them are about a test, by the names and labels that its newest jobs have."""
+    """Return the waivers that concern a test, by the names and labels of its newest jobs."""
     test = test_specs.get(session, key) if rows else None
     if test is None:
         return []
@@ -305,7 +346,7 @@ def _concerning(session: Session, key: str, rows: Sequence[WaiverRow]) -> list[W
             select(JobRow.id)
             .where(JobRow.test_key == key)
             .order_by(JobRow.id.desc())
-            .limit(MOST_JOBS)
+            .limit(MAX_JOBS)
         )
     )
     names = {test_specs.name_of(test["kernel"], test["test"])}
@@ -317,16 +358,16 @@ def _concerning(session: Session, key: str, rows: Sequence[WaiverRow]) -> list[W
         .where(SeedResultRow.job_id.in_(jobs[:1]), SeedResultRow.outcome.is_not(None))
         .distinct()
     )
-    names |= set(session.scalars(within.limit(MOST_NAMES)))
-    asked = sorted({name for row in rows for name in row.labels})
-    labels = _labels(session, jobs, asked).values() if asked else ()
+    names |= set(session.scalars(within.limit(MAX_NAMES)))
+    label_names = sorted({name for row in rows for name in row.labels})
+    labels = _labels(session, jobs, label_names).values() if label_names else ()
     return [row for row in rows if _waiver(row).concerns(key, names, labels)]
 
 
 def _labels(
     session: Session, job_ids: Sequence[str], names: Sequence[str]
 ) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    labels_by_job: dict[str, dict[str, str]] = {}
     table = JobLabelRow
     for start in range(0, len(job_ids), _AT_ONCE):
         query = select(table.job_id, table.name, table.value)
@@ -334,5 +375,5 @@ def _labels(
             table.job_id.in_(job_ids[start : start + _AT_ONCE]), table.name.in_(names)
         )
         for job_id, name, value in session.execute(query):
-            found.setdefault(job_id, {})[name] = value
-    return found
+            labels_by_job.setdefault(job_id, {})[name] = value
+    return labels_by_job

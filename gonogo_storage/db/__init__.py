@@ -1,1 +1,1 @@
-"""The ground of the database code: engine, dialects, column types, ids, encoding, and pages of lists."""
+"""Database basics: engine, dialects, column types, ids, encoding, and pages of lists."""

@@ -1,4 +1,4 @@
-"""What every table has in common."""
+"""The base class of all tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gonogo_storage.db.columns import JsonType, UtcTime
 
 
 class Base(DeclarativeBase):
-    """Maps Python types to columns, and names constraints so that migrations can."""
+    """The base class; it maps Python types to columns and names constraints for migrations."""
 
     metadata = MetaData(
         naming_convention={

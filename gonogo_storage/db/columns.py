@@ -1,4 +1,4 @@
-"""Column types that read the same on SQLite and PostgreSQL."""
+"""Column types that behave the same on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -11,32 +11,35 @@ from sqlalchemy.types import TypeDecorator
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """An aware datetime in UTC; SQLite, which has no time zones, stores it without."""
+    """An aware datetime in UTC; SQLite, which has no time zones, stores it without one."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """The value to store. Raises ValueError for a naive datetime: nobody could say which hour
-        it means.
+        """Return the value to store.
+
+        Raises ValueError for a naive datetime, because its time zone is unknown.
         """
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError(f"naive datetime {value!r}")
+            raise ValueError(f"naive datetime {value!r}; needs: a time zone")
         moment = value.astimezone(UTC)
         return moment.replace(tzinfo=None) if dialect.name == "sqlite" else moment
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """The stored value, aware, in UTC."""
+        """Return the stored value as an aware datetime in UTC."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class _Id(Uuid[str]):
-    """A UUID as text. Where the database has none of its own (SQLite), its 32 digits are not parsed
-    on the way out, only parted: a page reads thousands of them.
+    """A UUID as text.
+
+    SQLite has no UUID type and stores 32 digits. Reading only inserts the dashes instead of parsing
+    them, because a page reads thousands of ids.
     """
 
     cache_ok = True
@@ -47,16 +50,16 @@ class _Id(Uuid[str]):
     def result_processor(
         self, dialect: Dialect, coltype: object
     ) -> Callable[[Any], str | None] | None:
-        """From what the driver gives to text with its dashes."""
+        """Return the function from the driver's value to text with dashes."""
         if self.native_uuid and dialect.supports_native_uuid:
             processor: Callable[[Any], str | None] | None = super().result_processor(
                 dialect, coltype
             )  # type: ignore[no-untyped-call]
             return processor
-        return _parted
+        return _with_dashes
 
 
-def _parted(digits: str | None) -> str | None:
+def _with_dashes(digits: str | None) -> str | None:
     return (
         None
         if digits is None
@@ -65,6 +68,6 @@ def _parted(digits: str | None) -> str | None:
 
 
 IdType = _Id()
-# json rather than jsonb: it keeps the order of the keys, as SQLite does, and is cheaper to write;
-# nothing here searches inside.
+# json rather than jsonb: it keeps the order of keys, as SQLite does, and is cheaper to write. No
+# query searches inside it.
 JsonType = JSON(none_as_null=True)

@@ -1,4 +1,4 @@
-"""The few statements whose spelling differs between SQLite and PostgreSQL."""
+"""The statements that SQLite and PostgreSQL spell differently."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gonogo_storage.db.engine import is_postgres
 
 
 def insert_once(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
-    """Insert rows in bulk; those whose key is taken stay as the first writer left them."""
+    """Insert rows in bulk, and leave existing rows with the same key unchanged."""
     if not rows:
         return
-    # The Core table: an ORM insert leaves NULLs out, and so needs one statement per pattern of
-    # NULLs
+    # The Core table, because an ORM insert leaves NULLs out and so needs one statement for each
+    # pattern of NULLs.
     target = cast(Table, table.__table__)
     if is_postgres(session):
         session.execute(postgresql.insert(target).on_conflict_do_nothing(), rows)
@@ -29,49 +29,51 @@ def insert_once(session: Session, table: type[Base], rows: Sequence[dict[str, An
 
 
 def upsert(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
-    """Insert rows in bulk; of those whose key is taken every other column is overwritten. The
-    caller holds a lock over reading and this.
+    """Insert rows in bulk, and overwrite every other column of rows whose key exists.
+
+    The caller holds a lock from reading the rows until this call.
     """
     if not rows:
         return
     target = cast(Table, table.__table__)
     keys = [column.name for column in target.primary_key.columns]
     insert = postgresql.insert(target) if is_postgres(session) else sqlite.insert(target)
-    rest = {name: insert.excluded[name] for name in rows[0] if name not in keys}
-    session.execute(insert.on_conflict_do_update(index_elements=keys, set_=rest), rows)
+    changes = {name: insert.excluded[name] for name in rows[0] if name not in keys}
+    session.execute(insert.on_conflict_do_update(index_elements=keys, set_=changes), rows)
 
 
 def increase(
     session: Session, table: type[Base], rows: Sequence[dict[str, Any]], counts: Sequence[str]
 ) -> None:
-    """Insert rows in bulk; of those whose key is taken the `counts` are added to what is there, the
-    other columns stay. Needs no lock.
+    """Insert rows in bulk, and add the `counts` to rows whose key exists.
+
+    Other columns of existing rows stay as they are. Needs no lock.
     """
     if not rows:
         return
     target = cast(Table, table.__table__)
     keys = [column.name for column in target.primary_key.columns]
     insert = postgresql.insert(target) if is_postgres(session) else sqlite.insert(target)
-    more = {name: target.c[name] + insert.excluded[name] for name in counts}
-    session.execute(insert.on_conflict_do_update(index_elements=keys, set_=more), rows)
+    sums = {name: target.c[name] + insert.excluded[name] for name in counts}
+    session.execute(insert.on_conflict_do_update(index_elements=keys, set_=sums), rows)
 
 
 def lock(session: Session, room: int, name: str) -> None:
-    """Hold a name of a room until the transaction ends; others who want it wait. (SQLite: a write
-    transaction holds everything.)
+    """Lock a name within a room until the transaction ends; other transactions wait for it.
 
-    Two names may share a lock (32 bits of a hash): that costs a wait, and no more as long as a
-    transaction takes one name of a room.
+    SQLite needs nothing here: a write transaction locks the whole database. Two names may share a
+    lock (32 bits of a hash). That only costs a wait if each transaction locks one name per room.
     """
     if is_postgres(session):
         number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big", signed=True)
-        take = text("SELECT pg_advisory_xact_lock(CAST(:room AS integer), CAST(:name AS integer))")
-        session.execute(take, {"room": room, "name": number})
+        query = text("SELECT pg_advisory_xact_lock(CAST(:room AS integer), CAST(:name AS integer))")
+        session.execute(query, {"room": room, "name": number})
 
 
 def database_time(session: Session) -> float:
-    """Seconds since the epoch by the database's clock, the only one that all processes share.
-    (SQLite: this host's.)
+    """Return the seconds since the epoch by the database's clock, which all processes share.
+
+    SQLite has no server, so this host's clock serves there.
     """
     if is_postgres(session):
         return float(session.scalar(select(text("extract(epoch from clock_timestamp())"))) or 0.0)

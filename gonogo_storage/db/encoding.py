@@ -1,5 +1,6 @@
-"""The one JSON encoder of database and API, and the split of a statistic that JSON and SQL can't
-hold into NULL and its kind.
+"""The JSON encoder of database and API, and the storage of non-finite numbers.
+
+JSON and SQL can't hold NaN and infinity. Such a statistic is stored as NULL, beside its kind.
 """
 
 from __future__ import annotations
@@ -12,29 +13,32 @@ import orjson
 
 
 def encode(value: Any) -> str:
-    """Compact JSON text. Non-finite floats become null (see `separate`), aware datetimes RFC 3339
-    in UTC, enums their value.
+    """Return compact JSON text.
+
+    Non-finite floats become null (see `separate`), aware datetimes RFC 3339 in UTC, and enums their
+    values.
     """
     return orjson.dumps(value, option=orjson.OPT_UTC_Z | orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
 def decode(text: str | bytes) -> Any:
-    """Values from JSON text. Raises ValueError (orjson.JSONDecodeError) on anything else, the words
-    NaN and Infinity included.
+    """Return the values in JSON text.
+
+    Raises ValueError (orjson.JSONDecodeError) for anything else, including the words NaN and
+    Infinity.
     """
     return orjson.loads(text)
 
 
 def kind_of(value: float) -> str:
-    """The word for a non-finite number: "nan", "inf" or "-inf"."""
+    """Return the kind of a non-finite number: "nan", "inf" or "-inf"."""
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
 def separate(statistics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Statistics with every non-finite number as None, and a map from the names of those to their
-    kinds.
+    """Return the statistics with None for non-finite numbers, and {name: kind} of these.
 
-    The same on both databases: SQLite would store NaN as NULL without a word, PostgreSQL's JSON
+    Otherwise the databases would differ: SQLite silently stores NaN as NULL, and PostgreSQL's JSON
     refuses it.
     """
     kinds = {
@@ -46,8 +50,9 @@ def separate(statistics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]
 
 
 def storable(text: str | None) -> str | None:
-    """Text from a worker without what PostgreSQL refuses: NUL characters, and halves of surrogate
-    pairs.
+    """Return a worker's text without the characters that PostgreSQL refuses.
+
+    These are NUL and lone halves of surrogate pairs.
     """
     return (
         None
@@ -57,10 +62,10 @@ def storable(text: str | None) -> str | None:
 
 
 def utcnow() -> datetime:
-    """The current time, aware, in UTC."""
+    """Return the current time as an aware datetime in UTC."""
     return datetime.now(UTC)
 
 
 def timestamp(moment: datetime | None) -> str | None:
-    """A moment as RFC 3339 text in UTC ("2026-01-31T12:00:00.123456Z"), None stays None."""
+    """Return RFC 3339 text in UTC ("2026-01-31T12:00:00.123456Z"); None for None."""
     return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Engines and sessions: one place that makes SQLite and PostgreSQL behave alike."""
+"""Engines and sessions that make SQLite and PostgreSQL behave alike."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ BUSY_TIMEOUT_S = 30
 _READ = "gonogo_read"
 
 
-def normalise(url: str) -> URL:
-    """The URL with the driver that this project uses: psycopg 3 for PostgreSQL. Raises ValueError
-    for another database.
+def normalize(url: str) -> URL:
+    """Return the URL with the driver that this project uses: psycopg 3 for PostgreSQL.
+
+    Raises ValueError for another database.
     """
     parsed = make_url(url)
     if parsed.drivername in {"postgres", "postgresql", "postgresql+psycopg"}:
@@ -29,13 +30,13 @@ def normalise(url: str) -> URL:
 
 
 def make_engine(url: str, *, pool_size: int = 10) -> Engine:
-    """An engine for `sqlite:///path` or `postgresql://...`; connects on first use.
+    """Return an engine for `sqlite:///path` or `postgresql://...`; it connects on first use.
 
-    SQLite: WAL, foreign keys, busy timeout 30 s, and every write transaction begins with BEGIN
-    IMMEDIATE, because a transaction that reads first and writes later fails at once with "database
-    is locked" whatever the timeout.
+    SQLite gets WAL, foreign keys, and a busy timeout of 30 s. Every write transaction begins with
+    BEGIN IMMEDIATE. Otherwise a transaction that reads first and writes later would fail at once
+    with "database is locked", whatever the timeout.
     """
-    parsed = normalise(url)
+    parsed = normalize(url)
     options: dict[str, Any] = {"json_serializer": encode, "json_deserializer": decode}
     options |= {"pool_size": pool_size, "max_overflow": 2 * pool_size}
     if parsed.drivername == "sqlite":
@@ -49,9 +50,8 @@ def make_engine(url: str, *, pool_size: int = 10) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = (
-        None  # the driver must not begin transactions of its own: _begin_sqlite does
-    )
+    # The driver must not begin transactions by itself: _begin_sqlite does.
+    connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in (
         f"busy_timeout = {BUSY_TIMEOUT_S * 1000}",
@@ -71,10 +71,9 @@ def _begin_sqlite(connection: Connection) -> None:
 
 @contextmanager
 def session(engine: Engine) -> Iterator[Session]:
-    """A write transaction: commits at the end of the block, rolls back on an exception.
+    """Open a write transaction: it commits at the end of the block and rolls back on an exception.
 
-    On SQLite it holds the write lock from its start; keep it short, and use `reading` for
-    everything that only reads.
+    On SQLite it holds the write lock from its start. Keep it short, and use `reading` to read only.
     """
     with Session(engine, expire_on_commit=False) as current, current.begin():
         yield current
@@ -82,21 +81,19 @@ def session(engine: Engine) -> Iterator[Session]:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Session]:
-    """A read transaction: one snapshot of the database, however many statements; never waits for
-    writers, and is rolled back at the end (PostgreSQL refuses writes in it).
+    """Open a read transaction: all its statements see one snapshot of the database.
+
+    It never waits for writers, and is rolled back at the end. PostgreSQL refuses writes in it.
     """
     bound = engine.execution_options(**{_READ: True}, postgresql_readonly=True)
-    if is_postgres(
-        engine
-        # its default gives each statement a snapshot of its own; SQLite has no other way than one for
-        # all
-    ):
+    # PostgreSQL's default takes a snapshot per statement; SQLite always takes one per transaction.
+    if is_postgres(engine):
         bound = bound.execution_options(isolation_level="REPEATABLE READ")
     with Session(bound, expire_on_commit=False) as current:
         yield current
 
 
 def is_postgres(connection: Session | Connection | Engine) -> bool:
-    """Whether this talks to PostgreSQL (else it is SQLite)."""
+    """Return whether the database is PostgreSQL (otherwise it is SQLite)."""
     engine = connection.get_bind() if isinstance(connection, Session) else connection
     return engine.dialect.name == "postgresql"

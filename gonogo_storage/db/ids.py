@@ -1,5 +1,6 @@
-"""UUIDv7 identifiers (RFC 9562): sortable by time, so that `seed_results` can be partitioned by its
-job's id.
+"""UUIDv7 identifiers (RFC 9562).
+
+They sort by time, so that `seed_results` can be partitioned by the job's id.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ COUNTER_BITS = 12
 
 
 def new_id() -> str:
-    """A new UUIDv7 as canonical text, larger than every id that this process made before (even
-    within one millisecond).
+    """Return a new UUIDv7 as canonical text, larger than all earlier ids of this process.
 
-    Layout: 48 bits of Unix milliseconds, version, a 12-bit counter (RFC 9562, 6.2, method 1: it
-    starts at zero in each new millisecond and carries into the time when full or when the clock
-    steps back), variant, 62 random bits.
+    Layout: 48 bits of Unix milliseconds, version, a 12-bit counter, variant, 62 random bits. The
+    counter is method 1 of RFC 9562, 6.2: it starts at zero in each new millisecond. It carries into
+    the time when it is full or the clock steps back.
     """
     global _last
     with _lock:
@@ -42,20 +42,22 @@ def new_id() -> str:
 
 
 def floor(moment: datetime) -> str:
-    """The smallest id of that millisecond and all later ones: a bound for partitions and for
-    "younger than" queries.
+    """Return the smallest possible id of the moment's millisecond.
+
+    It bounds partitions and "newer than" queries.
     """
     return str(UUID(int=int(moment.timestamp() * 1000) << 80))
 
 
 def made_at(identifier: str) -> datetime:
-    """The moment an id was made, in UTC, to the millisecond."""
+    """Return when an id was created, in UTC, to the millisecond."""
     return datetime.fromtimestamp((UUID(identifier).int >> 80) / 1000, UTC)
 
 
 def is_id(text: str) -> bool:
-    """Whether a text from outside is an id in canonical form; queries answer None for anything else
-    instead of a database error.
+    """Return whether a text is an id in canonical form.
+
+    Queries check text from outside with it and return None instead of a database error.
     """
     try:
         return str(UUID(text)) == text

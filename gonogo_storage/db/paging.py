@@ -18,16 +18,16 @@ class Page(Generic[T]):
 
     @classmethod
     def cut(cls, items: Sequence[T], limit: int, cursor: Callable[[T], str]) -> Page[T]:
-        """The first `limit` of items that were asked for with limit + 1."""
+        """Return the first `limit` of items that a query read with limit + 1."""
         return cls(tuple(items[:limit]), cursor(items[limit - 1]) if len(items) > limit else None)
 
 
 class BadCursor(ValueError):
-    """The cursor is not one that this list gave."""
+    """The cursor is not one that this list returned."""
 
 
 def numbers(cursor: str | None, count: int) -> tuple[int, ...] | None:
-    """The integers of a cursor such as "12" or "7.1"; None for None. Raises BadCursor."""
+    """Return the integers of a cursor such as "12" or "7.1"; None for None. Raises BadCursor."""
     if cursor is None:
         return None
     parts = cursor.split(".")

@@ -1,5 +1,6 @@
-"""Monthly partitions of `seed_results` on PostgreSQL, made ahead of time; SQLite has one table and
-needs none of this.
+"""Monthly partitions of `seed_results` on PostgreSQL, created ahead of time.
+
+SQLite has one table and needs none.
 """
 
 from __future__ import annotations
@@ -18,37 +19,38 @@ MONTHS_AHEAD = 3
 def ensure(
     connection: Connection, *, now: datetime | None = None, months: int = MONTHS_AHEAD
 ) -> list[str]:
-    """Create the partitions of this month and the next ones that are missing; their names.
+    """Create the missing partitions of this month and the next `months`; return their names.
 
-    A month whose rows are already in the default partition is left there: they stay readable, only
-    less tidy.
+    A month whose rows are already in the default partition gets none: its rows stay readable there.
     """
     if not is_postgres(connection):
         return []
     moment = (now or utcnow()).astimezone(UTC)
-    made = []
+    created = []
     for ahead in range(months + 1):
         low, high = _month(moment, ahead), _month(moment, ahead + 1)
         name = f"seed_results_{low:%Y_%m}"
         if connection.scalar(text("SELECT to_regclass(:name)"), {"name": name}) is not None:
             continue
         bounds = {"low": floor(low), "high": floor(high)}
-        taken = text(
-            "SELECT EXISTS (SELECT 1 FROM seed_results_default WHERE job_id >= CAST(:low AS uuid) AND job_id < CAST(:high AS uuid))"
+        in_default = text(
+            "SELECT EXISTS (SELECT 1 FROM seed_results_default"
+            " WHERE job_id >= CAST(:low AS uuid) AND job_id < CAST(:high AS uuid))"
         )
-        if connection.scalar(taken, bounds):
+        if connection.scalar(in_default, bounds):
             continue
-        # DDL takes no parameters; both bounds and the name are made of digits here
+        # DDL takes no parameters. The name and both bounds come from dates, not from users.
         connection.execute(
             text(
-                f"CREATE TABLE {name} PARTITION OF seed_results FOR VALUES FROM ('{bounds['low']}') TO ('{bounds['high']}')"
+                f"CREATE TABLE {name} PARTITION OF seed_results"
+                f" FOR VALUES FROM ('{bounds['low']}') TO ('{bounds['high']}')"
             )
         )
-        made.append(name)
-    return made
+        created.append(name)
+    return created
 
 
 def _month(moment: datetime, ahead: int) -> datetime:
-    """The first instant of the month that is so many months after the moment's."""
+    """Return the first instant of the month that is `ahead` months after the moment's."""
     count = moment.year * 12 + moment.month - 1 + ahead
     return datetime(count // 12, count % 12 + 1, 1, tzinfo=UTC)

@@ -1,1 +1,1 @@
-"""Devices and their workers: state, health, golden digests, and activity by minute."""
+"""Devices and their workers: state, health, golden digests, and activity by minute and hour."""

@@ -1,5 +1,6 @@
-"""Devices: announced by their workers' heartbeats; state times health, and a row for every
-change.
+"""Devices: their state, health and orders, and the history of changes.
+
+Workers' heartbeats announce them.
 """
 
 from __future__ import annotations
@@ -29,28 +30,27 @@ from gonogo_storage.tables import (
 TIMEOUT_S = 30.0
 NO_WORK = (DeviceHealth.bad.value, DeviceHealth.maintenance.value)
 HISTORY = 200
-"""Changes of one device that a look at it shows."""
+"""Maximum number of changes that `look` returns."""
 _FACTS = ("host", "name", "arch", "board", "serial", "pci", "driver", "source")
 
 
 def heard(
     session: Session, facts: Mapping[str, Any], *, worker: str, attempt: str | None, now: datetime
 ) -> None:
-    """A worker's heartbeat names this device: {"device", "host", "name", "arch", "board", "queue",
-    "health", ...}.
+    """Record a heartbeat's facts: {"device", "host", "name", "arch", "board", "queue", ...}.
 
-    The first word of a device makes its row; its health is then what the worker says. Later the
-    health changes by `report` only.
+    The first heartbeat of a device creates its row, with the health that the worker reports. Later
+    only `report` changes the health.
     """
     row = _locked(session, facts["device"])
-    told = {name: storable(facts.get(name)) for name in _FACTS}
+    values = {name: storable(facts.get(name)) for name in _FACTS}
     firmware = dict(facts.get("firmware") or {})
     if row is None:
         health = DeviceHealth.bad if facts.get("health") == DeviceHealth.bad else DeviceHealth.good
         row = DeviceRow(
             id=new_id(),
             identity=str(facts["device"]),
-            **told,
+            **values,
             firmware=firmware,
             queues=[facts["queue"]],
             worker=worker,
@@ -59,7 +59,7 @@ def heard(
             health=health,
             reason=storable(facts.get("reason")),
             drained=False,
-            asked=0,
+            test_requests=0,
             version=1,
             first_heard_at=now,
             heard_at=now,
@@ -72,7 +72,7 @@ def heard(
         return
     changed = {
         name: value
-        for name, value in (*told.items(), ("firmware", firmware), ("worker", worker))
+        for name, value in (*values.items(), ("firmware", firmware), ("worker", worker))
         if getattr(row, name) != value
     }
     for name, value in changed.items():
@@ -90,12 +90,12 @@ def heard(
 
 
 def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
-    """A worker's word on its device's health: {"device", "health", "reason", "evidence", "worker"}.
-    Returns whether it changed.
+    """Record a worker's report on its device's health; return whether the health changed.
 
-    A canary that passed as usual ("routine") makes no row of the history unless the device was
-    thought bad. In maintenance only a person's word counts; a suspicion rests on more than one
-    canary, and one that passes doesn't lift it: both are noted.
+    The report is {"device", "health", "reason", "evidence", "worker"}. A routine canary that passes
+    adds no row to the history unless the device was bad. Two reports are recorded without changing
+    the health: any report in maintenance, which only a person ends, and a passed canary of a
+    suspect device, because a suspicion rests on more than one canary.
     """
     row = _locked(session, str(body.get("device")))
     if row is None:
@@ -109,17 +109,17 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
             "build": evidence.get("canary"),
             "arch": row.arch,
             "outputs": digests,
-            "at": timestamp(sung_at(body, now)),
+            "at": timestamp(canary_time(body, now)),
         }
     if body.get("routine") and after is DeviceHealth.good and row.health != DeviceHealth.bad:
         return False
-    keeps = row.health == DeviceHealth.maintenance or (
+    unchanged = row.health == DeviceHealth.maintenance or (
         row.health == DeviceHealth.suspect and after is DeviceHealth.good
     )
     return change(
         session,
         row,
-        DeviceHealth(row.health) if keeps else after,
+        DeviceHealth(row.health) if unchanged else after,
         actor=f"worker:{body.get('worker')}",
         reason=str(storable(body.get("reason")) or ""),
         evidence={**evidence, "told": after.value},
@@ -127,9 +127,10 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
     )
 
 
-def sung_at(body: Mapping[str, Any], now: datetime) -> datetime:
-    """When a report says that its canary passed, by the clock of the worker's host; `now` where it
-    says nothing that is a time.
+def canary_time(body: Mapping[str, Any], now: datetime) -> datetime:
+    """Return when a report's canary passed, by the clock of the worker's host.
+
+    It is `now` if the report has no valid time.
     """
     try:
         return datetime.fromtimestamp(float(body["at"]), UTC)
@@ -144,25 +145,27 @@ def measured(
     *,
     now: datetime | None = None,
 ) -> None:
-    """The latest temperature, clock, power and firmware of a device; the numbers go into the hour
-    that they are of, too.
+    """Store the latest temperature, clock, power and firmware of a device.
+
+    The numbers are also added to the sums of their hour.
     """
     row = None if identity is None else _locked(session, identity)
     if row is not None:
         row.telemetry = dict(telemetry)
-        periods.measured(session, row.identity, telemetry, now=now or utcnow())
+        periods.record_telemetry(session, row.identity, telemetry, now=now or utcnow())
 
 
 def suspect(
     session: Session, identity: str, reason: str, evidence: Mapping[str, Any], *, now: datetime
 ) -> bool:
-    """Background found that the device, not the tests, is to blame. Only a good device becomes
-    suspect; it is asked to test itself.
+    """Mark a good device as suspect and request a canary; return whether it changed.
+
+    The background calls it when the device, not the tests, seems to be at fault.
     """
     row = _locked(session, identity)
     if row is None or row.health != DeviceHealth.good:
         return False
-    row.asked += 1
+    row.test_requests += 1
     return change(
         session,
         row,
@@ -184,8 +187,9 @@ def change(
     evidence: Mapping[str, Any] | None = None,
     now: datetime,
 ) -> bool:
-    """Set the health and note it: in the device's history, in the audit, and for whoever
-    subscribed. Returns whether it is another one.
+    """Set the health; return whether it changed.
+
+    The change goes into the device's history, the audit log, and a message to subscribers.
     """
     before = DeviceHealth(row.health)
     note(session, row, "health", before, after, actor, reason, evidence, now=now)
@@ -203,7 +207,7 @@ def change(
     audit.record(
         session, actor=actor, action="device.health_changed", subject=row.id, detail=detail
     )
-    letter = {
+    payload = {
         "device": row.id,
         "version": row.version,
         "before": before.value,
@@ -213,7 +217,7 @@ def change(
         session,
         "device.health_changed",
         f"device.health_changed:{row.id}:{row.version}",
-        letter,
+        payload,
         now=now,
     )
     return True
@@ -227,11 +231,11 @@ def patch(
     actor: str,
     now: datetime | None = None,
 ) -> dict[str, Any] | None:
-    """What a person sets: any of health ("good", "maintenance"), drained, test (ask for a canary),
-    with a reason. None: no such device.
+    """Apply a person's changes to a device and return it; None if it doesn't exist.
 
-    Back to good wants a test: a worker that still thinks the device bad runs the canary before it
-    takes work again.
+    The fields: health ("good", "maintenance"), drained, test (request a canary), reason. Setting the
+    health back to good requests a canary: a worker that still considers the device bad runs it
+    before it takes work again.
     """
     now = now or utcnow()
     row = (
@@ -245,11 +249,11 @@ def patch(
     if fields.get("health") is not None:
         after = DeviceHealth(fields["health"])
         if after is DeviceHealth.good and row.health != DeviceHealth.good:
-            row.asked += 1
+            row.test_requests += 1
         if row.health != after:
             change(session, row, after, actor=actor, reason=reason, now=now)
     if fields.get("test"):
-        row.asked += 1
+        row.test_requests += 1
     if fields.get("drained") is not None:
         drain(session, row, bool(fields["drained"]), actor=actor, reason=reason, now=now)
     session.flush()
@@ -259,9 +263,7 @@ def patch(
 def drain(
     session: Session, row: DeviceRow, drained: bool, *, actor: str, reason: str, now: datetime
 ) -> bool:
-    """Take the device out of work after its current seed, or give it back; noted if it is a
-    change.
-    """
+    """Drain a device after its current seed, or undrain it; return whether this is a change."""
     if row.drained == drained:
         return False
     words = ("working", "drained")
@@ -289,7 +291,10 @@ def drain_worker(
     reason: str,
     now: datetime | None = None,
 ) -> list[str] | None:
-    """The same for every device that this worker was the last to serve; None when there is none."""
+    """Drain or undrain every device last served by a worker.
+
+    Returns the ids of the devices that changed; None if there is no such device.
+    """
     return _drain_all(
         session,
         DeviceRow.worker == worker,
@@ -309,8 +314,9 @@ def drain_host(
     reason: str,
     now: datetime | None = None,
 ) -> list[str] | None:
-    """The same for every device of a host: the ids of those that changed; None when no device of
-    that host is known.
+    """Drain or undrain every device of a host.
+
+    Returns the ids of the devices that changed; None if the host has no device.
     """
     return _drain_all(
         session, DeviceRow.host == host, drained, actor=actor, reason=reason, now=now or utcnow()
@@ -319,7 +325,7 @@ def drain_host(
 
 def _drain_all(
     session: Session,
-    those: ColumnElement[bool],
+    condition: ColumnElement[bool],
     drained: bool,
     *,
     actor: str,
@@ -327,7 +333,7 @@ def _drain_all(
     now: datetime,
 ) -> list[str] | None:
     rows = list(
-        session.scalars(select(DeviceRow).where(those).order_by(DeviceRow.id).with_for_update())
+        session.scalars(select(DeviceRow).where(condition).order_by(DeviceRow.id).with_for_update())
     )
     if not rows:
         return None
@@ -337,11 +343,12 @@ def _drain_all(
 
 
 def orders(session: Session) -> dict[str, dict[str, Any]]:
-    """What each device's worker must be told, by identity: {"order": "work" | "drain" |
-    "maintenance", "asked": n}.
+    """Return the orders for each device's worker, by the device's identity.
+
+    An order is {"order": "work" | "drain" | "maintenance", "asked": number of requested canaries}.
     """
     rows = session.execute(
-        select(DeviceRow.identity, DeviceRow.health, DeviceRow.drained, DeviceRow.asked)
+        select(DeviceRow.identity, DeviceRow.health, DeviceRow.drained, DeviceRow.test_requests)
     )
     return {
         row.identity: {
@@ -350,16 +357,14 @@ def orders(session: Session) -> dict[str, dict[str, Any]]:
             else "drain"
             if row.drained
             else "work",
-            "asked": row.asked,
+            "asked": row.test_requests,
         }
         for row in rows
     }
 
 
 def without_work(session: Session) -> set[tuple[str, str]]:
-    """(worker, queue) of the devices that take no work, whatever their worker believes until it
-    hears of it.
-    """
+    """Return (worker, queue) of the devices that get no work, even if the worker doesn't know yet."""
     query = select(DeviceRow.worker, DeviceRow.queues).where(
         DeviceRow.drained | DeviceRow.health.in_(NO_WORK)
     )
@@ -369,7 +374,7 @@ def without_work(session: Session) -> set[tuple[str, str]]:
 
 
 def went_offline(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> int:
-    """Note every device that has fallen silent; how many."""
+    """Mark devices without a recent heartbeat as offline; return how many."""
     silent = DeviceRow.heard_at < now - timedelta(seconds=timeout_s)
     rows = list(
         session.scalars(
@@ -395,7 +400,7 @@ def went_offline(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_
 
 
 def silent(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> bool:
-    """Whether `went_offline` would find one."""
+    """Return whether `went_offline` would mark a device."""
     query = (
         select(DeviceRow.id)
         .where(DeviceRow.online, DeviceRow.heard_at < now - timedelta(seconds=timeout_s))
@@ -407,7 +412,7 @@ def silent(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> 
 def list_(
     session: Session, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S
 ) -> list[dict[str, Any]]:
-    """Every device ever heard of, by host and name."""
+    """Return all devices, ordered by host and name."""
     limit = (now or utcnow()) - timedelta(seconds=timeout_s)
     rows = list(session.scalars(select(DeviceRow).order_by(DeviceRow.host, DeviceRow.name)))
     jobs, standing = _jobs(session, rows), _standing(session)
@@ -417,7 +422,7 @@ def list_(
 def look(
     session: Session, device_id: str, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S
 ) -> dict[str, Any] | None:
-    """One device with its history, newest first; None when there is none."""
+    """Return a device with its history, newest first; None if it doesn't exist."""
     row = session.get(DeviceRow, device_id) if is_id(device_id) else None
     if row is None:
         return None
@@ -429,15 +434,15 @@ def look(
     )
     history = [
         {
-            "at": timestamp(each.at),
-            "what": each.what,
-            "before": each.before,
-            "after": each.after,
-            "actor": each.actor,
-            "reason": each.reason,
-            "evidence": each.evidence,
+            "at": timestamp(entry.at),
+            "what": entry.what,
+            "before": entry.before,
+            "after": entry.after,
+            "actor": entry.actor,
+            "reason": entry.reason,
+            "evidence": entry.evidence,
         }
-        for each in session.scalars(query)
+        for entry in session.scalars(query)
     ]
     limit = (now or utcnow()) - timedelta(seconds=timeout_s)
     return {
@@ -447,36 +452,34 @@ def look(
 
 
 def _jobs(session: Session, rows: Sequence[DeviceRow]) -> dict[str, str]:
-    """The job of each attempt that these devices run; a gauge is none."""
-    wanted = [row.attempt_id for row in rows if row.attempt_id]
+    """Return {attempt: job} of the attempts that run on these devices, without gauges."""
+    attempt_ids = [row.attempt_id for row in rows if row.attempt_id]
     query = select(AttemptRow.id, AttemptRow.job_id).join(JobRow, JobRow.id == AttemptRow.job_id)
-    found = (
-        session.execute(query.where(AttemptRow.id.in_(wanted), JobRow.kind == JobKind.seeds))
-        if wanted
-        else ()
-    )
-    return {row.id: row.job_id for row in found}
+    if not attempt_ids:
+        return {}
+    query = query.where(AttemptRow.id.in_(attempt_ids), JobRow.kind == JobKind.seeds)
+    return {row.id: row.job_id for row in session.execute(query)}
 
 
 def _standing(session: Session, device_id: str | None = None) -> dict[tuple[str, ...], str]:
-    """How each device's latest canary stands, by (device's id, executor, build, arch): "golden",
-    "first" (not confirmed yet), "differs".
+    """Return the status of each device's latest canary by (device id, executor, build, arch).
+
+    It is "golden", "first" (not confirmed yet) or "differs".
     """
-    mine = ("executor", "build", "arch")
-    query = select(CanaryRow, GoldenRow).join(
-        GoldenRow, and_(*(getattr(GoldenRow, name) == getattr(CanaryRow, name) for name in mine))
-    )
+    key_columns = ("executor", "build", "arch")
+    same_key = and_(*(getattr(GoldenRow, name) == getattr(CanaryRow, name) for name in key_columns))
+    query = select(CanaryRow, GoldenRow).join(GoldenRow, same_key)
     if device_id is not None:
         query = query.where(CanaryRow.device_id == device_id)
     return {
         (canary.device_id, canary.executor, canary.build, canary.arch): (
             "differs"
-            if canary.digest != held.digest
+            if canary.digest != golden.digest
             else "golden"
-            if held.second_device is not None
+            if golden.second_device is not None
             else "first"
         )
-        for canary, held in session.execute(query)
+        for canary, golden in session.execute(query)
     }
 
 
@@ -496,7 +499,7 @@ def note(
     *,
     now: datetime,
 ) -> None:
-    """Add a row to the device's history; `what` is "health", "state" (being there) or "drain"."""
+    """Add a row to the device's history; `what` is "health", "state" (online) or "drain"."""
     session.add(
         DeviceHealthRow(
             id=new_id(),
@@ -519,7 +522,7 @@ def _device(
     jobs: Mapping[str, str],
     standing: Mapping[tuple[str, ...], str],
 ) -> dict[str, Any]:
-    sung = row.digests and {
+    canary = row.digests and {
         **row.digests,
         "golden": standing.get(
             (
@@ -559,7 +562,7 @@ def _device(
         "drained": row.drained,
         "version": row.version,
         "telemetry": row.telemetry,
-        "canary": sung,
+        "canary": canary,
         "first_heard_at": timestamp(row.first_heard_at),
         "heard_at": timestamp(row.heard_at),
         "changed_at": timestamp(row.changed_at),

@@ -1,5 +1,6 @@
-"""What canaries give, bit for bit: each device's latest, and the golden digest per build and
-architecture. The rule is gonogo.devices.golden.
+"""Canary digests: each device's latest one, and the golden one per build and architecture.
+
+The rules are in gonogo.devices.golden.
 """
 
 from __future__ import annotations
@@ -13,28 +14,32 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.devices import golden
-from gonogo.devices.golden import Change, Finding, Golden, Sung
+from gonogo.devices.golden import Change, Finding, Golden, CanaryResult
 from gonogo_storage.access import audit
 from gonogo_storage.db.states import CanaryOutcome, DeviceHealth
 from gonogo_storage.devices import devices, periods
 from gonogo_storage.tables import CanaryRow, DeviceRow, GoldenRow
 
 COUNTED = (DeviceHealth.good.value, DeviceHealth.suspect.value)
-"""Health of a device whose canary counts: one that is bad gave none, one in maintenance may have
-been changed by a person."""
+"""Health of the devices whose canaries count.
+
+A bad device has no passed canary. A device in maintenance may be in any state.
+"""
 ACTOR = "background"
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a report led to: whether its device's health changed; devices suspected and why,
-    excused, and asked to test themselves.
-    """
+class ReportOutcome:
+    """The outcome of a worker's report."""
 
     changed: bool
+    """Whether the health of the report's device changed."""
     suspected: Mapping[str, str] = field(default_factory=dict)
+    """Device -> why it became suspect."""
     excused: tuple[str, ...] = ()
-    asked: tuple[str, ...] = ()
+    """Devices that are no longer suspect."""
+    canary_requested: tuple[str, ...] = ()
+    """Devices from which a canary was requested."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +50,15 @@ class _Key:
 
     @property
     def subject(self) -> str:
-        """As the audit names it."""
+        """The key as the audit log names it."""
         return f"{self.executor}/{self.build}/{self.arch}"
 
 
-def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Told:
-    """A worker's word on its device (see `devices.report`); the digests of a canary that passed are
-    compared with those of the others.
+def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> ReportOutcome:
+    """Record a worker's report on its device (see `devices.report`).
 
-    Two first canaries at the same moment may raise IntegrityError: try again.
+    The digests of a passed canary are compared with those of other devices. Raises IntegrityError
+    if two first canaries arrive at the same time: try again.
     """
     evidence = dict(body.get("evidence") or {})
     digests = {
@@ -62,36 +67,37 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Told:
     arch = session.scalar(
         select(DeviceRow.arch).where(DeviceRow.identity == str(body.get("device")))
     )
-    sang = (
+    passed_canary = (
         arch is not None
         and body.get("health") == DeviceHealth.good
         and evidence.get("canary")
         and digests
     )
-    if not sang:
+    if not passed_canary:
         changed = devices.report(session, body, now=now)
         if arch is not None and body.get("health") == DeviceHealth.bad and evidence.get("canary"):
-            periods.sang(session, str(body["device"]), CanaryOutcome.failed, now=now)
-        return Told(changed)
+            periods.record_canary(session, str(body["device"]), CanaryOutcome.failed, now=now)
+        return ReportOutcome(changed)
     key = _Key(str(evidence.get("executor") or ""), str(evidence["canary"]), str(arch))
-    held = session.get(
+    # The golden row is locked before any device.
+    golden_row = session.get(
         GoldenRow, (key.executor, key.build, key.arch), with_for_update=True, populate_existing=True
-    )  # before any device
+    )
     changed = devices.report(session, body, now=now)
     row = session.scalar(
         select(DeviceRow).where(DeviceRow.identity == str(body["device"])).with_for_update()
     )
     assert row is not None
-    fresh = _keep(session, row, key, digests, devices.sung_at(body, now))
-    if fresh is None or row.health not in COUNTED:
-        return Told(changed)
-    there = _there(session, key, row)
-    finding = golden.judge(_golden(held), [sung for _, _, sung in there])
+    is_new = _store(session, row, key, digests, devices.canary_time(body, now))
+    if is_new is None or row.health not in COUNTED:
+        return ReportOutcome(changed)
+    canaries = _canaries(session, key, row)
+    finding = golden.judge(_golden(golden_row), [result for _, _, result in canaries])
     assert finding.golden is not None
     if finding.change is not None:
-        _settle(session, key, held, finding, now)
-    periods.sang(session, row.identity, _outcome(finding.golden, digests), now=now)
-    strays = fresh and finding.golden.digest != _digest(digests)
+        _store_golden(session, key, golden_row, finding, now)
+    periods.record_canary(session, row.identity, _outcome(finding.golden, digests), now=now)
+    strays = is_new and finding.golden.digest != _digest(digests)
     if strays:
         words = _difference(finding.golden, digests)
         devices.note(
@@ -110,26 +116,27 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Told:
         and row.identity not in finding.excused
         and row.health == DeviceHealth.good
     )
-    asked = _ask(there, row, finding.golden) if strays and alone else ()
-    excused = _excuse(session, there, finding, now)
-    return Told(changed, _accuse(session, key, there, finding, now), excused, asked)
+    requested = _request_canaries(canaries, row, finding.golden) if strays and alone else ()
+    excused = _excuse(session, canaries, finding, now)
+    return ReportOutcome(changed, _accuse(session, key, canaries, finding, now), excused, requested)
 
 
 def _digest(outputs: Mapping[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(outputs.items()))
 
 
-def _outcome(held: Golden, outputs: Mapping[str, str]) -> CanaryOutcome:
-    if held.digest != _digest(outputs):
+def _outcome(known: Golden, outputs: Mapping[str, str]) -> CanaryOutcome:
+    if known.digest != _digest(outputs):
         return CanaryOutcome.differs
-    return CanaryOutcome.first if held.second is None else CanaryOutcome.golden
+    return CanaryOutcome.first if known.second is None else CanaryOutcome.golden
 
 
-def _keep(
+def _store(
     session: Session, device: DeviceRow, key: _Key, outputs: Mapping[str, str], at: datetime
 ) -> bool | None:
-    """Store a canary: whether its digest is another one than before; None for one that is older
-    than what is stored.
+    """Store a canary; return whether its digest is new for the device.
+
+    It is None if a later canary is already stored.
     """
     digest = _digest(outputs)
     row = session.get(CanaryRow, (device.id, key.executor, key.build, key.arch))
@@ -142,17 +149,20 @@ def _keep(
         return True
     if at < row.at:
         return None
-    fresh = digest != row.digest
-    if fresh:
+    is_new = digest != row.digest
+    if is_new:
         row.digest, row.since, row.accused = digest, at, False
     row.at = at
     session.flush()
-    return fresh
+    return is_new
 
 
-def _there(session: Session, key: _Key, here: DeviceRow) -> list[tuple[DeviceRow, CanaryRow, Sung]]:
-    """The canaries that count: of devices that are there and may work, the one that reports among
-    them.
+def _canaries(
+    session: Session, key: _Key, here: DeviceRow
+) -> list[tuple[DeviceRow, CanaryRow, CanaryResult]]:
+    """Return the canaries that count: of devices that are online and may work.
+
+    The reporting device is always included.
     """
     query = (
         select(DeviceRow, CanaryRow)
@@ -166,7 +176,11 @@ def _there(session: Session, key: _Key, here: DeviceRow) -> list[tuple[DeviceRow
         .order_by(DeviceRow.id)
     )
     return [
-        (device, canary, Sung(device.identity, device.host, canary.digest, canary.since, canary.at))
+        (
+            device,
+            canary,
+            CanaryResult(device.identity, device.host, canary.digest, canary.since, canary.at),
+        )
         for device, canary in session.execute(query)
     ]
 
@@ -175,116 +189,126 @@ def _golden(row: GoldenRow | None) -> Golden | None:
     return None if row is None else Golden(row.digest, row.first_device, row.second_device)
 
 
-def _settle(
+def _store_golden(
     session: Session, key: _Key, row: GoldenRow | None, finding: Finding, now: datetime
 ) -> None:
-    """Store what is golden now, and say so in the audit."""
-    held = finding.golden
-    assert held is not None
+    """Store the new golden digest, and add it to the audit log."""
+    known = finding.golden
+    assert known is not None
     before = None if row is None else row.digest
-    confirmed_at = now if held.second is not None else None
+    confirmed_at = now if known.second is not None else None
     if row is None:
         names = {"executor": key.executor, "build": key.build, "arch": key.arch}
         row = GoldenRow(
             **names,
-            digest=held.digest,
-            first_device=held.first,
-            second_device=held.second,
+            digest=known.digest,
+            first_device=known.first,
+            second_device=known.second,
             learned_at=now,
         )
         session.add(row)
     elif finding.change is Change.replaced:
         row.learned_at = now
     row.digest, row.first_device, row.second_device, row.confirmed_at = (
-        held.digest,
-        held.first,
-        held.second,
+        known.digest,
+        known.first,
+        known.second,
         confirmed_at,
     )
     session.flush()
     detail = {
         "digest": held.digest,
         "before": before,
-        "devices": [each for each in (held.first, held.second) if each is not None],
+        "devices": [device for device in (known.first, known.second) if device is not None],
     }
     audit.record(
         session, actor=ACTOR, action=f"golden.{finding.change}", subject=key.subject, detail=detail
     )
 
 
-def _difference(held: Golden, outputs: Mapping[str, str]) -> str:
-    right = dict(each.split("=", 1) for each in held.digest.split(" "))
-    differ = sorted(name for name in {*right, *outputs} if right.get(name) != outputs.get(name))
-    known = (
-        f"of {held.first} and {held.second}"
-        if held.second is not None
-        else f"of {held.first}, which nobody has confirmed"
+def _difference(known: Golden, outputs: Mapping[str, str]) -> str:
+    golden_digests = dict(part.split("=", 1) for part in known.digest.split(" "))
+    names = sorted(
+        name
+        for name in {*golden_digests, *outputs}
+        if golden_digests.get(name) != outputs.get(name)
     )
-    return f"the canary's numbers are explained, but the bits of {', '.join(differ)} are not the golden ones {known}"
+    devices_ = (
+        f"{known.first} and {known.second}"
+        if known.second is not None
+        else f"{known.first}, which no second device has confirmed"
+    )
+    return (
+        f"rounding explains the canary's numbers, but the bits of {', '.join(names)} differ from"
+        f" the golden ones of {devices_}"
+    )
 
 
-def _evidence(key: _Key, held: Golden, outputs: Mapping[str, str]) -> dict[str, Any]:
-    return {"canary": key.build, "arch": key.arch, "digests": dict(outputs), "golden": held.digest}
+def _evidence(key: _Key, known: Golden, outputs: Mapping[str, str]) -> dict[str, Any]:
+    return {"canary": key.build, "arch": key.arch, "digests": dict(outputs), "golden": known.digest}
 
 
-def _ask(
-    there: list[tuple[DeviceRow, CanaryRow, Sung]], here: DeviceRow, held: Golden
+def _request_canaries(
+    canaries: list[tuple[DeviceRow, CanaryRow, CanaryResult]], here: DeviceRow, known: Golden
 ) -> tuple[str, ...]:
-    """Want a canary of the other devices of this host that gave the golden digest: has the build
-    changed for all, or is it this device?
+    """Request canaries from this host's other devices with the golden digest; return their names.
+
+    They show whether the build has changed for all, or only this device differs.
     """
-    found = [
+    others = [
         device
-        for device, canary, _ in there
-        if device.id != here.id and device.host == here.host and canary.digest == held.digest
+        for device, canary, _ in canaries
+        if device.id != here.id and device.host == here.host and canary.digest == known.digest
     ]
-    for device in found:
-        device.asked += 1
-    return tuple(device.identity for device in found)
+    for device in others:
+        device.test_requests += 1
+    return tuple(device.identity for device in others)
 
 
 def _accuse(
     session: Session,
     key: _Key,
-    there: list[tuple[DeviceRow, CanaryRow, Sung]],
+    canaries: list[tuple[DeviceRow, CanaryRow, CanaryResult]],
     finding: Finding,
     now: datetime,
 ) -> dict[str, str]:
-    """Make the accused suspect, once for each digest: who sets such a device back to good has
-    decided.
+    """Mark accused devices as suspect, once per digest; return {device: reason}.
+
+    So a person's decision to set such a device back to good stands.
     """
     assert finding.golden is not None
-    rows = {device.identity: canary for device, canary, _ in there}
-    done: dict[str, str] = {}
-    for each in finding.accused:
-        canary = rows[each.device]
+    rows = {device.identity: canary for device, canary, _ in canaries}
+    suspected: dict[str, str] = {}
+    for accusation in finding.accused:
+        canary = rows[accusation.device]
         evidence = {
             "canary": key.build,
             "arch": key.arch,
             "digest": canary.digest,
             "golden": finding.golden.digest,
-            "witness": each.witness,
+            "witness": accusation.witness,
         }
         if not canary.accused and devices.suspect(
-            session, each.device, each.words, evidence, now=now
+            session, accusation.device, accusation.words, evidence, now=now
         ):
             canary.accused = True
-            done[each.device] = each.words
+            suspected[accusation.device] = accusation.words
     session.flush()
-    return done
+    return suspected
 
 
 def _excuse(
     session: Session,
-    there: list[tuple[DeviceRow, CanaryRow, Sung]],
+    canaries: list[tuple[DeviceRow, CanaryRow, CanaryResult]],
     finding: Finding,
     now: datetime,
 ) -> tuple[str, ...]:
-    """Lift a suspicion whose reason is gone: the digest became golden, or another device gives it
-    too.
+    """Lift suspicions without a reason: the digest became golden, or another device gives it too.
+
+    Returns the devices that are no longer suspect.
     """
-    done = []
-    for device, canary, _ in there:
+    excused = []
+    for device, canary, _ in canaries:
         if canary.accused and device.identity in finding.excused:
             canary.accused = False
             if device.health == DeviceHealth.suspect:
@@ -294,6 +318,6 @@ def _excuse(
                 devices.change(
                     session, device, DeviceHealth.good, actor=ACTOR, reason=reason, now=now
                 )
-                done.append(device.identity)
+                excused.append(device.identity)
     session.flush()
-    return tuple(done)
+    return tuple(excused)

@@ -1,4 +1,4 @@
-"""What came out where: seeds by test, build and device, for judging devices."""
+"""Numbers of results by test, build and device, for judging devices."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.ids import floor
 from gonogo_storage.tables import JobRow, SeedResultRow
 
-_WELL = (Verdict.pass_.value, Verdict.fail_by_tolerance.value)
-"""What a device got right: explained by rounding, whatever the test's tolerance says of it."""
+_RIGHT = (Verdict.pass_.value, Verdict.fail_by_tolerance.value)
+"""The verdicts that a device got right: rounding explains the error, whatever the tolerance."""
 _SILENT = (
     Verdict.skipped.value,
     Verdict.not_run.value,
     Verdict.inconclusive.value,
     Verdict.not_judged.value,
 )
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 
 
 def by_device(session: Session, *, since: datetime) -> list[Tried]:
-    """Of jobs made since then: how many rows (one per output of a seed) each device has of each
-    test and build, and how many not right.
+    """Return the number of results, and of wrong ones, by device, test and build.
+
+    It counts the jobs created since then; a result is one output of a seed.
     """
     row = SeedResultRow
-    wrong = func.sum(case((row.seed_verdict.in_(_WELL), 0), else_=1))
+    wrong = func.sum(case((row.seed_verdict.in_(_RIGHT), 0), else_=1))
     query = (
         select(row.device, JobRow.workload_key, JobRow.build, func.count(), wrong)
         .join(JobRow, row.job_id == JobRow.id)
-        # an id holds its time: without it every result ever stored would be walked through
+        # An id contains its time: this condition avoids reading all results.
         .where(
             row.job_id >= floor(since),
             JobRow.created_at >= since,
@@ -40,10 +41,9 @@ def by_device(session: Session, *, since: datetime) -> list[Tried]:
             row.seed_verdict.not_in(_SILENT),
         )
         .group_by(row.device, JobRow.workload_key, JobRow.build)
-        .limit(MOST_ROWS)
+        .limit(MAX_ROWS)
     )
-    found = session.execute(query)
     return [
         Tried(str(device), workload, build, int(runs), int(failures))
-        for device, workload, build, runs, failures in found
+        for device, workload, build, runs, failures in session.execute(query)
     ]

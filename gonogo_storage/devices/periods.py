@@ -1,9 +1,8 @@
-"""What devices did by minute and by hour: seeds stored, time at work, canaries, telemetry. Pages
-read these sums, not attempts and rows.
+"""Devices' activity by minute and hour: stored seeds, busy time, canaries, telemetry.
 
-Written in the transaction of what they count, as the last thing of it: others of the same device
-wait from here to the commit. Minutes are kept for the rates of now, hours for the pages; both go by
-the clock of the service.
+Pages read these sums instead of attempts and results. They are written at the end of the
+transaction that they count, because other transactions of the device wait until its commit. Minutes
+serve the current rates, hours serve the pages. Both are by the service's clock.
 """
 
 from __future__ import annotations
@@ -22,32 +21,30 @@ from gonogo_storage.tables import AttemptRow, DevicePeriodRow, DeviceRow
 
 MINUTE, HOUR = 60, 3600
 SIZES = (MINUTE, HOUR)
-KEPT = {MINUTE: timedelta(hours=3), HOUR: timedelta(days=400)}
+RETENTION = {MINUTE: timedelta(hours=3), HOUR: timedelta(days=400)}
 METRICS = ("temperature_c", "clock_mhz", "power_w")
-"""What is kept of the telemetry."""
-LATE = timedelta(days=1)
-"""Telemetry that says it is older than this, or from the future, is taken as of now."""
+"""The telemetry that is summed."""
+MAX_TELEMETRY_AGE = timedelta(days=1)
+"""Telemetry with an older time, or one in the future, counts as current."""
 _COUNTS = ("seeds", "busy_us", "attempts", *(outcome.value for outcome in CanaryOutcome))
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Seeds stored within the last `window_s` seconds, of which the last minute or hour is not
-    over.
-    """
+    """The number of seeds stored within the last `window_s` seconds."""
 
     seeds: int
     window_s: float
 
     @property
     def per_s(self) -> float:
-        """Seeds a second."""
+        """Seeds per second."""
         return self.seeds / self.window_s
 
 
 @dataclass(frozen=True)
 class Load:
-    """Which share of the last hour and of the last day a device was at work, 0 to 1."""
+    """The share of the last hour and of the last day that a device was busy, 0 to 1."""
 
     hour: float
     day: float
@@ -55,8 +52,9 @@ class Load:
 
 @dataclass(frozen=True)
 class Hour:
-    """What a device did in an hour that began at `start`; telemetry by metric: (least, mean,
-    largest).
+    """A device's activity in the hour from `start`.
+
+    `telemetry` is {metric: (minimum, mean, maximum)}.
     """
 
     start: datetime
@@ -67,23 +65,21 @@ class Hour:
     telemetry: Mapping[str, tuple[float, float, float]]
 
 
-def stored(session: Session, device: str | None, seeds: int, *, now: datetime) -> None:
-    """Seeds of a device were stored."""
+def record_seeds(session: Session, device: str | None, seeds: int, *, now: datetime) -> None:
+    """Count stored seeds of a device."""
     if device and seeds:
         _increase(session, device, {(size, _start(now, size)): {"seeds": seeds} for size in SIZES})
 
 
-def ran(session: Session, attempt: AttemptRow, *, now: datetime) -> None:
-    """An attempt is over: the time from its start to its last sign of life was its device's
-    work.
-    """
+def record_attempt(session: Session, attempt: AttemptRow, *, now: datetime) -> None:
+    """Count an ended attempt and its busy time, from its start to its last sign of life."""
     began, ended = (
         attempt.started_at,
         attempt.heard_at if attempt.state == AttemptState.lost else attempt.finished_at,
     )
     if attempt.device and began and ended:
-        # a canary's report locks the device before its hour, so whoever goes on to the device (its
-        # telemetry) must do the same
+        # A canary's report locks the device before its hour. Lock in the same order here, because
+        # the caller may go on to the device's telemetry.
         session.execute(
             select(DeviceRow.id).where(DeviceRow.identity == attempt.device).with_for_update()
         )
@@ -91,7 +87,7 @@ def ran(session: Session, attempt: AttemptRow, *, now: datetime) -> None:
             (size, _start(ended, size)): {"attempts": 1} for size in SIZES
         }
         for size in SIZES:
-            at = _start(max(began, now - KEPT[size]), size)
+            at = _start(max(began, now - RETENTION[size]), size)
             while at < ended:
                 busy = min(ended, at + timedelta(seconds=size)) - max(began, at)
                 parts.setdefault((size, at), {})["busy_us"] = busy // timedelta(microseconds=1)
@@ -99,65 +95,68 @@ def ran(session: Session, attempt: AttemptRow, *, now: datetime) -> None:
         _increase(session, attempt.device, parts)
 
 
-def sang(session: Session, device: str, outcome: CanaryOutcome, *, now: datetime) -> None:
-    """A canary of a device ended."""
+def record_canary(session: Session, device: str, outcome: CanaryOutcome, *, now: datetime) -> None:
+    """Count a canary of a device by its outcome."""
     _increase(session, device, {(HOUR, _start(now, HOUR)): {outcome.value: 1}})
 
 
-def measured(session: Session, device: str, telemetry: Mapping[str, Any], *, now: datetime) -> None:
-    """Temperature, clock and power, of the moment that they name ("at", seconds since the epoch).
+def record_telemetry(
+    session: Session, device: str, telemetry: Mapping[str, Any], *, now: datetime
+) -> None:
+    """Add temperature, clock and power to the sums of their hour ("at", seconds since the epoch).
+
     The caller has locked the device.
     """
-    told = {
+    values = {
         name: float(value)
         for name in METRICS
         if isinstance(value := telemetry.get(name), int | float)
     }
-    if not told:
+    if not values:
         return
-    start = _start(_told_at(telemetry, now), HOUR)
+    start = _start(_measured_at(telemetry, now), HOUR)
     _increase(session, device, {(HOUR, start): {}})
     row = (
         DevicePeriodRow.device == device,
         DevicePeriodRow.size_s == HOUR,
         DevicePeriodRow.start == start,
     )
-    kept: dict[str, list[float]] = dict(
+    sums: dict[str, list[float]] = dict(
         session.execute(select(DevicePeriodRow.telemetry).where(*row)).scalar_one()
     )
-    for name, value in told.items():
-        number, least, total, most = kept.get(name, (0, value, 0.0, value))
-        kept[name] = [number + 1, min(least, value), total + value, max(most, value)]
+    for name, value in values.items():
+        count, minimum, total, maximum = sums.get(name, (0, value, 0.0, value))
+        sums[name] = [count + 1, min(minimum, value), total + value, max(maximum, value)]
     session.execute(
         update(DevicePeriodRow)
         .where(*row)
-        .values(telemetry=kept)
+        .values(telemetry=sums)
         .execution_options(synchronize_session=False)
     )
 
 
 @dataclass(frozen=True)
 class Pulse:
-    """How fast all devices together store seeds ("now": the last minute or two, "hour", "day"), and
-    how busy each one is.
+    """The current rate of stored seeds over all devices, and each device's load.
 
-    Devices that did nothing in the last day are not in `loads`.
+    The rates are "now" (the last minute or two), "hour" and "day". Devices without work in the last
+    day are not in `loads`.
     """
 
     rates: Mapping[str, Rate]
     loads: Mapping[str, Load]
 
     def load(self, device: str) -> Load:
-        """Of one device, "host/name"."""
+        """Return the load of a device, "host/name"."""
         return self.loads.get(device, Load(0.0, 0.0))
 
 
 def pulse(session: Session, *, now: datetime) -> Pulse:
-    """Of this moment; attempts that still run count up to now."""
+    """Return the current rates and loads; running attempts count up to now."""
     running = select(AttemptRow.device, AttemptRow.started_at).where(
         AttemptRow.state == AttemptState.running
     )
-    at_work = [(device, began) for device, began in session.execute(running) if device and began]
+    busy_since = [(device, began) for device, began in session.execute(running) if device and began]
     rates: dict[str, Rate] = {}
     shares: dict[str, dict[str, float]] = {}
     for name, (size, before) in {
@@ -172,12 +171,12 @@ def pulse(session: Session, *, now: datetime) -> Pulse:
             func.sum(DevicePeriodRow.seeds),
             func.sum(DevicePeriodRow.busy_us),
         )
-        found = session.execute(
+        rows = session.execute(
             query.where(*_from(size, since)).group_by(DevicePeriodRow.device)
         ).all()
-        rates[name] = Rate(sum(int(seeds) for _, seeds, _ in found), window_s)
-        busy = {device: int(busy_us) / 1e6 for device, _, busy_us in found}
-        for device, began in at_work:
+        rates[name] = Rate(sum(int(seeds) for _, seeds, _ in rows), window_s)
+        busy = {device: int(busy_us) / 1e6 for device, _, busy_us in rows}
+        for device, began in busy_since:
             busy[device] = busy.get(device, 0.0) + max(
                 0.0, (now - max(began, since)).total_seconds()
             )
@@ -193,7 +192,7 @@ def pulse(session: Session, *, now: datetime) -> Pulse:
 
 
 def hours(session: Session, device: str, *, since: datetime) -> list[Hour]:
-    """The hours of a device in order; those in which nothing happened are left out."""
+    """Return a device's hours in order; those without activity are left out."""
     names = (
         "start",
         "seeds",
@@ -212,22 +211,22 @@ def hours(session: Session, device: str, *, since: datetime) -> list[Hour]:
             seeds,
             busy_us / 1e6,
             attempts,
-            dict(zip(CanaryOutcome, sung, strict=True)),
+            dict(zip(CanaryOutcome, canaries, strict=True)),
             {
-                name: (least, total / number, most)
-                for name, (number, least, total, most) in telemetry.items()
+                name: (minimum, total / count, maximum)
+                for name, (count, minimum, total, maximum) in telemetry.items()
             },
         )
-        for start, seeds, busy_us, attempts, *sung, telemetry in session.execute(query)
+        for start, seeds, busy_us, attempts, *canaries, telemetry in session.execute(query)
     ]
 
 
 def forget(session: Session, *, now: datetime) -> None:
-    """Drop minutes and hours that no page reads any more."""
-    for size, kept in KEPT.items():
+    """Delete minutes and hours that no page reads any more."""
+    for size, retention in RETENTION.items():
         session.execute(
             delete(DevicePeriodRow).where(
-                DevicePeriodRow.size_s == size, DevicePeriodRow.start < now - kept
+                DevicePeriodRow.size_s == size, DevicePeriodRow.start < now - retention
             )
         )
 
@@ -240,11 +239,11 @@ def _start(moment: datetime, size: int) -> datetime:
     return datetime.fromtimestamp(int(moment.timestamp()) // size * size, UTC)
 
 
-def _told_at(telemetry: Mapping[str, Any], now: datetime) -> datetime:
+def _measured_at(telemetry: Mapping[str, Any], now: datetime) -> datetime:
     at = telemetry.get("at")
     if (
         not isinstance(at, int | float)
-        or not now.timestamp() - LATE.total_seconds() < at <= now.timestamp()
+        or not now.timestamp() - MAX_TELEMETRY_AGE.total_seconds() < at <= now.timestamp()
     ):
         return now
     return datetime.fromtimestamp(at, UTC)
@@ -253,9 +252,7 @@ def _told_at(telemetry: Mapping[str, Any], now: datetime) -> datetime:
 def _increase(
     session: Session, device: str, parts: Mapping[tuple[int, datetime], Mapping[str, int]]
 ) -> None:
-    """Add to the sums of some periods, in their order, so that two who add never wait for each
-    other in a circle.
-    """
+    """Add to the sums of periods, in their order, so that two writers never deadlock."""
     rows = [
         {
             "device": device,

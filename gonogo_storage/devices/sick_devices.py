@@ -1,4 +1,4 @@
-"""When devices were not to be trusted: what ran on them then says nothing of a test."""
+"""Times at which devices were suspect or bad: their results then say nothing about a test."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ from gonogo_storage.db.states import DeviceHealth
 from gonogo_storage.tables import DeviceHealthRow, DeviceRow
 
 LOOK_BACK = timedelta(days=1)
-"""A suspicion is drawn from what failed in the day before it: that day counts as sick, too."""
-MOST_CHANGES = 5000
+"""A suspicion rests on the failures of the day before it, so that day counts as sick, too."""
+MAX_CHANGES = 5000
 SICK = (DeviceHealth.suspect, DeviceHealth.bad)
 
 
 @dataclass(frozen=True)
 class Spell:
-    """A time in which a device was suspect or bad. `end` None: it still is."""
+    """A time in which a device was suspect or bad; `end` is None if it still is."""
 
     device: str
     start: datetime
     end: datetime | None
     words: str
     suspected: bool
-    """Because most unrelated tests failed on it."""
+    """Whether most unrelated tests failed on it."""
     failing: int = 0
+    """Number of unrelated tests that failed on it but pass elsewhere; 0 without a suspicion."""
     tests: int = 0
-    """Unrelated tests that failed on it, of those that pass elsewhere; of a suspicion."""
+    """Number of unrelated tests that pass elsewhere; 0 without a suspicion."""
 
     def covers(self, began: datetime, ended: datetime) -> bool:
-        """Whether anything of that time lies in it."""
+        """Return whether the spell overlaps that time."""
         return ended >= self.start and (self.end is None or began <= self.end)
 
 
 def spells(session: Session, devices: Iterable[str] | None = None) -> dict[str, tuple[Spell, ...]]:
-    """The spells of each of these devices (host/name, as results name them; None: of all) that was
-    ever sick; of the newest 5,000 changes of health.
+    """Return the spells of each device that was ever sick, from the newest MAX_CHANGES changes.
+
+    `devices` are host/name, as in results; None means all.
     """
     names = None if devices is None else set(devices)
     if names is not None and not names:
@@ -57,10 +59,10 @@ def spells(session: Session, devices: Iterable[str] | None = None) -> dict[str, 
         .where(DeviceHealthRow.what == "health")
     )
     query = query if names is None else query.where(DeviceRow.identity.in_(names))
-    found: dict[str, list[Spell]] = {}
+    by_device: dict[str, list[Spell]] = {}
     running: dict[str, Spell] = {}
     for row in reversed(
-        session.execute(query.order_by(DeviceHealthRow.id.desc()).limit(MOST_CHANGES)).all()
+        session.execute(query.order_by(DeviceHealthRow.id.desc()).limit(MAX_CHANGES)).all()
     ):
         if row.after in SICK and row.identity not in running:
             running[row.identity] = _spell(row)
@@ -75,21 +77,26 @@ def spells(session: Session, devices: Iterable[str] | None = None) -> dict[str, 
                 over.failing,
                 over.tests,
             )
-            found.setdefault(row.identity, []).append(ended)
+            by_device.setdefault(row.identity, []).append(ended)
     for name, spell in running.items():
-        found.setdefault(name, []).append(spell)
-    return {name: tuple(each) for name, each in found.items()}
+        by_device.setdefault(name, []).append(spell)
+    return {name: tuple(of_device) for name, of_device in by_device.items()}
 
 
-def now(session: Session) -> frozenset[str]:
-    """The devices that are suspect or bad at this moment."""
+def current(session: Session) -> frozenset[str]:
+    """Return the devices that are suspect or bad now."""
     return frozenset(session.scalars(select(DeviceRow.identity).where(DeviceRow.health.in_(SICK))))
 
 
 def _spell(row: Any) -> Spell:
     suspected = row.after == DeviceHealth.suspect
-    proof: Mapping[str, Any] = row.evidence or {}
+    evidence: Mapping[str, Any] = row.evidence or {}
     return Spell(
-        row.identity, row.at - LOOK_BACK if suspected else row.at, None, f"{row.after}: {row.reason or 'no reason given'}", suspected,
-        int(proof.get("failing") or 0), int(proof.get("tests") or 0),
-    )  # fmt: skip
+        device=row.identity,
+        start=row.at - LOOK_BACK if suspected else row.at,
+        end=None,
+        words=f"{row.after}: {row.reason or 'no reason given'}",
+        suspected=suspected,
+        failing=int(evidence.get("failing") or 0),
+        tests=int(evidence.get("tests") or 0),
+    )

@@ -31,8 +31,9 @@ def heard(
     stage: str | None = None,
     now: datetime,
 ) -> bool:
-    """Note a sign of life. `queues` None keeps those known. Returns whether the worker was unknown
-    or had other queues before.
+    """Record a heartbeat of a worker; `queues` None keeps the known ones.
+
+    Returns whether the worker is new, was offline, or has other queues than before.
     """
     row = session.get(WorkerRow, name)
     if row is None:
@@ -62,15 +63,17 @@ def heard(
 
 
 def gone(session: Session, name: str) -> None:
-    """A worker said goodbye."""
+    """Delete a worker that has stopped."""
     session.execute(delete(WorkerRow).where(WorkerRow.name == name))
 
 
 def list_(
     session: Session, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S
 ) -> list[dict[str, Any]]:
-    """[{"name", "host", "device", "queues", "state" (idle, busy, offline), "attempt", "seed",
-    "stage", "first_heard_at", "heard_at"}].
+    """Return all workers as plain JSON, ordered by name.
+
+    The keys: "name", "host", "device", "queues", "state" (idle, busy, offline), "attempt", "seed",
+    "stage", "first_heard_at", "heard_at".
     """
     limit = (now or utcnow()) - timedelta(seconds=timeout_s)
     return [
@@ -97,8 +100,9 @@ def list_(
 
 
 def live(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> Counter[str]:
-    """How many live workers serve each queue; one whose device is bad, drained or in maintenance
-    serves none.
+    """Return the number of online workers by queue.
+
+    Workers whose device is bad, drained or in maintenance are left out.
     """
     rows = session.execute(
         select(WorkerRow.name, WorkerRow.queues).where(
@@ -110,5 +114,5 @@ def live(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> Co
 
 
 def forget(session: Session, *, now: datetime) -> None:
-    """Drop workers that have been silent for a week."""
+    """Delete workers without a heartbeat for a week."""
     session.execute(delete(WorkerRow).where(WorkerRow.heard_at < now - FORGET))

@@ -119,7 +119,7 @@ def findings(session: Session, job: JobRow) -> list[Finding]:
         Verdict.pass_by_tolerance: FlagKind.passes_by_tolerance,
         Verdict.fail_by_tolerance: FlagKind.tolerance_too_tight,
     }
-    sick = sick_devices.now(session)
+    sick = sick_devices.current(session)
     counts: Mapping[str, int] = job.counts
     if job.kernel == KERNEL:
         counts = _iterations_with(session, job.id, [verdict.value for verdict in pairs], sick)

@@ -85,7 +85,7 @@ def _quiet_seeds(kind: FlagKind, job: JobFacts) -> int | None:
         return None
     found = sum(counts.get(verdict, 0) for verdict in good)
     if job.selection and kind in (FlagKind.flaky, FlagKind.hangs, FlagKind.context_dependent):
-        told = job.told
+        told = job.outcomes
         if any(told.get(name) for name in ("failed", "error")):
             return None
         found += counts.get(Verdict.not_judged, 0)

@@ -1,8 +1,7 @@
-"""What the stored numbers say of a full variant, computed when one of its jobs is over: why it
-flickers, its grade, what changed.
+"""Assess a variant when one of its jobs is over: why it flickers, its grade, what changed.
 
-Reads and statistics only; `gonogo_storage.history.assessments` stores the answer. It loads numpy: not for
-the API process.
+Reads and statistics only; `gonogo_storage.history.assessments` stores the result. It loads numpy,
+so the API process must not import it.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from gonogo_storage.devices import sick_devices
 from gonogo_storage.gauges import gauges
 from gonogo_storage.history import build_series, error_signature_runs, samples
 from gonogo_storage.history.build_series import Point
-from gonogo_storage.history.samples import Looked, Run
-from gonogo_storage.history.trends import Kept
+from gonogo_storage.history.samples import ReadExtent, Run
+from gonogo_storage.history.trends import StoredTrend
 from gonogo_storage.rollups.variants import JobFacts, Variant, job_of, jobs_of
 
 Missed = Callable[[Session, Variant], Mapping[str, Rate]]
@@ -34,17 +33,18 @@ Missed = Callable[[Session, Variant], Mapping[str, Rate]]
 
 
 def gauged(session: Session, variant: Variant) -> Mapping[str, Rate]:
-    """What the newest gauge of a variant found; {} where none has measured it."""
-    found = gauges.sharpness_of(
+    """Return the miss rates from the newest gauge of a variant; {} where none has measured it."""
+    sharpness = gauges.sharpness_of(
         session, variant.test_key, variant.branch, variant.arch, variant.board
     )
-    return {name: rate(each.count, each.of) for name, each in found.items()}
+    return {name: rate(missed.count, missed.of) for name, missed in sharpness.items()}
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """Of one build of a variant: that of the job that is over. `changes`, `builds` are of the whole
-    branch.
+    """The assessment of one build of a variant, the build of the job that is over.
+
+    `changes` and `builds` cover the whole branch.
     """
 
     variant: Variant
@@ -52,34 +52,46 @@ class Assessment:
     attribution: Attribution
     grade: Grade
     change: masking.BuildChange | None
-    """Against the nearest earlier build with judged seeds; None: there is none."""
+    """The change since the nearest earlier build with judged seeds; None: there is none."""
     changes: Mapping[str, Any]
     builds: tuple[Mapping[str, Any], ...]
-    """Newest first: {"build", "sequence", "jobs", "seeds", "counts", "failures", "runs",
-    "last_job"}."""
+    """The builds, newest first, as dicts.
+
+    Keys: "build", "sequence", "jobs", "seeds", "counts", "failures", "runs", "last_job".
+    """
     era: tuple[str, ...]
-    """Earlier builds whose errors look the same, and whose seeds the tail was fitted to as well."""
-    looked: Looked
+    """Earlier builds whose errors look the same; the tail was fitted to their seeds too."""
+    extent: ReadExtent
     left_out: Mapping[str, Mapping[str, Any]]
-    """Devices that were sick: how many runs of them were left out, and why."""
+    """Sick devices, each with the number of its runs that were left out, and the reason."""
     runs: tuple[Run, ...]
-    """The build's own, without those on sick devices."""
+    """The runs of this build, without those on sick devices."""
     jobs: tuple[JobFacts, ...]
-    """Of the whole branch, newest first."""
+    """The jobs of the whole branch, newest first."""
     policy: FlakinessPolicy
-    trends: tuple[Kept, ...] = ()
-    """What the pages of the variant, and of its workload's other tests, show over builds and days:
-    stored beside it, not in it."""
+    trends: tuple[StoredTrend, ...] = ()
+    """Trends for the pages of the variant and of its workload's other tests.
+
+    They are stored beside the assessment, not in it.
+    """
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return the assessment in plain JSON types."""
         return {
-            **self.variant.to_json(), "build": self.job.build, "build_sequence": self.job.sequence, "job": self.job.id,
-            "attribution": self.attribution.to_json(), "grade": self.grade.to_json(),
-            "change": None if self.change is None else self.change.to_json(), "changes": dict(self.changes),
-            "builds": [dict(each) for each in self.builds], "era": list(self.era), "looked": self.looked.to_json(),
-            "left_out": {name: dict(each) for name, each in self.left_out.items()}, "policy": self.policy.version,
-        }  # fmt: skip
+            **self.variant.to_json(),
+            "build": self.job.build,
+            "build_sequence": self.job.sequence,
+            "job": self.job.id,
+            "attribution": self.attribution.to_json(),
+            "grade": self.grade.to_json(),
+            "change": None if self.change is None else self.change.to_json(),
+            "changes": dict(self.changes),
+            "builds": [dict(build) for build in self.builds],
+            "era": list(self.era),
+            "looked": self.extent.to_json(),
+            "left_out": {device: dict(note) for device, note in self.left_out.items()},
+            "policy": self.policy.version,
+        }
 
 
 def assess(
@@ -90,80 +102,96 @@ def assess(
     suspicions: Mapping[str, Suspicion] | None = None,
     policy: FlakinessPolicy = POLICY,
 ) -> Assessment | None:
-    """Assess the variant of a job that is over; None where there is nothing to say (not over, no
-    seed, compares two builds).
+    """Assess the variant of a job that is over.
 
-    suspicions: devices that are suspected at this moment; what ran while a device was suspect or
-    bad is left out anyway. Stability, attribution and the comparison are of the job's build. Where
-    all its seeds are green, the tail takes in those of the builds before it whose errors look the
-    same (`era`); a seed that gives the same again is the same observation (`samples.distinct`,
-    `tail_of`).
+    Returns None where there is nothing to assess: the job is not over, has no seed, or compares two
+    builds.
+
+    suspicions: devices that are suspected at this moment. Runs from a time when a device was
+    suspect or bad are left out anyway. Stability, attribution and the comparison are of the job's
+    build. Where all its seeds are green, the tail includes the seeds of earlier builds whose errors
+    look the same (`era`). A seed that gives the same result again is the same observation
+    (`samples.distinct`, `tail_of`).
     """
     job = job_of(session, job_id)
     if job is None or not job.done:
         return None
     variant = job.variant
     branch = jobs_of(session, variant)
-    others = tuple(
-        each for each in branch if each.id != job.id
-    )  # a clock that went back may have put it behind: it is looked at anyway
-    own = (job, *(each for each in others if each.build == job.build))
-    change, era = error_signature_runs.compared(session, job, own, others, policy)
-    pooled = (*own, *(each for each in others if each.build in era))
+    # the job comes first, even where a clock that went back has put it among older ones
+    others = tuple(other for other in branch if other.id != job.id)
+    same_build = (job, *(other for other in others if other.build == job.build))
+    change, era = error_signature_runs.compare_with_earlier(
+        session, job, same_build, others, policy
+    )
+    pooled = (*same_build, *(other for other in others if other.build in era))
     history = samples.of_jobs(session, variant, pooled)
-    kept, left_out, sick = _without_sick(session, history.runs, suspicions or {})
-    mine = tuple(run for run in kept if run.job.build == job.build)
-    if not mine and left_out:
+    well_runs, left_out, sick = _without_sick(session, history.runs, suspicions or {})
+    build_runs = tuple(run for run in well_runs if run.job.build == job.build)
+    if not build_runs and left_out:
         everything = samples.of_runs(run for run in history.runs if run.job.build == job.build)
         attribution = attribute(everything, policy, sick)
     else:
-        attribution = attribute(samples.of_runs(mine), policy)
-    read_all = history.looked.seeds == history.looked.of_seeds
-    own_failures = (
-        attribution.failures if read_all or left_out or job.selection else samples.failures_of(own)
+        attribution = attribute(samples.of_runs(build_runs), policy)
+    read_all = history.extent.seeds == history.extent.of_seeds
+    build_failures = (
+        attribution.failures
+        if read_all or left_out or job.selection
+        else samples.failures_of(same_build)
     )
-    failures, pool = own_failures, mine
-    if own_failures.known and not own_failures.failures:
-        era = error_signature_runs.alike(kept, job.build, era, policy)
-        pool = tuple(run for run in kept if run.job.build in (job.build, *era))
+    failures, pool = build_failures, build_runs
+    if build_failures.known and not build_failures.failures:
+        era = error_signature_runs.with_same_errors(well_runs, job.build, era, policy)
+        pool = tuple(run for run in well_runs if run.job.build in (job.build, *era))
     else:
         era = ()
     distinct = samples.distinct(pool)
     if read_all or left_out or job.selection:
-        failures = _failures(distinct, policy) if own_failures.known else own_failures
-    # the build's own last: of a seed that stands for itself however often it runs the newest number
-    # counts
+        failures = _failures(distinct, policy) if build_failures.known else build_failures
+    # This build's runs come last: where a seed counts once, its newest number counts.
     fitted = samples.tail_of(sorted(pool, key=lambda run: run.job.build == job.build), policy)
-    green = _green(own if not left_out else None, mine, policy)
-    given = grade(
+    green = _green(same_build if not left_out else None, build_runs, policy)
+    grade_result = grade(
         failures, fitted if not job.selection else None, missed(session, variant), green, policy
     )
     return Assessment(
-        variant, job, attribution, given, change, _changes(session, variant, policy), _builds((job, *others)), era, history.looked,
-        left_out, mine, tuple(sorted((job, *others), key=lambda each: each.id, reverse=True)), policy,
-    )  # fmt: skip
+        variant,
+        job,
+        attribution,
+        grade_result,
+        change,
+        _changes(session, variant, policy),
+        _builds((job, *others)),
+        era,
+        history.extent,
+        left_out,
+        build_runs,
+        tuple(sorted((job, *others), key=lambda job_facts: job_facts.id, reverse=True)),
+        policy,
+    )
 
 
 def _without_sick(
     session: Session, runs: Sequence[Run], suspicions: Mapping[str, Suspicion]
 ) -> tuple[list[Run], dict[str, dict[str, Any]], dict[str, Suspicion]]:
-    """(runs on devices that were well, what was left out by device, the devices as attribution
-    takes them).
+    """Split off the runs on sick devices.
+
+    Returns (runs on well devices, what was left out by device, the devices for attribution).
     """
     spells = sick_devices.spells(session, {run.device for run in runs if run.device})
     sick = dict(suspicions)
-    left: dict[str, dict[str, Any]] = {}
-    kept = []
+    left_out: dict[str, dict[str, Any]] = {}
+    well_runs = []
     for run in runs:
-        why = _sick(run, spells, suspicions)
-        if why is None or run.device is None:
-            kept.append(run)
+        reason = _sick(run, spells, suspicions)
+        if reason is None or run.device is None:
+            well_runs.append(run)
             continue
-        entry = left.setdefault(run.device, {"runs": 0, "words": why})
+        entry = left_out.setdefault(run.device, {"runs": 0, "words": reason})
         entry["runs"] += 1
         for spell in spells.get(run.device, ()):
             sick.setdefault(run.device, Suspicion(run.device, spell.failing, spell.tests, ()))
-    return kept, left, sick
+    return well_runs, left_out, sick
 
 
 def _sick(
@@ -177,30 +205,35 @@ def _sick(
     for spell in spells.get(run.device, ()):
         if spell.covers(run.job.created_at, ended):
             return spell.words
-    found = suspicions.get(run.device)
-    return None if found is None else found.words
+    suspicion = suspicions.get(run.device)
+    return None if suspicion is None else suspicion.words
 
 
 def _failures(runs: Sequence[Run], policy: FlakinessPolicy) -> Rate:
-    outcomes = [each.outcome for each in samples.of_runs(runs)]
+    outcomes = [sample.outcome for sample in samples.of_runs(runs)]
     failed = outcomes.count(Outcome.failed)
     return rate(failed, failed + outcomes.count(Outcome.passed), policy)
 
 
 def _green(jobs: Sequence[JobFacts] | None, runs: Sequence[Run], policy: FlakinessPolicy) -> Rate:
-    """Unexplained among the green seeds of a build: over whole jobs, or, where sick devices were
-    left out, over the runs.
+    """Return the rate of unexplained seeds among the green seeds of a build.
+
+    It is over whole jobs or, where sick devices were left out, over the runs.
     """
-    wanted = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
+    green_verdicts = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
     if jobs is None:
-        counts = {verdict: sum(run.verdict == verdict for run in runs) for verdict in wanted}
+        counts = {
+            verdict: sum(run.verdict == verdict for run in runs) for verdict in green_verdicts
+        }
     else:
-        counts = {verdict: sum(job.counts.get(verdict, 0) for job in jobs) for verdict in wanted}
+        counts = {
+            verdict: sum(job.counts.get(verdict, 0) for job in jobs) for verdict in green_verdicts
+        }
     return rate(counts[Verdict.pass_by_tolerance], sum(counts.values()), policy)
 
 
 def _builds(jobs: Sequence[JobFacts]) -> tuple[dict[str, Any], ...]:
-    found: dict[str, dict[str, Any]] = {}
+    builds: dict[str, dict[str, Any]] = {}
     for job in jobs:
         empty = {
             "build": job.build,
@@ -212,7 +245,7 @@ def _builds(jobs: Sequence[JobFacts]) -> tuple[dict[str, Any], ...]:
             "runs": 0,
         }
         empty["last_job"] = job.id
-        entry = found.setdefault(job.build, empty)
+        entry = builds.setdefault(job.build, empty)
         entry["jobs"] += 1
         entry["seeds"] += job.done
         entry["last_job"] = max(entry["last_job"], job.id)
@@ -222,16 +255,17 @@ def _builds(jobs: Sequence[JobFacts]) -> tuple[dict[str, Any], ...]:
         entry["failures"] += outcomes[Outcome.failed]
         entry["runs"] += outcomes[Outcome.failed] + outcomes[Outcome.passed]
     newest = sorted(
-        found.values(), key=lambda entry: (entry["sequence"], entry["build"]), reverse=True
+        builds.values(), key=lambda entry: (entry["sequence"], entry["build"]), reverse=True
     )
-    return tuple(newest[: build_series.MOST_BUILDS])
+    return tuple(newest[: build_series.MAX_BUILDS])
 
 
 def _changes(session: Session, variant: Variant, policy: FlakinessPolicy) -> dict[str, Any]:
-    """{"build" | "day": {"points": [names], "rates": changes, "numbers": {output: changes}}}: where
-    the error or the rate moved.
+    """Find where the error or the rate moved.
+
+    Returns {"build" | "day": {"points": [names], "rates": changes, "numbers": {output: changes}}}.
     """
-    found: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for by in ("build", "day"):
         points = build_series.points(session, variant, by="build" if by == "build" else "day")
         at = [point.at for point in points]
@@ -244,25 +278,26 @@ def _changes(session: Session, variant: Variant, policy: FlakinessPolicy) -> dic
             for output in outputs
         }
         rates = rate_changes([(point.failures, point.runs) for point in points], policy, at)
-        found[by] = {
+        changes[by] = {
             "points": [point.name for point in points],
             "metric": "rms",
             "rates": _named(rates, points),
             "numbers": numbers,
         }
-    return found
+    return changes
 
 
 def _named(changes: Changes, points: Sequence[Point]) -> dict[str, Any]:
-    """The changes with the names of the build or day at their place and at the ends of its
-    interval.
-    """
-    told = changes.to_json()
-    told["changes"] = [
+    """Add the names of builds or days to the changes, at their place and their interval's ends."""
+    plain = changes.to_json()
+    plain["changes"] = [
         {
-            **each, "from": points[each["place"] - 1].name if each["place"] else None, "name": points[each["place"]].name,
-            "low_name": points[each["low"]].name, "high_name": points[each["high"]].name,
+            **change,
+            "from": points[change["place"] - 1].name if change["place"] else None,
+            "name": points[change["place"]].name,
+            "low_name": points[change["low"]].name,
+            "high_name": points[change["high"]].name,
         }
-        for each in told["changes"]
-    ]  # fmt: skip
-    return told
+        for change in plain["changes"]
+    ]
+    return plain

@@ -1,4 +1,4 @@
-"""Ask for an assessment: the statistics of a variant take their time, so the background makes them after the job is closed."""
+"""Request assessments: their statistics take time, so the background computes them later."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from gonogo_storage.messages import outbox
 from gonogo_storage.rollups.variants import Variant, graded_job
 
 ASSESS = "assess"
-"""The topic of the letter that has a closed job's variant assessed, outside of this transaction:
-statistics take their time."""
+"""Topic of the message that requests the assessment of a closed job's variant."""
 
 
-def assess_anew(session: Session, variant: Variant, reason: str, *, now: datetime) -> bool:
-    """Have a variant assessed anew, by the job that its grade is of; False where it has none that
-    is over.
+def request_assessment(session: Session, variant: Variant, reason: str, *, now: datetime) -> bool:
+    """Request a new assessment of a variant, by the job that its grade is based on.
 
-    reason: makes the letter unique, as `gauge:<id>`; a second one with the same reason is none.
+    Returns False where no job of it is over. reason: makes the message unique, for example
+    `gauge:<id>`. A second request with the same reason is ignored.
     """
     newest = graded_job(session, variant)
     if newest is not None:

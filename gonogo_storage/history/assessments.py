@@ -1,7 +1,8 @@
-"""The stored assessments, one per full variant: written by `conclude` with the flags that follow
-from one, read by the API and the pages.
+"""The stored assessments, one per full variant.
 
-The API process imports this: no numpy here (the statistics are in gonogo_storage.history.assessing).
+`conclude` writes them with the flags that follow from one; the API and the pages read them. The API
+process imports this module, so it must not load numpy: the statistics are in
+gonogo_storage.history.assessing.
 """
 
 from __future__ import annotations
@@ -31,82 +32,104 @@ if TYPE_CHECKING:
 
 _KEY = ("test_key", "branch", "arch", "board")
 _SUMMARY = (
-    *_KEY, "workload_key", "kernel", "build", "build_sequence", "stability", "sharpness", "hollow", "cause", "change", "failures", "runs",
-    "predicted", "seeds", "policy", "version",
-)  # fmt: skip
+    *_KEY,
+    "workload_key",
+    "kernel",
+    "build",
+    "build_sequence",
+    "stability",
+    "sharpness",
+    "hollow",
+    "cause",
+    "change",
+    "failures",
+    "runs",
+    "predicted",
+    "seeds",
+    "policy",
+    "version",
+)
 
 
 def catch_up(session: Session, *, now: datetime) -> int:
-    """Ask for the variants that have jobs and no assessment, or no trends of this form, as after an
-    upgrade from a version that made none or others; how many.
+    """Request assessments of variants with jobs but no assessment, or no trends of this form.
+
+    This happens after an upgrade from a version that made none or others. Returns their number.
     """
     unassessed = _without(session, AssessmentRow)
     trendless = _without(session, TrendRow, TrendRow.form == trends.FORM) - unassessed
-    letters = {f"{ASSESS}:{job}": job for job in _newest(session, unassessed)}
-    letters |= {f"{ASSESS}:{job}:trends:{trends.FORM}": job for job in _newest(session, trendless)}
-    missing = letters.keys() - outbox.known(
-        session, list(letters)
-    )  # those of jobs that have just been closed are on their way
+    messages = {f"{ASSESS}:{job}": job for job in _newest(session, unassessed)}
+    messages |= {f"{ASSESS}:{job}:trends:{trends.FORM}": job for job in _newest(session, trendless)}
+    # messages of jobs that have just been closed exist already
+    missing = messages.keys() - outbox.known(session, list(messages))
     for dedupe in sorted(missing):
-        outbox.add(session, ASSESS, dedupe, {"job": letters[dedupe]}, now=now)
+        outbox.add(session, ASSESS, dedupe, {"job": messages[dedupe]}, now=now)
     return len(missing)
 
 
 def _without(session: Session, table: Any, *wheres: ColumnElement[bool]) -> set[Variant]:
-    """The variants with jobs that are over and no row of a table."""
+    """Return the variants with finished jobs and no row in a table."""
     columns = [getattr(JobRow, name) for name in _KEY]
     over = COUNTED & JobRow.state.in_((JobState.finished, JobState.cancelled)) & (JobRow.done > 0)
-    there = select(table.test_key).where(
-        *(getattr(table, each.key) == each for each in columns), *wheres
+    rows = select(table.test_key).where(
+        *(getattr(table, column.key) == column for column in columns), *wheres
     )
     return {
         Variant(*key)
-        for key in session.execute(select(*columns).where(over, ~there.exists()).distinct())
+        for key in session.execute(select(*columns).where(over, ~rows.exists()).distinct())
     }
 
 
 def _newest(session: Session, variants: Iterable[Variant]) -> list[str]:
-    return [job.id for each in sorted(variants) if (job := graded_job(session, each)) is not None]
+    return [
+        job.id for variant in sorted(variants) if (job := graded_job(session, variant)) is not None
+    ]
 
 
 def conclude(
     session: Session,
-    found: Assessment,
+    assessment: Assessment,
     raised: Sequence[Finding],
     quiet: Sequence[tuple[str, int, Quiet]],
     *,
     now: datetime,
-    letter: str | None = None,
+    message_id: str | None = None,
 ) -> bool:
-    """Store an assessment, open or renew its flags, and resolve the quiet ones (id, version that
-    was looked at, what was quiet).
+    """Store an assessment, open or renew its flags, and resolve the quiet ones.
 
-    letter: the outbox letter that asked for it, ticked off in the same transaction; False, and
-    nothing is written, when another process has done so already. So each letter counts once,
-    whoever dies when.
+    quiet: (flag id, version that was read, quiet period) of each flag to resolve. message_id: the
+    outbox message that requested it; it is marked as delivered in the same transaction. Returns
+    False, and writes nothing, when another process has done so already. So each message counts
+    once, whichever process dies.
     """
-    if letter is not None and not outbox.claim(session, letter):
+    if message_id is not None and not outbox.claim(session, message_id):
         return False
-    put(session, found, now=now)
-    trends.keep(session, found.trends, now=now)
+    put(session, assessment, now=now)
+    trends.store(session, assessment.trends, now=now)
     for finding in raised:
         flags.upsert(session, finding, now=now)
-    for flag_id, version, each in quiet:
+    for flag_id, version, quiet_period in quiet:
         flag_changes.resolve(
-            session, flag_id, version=version, why=each.words, detail=each.to_json(), now=now
+            session,
+            flag_id,
+            version=version,
+            why=quiet_period.words,
+            detail=quiet_period.to_json(),
+            now=now,
         )
-    if letter is not None:
-        outbox.delivered(session, [letter], now=now)
+    if message_id is not None:
+        outbox.delivered(session, [message_id], now=now)
     return True
 
 
-def put(session: Session, found: Assessment, *, now: datetime) -> None:
-    """Store it. The row tells of the newest build of the branch: of an older build only `builds` and
-    `changes` are renewed.
+def put(session: Session, assessment: Assessment, *, now: datetime) -> None:
+    """Store the assessment in the variant's row, which describes the branch's newest build.
+
+    An assessment of an older build renews only `builds` and `changes`.
     """
-    content = found.to_json()
-    key = found.variant.to_json()
-    fresh = _columns(found) | {"content": content, "version": 0, "assessed_at": now}
+    content = assessment.to_json()
+    key = assessment.variant.to_json()
+    fresh = _columns(assessment) | {"content": content, "version": 0, "assessed_at": now}
     insert_once(session, AssessmentRow, [key | fresh])
     row = session.get_one(
         AssessmentRow,
@@ -114,7 +137,7 @@ def put(session: Session, found: Assessment, *, now: datetime) -> None:
         with_for_update=True,
         populate_existing=True,
     )
-    if row.version == 0 or found.job.sequence >= row.build_sequence:
+    if row.version == 0 or assessment.job.sequence >= row.build_sequence:
         for name, value in fresh.items():
             if name != "version":
                 setattr(row, name, value)
@@ -126,8 +149,9 @@ def put(session: Session, found: Assessment, *, now: datetime) -> None:
 
 
 def get(session: Session, variant: Variant) -> dict[str, Any] | None:
-    """The assessment of a variant, or None: the columns, `assessed_at`, and `content`
-    (Assessment.to_json).
+    """Return the assessment of a variant, or None.
+
+    It has the columns, `assessed_at`, and `content` (Assessment.to_json).
     """
     row = session.get(
         AssessmentRow, (variant.test_key, variant.branch, variant.arch, variant.board)
@@ -154,7 +178,7 @@ def list_(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """Summaries (no `content`) in the order of test, branch, arch, board. Raises BadCursor."""
+    """Return summaries (no `content`) by test, branch, arch, board. Raises BadCursor."""
     table = AssessmentRow
     columns = [getattr(table, name) for name in (*_SUMMARY, "job_id", "assessed_at")]
     query = select(*columns).order_by(table.test_key, table.branch, table.arch, table.board)
@@ -189,22 +213,22 @@ def _summary(row: Any) -> dict[str, Any]:
     }
 
 
-def _columns(found: Assessment) -> dict[str, Any]:
-    given = found.grade
+def _columns(assessment: Assessment) -> dict[str, Any]:
+    grade = assessment.grade
     return {
-        "workload_key": found.job.workload_key,
-        "kernel": found.job.kernel,
-        "build": found.job.build,
-        "build_sequence": found.job.sequence,
-        "job_id": found.job.id,
-        "stability": given.stability.value,
-        "sharpness": given.sharpness.value,
-        "hollow": given.hollow,
-        "cause": found.attribution.cause.value,
-        "change": None if found.change is None else found.change.change.value,
-        "failures": found.attribution.failures.failures,
-        "runs": found.attribution.failures.runs,
-        "predicted": None if given.tail is None else given.tail.predicted,
-        "seeds": found.looked.seeds,
-        "policy": found.policy.version,
+        "workload_key": assessment.job.workload_key,
+        "kernel": assessment.job.kernel,
+        "build": assessment.job.build,
+        "build_sequence": assessment.job.sequence,
+        "job_id": assessment.job.id,
+        "stability": grade.stability.value,
+        "sharpness": grade.sharpness.value,
+        "hollow": grade.hollow,
+        "cause": assessment.attribution.cause.value,
+        "change": None if assessment.change is None else assessment.change.change.value,
+        "failures": assessment.attribution.failures.failures,
+        "runs": assessment.attribution.failures.runs,
+        "predicted": None if grade.tail is None else grade.tail.predicted,
+        "seeds": assessment.extent.seeds,
+        "policy": assessment.policy.version,
     }

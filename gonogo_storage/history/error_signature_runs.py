@@ -1,5 +1,6 @@
-"""A build of a variant against the ones before it: fixed, masked or unchanged, and how far back its
-errors are the same.
+"""Compare a build of a variant with the builds before it.
+
+It says whether the kernel was fixed, masked or unchanged, and how far back its errors are the same.
 """
 
 from __future__ import annotations
@@ -16,41 +17,46 @@ from gonogo_storage.history import build_series, samples
 from gonogo_storage.history.samples import Run
 from gonogo_storage.rollups.variants import JobFacts
 
-MOST_COMPARED = 10
-"""Builds back to which a build is compared."""
+MAX_COMPARED = 10
+"""How many builds back a build is compared."""
 COMPARED_SEEDS = 32
 _SAME = (masking.Change.unchanged, masking.Change.right, masking.Change.still_wrong)
 
 
-def compared(
+def compare_with_earlier(
     session: Session,
     job: JobFacts,
-    own: Sequence[JobFacts],
+    same_build: Sequence[JobFacts],
     others: Sequence[JobFacts],
     policy: FlakinessPolicy,
 ) -> tuple[masking.BuildChange | None, tuple[str, ...]]:
-    """(what became of the kernel since the build before, the builds before that are the same and
-    all green, back from the job's).
+    """Compare a job's build with the earlier builds of its variant.
+
+    Returns (the change since the build before, the earlier builds with the same errors and all
+    green, newest first).
     """
-    before = [each for each in others if (each.sequence, each.build) < (job.sequence, job.build)]
-    if job.selection or not before:
+    earlier_jobs = [
+        job_facts
+        for job_facts in others
+        if (job_facts.sequence, job_facts.build) < (job.sequence, job.build)
+    ]
+    if job.selection or not earlier_jobs:
         return None, ()
     records = build_series.records(
-        session, (*own, *before), most=MOST_COMPARED, seeds=COMPARED_SEEDS
+        session, (*same_build, *earlier_jobs), most=MAX_COMPARED, seeds=COMPARED_SEEDS
     )
     seeds: dict[str, int] = {}
     red = set()
-    for each in (*own, *before):
-        seeds[each.build] = seeds.get(each.build, 0) + each.done
-        if samples.outcomes_of(each)[Outcome.failed]:
-            red.add(each.build)
+    for job_facts in (*same_build, *earlier_jobs):
+        seeds[job_facts.build] = seeds.get(job_facts.build, 0) + job_facts.done
+        if samples.outcomes_of(job_facts)[Outcome.failed]:
+            red.add(job_facts.build)
     last: masking.BuildChange | None = None
     era: list[str] = []
     after = records[-1]
     total = seeds[job.build]
-    for earlier in reversed(
-        records[:-1]
-    ):  # as masking.series, but back from the newest, and no further than anything is asked of
+    # like masking.series, but backward from the newest, and no further than needed
+    for earlier in reversed(records[:-1]):
         if not masking.judged(earlier):
             continue
         step = masking.compare_builds(earlier, after, policy)
@@ -67,23 +73,24 @@ def compared(
     return last, tuple(era)
 
 
-def alike(
+def with_same_errors(
     runs: Sequence[Run], build: str, era: Sequence[str], policy: FlakinessPolicy
 ) -> tuple[str, ...]:
-    """The builds of an era, newest first, back to the first whose tolerance_ratios differ from
-    those of the newer ones (Welch's test): seeds of a build whose errors were larger, though
-    explained, would make a tail that is none of this build's.
+    """Return the builds of an era, newest first, whose tolerance ratios look like the newer ones'.
+
+    It stops at the first build that differs (Welch's test). Its seeds had larger errors, though
+    explained ones, and would make a tail that isn't this build's.
     """
     ratios: dict[str, list[float]] = {}
     for run in samples.distinct(runs):
         if run.ratio is not None:
             ratios.setdefault(run.job.build, []).append(run.ratio)
     pool = list(ratios.get(build, ()))
-    kept: list[str] = []
+    similar: list[str] = []
     for name in era:
         other = ratios.get(name, [])
         if welch(pool, other).p <= policy.significance:
             break
-        kept.append(name)
+        similar.append(name)
         pool += other
-    return tuple(kept)
+    return tuple(similar)

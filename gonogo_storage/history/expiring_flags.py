@@ -1,5 +1,6 @@
-"""Which flags of a variant are over by themselves: quiet long enough, and looked for. It loads
-numpy: not for the API process.
+"""Find the flags of a variant that resolve by themselves: quiet long enough, and ruled out.
+
+It loads numpy, so the API process must not import it.
 """
 
 from __future__ import annotations
@@ -23,45 +24,52 @@ _CAUSES = {
 }
 
 
-def faded(
-    session: Session, found: Assessment, raised: Container[FlagKind]
+def to_resolve(
+    session: Session, assessment: Assessment, raised: Container[FlagKind]
 ) -> list[tuple[str, int, Quiet]]:
-    """(id, version, what was quiet) of each flag of the variant that is over; none of the kinds
-    that this assessment raised.
+    """Return (id, version, quiet period) of each flag of the variant to resolve.
 
-    Beside the quiet period (gonogo_storage.flags.flag_expiry) a factor must have been looked for: seeds that
-    each ran once say nothing of nondeterminism, so `few_pairs` seeds or more were compared since
-    the evidence, and none differs. A latent flake needs a tail that stays clear.
+    Flags of kinds that this assessment raised are not among them.
+
+    After the quiet period (gonogo_storage.flags.flag_expiry) a factor must have been looked for.
+    Seeds that each ran once say nothing of nondeterminism. So at least `few_pairs` seeds must have
+    been compared since the evidence, with none differing. A latent flake needs a tail that stays
+    clear.
     """
-    over = []
-    for flag in flags.active(session, found.variant):
+    resolvable = []
+    for flag in flags.active(session, assessment.variant):
         kind = FlagKind(flag["kind"])
         if kind in raised or kind not in flag_expiry.BY_ITSELF:
             continue
-        seen = flag_expiry.since(kind, found.jobs, flag["quiet_after"], found.policy)
-        if seen.enough and _answered(session, found, kind, seen):
-            over.append((flag["id"], flag["version"], seen))
-    return over
+        quiet = flag_expiry.since(kind, assessment.jobs, flag["quiet_after"], assessment.policy)
+        if quiet.enough and _evidence_is_over(session, assessment, kind, quiet):
+            resolvable.append((flag["id"], flag["version"], quiet))
+    return resolvable
 
 
-def _answered(session: Session, found: Assessment, kind: FlagKind, seen: Quiet) -> bool:
+def _evidence_is_over(
+    session: Session, assessment: Assessment, kind: FlagKind, quiet: Quiet
+) -> bool:
     if kind is FlagKind.latent_flake:
-        return found.grade.stability is Stability.robust
+        return assessment.grade.stability is Stability.robust
     cause = _CAUSES.get(kind)
     if cause is None:
         return True
-    history = samples.of_jobs(session, found.variant, seen.jobs)
-    return _absent(attribute(samples.samples(history), found.policy), cause, found.policy.few_pairs)
+    history = samples.of_jobs(session, assessment.variant, quiet.jobs)
+    return _ruled_out(
+        attribute(samples.samples(history), assessment.policy), cause, assessment.policy.few_pairs
+    )
 
 
-def _absent(told: Attribution, cause: Cause, least: int) -> bool:
-    """Whether a factor was looked for, and not found."""
-    factor = next(each for each in told.findings if each.cause is cause)
+def _ruled_out(attribution: Attribution, cause: Cause, min_runs: int) -> bool:
+    """Return whether the runs could have shown a factor, and didn't."""
+    factor = next(finding for finding in attribution.findings if finding.cause is cause)
     if factor.holds or factor.compared.failures:
         return False
-    if factor.compared.runs >= least:
+    if factor.compared.runs >= min_runs:
         return True
-    rows = {Cause.context_dependent: told.contexts, Cause.device_dependent: told.devices}.get(
-        cause, ()
-    )
-    return len(rows) > 1 and min(row.rate.runs for row in rows) >= least
+    rows = {
+        Cause.context_dependent: attribution.contexts,
+        Cause.device_dependent: attribution.devices,
+    }.get(cause, ())
+    return len(rows) > 1 and min(row.rate.runs for row in rows) >= min_runs

@@ -1,4 +1,4 @@
-"""The flags that an assessment calls for, each with evidence enough to run it again."""
+"""The flags that an assessment raises, each with enough evidence to run it again."""
 
 from __future__ import annotations
 
@@ -25,17 +25,23 @@ from gonogo_storage.rollups.variants import ISOLATED
 from gonogo_storage.tables import JobRow, SeedResultRow, TestSpecRow
 
 EXAMPLES = 8
-"""Runs shown as examples, each with its job, device, digest and verdict."""
+"""Number of runs shown as examples, each with its job, device, digest and verdict."""
 LISTED = 50
-"""Seeds, jobs and devices named for running it again."""
+"""Maximum number of seeds, jobs and devices named for running it again."""
 REPEATS = 8
-"""Of the check line where the same seed differs: a kernel that differs every fourth time shows with
-p = .9."""
+"""Repeats in the check line where the same seed differs.
+
+A kernel that differs every fourth time shows it with p = .9.
+"""
 SENTENCES = {
     FlagKind.flaky: "Some seeds pass and some fail on the same build.",
     FlagKind.nondeterministic: "The same seed on the same device gives different outputs.",
-    FlagKind.device_dependent: "Equal seeds give different outputs, or outcomes, on different devices.",
-    FlagKind.context_dependent: "Equal seeds give different outputs, or outcomes, by what ran before in the process.",
+    FlagKind.device_dependent: (
+        "Equal seeds give different outputs, or outcomes, on different devices."
+    ),
+    FlagKind.context_dependent: (
+        "Equal seeds give different outputs, or outcomes, by what ran before in the process."
+    ),
     FlagKind.latent_flake: "Every seed passed, and the tail of its errors reaches the tolerance.",
     FlagKind.fix_masked: masking.Change.fix_masked.sentence,
     FlagKind.hangs: "Some seed did not end within its deadline.",
@@ -51,145 +57,190 @@ _FACTORS = {
 }
 
 
-def findings(session: Session, found: Assessment) -> list[Finding]:
-    """The flags to open or renew. A kind is renewed only where the job itself speaks for it, so
-    that old evidence lets a flag fade: a flaky test's job must have a red seed (or be the first
-    green one after reds only), a factor's job seeds that take part in it.
+def findings(session: Session, assessment: Assessment) -> list[Finding]:
+    """Return the flags to open or renew.
+
+    A kind is renewed only where the job itself is evidence for it, so that old evidence lets a flag
+    expire. A flaky test's job must have a red seed (or be the first green one after only red ones).
+    A factor's job must have seeds that take part in it.
     """
-    mine = [run for run in found.runs if run.job.id == found.job.id]
-    canonical = session.get_one(TestSpecRow, found.variant.test_key).canonical
-    made: list[Finding | None] = [
-        _hangs(session, found, mine, canonical),
-        _flaky(found, mine, canonical),
+    job_runs = [run for run in assessment.runs if run.job.id == assessment.job.id]
+    canonical = session.get_one(TestSpecRow, assessment.variant.test_key).canonical
+    candidates: list[Finding | None] = [
+        _hangs(session, assessment, job_runs, canonical),
+        _flaky(assessment, job_runs, canonical),
     ]
-    made += [_factor(found, mine, canonical, kind, cause) for cause, kind in _FACTORS.items()]
-    made += [_latent(found, mine, canonical), _masked(found, mine, canonical)]
-    made += [
-        _fuller(found, mine, each)
-        for each in evidence.findings(session, session.get_one(JobRow, found.job.id))
+    candidates += [
+        _factor(assessment, job_runs, canonical, kind, cause) for cause, kind in _FACTORS.items()
     ]
-    return [each for each in made if each is not None]
+    candidates += [
+        _latent(assessment, job_runs, canonical),
+        _masked(assessment, job_runs, canonical),
+    ]
+    candidates += [
+        _with_rerun(assessment, job_runs, finding)
+        for finding in evidence.findings(session, session.get_one(JobRow, assessment.job.id))
+    ]
+    return [finding for finding in candidates if finding is not None]
 
 
-def _fuller(found: Assessment, mine: Sequence[Run], base: Finding) -> Finding | None:
-    """What ingest flagged by verdict, with all that it takes to run it again; ingest has no time
-    for it. The same job counts once.
+def _with_rerun(assessment: Assessment, job_runs: Sequence[Run], base: Finding) -> Finding | None:
+    """Complete a finding that ingest raised by verdict, with what it takes to run it again.
+
+    Ingest has no time for that. The same job counts once.
     """
     verdict = _VERDICTS[base.kind]
-    speaking = [run for run in mine if run.verdict == verdict] or list(mine)
-    if not speaking:
+    evidence_runs = [run for run in job_runs if run.verdict == verdict] or list(job_runs)
+    if not evidence_runs:
         return None
     share = rate(
         int(base.evidence["seeds"]),
         max(int(base.evidence["seeds"]), int(base.evidence["of"])),
-        found.policy,
+        assessment.policy,
     )
-    worst = sorted(speaking, key=lambda run: run.seed != base.evidence.get("seed"))
-    more = {
-        "words": f"{share.words} seeds", "figures": {"seeds": share.to_json()}, "looked": found.looked.to_json(),
-        "examples": [_example(run) for run in worst[:EXAMPLES]], "rerun": _rerun(speaking, worst),
-        "left_out": {name: dict(each) for name, each in found.left_out.items()},
-    }  # fmt: skip
-    return replace(base, evidence={**base.evidence, **more})
+    worst = sorted(evidence_runs, key=lambda run: run.seed != base.evidence.get("seed"))
+    details = {
+        "words": f"{share.words} seeds",
+        "figures": {"seeds": share.to_json()},
+        "looked": assessment.extent.to_json(),
+        "examples": [_example(run) for run in worst[:EXAMPLES]],
+        "rerun": _rerun(evidence_runs, worst),
+        "left_out": {name: dict(entry) for name, entry in assessment.left_out.items()},
+    }
+    return replace(base, evidence={**base.evidence, **details})
 
 
 def _hangs(
-    session: Session, found: Assessment, mine: Sequence[Run], canonical: Mapping[str, Any]
+    session: Session, assessment: Assessment, job_runs: Sequence[Run], canonical: Mapping[str, Any]
 ) -> Finding | None:
-    hung = [run for run in mine if run.verdict == Verdict.hang]
+    hung = [run for run in job_runs if run.verdict == Verdict.hang]
     if not hung:
         return None
-    tried = sum(run.verdict == Verdict.hang for run in found.runs)
-    share = rate(tried, len(found.runs), found.policy)
+    hang_count = sum(run.verdict == Verdict.hang for run in assessment.runs)
+    share = rate(hang_count, len(assessment.runs), assessment.policy)
     table = SeedResultRow
     message = select(table.message).where(
-        table.job_id == found.job.id, table.seed == hung[0].seed, table.repeat == hung[0].repeat
+        table.job_id == assessment.job.id,
+        table.seed == hung[0].seed,
+        table.repeat == hung[0].repeat,
     )
     figures = {"hangs": share.to_json(), "message": session.scalar(message.limit(1))}
     return _finding(
-        found, FlagKind.hangs, canonical, f"{share.words} runs hung", figures, hung, hung
+        assessment, FlagKind.hangs, canonical, f"{share.words} runs hung", figures, hung, hung
     )
 
 
-def _flaky(found: Assessment, mine: Sequence[Run], canonical: Mapping[str, Any]) -> Finding | None:
-    red, green = _by_outcome(found.runs)
-    if found.grade.stability is not Stability.flaky and not (red and green):
+def _flaky(
+    assessment: Assessment, job_runs: Sequence[Run], canonical: Mapping[str, Any]
+) -> Finding | None:
+    red, green = _by_outcome(assessment.runs)
+    if assessment.grade.stability is not Stability.flaky and not (red and green):
         return None
-    own_red, own_green = _by_outcome(mine)
-    news = own_red or (own_green and len(own_green) == len(green))
-    if not news:
+    job_red, job_green = _by_outcome(job_runs)
+    has_news = job_red or (job_green and len(job_green) == len(green))
+    if not has_news:
         return None
-    why = found.attribution
-    counted = (
-        found.grade.failures if found.grade.failures.runs > why.failures.runs else why.failures
-    )  # where not every seed was read
+    attribution = assessment.attribution
+    failures = (
+        assessment.grade.failures
+        if assessment.grade.failures.runs > attribution.failures.runs
+        else attribution.failures
+    )  # the grade has more runs where not every seed was read
     figures = {
-        "failures": counted.to_json(), "infrastructure": why.lost.to_json(), "cause": why.cause.value,
-        "causes": [each.value for each in why.causes], "contexts": [row.to_json() for row in why.contexts],
-        "devices": [row.to_json() for row in why.devices],
-    }  # fmt: skip
-    repeats = REPEATS if Cause.nondeterministic in why.causes else 1
-    shown = [*red[-EXAMPLES // 2 :], *green[-EXAMPLES // 2 :]]
+        "failures": failures.to_json(),
+        "infrastructure": attribution.lost.to_json(),
+        "cause": attribution.cause.value,
+        "causes": [cause.value for cause in attribution.causes],
+        "contexts": [row.to_json() for row in attribution.contexts],
+        "devices": [row.to_json() for row in attribution.devices],
+    }
+    repeats = REPEATS if Cause.nondeterministic in attribution.causes else 1
+    examples = [*red[-EXAMPLES // 2 :], *green[-EXAMPLES // 2 :]]
     return _finding(
-        found, FlagKind.flaky, canonical, why.words, figures, red or mine, shown, repeats=repeats
+        assessment,
+        FlagKind.flaky,
+        canonical,
+        attribution.words,
+        figures,
+        red or job_runs,
+        examples,
+        repeats=repeats,
     )
 
 
 def _factor(
-    found: Assessment,
-    mine: Sequence[Run],
+    assessment: Assessment,
+    job_runs: Sequence[Run],
     canonical: Mapping[str, Any],
     kind: FlagKind,
     cause: Cause,
 ) -> Finding | None:
     factor = next(
-        (each for each in found.attribution.findings if each.cause is cause and each.holds), None
+        (
+            finding
+            for finding in assessment.attribution.findings
+            if finding.cause is cause and finding.holds
+        ),
+        None,
     )
-    if factor is None or not any(_takes_part(run, factor) for run in mine):
+    if factor is None or not any(_takes_part(run, factor) for run in job_runs):
         return None
-    named = {each.get("seed") for each in factor.examples}
-    speaking = [run for run in found.runs if run.seed in named and run.digest is not None] or list(
-        mine
-    )
+    example_seeds = {example.get("seed") for example in factor.examples}
+    evidence_runs = [
+        run for run in assessment.runs if run.seed in example_seeds and run.digest is not None
+    ] or list(job_runs)
     figures = {
         **factor.to_json(),
-        "contexts": [row.to_json() for row in found.attribution.contexts],
+        "contexts": [row.to_json() for row in assessment.attribution.contexts],
     }
-    if (
-        kind is FlagKind.context_dependent
-    ):  # the line to run it again shows it in a context, not alone
-        speaking.sort(key=lambda run: run.job.context == ISOLATED)
+    # the check line must show it in a context, not isolated
+    if kind is FlagKind.context_dependent:
+        evidence_runs.sort(key=lambda run: run.job.context == ISOLATED)
     if kind is FlagKind.device_dependent:
-        figures["devices"] = [row.to_json() for row in found.attribution.devices]
+        figures["devices"] = [row.to_json() for row in assessment.attribution.devices]
     repeats = 1 if kind is FlagKind.device_dependent else REPEATS
     return _finding(
-        found, kind, canonical, factor.words, figures, speaking, _unlike(speaking), repeats=repeats
+        assessment,
+        kind,
+        canonical,
+        factor.words,
+        figures,
+        evidence_runs,
+        _unlike(evidence_runs),
+        repeats=repeats,
     )
 
 
 def _takes_part(run: Run, factor: Factor) -> bool:
-    """Whether a run is of those that the factor was seen in: with a digest where digests differ,
-    else with an outcome.
+    """Return whether a run is among those that a factor was seen in.
+
+    Where digests differ, the run needs a digest, else an outcome.
     """
     judged = outcome_of(run.verdict, run.green) in (Outcome.passed, Outcome.failed)
     return judged and (run.digest is not None or bool(factor.rows))
 
 
-def _latent(found: Assessment, mine: Sequence[Run], canonical: Mapping[str, Any]) -> Finding | None:
-    fitted = found.grade.tail
-    if not found.grade.latent or fitted is None or not any(run.ratio is not None for run in mine):
+def _latent(
+    assessment: Assessment, job_runs: Sequence[Run], canonical: Mapping[str, Any]
+) -> Finding | None:
+    fitted = assessment.grade.tail
+    if (
+        not assessment.grade.latent
+        or fitted is None
+        or not any(run.ratio is not None for run in job_runs)
+    ):
         return None
-    known = [run for run in found.runs if run.ratio is not None]
+    known = [run for run in assessment.runs if run.ratio is not None]
     worst = sorted(known, key=lambda run: -(run.ratio or 0.0))
     figures = {
         "tail": fitted.to_json(),
-        "target": found.policy.latent_target,
-        "era": list(found.era),
+        "target": assessment.policy.latent_target,
+        "era": list(assessment.era),
     }
     seeds = min(len({run.seed for run in known}), 4096)
     repeats = REPEATS if fitted.per == "runs" else 1
     return _finding(
-        found,
+        assessment,
         FlagKind.latent_flake,
         canonical,
         fitted.words,
@@ -201,15 +252,17 @@ def _latent(found: Assessment, mine: Sequence[Run], canonical: Mapping[str, Any]
     )
 
 
-def _masked(found: Assessment, mine: Sequence[Run], canonical: Mapping[str, Any]) -> Finding | None:
-    change = found.change
+def _masked(
+    assessment: Assessment, job_runs: Sequence[Run], canonical: Mapping[str, Any]
+) -> Finding | None:
+    change = assessment.change
     if change is None or change.change is not masking.Change.fix_masked:
         return None
-    wrong = [run for run in mine if run.explanation == Explanation.unexplained]
+    wrong = [run for run in job_runs if run.explanation == Explanation.unexplained]
     if not wrong:
         return None
     return _finding(
-        found,
+        assessment,
         FlagKind.fix_masked,
         canonical,
         change.words,
@@ -221,44 +274,45 @@ def _masked(found: Assessment, mine: Sequence[Run], canonical: Mapping[str, Any]
 
 
 def _finding(
-    found: Assessment,
+    assessment: Assessment,
     kind: FlagKind,
     canonical: Mapping[str, Any],
     words: str,
     figures: Mapping[str, Any],
-    speaking: Sequence[Run],
-    shown: Sequence[Run],
+    evidence_runs: Sequence[Run],
+    examples: Sequence[Run],
     *,
     repeats: int = 1,
     count: int = 1,
     before: str | None = None,
 ) -> Finding:
-    """One finding. speaking: the runs that say so, the telling ones first; shown: of them or beside
-    them, as examples.
+    """Build one finding.
+
+    evidence_runs: the runs that show it, the strongest first. examples: runs among or beside them.
     """
-    job = found.job
-    head = speaking[0]
-    first = min(run.seed for run in speaking) if count > 1 else head.seed
+    job = assessment.job
+    head = evidence_runs[0]
+    first = min(run.seed for run in evidence_runs) if count > 1 else head.seed
     output = min(head.digests, default="")
-    proof: dict[str, Any] = {
+    evidence_json: dict[str, Any] = {
         "sentence": SENTENCES[kind],
         "words": words,
         "job": job.id,
         "build": job.build,
-        "seeds": len({run.seed for run in speaking}),
-        "of": found.looked.seeds,
-        "looked": found.looked.to_json(),
+        "seeds": len({run.seed for run in evidence_runs}),
+        "of": assessment.extent.seeds,
+        "looked": assessment.extent.to_json(),
         "tolerance": dict(canonical.get("tolerance") or {}),
         "seed": head.seed,
         "repeat": head.repeat,
         "figures": dict(figures),
-        "examples": [_example(run) for run in shown[:EXAMPLES]],
+        "examples": [_example(run) for run in examples[:EXAMPLES]],
         "rerun": _rerun(
-            speaking,
-            shown,
+            evidence_runs,
+            examples,
             repeats,
             before,
-            found.runs if kind is FlagKind.context_dependent else speaking,
+            assessment.runs if kind is FlagKind.context_dependent else evidence_runs,
         ),
         "check": None
         if job.executor == IMPORT_EXECUTOR
@@ -270,46 +324,56 @@ def _finding(
             output=output,
             seeds=count,
             repeats=repeats,
-            context=head.job.context_asked,
+            context=head.job.requested_context,
         ),
         "check_leaves_out": [name for name in ("memory", "program") if name in canonical],
-        "left_out": {name: dict(each) for name, each in found.left_out.items()},
-        "policy": found.policy.version,
+        "left_out": {name: dict(entry) for name, entry in assessment.left_out.items()},
+        "policy": assessment.policy.version,
     }
     return Finding(
-        kind=kind, test_key=found.variant.test_key, branch=found.variant.branch, arch=found.variant.arch,
-        board=found.variant.board, workload_key=job.workload_key, kernel=job.kernel, build=job.build, job=job.id, evidence=proof,
-    )  # fmt: skip
+        kind=kind,
+        test_key=assessment.variant.test_key,
+        branch=assessment.variant.branch,
+        arch=assessment.variant.arch,
+        board=assessment.variant.board,
+        workload_key=job.workload_key,
+        kernel=job.kernel,
+        build=job.build,
+        job=job.id,
+        evidence=evidence_json,
+    )
 
 
 def _rerun(
-    speaking: Sequence[Run],
-    shown: Sequence[Run],
+    evidence_runs: Sequence[Run],
+    examples: Sequence[Run],
     repeats: int = 1,
     before: str | None = None,
     contexts: Sequence[Run] | None = None,
 ) -> dict[str, Any]:
-    """What a job that shows it again must ask for."""
+    """Return the fields of a job request that shows the finding again."""
     return {
-        "seeds": _some(run.seed for run in speaking),
+        "seeds": _first_distinct(run.seed for run in evidence_runs),
         "repeats": repeats,
-        "devices": _some(run.device for run in speaking if run.device),
-        "builds": _some([*([before] if before else []), *(run.job.build for run in speaking)]),
-        "contexts": _some(run.job.context for run in contexts or speaking),
-        "jobs": _some(run.job.id for run in [*shown[:EXAMPLES], *speaking]),
+        "devices": _first_distinct(run.device for run in evidence_runs if run.device),
+        "builds": _first_distinct(
+            [*([before] if before else []), *(run.job.build for run in evidence_runs)]
+        ),
+        "contexts": _first_distinct(run.job.context for run in contexts or evidence_runs),
+        "jobs": _first_distinct(run.job.id for run in [*examples[:EXAMPLES], *evidence_runs]),
     }
 
 
 def _by_outcome(runs: Iterable[Run]) -> tuple[list[Run], list[Run]]:
-    """(red, green)."""
-    told = [(run, outcome_of(run.verdict, run.green)) for run in runs]
-    return [run for run, outcome in told if outcome is Outcome.failed], [
-        run for run, outcome in told if outcome is Outcome.passed
+    """Return (red runs, green runs)."""
+    with_outcomes = [(run, outcome_of(run.verdict, run.green)) for run in runs]
+    return [run for run, outcome in with_outcomes if outcome is Outcome.failed], [
+        run for run, outcome in with_outcomes if outcome is Outcome.passed
     ]
 
 
 def _unlike(runs: Sequence[Run]) -> list[Run]:
-    """Runs of the first seed with each of its digests, then those of the next."""
+    """Return runs of the first seed with each of its digests, then those of the next."""
     seen: dict[Any, Run] = {}
     for run in sorted(runs, key=lambda run: run.seed):
         seen.setdefault((run.seed, run.digest, run.device, run.job.context), run)
@@ -318,12 +382,21 @@ def _unlike(runs: Sequence[Run]) -> list[Run]:
 
 def _example(run: Run) -> dict[str, Any]:
     return {
-        "job": run.job.id, "build": run.job.build, "seed": run.seed, "repeat": run.repeat, "device": run.device,
-        "context": run.job.context, "host_run": run.host_run, "position": run.position, "verdict": run.verdict,
-        "explanation": run.explanation, "tolerance_ratio": run.ratio, "digests": dict(run.digests),
-    }  # fmt: skip
+        "job": run.job.id,
+        "build": run.job.build,
+        "seed": run.seed,
+        "repeat": run.repeat,
+        "device": run.device,
+        "context": run.job.context,
+        "host_run": run.host_run,
+        "position": run.position,
+        "verdict": run.verdict,
+        "explanation": run.explanation,
+        "tolerance_ratio": run.ratio,
+        "digests": dict(run.digests),
+    }
 
 
-def _some(values: Iterable[Any]) -> list[Any]:
-    """Each once, in order, the first fifty."""
+def _first_distinct(values: Iterable[Any]) -> list[Any]:
+    """Return the first LISTED different values, in order."""
     return list(dict.fromkeys(values))[:LISTED]

@@ -1,5 +1,6 @@
-"""Rejudgements: what stored seeds would be called under another tolerance or policy. Verdicts of
-jobs are never touched.
+"""Rejudgements: the verdicts of stored seeds under another tolerance or policy.
+
+The verdicts of jobs are never changed.
 """
 
 from __future__ import annotations
@@ -24,25 +25,28 @@ from gonogo_storage.seeds import results
 from gonogo_storage.tables import JobRow, RejudgementRow
 
 MAX_SEEDS = 50_000
-"""(seed, repeat) that one report looks at, newest jobs first: about ten seconds. What is left out
-is counted."""
+"""The (seed, repeat) that one report reads, newest jobs first: about ten seconds.
+
+The report counts what was left out.
+"""
 ENDED = (JobState.finished, JobState.cancelled)
 
 
 def report(
     session: Session,
     declared: TestSpec,
-    wanted: TestSpec,
+    proposed: TestSpec,
     *,
     build: str | None = None,
     policy: Policy = POLICY,
 ) -> dict[str, Any]:
-    """Every stored seed of the jobs of a test, judged again by `wanted`, the same test with another
-    tolerance or none other.
+    """Judge every stored seed of a test's jobs again.
 
-    {"test_key", "new_test_key", "tolerance": {"old", "new"}, "policy": {"stored", "applied"},
-    "build", "builds": [...], "jobs": [...], "seeds", "changed", "undecided", "reasons",
-    "jobs_left_out"}; builds and jobs hold old and new counts by verdict.
+    proposed: the same test with another tolerance, or with the same one for another policy.
+
+    Returns {"test_key", "new_test_key", "tolerance": {"old", "new"}, "policy": {"stored",
+    "applied"}, "build", "builds": [...], "jobs": [...], "seeds", "changed", "undecided", "reasons",
+    "jobs_left_out"}. Builds and jobs have old and new counts by verdict.
     """
     wheres: list[ColumnElement[bool]] = [
         JobRow.test_key == declared.key,
@@ -67,7 +71,7 @@ def report(
     for row in session.execute(query.order_by(JobRow.id.desc())):
         if jobs and seeds + row.done > MAX_SEEDS:
             break
-        job = _job(session, row.id, declared, wanted, policy, policies, reasons)
+        job = _job(session, row.id, declared, proposed, policy, policies, reasons)
         seeds += job["seeds"]
         jobs.append({"job": row.id, "build": row.build, "old_verdict": row.verdict, **job})
         group = builds.setdefault(row.build, _empty(row.build, row.branch, row.build_sequence))
@@ -76,27 +80,27 @@ def report(
             group[name] += job[name]
         for name in ("old", "new"):
             group[name].update(job[name])
-    for each in (*jobs, *builds.values()):
-        each["old"], each["new"] = _ordered(each["old"]), _ordered(each["new"])
-    known = session.scalar(select(func.count()).select_from(JobRow).where(*wheres)) or 0
+    for entry in (*jobs, *builds.values()):
+        entry["old"], entry["new"] = _ordered(entry["old"]), _ordered(entry["new"])
+    job_total = session.scalar(select(func.count()).select_from(JobRow).where(*wheres)) or 0
     return {
         "test_key": declared.key,
-        "new_test_key": wanted.key,
+        "new_test_key": proposed.key,
         "tolerance": {
             "old": declared.canonical().get("tolerance", {}),
-            "new": wanted.canonical().get("tolerance", {}),
+            "new": proposed.canonical().get("tolerance", {}),
         },
         "policy": {"stored": sorted(policies), "applied": policy.version},
         "build": build,
         "builds": sorted(
-            builds.values(), key=lambda each: (each["branch"], each["sequence"], each["build"])
+            builds.values(), key=lambda entry: (entry["branch"], entry["sequence"], entry["build"])
         ),
         "jobs": jobs,
         "seeds": seeds,
         "changed": sum(job["changed"] for job in jobs),
         "undecided": sum(job["undecided"] for job in jobs),
         "reasons": dict(reasons),
-        "jobs_left_out": known - len(jobs),
+        "jobs_left_out": job_total - len(jobs),
     }
 
 
@@ -116,7 +120,7 @@ def _job(
     session: Session,
     job_id: str,
     declared: TestSpec,
-    wanted: TestSpec,
+    proposed: TestSpec,
     policy: Policy,
     policies: set[str],
     reasons: Counter[str],
@@ -128,13 +132,13 @@ def _job(
         old[row["verdict"]] += 1
         if row["policy"] is not None:
             policies.add(row["policy"])
-        found = rejudge(row, wanted, declared, policy)
-        if found.verdict is None:
+        rejudged = rejudge(row, proposed, declared, policy)
+        if rejudged.verdict is None:
             undecided += 1
-            reasons[str(found.reason)] += 1
+            reasons[str(rejudged.reason)] += 1
             continue
-        new[found.verdict.value] += 1
-        changed += found.verdict.value != row["verdict"]
+        new[rejudged.verdict.value] += 1
+        changed += rejudged.verdict.value != row["verdict"]
     verdict = None if undecided or not new else worst(new).value
     return {
         "seeds": old.total(),
@@ -154,8 +158,8 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
 
 def add(
     session: Session,
-    found: dict[str, Any],
-    wanted: TestSpec,
+    report: dict[str, Any],
+    proposed: TestSpec,
     *,
     owner: str,
     reason: str | None,
@@ -164,38 +168,38 @@ def add(
     """Store a report, and the test with the new tolerance, so that jobs and pages can name it."""
     test_specs.ensure(
         session,
-        key=wanted.key,
-        workload_key=wanted.workload_key,
-        kernel=wanted.kernel,
-        canonical=wanted.canonical(),
+        key=proposed.key,
+        workload_key=proposed.workload_key,
+        kernel=proposed.kernel,
+        canonical=proposed.canonical(),
         now=now,
     )
     row = RejudgementRow(
         id=new_id(),
-        test_key=found["test_key"],
-        new_test_key=found["new_test_key"],
-        policy=found["policy"]["applied"],
-        build=found["build"],
+        test_key=report["test_key"],
+        new_test_key=report["new_test_key"],
+        policy=report["policy"]["applied"],
+        build=report["build"],
         owner=owner,
         reason=reason,
-        report=found,
+        report=report,
         created_at=now,
     )
     session.add(row)
     session.flush()
-    return _shown(row)
+    return _with_report(row)
 
 
 def get(session: Session, rejudgement_id: str) -> dict[str, Any] | None:
     """A stored rejudgement, or None."""
     row = session.get(RejudgementRow, rejudgement_id) if is_id(rejudgement_id) else None
-    return None if row is None else _shown(row)
+    return None if row is None else _with_report(row)
 
 
 def list_(
     session: Session, *, test: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[dict[str, Any]]:
-    """Stored rejudgements, newest first, without their jobs. Raises BadCursor."""
+    """Return stored rejudgements, newest first, without their jobs. Raises BadCursor."""
     query = select(RejudgementRow).order_by(RejudgementRow.id.desc()).limit(limit + 1)
     if test is not None:
         query = query.where(RejudgementRow.test_key == test)
@@ -204,17 +208,17 @@ def list_(
             raise BadCursor(cursor)
         query = query.where(RejudgementRow.id < cursor)
     return Page.cut(
-        [_shown(row) | {"jobs": []} for row in session.scalars(query)],
+        [_with_report(row) | {"jobs": []} for row in session.scalars(query)],
         limit,
         lambda item: str(item["id"]),
     )
 
 
-def _shown(row: RejudgementRow) -> dict[str, Any]:
-    own = {
+def _with_report(row: RejudgementRow) -> dict[str, Any]:
+    stored = {
         "id": row.id,
         "owner": row.owner,
         "reason": row.reason,
         "created_at": timestamp(row.created_at),
     }
-    return {**row.report, **own}
+    return {**row.report, **stored}

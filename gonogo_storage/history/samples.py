@@ -1,8 +1,7 @@
-"""Stored seeds as the statistics of gonogo.flakiness take them: samples, tails. Indexed reads of
-the newest so many seeds.
+"""Stored seeds as the samples and tails of gonogo.flakiness. Bounded, indexed reads of the newest.
 
-`read` looks once; `samples`, `distinct` and `tail_of` are views of what it found. What was left out
-is counted: `History.looked`.
+`read` reads once; `samples`, `distinct` and `tail_of` are views of the result. `History.extent`
+counts what was left out.
 """
 
 from __future__ import annotations
@@ -18,15 +17,17 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
 from gonogo.flakiness.samples import Sample, once
-from gonogo_storage.rollups.variants import MOST_JOBS, JobFacts, Variant, jobs_of
+from gonogo_storage.rollups.variants import MAX_JOBS, JobFacts, Variant, jobs_of
 from gonogo_storage.tables import SeedResultRow
 
 if TYPE_CHECKING:
     from gonogo.flakiness.tails import Tail
 
-MOST_SEEDS = 5000
-"""(seed, repeat) that one look reads: the tail uses the largest 1,000 of them, and the interval of
-a rate of .01 is .3% wide."""
+MAX_SEEDS = 5000
+"""The (seed, repeat) that one read takes.
+
+The tail uses the largest 1,000 of them, and the interval of a rate of .01 is .3% wide.
+"""
 _GREEN, _RED = "passed", ("failed", "error", "crash", "hang")
 _COLUMNS = (
     "job_id",
@@ -50,7 +51,7 @@ class Run(NamedTuple):
 
     job: JobFacts
     seed: int
-    """Of a selection: the number of the iteration."""
+    """For a selection: the number of the iteration."""
     repeat: int
     verdict: str
     explanation: str | None
@@ -58,21 +59,23 @@ class Run(NamedTuple):
     host_run: str | None
     position: int | None
     digests: Mapping[str, str]
-    """By output; outputs without one are left out."""
+    """Digests by output; outputs without one are left out."""
     ratio: float | None
-    """The largest |tolerance_ratio| of its outputs: Inf where one is infinite, None where one is
-    NaN or none has a number."""
+    """The largest |tolerance_ratio| of its outputs.
+
+    Inf where one is infinite; None where one is NaN or none has a number.
+    """
     green: bool | None
-    """What the tests of an iteration say of themselves; None of a kernel's seed."""
+    """Whether the tests of an iteration report themselves as passed; None for a kernel's seed."""
 
     @property
     def digest(self) -> str | None:
-        """Of all outputs, in one text, as `dgamma=... dx=...`; None without any."""
+        """The digests of all outputs in one text, as `dgamma=... dx=...`; None without any."""
         return " ".join(f"{name}={value}" for name, value in sorted(self.digests.items())) or None
 
 
 @dataclass(frozen=True)
-class Looked:
+class ReadExtent:
     """How much of a history was read."""
 
     jobs: int
@@ -81,16 +84,17 @@ class Looked:
     of_seeds: int
     """(seed, repeat) that these jobs have."""
     more_jobs: bool
-    """Whether older jobs were not looked at."""
+    """Whether older jobs were left out."""
 
     @property
     def words(self) -> str:
-        """One phrase."""
-        older = ", older jobs not looked at" if self.more_jobs else ""
-        return f"{self.seeds} of {self.of_seeds} seeds of {self.jobs} job{'' if self.jobs == 1 else 's'}{older}"
+        """The extent as one phrase."""
+        older = ", older jobs not read" if self.more_jobs else ""
+        jobs = f"{self.jobs} job{'' if self.jobs == 1 else 's'}"
+        return f"{self.seeds} of {self.of_seeds} seeds of {jobs}{older}"
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return the extent in plain JSON types."""
         return {
             "jobs": self.jobs,
             "seeds": self.seeds,
@@ -102,14 +106,15 @@ class Looked:
 
 @dataclass(frozen=True)
 class History:
-    """The newest seeds of a variant, oldest job first, in each job by seed and repeat; and the
-    jobs, newest first.
+    """The newest seeds of a variant, oldest job first, and its jobs, newest first.
+
+    The runs of each job are in the order of seed and repeat.
     """
 
     variant: Variant
     jobs: tuple[JobFacts, ...]
     runs: tuple[Run, ...]
-    looked: Looked
+    extent: ReadExtent
 
 
 def read(
@@ -117,55 +122,61 @@ def read(
     variant: Variant,
     *,
     build: str | None = None,
-    jobs: int = MOST_JOBS,
-    seeds: int = MOST_SEEDS,
+    jobs: int = MAX_JOBS,
+    seeds: int = MAX_SEEDS,
 ) -> History:
-    """The newest `seeds` (seed, repeat) of the newest `jobs` finished jobs of a variant: of its
-    whole branch, or of one build.
+    """Read the newest `seeds` (seed, repeat) of the newest `jobs` finished jobs of a variant.
 
-    Newest by job, then by arrival; jobs with `reference` are left out. Three statements, by index,
-    whatever the length of the history.
+    build: of this build only; None: of the whole branch.
+
+    Newest means by job, then by arrival; jobs with `reference` are left out. It takes three
+    statements by index, however long the history is.
     """
-    found = jobs_of(session, variant, build=build, limit=jobs + 1)
-    return of_jobs(session, variant, found[:jobs], seeds=seeds, more_jobs=len(found) > jobs)
+    jobs_found = jobs_of(session, variant, build=build, limit=jobs + 1)
+    return of_jobs(
+        session, variant, jobs_found[:jobs], seeds=seeds, more_jobs=len(jobs_found) > jobs
+    )
 
 
 def of_jobs(
     session: Session,
     variant: Variant,
-    found: Sequence[JobFacts],
+    chosen: Sequence[JobFacts],
     *,
-    seeds: int = MOST_SEEDS,
+    seeds: int = MAX_SEEDS,
     more_jobs: bool = False,
 ) -> History:
-    """The same of jobs that the caller has chosen, newest first."""
-    looked: dict[str, JobFacts] = {}
-    whole: list[str] = []
-    last: tuple[str, int] | None = None
-    left = seeds
-    for job in found:
-        if left <= 0:
+    """Read the newest seeds of jobs that the caller has chosen, newest first."""
+    jobs_read: dict[str, JobFacts] = {}
+    whole_jobs: list[str] = []
+    partial_job: tuple[str, int] | None = None
+    seeds_left = seeds
+    for job in chosen:
+        if seeds_left <= 0:
             break
-        looked[job.id] = job
-        if job.done <= left:
-            whole.append(job.id)
+        jobs_read[job.id] = job
+        if job.done <= seeds_left:
+            whole_jobs.append(job.id)
         else:
-            last = job.id, job.done - left
-        left -= job.done
-    runs = tuple(_runs(session, looked, whole, last))
-    total = sum(job.done for job in found)
-    return History(variant, tuple(found), runs, Looked(len(looked), len(runs), total, more_jobs))
+            partial_job = job.id, job.done - seeds_left
+        seeds_left -= job.done
+    runs = tuple(_runs(session, jobs_read, whole_jobs, partial_job))
+    total = sum(job.done for job in chosen)
+    return History(
+        variant, tuple(chosen), runs, ReadExtent(len(jobs_read), len(runs), total, more_jobs)
+    )
 
 
 def samples(history: History, *, job: str | None = None) -> list[Sample]:
-    """The runs as attribution takes them (of one job, if named). An iteration of a selection has
-    seed None: nobody controls it.
+    """Return the runs as samples for attribution (of one job, if named).
+
+    An iteration of a selection has seed None: nobody controls it.
     """
     return of_runs(run for run in history.runs if job is None or run.job.id == job)
 
 
 def of_runs(runs: Iterable[Run]) -> list[Sample]:
-    """The same of chosen runs."""
+    """Return chosen runs as samples for attribution."""
     return [
         Sample(
             seed=None if run.job.selection else run.seed,
@@ -183,70 +194,68 @@ def of_runs(runs: Iterable[Run]) -> list[Sample]:
 
 
 def distinct(runs: Iterable[Run]) -> list[Run]:
-    """The runs that tell something new (gonogo.flakiness.samples.once).
+    """Return the runs that are new observations (gonogo.flakiness.samples.once).
 
-    The same seed that gives the same bits, in another job or on another build, or the same largest
-    ratio on another build, is the same
-    observation: counted twice it would make a history of eight seeds look like one of hundreds.
-    Runs without a digest, iterations, and the runs of a build that is known to be nondeterministic
-    are all kept.
+    The same seed with the same bits, in another job or on another build, is the same observation.
+    So is the same largest ratio on another build. Counted twice, they would make a history of eight
+    seeds look like one of hundreds. Runs without a digest, iterations, and the runs of a build that
+    is known to be nondeterministic all stay.
     """
-    found = list(runs)
-    return [found[place] for place in once(of_runs(found), [run.ratio for run in found])]
+    all_runs = list(runs)
+    return [all_runs[place] for place in once(of_runs(all_runs), [run.ratio for run in all_runs])]
 
 
 def tail_of(runs: Iterable[Run], policy: FlakinessPolicy = POLICY) -> Tail:
-    """What the tail of chosen runs, oldest first, tells of seeds that have not run."""
-    from gonogo.flakiness.repeated import (
-        tail_of as tail,
-    )  # numpy: not for the API's process, which reads samples, too
+    """Fit the tail of chosen runs, oldest first: what to expect of seeds that have not run."""
+    # it loads numpy, and the API process reads samples, too
+    from gonogo.flakiness.repeated import tail_of as tail
 
-    found = [
-        run for run in runs if run.digests or run.ratio is not None
-    ]  # not hangs, crashes and errors: they have no outputs
-    news = distinct(reversed(found))[
-        ::-1
-    ]  # a build that goes back to old bits is the newest that a seed gave
-    told = [
-        (None if run.job.selection or run.digest is None else run.seed, run.ratio) for run in news
+    # hangs, crashes and errors have no outputs
+    with_outputs = [run for run in runs if run.digests or run.ratio is not None]
+    # reversed: where a build returns to old bits, the newest run of a seed counts
+    new_runs = distinct(reversed(with_outputs))[::-1]
+    ratios = [
+        (None if run.job.selection or run.digest is None else run.seed, run.ratio)
+        for run in new_runs
     ]
-    return tail(told, policy, left=len(found) - len(news))
+    return tail(ratios, policy, left=len(with_outputs) - len(new_runs))
 
 
 def outcomes_of(job: JobFacts) -> dict[Outcome, int]:
-    """The (seed, repeat) of a job by outcome, from its counters, exact however many there are.
-    Not-judged iterations of a selection count as silent here: their green or red stands in their rows
-    only.
+    """Count the (seed, repeat) of a job by outcome, from its counters.
+
+    The counts are exact, however many there are. Not-judged iterations of a selection count as
+    silent: only their rows say whether they are green or red.
     """
-    found = dict.fromkeys(Outcome, 0)
+    counts = dict.fromkeys(Outcome, 0)
     for verdict, number in job.counts.items():
-        found[outcome_of(verdict)] += number
-    return found
+        counts[outcome_of(verdict)] += number
+    return counts
 
 
 def failures_of(jobs: Iterable[JobFacts]) -> Rate:
-    """Failures of the kernel's runs over whole jobs, from their counters."""
-    told = [outcomes_of(job) for job in jobs]
-    failed = sum(each[Outcome.failed] for each in told)
-    return rate(failed, failed + sum(each[Outcome.passed] for each in told))
+    """Return the failure rate of the kernel's runs over whole jobs, from their counters."""
+    outcomes = [outcomes_of(job) for job in jobs]
+    failed = sum(counts[Outcome.failed] for counts in outcomes)
+    return rate(failed, failed + sum(counts[Outcome.passed] for counts in outcomes))
 
 
 def _runs(
     session: Session,
     jobs: Mapping[str, JobFacts],
-    whole: Sequence[str],
-    last: tuple[str, int] | None,
+    whole_jobs: Sequence[str],
+    partial_job: tuple[str, int] | None,
 ) -> Iterator[Run]:
     table = SeedResultRow
     parts: list[ColumnElement[bool]] = []
-    if whole:
-        parts.append(table.job_id.in_(whole))
-    if last is not None:
-        parts.append(and_(table.job_id == last[0], table.arrival > last[1]))
+    if whole_jobs:
+        parts.append(table.job_id.in_(whole_jobs))
+    if partial_job is not None:
+        parts.append(and_(table.job_id == partial_job[0], table.arrival > partial_job[1]))
     if not parts:
         return
-    # the comparison names an infinite statistic itself; only of a row without the number is its
-    # JSON read
+    # The comparison reports an infinite statistic by name. The JSON is read only for rows without
+    # the number.
     named = table.statistics["nonfinite_statistics"]["tolerance_ratio"].as_string()
     infinite = case((table.tolerance_ratio.is_(None), named), else_=None).label("infinite")
     query = select(*(getattr(table, name) for name in _COLUMNS), infinite).where(or_(*parts))
@@ -283,7 +292,7 @@ def _largest(rows: Sequence[Any]) -> float | None:
 
 
 def _green(rows: Sequence[Any]) -> bool | None:
-    told = {row.outcome for row in rows if row.outcome is not None}
-    if not told:
+    outcomes = {row.outcome for row in rows if row.outcome is not None}
+    if not outcomes:
         return None
-    return False if told.intersection(_RED) else True if _GREEN in told else None
+    return False if outcomes.intersection(_RED) else True if _GREEN in outcomes else None

@@ -1,9 +1,9 @@
-"""A test from build to build, or from day to day: points, change points of its numbers and of its
-failure rate, and what builds changed.
+"""A test from build to build, or from day to day.
 
-The background keeps the trend of each variant when one of its jobs is over; `read` gives that as
-long as its stamp, which names the jobs that it was made from, is that of the jobs there are, and
-else computes it, by the same function.
+A trend has points, the change points of its numbers and its failure rate, and what the builds
+changed. The background stores the trend of each variant when one of its jobs is over. A stored
+trend has a stamp of the jobs that it was made from. `read` returns it while the stamp matches the
+present jobs; otherwise it computes the trend by the same function.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gonogo_storage.db import dialect
 from gonogo_storage.db.encoding import encode
 from gonogo_storage.db.states import JobState
 from gonogo_storage.history import build_series
-from gonogo_storage.history.build_series import METRICS, MOST_POINTS_JOBS, Point
+from gonogo_storage.history.build_series import MAX_POINTS_JOBS, METRICS, Point
 from gonogo_storage.rollups.variants import COUNTED, JobFacts, Variant, jobs_of
 from gonogo_storage.tables import JobRow, TrendRow
 
@@ -35,22 +35,29 @@ if TYPE_CHECKING:
 
 DEFAULT_METRIC = METRICS[0]
 OF_TOLERANCE = "tolerance_ratio"
-"""The one statistic that depends on the tolerance: its history is the test's own, that of the
-others is the workload's."""
-MOST_TESTS = 8
-"""Tests of a workload whose numbers make one history: a tolerance is advised a few times in a test's
-life."""
+"""The one statistic that depends on the tolerance.
+
+Its history is the test's; that of the others is the workload's.
+"""
+MAX_TESTS = 8
+"""Maximum number of a workload's tests whose numbers make one history.
+
+A tolerance is advised a few times in a test's life.
+"""
 FORM = f"2/{POLICY.version}"
-"""Of a stored trend: what it consists of, and the policy's version. With another one all are made
-anew (assessments.catch_up)."""
+"""The format of a stored trend and the policy's version.
+
+With another one, all trends are computed again (assessments.catch_up).
+"""
 Over = Literal["builds", "days"]
 OVERS: tuple[Over, ...] = ("builds", "days")
 
 
 @dataclass(frozen=True)
 class Trend:
-    """Points in order; the changes of each output's numbers, and of the failure rate; between
-    builds what became of the kernel.
+    """Points in order, the changes of each output's numbers and of the failure rate.
+
+    Between builds also the steps: how the kernel changed.
     """
 
     variant: Variant
@@ -63,20 +70,22 @@ class Trend:
     """Each build against the nearest earlier one with judged seeds; empty over days."""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types; each change with the names of its place. `steps` come last."""
+        """Return the trend in plain JSON types; each change names its place. `steps` come last."""
         names = [point.name for point in self.points]
         return {
             "over": self.over,
             "metric": self.metric,
             "points": [_point(point) for point in self.points],
-            "numbers": {output: _changes(found, names) for output, found in self.numbers.items()},
+            "numbers": {
+                output: _changes(changes, names) for output, changes in self.numbers.items()
+            },
             "rates": _changes(self.rates, names),
             "steps": [step.to_json() for step in self.steps],
         }
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredTrend:
     """A trend of the default metric as it is stored."""
 
     variant: Variant
@@ -89,73 +98,88 @@ class Kept:
 def read(
     session: Session, variant: Variant, *, over: Over = "builds", metric: str = DEFAULT_METRIC
 ) -> dict[str, Any]:
-    """The trend of a variant in plain JSON (`Trend.to_json`): as stored where nothing has run
-    since, else computed.
+    """Return the trend of a variant in plain JSON (`Trend.to_json`).
 
-    Raises ValueError for a metric that isn't in METRICS.
+    It is the stored one where nothing has run since, else computed. Raises ValueError for a metric
+    that isn't in METRICS.
     """
-    table, whole = TrendRow, metric == DEFAULT_METRIC
+    table, default_metric = TrendRow, metric == DEFAULT_METRIC
     siblings = _siblings(session, variant)
-    query = select(table.steps, *((table.content,) if whole else ())).where(
-        table.test_key == variant.test_key, table.branch == variant.branch, table.arch == variant.arch,
-        table.board == variant.board, table.over == over, table.form == FORM, table.stamp == _stamp(session, (variant, *siblings)),
-    )  # fmt: skip
-    kept = session.execute(query).one_or_none()
-    if kept is None:
+    query = select(table.steps, *((table.content,) if default_metric else ())).where(
+        table.test_key == variant.test_key,
+        table.branch == variant.branch,
+        table.arch == variant.arch,
+        table.board == variant.board,
+        table.over == over,
+        table.form == FORM,
+        table.stamp == _stamp(session, (variant, *siblings)),
+    )
+    stored = session.execute(query).one_or_none()
+    if stored is None:
         return _computed(session, variant, siblings, over, metric).to_json()
-    if whole:
-        return {**kept.content, "steps": kept.steps}
+    if default_metric:
+        return {**stored.content, "steps": stored.steps}
     return {
-        **_computed(session, variant, siblings, over, metric, stepped=False).to_json(),
-        "steps": kept.steps,
+        **_computed(session, variant, siblings, over, metric, with_steps=False).to_json(),
+        "steps": stored.steps,
     }
 
 
-def made(session: Session, variant: Variant) -> tuple[Kept, ...]:
-    """The trends to store now that a job of this variant is over: its own, and those of its
-    workload's other tests, whose past it is.
+def trends_to_store(session: Session, variant: Variant) -> tuple[StoredTrend, ...]:
+    """Return the trends to store now that a job of this variant is over.
+
+    They are its own, and those of its workload's other tests, whose past it is.
     """
-    found = []
-    for each in (variant, *_siblings(session, variant)):
-        if each == variant or jobs_of(session, each, limit=1):
-            others = _siblings(session, each)
-            stamp = _stamp(session, (each, *others))
+    trends = []
+    for member in (variant, *_siblings(session, variant)):
+        if member == variant or jobs_of(session, member, limit=1):
+            others = _siblings(session, member)
+            stamp = _stamp(session, (member, *others))
             for over in OVERS:
-                plain = _computed(session, each, others, over, DEFAULT_METRIC).to_json()
+                plain = _computed(session, member, others, over, DEFAULT_METRIC).to_json()
                 steps = plain.pop("steps")
-                found.append(Kept(each, over, stamp, plain, steps))
-    return tuple(found)
+                trends.append(StoredTrend(member, over, stamp, plain, steps))
+    return tuple(trends)
 
 
-def keep(session: Session, found: Iterable[Kept], *, now: datetime) -> None:
-    """Store them. Where an older look is written after a newer one, its stamp tells `read`, which
-    computes.
+def store(session: Session, trends: Iterable[StoredTrend], *, now: datetime) -> None:
+    """Store trends.
+
+    Where an older one overwrites a newer one, its stamp doesn't match, and `read` computes.
     """
     rows = [
-        {**each.variant.to_json(), "over": each.over, "form": FORM, "stamp": each.stamp, "content": dict(each.content),
-         "steps": list(each.steps), "made_at": now}
-        for each in found
-    ]  # fmt: skip
+        {
+            **trend.variant.to_json(),
+            "over": trend.over,
+            "form": FORM,
+            "stamp": trend.stamp,
+            "content": dict(trend.content),
+            "steps": list(trend.steps),
+            "made_at": now,
+        }
+        for trend in trends
+    ]
     dialect.upsert(session, TrendRow, rows)
 
 
 def _stamp(session: Session, family: Iterable[Variant]) -> str:
-    """What changes when a job of these is over, or changes after that: their numbers, sums and
-    times, over the jobs that are looked at.
+    """Return a digest that changes when one of the variants' jobs ends, or changes after that.
+
+    It covers the number, sums and times of the jobs that a trend reads.
     """
     members = sorted(family)
     keys = {
         f"{name}{number}": value
-        for number, each in enumerate(members)
-        for name, value in each.to_json().items()
+        for number, member in enumerate(members)
+        for name, value in member.to_json().items()
     }
-    told = [
+    summaries = [
         [str(value) for value in row] for row in session.execute(_stamp_query(len(members)), keys)
     ]
-    return hashlib.sha256(encode(sorted(told)).encode()).hexdigest()[:32]
+    return hashlib.sha256(encode(sorted(summaries)).encode()).hexdigest()[:32]
 
 
-@cache  # to put the statement together takes longer than to run it
+@cache  # building the statement takes longer than running it
 def _stamp_query(members: int) -> CompoundSelect[Any]:
     table = JobRow
     parts = []
@@ -170,9 +194,13 @@ def _stamp_query(members: int) -> CompoundSelect[Any]:
             table.state.in_((JobState.finished, JobState.cancelled)),
             table.done > 0,
         )
-        own = jobs.order_by(table.id.desc()).limit(MOST_POINTS_JOBS).subquery().c
-        times = (func.min(own.created_at), func.max(own.created_at), func.max(own.finished_at))
-        parts.append(select(func.count(), func.sum(own.done), func.sum(own.version), *times))
+        newest = jobs.order_by(table.id.desc()).limit(MAX_POINTS_JOBS).subquery().c
+        times = (
+            func.min(newest.created_at),
+            func.max(newest.created_at),
+            func.max(newest.finished_at),
+        )
+        parts.append(select(func.count(), func.sum(newest.done), func.sum(newest.version), *times))
     return union_all(*parts)
 
 
@@ -183,16 +211,15 @@ def _computed(
     over: Over,
     metric: str,
     *,
-    stepped: bool = True,
+    with_steps: bool = True,
 ) -> Trend:
-    """From the stored seeds. Rates are the test's own; numbers are its workload's on the same branch
-    and board, but for tolerance_ratio, so that a test that takes another tolerance keeps its
-    past.
+    """Compute a trend from the stored seeds.
+
+    Rates are the test's. Numbers are its workload's on the same branch and board, so that a test
+    that takes another tolerance keeps its past. The exception is tolerance_ratio.
     """
-    from gonogo.flakiness.changes import (
-        number_changes,
-        rate_changes,
-    )  # loads numpy, which the API starts without
+    # it loads numpy, which the API starts without
+    from gonogo.flakiness.changes import number_changes, rate_changes
 
     by: Literal["build", "day"] = "build" if over == "builds" else "day"
     points = build_series.points(
@@ -206,33 +233,32 @@ def _computed(
     rates = rate_changes([(point.failures, point.runs) for point in points])
     steps = (
         series(build_series.records(session, jobs_of(session, variant)))
-        if over == "builds" and stepped
+        if over == "builds" and with_steps
         else ()
     )
     return Trend(variant, over, metric, points, numbers, rates, steps)
 
 
 def compare(session: Session, variant: Variant, base: str | None, head: str | None) -> BuildChange:
-    """What became of the kernel between two builds of a variant: masked, fixed, unchanged, ... with
-    its evidence.
+    """Compare the kernel of two builds of a variant: masked, fixed, unchanged, ... with evidence.
 
-    Left out: head is the newest build, base the nearest one before it. A build that never ran has
-    no seeds, which the answer says.
+    Defaults: head is the newest build, base the nearest one before it. A build that never ran has
+    no seeds, which the result says.
     """
     jobs = jobs_of(session, variant)
-    ran = _in_order(jobs)
+    build_names = _in_order(jobs)
     if head is None:
-        head = next((name for name in reversed(ran) if name != base), "")
+        head = next((name for name in reversed(build_names) if name != base), "")
     if base is None:
-        before = ran[: ran.index(head)] if head in ran else ran
+        before = build_names[: build_names.index(head)] if head in build_names else build_names
         base = before[-1] if before else ""
-    found = {
-        each.build: each
-        for each in build_series.records(
+    records = {
+        record.build: record
+        for record in build_series.records(
             session, [job for job in jobs if job.build in (base, head)]
         )
     }
-    return compare_builds(found.get(base, Record(base, {})), found.get(head, Record(head, {})))
+    return compare_builds(records.get(base, Record(base, {})), records.get(head, Record(head, {})))
 
 
 def _in_order(jobs: Sequence[JobFacts]) -> list[str]:
@@ -242,10 +268,8 @@ def _in_order(jobs: Sequence[JobFacts]) -> list[str]:
 
 
 def _siblings(session: Session, variant: Variant) -> list[Variant]:
-    """The same variant of the other tests of the workload: those that differ in the tolerance
-    only.
-    """
-    keys = test_specs.siblings(session, variant.test_key)[-MOST_TESTS:]
+    """Return the same variant of the workload's other tests, which differ in tolerance only."""
+    keys = test_specs.siblings(session, variant.test_key)[-MAX_TESTS:]
     return [Variant(key, variant.branch, variant.arch, variant.board) for key in keys]
 
 
@@ -268,18 +292,18 @@ def _point(point: Point) -> dict[str, Any]:
     }
 
 
-def _changes(found: Changes, names: Sequence[str]) -> dict[str, Any]:
-    """With the names of builds or days in place of points in the words too."""
-    plain = found.to_json()
-    for change, raw in zip(plain["changes"], found.changes, strict=True):
+def _changes(changes: Changes, names: Sequence[str]) -> dict[str, Any]:
+    """Return the changes in JSON, with builds' or days' names in place of points, in words too."""
+    plain = changes.to_json()
+    for change, raw in zip(plain["changes"], changes.changes, strict=True):
         place, low, high = (
-            names[min(each, len(names) - 1)] for each in (raw.place, raw.low, raw.high)
+            names[min(point, len(names) - 1)] for point in (raw.place, raw.low, raw.high)
         )
-        said = raw.words.replace(f"from point {raw.place} on", f"from {place} on")
+        words = raw.words.replace(f"from point {raw.place} on", f"from {place} on")
         between = f"between {raw.low} and {raw.high}"
-        if raw.low == raw.high:  # the place is sure: nothing to say about it
-            said = said.replace(f"({between}, ", "(").replace(f" ({between})", "")
-        said = said.replace(between, f"between {low} and {high}")
-        change.update({"at": place, "between": [low, high], "words": said})
-    plain["words"] = "; ".join(change["words"] for change in plain["changes"]) or found.words
+        if raw.low == raw.high:  # the place is exact: no interval to mention
+            words = words.replace(f"({between}, ", "(").replace(f" ({between})", "")
+        words = words.replace(between, f"between {low} and {high}")
+        change.update({"at": place, "between": [low, high], "words": words})
+    plain["words"] = "; ".join(change["words"] for change in plain["changes"]) or changes.words
     return plain

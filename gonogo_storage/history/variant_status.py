@@ -1,5 +1,7 @@
-"""How a test stands on a variant: grade and attribution, as assessed in the background or, where
-that is missing or old, from its seeds.
+"""The grade and attribution of a test on a variant.
+
+They are stored by the background's assessment or, where that is missing or old, computed from the
+seeds.
 """
 
 from __future__ import annotations
@@ -16,43 +18,44 @@ from gonogo.flakiness.rates import Outcome, Rate, rate
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.history import assessments, samples
-from gonogo_storage.history.samples import Looked
+from gonogo_storage.history.samples import ReadExtent
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of, variants_of
 
-NOTHING = Looked(0, 0, 0, False)
+NOTHING_READ = ReadExtent(0, 0, 0, False)
 
 _GREEN = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What is known of a variant. `grade` and `attribution` are the plain JSON of
-    gonogo.flakiness.
-    """
+class VariantStatus:
+    """The grade and attribution of a variant, as the plain JSON of gonogo.flakiness."""
 
     variant: Variant
     build: str | None
-    """The build that the grade is of: the newest one, or the one that was asked for; None while
-    nothing ran."""
+    """The build that is graded: the newest, or the requested one; None while nothing has run."""
     grade: Mapping[str, Any]
     attribution: Mapping[str, Any]
-    looked: Mapping[str, Any]
-    """Which part of the history was read (gonogo_storage.history.samples.Looked)."""
+    extent: Mapping[str, Any]
+    """The part of the history that was read (gonogo_storage.history.samples.ReadExtent)."""
     source: str
-    """`stored`: by the background's assessment; `computed`: for this answer."""
+    """`stored` by the background's assessment, or `computed` for this call."""
     at: str | None
-    """When it was assessed; None when computed for this answer."""
+    """The time of the assessment; None when computed for this call."""
 
 
 def variants(session: Session, key: str) -> tuple[Variant, ...]:
-    """The variants of a test, the one whose job was submitted last first; empty for a test that
-    doesn't exist.
+    """Return the variants of a test, the one with the newest job first.
+
+    Empty for a test that doesn't exist.
     """
-    found = variants_of(session, key)
-    if len(found) < 2:
-        return found
-    last = {each: next((job.id for job in jobs_of(session, each, limit=1)), "") for each in found}
-    return tuple(sorted(last, key=lambda each: (last[each], each), reverse=True))
+    variants_found = variants_of(session, key)
+    if len(variants_found) < 2:
+        return variants_found
+    last = {
+        variant: next((job.id for job in jobs_of(session, variant, limit=1)), "")
+        for variant in variants_found
+    }
+    return tuple(sorted(last, key=lambda variant: (last[variant], variant), reverse=True))
 
 
 def read(
@@ -61,65 +64,69 @@ def read(
     *,
     build: str | None = None,
     jobs: Sequence[JobFacts] | None = None,
-) -> Standing:
-    """Grade and attribution of the newest build of a variant, or of the one that is named. jobs:
-    what `jobs_of` gave of it, if it is known.
+) -> VariantStatus:
+    """Return the grade and attribution of a variant's build: the newest, or the named one.
 
-    The stored assessment where it has seen the newest job of that build; else it is computed here
-    from the newest seeds (bounded), by the same function that the background uses.
+    jobs: the variant's `jobs_of`, if the caller has it.
+
+    The stored assessment counts where it has seen the newest job of that build. Otherwise the
+    result is computed here from the newest seeds (bounded), by the same function that the
+    background uses.
     """
     stored = assessments.get(session, variant)
     jobs = jobs_of(session, variant) if jobs is None else jobs
-    wanted = build or newest_build(jobs)
-    own = [job for job in jobs if job.build == wanted] or list(
-        jobs_of(session, variant, build=wanted, limit=1) if wanted else ()
+    build_name = build or newest_build(jobs)
+    build_jobs = [job for job in jobs if job.build == build_name] or list(
+        jobs_of(session, variant, build=build_name, limit=1) if build_name else ()
     )
-    newest = max((job.id for job in own), default=None)
+    newest = max((job.id for job in build_jobs), default=None)
     if (
         stored is not None
-        and stored["build"] == wanted
+        and stored["build"] == build_name
         and newest is not None
         and stored["job"] >= newest
     ):
         content = stored["content"]
         parts = content["grade"], content["attribution"], content["looked"]
-        return Standing(variant, wanted, *parts, "stored", stored["assessed_at"])
-    return _computed(session, variant, wanted, newest)
+        return VariantStatus(variant, build_name, *parts, "stored", stored["assessed_at"])
+    return _computed(session, variant, build_name, newest)
 
 
-def _computed(session: Session, variant: Variant, build: str | None, job: str | None) -> Standing:
+def _computed(
+    session: Session, variant: Variant, build: str | None, job: str | None
+) -> VariantStatus:
     from gonogo_storage.history import (
         assessing,  # loads numpy, which an API that finds everything assessed never needs
     )
 
-    found = assessing.assess(session, job) if job is not None else None
-    if found is None:
+    assessment = assessing.assess(session, job) if job is not None else None
+    if assessment is None:
         unknown = grades.grade(rate(0, 0)).to_json(), attribute([]).to_json()
-        return Standing(variant, build, *unknown, NOTHING.to_json(), "computed", None)
-    return Standing(
+        return VariantStatus(variant, build, *unknown, NOTHING_READ.to_json(), "computed", None)
+    return VariantStatus(
         variant,
         build,
-        found.grade.to_json(),
-        found.attribution.to_json(),
-        found.looked.to_json(),
+        assessment.grade.to_json(),
+        assessment.attribution.to_json(),
+        assessment.extent.to_json(),
         "computed",
         None,
     )
 
 
 def newest_build(jobs: Sequence[JobFacts]) -> str | None:
-    """The last build of the branch that has run: by its sequence, among equals the one that ran
-    last.
+    """Return the last build of the branch that has run.
+
+    It is the one with the highest sequence; among equal ones, the one that ran last.
     """
     return max(jobs, key=lambda job: (job.sequence, job.id)).build if jobs else None
 
 
 def builds(jobs: Sequence[JobFacts], most: int | None = None) -> list[dict[str, Any]]:
-    """What each build of a variant did, in the order of the branch, newest first: counts, and rates
-    with intervals; the newest `most`.
+    """Return the results of a variant's builds, newest first: counts, and rates with intervals.
 
-    [{"build", "sequence", "jobs", "seeds", "counts", "failures", "infrastructure", "hollow",
-    "last_job", "last_at"}]
+    most: at most this many builds. [{"build", "sequence", "jobs", "seeds", "counts", "failures",
+    "infrastructure", "hollow", "last_job", "last_at"}]
     """
     groups: dict[tuple[int, str], list[JobFacts]] = {}
     for job in jobs:
@@ -128,11 +135,12 @@ def builds(jobs: Sequence[JobFacts], most: int | None = None) -> list[dict[str, 
 
 
 def rates(jobs: Sequence[JobFacts]) -> dict[str, Any]:
-    """{"failures", "infrastructure", "hollow"} of some jobs, each a rate with its interval, in
-    plain JSON.
+    """Return {"failures", "infrastructure", "hollow"} of some jobs.
+
+    Each is a rate with its interval, in plain JSON.
     """
-    told = [samples.outcomes_of(job) for job in jobs]
-    lost = sum(each[Outcome.infrastructure] for each in told)
+    outcomes = [samples.outcomes_of(job) for job in jobs]
+    lost = sum(counts[Outcome.infrastructure] for counts in outcomes)
     failures = samples.failures_of(jobs)
     return {
         "failures": failures.to_json(),
@@ -158,8 +166,9 @@ def _build(jobs: Sequence[JobFacts]) -> dict[str, Any]:
 
 
 def _hollow(jobs: Sequence[JobFacts]) -> Rate:
-    """How many green seeds are unexplained: what gonogo.flakiness.grades.hollow says, from
-    counters, however many seeds there are.
+    """Return the rate of unexplained seeds among the green ones.
+
+    It equals gonogo.flakiness.grades.hollow, but comes from counters, however many seeds there are.
     """
     counts = {verdict: sum(job.counts.get(verdict, 0) for job in jobs) for verdict in _GREEN}
     return rate(counts[Verdict.pass_by_tolerance], sum(counts.values()))

@@ -1,6 +1,4 @@
-"""Artifacts of a job: diagnoses, error maps, coefficients and logs of its first and its worst
-seeds.
-"""
+"""Artifacts of a job: diagnoses, error maps, coefficients and logs of its first and worst seeds."""
 
 from __future__ import annotations
 
@@ -25,8 +23,9 @@ def add(
     *,
     now: datetime,
 ) -> None:
-    """Store the artifacts of a results message; of two with one (kind, seed, repeat, output) the
-    first stays.
+    """Store the artifacts of a results message.
+
+    Where one with the same (kind, seed, repeat, output) exists, the first stays.
     """
     insert_once(
         session,
@@ -50,8 +49,9 @@ def add(
 
 
 def list_(session: Session, job_id: str, *, kind: str | None = None) -> list[dict[str, Any]]:
-    """What there is, without the content: [{"id", "kind", "seed", "repeat", "output", "size",
-    "created_at"}].
+    """Return the artifacts without their content.
+
+    Each is {"id", "kind", "seed", "repeat", "output", "size", "created_at"}.
     """
     if not is_id(job_id):
         return []
@@ -61,14 +61,14 @@ def list_(session: Session, job_id: str, *, kind: str | None = None) -> list[dic
     query = query.order_by(table.kind, table.seed, table.repeat, table.output)
     if kind is not None:
         query = query.where(ArtifactRow.kind == kind)
-    found: list[dict[str, Any]] = [
+    artifacts: list[dict[str, Any]] = [
         dict(zip(keys, row, strict=True)) for row in session.execute(query)
     ]
-    return [{**item, "created_at": timestamp(item["created_at"])} for item in found]
+    return [{**item, "created_at": timestamp(item["created_at"])} for item in artifacts]
 
 
 def get(session: Session, job_id: str, artifact_id: str) -> dict[str, Any] | None:
-    """One artifact with its content, or None when the job has none of that id."""
+    """Return one artifact with its content, or None when the job has none of that id."""
     if not (is_id(job_id) and is_id(artifact_id)):
         return None
     row = session.scalar(

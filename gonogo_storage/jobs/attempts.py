@@ -1,5 +1,6 @@
-"""Attempts: published, started, heard of, reported, lost. Everything that a worker's message or its
-silence changes.
+"""Attempts: publish, start, heartbeat, store results, report, lose.
+
+Everything that a worker's message, or its silence, changes.
 """
 
 from __future__ import annotations
@@ -45,13 +46,15 @@ class Sendable:
     context: Any
     first: bool
     arithmetic: str | None
-    """The arithmetic model of the registered build, and below the outputs that it declares; None: the
-    worker's host knows, or the default."""
+    """The arithmetic model of the registered build; `outputs` are those that it declares.
+
+    None: the worker's host knows, or the default applies.
+    """
     outputs: list[str] | None
     reference: dict[str, Any] | None
-    """The same of the build that this one is compared with: {"build", "arithmetic", "outputs"}."""
+    """{"build", "arithmetic", "outputs"} of the build that this one is compared with."""
     gauge: dict[str, Any] | None = None
-    """Of a gauge: {"parts": [...]}, and the work is of (seed, number of the part)."""
+    """For a gauge: {"parts": [...]}; `work` then lists (seed, number of the part)."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,10 @@ class Silent:
     heard_at: datetime | None
 
 
-def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Sendable]:
-    """Attempts that no worker has started and that this life of the broker (its epoch) has not got,
-    oldest first.
+def unpublished(session: Session, broker_generation: str, *, limit: int = 200) -> list[Sendable]:
+    """Return the attempts, oldest first, that this broker generation hasn't received.
+
+    Only attempts that no worker has started.
     """
     other = aliased(BuildRow)
     query = (
@@ -90,12 +94,12 @@ def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Senda
         .outerjoin(other, (other.name == JobRow.reference) & (other.executor == JobRow.executor))
         .where(
             AttemptRow.state == AttemptState.sent,
-            or_(AttemptRow.epoch.is_(None), AttemptRow.epoch != epoch),
+            or_(AttemptRow.epoch.is_(None), AttemptRow.epoch != broker_generation),
         )
         .order_by(AttemptRow.id)
         .limit(limit)
     )
-    found = [
+    sendables = [
         Sendable(
             attempt=attempt.id,
             chunk=attempt.chunk_id,
@@ -113,41 +117,60 @@ def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Senda
             if job.reference is None
             else {"build": job.reference, "arithmetic": other_arithmetic, "outputs": other_outputs},
         )
-        for attempt, number, job, canonical, arithmetic, outputs, other_arithmetic, other_outputs in session.execute(
-            query
-        )
+        for (
+            attempt,
+            number,
+            job,
+            canonical,
+            arithmetic,
+            outputs,
+            other_arithmetic,
+            other_outputs,
+        ) in session.execute(query)
     ]
     of_gauges = set(
-        session.scalars(select(GaugeRow.id).where(GaugeRow.id.in_({item.job for item in found})))
+        session.scalars(
+            select(GaugeRow.id).where(GaugeRow.id.in_({item.job for item in sendables}))
+        )
     )
-    return [_aimed(session, item) if item.job in of_gauges else item for item in found]
+    return [
+        _with_gauge_work(session, item) if item.job in of_gauges else item for item in sendables
+    ]
 
 
-def _aimed(session: Session, item: Sendable) -> Sendable:
-    """An attempt of a gauge, with the parts of its work in place of the job's build."""
-    told = gauge_work.aim(session, item.job, item.test, item.work)
+def _with_gauge_work(session: Session, item: Sendable) -> Sendable:
+    """Return a gauge's attempt with the parts of its work in place of the job's build."""
+    gauge_fields = gauge_work.aim(session, item.job, item.test, item.work)
     return replace(
-        item, first=False, target={**item.target, "executor": told.pop("executor")}, **told
+        item,
+        first=False,
+        target={**item.target, "executor": gauge_fields.pop("executor")},
+        **gauge_fields,
     )
 
 
-def published(session: Session, attempt_ids: Sequence[str], epoch: str, *, now: datetime) -> None:
-    """The broker took these; from now on the silence of their workers counts."""
+def published(
+    session: Session, attempt_ids: Sequence[str], broker_generation: str, *, now: datetime
+) -> None:
+    """Record that the broker accepted these attempts; from now on their workers' silence counts."""
     session.execute(
-        update(AttemptRow).where(AttemptRow.id.in_(attempt_ids)).values(epoch=epoch, heard_at=now)
+        update(AttemptRow)
+        .where(AttemptRow.id.in_(attempt_ids))
+        .values(epoch=broker_generation, heard_at=now)
     )
 
 
 def started(
     session: Session, attempt_id: str, body: Mapping[str, Any], *, now: datetime
 ) -> str | None:
-    """A worker began the attempt: it, its chunk and its job run. The job's id, or None when the
-    attempt is over already.
+    """Record that a worker began the attempt: it, its chunk and its job run.
+
+    Returns the job's id, or None when the attempt is over already.
     """
-    found = _locked(session, attempt_id)
-    if found is None:
+    locked = _locked(session, attempt_id)
+    if locked is None:
         return None
-    job, chunk, attempt = found
+    job, chunk, attempt = locked
     if attempt.state not in OPEN_ATTEMPT or attempt.worker is not None:
         return None
     _begin(session, job, chunk, attempt, now=now)
@@ -160,8 +183,9 @@ def started(
 def heartbeat(
     session: Session, attempt_id: str, *, seed: int | None, stage: str | None, now: datetime
 ) -> None:
-    """The attempt's worker lives. Takes no lock of the job: only the time of the last sign and the
-    place are written.
+    """Record that the attempt's worker is alive, and where it is.
+
+    Takes no lock of the job: only the time of the heartbeat, the seed and the stage are written.
     """
     if is_id(attempt_id):
         running = update(AttemptRow).where(
@@ -171,7 +195,7 @@ def heartbeat(
 
 
 def device_of(session: Session, attempt_id: str | None) -> str | None:
-    """The device that an attempt runs on, as far as its worker has said so."""
+    """Return the device that an attempt runs on; None until its worker has reported it."""
     return (
         session.scalar(select(AttemptRow.device).where(AttemptRow.id == attempt_id))
         if attempt_id and is_id(attempt_id)
@@ -182,26 +206,27 @@ def device_of(session: Session, attempt_id: str | None) -> str | None:
 def store(
     session: Session, attempt_id: str, body: Mapping[str, Any], *, now: datetime
 ) -> str | None:
-    """One batch of results: each (seed, repeat) that has no row yet, and the artifacts. The job's
-    id when something changed.
+    """Store one batch of results: each (seed, repeat) without a row yet, and the artifacts.
 
-    Rows without numbers (hang, crash, error) count only from the chunk's current attempt while that
-    is open; rows with numbers are taken from a lost one too. Whatever the attempt was not asked for
-    is dropped, and what belongs to seeds that a decision has withdrawn.
+    Returns the job's id when something changed.
+
+    Rows without numbers (hang, crash, error) count only from the chunk's current attempt while it
+    is open. Rows with numbers count from a lost attempt too. Results that the attempt was not asked
+    for are dropped, and so are those of seeds that a decision has cancelled.
     """
-    found = _locked(session, attempt_id)
-    if found is None:
+    locked = _locked(session, attempt_id)
+    if locked is None:
         return None
-    job, chunk, attempt = found
+    job, chunk, attempt = locked
     if JobState(job.state).final or (job.sequential is not None and chunk.state == ChunkState.lost):
         return None
     current = chunk.attempt_id == attempt.id and attempt.state in OPEN_ATTEMPT
     _begin(session, job, chunk, attempt, now=now)
-    asked = {(int(seed), int(repeat)) for seed, repeat in attempt.work}
+    requested_pairs = {(int(seed), int(repeat)) for seed, repeat in attempt.work}
     rows: dict[results.Pair, dict[str, Any]] = {}
     for row in body.get("rows") or ():
         pair = (int(row["seed"]), int(row["repeat"]))
-        if pair in asked and (row.get("outputs") or current):
+        if pair in requested_pairs and (row.get("outputs") or current):
             rows.setdefault(pair, row)
     stored = results.present(session, job.id, list(rows))
     fresh = [row for pair, row in rows.items() if pair not in stored]
@@ -213,7 +238,7 @@ def store(
     if isinstance(batch, int) and batch not in attempt.batches:
         attempt.batches = [*attempt.batches, batch]
     session.flush()
-    closing.look(session, job, now=now)
+    closing.advance_sequential(session, job, now=now)
     if attempt.state == AttemptState.reported:
         _conclude(session, job, chunk, attempt, now=now)
     elif (
@@ -224,22 +249,24 @@ def store(
         closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
     session.flush()
     if fresh and job.kind == JobKind.seeds:
-        periods.stored(session, attempt.device or fresh[0].get("device"), len(fresh), now=now)
+        periods.record_seeds(session, attempt.device or fresh[0].get("device"), len(fresh), now=now)
     return job.id
 
 
 def finished(
     session: Session, attempt_id: str, body: Mapping[str, Any], *, now: datetime
 ) -> str | None:
-    """The worker's last word on an attempt. The job's id, or None when the attempt is over already.
+    """Store the worker's final message on an attempt.
 
-    Batches may still be on their way (another ingest has them): then the attempt is `reported`, and
+    Returns the job's id, or None when the attempt is over already.
+
+    Batches may still be on their way in another ingest process. Then the attempt is `reported`; it
     is concluded with the last batch, or by the reaper when that never comes.
     """
-    found = _locked(session, attempt_id)
-    if found is None:
+    locked = _locked(session, attempt_id)
+    if locked is None:
         return None
-    job, chunk, attempt = found
+    job, chunk, attempt = locked
     if attempt.state not in (AttemptState.sent, AttemptState.running):
         return None
     _begin(session, job, chunk, attempt, now=now)
@@ -255,12 +282,12 @@ def finished(
     session.flush()
     _conclude(session, job, chunk, attempt, now=now)
     session.flush()
-    periods.ran(session, attempt, now=now)
+    periods.record_attempt(session, attempt, now=now)
     return job.id
 
 
-def overdue(session: Session, state: AttemptState, *, before: datetime) -> list[Silent]:
-    """Attempts in a state that were last heard of before a moment, oldest first."""
+def silent_attempts(session: Session, state: AttemptState, *, before: datetime) -> list[Silent]:
+    """Return the attempts in a state whose last heartbeat was before a moment, oldest first."""
     query = (
         select(AttemptRow)
         .where(AttemptRow.state == state, AttemptRow.heard_at < before)
@@ -272,47 +299,49 @@ def overdue(session: Session, state: AttemptState, *, before: datetime) -> list[
     ]
 
 
-def lose(
-    session: Session, attempt_id: str, why: str, *, before: datetime, now: datetime
+def mark_lost(
+    session: Session, attempt_id: str, reason: str, *, before: datetime, now: datetime
 ) -> str | None:
-    """Give an attempt up that is still silent since `before`; its chunk waits again for what it
-    misses. The job's id if so.
+    """Give up an attempt that is still silent since `before`; queue its chunk again.
+
+    Returns the job's id if it was given up. The chunk waits for its missing results only.
     """
-    found = _locked(session, attempt_id)
-    if found is None:
+    locked = _locked(session, attempt_id)
+    if locked is None:
         return None
-    job, chunk, attempt = found
+    job, chunk, attempt = locked
     if attempt.state not in OPEN_ATTEMPT or attempt.heard_at is None or attempt.heard_at >= before:
         return None
     if attempt.state == AttemptState.reported:
         _conclude(session, job, chunk, attempt, now=now, forced=True)
     else:
-        attempt.state, attempt.finished_at, attempt.error = AttemptState.lost, now, why
+        attempt.state, attempt.finished_at, attempt.error = AttemptState.lost, now, reason
         session.flush()
         if chunk.attempt_id == attempt.id:
-            closing.settle(session, job, chunk, why, now=now)
+            closing.resolve_chunk(session, job, chunk, reason, now=now)
         session.flush()
-        periods.ran(session, attempt, now=now)
+        periods.record_attempt(session, attempt, now=now)
     session.flush()
     return job.id
 
 
 def to_cancel(session: Session) -> list[str]:
-    """Running attempts that were told to stop, as their job is cancelled or decided: their keys
-    must be in the broker, come what may.
+    """Return the running attempts that were asked to stop: their job is cancelled or decided.
+
+    Their keys must be in the broker even if the broker lost them.
     """
-    told = (JobRow.state == JobState.cancelling) | (ChunkRow.state == ChunkState.stopping)
+    asked_to_stop = (JobRow.state == JobState.cancelling) | (ChunkRow.state == ChunkState.stopping)
     query = (
         select(AttemptRow.id)
         .join(JobRow, AttemptRow.job_id == JobRow.id)
         .join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
-        .where(AttemptRow.state == AttemptState.running, told)
+        .where(AttemptRow.state == AttemptState.running, asked_to_stop)
     )
     return list(session.scalars(query))
 
 
 def _locked(session: Session, attempt_id: str) -> tuple[JobRow, ChunkRow, AttemptRow] | None:
-    """The attempt with its chunk and job, the job locked first and the others read after that."""
+    """Lock an attempt's job, then read the chunk and the attempt after that."""
     if not is_id(attempt_id):
         return None
     home = session.execute(
@@ -330,8 +359,9 @@ def _locked(session: Session, attempt_id: str) -> tuple[JobRow, ChunkRow, Attemp
 def _begin(
     session: Session, job: JobRow, chunk: ChunkRow, attempt: AttemptRow, *, now: datetime
 ) -> None:
-    """A first sign that a worker has the attempt (not always "started", which travels in another
-    queue): it, its chunk and its job run.
+    """Start the attempt, its chunk and its job at the worker's first message.
+
+    That isn't always "started", which travels in another queue.
     """
     if (
         attempt.state != AttemptState.sent
@@ -365,15 +395,13 @@ def _conclude(
     now: datetime,
     forced: bool = False,
 ) -> None:
-    """End a reported attempt once everything that it sent is stored (or nobody waits for it any
-    longer).
-    """
+    """End a reported attempt once all its results are stored, or when `forced`."""
     expected = attempt.expected or {}
     batches = expected.get("batches")
-    here = not _missing(session, job.id, expected.get("sent") or []) and (
+    complete = not _missing(session, job.id, expected.get("sent") or []) and (
         batches is None or len(attempt.batches) >= batches
     )
-    if not here and not forced:
+    if not complete and not forced:
         return
     attempt.state = _OUTCOMES.get(str(expected.get("outcome")), AttemptState.error)
     current = chunk.attempt_id == attempt.id and chunk.state in (
@@ -385,7 +413,9 @@ def _conclude(
         chunk.attempts, chunk.returns = chunk.attempts - 1, chunk.returns + 1
     session.flush()
     if current:
-        why = attempt.error or (
-            "some results never arrived" if not here else f"the worker ended it as {attempt.state}"
+        reason = attempt.error or (
+            "some results never arrived"
+            if not complete
+            else f"the worker ended it as {attempt.state}"
         )
-        closing.settle(session, job, chunk, why, now=now)
+        closing.resolve_chunk(session, job, chunk, reason, now=now)

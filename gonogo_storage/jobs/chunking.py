@@ -1,5 +1,6 @@
-"""How a job's work is cut into chunks: parts of about 20 s; of sequential seeds small ones first,
-so that stopping saves something.
+"""Cut a job's work into chunks of about 20 s.
+
+Sequential seeds begin with small chunks, so that stopping saves something.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from gonogo_storage.tables import ChunkRow
 Work = list[list[int]]  # [[seed, repeat], ...]
 
 MAX_WORK = 2000  # a message stays below some 64 KiB, and a lost attempt costs no more than this
-# of sequential seeds: a logic bug shows in one, and the chunk that shows it runs to its end for its
-# diagnosis
+# For sequential seeds: a logic bug shows in one seed, and the chunk that shows it runs to its end
+# for its diagnosis.
 FIRST_SEEDS = 2
-USUAL_SEEDS = 8  # a decision is 49 seeds away at the least: about six starts of a child process
-# beyond that a chunk is a quarter of what came before, so that stopping in it wastes a fifth at
-# most
+USUAL_SEEDS = 8  # a decision needs at least 49 seeds: about six starts of a child process
+# Later chunks are a quarter of the seeds before them, so that stopping wastes at most a fifth.
 LATER_SHARE = 4
 
 
 def pairs(seeds: Sequence[int], repeats: int) -> Work:
-    """Seed by seed, and the repeats of a seed together."""
+    """Return the work for these seeds, seed by seed, the repeats of a seed together."""
     return [[seed, repeat] for seed in seeds for repeat in range(repeats)]
 
 
 def cut(
     seeds: Sequence[int], repeats: int, seed_s: float, chunk_s: float, *, most: int = MAX_WORK
 ) -> list[Work]:
-    """The work of a job, seed by seed and the repeats of a seed together, in parts of nearly equal
-    size, at most `most` each.
+    """Cut the work of a job into parts of nearly equal size, at most `most` pairs each.
+
+    The order is seed by seed, the repeats of a seed together.
     """
     work = pairs(seeds, repeats)
     size = min(MAX_WORK, most, max(1, int(chunk_s / seed_s)))
@@ -46,29 +47,29 @@ def cut(
 
 
 def grow(seeds: Sequence[int], repeats: int, seed_s: float, chunk_s: float) -> list[Work]:
-    """The same for sequential seeds: 2, 2, 4, 8, 8, ... seeds, then a quarter of those before;
-    never more than `cut` would take.
+    """Cut sequential seeds into growing parts, never larger than those of `cut`.
 
-    Parts hold whole seeds, and one ends where the earliest decision without a failure falls.
+    Parts have 2, 2, 4, 8, 8, ... seeds, then a quarter of the seeds before them. They hold whole
+    seeds, and one ends where the earliest decision without a failure falls.
     """
-    most = max(1, min(MAX_WORK, int(chunk_s / seed_s)) // repeats)
+    max_seeds = max(1, min(MAX_WORK, int(chunk_s / seed_s)) // repeats)
     rest = iter(seeds)
-    return [pairs(list(islice(rest, size)), repeats) for size in _sizes(len(seeds), most)]
+    return [pairs(list(islice(rest, size)), repeats) for size in _sizes(len(seeds), max_seeds)]
 
 
-def _sizes(count: int, most: int) -> Iterator[int]:
+def _sizes(count: int, max_seeds: int) -> Iterator[int]:
     earliest = sequential.decide(0, 0, count).needed
-    before = 0
-    while before < count:
+    planned = 0
+    while planned < count:
         size = min(
-            most,
-            max(FIRST_SEEDS, min(before, max(USUAL_SEEDS, before // LATER_SHARE))),
-            count - before,
+            max_seeds,
+            max(FIRST_SEEDS, min(planned, max(USUAL_SEEDS, planned // LATER_SHARE))),
+            count - planned,
         )
-        if before < earliest < before + size:
-            size = earliest - before
+        if planned < earliest < planned + size:
+            size = earliest - planned
         yield size
-        before += size
+        planned += size
 
 
 def add(
@@ -80,7 +81,7 @@ def add(
     *,
     first: int = 0,
 ) -> None:
-    """Store chunks of a job, the next numbers from `first`."""
+    """Store chunks of a job; their numbers begin at `first`."""
     session.add_all(
         ChunkRow(
             id=new_id(),

@@ -1,5 +1,6 @@
-"""Chunks: a job cut into pieces of about 20 s, which wait here until the dispatcher chooses them by
-fair share, priority and age.
+"""Chunks: a job cut into pieces of about 20 s.
+
+They wait here until the dispatcher chooses them by fair share, priority and age.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ from gonogo_storage.jobs.chunking import grow as grow
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow
 
-REFERENCE_BYTES = 2**29  # outputs of a reference build that one attempt keeps in a worker's memory
-OUTPUT_BYTES = (
-    8  # per element of the shape: y or dx in fp32, and as much again for a downstream output
-)
+REFERENCE_BYTES = 2**29  # a reference build's outputs that one attempt keeps in a worker's memory
+# per element of the shape: y or dx in fp32, and the same again for a downstream output
+OUTPUT_BYTES = 8
 ACTIVE = (JobState.queued, JobState.running)
 
 # First guesses until a job of the workload has been measured: seconds per seed, and per element of
@@ -41,8 +41,10 @@ UNKNOWN_SEED_S = (0.01, 1.4e-7)
 
 
 def estimate_seed_s(session: Session, workload_key: str, executor: str, elements: int) -> float:
-    """Seconds that one seed is expected to take: the mean of the workload's last job on this
-    executor, else a guess from the size.
+    """Estimate the seconds that one seed takes.
+
+    Returns the mean of the workload's last job on this executor; without one, a guess from the
+    size.
     """
     measured = session.scalar(
         select(func.max(RollupRow.duration_ms))
@@ -57,22 +59,25 @@ def estimate_seed_s(session: Session, workload_key: str, executor: str, elements
     return fixed + per_element * elements
 
 
-def most_seeds(elements: int, reference: str | None) -> int:
-    """How many seeds of a shape a chunk may have: a worker keeps what a reference build made of all
-    of them.
+def max_seeds(elements: int, reference: str | None) -> int:
+    """Return how many seeds of a shape a chunk may have.
+
+    With a reference build it is limited, because a worker keeps that build's outputs of all of
+    them.
     """
     return MAX_WORK if reference is None else max(1, REFERENCE_BYTES // (OUTPUT_BYTES * elements))
 
 
 def free() -> ColumnElement[bool]:
-    """Whether a chunk may be handed out: of sequential seeds only those that the next decision can
-    need.
+    """Select the chunks that may be dispatched.
+
+    Of sequential seeds these are only the ones that the next decision can need.
     """
     return or_(JobRow.reach.is_(None), ChunkRow.number <= JobRow.reach)
 
 
 def waiting(session: Session) -> Counter[str]:
-    """How many chunks of live jobs wait for each queue."""
+    """Count the chunks of live jobs that wait for each queue."""
     query = (
         select(ChunkRow.queue, func.count())
         .join(JobRow, ChunkRow.job_id == JobRow.id)
@@ -83,7 +88,7 @@ def waiting(session: Session) -> Counter[str]:
 
 
 def unstarted(session: Session) -> Counter[str]:
-    """How many attempts of each queue no worker has started yet."""
+    """Count the attempts of each queue that no worker has started yet."""
     query = (
         select(AttemptRow.queue, func.count())
         .where(AttemptRow.state == AttemptState.sent)
@@ -93,8 +98,10 @@ def unstarted(session: Session) -> Counter[str]:
 
 
 def choose(session: Session, queue: str, count: int) -> list[str]:
-    """The next chunks of a queue: each owner's best first (priority, then age), the owner with the
-    least in flight before the others.
+    """Choose the next chunks of a queue by fair share.
+
+    Each owner's chunks are ordered by priority, then age. The owner with the fewest attempts in
+    flight comes first.
     """
     best = func.row_number().over(
         partition_by=JobRow.owner,
@@ -118,7 +125,7 @@ def choose(session: Session, queue: str, count: int) -> list[str]:
         )
         .subquery()
     )
-    flying = (
+    in_flight_query = (
         select(JobRow.owner, func.count())
         .select_from(AttemptRow)
         .join(JobRow, AttemptRow.job_id == JobRow.id)
@@ -128,28 +135,32 @@ def choose(session: Session, queue: str, count: int) -> list[str]:
         )
         .group_by(JobRow.owner)
     )
-    taken = dict(session.execute(flying).all())
+    in_flight = dict(session.execute(in_flight_query).all())
     rows = list(session.execute(select(ranked).where(ranked.c.rank <= count)))
     rows.sort(
-        key=lambda row: (taken.get(row.owner, 0) + row.rank, -row.priority, row.job_id, row.number)
+        key=lambda row: (
+            in_flight.get(row.owner, 0) + row.rank,
+            -row.priority,
+            row.job_id,
+            row.number,
+        )
     )
     return [row.id for row in rows[:count]]
 
 
 def dispatch(session: Session, chunk_ids: Sequence[str], *, now: datetime) -> list[str]:
-    """Give each chosen chunk an attempt for what it still misses; the ids of the attempts, which
-    `attempts.unpublished` then yields.
+    """Give each chosen chunk an attempt for its missing results; return the attempts' ids.
 
-    A chunk that is no longer waiting, or whose job was cancelled meanwhile, is left alone; one that
-    late results have filled is closed.
+    `attempts.unpublished` then returns these attempts. A chunk that is no longer waiting, or whose
+    job was cancelled meanwhile, is skipped. One whose results have all arrived late is closed.
     """
-    made: list[str] = []
-    homes = (
+    attempt_ids: list[str] = []
+    chunk_jobs = (
         select(ChunkRow.id, ChunkRow.job_id)
         .where(ChunkRow.id.in_(chunk_ids))
         .order_by(ChunkRow.job_id, ChunkRow.number)
     )
-    for chunk_id, job_id in session.execute(homes).all():
+    for chunk_id, job_id in session.execute(chunk_jobs).all():
         job = closing.lock(session, job_id)
         chunk = session.get_one(ChunkRow, chunk_id, populate_existing=True)
         if job is None or job.state not in ACTIVE or chunk.state != ChunkState.waiting:
@@ -178,5 +189,5 @@ def dispatch(session: Session, chunk_ids: Sequence[str], *, now: datetime) -> li
         session.add(attempt)
         chunk.state, chunk.attempt_id = ChunkState.sent, attempt.id
         session.flush()
-        made.append(attempt.id)
-    return made
+        attempt_ids.append(attempt.id)
+    return attempt_ids

@@ -1,8 +1,7 @@
-"""The end of things: chunks that close, jobs that finish, fail or are cancelled, and what is
-concluded from their numbers.
+"""End chunks and jobs: done, lost, failed or cancelled, with the conclusions from their results.
 
-Everything here runs under the job's lock: `lock` first, then chunks, attempts and results; two
-"last" chunks can therefore not both believe that another one is still open.
+Every function here runs under the job's lock. Lock the job first (`lock`), then chunks, attempts
+and results. So two "last" chunks can't each believe that the other one is still open.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.states import CLOSED_CHUNK, AttemptState, ChunkState, JobKind, JobState
 from gonogo_storage.flags import evidence, flags, suspects
 from gonogo_storage.gauges import gauge_ends, gauge_rows
-from gonogo_storage.history.assessment_requests import ASSESS, assess_anew
+from gonogo_storage.history.assessment_requests import ASSESS, request_assessment
 from gonogo_storage.jobs import chunking, seed_grids, sequential
 from gonogo_storage.messages import events, outbox
 from gonogo_storage.rollups import rollups
@@ -37,8 +36,7 @@ from gonogo_storage.tables import (
 )
 
 MAX_ATTEMPTS = 3
-# hand-backs don't count as attempts, but a worker that hands back for ever must not keep a job
-# alive for ever
+# hand-backs don't count as attempts, but endless hand-backs must not keep a job alive
 MAX_RETURNS = 20
 _LIVE = (JobState.queued, JobState.running)
 _MEANS = ("rms", "pcc_deficit")
@@ -46,39 +44,46 @@ _MAXIMA = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "row_z", "xhat_z
 
 
 def lock(session: Session, job_id: str) -> JobRow | None:
-    """The job's row, locked until the transaction ends (FOR UPDATE; on SQLite the write transaction
-    is the lock), freshly read.
+    """Lock a job's row until the transaction ends, and return it freshly read.
+
+    The lock is FOR UPDATE; on SQLite it is the write transaction.
     """
     return session.get(JobRow, job_id, with_for_update=True, populate_existing=True)
 
 
-def settle(session: Session, job: JobRow, chunk: ChunkRow, why: str, *, now: datetime) -> None:
-    """Decide what a chunk without a live attempt becomes: done, waiting again for what it misses,
-    or given up.
+def resolve_chunk(
+    session: Session, job: JobRow, chunk: ChunkRow, reason: str, *, now: datetime
+) -> None:
+    """Close a chunk without a live attempt, or queue it again for its missing results.
+
+    After MAX_ATTEMPTS attempts (or MAX_RETURNS hand-backs), each missing result becomes an error
+    row with `reason`, and the chunk is lost.
     """
     stored = results.present(session, job.id, chunk.work)
     missing = [pair for pair in chunk.work if (pair[0], pair[1]) not in stored]
     if not missing:
         end_chunk(session, job, chunk, ChunkState.done, now=now)
-    elif job.state not in _LIVE or not _needed(job, chunk):
+    elif job.state not in _LIVE or not _still_needed(job, chunk):
         end_chunk(session, job, chunk, ChunkState.lost, now=now)
     elif chunk.attempts < MAX_ATTEMPTS and chunk.returns < MAX_RETURNS:
         chunk.state = ChunkState.waiting
     else:
-        message = f"no result after {chunk.attempts} attempts; the last one: {why}"
+        message = f"no result after {chunk.attempts} attempts; the last one: {reason}"
         attempt_id = chunk.attempt_id or chunk.id
         rows = [
             {"seed": seed, "repeat": repeat, "verdict": Verdict.error.value, "message": message}
             for seed, repeat in missing
         ]
         record(session, job, attempt_id, rows, now=now)
-        look(session, job, now=now)
+        advance_sequential(session, job, now=now)
         end_chunk(session, job, chunk, ChunkState.lost, now=now)
 
 
-def _needed(job: JobRow, chunk: ChunkRow) -> bool:
-    """Whether what a chunk misses is still wanted: not once its job is decided, or knows that it
-    will be before the chunk's first seed.
+def _still_needed(job: JobRow, chunk: ChunkRow) -> bool:
+    """Return whether the job still needs the missing results of a chunk.
+
+    It doesn't once its seeds have decided, or once it knows that they will before the chunk's first
+    seed.
     """
     return chunk.state != ChunkState.stopping and (
         job.stop is None or chunk.attempt_id != job.stop.get("finder")
@@ -88,11 +93,10 @@ def _needed(job: JobRow, chunk: ChunkRow) -> bool:
 def record(
     session: Session, job: JobRow, attempt_id: str, rows: list[dict[str, Any]], *, now: datetime
 ) -> None:
-    """Store result rows known to be new and count them, for the job and in the roll-ups of its
-    test.
+    """Store new result rows and count them, for the job and in its test's roll-ups.
 
-    Events: a `verdict` when a seed is the job's worst so far, and one `progress`, which also keeps
-    the day that the rows belong to.
+    The caller has removed rows that are stored already. Events: a `verdict` when a seed is the
+    job's worst so far, and one `progress`, which also records the day that the rows belong to.
     """
     if not rows:
         return
@@ -105,7 +109,7 @@ def record(
     first = job.done + 1
     parts = results.add(session, job.id, attempt_id, rows, arrival=job.done)
     seed_grids.fill(session, job, rows)
-    before = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
+    worst_before = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
     counts = dict(job.counts)
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
@@ -113,11 +117,15 @@ def record(
     if job.kernel == KERNEL:
         job.outcomes = _outcomes(job.outcomes or {}, rows)
     job.done += len(rows)
-    leader = min(rows, key=lambda row: (Verdict(row["verdict"]).rank, row["seed"], row["repeat"]))
-    if before is None or Verdict(leader["verdict"]).rank < before.rank:
-        shown = {name: leader.get(name) for name in ("repeat", "verdict", "explanation")}
-        number = sample(session.get_one(TestSpecRow, job.test_key).canonical, leader["seed"])
-        events.add(session, job, "verdict", {**number, **shown}, now=now)
+    worst_row = min(
+        rows, key=lambda row: (Verdict(row["verdict"]).rank, row["seed"], row["repeat"])
+    )
+    if worst_before is None or Verdict(worst_row["verdict"]).rank < worst_before.rank:
+        summary = {name: worst_row.get(name) for name in ("repeat", "verdict", "explanation")}
+        sample_number = sample(
+            session.get_one(TestSpecRow, job.test_key).canonical, worst_row["seed"]
+        )
+        events.add(session, job, "verdict", {**sample_number, **summary}, now=now)
     events.add(
         session,
         job,
@@ -125,22 +133,24 @@ def record(
         {"done": job.done, "total": job.total, "verdicts": counts},
         now=now,
     )
-    rollups.add(
-        session, job, parts, first=first, now=now
-    )  # last: from here to the commit other jobs of the test wait
+    # last: from here to the commit, other jobs of the test wait
+    rollups.add(session, job, parts, first=first, now=now)
 
 
 def _outcomes(before: dict[str, int], rows: list[dict[str, Any]]) -> dict[str, int]:
-    """The tests of all iterations by outcome; an iteration without any test counts as what became
-    of it.
+    """Count the tests of all iterations by outcome.
+
+    An iteration without any test counts by its verdict.
     """
-    found = Counter(before)
+    outcomes = Counter(before)
     for row in rows:
-        told = [
-            each["outcome"] for each in (row.get("outputs") or {}).values() if each.get("outcome")
+        iteration_outcomes = [
+            entry["outcome"]
+            for entry in (row.get("outputs") or {}).values()
+            if entry.get("outcome")
         ]
-        found.update(told or [row["verdict"]])
-    return dict(found)
+        outcomes.update(iteration_outcomes or [row["verdict"]])
+    return dict(outcomes)
 
 
 def end_chunk(
@@ -156,50 +166,54 @@ def end_chunk(
         close(session, job, now=now)
 
 
-def look(session: Session, job: JobRow, *, now: datetime) -> None:
-    """Of sequential seeds: see whether the results stored so far decide; what can't be needed any
-    more is then withdrawn.
+def advance_sequential(session: Session, job: JobRow, *, now: datetime) -> None:
+    """Check whether the stored results of sequential seeds decide, and cancel unneeded chunks.
 
-    The job is finished when the attempts that still run have ended; rows that they send until then
-    are kept and count, later ones don't. The attempt that found a kernel wrong runs to the end of
-    its chunk, for its diagnosis comes last.
+    The job is finished when the running attempts have ended. Rows that they send until then count,
+    later ones don't. The attempt that found a kernel wrong runs to the end of its chunk, because
+    its diagnosis comes last.
     """
     step = sequential.advance(session, job) if job.state in _LIVE else None
     if step is None:
         return
     if not step.decided:
         if step.beyond is not None:
-            withdraw(session, job, now=now, behind=step.beyond)
+            cancel_open_chunks(session, job, now=now, after_seed=step.beyond)
         return
-    told = sequential.told(job) or {}
+    decision = sequential.decision_json(job) or {}
     events.add(
         session,
         job,
         "state",
-        {"state": job.state, "verdict": None, "reason": told["words"], "stop": told},
+        {"state": job.state, "verdict": None, "reason": decision["words"], "stop": decision},
         now=now,
     )
-    withdraw(session, job, now=now, but=(job.stop or {})["finder"])
+    cancel_open_chunks(session, job, now=now, except_attempt=(job.stop or {})["finder"])
     if job.open_chunks == 0:
         close(session, job, now=now)
 
 
-def withdraw(
-    session: Session, job: JobRow, *, now: datetime, behind: int = -1, but: str | None = None
+def cancel_open_chunks(
+    session: Session,
+    job: JobRow,
+    *,
+    now: datetime,
+    after_seed: int = -1,
+    except_attempt: str | None = None,
 ) -> None:
-    """Close all chunks that no worker has started, and have running attempts told to stop (through
-    the outbox).
+    """Close all chunks that no worker has started, and ask running attempts to stop.
 
-    behind: only chunks whose first seed is larger. but: an attempt that may go on.
+    Attempts are asked through the outbox. after_seed: only chunks whose first seed is larger.
+    except_attempt: an attempt that may continue.
     """
     open_chunks = select(ChunkRow).where(
         ChunkRow.job_id == job.id, ChunkRow.state.not_in(CLOSED_CHUNK)
     )
     job.cancel_at = now
-    dropped: list[str] = []
+    unstarted_chunks: list[str] = []
     for chunk in list(session.scalars(open_chunks.execution_options(populate_existing=True))):
-        if chunk.work[0][0] <= behind or (
-            chunk.state == ChunkState.running and chunk.attempt_id == but
+        if chunk.work[0][0] <= after_seed or (
+            chunk.state == ChunkState.running and chunk.attempt_id == except_attempt
         ):
             continue
         if chunk.state != ChunkState.waiting and chunk.attempt_id is not None:
@@ -215,48 +229,51 @@ def withdraw(
         else:
             chunk.state = ChunkState.lost
             job.open_chunks -= 1
-            dropped.append(chunk.id)
+            unstarted_chunks.append(chunk.id)
     session.flush()
     unstarted = (AttemptRow.job_id == job.id) & (AttemptRow.state == AttemptState.sent)
     session.execute(
         update(AttemptRow)
-        .where(unstarted if behind < 0 else unstarted & AttemptRow.chunk_id.in_(dropped))
+        .where(
+            unstarted if after_seed < 0 else unstarted & AttemptRow.chunk_id.in_(unstarted_chunks)
+        )
         .values(state=AttemptState.cancelled, finished_at=now)
         .execution_options(synchronize_session="fetch")
     )
 
 
-def abandon(session: Session, job: JobRow, *, now: datetime) -> None:
-    """The workers that were told to stop don't answer: their chunks are closed without waiting any
-    longer.
+def close_unresponsive_chunks(session: Session, job: JobRow, *, now: datetime) -> None:
+    """Close chunks whose workers were asked to stop and don't answer.
 
-    Of a job that is being cancelled these are all; of a decided one those that the decision doesn't
-    need.
+    For a job that is being cancelled these are all open chunks; for a decided one, those that the
+    decision doesn't need.
     """
-    told = select(ChunkRow).where(ChunkRow.job_id == job.id, ChunkRow.state.not_in(CLOSED_CHUNK))
+    open_chunks = select(ChunkRow).where(
+        ChunkRow.job_id == job.id, ChunkRow.state.not_in(CLOSED_CHUNK)
+    )
     if job.state != JobState.cancelling:
-        told = told.where(ChunkRow.state == ChunkState.stopping)
-    left = list(session.scalars(told))
+        open_chunks = open_chunks.where(ChunkRow.state == ChunkState.stopping)
+    unresponsive = list(session.scalars(open_chunks))
     session.execute(
         update(AttemptRow)
         .where(
-            AttemptRow.chunk_id.in_([chunk.id for chunk in left]),
+            AttemptRow.chunk_id.in_([chunk.id for chunk in unresponsive]),
             AttemptRow.state.in_((AttemptState.running, AttemptState.reported)),
         )
         .values(
             state=AttemptState.lost,
             finished_at=now,
-            error="did not stop in time after it was told to",
+            error="did not stop in time after it was asked to",
         )
         .execution_options(synchronize_session="fetch")
     )
-    for chunk in left:
+    for chunk in unresponsive:
         end_chunk(session, job, chunk, ChunkState.lost, now=now)
 
 
 def fail(session: Session, job: JobRow, error: str, *, now: datetime) -> None:
-    """End a job that can't be run, for a reason that says nothing about the kernel."""
-    withdraw(session, job, now=now)
+    """End a job that can't run, for a reason that isn't the kernel's."""
+    cancel_open_chunks(session, job, now=now)
     open_chunks = select(ChunkRow).where(
         ChunkRow.job_id == job.id, ChunkRow.state.not_in(CLOSED_CHUNK)
     )
@@ -268,26 +285,26 @@ def fail(session: Session, job: JobRow, error: str, *, now: datetime) -> None:
 
 
 def close(session: Session, job: JobRow, *, now: datetime) -> None:
-    """End a job whose chunks are all closed: verdict, diagnosis, roll-ups, flags, and the letter
-    for the webhooks.
+    """End a job whose chunks are all closed, or give it more seeds.
 
-    One with suspect seeds may get more seeds instead (gonogo_storage/flags/suspects.py), and ends when
-    those are there.
+    Stores the verdict, the diagnosis, the roll-ups and the flags, and adds the message for the
+    webhooks. A job with suspect seeds may get more seeds instead
+    (gonogo_storage/flags/suspects.py). It then ends when their results are stored.
     """
     state = JobState.cancelled if job.state == JobState.cancelling else JobState.finished
     if job.kind == JobKind.gauge:
         if gauge_ends.conclude(session, job, state, now=now):
             _end(session, job, state, None, now=now)
-            _graded(session, job, now=now)
+            _reassess(session, job, now=now)
         return
     if state is JobState.finished and job.kind == JobKind.seeds:
-        sequential.settle(session, job)
-        if more := suspects.consider(session, job):
-            _add(session, job, more, now=now)
+        sequential.finalize(session, job)
+        if more_seeds := suspects.consider(session, job):
+            _add_seeds(session, job, more_seeds, now=now)
             return
     verdict = worst_verdict(suspects.verdicts(session, job)) if job.counts else None
     if state is JobState.cancelled and verdict is Verdict.pass_:
-        verdict = None  # seeds that never ran can't be green; what was found wrong stays found
+        verdict = None  # seeds that never ran can't be green; a wrong result stays wrong
     session.flush()
     job.diagnosis = evidence.diagnosis(session, job.id)
     _roll_up(session, job)
@@ -298,18 +315,20 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
     _end(session, job, state, verdict, now=now)
 
 
-def _graded(session: Session, gauge: JobRow, *, now: datetime) -> None:
-    """Sharpness is part of a grade: the test that was gauged is assessed anew, on every line of
-    builds of that board.
+def _reassess(session: Session, gauge: JobRow, *, now: datetime) -> None:
+    """Request a new assessment of a gauged test, on every branch of that board.
+
+    Sharpness is part of a grade.
     """
-    for each in variants_of(session, gauge.test_key):
-        if (each.arch, each.board) == (gauge.arch, gauge.board):
-            assess_anew(session, each, f"gauge:{gauge.id}", now=now)
+    for variant in variants_of(session, gauge.test_key):
+        if (variant.arch, variant.board) == (gauge.arch, gauge.board):
+            request_assessment(session, variant, f"gauge:{gauge.id}", now=now)
 
 
-def _add(session: Session, job: JobRow, seeds: list[int], *, now: datetime) -> None:
-    """More seeds for a job whose chunks are all closed, in parts no longer than its longest so
-    far.
+def _add_seeds(session: Session, job: JobRow, seeds: list[int], *, now: datetime) -> None:
+    """Add seeds to a job whose chunks are all closed.
+
+    The new chunks are no longer than its longest so far.
     """
     chunks = list(session.scalars(select(ChunkRow).where(ChunkRow.job_id == job.id)))
     longest = max(chunks, key=lambda chunk: len(chunk.work))
@@ -327,12 +346,17 @@ def _add(session: Session, job: JobRow, seeds: list[int], *, now: datetime) -> N
     job.open_chunks += len(parts)
     job.total += len(seeds) * repeats
     job.version += 1
-    told = {**(job.suspects or {}), "added": seeds}
+    suspects_state = {**(job.suspects or {}), "added": seeds}
     events.add(
         session,
         job,
         "state",
-        {"state": job.state, "verdict": None, "reason": told["words"], "suspects": told},
+        {
+            "state": job.state,
+            "verdict": None,
+            "reason": suspects_state["words"],
+            "suspects": suspects_state,
+        },
         now=now,
     )
     events.add(
@@ -353,13 +377,13 @@ def _end(
     job.finished_at = now
     job.waiting_reason = None
     job.version += 1
-    said = {
+    details = {
         name: value
-        for name, value in (("stop", sequential.told(job)), ("suspects", job.suspects))
+        for name, value in (("stop", sequential.decision_json(job)), ("suspects", job.suspects))
         if value is not None
     }
     events.add(
-        session, job, "state", {"state": state.value, "verdict": job.verdict, **said}, now=now
+        session, job, "state", {"state": state.value, "verdict": job.verdict, **details}, now=now
     )
     topic = "gauge.finished" if job.kind == JobKind.gauge else "job.finished"
     outbox.add(

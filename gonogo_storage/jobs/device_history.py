@@ -1,6 +1,4 @@
-"""What a device's page reads beside the device itself: its changes in time, and the jobs that ran
-on it. Reads only.
-"""
+"""A device's changes in time, and the jobs that ran on it, for the device's page. Reads only."""
 
 from __future__ import annotations
 
@@ -15,15 +13,15 @@ from gonogo_storage.jobs import jobs
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.tables import AttemptRow, DeviceHealthRow
 
-MOST_CHANGES = 400
+MAX_CHANGES = 400
 """As many as a picture of its time can show."""
-MOST_ATTEMPTS = 200
-"""The newest attempts of a device among which its latest jobs are looked for."""
+MAX_ATTEMPTS = 200
+"""The newest attempts of a device, among which its latest jobs are found."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change of a device: `what` is "health", "state" (being there) or "drain"."""
+    """One change of a device; `what` is "health", "state" (online or offline) or "drain"."""
 
     at: datetime
     what: str
@@ -34,9 +32,7 @@ class Change:
 
 @dataclass(frozen=True)
 class RanJob:
-    """A job, with what this device did for it of late: attempts, and when the last of them
-    began.
-    """
+    """A job with this device's recent attempts at it, and when the last of them began."""
 
     job: Job
     attempts: int
@@ -44,10 +40,10 @@ class RanJob:
 
 
 def changes(session: Session, device_id: str, *, since: datetime) -> tuple[list[Change], bool]:
-    """(What changed since a moment and, of each kind of change, the last one before it, in order;
-    whether that is everything).
+    """Return (a device's changes since a moment, in order; whether these are all).
 
-    Of a device that changes all the time the newest MOST_CHANGES.
+    For each kind of change the last one before the moment is included. Of a device that changes all
+    the time only the newest MAX_CHANGES are.
     """
     table = DeviceHealthRow
     columns = (table.at, table.what, table.after, table.actor, table.reason)
@@ -55,42 +51,39 @@ def changes(session: Session, device_id: str, *, since: datetime) -> tuple[list[
         select(*columns)
         .where(table.device_id == device_id, table.at >= since)
         .order_by(table.id.desc())
-        .limit(MOST_CHANGES + 1)
+        .limit(MAX_CHANGES + 1)
     )
-    found = [Change(*row) for row in session.execute(query)]
-    if len(found) > MOST_CHANGES:
-        return found[MOST_CHANGES - 1 :: -1], False
+    entries = [Change(*row) for row in session.execute(query)]
+    if len(entries) > MAX_CHANGES:
+        return entries[MAX_CHANGES - 1 :: -1], False
     for what in ("health", "state", "drain"):
         before = select(*columns).where(
             table.device_id == device_id, table.at < since, table.what == what
         )
         row = session.execute(before.order_by(table.id.desc()).limit(1)).one_or_none()
-        found += [] if row is None else [Change(*row)]
-    found.reverse()  # of one instant the older one stays first
-    return sorted(found, key=lambda change: change.at), True
+        entries += [] if row is None else [Change(*row)]
+    entries.reverse()  # of one instant the older one stays first
+    return sorted(entries, key=lambda change: change.at), True
 
 
 def recent_jobs(session: Session, device: str, *, limit: int) -> list[RanJob]:
-    """The jobs that ran on a device ("host/name") last, newest first; runs of gauges are no
-    jobs.
-    """
+    """Return the jobs that ran on a device ("host/name") last, newest first, without gauges."""
     table = AttemptRow
     latest = (
         select(table.job_id, table.started_at)
         .where(table.device == device)
         .order_by(table.id.desc())
-        .limit(MOST_ATTEMPTS)
+        .limit(MAX_ATTEMPTS)
     )
-    numbers: Counter[str] = Counter()
-    began: dict[str, datetime | None] = {}
+    attempt_counts: Counter[str] = Counter()
+    started_by_job: dict[str, datetime | None] = {}
     for job_id, started_at in session.execute(latest):
-        numbers[job_id] += 1
-        began.setdefault(job_id, started_at)
-    known = jobs.many(
-        session, list(began)[: 3 * limit]
-    )  # more than asked for: those of gauges fall out
+        attempt_counts[job_id] += 1
+        started_by_job.setdefault(job_id, started_at)
+    # more than `limit`, because `many` leaves out gauges
+    known = jobs.many(session, list(started_by_job)[: 3 * limit])
     return [
-        RanJob(known[job_id], numbers[job_id], at)
-        for job_id, at in began.items()
+        RanJob(known[job_id], attempt_counts[job_id], at)
+        for job_id, at in started_by_job.items()
         if job_id in known
     ][:limit]

@@ -46,8 +46,10 @@ class NewGauge:
 
 
 def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> dict[str, Any]:
-    """Store the gauge with its hidden job and chunks in the caller's transaction; ring the doorbell
-    after the commit.
+    """Store the gauge with its hidden job and chunks in the caller's transaction.
+
+    Notify the dispatcher after the commit. Raises ValueError without seeds or parts, or when the
+    seeds don't follow each other without a gap.
     """
     if (
         not new.seeds
@@ -55,7 +57,7 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
         or list(new.seeds) != list(range(new.seeds[0], new.seeds[0] + len(new.seeds)))
     ):
         raise ValueError(
-            "a gauge needs at least one part, and at least one seed, each the next of the one before"
+            "a gauge needs at least one part and one seed, and its seeds must be consecutive"
         )
     now = now or utcnow()
     test_specs.ensure(
@@ -69,7 +71,7 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
     seconds = gauge_work.RUN_FACTOR * chunks.estimate_seed_s(
         session, new.workload_key, EMULATOR, new.elements
     )
-    needed = {"run_s": seconds, "chunk_seconds": new.chunk_seconds, "elements": new.elements}
+    estimate = {"run_s": seconds, "chunk_seconds": new.chunk_seconds, "elements": new.elements}
     gauge_id = new_id()
     job = JobRow(
         id=gauge_id,
@@ -88,7 +90,7 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
         queue=f"{EMULATOR}.{new.arch}.{new.board}",
         context="isolated",
         priority=new.priority,
-        request={**new.request, **needed},
+        request={**new.request, **estimate},
         labels={},
         total=0,
         chunk_count=0,
@@ -119,16 +121,17 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
     gauge_work.add(session, job, parts, 0, new.seeds)
     events.add(session, job, "state", {"state": JobState.queued.value, "verdict": None}, now=now)
     session.flush()
-    found = get(session, gauge_id)
-    assert found is not None
-    return found
+    gauge = get(session, gauge_id)
+    assert gauge is not None
+    return gauge
 
 
 def cancel(
     session: Session, gauge_id: str, *, now: datetime | None = None
 ) -> dict[str, Any] | None:
-    """Ask for its end, as of a job; None when there is no such gauge. Ring the doorbell after the
-    commit.
+    """Cancel a gauge as a job is cancelled; None when there is no such gauge.
+
+    Notify the dispatcher after the commit.
     """
     if get(session, gauge_id) is None:
         return None

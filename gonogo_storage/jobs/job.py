@@ -36,16 +36,17 @@ class NewJob:
     labels: Mapping[str, str] = field(default_factory=dict)
     commit: Mapping[str, Any] | None = None
     owner: str = "local"
-    request: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the body as it was posted, for display and for resubmission
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """The body as it was posted, for display and for resubmission."""
     chunk_seconds: float = 20.0
     resubmit_of: str | None = None
     reference: str | None = None
     """The build that this one is compared with."""
     stop_on_finding: bool | None = None
-    """Of sequential seeds, which follow each other without a gap and end when decided: whether one
-    unexplained seed decides."""
+    """Whether one unexplained seed decides; None: the seeds aren't sequential.
+
+    Sequential seeds follow each other without a gap, and the job ends when they decide.
+    """
 
     @property
     def queue(self) -> str:
@@ -83,19 +84,23 @@ class Job:
     resubmit_of: str | None
     reference: str | None
     sequential: dict[str, Any] | None
-    """Of sequential seeds: what was asked, and how far the decision has read; below the decision
-    (gonogo_storage/jobs/sequential.py)."""
+    """For sequential seeds: the request, and how far the decision has read.
+
+    `stop` is the decision (gonogo_storage/jobs/sequential.py).
+    """
     stop: dict[str, Any] | None
     suspects: dict[str, Any] | None
-    """Of suspect seeds: which, what was added, and what all say together
-    (gonogo_storage/flags/suspects.py)."""
+    """For suspect seeds: which they are, the seeds added, and what all say together.
+
+    See gonogo_storage/flags/suspects.py.
+    """
     total: int
     done: int
     chunks: int
     open_chunks: int
     counts: dict[str, int]
     outcomes: dict[str, int] | None
-    """Of a selection: how many tests of all iterations were passed, failed, skipped, ..."""
+    """For a selection: the tests of all iterations by outcome (passed, failed, skipped, ...)."""
     last_event: int
     diagnosis: dict[str, Any] | None
     created_at: datetime
@@ -148,16 +153,18 @@ class Job:
         }
 
 
-_OWN = {"kind", "state", "canonical", "chunks", "sequential", "stop"}
+_CONVERTED = {"kind", "state", "canonical", "chunks", "sequential", "stop"}
 
 
 def _job(row: JobRow, canonical: dict[str, Any]) -> Job:
-    same = {name: getattr(row, name) for name in Job.__dataclass_fields__ if name not in _OWN}
-    shown, stop = sequential.shown(row), sequential.told(row)
-    own: dict[str, Any] = {
+    copied = {
+        name: getattr(row, name) for name in Job.__dataclass_fields__ if name not in _CONVERTED
+    }
+    progress, decision = sequential.progress_json(row), sequential.decision_json(row)
+    converted: dict[str, Any] = {
         "kind": JobKind(row.kind),
         "state": JobState(row.state),
         "canonical": canonical,
         "chunks": row.chunk_count,
     }
-    return Job(sequential=shown, stop=stop, **own, **same)
+    return Job(sequential=progress, stop=decision, **converted, **copied)

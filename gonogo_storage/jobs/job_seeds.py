@@ -1,9 +1,8 @@
-"""What a job's page reads of its seeds: its outputs, the seeds that are marks of its plot, and the
-worst. Reads only.
+"""The outputs of a job, the seeds to mark in its plot, and its worst seeds. Reads only.
 
-Few seeds are read whole. Of many the worst of each verdict are, by an index, so that what is read
-is what is shown, however many there are. What all of them came to, the job's roll-up knows
-(gonogo_storage.rollups.rollups.of_job, which every function here is given).
+Of a job with few seeds all are read. Otherwise only the worst seeds of each verdict are, by an
+index. So a page reads what it shows, however many seeds there are. The totals are in the job's
+roll-up (gonogo_storage.rollups.rollups.of_job), which every function here takes.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from gonogo_storage.seeds.results import COLUMNS
 from gonogo_storage.seeds.strips import StripSeed
 from gonogo_storage.tables import SeedResultRow
 
-Told = Mapping[str, Sums] | None
-"""A job's roll-up by output, '' for whole seeds; None while it isn't counted."""
-MOST_WHOLE = 1_000
-"""(seed, repeat) of which all are read."""
+RollUp = Mapping[str, Sums] | None
+"""A job's roll-up by output, '' for whole seeds; None while the job isn't counted."""
+MAX_WHOLE = 1_000
+"""Up to this number of (seed, repeat), all are read."""
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 _NO_BUDGET = 1e300  # a NaN or a hang has no budget ratio: among equals it comes first
-_LOOKED_AT = 100
-"""Of more than MOST_WHOLE seeds so many of each output and verdict, those with the largest errors,
-are looked at to find the worst."""
+_CANDIDATES = 100
+"""With more than MAX_WHOLE seeds, the number of rows read of each output and verdict.
+
+They are the rows with the largest errors; the worst seed is among them.
+"""
 _MORE = ("output", "CAST(statistics AS TEXT)", *COLUMNS)
-"""Of a mark. As text: of the rows that are read some are left out, and need not be parsed."""
+"""Columns of a mark. The statistics are text: some of the rows read are left out unparsed."""
 
 
 @dataclass(frozen=True)
 class OutputRecord:
-    """One output of a job: how many seeds got which verdict for it, and its largest budget
-    ratio.
-    """
+    """One output of a job: its seeds by verdict, and its largest budget ratio."""
 
     output: str
     counts: Mapping[str, int]
@@ -64,9 +63,7 @@ class MarkRecord:
 
 @dataclass(frozen=True)
 class SeedRecord:
-    """One (seed, repeat) with all its outputs; `message` says what happened where there are no
-    numbers.
-    """
+    """One (seed, repeat) with all its outputs; `message` says what happened without numbers."""
 
     seed: int
     repeat: int
@@ -79,15 +76,16 @@ class SeedRecord:
     outputs: Mapping[str, MarkRecord]
 
 
-def outputs(session: Session, job_id: str, told: Told) -> list[OutputRecord]:
-    """The outputs that a job has numbers for, by name, each with its verdict counts; from its
-    roll-up, which has no entries of tests that exist already. A job that isn't counted yet is read
-    seed by seed.
+def outputs(session: Session, job_id: str, rollup: RollUp) -> list[OutputRecord]:
+    """Return the outputs that a job has numbers for, by name, each with its verdict counts.
+
+    They come from the roll-up, which has no entries for existing tests. A job that isn't counted
+    yet is read seed by seed.
     """
-    if told is not None:
+    if rollup is not None:
         return [
-            OutputRecord(name, each.counts, each.sketch("budget_ratio").largest)
-            for name, each in told.items()
+            OutputRecord(name, entry.counts, entry.sketch("budget_ratio").largest)
+            for name, entry in rollup.items()
             if name
         ]
     query = (
@@ -110,10 +108,10 @@ def outputs(session: Session, job_id: str, told: Told) -> list[OutputRecord]:
     return [OutputRecord(output, counts[output], budget[output]) for output in counts]
 
 
-def mark_count(session: Session, job_id: str, output: str, told: Told) -> int:
-    """How many (seed, repeat) have a row for the output, or no numbers at all."""
-    if told is not None and output in told and output:
-        return told[output].seeds + told[WHOLE].empty
+def mark_count(session: Session, job_id: str, output: str, rollup: RollUp) -> int:
+    """Count the (seed, repeat) that have a row for the output, or no numbers at all."""
+    if rollup is not None and output in rollup and output:
+        return rollup[output].seeds + rollup[WHOLE].empty
     of_output = (SeedResultRow.job_id == job_id, SeedResultRow.output.in_({output, WHOLE}))
     return session.scalar(select(func.count()).select_from(SeedResultRow).where(*of_output)) or 0
 
@@ -123,66 +121,74 @@ def marks(
     job: strips.Counted,
     output: str,
     metric: str,
-    told: Told,
+    rollup: RollUp,
     limit: int | None = None,
 ) -> list[MarkRecord]:
-    """The (seed, repeat) of a job for an output, in order of seed, with every statistic; those
-    without numbers have output ''.
+    """Return a job's (seed, repeat) for an output in order of seed, with every statistic.
 
-    limit: about so many, the worst by `metric` (strips.METRICS): each verdict has its share. None:
-    all.
+    Those without numbers have output ''. limit: return about this many, the worst by `metric`
+    (strips.METRICS), with a share for each verdict. None: return all.
     """
     if limit is None:
         rows = strips.marks(session, [job], output, metric, _MORE)
     else:
-        own = None if told is None else told.get(output)
-        sums = {} if own is None else {job.id: strips.Sums(own.counts, own.sketch(metric))}
+        of_output = None if rollup is None else rollup.get(output)
+        sums = (
+            {}
+            if of_output is None
+            else {job.id: strips.Sums(of_output.counts, of_output.sketch(metric))}
+        )
         rows = strips.worst(session, [[job]], output, metric, limit, sums, _MORE)
     return sorted((_of_strip(row) for row in rows), key=lambda mark: (mark.seed, mark.repeat))
 
 
-def worst_seeds(session: Session, job_id: str, limit: int, told: Told) -> list[SeedRecord]:
-    """The worst (seed, repeat) of a job, worst first: by the seed's verdict, then by how far its
-    worst output is beyond rounding, then by seed. Only the outputs that have the seed's verdict
-    count: those are the ones that a reader sees.
+def worst_seeds(session: Session, job_id: str, limit: int, rollup: RollUp) -> list[SeedRecord]:
+    """Return the worst (seed, repeat) of a job, worst first.
 
-    Of more than MOST_WHOLE seeds those are looked at whose errors are the largest, by the number
-    that is the axis of their test.
+    The order is the seed's verdict, then how far its worst output is beyond rounding, then the
+    seed. Only outputs with the seed's verdict count: those are the ones that a reader sees.
+
+    With more than MAX_WHOLE seeds, only those with the largest errors are read, by the number that
+    is the axis of their test.
     """
     keys = (
-        _worst_by_index(session, job_id, limit, told)
-        if told and told[WHOLE].seeds > MOST_WHOLE
+        _worst_by_index(session, job_id, limit, rollup)
+        if rollup and rollup[WHOLE].seeds > MAX_WHOLE
         else []
     )
     if not keys:
-        keys = _worst_of_all(session, job_id, limit, told)
+        keys = _worst_of_all(session, job_id, limit, rollup)
     if not keys:
         return []
     table = SeedResultRow
-    # each by its key: for a list of pairs SQLite would read the whole job. In the key's order:
-    # PostgreSQL, which thinks that a new job has a few rows until it has counted, then takes the
-    # index of the key and no other
+    # One query by key for each pair: for a list of pairs SQLite would read the whole job. In the
+    # key's order: until PostgreSQL has counted a new job's rows it expects few, and only this order
+    # makes it use the key's index.
     of_job = (
         select(table).where(table.job_id == job_id).order_by(table.seed, table.repeat, table.output)
     )
     named = [of_job.where(table.seed == seed, table.repeat == repeat) for seed, repeat in keys]
     rows = session.scalars(
-        select(table).from_statement(union_all(*(select(each.subquery()) for each in named)))
+        select(table).from_statement(
+            union_all(*(select(seed_rows.subquery()) for seed_rows in named))
+        )
     )
-    found: dict[tuple[int, int], list[SeedResultRow]] = {}
+    rows_of: dict[tuple[int, int], list[SeedResultRow]] = {}
     for row in rows:
-        found.setdefault((row.seed, row.repeat), []).append(row)
-    return [_seed(sorted(found[key], key=lambda row: row.output)) for key in keys]
+        rows_of.setdefault((row.seed, row.repeat), []).append(row)
+    return [_seed(sorted(rows_of[key], key=lambda row: row.output)) for key in keys]
 
 
-def _worst_of_all(session: Session, job_id: str, limit: int, told: Told) -> list[tuple[int, int]]:
+def _worst_of_all(
+    session: Session, job_id: str, limit: int, rollup: RollUp
+) -> list[tuple[int, int]]:
     rank = case(_RANK, value=SeedResultRow.seed_verdict, else_=len(_RANK))
     beyond = func.max(
         case((SeedResultRow.verdict == SeedResultRow.seed_verdict, _severity()), else_=0.0)
     )
     of_job = [SeedResultRow.job_id == job_id]
-    if told:
-        of_job.append(SeedResultRow.seed_verdict.in_(_enough(told[WHOLE].counts, limit)))
+    if rollup:
+        of_job.append(SeedResultRow.seed_verdict.in_(_enough(rollup[WHOLE].counts, limit)))
     rows = session.execute(
         select(SeedResultRow.seed, SeedResultRow.repeat)
         .where(*of_job)
@@ -194,15 +200,16 @@ def _worst_of_all(session: Session, job_id: str, limit: int, told: Told) -> list
 
 
 def _worst_by_index(
-    session: Session, job_id: str, limit: int, told: Mapping[str, Sums]
+    session: Session, job_id: str, limit: int, rollup: Mapping[str, Sums]
 ) -> list[tuple[int, int]]:
-    """The same of the seeds with the largest errors. Empty where no output has the verdict of its
-    seed: all must be read then.
+    """Return the worst among the seeds with the largest errors, read by an index.
+
+    Empty where no output has the verdict of its seed: the caller then reads all.
     """
     parts = [
         part
-        for verdict in _enough(told[WHOLE].counts, limit)
-        for part in _largest(job_id, verdict, told)
+        for verdict in _enough(rollup[WHOLE].counts, limit)
+        for part in _largest(job_id, verdict, rollup)
     ]
     if not parts:
         return []
@@ -213,9 +220,10 @@ def _worst_by_index(
     return sorted(beyond, key=lambda pair: (beyond[pair][0], -beyond[pair][1], pair))[:limit]
 
 
-def _largest(job_id: str, verdict: str, told: Mapping[str, Sums]) -> Iterable[Select[Any]]:
-    """Of each output that has the verdict: the rows without numbers, and those with the largest,
-    each by its index.
+def _largest(job_id: str, verdict: str, rollup: Mapping[str, Sums]) -> Iterable[Select[Any]]:
+    """Select the rows of each output with the verdict: those without numbers, and the largest.
+
+    Each selection uses its own index.
     """
     table = SeedResultRow
     ungated = table.tolerance_ratio.is_(None)
@@ -231,12 +239,12 @@ def _largest(job_id: str, verdict: str, told: Mapping[str, Sums]) -> Iterable[Se
         rank.label("rank"),
         _severity().label("severity"),
     )
-    for output, sums in told.items():
-        # a whole seed has the verdict of one of its outputs, so its row without an output is one of
-        # those without any
+    for output, sums in rollup.items():
+        # A whole seed has the verdict of one of its outputs. So a row of WHOLE matters only for
+        # seeds that have no outputs.
         if not sums.counts.get(verdict) or (output == WHOLE and not sums.empty):
             continue
-        # what is worse than a verdict is fewer than are asked for: to leave it out costs no more
+        # worse verdicts together have fewer rows than `limit`: leaving them out saves nothing
         of_output = (
             table.job_id == job_id,
             table.output == output,
@@ -246,25 +254,26 @@ def _largest(job_id: str, verdict: str, told: Mapping[str, Sums]) -> Iterable[Se
         gated = sums.sketch("tolerance_ratio")
         all_gated = gated.count == sums.seeds and not gated.inf
         for where, order in orders[:1] if output == WHOLE else orders[2:] if all_gated else orders:
-            part = select(*columns).where(*of_output, where).order_by(order).limit(_LOOKED_AT)
+            part = select(*columns).where(*of_output, where).order_by(order).limit(_CANDIDATES)
             yield select(part.subquery())
 
 
 def _enough(counts: Mapping[str, int], limit: int) -> list[str]:
-    """The worst verdicts, so many that `limit` rows have them: the others need not be sorted."""
-    found: list[str] = []
+    """Return the worst verdicts that together have `limit` rows: the others need no sorting."""
+    worst: list[str] = []
     rows = 0
     for verdict in sorted(counts, key=lambda name: _RANK.get(name, len(_RANK))):
         if rows >= limit:
             break
-        found.append(verdict)
+        worst.append(verdict)
         rows += counts[verdict]
-    return found
+    return worst
 
 
 def _severity() -> ColumnElement[float]:
-    """How far an output is beyond what rounding explains, from the statistics that have a column
-    (gonogo.spec.verdicts.evidence has all).
+    """Return the SQL for how far an output is beyond what rounding explains.
+
+    It uses the statistics that have a column; gonogo.spec.verdicts.evidence uses all.
     """
     limits = {
         "chi": POLICY.chi,
@@ -274,8 +283,10 @@ def _severity() -> ColumnElement[float]:
         SeedResultRow.budget_ratio / POLICY.budget_ratio, _NO_BUDGET
     )
     for name, limit in limits.items():
-        each = getattr(SeedResultRow, name) / limit
-        largest = case((each > largest, each), else_=largest)  # a null is larger than nothing
+        ratio = getattr(SeedResultRow, name) / limit
+        largest = case(
+            (ratio > largest, ratio), else_=largest
+        )  # a comparison with null is never true
     return largest
 
 

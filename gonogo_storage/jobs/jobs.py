@@ -14,7 +14,7 @@ from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.states import OPEN_ATTEMPT, TOLD_KINDS, JobKind, JobState
+from gonogo_storage.db.states import LISTED_KINDS, OPEN_ATTEMPT, JobKind, JobState
 from gonogo_storage.jobs import chunks, closing, sequential
 from gonogo_storage.jobs.job import Job, NewJob, _job
 from gonogo_storage.messages import events, outbox
@@ -23,7 +23,7 @@ from gonogo_storage.tables import AttemptRow, ChunkRow, JobLabelRow, JobRow, Tes
 
 @dataclass(frozen=True)
 class JobFilter:
-    """What a list of jobs is narrowed to; `label` is "name" or "name=value"."""
+    """The filters of a list of jobs; `label` is "name" or "name=value"."""
 
     state: str | None = None
     test: str | None = None
@@ -36,10 +36,10 @@ class JobFilter:
 
 
 def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job:
-    """Store the job, its chunks and its outbox row in the caller's transaction; ring the doorbell
-    after the commit.
+    """Store the job, its chunks and its outbox row in the caller's transaction.
 
-    Raises ValueError when there is no work, or a seed twice: the API checks both before.
+    Notify the dispatcher after the commit. Raises ValueError when there is no work, or a seed
+    twice: the API checks both before.
     """
     if not new.seeds or new.repeats < 1 or len(set(new.seeds)) != len(new.seeds):
         raise ValueError("a job needs at least one seed and one repeat, and no seed twice")
@@ -52,18 +52,18 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         canonical=dict(new.canonical),
         now=now,
     )
-    seconds = chunks.estimate_seed_s(session, new.workload_key, new.executor, new.elements)
+    seed_s = chunks.estimate_seed_s(session, new.workload_key, new.executor, new.elements)
     plan = None
     if new.stop_on_finding is None:
         parts = chunks.cut(
             new.seeds,
             new.repeats,
-            seconds,
+            seed_s,
             new.chunk_seconds,
-            most=chunks.most_seeds(new.elements, new.reference),
+            most=chunks.max_seeds(new.elements, new.reference),
         )
     else:
-        parts = chunks.grow(new.seeds, new.repeats, seconds, new.chunk_seconds)
+        parts = chunks.grow(new.seeds, new.repeats, seed_s, new.chunk_seconds)
         plan = sequential.begin(new.seeds[0], len(new.seeds), stop_on_finding=new.stop_on_finding)
     job_id = new_id()
     session.add(
@@ -107,7 +107,7 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         JobLabelRow(job_id=job_id, name=name, value=str(value))
         for name, value in new.labels.items()
     )
-    chunks.add(session, job_id, new.queue, parts, seconds)
+    chunks.add(session, job_id, new.queue, parts, seed_s)
     outbox.add(
         session,
         "job.created",
@@ -125,25 +125,25 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
 
 
 def get(session: Session, job_id: str) -> Job | None:
-    """The job, or None when there is none of that id."""
+    """Return the job, or None when no job has that id."""
     if not is_id(job_id):
         return None
     query = select(JobRow, TestSpecRow.canonical).join(
         TestSpecRow, JobRow.test_key == TestSpecRow.key
     )
     row = session.execute(
-        query.where(JobRow.id == job_id, JobRow.kind.in_(TOLD_KINDS))
+        query.where(JobRow.id == job_id, JobRow.kind.in_(LISTED_KINDS))
     ).one_or_none()
     return None if row is None else _job(row[0], row[1])
 
 
 def many(session: Session, job_ids: Collection[str]) -> dict[str, Job]:
-    """The same of several jobs, in one statement; those that there are."""
+    """Return the jobs of these ids that exist, in one statement."""
     query = select(JobRow, TestSpecRow.canonical).join(
         TestSpecRow, JobRow.test_key == TestSpecRow.key
     )
     rows = (
-        session.execute(query.where(JobRow.id.in_(job_ids), JobRow.kind.in_(TOLD_KINDS)))
+        session.execute(query.where(JobRow.id.in_(job_ids), JobRow.kind.in_(LISTED_KINDS)))
         if job_ids
         else ()
     )
@@ -151,28 +151,32 @@ def many(session: Session, job_ids: Collection[str]) -> dict[str, Job]:
 
 
 def list_(
-    session: Session, wanted: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    session: Session,
+    filters: JobFilter | None = None,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
 ) -> Page[Job]:
-    """Jobs, newest first. Raises BadCursor."""
-    wanted = wanted or JobFilter()
+    """Return jobs, newest first. Raises BadCursor."""
+    filters = filters or JobFilter()
     query = select(JobRow, TestSpecRow.canonical).join(
         TestSpecRow, JobRow.test_key == TestSpecRow.key
     )
-    query = query.where(JobRow.kind.in_(TOLD_KINDS))
+    query = query.where(JobRow.kind.in_(LISTED_KINDS))
     columns = {
-        JobRow.state: wanted.state,
-        JobRow.test_key: wanted.test,
-        JobRow.workload_key: wanted.workload,
-        JobRow.build: wanted.build,
-        JobRow.owner: wanted.owner,
-        JobRow.verdict: wanted.verdict,
-        JobRow.kind: wanted.kind,
+        JobRow.state: filters.state,
+        JobRow.test_key: filters.test,
+        JobRow.workload_key: filters.workload,
+        JobRow.build: filters.build,
+        JobRow.owner: filters.owner,
+        JobRow.verdict: filters.verdict,
+        JobRow.kind: filters.kind,
     }
     for column, value in columns.items():
         if value is not None:
             query = query.where(column == value)
-    if wanted.label is not None:
-        name, equals, value = wanted.label.partition("=")
+    if filters.label is not None:
+        name, equals, value = filters.label.partition("=")
         labelled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
         query = query.where(
             JobRow.id.in_(labelled.where(JobLabelRow.value == value) if equals else labelled)
@@ -181,19 +185,18 @@ def list_(
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(JobRow.id < cursor)
-    found = session.execute(query.order_by(JobRow.id.desc()).limit(limit + 1)).all()
-    return Page.cut([_job(row, canonical) for row, canonical in found], limit, lambda job: job.id)
+    rows = session.execute(query.order_by(JobRow.id.desc()).limit(limit + 1)).all()
+    return Page.cut([_job(row, canonical) for row, canonical in rows], limit, lambda job: job.id)
 
 
 def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job | None:
-    """Ask for the end of a job: what no worker has started ends here and now, running attempts are
-    told through the outbox.
+    """Cancel a job: close the chunks that no worker has started, and stop running attempts.
 
-    So it ends cancelled, even when its seeds had decided before and its attempts were about to stop
-    for that.
+    Running attempts are asked through the outbox. The job ends cancelled, even when its seeds had
+    decided before and its attempts were about to stop for that.
 
-    A job in a final state stays as it is. None when there is no such job. Ring the doorbell after
-    the commit.
+    A job in a final state stays as it is. Returns None when there is no such job. Notify the
+    dispatcher after the commit.
     """
     now = now or utcnow()
     job = closing.lock(session, job_id) if is_id(job_id) else None
@@ -203,7 +206,7 @@ def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job
         job.state = JobState.cancelling
         job.waiting_reason = None
         job.version += 1
-        closing.withdraw(session, job, now=now)
+        closing.cancel_open_chunks(session, job, now=now)
         if job.open_chunks == 0:
             closing.close(session, job, now=now)
         else:
@@ -226,7 +229,10 @@ def resubmit(
     chunk_seconds: float = 20.0,
     now: datetime | None = None,
 ) -> Job | None:
-    """A new job that asks for the same; None when there is no such job, or none of seeds."""
+    """Create a new job with the same request.
+
+    Returns None when there is no such job, or when it isn't a job of seeds.
+    """
     old = session.get(JobRow, job_id) if is_id(job_id) else None
     if old is None or old.kind != JobKind.seeds:
         return None
@@ -237,7 +243,7 @@ def resubmit(
     repeats = 1 + max(int(repeat) for _, repeat in work)
     added = set((old.suspects or {}).get("added", ()))
     seeds = tuple(dict.fromkeys(int(seed) for seed, _ in work if seed not in added))
-    if old.sequential is not None:  # what was added may be seeds that the decision had spared
+    if old.sequential is not None:  # added seeds may be ones that the decision had saved
         seeds = tuple(
             range(old.sequential["start"], old.sequential["start"] + old.sequential["max"])
         )
@@ -276,8 +282,9 @@ def resubmit(
 
 
 def attempts_of(session: Session, job_id: str) -> list[dict[str, Any]]:
-    """All attempts of a job in order: who ran it, since when, how far, what went wrong. Its page
-    reads gonogo_storage.jobs.job_attempts, bounded.
+    """Return all attempts of a job in order: worker, times, progress and errors.
+
+    A job's page reads gonogo_storage.jobs.job_attempts, which is bounded.
     """
     if not is_id(job_id):
         return []

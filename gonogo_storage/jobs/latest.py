@@ -1,4 +1,4 @@
-"""What the pages read beside the nouns' own queries: the latest jobs. Reads only."""
+"""The latest jobs, for the overview. Reads only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import select, union_all
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.states import TOLD_KINDS, JobState
+from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.jobs import jobs
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.tables import JobRow
@@ -17,18 +17,19 @@ FINAL_STATES = tuple(state for state in JobState if state.final)
 
 
 def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> list[Job]:
-    """The latest jobs in any of the states, newest first: of each state the latest by their ids,
-    for which there is an index.
+    """Return the latest jobs in any of the states, newest first.
+
+    The latest ids of each state are read separately, because there is an index for that.
     """
-    told = JobRow.kind.in_(TOLD_KINDS)
+    of_listed_kind = JobRow.kind.in_(LISTED_KINDS)
     parts = [
         select(JobRow.id)
-        .where(JobRow.state == each, told)
+        .where(JobRow.state == state, of_listed_kind)
         .order_by(JobRow.id.desc())
         .limit(limit)
         .subquery()
-        for each in states
+        for state in states
     ]
     ids = union_all(*(select(part.c.id) for part in parts))
-    found = jobs.many(session, sorted(session.scalars(ids), reverse=True)[:limit])
-    return [found[job_id] for job_id in sorted(found, reverse=True)]
+    latest = jobs.many(session, sorted(session.scalars(ids), reverse=True)[:limit])
+    return [latest[job_id] for job_id in sorted(latest, reverse=True)]

@@ -1,4 +1,4 @@
-"""How long a job would wait: the work that stands in its queue, and who serves it."""
+"""The work that waits in each queue, and the workers that serve it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from gonogo_storage.tables import BuildRow, ChunkRow, JobRow, WorkerRow
 
 
 @dataclass(frozen=True)
-class Queue:
-    """What waits in a queue, in seconds of one device's time, and how many live workers serve
-    it.
-    """
+class QueueWork:
+    """The work of a queue in seconds of one device's time, and its number of live workers."""
 
     chunks: int
     work_s: float
@@ -27,16 +25,17 @@ class Queue:
 
     @property
     def wait_s(self) -> float | None:
-        """When a job submitted now would start at the latest if nobody had priority; None while
-        nobody serves the queue.
+        """The latest start of a job submitted now, if no job had priority, in seconds from now.
+
+        None while no worker serves the queue.
         """
         return self.work_s / self.workers if self.workers else None
 
 
-def look(session: Session, queue: str, *, timeout_s: float, now: datetime | None = None) -> Queue:
-    """The queue of that name as it stands; of sequential seeds as many as the next decision
-    needs.
-    """
+def read_work(
+    session: Session, queue: str, *, timeout_s: float, now: datetime | None = None
+) -> QueueWork:
+    """Read the open work of a queue; of sequential seeds only what the next decision needs."""
     opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
     query = select(func.count(), func.coalesce(func.sum(ChunkRow.estimate_s), 0.0)).join(
         JobRow, ChunkRow.job_id == JobRow.id
@@ -44,16 +43,14 @@ def look(session: Session, queue: str, *, timeout_s: float, now: datetime | None
     number, work = session.execute(
         query.where(ChunkRow.queue == queue, ChunkRow.state.in_(opened), chunks.free())
     ).one()
-    return Queue(
+    return QueueWork(
         number, float(work), workers.live(session, now=now or utcnow(), timeout_s=timeout_s)[queue]
     )
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A queue at a moment: chunks that wait and chunks that run, how many live workers serve it,
-    and since when the oldest waits.
-    """
+class QueueStatus:
+    """A queue at a moment: waiting and running chunks, live workers, and its oldest job's time."""
 
     queue: str
     waiting: int
@@ -63,12 +60,12 @@ class Standing:
 
     @property
     def stuck(self) -> bool:
-        """Whether something waits for workers that aren't there."""
+        """Whether chunks wait and no worker serves the queue."""
         return bool(self.waiting) and not self.workers
 
 
-def standing(session: Session, *, timeout_s: float, now: datetime) -> list[Standing]:
-    """Every queue that holds open chunks or is served, by name."""
+def statuses(session: Session, *, timeout_s: float, now: datetime) -> list[QueueStatus]:
+    """Return every queue that has open chunks or live workers, by name."""
     states = {
         ChunkState.waiting: 0,
         ChunkState.sent: 0,
@@ -86,7 +83,7 @@ def standing(session: Session, *, timeout_s: float, now: datetime) -> list[Stand
         if state == ChunkState.waiting:
             waits.add(queue)
     return [
-        Standing(
+        QueueStatus(
             queue,
             waiting,
             running,
@@ -98,8 +95,9 @@ def standing(session: Session, *, timeout_s: float, now: datetime) -> list[Stand
 
 
 def oldest(session: Session, queue: str) -> datetime | None:
-    """When the oldest job with a waiting chunk in the queue was made: ids are in the order of time,
-    so the index has it first.
+    """Return the creation time of the oldest job with a waiting chunk in the queue.
+
+    Ids are in the order of time, so the index has it first.
     """
     waiting = (ChunkRow.state == ChunkState.waiting, ChunkRow.queue == queue)
     first = (
@@ -109,11 +107,11 @@ def oldest(session: Session, queue: str) -> datetime | None:
 
 
 def executors(session: Session) -> tuple[set[str], set[str]]:
-    """The executors that registered builds name, and those that known workers serve."""
-    built = set(session.scalars(select(BuildRow.executor).distinct()))
+    """Return (the executors that registered builds name, those that known workers serve)."""
+    registered = set(session.scalars(select(BuildRow.executor).distinct()))
     served = {
         str(queue).split(".")[0]
         for queues in session.scalars(select(WorkerRow.queues))
         for queue in queues
     }
-    return built, served
+    return registered, served

@@ -1,6 +1,4 @@
-"""Queues seen from the jobs that wait for them: why a job waits, and when it has waited too
-long.
-"""
+"""Why jobs wait for their queues, and when they have waited too long."""
 
 from __future__ import annotations
 
@@ -19,36 +17,40 @@ _LIVE = (JobState.queued, JobState.running)
 
 
 def unexplained(session: Session, served: Collection[str]) -> list[str]:
-    """Jobs whose `waiting_reason` is missing or no longer true."""
-    waits = exists().where(*_stuck(served), ChunkRow.job_id == JobRow.id)
-    stuck = waits & JobRow.waiting_reason.is_(None)
-    freed = JobRow.waiting_reason.is_not(None) & ~waits
+    """Return the jobs whose `waiting_reason` is missing or no longer true."""
+    waits = exists().where(*_unserved(served), ChunkRow.job_id == JobRow.id)
+    unexplained_wait = waits & JobRow.waiting_reason.is_(None)
+    resolved_wait = JobRow.waiting_reason.is_not(None) & ~waits
     return list(
         session.scalars(
-            select(JobRow.id).where(JobRow.state.in_(_LIVE), stuck | freed).order_by(JobRow.id)
+            select(JobRow.id)
+            .where(JobRow.state.in_(_LIVE), unexplained_wait | resolved_wait)
+            .order_by(JobRow.id)
         )
     )
 
 
-def _stuck(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
-    """Of a chunk: no worker serves its queue, which is its job's but for the builds that a gauge
-    was given.
+def _unserved(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of a chunk whose queue no worker serves.
+
+    A chunk's queue is its job's, except for builds that were passed to a gauge.
     """
     return ChunkRow.state.in_((ChunkState.waiting, ChunkState.sent)), ChunkRow.queue.not_in(served)
 
 
 def explain(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
-    """Give every job whose queue no live worker serves its `waiting_reason`, take it from the
-    others; the jobs that changed.
+    """Set `waiting_reason` where no live worker serves a job's queue, and clear it elsewhere.
+
+    Returns the jobs that changed.
     """
-    found = unexplained(session, served)
-    for job_id in found:
+    changed = unexplained(session, served)
+    for job_id in changed:
         job = closing.lock(session, job_id)
         if job is None or job.state not in _LIVE:
             continue
         first = (
             select(ChunkRow.queue)
-            .where(*_stuck(served), ChunkRow.job_id == job_id)
+            .where(*_unserved(served), ChunkRow.job_id == job_id)
             .order_by(ChunkRow.number)
             .limit(1)
         )
@@ -57,34 +59,35 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
         data = {"state": job.state, "verdict": None, "waiting_reason": job.waiting_reason}
         events.add(session, job, "state", data, now=now)
     session.flush()
-    return found
+    return changed
 
 
 def expired(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
-    """Jobs past their queue deadline: never started, or stopped half way because no live worker is
-    left and none of their attempts runs.
+    """Return jobs past their queue deadline.
+
+    These never started, or stopped half way: no live worker is left and no attempt of theirs runs.
     """
     runs = exists().where(
         AttemptRow.job_id == JobRow.id,
         AttemptRow.state.in_((AttemptState.running, AttemptState.reported)),
     )
-    waits = exists().where(*_stuck(served), ChunkRow.job_id == JobRow.id)
-    deserted = (JobRow.state == JobState.running) & waits & ~runs
+    waits = exists().where(*_unserved(served), ChunkRow.job_id == JobRow.id)
+    stranded = (JobRow.state == JobState.running) & waits & ~runs
     query = select(JobRow.id).where(
         JobRow.state.in_(_LIVE),
         JobRow.deadline_at < now,
-        (JobRow.state == JobState.queued) | deserted,
+        (JobRow.state == JobState.queued) | stranded,
     )
     return list(session.scalars(query.order_by(JobRow.id)))
 
 
 def expire(session: Session, job_id: str, *, now: datetime) -> bool:
-    """Fail a job whose queue deadline passed: a matter of the machines, not of the kernel."""
+    """Fail a job whose queue deadline passed: the machines are the cause, not the kernel."""
     job = closing.lock(session, job_id)
     if job is None or job.state not in _LIVE:
         return False
     seconds = (job.deadline_at - job.created_at).total_seconds()
-    what = (
+    problem = (
         "no worker started it"
         if job.state == JobState.queued
         else "no worker was left to finish it"
@@ -92,25 +95,30 @@ def expire(session: Session, job_id: str, *, now: datetime) -> bool:
     closing.fail(
         session,
         job,
-        f"{what} within its queue deadline of {seconds:g} s (queue {job.queue})",
+        f"{problem} within its queue deadline of {seconds:g} s (queue {job.queue})",
         now=now,
     )
     return True
 
 
 def overdue_cancels(session: Session, *, before: datetime) -> list[str]:
-    """Jobs whose workers were told to stop before a moment (someone cancelled, or the seeds
-    decided), and haven't yet.
+    """Return the jobs whose workers were asked to stop before a moment and haven't yet.
+
+    Someone cancelled the job, or its seeds decided.
     """
-    told = exists().where(ChunkRow.job_id == JobRow.id, ChunkRow.state == ChunkState.stopping)
-    stopping = (JobRow.state == JobState.cancelling) | ((JobRow.state == JobState.running) & told)
+    asked_to_stop = exists().where(
+        ChunkRow.job_id == JobRow.id, ChunkRow.state == ChunkState.stopping
+    )
+    stopping = (JobRow.state == JobState.cancelling) | (
+        (JobRow.state == JobState.running) & asked_to_stop
+    )
     return list(session.scalars(select(JobRow.id).where(stopping, JobRow.cancel_at < before)))
 
 
-def abandon(session: Session, job_id: str, *, now: datetime) -> bool:
-    """Don't wait any longer for workers that were told to stop."""
+def close_unresponsive(session: Session, job_id: str, *, now: datetime) -> bool:
+    """Close the chunks of workers that were asked to stop and don't answer."""
     job = closing.lock(session, job_id)
     if job is None or job.state not in (JobState.running, JobState.cancelling):
         return False
-    closing.abandon(session, job, now=now)
+    closing.close_unresponsive_chunks(session, job, now=now)
     return True

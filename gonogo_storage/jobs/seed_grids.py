@@ -1,5 +1,6 @@
-"""A job's seeds as a line of letters, one for each (seed, repeat): kept by ingest, so that a page
-reads one row.
+"""A job's seeds as a line of letters, one for each (seed, repeat).
+
+Ingest updates the line, so that a page reads one row.
 """
 
 from __future__ import annotations
@@ -32,36 +33,35 @@ LETTERS: Mapping[str, str] = {
     Verdict.not_run: "a",
     Verdict.pass_: "p",
 }
-"""They are stored: a letter keeps its meaning for ever."""
+"""These letters are stored, so a letter's meaning never changes."""
 
-Told = tuple[int, int, str]
+SeedVerdict = tuple[int, int, str]
 """(seed, repeat, verdict)."""
 
 
 def fill(session: Session, job: JobRow, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Take rows that are new into the job's line; the caller holds the job's lock and has stored
-    the rows.
+    """Add new rows to the job's line.
+
+    The caller holds the job's lock and has stored the rows.
     """
     order = SeedOrder.of(job.request, job.suspects)
     row = session.get(SeedGridRow, job.id, populate_existing=True)
-    if (
-        row is None
-        # the first rows, or a job that ran while the table came: what is stored already is read once
-    ):
+    # the first rows, or a job that ran when the table was added: stored rows are read once
+    if row is None:
         row = SeedGridRow(job_id=job.id, letters=_from_rows(session, job.id, order))
         session.add(row)
-    row.letters = _with(
-        row.letters, order, ((each["seed"], each["repeat"], each["verdict"]) for each in rows)
+    row.letters = _with_verdicts(
+        row.letters,
+        order,
+        ((new_row["seed"], new_row["repeat"], new_row["verdict"]) for new_row in rows),
     )
 
 
 def read(session: Session, job: Job) -> str:
-    """The letters of a job as far as its results go; shorter than the job where the last ones have
-    not come.
-    """
-    kept = session.scalar(select(SeedGridRow.letters).where(SeedGridRow.job_id == job.id))
-    if kept is not None or not job.done:
-        return kept or ""
+    """Return the letters of a job, up to its last result; missing results are `NONE_YET`."""
+    letters = session.scalar(select(SeedGridRow.letters).where(SeedGridRow.job_id == job.id))
+    if letters is not None or not job.done:
+        return letters or ""
     return _from_rows(session, job.id, SeedOrder.of(job.request, job.suspects))
 
 
@@ -72,14 +72,14 @@ def _from_rows(session: Session, job_id: str, order: SeedOrder) -> str:
         .where(table.job_id == job_id)
         .distinct()
     )
-    return _with(
+    return _with_verdicts(
         "", order, ((seed, repeat, verdict) for seed, repeat, verdict in session.execute(query))
     )
 
 
-def _with(letters: str, order: SeedOrder, told: Iterable[Told]) -> str:
+def _with_verdicts(letters: str, order: SeedOrder, verdicts: Iterable[SeedVerdict]) -> str:
     line = bytearray(letters, "ascii")
-    for seed, repeat, verdict in told:
+    for seed, repeat, verdict in verdicts:
         place = order.place(int(seed), int(repeat))
         if place is None:
             continue

@@ -1,6 +1,4 @@
-"""What the pages read of a selection's job: its tests, each with what it said over all iterations.
-Reads only.
-"""
+"""The tests of a selection's job, each with its outcomes over all iterations. Reads only."""
 
 from __future__ import annotations
 
@@ -30,8 +28,9 @@ _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 
 @dataclass(frozen=True)
 class TestRecord:
-    """One test of a job over its iterations; `sample` is the entry of the worst of them, as the
-    worker sent it.
+    """One test of a job over its iterations.
+
+    `sample` is the entry of the worst iteration, as the worker sent it.
     """
 
     __test__ = False  # pytest: not a test case
@@ -45,7 +44,7 @@ class TestRecord:
 
 
 def judged_outputs(session: Session, job_id: str) -> set[str]:
-    """The outputs of arrays that tests handed over: those that have numbers."""
+    """Return the outputs with numbers: the arrays that tests handed over."""
     table = SeedResultRow
     query = (
         select(table.output)
@@ -56,7 +55,7 @@ def judged_outputs(session: Session, job_id: str) -> set[str]:
 
 
 def count(session: Session, job_id: str) -> int:
-    """How many different tests a job has run."""
+    """Count the different tests that a job has run."""
     table = SeedResultRow
     query = select(func.count(table.output.distinct())).where(
         table.job_id == job_id, table.outcome.is_not(None)
@@ -65,8 +64,9 @@ def count(session: Session, job_id: str) -> int:
 
 
 def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
-    """How many seeds of a kernel's job, or tests of all iterations of a selection's, there are of
-    each (verdict, outcome).
+    """Count the seeds of a kernel's job, or a selection's tests, by (verdict, outcome).
+
+    A selection's tests count once for each iteration.
     """
     if job.kernel != KERNEL:
         return {(verdict, None): number for verdict, number in job.counts.items()}
@@ -81,8 +81,9 @@ def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
 
 
 def tests(session: Session, job_id: str, limit: int) -> list[TestRecord]:
-    """The worst `limit` tests of a job: by their worst verdict, then by their worst outcome (red
-    before green), then by name.
+    """Return the worst `limit` tests of a job.
+
+    The order is the worst verdict, then the worst outcome (red before green), then the name.
     """
     table = SeedResultRow
     verdict = case(_RANK, value=table.verdict, else_=len(_RANK))
@@ -116,7 +117,7 @@ def tests(session: Session, job_id: str, limit: int) -> list[TestRecord]:
             row.output,
             row.verdict,
             dict(
-                sorted(counts[row.output].items(), key=lambda each: _WORST_OUTCOME.get(each[0], 0))
+                sorted(counts[row.output].items(), key=lambda item: _WORST_OUTCOME.get(item[0], 0))
             ),
             row.seed,
             row.repeat,

@@ -1,5 +1,6 @@
-"""Sequential seeds of a job: where its decision stands, read from stored rows in the order of the
-seeds, under the job's lock.
+"""The sequential decision of a job's seeds.
+
+It reads stored rows in the order of the seeds, under the job's lock.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.tables import ChunkRow, JobRow, SeedResultRow
 
 HOLLOW = "hollow"
-"""The decision on a wrong kernel whose seed is green; others are named as in `Stopping`."""
+"""The decision on a wrong kernel whose seed is green; the other names are those of `Stopping`."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What the rows stored so far say: a decision, or the last seed that the job can still need
-    (None: all).
+    """The result of one look at the stored rows.
+
+    It is a decision, or how far the job still has to go. beyond: the last seed that the job can
+    still need; None: all.
     """
 
     decided: bool
@@ -38,38 +41,45 @@ class _Seed:
     outcome: Outcome
     verdict: str
     unexplained: str | None
-    """The attempt that brought an unexplained result of it."""
+    """The attempt that sent an unexplained result of this seed."""
 
 
-def begin(start: int, most: int, *, stop_on_finding: bool) -> dict[str, Any]:
-    """What a new job remembers: what was asked, and that nothing is read yet. covered: seeds of the
-    chunks up to `reach`.
+def begin(start: int, max_seeds: int, *, stop_on_finding: bool) -> dict[str, Any]:
+    """Return the plan that a new job stores: the request, and that nothing is read yet.
+
+    covered: seeds of the chunks up to `reach`.
     """
-    asked = {"start": start, "max": most, "stop_on_finding": stop_on_finding}
-    return {**asked, **Progress().to_json(), "needed": None, "covered": 0, "beyond": None}
+    request = {"start": start, "max": max_seeds, "stop_on_finding": stop_on_finding}
+    return {**request, **Progress().to_json(), "needed": None, "covered": 0, "beyond": None}
 
 
 def advance(session: Session, job: JobRow) -> Step | None:
-    """Read what came since the last look; None when there is nothing to decide (any more).
+    """Read the rows since the last look; None when there is nothing left to decide.
 
-    The seeds count in their order, from the first one and without a gap, so that the answer doesn't
-    depend on which worker was quick. A seed counts once all its repeats are there, and is red when
-    one of them is. An unexplained seed behind a gap decides nothing yet, but whatever lies behind
-    it can't be needed any more.
+    The seeds count in their order, from the first one and without a gap. So the answer doesn't
+    depend on which worker was quick. A seed counts once all its repeats are stored, and is red when
+    one of them is. An unexplained seed after a gap decides nothing yet, but no seed after it can be
+    needed.
     """
     plan = job.sequential
     if plan is None or job.stop is not None:
         return None
-    progress, most, alone = Progress.parse(plan), int(plan["max"]), bool(plan["stop_on_finding"])
-    found = _seeds(session, job, int(plan["start"]) + progress.seen)
-    ready = _without_gap(
-        found, int(plan["start"]) + progress.seen, int(job.request.get("repeats", 1))
+    progress, max_seeds, stop_on_finding = (
+        Progress.parse(plan),
+        int(plan["max"]),
+        bool(plan["stop_on_finding"]),
     )
-    read = [(each.outcome, each.unexplained is not None) for each in ready]
+    stored_seeds = _seeds(session, job, int(plan["start"]) + progress.seen)
+    ready = _without_gap(
+        stored_seeds, int(plan["start"]) + progress.seen, int(job.request.get("repeats", 1))
+    )
+    read = [(item.outcome, item.unexplained is not None) for item in ready]
     before = progress.seen
-    progress, decision = progress.read(read, most, to_the_end=not alone)
+    progress, decision = progress.read(read, max_seeds, to_the_end=not stop_on_finding)
     beyond = (
-        min((each.seed for each, _ in found if each.unexplained), default=None) if alone else None
+        min((item.seed for item, _ in stored_seeds if item.unexplained), default=None)
+        if stop_on_finding
+        else None
     )
     job.sequential = {
         **plan,
@@ -86,16 +96,15 @@ def advance(session: Session, job: JobRow) -> Step | None:
 
 
 def reach(session: Session, job: JobRow) -> None:
-    """Let chunks go as far as the next decision can need them: beyond the seeds that it needs if
-    none of them fails, they wait.
+    """Release the chunks that the next decision can need, if no seed in them fails.
 
-    However many workers are idle, they run no seed that a stable test would not have needed; a
-    failure lets more of them go.
+    However many workers are idle, they run no seed that a stable test would not have needed. A
+    failure releases more chunks.
     """
     plan = job.sequential
     assert plan is not None
     progress = Progress.parse(plan)
-    wanted = (
+    needed_seeds = (
         progress.seen
         + progress.decide(int(plan["max"]), to_the_end=not plan["stop_on_finding"]).needed
     )
@@ -104,26 +113,26 @@ def reach(session: Session, job: JobRow) -> None:
     query = select(ChunkRow.number, ChunkRow.work).where(
         ChunkRow.job_id == job.id, ChunkRow.number > number
     )
-    if covered < wanted:
+    if covered < needed_seeds:
         for number, work in session.execute(
-            query.order_by(ChunkRow.number).limit(wanted - covered)
+            query.order_by(ChunkRow.number).limit(needed_seeds - covered)
         ):
             job.reach, covered = number, covered + len(work) // repeats
-            if covered >= wanted:
+            if covered >= needed_seeds:
                 break
     job.sequential = {**plan, "covered": covered}
 
 
-def settle(session: Session, job: JobRow) -> None:
-    """All chunks are closed: the job's total is what ran, and what was saved is what didn't run."""
+def finalize(session: Session, job: JobRow) -> None:
+    """Set the job's total to what ran, and the savings to what didn't; all chunks are closed."""
     if job.stop is None or job.stop["seeds_run"] is not None or job.sequential is None:
         return
     job.total, job.reach = job.done, None
     job.stop = {**job.stop, **_saved(session, job, job.stop, final=True)}
 
 
-def shown(job: JobRow) -> dict[str, Any] | None:
-    """Where the decision stands, for the API."""
+def progress_json(job: JobRow) -> dict[str, Any] | None:
+    """Return the state of the decision, for the API."""
     names = (
         "start",
         "max",
@@ -137,8 +146,8 @@ def shown(job: JobRow) -> dict[str, Any] | None:
     return None if job.sequential is None else {name: job.sequential[name] for name in names}
 
 
-def told(job: JobRow) -> dict[str, Any] | None:
-    """The decision, for the API: without the attempt that found it."""
+def decision_json(job: JobRow) -> dict[str, Any] | None:
+    """Return the decision, for the API: without the attempt that found it."""
     return (
         None
         if job.stop is None
@@ -147,7 +156,10 @@ def told(job: JobRow) -> dict[str, Any] | None:
 
 
 def _stop(session: Session, job: JobRow, decision: Decision, last: _Seed | None) -> dict[str, Any]:
-    """finder: the attempt whose row shows the kernel wrong."""
+    """Return the decision to store.
+
+    finder: the attempt whose row shows that the kernel is wrong.
+    """
     finding = last if decision.state is Stopping.wrong else None
     hollow = finding is not None and finding.verdict == Verdict.pass_by_tolerance
     stop = {
@@ -167,18 +179,18 @@ def _stop(session: Session, job: JobRow, decision: Decision, last: _Seed | None)
 def _saved(
     session: Session, job: JobRow, stop: Mapping[str, Any], *, final: bool
 ) -> dict[str, Any]:
-    """The words, and what did not run: at the decision as far as is known, at the end for good."""
+    """Return the sentence, and what did not run: estimated at the decision, exact at the end."""
     plan, repeats = job.sequential or {}, int(job.request.get("repeats", 1))
     table = SeedResultRow
     duration = func.max(table.duration_ms).label("ms")
-    each = (
+    runs = (
         select(table.seed, duration)
         .where(table.job_id == job.id)
         .group_by(table.seed, table.repeat)
         .subquery()
     )
-    of_each = select(func.count(each.c.seed.distinct()), func.avg(each.c.ms).filter(each.c.ms >= 0))
-    seeds, mean = session.execute(of_each).one()
+    totals = select(func.count(runs.c.seed.distinct()), func.avg(runs.c.ms).filter(runs.c.ms >= 0))
+    seeds, mean = session.execute(totals).one()
     progress = Progress.parse(plan)
     ran = max(int(seeds), progress.seen)
     mean_ms = None if mean is None else float(mean) * repeats
@@ -199,18 +211,20 @@ def _saved(
     }
 
 
-def _without_gap(found: Sequence[tuple[_Seed, int]], first: int, repeats: int) -> list[_Seed]:
-    """The seeds from the first one on, up to the first that is missing or lacks a repeat."""
+def _without_gap(
+    stored_seeds: Sequence[tuple[_Seed, int]], first: int, repeats: int
+) -> list[_Seed]:
+    """Return the seeds from `first` on, up to one that is missing or lacks a repeat."""
     ready: list[_Seed] = []
-    for each, present in found:
-        if each.seed != first + len(ready) or present < repeats:
+    for item, present in stored_seeds:
+        if item.seed != first + len(ready) or present < repeats:
             break
-        ready.append(each)
+        ready.append(item)
     return ready
 
 
 def _seeds(session: Session, job: JobRow, first: int) -> list[tuple[_Seed, int]]:
-    """The stored seeds from one on, in order, each with the number of its repeats."""
+    """Read the stored seeds from `first` on, in order, each with the number of its repeats."""
     table = SeedResultRow
     names = (
         table.seed,
@@ -227,13 +241,13 @@ def _seeds(session: Session, job: JobRow, first: int) -> list[tuple[_Seed, int]]
     )
     rows: Iterable[Row[Any]] = session.execute(query)
     groups = [list(group) for _, group in groupby(rows, key=lambda row: row.seed)]
-    return [(_seed(each), len({row.repeat for row in each})) for each in groups]
+    return [(_seed(group), len({row.repeat for row in group})) for group in groups]
 
 
 def _seed(rows: list[Row[Any]]) -> _Seed:
-    """A seed of all its rows: red when one of its repeats is, whatever the others are."""
+    """Combine the rows of a seed: it is red when one of its repeats is."""
     repeats = [list(group) for _, group in groupby(rows, key=lambda row: row.repeat)]
-    outcomes = [_outcome(each) for each in repeats]
+    outcomes = [_outcome(group) for group in repeats]
     order = (Outcome.failed, Outcome.passed, Outcome.infrastructure, Outcome.silent)
     finder = next((row for row in rows if row.seed_explanation == Explanation.unexplained), None)
     verdict = min((row.seed_verdict for row in rows), key=lambda name: Verdict(name).rank)
@@ -246,9 +260,9 @@ def _seed(rows: list[Row[Any]]) -> _Seed:
 
 
 def _outcome(rows: list[Row[Any]]) -> Outcome:
-    """Of one run. Tests that exist already say themselves whether they are green."""
-    alone = outcome_of(rows[0].seed_verdict)
-    said = {row.outcome for row in rows} & {"passed", "failed"}
-    if not said or alone is Outcome.infrastructure:
-        return alone
-    return Outcome.failed if "failed" in said else Outcome.passed
+    """Return the outcome of one run. Existing tests report themselves whether they are green."""
+    of_verdict = outcome_of(rows[0].seed_verdict)
+    test_outcomes = {row.outcome for row in rows} & {"passed", "failed"}
+    if not test_outcomes or of_verdict is Outcome.infrastructure:
+        return of_verdict
+    return Outcome.failed if "failed" in test_outcomes else Outcome.passed

@@ -1,1 +1,1 @@
-"""Messages that enter or leave the database: outbox, deliveries, webhooks, answers to GitHub, and live events."""
+"""The outbox, webhooks and deliveries, incoming deliveries, reports to GitHub, and job events."""

@@ -1,5 +1,6 @@
-"""Messages to subscriptions: stored once per event and subscription, tried until they are taken,
-with a log of every try.
+"""Messages to subscriptions, and the log of their tries.
+
+A message is stored once per event and subscription, and retried until it is accepted.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from gonogo_storage.db.states import DeliveryState
 from gonogo_storage.tables import DeliveryRow, DeliveryTryRow
 
 KEEP = timedelta(days=30)
-MOST_ANSWER_CHARS = 1000
+MAX_ANSWER_CHARS = 1000
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message that is due."""
+    """A message to send now."""
 
     id: str
     webhook_id: str
@@ -36,7 +37,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Try:
-    """What came of one try: an HTTP status, or the error that there was none."""
+    """The outcome of one try: an HTTP status, or the error why there is none."""
 
     at: datetime
     duration_ms: float
@@ -54,12 +55,12 @@ def add(
     *,
     now: datetime | None = None,
 ) -> None:
-    """Store a message for each subscription; one that has this event already gets no second one."""
+    """Store a message for each subscription that has no message for this event yet."""
     now = now or utcnow()
     rows = [
         {
             "id": new_id(),
-            "webhook_id": each,
+            "webhook_id": webhook_id,
             "event": event,
             "type": type_,
             "payload": payload,
@@ -68,7 +69,7 @@ def add(
             "due_at": now,
             "created_at": now,
         }
-        for each in webhook_ids
+        for webhook_id in webhook_ids
     ]
     if rows:
         insert_once(session, DeliveryRow, rows)
@@ -81,8 +82,9 @@ def due(
     now: datetime | None = None,
     limit: int = 200,
 ) -> list[Delivery]:
-    """What is to be sent now, the longest due first; not to the subscriptions `without`, whose
-    messages may be more than all others.
+    """Return the messages to send now, the longest due first.
+
+    The subscriptions `without` are left out: their messages may outnumber all others.
     """
     query = (
         select(DeliveryRow)
@@ -106,7 +108,7 @@ def tried(
     state: DeliveryState,
     again_at: datetime | None,
 ) -> None:
-    """Log a try and what it means: delivered, failed for good, or waiting until `again_at`."""
+    """Log a try and the new state: delivered, failed for good, or waiting until `again_at`."""
     row = session.get(DeliveryRow, delivery_id, with_for_update=True, populate_existing=True)
     if row is None:  # its subscription was deleted meanwhile
         return
@@ -121,7 +123,7 @@ def tried(
             at=outcome.at,
             status=outcome.status,
             error=storable(outcome.error),
-            answer=(storable(outcome.answer) or "")[:MOST_ANSWER_CHARS] or None,
+            answer=(storable(outcome.answer) or "")[:MAX_ANSWER_CHARS] or None,
             duration_ms=outcome.duration_ms,
         )
     )
@@ -136,7 +138,7 @@ def list_(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """The deliveries of a subscription, newest first, without their tries. Raises BadCursor."""
+    """Return a subscription's deliveries, newest first, without their tries. Raises BadCursor."""
     query = (
         select(DeliveryRow)
         .where(DeliveryRow.webhook_id == webhook_id)
@@ -155,7 +157,7 @@ def list_(
 
 
 def waiting(session: Session) -> dict[str, int]:
-    """How many messages wait for each subscription that has any."""
+    """Return the number of waiting messages by subscription; those without any are left out."""
     query = (
         select(DeliveryRow.webhook_id, func.count())
         .where(DeliveryRow.due_at.is_not(None))
@@ -165,7 +167,7 @@ def waiting(session: Session) -> dict[str, int]:
 
 
 def look(session: Session, webhook_id: str, delivery_id: str) -> dict[str, Any] | None:
-    """A delivery with its payload and all its tries; None if the subscription has no such one."""
+    """Return a delivery with payload and tries; None if the subscription doesn't have it."""
     row = session.get(DeliveryRow, delivery_id) if is_id(delivery_id) else None
     if row is None or row.webhook_id != webhook_id:
         return None
@@ -176,14 +178,14 @@ def look(session: Session, webhook_id: str, delivery_id: str) -> dict[str, Any] 
     )
     tries = [
         {
-            "number": each.number,
-            "at": timestamp(each.at),
-            "status": each.status,
-            "error": each.error,
-            "answer": each.answer,
-            "duration_ms": each.duration_ms,
+            "number": attempt.number,
+            "at": timestamp(attempt.at),
+            "status": attempt.status,
+            "error": attempt.error,
+            "answer": attempt.answer,
+            "duration_ms": attempt.duration_ms,
         }
-        for each in session.scalars(query)
+        for attempt in session.scalars(query)
     ]
     return {**_json(row), "payload": row.payload, "log": tries}
 
@@ -191,7 +193,7 @@ def look(session: Session, webhook_id: str, delivery_id: str) -> dict[str, Any] 
 def replay(
     session: Session, webhook_id: str, delivery_id: str, *, now: datetime | None = None
 ) -> dict[str, Any] | None:
-    """Send it again now, under the same id; None if the subscription has no such one."""
+    """Send a delivery again under the same id; None if the subscription doesn't have it."""
     row = (
         session.get(DeliveryRow, delivery_id, with_for_update=True, populate_existing=True)
         if is_id(delivery_id)
@@ -205,19 +207,19 @@ def replay(
 
 
 def purge(session: Session, *, now: datetime | None = None) -> int:
-    """Forget what ended long ago; the number of deliveries."""
+    """Delete deliveries that ended long ago; return their number."""
     return forget(session, DeliveryRow.ended_at < (now or utcnow()) - KEEP)
 
 
 def forget(session: Session, which: ColumnElement[bool]) -> int:
-    """Delete deliveries and their tries (SQLite has no cascade here); the number of deliveries."""
+    """Delete deliveries and their tries (SQLite doesn't cascade here); return their number."""
     session.execute(
         delete(DeliveryTryRow).where(
             DeliveryTryRow.delivery_id.in_(select(DeliveryRow.id).where(which))
         )
     )
-    gone = session.execute(delete(DeliveryRow).where(which))
-    return int(getattr(gone, "rowcount", 0))
+    deleted = session.execute(delete(DeliveryRow).where(which))
+    return int(getattr(deleted, "rowcount", 0))
 
 
 def _json(row: DeliveryRow) -> dict[str, Any]:

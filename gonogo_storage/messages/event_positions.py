@@ -1,4 +1,4 @@
-"""How far the events of jobs have come: what the streams of the API poll."""
+"""The last event of each job, which the API's event streams poll."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ class Position:
 
 
 def positions(session: Session, job_ids: Collection[str]) -> dict[str, Position]:
-    """The position of each of these jobs, in one query whatever their number; a job that doesn't
-    exist is missing.
-    """
+    """Return the position of each job, in one query; jobs that don't exist are left out."""
     rows = session.execute(
         select(JobRow.id, JobRow.last_event, JobRow.state).where(JobRow.id.in_(job_ids))
     )

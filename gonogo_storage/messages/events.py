@@ -1,6 +1,4 @@
-"""Events of a job, numbered per job under its lock, so that a stream can resume after any
-number.
-"""
+"""Events of jobs, numbered per job under its lock, so that streams can resume after a number."""
 
 from __future__ import annotations
 
@@ -16,13 +14,13 @@ from gonogo_storage.tables import EventRow, JobRow
 
 
 def add(session: Session, job: JobRow, type_: str, data: dict[str, Any], *, now: datetime) -> None:
-    """Append an event; the caller holds the job's lock (or has just made it)."""
+    """Append an event; the caller holds the job's lock (or has just created it)."""
     job.last_event += 1
     session.add(EventRow(job_id=job.id, number=job.last_event, type=type_, data=data, at=now))
 
 
 def after(session: Session, job_id: str, number: int, *, limit: int = 500) -> list[dict[str, Any]]:
-    """The events of a job later than a number, in order: {"number", "type", "data", "at"}."""
+    """Return a job's events after a number, in order: {"number", "type", "data", "at"}."""
     if not is_id(job_id):
         return []
     query = (

@@ -1,6 +1,4 @@
-"""What GitHub was told of each commit_check: which answers are due, what was taken, and the comments
-that are ours.
-"""
+"""Reports to GitHub about commit checks: which are due, what GitHub accepted, and our comments."""
 
 from __future__ import annotations
 
@@ -20,19 +18,19 @@ from gonogo_storage.db.states import AnswerState, HookSource, RunState
 from gonogo_storage.tables import AnswerRow, CommentRow, CommitCheckRow, RunRow
 
 YOUNG = timedelta(days=1)
-"""Older commit_checks that have no answer get none: a token that is set at last must not tell of the
-whole past."""
-MOST_ERROR = 500
+"""Older commit checks without an answer get none: a new token must not report the whole past."""
+MAX_ERROR_CHARS = 500
 _RUNNING = (RunState.running, RunState.cancelling)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """How far the answer about a commit_check has come."""
+    """The state of our report to GitHub about a commit check."""
 
     commit_check_id: str
     state: AnswerState
-    told: Mapping[str, str]
+    sent_digests: Mapping[str, str]
+    """Part (status, check, comment) -> hash of what GitHub last accepted."""
     check_id: int | None
     tries: int
     error: str | None
@@ -41,11 +39,11 @@ class Answer:
     updated_at: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "commit_check": self.commit_check_id,
             "state": self.state.value,
-            "told": sorted(self.told),
+            "told": sorted(self.sent_digests),
             "check": self.check_id,
             "tries": self.tries,
             "error": self.error,
@@ -57,7 +55,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class About:
-    """An answer and what it is about."""
+    """An answer with its commit check."""
 
     answer: Answer
     repository: str
@@ -69,19 +67,19 @@ class About:
     run_id: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        told = self.answer.to_json()
-        own = ("repository", "head_sha", "pull_request", "event", "rule", "suite")
+        """Return plain JSON."""
+        answer = self.answer.to_json()
+        names = ("repository", "head_sha", "pull_request", "event", "rule", "suite")
         return {
-            "commit_check": told["commit_check"],
-            **{name: getattr(self, name) for name in own},
+            "commit_check": answer["commit_check"],
+            **{name: getattr(self, name) for name in names},
             "run": self.run_id,
-            **told,
+            **answer,
         }
 
 
-def enlist(session: Session, *, now: datetime | None = None) -> int:
-    """Every young commit_check that GitHub asked about is to be answered; how many are new."""
+def create_missing(session: Session, *, now: datetime | None = None) -> int:
+    """Create an answer for each recent commit check of a GitHub delivery; return how many."""
     now = now or utcnow()
     query = (
         select(CommitCheckRow.id)
@@ -101,15 +99,21 @@ def enlist(session: Session, *, now: datetime | None = None) -> int:
         "error": None,
     }
     rows = [
-        {"commit_check_id": each, **fresh, "due_at": now, "created_at": now, "updated_at": now}
-        for each in session.scalars(query)
+        {
+            "commit_check_id": commit_check_id,
+            **fresh,
+            "due_at": now,
+            "created_at": now,
+            "updated_at": now,
+        }
+        for commit_check_id in session.scalars(query)
     ]
     insert_once(session, AnswerRow, rows)
     return len(rows)
 
 
-def anything(session: Session, *, now: datetime | None = None) -> bool:
-    """Whether `enlist` would find something: asked first, as it costs no write."""
+def any_missing(session: Session, *, now: datetime | None = None) -> bool:
+    """Return whether `create_missing` would create an answer; this check costs no write."""
     now = now or utcnow()
     query = select(CommitCheckRow.id).outerjoin(
         AnswerRow, AnswerRow.commit_check_id == CommitCheckRow.id
@@ -123,8 +127,9 @@ def anything(session: Session, *, now: datetime | None = None) -> bool:
 
 
 def due(session: Session, *, now: datetime | None = None, limit: int = 50) -> list[str]:
-    """The commit_checks about which GitHub is to be told something now, the longest due first; those
-    that wait for a run are left out.
+    """Return the commit checks to report to GitHub now, the longest due first.
+
+    Those that wait for a run are left out.
     """
     head, base = aliased(RunRow), aliased(RunRow)
     over = and_(
@@ -147,13 +152,13 @@ def due(session: Session, *, now: datetime | None = None, limit: int = 50) -> li
 
 
 def get(session: Session, commit_check_id: str) -> Answer | None:
-    """The answer about a commit_check, or None."""
+    """Return the answer about a commit check, or None."""
     row = session.get(AnswerRow, commit_check_id) if is_id(commit_check_id) else None
     return None if row is None else _answer(row)
 
 
 def about(session: Session, commit_check_id: str) -> About:
-    """An answer that is there, with its commit_check."""
+    """Return an existing answer with its commit check."""
     return _about(
         *session.execute(_joined().where(AnswerRow.commit_check_id == commit_check_id)).one()
     )
@@ -162,7 +167,7 @@ def about(session: Session, commit_check_id: str) -> About:
 def list_(
     session: Session, *, state: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[About]:
-    """Answers, those about the newest commit_checks first. Raises BadCursor."""
+    """Return answers, those about the newest commit checks first. Raises BadCursor."""
     query = _joined().order_by(AnswerRow.commit_check_id.desc()).limit(limit + 1)
     if state is not None:
         query = query.where(AnswerRow.state == state)
@@ -177,21 +182,21 @@ def list_(
     )
 
 
-def took(
+def record_accepted(
     session: Session, commit_check_id: str, part: str, digest: str, *, check_id: int | None = None
 ) -> None:
-    """GitHub took a part of the answer (status, check, comment)."""
+    """Record that GitHub accepted a part of the answer (status, check, comment)."""
     row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
-    row.told = {**row.told, part: digest}
+    row.sent_digests = {**row.sent_digests, part: digest}
     row.check_id = check_id or row.check_id
     row.tries, row.error, row.updated_at = 0, None, utcnow()
     session.flush()
 
 
-def goes_on(
+def record_reported(
     session: Session, commit_check_id: str, state: AnswerState, *, due_at: datetime | None
 ) -> None:
-    """All parts are told as they are now; `due_at` None: for good."""
+    """Record that all parts are reported; `due_at` None: there is nothing more to report."""
     row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
     row.state, row.due_at, row.error, row.tries, row.updated_at = (
         state.value,
@@ -211,11 +216,16 @@ def postponed(
     due_at: datetime | None,
     counts: bool = True,
 ) -> None:
-    """Something could not be told: why, and when to try again (None: never). A rate limit doesn't
-    count as a failure.
+    """Record why a report failed and when to retry (None: never).
+
+    `counts` is false for a rate limit, which is not a failure.
     """
     row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
-    row.error, row.due_at, row.updated_at = (storable(error) or "")[:MOST_ERROR], due_at, utcnow()
+    row.error, row.due_at, row.updated_at = (
+        (storable(error) or "")[:MAX_ERROR_CHARS],
+        due_at,
+        utcnow(),
+    )
     row.tries += int(counts)
     if due_at is None:
         row.state = AnswerState.failed.value
@@ -223,7 +233,7 @@ def postponed(
 
 
 def again(session: Session, commit_check_id: str, *, now: datetime | None = None) -> Answer | None:
-    """Tell it once more, whole and as it is now; None if there is no such answer."""
+    """Report everything again in its present state; None if there is no such answer."""
     row = (
         session.get(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
         if is_id(commit_check_id)
@@ -232,7 +242,7 @@ def again(session: Session, commit_check_id: str, *, now: datetime | None = None
     if row is None:
         return None
     now = now or utcnow()
-    row.state, row.told, row.tries, row.error, row.due_at, row.updated_at = (
+    row.state, row.sent_digests, row.tries, row.error, row.due_at, row.updated_at = (
         AnswerState.waiting.value,
         {},
         0,
@@ -245,8 +255,9 @@ def again(session: Session, commit_check_id: str, *, now: datetime | None = None
 
 
 def superseded(session: Session, commit_check_id: str) -> bool:
-    """Whether a later commit_check asks for the same: of one commit, rule, suite, kind of event and pull
-    request the last one counts.
+    """Return whether a later commit check covers the same work.
+
+    The last one counts for each commit, rule, suite, kind of event and pull request.
     """
     row = session.get_one(CommitCheckRow, commit_check_id)
     return (
@@ -259,9 +270,10 @@ def superseded(session: Session, commit_check_id: str) -> bool:
     )
 
 
-def outshone(session: Session, commit_check_id: str) -> bool:
-    """Whether the status of its commit is another pull request's, which has the same head: GitHub
-    keeps one status of a name.
+def status_taken(session: Session, commit_check_id: str) -> bool:
+    """Return whether another pull request with the same head has set the commit's status.
+
+    GitHub keeps one status per name and commit.
     """
     return (
         session.scalar(_later(session.get_one(CommitCheckRow, commit_check_id)).limit(1))
@@ -270,7 +282,7 @@ def outshone(session: Session, commit_check_id: str) -> bool:
 
 
 def _later(row: CommitCheckRow) -> Select[str]:
-    """Later commit_checks with the same name at GitHub."""
+    """Return the query of later commit checks with the same name at GitHub."""
     same = (
         CommitCheckRow.rule == row.rule,
         CommitCheckRow.event == row.event,
@@ -287,22 +299,20 @@ def _later(row: CommitCheckRow) -> Select[str]:
 
 
 def comment_of(session: Session, repository: str, pull_request: int) -> tuple[int, str] | None:
-    """The number of our comment on a pull request, and the hash of its text; None before there is
-    one.
-    """
+    """Return the number of our comment on a pull request and the hash of its text, or None."""
     row = session.get(CommentRow, (repository, pull_request))
-    return None if row is None else (row.comment_id, row.told)
+    return None if row is None else (row.comment_id, row.digest)
 
 
 def commented(
-    session: Session, repository: str, pull_request: int, comment_id: int, told: str
+    session: Session, repository: str, pull_request: int, comment_id: int, digest: str
 ) -> None:
-    """Our comment is this one, and says that."""
+    """Store the number of our comment and the hash of its text."""
     key = {"repository": repository, "pull_request": pull_request}
     upsert(
         session,
         CommentRow,
-        [{**key, "comment_id": comment_id, "told": told, "updated_at": utcnow()}],
+        [{**key, "comment_id": comment_id, "told": digest, "updated_at": utcnow()}],
     )
 
 

@@ -1,5 +1,6 @@
-"""Deliveries that came in: kept as they came, once per sender's id, until the background has worked
-them off.
+"""Incoming webhook deliveries, stored as received, once per sender's id.
+
+The background processes them later.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import floor, is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.states import HookSource, InboundState
-from gonogo_storage.tables import InboundRow
+from gonogo_storage.db.states import HookSource, IncomingState
+from gonogo_storage.tables import IncomingDeliveryRow
 
 KEEP_BODIES = timedelta(days=30)
 LEVEL = 1
-"""Of zlib: a payload shrinks to a fifth, in a millisecond."""
+"""The zlib level: a payload shrinks to a fifth, in a millisecond."""
 
 
 @dataclass(frozen=True)
-class Inbound:
-    """A delivery that waits, with its body as it came."""
+class IncomingDelivery:
+    """A waiting delivery, with its body as received."""
 
     id: str
     source: HookSource
@@ -47,98 +48,107 @@ def store(
     *,
     now: datetime | None = None,
 ) -> tuple[str, bool]:
-    """Keep a delivery to be worked off; its id here, and whether it is new: of the same sender's id
-    the first one stays.
+    """Store a delivery to process; return our id of it, and whether it is new.
+
+    A second delivery with the same sender's id is ignored.
     """
     now = now or utcnow()
-    fresh: dict[str, Any] = {
+    row: dict[str, Any] = {
         "id": new_id(),
         "source": source.value,
         "delivery": delivery,
         "event": event,
         "body": zlib.compress(body, LEVEL),
         "size": len(body),
-        "state": InboundState.waiting.value,
+        "state": IncomingState.waiting.value,
         "outcome": [],
         "tries": 0,
         "due_at": now,
         "received_at": now,
     }
-    insert_once(session, InboundRow, [fresh])
-    found = session.scalar(
-        select(InboundRow.id).where(
-            InboundRow.source == source.value, InboundRow.delivery == delivery
+    insert_once(session, IncomingDeliveryRow, [row])
+    incoming_id = session.scalar(
+        select(IncomingDeliveryRow.id).where(
+            IncomingDeliveryRow.source == source.value, IncomingDeliveryRow.delivery == delivery
         )
     )
-    return str(found), found == fresh["id"]
+    return str(incoming_id), incoming_id == row["id"]
 
 
 def known(session: Session, source: HookSource, deliveries: Collection[str]) -> set[str]:
-    """Those of the sender's ids that came in before."""
-    query = select(InboundRow.delivery).where(
-        InboundRow.source == source.value, InboundRow.delivery.in_(deliveries)
+    """Return those of the sender's ids that are already stored."""
+    query = select(IncomingDeliveryRow.delivery).where(
+        IncomingDeliveryRow.source == source.value, IncomingDeliveryRow.delivery.in_(deliveries)
     )
     return set(session.scalars(query))
 
 
 def same_before(
-    session: Session, waiting: Inbound, repository: str, *, most: int = 20
+    session: Session, waiting: IncomingDelivery, repository: str, *, limit: int = 20
 ) -> str | None:
-    """An earlier delivery of the same event with the very same body that started something; None
-    when none is known any more.
+    """Return the id of an earlier delivery with the same event and body that started something.
+
+    It is None if there is none, or its body is already deleted.
     """
     alike = (
-        InboundRow.event == waiting.event,
-        InboundRow.size == len(waiting.body),
-        InboundRow.state == InboundState.started.value,
+        IncomingDeliveryRow.event == waiting.event,
+        IncomingDeliveryRow.size == len(waiting.body),
+        IncomingDeliveryRow.state == IncomingState.started.value,
     )
-    young = InboundRow.id >= floor(waiting.received_at - KEEP_BODIES)  # older ones have no body
-    query = select(InboundRow.id, InboundRow.body).where(
-        InboundRow.repository == repository, young, InboundRow.id != waiting.id, *alike
+    # Older ones have no body.
+    recent = IncomingDeliveryRow.id >= floor(waiting.received_at - KEEP_BODIES)
+    query = select(IncomingDeliveryRow.id, IncomingDeliveryRow.body).where(
+        IncomingDeliveryRow.repository == repository,
+        recent,
+        IncomingDeliveryRow.id != waiting.id,
+        *alike,
     )
-    for inbound_id, body in session.execute(query.order_by(InboundRow.id.desc()).limit(most)):
+    for incoming_id, body in session.execute(
+        query.order_by(IncomingDeliveryRow.id.desc()).limit(limit)
+    ):
         if body is not None and zlib.decompress(body) == waiting.body:
-            return str(inbound_id)
+            return str(incoming_id)
     return None
 
 
 def due(session: Session, *, now: datetime | None = None, limit: int = 100) -> list[str]:
-    """Ids of what is to be worked off now, in the order of arrival."""
+    """Return the ids of the deliveries to process now, in the order of arrival."""
     query = (
-        select(InboundRow.id)
-        .where(InboundRow.due_at <= (now or utcnow()))
-        .order_by(InboundRow.due_at, InboundRow.id)
+        select(IncomingDeliveryRow.id)
+        .where(IncomingDeliveryRow.due_at <= (now or utcnow()))
+        .order_by(IncomingDeliveryRow.due_at, IncomingDeliveryRow.id)
         .limit(limit)
     )
     return list(session.scalars(query))
 
 
-def read(session: Session, inbound_id: str) -> Inbound | None:
-    """A delivery that waits; None if it is worked off."""
-    return _waiting(session.get(InboundRow, inbound_id))
+def read(session: Session, incoming_id: str) -> IncomingDelivery | None:
+    """Return a waiting delivery; None if it is already processed."""
+    return _waiting(session.get(IncomingDeliveryRow, incoming_id))
 
 
-def lock(session: Session, inbound_id: str) -> Inbound | None:
-    """The same, its row locked and freshly read: whoever has it says `ended` or `postponed` in the
-    same transaction.
+def lock(session: Session, incoming_id: str) -> IncomingDelivery | None:
+    """Lock a waiting delivery and return it; None if it is already processed.
+
+    The caller then calls `ended` or `postponed` in the same transaction.
     """
     return _waiting(
-        session.get(InboundRow, inbound_id, with_for_update=True, populate_existing=True)
+        session.get(IncomingDeliveryRow, incoming_id, with_for_update=True, populate_existing=True)
     )
 
 
 def ended(
     session: Session,
-    inbound_id: str,
-    state: InboundState,
+    incoming_id: str,
+    state: IncomingState,
     *,
     reason: str | None = None,
     repository: str | None = None,
     outcome: Sequence[dict[str, Any]] = (),
     now: datetime | None = None,
 ) -> None:
-    """What became of a delivery that the caller has locked."""
-    row = session.get_one(InboundRow, inbound_id)
+    """Store the outcome of a delivery that the caller has locked."""
+    row = session.get_one(IncomingDeliveryRow, incoming_id)
     row.state, row.reason, row.repository, row.outcome = (
         state.value,
         storable(reason),
@@ -150,31 +160,34 @@ def ended(
     session.flush()
 
 
-def postponed(session: Session, inbound_id: str, reason: str, until: datetime) -> None:
-    """It could not be worked off: it is tried again later."""
-    row = session.get(InboundRow, inbound_id, with_for_update=True, populate_existing=True)
-    if row is not None and row.state == InboundState.waiting:
+def postponed(session: Session, incoming_id: str, reason: str, until: datetime) -> None:
+    """Record that a delivery could not be processed; it is retried at `until`."""
+    row = session.get(
+        IncomingDeliveryRow, incoming_id, with_for_update=True, populate_existing=True
+    )
+    if row is not None and row.state == IncomingState.waiting:
         row.tries += 1
         row.reason, row.due_at = storable(reason), until
         session.flush()
 
 
 def again(
-    session: Session, inbound_id: str, *, now: datetime | None = None
+    session: Session, incoming_id: str, *, now: datetime | None = None
 ) -> dict[str, Any] | None:
-    """Work a delivery off once more; None if there is none, or its body is forgotten. One that
-    started something stays as it is.
+    """Process a delivery again; None if it doesn't exist or its body is deleted.
+
+    A delivery that started something stays as it is.
     """
     row = (
-        session.get(InboundRow, inbound_id, with_for_update=True, populate_existing=True)
-        if is_id(inbound_id)
+        session.get(IncomingDeliveryRow, incoming_id, with_for_update=True, populate_existing=True)
+        if is_id(incoming_id)
         else None
     )
     if row is None or row.body is None:
         return None
-    if row.state in (InboundState.ignored, InboundState.failed):
+    if row.state in (IncomingState.ignored, IncomingState.failed):
         row.state, row.reason, row.ended_at, row.due_at = (
-            InboundState.waiting.value,
+            IncomingState.waiting.value,
             None,
             None,
             now or utcnow(),
@@ -193,30 +206,30 @@ def list_(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """Deliveries without their bodies, newest first. Raises BadCursor."""
-    columns = [each for each in InboundRow.__table__.columns if each.name != "body"]
-    query = select(*columns).order_by(InboundRow.id.desc()).limit(limit + 1)
-    wanted = (
-        (InboundRow.source, source),
-        (InboundRow.state, state),
-        (InboundRow.event, event),
-        (InboundRow.repository, repository),
+    """Return deliveries without their bodies, newest first. Raises BadCursor."""
+    columns = [column for column in IncomingDeliveryRow.__table__.columns if column.name != "body"]
+    query = select(*columns).order_by(IncomingDeliveryRow.id.desc()).limit(limit + 1)
+    filters = (
+        (IncomingDeliveryRow.source, source),
+        (IncomingDeliveryRow.state, state),
+        (IncomingDeliveryRow.event, event),
+        (IncomingDeliveryRow.repository, repository),
     )
-    for column, value in wanted:
+    for column, value in filters:
         if value is not None:
             query = query.where(column == value)
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)
-        query = query.where(InboundRow.id < cursor)
+        query = query.where(IncomingDeliveryRow.id < cursor)
     return Page.cut(
         [_json(row) for row in session.execute(query)], limit, lambda item: str(item["id"])
     )
 
 
-def look(session: Session, inbound_id: str) -> tuple[dict[str, Any], bytes | None] | None:
-    """A delivery and its body (None: forgotten), or None."""
-    row = session.get(InboundRow, inbound_id) if is_id(inbound_id) else None
+def look(session: Session, incoming_id: str) -> tuple[dict[str, Any], bytes | None] | None:
+    """Return a delivery and its body (None: deleted), or None if there is no such delivery."""
+    row = session.get(IncomingDeliveryRow, incoming_id) if is_id(incoming_id) else None
     return (
         None
         if row is None
@@ -225,36 +238,40 @@ def look(session: Session, inbound_id: str) -> tuple[dict[str, Any], bytes | Non
 
 
 def purge(session: Session, *, now: datetime | None = None) -> int:
-    """Forget the bodies of old deliveries; that they came is remembered, so that a redelivery
-    starts nothing. The number of bodies.
+    """Delete the bodies of old deliveries; return their number.
+
+    The rows stay, so that a redelivery starts nothing.
     """
-    old = (InboundRow.ended_at < (now or utcnow()) - KEEP_BODIES, InboundRow.body.is_not(None))
-    gone = session.execute(update(InboundRow).where(*old).values(body=None))
-    return int(getattr(gone, "rowcount", 0))
+    old = (
+        IncomingDeliveryRow.ended_at < (now or utcnow()) - KEEP_BODIES,
+        IncomingDeliveryRow.body.is_not(None),
+    )
+    emptied = session.execute(update(IncomingDeliveryRow).where(*old).values(body=None))
+    return int(getattr(emptied, "rowcount", 0))
 
 
 def newest(session: Session, source: HookSource) -> datetime | None:
-    """When the last delivery came in."""
+    """Return when the last delivery of a source was received, or None."""
     query = (
-        select(InboundRow.received_at)
-        .where(InboundRow.source == source.value)
-        .order_by(InboundRow.id.desc())
+        select(IncomingDeliveryRow.received_at)
+        .where(IncomingDeliveryRow.source == source.value)
+        .order_by(IncomingDeliveryRow.id.desc())
         .limit(1)
     )
     return session.scalar(query)
 
 
-def _waiting(row: InboundRow | None) -> Inbound | None:
-    if row is None or row.state != InboundState.waiting or row.body is None:
+def _waiting(row: IncomingDeliveryRow | None) -> IncomingDelivery | None:
+    if row is None or row.state != IncomingState.waiting or row.body is None:
         return None
     body = zlib.decompress(row.body)
-    return Inbound(
+    return IncomingDelivery(
         row.id, HookSource(row.source), row.delivery, row.event, body, row.tries, row.received_at
     )
 
 
 def _json(row: Any) -> dict[str, Any]:
-    same = (
+    names = (
         "id",
         "source",
         "delivery",
@@ -268,6 +285,6 @@ def _json(row: Any) -> dict[str, Any]:
     )
     times = ("due_at", "received_at", "ended_at")
     return {
-        **{name: getattr(row, name) for name in same},
+        **{name: getattr(row, name) for name in names},
         **{name: timestamp(getattr(row, name)) for name in times},
     }

@@ -1,5 +1,6 @@
-"""The outbox: what has to leave the database (webhooks, cancel keys), stored by the transaction
-that decided it.
+"""The outbox: messages about work outside the database, such as webhooks and cancel keys.
+
+A message is stored in the transaction that decides on the work.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ KEEP = timedelta(days=7)
 
 
 @dataclass(frozen=True)
-class Letter:
-    """One undelivered row."""
+class OutboxMessage:
+    """A message that is not delivered yet."""
 
     id: str
     topic: str
@@ -38,7 +39,7 @@ def add(
     *,
     now: datetime | None = None,
 ) -> None:
-    """Store something to deliver; a second one with the same `dedupe` is none."""
+    """Store a message; a second one with the same `dedupe` is ignored."""
     now = now or utcnow()
     row = {
         "id": new_id(),
@@ -56,11 +57,11 @@ def due(
     session: Session,
     *,
     topics: Sequence[str] | None = None,
-    but: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     now: datetime | None = None,
     limit: int = 100,
-) -> list[Letter]:
-    """What is to be delivered now, oldest first: of these topics, or of all `but` some."""
+) -> list[OutboxMessage]:
+    """Return the messages to deliver now, oldest first: of `topics`, or of all but `exclude`."""
     query = (
         select(OutboxRow)
         .where(OutboxRow.due_at <= (now or utcnow()))
@@ -68,26 +69,29 @@ def due(
         .limit(limit)
     )
     query = query.where(
-        OutboxRow.topic.not_in(but) if topics is None else OutboxRow.topic.in_(topics)
+        OutboxRow.topic.not_in(exclude) if topics is None else OutboxRow.topic.in_(topics)
     )
-    return [Letter(row.id, row.topic, row.payload, row.tries) for row in session.scalars(query)]
+    return [
+        OutboxMessage(row.id, row.topic, row.payload, row.tries) for row in session.scalars(query)
+    ]
 
 
 def known(session: Session, dedupes: Sequence[str]) -> set[str]:
-    """Which of these were ever added, and not yet cleared away."""
+    """Return those of the `dedupe` values whose messages are still stored, delivered or not."""
     return set(session.scalars(select(OutboxRow.dedupe).where(OutboxRow.dedupe.in_(dedupes))))
 
 
-def claim(session: Session, letter_id: str) -> bool:
-    """Lock a letter until the transaction ends; False when it is ticked off already (another
-    process was faster) or gone.
+def claim(session: Session, message_id: str) -> bool:
+    """Lock a message until the transaction ends.
+
+    Returns False if it is deleted, or already delivered by another process.
     """
-    row = session.get(OutboxRow, letter_id, with_for_update=True, populate_existing=True)
+    row = session.get(OutboxRow, message_id, with_for_update=True, populate_existing=True)
     return row is not None and row.due_at is not None
 
 
 def delivered(session: Session, ids: list[str], *, now: datetime | None = None) -> None:
-    """Tick off."""
+    """Mark messages as delivered."""
     session.execute(
         update(OutboxRow)
         .where(OutboxRow.id.in_(ids))
@@ -95,16 +99,16 @@ def delivered(session: Session, ids: list[str], *, now: datetime | None = None) 
     )
 
 
-def postponed(session: Session, letter_id: str, error: str, *, until: datetime) -> None:
-    """A delivery failed: say why, and when to try again."""
+def postponed(session: Session, message_id: str, error: str, *, until: datetime) -> None:
+    """Record why a delivery failed and when to retry."""
     session.execute(
         update(OutboxRow)
-        .where(OutboxRow.id == letter_id)
+        .where(OutboxRow.id == message_id)
         .values(due_at=until, tries=OutboxRow.tries + 1, error=error)
     )
 
 
 def purge(session: Session, *, now: datetime | None = None) -> int:
-    """Forget what was delivered long ago; the number of rows."""
-    gone = session.execute(delete(OutboxRow).where(OutboxRow.done_at < (now or utcnow()) - KEEP))
-    return int(getattr(gone, "rowcount", 0))
+    """Delete messages that were delivered long ago; return their number."""
+    deleted = session.execute(delete(OutboxRow).where(OutboxRow.done_at < (now or utcnow()) - KEEP))
+    return int(getattr(deleted, "rowcount", 0))

@@ -1,5 +1,6 @@
-"""Subscriptions: who is told which events, where, and with which secret (kept encrypted; this
-module never sees one in clear).
+"""Webhook subscriptions: their events, targets and secrets.
+
+Secrets are encrypted; this module never sees their plain text.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Webhook:
     version: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON without the secrets."""
+        """Return plain JSON without the secrets."""
         return {
             "id": self.id,
             "kind": self.kind,
@@ -67,7 +68,7 @@ def create(
     secret: str | None,
     actor: str,
 ) -> Webhook:
-    """Store a new subscription, active."""
+    """Store a new, active subscription."""
     now = utcnow()
     row = WebhookRow(
         id=new_id(),
@@ -88,13 +89,13 @@ def create(
 
 
 def get(session: Session, webhook_id: str) -> Webhook | None:
-    """One subscription, or None."""
+    """Return a subscription, or None."""
     row = session.get(WebhookRow, webhook_id) if is_id(webhook_id) else None
     return None if row is None else _webhook(row)
 
 
 def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[Webhook]:
-    """Subscriptions, newest first. Raises BadCursor."""
+    """Return subscriptions, newest first. Raises BadCursor."""
     query = select(WebhookRow).order_by(WebhookRow.id.desc()).limit(limit + 1)
     if cursor is not None:
         if not is_id(cursor):
@@ -104,7 +105,7 @@ def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Pa
 
 
 def subscribed(session: Session, type_: str) -> list[Webhook]:
-    """The active subscriptions to a type of event ("*" is every type)."""
+    """Return the active subscriptions to a type of event ("*" subscribes to every type)."""
     rows = session.scalars(
         select(WebhookRow)
         .where(WebhookRow.state == WebhookState.active.value)
@@ -114,10 +115,10 @@ def subscribed(session: Session, type_: str) -> list[Webhook]:
 
 
 def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> Webhook | None:
-    """Set target, events, description, state, reason, secret, old_secret, old_until; None if there
-    is no such subscription.
+    """Change fields of a subscription; None if it doesn't exist.
 
-    One that is disabled loses what still waits to be delivered.
+    The fields: target, events, description, state, reason, secret, old_secret, old_until. Disabling
+    a subscription cancels its waiting deliveries.
     """
     row = (
         session.get(WebhookRow, webhook_id, with_for_update=True, populate_existing=True)
@@ -144,15 +145,15 @@ def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> Webh
 
 
 def delete(session: Session, webhook_id: str) -> Webhook | None:
-    """Forget a subscription and its deliveries; None if there is none."""
+    """Delete a subscription and its deliveries; None if it doesn't exist."""
     row = session.get(WebhookRow, webhook_id) if is_id(webhook_id) else None
     if row is None:
         return None
-    gone = _webhook(row)
+    deleted = _webhook(row)
     deliveries.forget(session, DeliveryRow.webhook_id == row.id)
     session.delete(row)
     session.flush()
-    return gone
+    return deleted
 
 
 def _webhook(row: WebhookRow) -> Webhook:

@@ -1,5 +1,6 @@
-"""Counts of jobs and seeds for /metrics: what is over is counted once and remembered, so that a
-look reads the latest jobs only.
+"""Counts of jobs and seeds for /metrics.
+
+Final jobs are counted once and remembered, so that a read counts only the latest jobs.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ from sqlalchemy.orm import Session
 
 from gonogo_storage.db.engine import is_postgres
 from gonogo_storage.db.ids import floor
-from gonogo_storage.db.states import TOLD_KINDS, JobState
+from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.tables import JobRow
 
 GRACE = timedelta(minutes=10)
-"""A job gets its id before its transaction commits: those younger than this are never taken for
-settled."""
+"""Jobs younger than this never count as final.
+
+A job gets its id before its transaction commits.
+"""
 RECOUNT = timedelta(hours=1)
-"""Jobs that are over don't change; those that someone deleted by hand are noticed after so long."""
+"""How often everything is counted again: final jobs don't change, but someone may delete them."""
 
 
 @dataclass
 class Memory:
-    """What was counted of the jobs below `upto`, all of them over. One process's; a new one counts
-    everything once.
+    """The counts of the jobs below `upto`, all of them final.
+
+    Each process has its own; a new one counts everything once.
     """
 
     upto: str = field(default_factory=lambda: floor(datetime.fromtimestamp(0).astimezone()))
@@ -39,18 +43,19 @@ class Memory:
 def count(
     session: Session, memory: Memory, *, now: datetime
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """(jobs by state, stored (seed, repeat) by verdict); gauges are no jobs, and their runs no
-    seeds. Brings `memory` up to date.
+    """Return (jobs by state, stored (seed, repeat) by verdict), and update `memory`.
+
+    Gauges and their runs don't count.
     """
     if memory.counted_at is None or now - memory.counted_at > RECOUNT:
-        fresh = Memory(counted_at=now)
+        empty = Memory(counted_at=now)
         memory.upto, memory.counted_at, memory.jobs, memory.seeds = (
-            fresh.upto,
+            empty.upto,
             now,
-            fresh.jobs,
-            fresh.seeds,
+            empty.jobs,
+            empty.seeds,
         )
-    upto = max(memory.upto, _settled(session, now))
+    upto = max(memory.upto, _all_final_below(session, now))
     if upto > memory.upto:
         jobs, seeds = _counted(session, JobRow.id >= memory.upto, JobRow.id < upto)
         memory.jobs, memory.seeds, memory.upto = memory.jobs + jobs, memory.seeds + seeds, upto
@@ -58,8 +63,8 @@ def count(
     return memory.jobs + jobs, memory.seeds + seeds
 
 
-def _settled(session: Session, now: datetime) -> str:
-    """The id below which every job is over."""
+def _all_final_below(session: Session, now: datetime) -> str:
+    """Return the id below which every job is final."""
     bound = floor(now - GRACE)
     for state in JobState:
         first = (
@@ -73,21 +78,23 @@ def _settled(session: Session, now: datetime) -> str:
     return bound
 
 
-def _counted(session: Session, *which: ColumnElement[bool]) -> tuple[Counter[str], Counter[str]]:
-    of_jobs = (JobRow.kind.in_(TOLD_KINDS), *which)
+def _counted(
+    session: Session, *conditions: ColumnElement[bool]
+) -> tuple[Counter[str], Counter[str]]:
+    job_conditions = (JobRow.kind.in_(LISTED_KINDS), *conditions)
     jobs = session.execute(
-        select(JobRow.state, func.count()).where(*of_jobs).group_by(JobRow.state)
+        select(JobRow.state, func.count()).where(*job_conditions).group_by(JobRow.state)
     ).all()
     # postgresql: json_each_text(json), sqlite: json_each(text); both give the columns key and value
-    each = (func.json_each_text if is_postgres(session) else func.json_each)(
+    entries = (func.json_each_text if is_postgres(session) else func.json_each)(
         JobRow.counts
     ).table_valued("key", "value")
-    verdict, total = each.c.key, func.sum(cast(each.c.value, Integer))
+    verdict, total = entries.c.key, func.sum(cast(entries.c.value, Integer))
     seeds = session.execute(
         select(verdict, total)
         .select_from(JobRow)
-        .join(each, true())
-        .where(*of_jobs)
+        .join(entries, true())
+        .where(*job_conditions)
         .group_by(verdict)
     ).all()
     return Counter({str(state): int(n) for state, n in jobs}), Counter(

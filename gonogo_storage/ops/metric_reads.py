@@ -1,5 +1,6 @@
-"""The numbers behind /metrics, aggregated by the database; cheap enough for a scrape every few
-seconds.
+"""The numbers behind /metrics, aggregated by the database.
+
+They are cheap enough for a scrape every few seconds.
 """
 
 from __future__ import annotations
@@ -42,14 +43,17 @@ from gonogo_storage.tables import (
 )
 
 PRESENCE = "presence/"
-"""Leases of this name are held by one background process each; the others by whichever does that
-duty."""
+"""Each background process holds one lease with this prefix.
+
+Other leases are held by the process that does the duty.
+"""
 
 
 @dataclass(frozen=True)
 class DeviceNumbers:
-    """One device: "host/name", how it is, and its temperature in degrees Celsius where its worker
-    tells one.
+    """One device, "host/name", with its state and temperature.
+
+    The temperature is in degrees Celsius; None if its worker reports none.
     """
 
     device: str
@@ -62,29 +66,29 @@ class DeviceNumbers:
 
 @dataclass(frozen=True)
 class Numbers:
-    """One look at the service: counts by label, ages in seconds (0 = nothing waits)."""
+    """The state of the service at a moment.
+
+    Counts are by label, ages in seconds (0 = nothing waits).
+    """
 
     jobs: dict[str, int]  # by state
     seeds: dict[str, int]  # by verdict
     chunks: dict[tuple[str, str], int]  # open ones, by (queue, state)
-    queue_age_s: dict[
-        str, float
-    ]  # oldest waiting chunk, by queue; 0 for a queue that is served and empty
-    queue_workers: dict[
-        str, int
-    ]  # live workers whose device takes work, by queue; 0 for one with chunks that nobody serves
+    # oldest waiting chunk, by queue; 0 for a queue that is served and empty
+    queue_age_s: dict[str, float]
+    # live workers whose device takes work, by queue; 0 for a queue with chunks and no worker
+    queue_workers: dict[str, int]
     workers: dict[str, int]  # by state
     devices: tuple[DeviceNumbers, ...]
     flags: dict[str, int]  # unresolved ones, by kind
     outbox: int
     outbox_age_s: float
-    ingest_lag_s: (
-        float  # oldest attempt whose worker has finished while results of it are still on their way
-    )
+    # oldest attempt whose worker has finished while some of its results are still on their way
+    ingest_lag_s: float
     webhooks: dict[str, int]  # subscriptions by state
     deliveries: int  # messages that will be tried, or tried again
     delivery_age_s: float  # oldest of them
-    webhook_lag_s: float  # since when the longest due of them should have been sent
+    webhook_lag_s: float  # time since the earliest due time of them
     background: int  # live background processes
     duties: tuple[str, ...]  # leases in force, without those of presence
 
@@ -96,14 +100,17 @@ def numbers(
     memory: Memory | None = None,
     now: datetime | None = None,
 ) -> Numbers:
-    """Take one look. `memory` is kept by the caller from look to look; without one all jobs are
-    counted.
+    """Read the numbers.
+
+    memory: the caller's, the same for each call; without one all jobs are counted.
     """
     now = now or utcnow()
     jobs, seeds = final_job_counts.count(session, memory or Memory(), now=now)
-    opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
-    counted = select(ChunkRow.queue, ChunkRow.state, func.count()).where(ChunkRow.state.in_(opened))
-    grouped = session.execute(counted.group_by(ChunkRow.queue, ChunkRow.state))
+    open_states = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
+    open_chunks = select(ChunkRow.queue, ChunkRow.state, func.count()).where(
+        ChunkRow.state.in_(open_states)
+    )
+    grouped = session.execute(open_chunks.group_by(ChunkRow.queue, ChunkRow.state))
     chunks = {(queue, state): number for queue, state, number in grouped}
     served = workers.live(session, now=now, timeout_s=heartbeat_timeout_s)
     queues = sorted({queue for queue, _ in chunks} | set(served))
@@ -139,7 +146,7 @@ def numbers(
         )
     ).one()
     webhooks = session.execute(select(WebhookRow.state, func.count()).group_by(WebhookRow.state))
-    held = leases.holders(session)
+    lease_names = leases.holders(session)
     return Numbers(
         jobs=_filled(JobState, jobs),
         seeds=_filled(Verdict, seeds),
@@ -156,8 +163,8 @@ def numbers(
         deliveries=deliveries,
         delivery_age_s=_age(oldest, now),
         webhook_lag_s=_age(due, now),
-        background=sum(name.startswith(PRESENCE) for name in held),
-        duties=tuple(sorted(name for name in held if not name.startswith(PRESENCE))),
+        background=sum(name.startswith(PRESENCE) for name in lease_names),
+        duties=tuple(sorted(name for name in lease_names if not name.startswith(PRESENCE))),
     )
 
 
@@ -166,15 +173,16 @@ def _age(moment: datetime | None, now: datetime) -> float:
 
 
 def _filled(names: Iterable[str], counts: Mapping[str, int]) -> dict[str, int]:
-    """The counts, 0 for every known name without one: a series that is there from the first look
-    has no beginning to miss.
+    """Return the counts, with 0 for every known name without one.
+
+    So each series exists from the first scrape and has no late start.
     """
     return {str(name): 0 for name in names} | {str(name): number for name, number in counts.items()}
 
 
 def _devices(session: Session, limit: datetime) -> tuple[DeviceNumbers, ...]:
-    """Every device; one whose worker was last heard before `limit` is offline."""
-    found = []
+    """Return every device; one whose worker was last heard before `limit` is offline."""
+    devices = []
     for row in session.scalars(select(DeviceRow).order_by(DeviceRow.identity)):
         state = (
             DeviceState.offline
@@ -183,13 +191,13 @@ def _devices(session: Session, limit: datetime) -> tuple[DeviceNumbers, ...]:
             if row.attempt_id
             else DeviceState.idle
         )
-        told = (row.telemetry or {}).get("temperature_c")
+        temperature_reading = (row.telemetry or {}).get("temperature_c")
         temperature = (
-            float(told)
-            if isinstance(told, int | float) and state is not DeviceState.offline
+            float(temperature_reading)
+            if isinstance(temperature_reading, int | float) and state is not DeviceState.offline
             else None
         )
-        found.append(
+        devices.append(
             DeviceNumbers(
                 row.identity,
                 row.board,
@@ -199,4 +207,4 @@ def _devices(session: Session, limit: datetime) -> tuple[DeviceNumbers, ...]:
                 temperature,
             )
         )
-    return tuple(found)
+    return tuple(devices)

@@ -1,6 +1,4 @@
-"""The schema of a database against the code's: how far it is (for /readyz), and `gonogo db
-upgrade`.
-"""
+"""The database's schema compared with the code's (for /readyz), and `gonogo db upgrade`."""
 
 from __future__ import annotations
 
@@ -24,13 +22,13 @@ LOCK = 0x676F6E6F676F
 
 
 class SchemaState(StrEnum):
-    """How the database's schema compares to the code's."""
+    """The state of the database's schema, compared with the code's."""
 
-    empty = "empty"  # no table of ours
+    empty = "empty"  # no tables of GoNoGo
     behind = "behind"  # `gonogo db upgrade` is needed
     head = "head"  # as the code expects
-    # a revision that this code doesn't know: a newer release has migrated it; changes expand first,
-    # so this still works
+    # A revision that this code doesn't know: a newer release has migrated it. Changes expand first,
+    # so this code still works.
     ahead = "ahead"
 
 
@@ -38,7 +36,10 @@ READY = (SchemaState.head, SchemaState.ahead)
 
 
 def state(engine: Engine) -> SchemaState:
-    """Compare. Raises sqlalchemy.exc.OperationalError when the database is away."""
+    """Compare the schemas.
+
+    Raises sqlalchemy.exc.OperationalError when the database is unreachable.
+    """
     with engine.connect() as connection:
         current = MigrationContext.configure(connection).get_current_revision()
     if current is None:
@@ -51,12 +52,11 @@ def state(engine: Engine) -> SchemaState:
 
 
 def upgrade(engine: Engine) -> SchemaState:
-    """Migrate to the code's schema, make the partitions ahead, and count what the roll-ups lack;
-    the state before.
+    """Migrate to the code's schema, create future partitions, and complete the roll-ups.
 
-    Several processes may call it at once: on PostgreSQL an advisory lock, on SQLite the write
-    transaction, makes the others wait, and then find nothing to do. A schema that is ahead is left
-    alone.
+    Returns the state before. Several processes may call it at once. An advisory lock on PostgreSQL,
+    or the write transaction on SQLite, makes the others wait; they then find nothing to do. A
+    schema that is ahead stays as it is.
     """
     before = state(engine)
     with engine.begin() as connection:
@@ -69,30 +69,32 @@ def upgrade(engine: Engine) -> SchemaState:
         if before is not SchemaState.ahead:
             partitions.ensure(connection)
     if before is not SchemaState.ahead:
-        rebuild.catch_up(engine)  # what an older version stored; in small transactions of its own
+        rebuild.catch_up(engine)  # rows of an older version, in small transactions
     return before
 
 
 def revision(connection: Connection) -> str | None:
-    """The revision that the database is at."""
+    """Return the revision that the database is at."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
 @cache
 def _script() -> ScriptDirectory:
-    """The migrations of this code: they don't change while it runs."""
+    """Return the migrations of this code: they don't change while it runs."""
     return ScriptDirectory.from_config(_config())
 
 
 def _config() -> Config:
     # Found by name, not imported: nothing may depend on the migrations but Alembic, which runs
     # their files
-    found = find_spec("gonogo_migrations")
-    if found is None or not found.submodule_search_locations:
-        raise RuntimeError("the package `migrations` is missing from this installation")
+    package = find_spec("gonogo_migrations")
+    if package is None or not package.submodule_search_locations:
+        raise RuntimeError(
+            "the package `gonogo_migrations` is missing from this installation; reinstall GoNoGo"
+        )
     config = Config()
     config.set_main_option(
         "script_location",
-        str(Path(next(iter(found.submodule_search_locations)))).replace("%", "%%"),
+        str(Path(next(iter(package.submodule_search_locations)))).replace("%", "%%"),
     )
     return config

@@ -1,1 +1,1 @@
-"""Sums over stored results, and the variants (branch and board) that they are kept for."""
+"""Sums over stored results, and variants: a test on a branch and a board."""

@@ -1,5 +1,6 @@
-"""Seeds by day and verdict over all tests, from the roll-ups. Days that are over are summed up once
-and remembered.
+"""Seeds by day and verdict over all tests, from the roll-ups.
+
+Past days are summed once and cached.
 """
 
 from __future__ import annotations
@@ -17,18 +18,14 @@ from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.tables import DayRollupRow
 
 RECOUNT = timedelta(hours=1)
-"""A day that is over changes only when roll-ups are made anew or caught up with; that is noticed
-after so long."""
+"""Past days change only when roll-ups are rebuilt or catch up; pages show that after this time."""
 GRACE = timedelta(hours=1)
-"""So long after midnight yesterday's last transactions may still commit: until then it is read each
-time."""
+"""Yesterday's last transactions may commit this long after midnight; until then it isn't cached."""
 
 
 @dataclass
 class Memory:
-    """The days that are over, as one process has summed them up. A new one reads all of them
-    once.
-    """
+    """The cached totals of past days of one process; a new one reads all days once."""
 
     counted_at: datetime | None = None
     days: dict[date, Counter[str]] = field(default_factory=dict)
@@ -37,36 +34,37 @@ class Memory:
 def read(
     session: Session, memory: Memory, *, days: int, now: datetime
 ) -> list[tuple[date, Mapping[str, int]]]:
-    """The last `days` UTC days in order, today last, each with its seeds by verdict. Brings
-    `memory` up to date.
+    """Return the last `days` UTC days in order, each with its seeds by verdict.
+
+    It updates `memory`.
     """
     today = now.astimezone(UTC).date()
-    wanted = [today - timedelta(days=back) for back in reversed(range(days))]
+    window = [today - timedelta(days=back) for back in reversed(range(days))]
     if memory.counted_at is None or not timedelta(0) <= now - memory.counted_at < RECOUNT:
         memory.days, memory.counted_at = {}, now
-    remembered = memory.days  # another thread may put a fresh one in its place
-    settled = (now - GRACE).astimezone(UTC).date()  # the first day that may still change
-    first = next((day for day in wanted if day not in remembered), today)
-    found = _counted(session, first)
-    remembered.update({day: found.get(day, Counter()) for day in wanted if first <= day < settled})
-    return [(day, found[day] if day in found else remembered.get(day, Counter())) for day in wanted]
+    cached = memory.days  # another thread may replace memory.days meanwhile
+    first_open = (now - GRACE).astimezone(UTC).date()  # the first day that may still change
+    first = next((day for day in window if day not in cached), today)
+    totals = _totals(session, first)
+    cached.update({day: totals.get(day, Counter()) for day in window if first <= day < first_open})
+    return [(day, totals[day] if day in totals else cached.get(day, Counter())) for day in window]
 
 
-def _counted(session: Session, since: date) -> dict[date, Counter[str]]:
+def _totals(session: Session, since: date) -> dict[date, Counter[str]]:
     table = DayRollupRow
-    # postgresql: json_each_text(json), sqlite: json_each(text); both give the columns key and value
-    each = (func.json_each_text if is_postgres(session) else func.json_each)(
+    # PostgreSQL has json_each_text(json), SQLite json_each(text); both return key and value.
+    count = (func.json_each_text if is_postgres(session) else func.json_each)(
         table.counts
     ).table_valued("key", "value")
     query = (
-        select(table.day, each.c.key, func.sum(cast(each.c.value, Integer)))
+        select(table.day, count.c.key, func.sum(cast(count.c.value, Integer)))
         .select_from(table)
-        .join(each, true())
+        .join(count, true())
     )
     query = query.where(
         table.day >= since, table.output == WHOLE, table.shadow.is_(False)
-    ).group_by(table.day, each.c.key)
-    found: dict[date, Counter[str]] = {}
+    ).group_by(table.day, count.c.key)
+    totals: dict[date, Counter[str]] = {}
     for day, verdict, seeds in session.execute(query):
-        found.setdefault(day, Counter())[str(verdict)] = int(seeds)
-    return found
+        totals.setdefault(day, Counter())[str(verdict)] = int(seeds)
+    return totals

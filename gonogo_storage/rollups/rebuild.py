@@ -1,11 +1,10 @@
-"""Roll-ups made of the stored rows: what isn't counted yet is caught up with, and all of a test is
-made anew, beside a running ingest.
+"""Count stored results into the roll-ups: catch up, or rebuild them while ingest runs.
 
-Every transaction is small: at most SLICE (seed, repeat) of one job. A rebuild counts into shadow
-rows, which nobody reads, from each job's first row on; when they have caught up they take the place
-of the others in one transaction. Killed, it leaves shadow rows behind that the next one drops.
-Anyone may do either at any moment, several at once: `rolled.upto` says what is counted, and the
-test's lock guards it.
+Every transaction is small: at most SLICE (seed, repeat) of one job. A rebuild counts each job from
+its first row into shadow rows, which nobody reads. Once they have caught up, they replace the
+others in one transaction. A killed rebuild leaves shadow rows, which the next one deletes. Several
+processes may do either at the same time: `rolled.upto` records what is counted, and the test's lock
+guards it.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from gonogo_storage.tables import (
 )
 
 SLICE = 2000
-"""(seed, repeat) of one transaction: some 6,000 rows, a tenth of a second."""
+"""Number of (seed, repeat) per transaction: about 6,000 rows, a tenth of a second."""
 _UNIT = ("test_key", "executor", "build", "branch", "build_sequence", "arch", "board")
 _ROW = (
-    "seed", "repeat", "output", "arrival", "device", "seed_verdict", "seed_explanation", "duration_ms", "verdict", "explanation", "outcome",
-    "nonfinite",
+    "seed", "repeat", "output", "arrival", "device", "seed_verdict", "seed_explanation",
+    "duration_ms", "verdict", "explanation", "outcome", "nonfinite",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, order=True)
 class Unit:
-    """What is made anew in one piece: a test on one build and one kind of board."""
+    """The unit of a rebuild: a test on one build and one kind of board."""
 
     test_key: str
     executor: str
@@ -55,26 +54,29 @@ class Unit:
     board: str
 
     def of(self, table: type[JobRow] | type[DayRollupRow]) -> list[ColumnElement[bool]]:
-        """The rows of a table that belong to it."""
+        """Return the conditions that select the unit's rows of a table."""
         return [getattr(table, name) == getattr(self, name) for name in _UNIT]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a rebuild is; `seeds` are (seed, repeat) read so far."""
+    """The progress of a rebuild."""
 
     units: int
-    of: int
+    """Number of completed units."""
+    total: int
+    """Number of units."""
     seeds: int
+    """Number of (seed, repeat) read so far."""
     unit: Unit | None
 
 
-def nothing(_: Progress) -> None:
-    """Tell nobody."""
+def ignore_progress(_: Progress) -> None:
+    """Report no progress."""
 
 
 def behind(current: Session, *, limit: int = 1000, test_key: str | None = None) -> list[str]:
-    """Jobs with rows that aren't counted, oldest first."""
+    """Return the jobs with rows that aren't counted yet, oldest first."""
     query = select(JobRow.id).outerjoin(
         RolledRow, (RolledRow.job_id == JobRow.id) & RolledRow.shadow.is_(False)
     )
@@ -85,56 +87,63 @@ def behind(current: Session, *, limit: int = 1000, test_key: str | None = None) 
 
 
 def catch_up(
-    engine: Engine, *, test_key: str | None = None, keep_on: Callable[[], bool] = lambda: True
+    engine: Engine, *, test_key: str | None = None, keep_going: Callable[[], bool] = lambda: True
 ) -> int:
-    """Count all that isn't yet; how many (seed, repeat). Of nothing to do it costs one read."""
+    """Count all rows that aren't counted yet; return the number of (seed, repeat).
+
+    It costs one read if there is nothing to do. `keep_going` returning false stops it early.
+    """
     seeds = 0
-    while keep_on():
+    while keep_going():
         with reading(engine) as current:
             jobs = behind(current, test_key=test_key)
         if not jobs:
             break
         for job_id in jobs:
-            while keep_on():
+            while keep_going():
                 with session(engine) as current:
-                    found = _slice(current, job_id, shadow=False)
-                if not found:
+                    counted = _slice(current, job_id, shadow=False)
+                if not counted:
                     break
-                seeds += found
+                seeds += counted
     return seeds
 
 
 def rebuild(
-    engine: Engine, *, test_key: str | None = None, tell: Callable[[Progress], None] = nothing
+    engine: Engine,
+    *,
+    test_key: str | None = None,
+    on_progress: Callable[[Progress], None] = ignore_progress,
 ) -> Progress:
-    """Make the roll-ups anew, of one test or of all; what it did. Pages read the old ones until the
-    new ones of a unit are complete.
+    """Rebuild the roll-ups of one test or of all; return the final progress.
+
+    Pages read a unit's old roll-ups until its new ones are complete.
     """
     with reading(engine) as current:
         units = _units(current, test_key)
     seeds = 0
     for number, unit in enumerate(units):
-        for found in _rebuild(engine, unit):
-            seeds += found
-            tell(Progress(number, len(units), seeds, unit))
+        for counted in _rebuild(engine, unit):
+            seeds += counted
+            on_progress(Progress(number, len(units), seeds, unit))
     done = Progress(len(units), len(units), seeds, None)
-    tell(done)
+    on_progress(done)
     return done
 
 
 def _units(current: Session, test_key: str | None) -> list[Unit]:
-    """Those that have jobs, and those that only have roll-ups."""
-    found: set[Unit] = set()
+    """Return the units that have jobs, and those that only have roll-ups."""
+    units: set[Unit] = set()
     for table in (JobRow, DayRollupRow):
         query = select(*(getattr(table, name) for name in _UNIT)).distinct()
         if test_key is not None:
             query = query.where(table.test_key == test_key)
-        found.update(Unit(*row) for row in current.execute(query))
-    return sorted(found)
+        units.update(Unit(*row) for row in current.execute(query))
+    return sorted(units)
 
 
 def _rebuild(engine: Engine, unit: Unit) -> Iterator[int]:
-    """Yields the (seed, repeat) of each slice."""
+    """Rebuild a unit; yield the number of (seed, repeat) of each slice."""
     jobs = select(JobRow.id).where(*unit.of(JobRow))
     with session(engine) as current:
         rollups.lock(current, unit.test_key)
@@ -146,48 +155,46 @@ def _rebuild(engine: Engine, unit: Unit) -> Iterator[int]:
     while True:
         with session(engine) as current:
             rollups.lock(current, unit.test_key)
-            late = _late(current, unit)
-            few = sum(late.values()) <= SLICE
-            if few:  # nobody can store more of them before this commit
-                last = sum(_slice(current, job_id, shadow=True) for job_id in late)
+            uncounted = _uncounted(current, unit)
+            is_last = sum(uncounted.values()) <= SLICE
+            if is_last:  # the lock keeps others from storing more before this commit
+                counted = sum(_slice(current, job_id, shadow=True) for job_id in uncounted)
                 _swap(current, unit)
-        if few:
-            yield last
+        if is_last:
+            yield counted
             return
-        for job_id in late:
+        for job_id in uncounted:
             while True:
                 with session(engine) as current:
-                    found = _slice(current, job_id, shadow=True)
-                if not found:
+                    counted = _slice(current, job_id, shadow=True)
+                if not counted:
                     break
-                yield found
+                yield counted
 
 
-def _late(current: Session, unit: Unit) -> dict[str, int]:
-    """Jobs of the unit with rows that its shadow hasn't got, and how many (seed, repeat) that
-    are.
-    """
+def _uncounted(current: Session, unit: Unit) -> dict[str, int]:
+    """Return {job: number of (seed, repeat) that the unit's shadow rows lack}."""
     missing = JobRow.done - func.coalesce(RolledRow.upto, 0)
     query = select(JobRow.id, missing).outerjoin(
         RolledRow, (RolledRow.job_id == JobRow.id) & RolledRow.shadow.is_(True)
     )
-    found = current.execute(query.where(*unit.of(JobRow), missing > 0).order_by(JobRow.id))
-    return {job_id: int(number) for job_id, number in found}
+    rows = current.execute(query.where(*unit.of(JobRow), missing > 0).order_by(JobRow.id))
+    return {job_id: int(number) for job_id, number in rows}
 
 
 def _swap(current: Session, unit: Unit) -> None:
-    """The shadow takes the place of what was there, the notes of how far the jobs are too."""
+    """Replace a unit's roll-ups, and the progress of its jobs, by the shadow rows."""
     jobs = select(JobRow.id).where(*unit.of(JobRow))
     current.execute(
         delete(DayRollupRow).where(*unit.of(DayRollupRow), DayRollupRow.shadow.is_(False))
     )
-    # no need to look what the session holds: no entity of these was read
-    plain = {"synchronize_session": False}
+    # The session has read no entities of these tables, so nothing needs synchronizing.
+    options = {"synchronize_session": False}
     current.execute(
         update(DayRollupRow)
         .where(*unit.of(DayRollupRow))
         .values(shadow=False)
-        .execution_options(**plain)
+        .execution_options(**options)
     )
     for table in (JobTallyRow, RolledRow):
         current.execute(delete(table).where(table.job_id.in_(jobs), table.shadow.is_(False)))
@@ -195,19 +202,19 @@ def _swap(current: Session, unit: Unit) -> None:
             update(table)
             .where(table.job_id.in_(jobs))
             .values(shadow=False)
-            .execution_options(**plain)
+            .execution_options(**options)
         )
 
 
 def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
-    """Count the next rows of a job; how many (seed, repeat), 0 when all are counted."""
+    """Count the next rows of a job; return the number of (seed, repeat), 0 if all are counted."""
     columns = [getattr(JobRow, name) for name in (*rollups.ON_JOB, "finished_at")]
     job = current.execute(select(*columns).where(JobRow.id == job_id)).one_or_none()
     if job is None:
         return 0
     rollups.lock(current, job.test_key)
-    # read again, under the lock: whoever stores a row takes the lock before its commit, so what is
-    # there now is all that isn't counted
+    # Read again under the lock. Writers of results lock the test before they commit, so this sees
+    # all rows that aren't counted.
     done = current.scalar(select(JobRow.done).where(JobRow.id == job_id)) or 0
     first = rollups.upto(current, job_id, shadow=shadow) + 1
     last = min(done, first + SLICE - 1)
@@ -218,9 +225,9 @@ def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
     for day, rows in groupby(
         _rows(current, job_id, first, last), key=lambda row: calendar(row["arrival"])
     ):
-        there = days.setdefault(day, {})  # a clock that went back: the same day again, later
+        sums = days.setdefault(day, {})  # a clock that went back can return to an earlier day
         for place, tally in tallies(rows).items():
-            there[place] = there.get(place, Tally()) + tally
+            sums[place] = sums.get(place, Tally()) + tally
     rollups.merge(current, job, days, shadow=shadow)
     rollups.advance(current, job_id, last, shadow=shadow)
     return last - first + 1
@@ -229,35 +236,38 @@ def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
 def _calendar(
     current: Session, job_id: str, first: int, last: int, *, otherwise: datetime
 ) -> Callable[[int], date]:
-    """Arrival -> the UTC day of the transaction that stored it: its job's first `progress` event
-    that has counted so many.
+    """Return a function from arrival to the UTC day of the transaction that stored the row.
 
-    `otherwise`: of rows that no event tells of.
+    That is the day of the job's first `progress` event whose count reaches the arrival. `otherwise`
+    is the time of rows without such an event.
     """
     done = EventRow.data["done"].as_integer()
     query = select(done, EventRow.at).where(
         EventRow.job_id == job_id, EventRow.type == "progress", done >= first
     )
-    # every event has counted at least one more than that before it
+    # Each event's count is larger than the one before it.
     rows = current.execute(query.order_by(EventRow.number).limit(last - first + 1))
-    told = [(int(count), at.astimezone(UTC).date()) for count, at in rows]
-    marks = [count for count, _ in told]
+    counted_days: list[tuple[int, date]] = [(int(count), at.astimezone(UTC).date()) for count, at in rows]
+    counts = [count for count, _ in counted_days]
 
     def day(arrival: int) -> date:
-        place = bisect_left(marks, arrival)
-        return told[place][1] if place < len(told) else otherwise.astimezone(UTC).date()
+        index = bisect_left(counts, arrival)
+        if index < len(counted_days):
+            return counted_days[index][1]
+        return otherwise.astimezone(UTC).date()
 
     return day
 
 
 def _rows(current: Session, job_id: str, first: int, last: int) -> Iterator[dict[str, Any]]:
-    """Result rows in order of their arrival; the large JSON column only where a number is
-    missing.
+    """Return result rows in the order of their arrival.
+
+    The large JSON column is read only for rows where a statistic is NULL.
     """
     table = SeedResultRow
-    gap = or_(*(getattr(table, name).is_(None) for name in OF_OUTPUT))
+    has_gap = or_(*(getattr(table, name).is_(None) for name in OF_OUTPUT))
     columns = [getattr(table, name) for name in (*_ROW, *OF_OUTPUT)]
-    query = select(*columns, case((gap, table.statistics)).label("statistics"))
+    query = select(*columns, case((has_gap, table.statistics)).label("statistics"))
     query = query.where(table.job_id == job_id, table.arrival.between(first, last)).order_by(
         table.arrival, table.output
     )

@@ -1,20 +1,19 @@
-"""Roll-ups: what a test did per day, build, device and context. Kept by ingest with the rows, read
-by pages.
+"""Roll-ups: a test's sums per day, build, device and context, written by ingest and read by pages.
 
-The rule that everything rests on: the roll-ups hold a job's rows of arrival 1 to `rolled.upto`,
-each once. Whoever changes roll-ups or `upto` holds the lock of the test (after that of the job, if
-it needs both): two ingests of different jobs of a test wait for each other here, and lose nothing.
-Jobs that compare two builds have sums of their own only: their verdicts aren't about float64.
+The invariant: the roll-ups contain a job's rows of arrival 1 to `rolled.upto`, each exactly once.
+Code that changes roll-ups or `upto` locks the test (after the job, if it needs both). So two
+ingests of different jobs of a test wait for each other, and no row is lost. Jobs that compare two
+builds only have sums per job, because their verdicts aren't about float64.
 
-The day is that of the transaction that stored the row, in UTC, by the clock of the process that
-stored it. The job's `progress` event of that transaction keeps it, so a rebuild finds the same day.
-A clock that goes back puts rows into an earlier day, and loses none.
+The day is that of the transaction that stored the row, in UTC, by the clock of that process. The
+job's `progress` event of the transaction records it, so that a rebuild gets the same day. If a
+clock goes back, rows count into an earlier day, but none is lost.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -47,93 +46,97 @@ AXES = (
 )
 _OF_JOB = ("test_key", "executor", "build", "branch", "build_sequence", "arch", "board")
 ON_JOB = ("id", *_OF_JOB, "context", "reference")
-"""Columns of a job that `merge` reads."""
+"""The columns of a job that `merge` reads."""
 _KEY = ("test_key", *AXES, "output")
-_ROOM = 0x676F6E72  # "gonr": the room of these locks
+_ROOM = 0x676F6E72  # "gonr": the room of the locks
 SHARES = (0.01, 0.1, 0.5, 0.9, 0.99, 1.0)
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Counts and quantiles: of whole seeds, or of one output of them."""
+    """Counts and quantiles of whole seeds, or of one output."""
 
     tally: Tally
 
     @property
     def seeds(self) -> int:
-        """(seed, repeat) counted."""
+        """The number of (seed, repeat)."""
         return self.tally.seeds
 
     @property
     def empty(self) -> int:
-        """Of these, those without any output: hangs, crashes, errors."""
+        """The number of (seed, repeat) without any output: hangs, crashes, errors."""
         return self.tally.empty
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """By verdict."""
+        """The number of (seed, repeat) by verdict."""
         return self.tally.counts
 
     @property
     def explanations(self) -> Mapping[str, int]:
-        """By explanation."""
+        """The number of (seed, repeat) by explanation."""
         return self.tally.explanations
 
     def sketch(self, metric: str) -> Sketch:
-        """Of tolerance_ratio or budget_ratio (of whole seeds: their worst output's); of an output
-        also rms; of whole seeds also duration_ms. The empty sketch where nothing was counted.
+        """Return the sketch of a metric, empty if nothing was counted.
+
+        The metrics are tolerance_ratio and budget_ratio, for whole seeds those of the worst output;
+        for an output also rms, and for whole seeds also duration_ms.
         """
         return self.tally.sketches.get(metric, Sketch())
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types; quantiles that are infinite are Inf, which the encoder makes null,
-        beside the counts of them.
+        """Return plain JSON types.
+
+        Infinite quantiles are Inf, which the encoder turns into null; their counts are beside them.
         """
         return {
             "seeds": self.seeds,
             "counts": dict(self.counts),
             "explanations": dict(self.explanations),
-            "quantiles": {name: _quantiles(each) for name, each in self.tally.sketches.items()},
+            "quantiles": {name: _quantiles(sketch) for name, sketch in self.tally.sketches.items()},
         }
 
 
 @dataclass(frozen=True)
 class Rollup(Sums):
-    """One cell of a table over AXES: the axes that were asked for, and the sums over all others;
-    each output's beside the whole seeds'.
+    """One cell of a table over the requested AXES, with sums over all other axes.
+
+    It has the sums of whole seeds, and of each output.
     """
 
     test_key: str
     place: Mapping[str, Any]
-    """Axis -> value (text; build_sequence an int, day a date), for the axes of `by`."""
+    """Requested axis -> value: text, but an int for build_sequence and a date for day."""
     outputs: Mapping[str, Sums] = field(default_factory=dict)
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        """Whole seeds by gonogo.flakiness.rates.Outcome."""
+        """The number of whole seeds by gonogo.flakiness.rates.Outcome."""
         return self.tally.outcomes
 
     @property
     def duration_ms(self) -> float:
-        """Time of all seeds together."""
+        """The total time of all seeds."""
         return self.tally.duration_us / 1000
 
     def rates(self) -> tuple[Rate, Rate]:
-        """(failures of the kernel's runs, hangs, crashes and errors of all runs that were
-        tried).
+        """Return the rate of failures, and that of hangs, crashes and errors.
+
+        The first is of the runs that gave a result, the second of all runs.
         """
-        from gonogo.flakiness.rates import (
-            rate,
-        )  # loads numpy, which ingest and most of the API do without
+        # Imported here because it loads NumPy, which ingest and most of the API don't need.
+        from gonogo.flakiness.rates import rate
 
         failed, passed, lost = (
-            self.outcomes.get(each.value, 0)
-            for each in (Outcome.failed, Outcome.passed, Outcome.infrastructure)
+            self.outcomes.get(outcome.value, 0)
+            for outcome in (Outcome.failed, Outcome.passed, Outcome.infrastructure)
         )
         return rate(failed, failed + passed), rate(lost, lost + failed + passed)
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return plain JSON types."""
         failures, trouble = self.rates()
         return {
             **{
@@ -145,7 +148,7 @@ class Rollup(Sums):
             "failures": failures.to_json(),
             "trouble": trouble.to_json(),
             "duration_ms": self.duration_ms,
-            "outputs": {name: each.to_json() for name, each in self.outputs.items()},
+            "outputs": {name: sums.to_json() for name, sums in self.outputs.items()},
         }
 
 
@@ -159,13 +162,12 @@ def of_test(
     numbers: bool = True,
     **only: Any,
 ) -> list[Rollup]:
-    """The sums of a test, one Rollup for each combination of the axes `by` that there is, in their
-    order; without any, at most one.
+    """Return a test's sums: one Rollup per existing combination of the axes `by`, in order.
 
-    `only`: axis=value, or axis=[values]; `since` and `until` are UTC days, both included. Whatever
-    isn't in `by` is summed over. numbers
-    False: counts of whole seeds only, no outputs and no sketches, which is many times cheaper.
-    Raises ValueError for what is no axis.
+    Other axes are summed over; without `by` there is at most one Rollup. `only` filters:
+    axis=value, or axis=[values]. `since` and `until` are UTC days, both included. With `numbers`
+    false the result has only counts of whole seeds, which is many times cheaper. Raises ValueError
+    for an unknown axis.
     """
     return of_tests(
         session, [test_key], by=by, since=since, until=until, numbers=numbers, **only
@@ -182,11 +184,11 @@ def of_tests(
     numbers: bool = True,
     **only: Any,
 ) -> dict[str, list[Rollup]]:
-    """The same of several tests, in one statement; tests without any are left out."""
+    """Return the same for several tests in one statement; tests without sums are left out."""
     unknown = [name for name in (*by, *only) if name not in AXES]
     if unknown:
         raise ValueError(
-            f"{', '.join(unknown)}: no axis of the roll-ups; there are {', '.join(AXES)}"
+            f"unknown axis of the roll-ups: {', '.join(unknown)}; allowed: {', '.join(AXES)}"
         )
     table = DayRollupRow
     axes = [getattr(table, name) for name in ("test_key", *by)]
@@ -206,36 +208,34 @@ def of_tests(
     if until is not None:
         query = query.where(table.day <= until)
     cells: dict[tuple[Any, ...], dict[str, list[Tally]]] = {}
-    for row in session.execute(
-        query
-    ):  # columns, not entities: what another process committed since must be seen
+    # Columns, not entities, so that later commits of other processes are seen.
+    for row in session.execute(query):
         cells.setdefault(tuple(row)[: len(axes)], {}).setdefault(row.output, []).append(
             Tally.stored(row)
         )
-    found: dict[str, list[Rollup]] = {}
+    rollups: dict[str, list[Rollup]] = {}
     for place in sorted(cells):
         parts = {output: total(cells[place][output]) for output in sorted(cells[place])}
         sums = {name: Sums(tally) for name, tally in parts.items() if name != WHOLE}
-        made = Rollup(
+        rollup = Rollup(
             parts.get(WHOLE, Tally()), place[0], dict(zip(by, place[1:], strict=True)), sums
         )
-        found.setdefault(place[0], []).append(made)
-    return found
+        rollups.setdefault(place[0], []).append(rollup)
+    return rollups
 
 
 def add(
     session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], *, first: int, now: datetime
 ) -> None:
-    """Count rows that were stored in this transaction, `parts` as in `seed_results`, of the
-    arrivals `first`, `first` + 1, ...
+    """Count rows that this transaction stored: `parts` as in `seed_results`, from arrival `first`.
 
-    The caller holds the job's lock. Where earlier rows of the job aren't counted yet (a process of
-    an older version stored them, or a rebuild is about to), these aren't either:
-    gonogo_storage.rollups.rebuild.catch_up counts them all, in order.
+    The caller holds the job's lock. If earlier rows of the job aren't counted yet, these aren't
+    either: gonogo_storage.rollups.rebuild.catch_up counts them all, in order. That happens if an
+    older version stored rows, or during a rebuild.
     """
     if not parts:
         return
-    sums = tallies(parts)  # before the lock: others of this test shall not wait for arithmetic
+    sums = tallies(parts)  # before the lock, so that others don't wait for arithmetic
     lock(session, job.test_key)
     if upto(session, job.id) == first - 1:
         merge(session, job, {now.astimezone(UTC).date(): sums})
@@ -243,27 +243,28 @@ def add(
 
 
 def lock(session: Session, test_key: str) -> None:
-    """The lock of a test's roll-ups, until the transaction ends. After the job's lock, never before
-    it; one test a transaction.
+    """Lock a test's roll-ups until the transaction ends.
+
+    Lock the job first if both are needed, and only one test per transaction.
     """
     dialect.lock(session, _ROOM, test_key)
 
 
 def upto(session: Session, job_id: str, *, shadow: bool = False) -> int:
-    """The last arrival of a job that is counted; 0 for none."""
-    found = session.scalar(
+    """Return the last counted arrival of a job; 0 if none is counted."""
+    arrival = session.scalar(
         select(RolledRow.upto).where(RolledRow.job_id == job_id, RolledRow.shadow.is_(shadow))
     )
-    return found or 0
+    return arrival or 0
 
 
 def advance(session: Session, job_id: str, arrival: int, *, shadow: bool = False) -> None:
-    """Note how far a job is counted now."""
+    """Store the last counted arrival of a job."""
     dialect.upsert(session, RolledRow, [{"job_id": job_id, "shadow": shadow, "upto": arrival}])
 
 
 def key_of(axes: Mapping[str, Any]) -> str:
-    """The id of a roll-up: 128 bits of the SHA-256 of its axes."""
+    """Return the id of a roll-up: 128 bits of the SHA-256 of its axes."""
     text = "\x1f".join(f"{len(value)}:{value}" for value in (str(axes[name]) for name in _KEY))
     return str(UUID(bytes=hashlib.sha256(text.encode()).digest()[:16]))
 
@@ -275,10 +276,10 @@ def merge(
     *,
     shadow: bool = False,
 ) -> None:
-    """Add a job's sums, by day, device and output, to those that are stored: a read and an upsert
-    of its own, and of its test.
+    """Add a job's sums by day, device and output to the stored sums of the job and its test.
 
-    job: its row, or the columns of it that ON_JOB names. The caller holds the lock of the test.
+    It costs a read and an upsert for each. `job` is its row, or its columns in ON_JOB. The caller
+    holds the test's lock.
     """
     whole: dict[str, Tally] = {}
     for parts in days.values():
@@ -288,17 +289,17 @@ def merge(
     query = select(table.output, *Tally.of(table)).where(
         table.job_id == job.id, table.shadow.is_(shadow), table.output.in_(list(whole))
     )
-    there = {row.output: Tally.stored(row) for row in session.execute(query)}
-    own = [
+    stored = {row.output: Tally.stored(row) for row in session.execute(query)}
+    rows = [
         {
             "job_id": job.id,
             "output": output,
             "shadow": shadow,
-            **(there.get(output, Tally()) + tally).columns(),
+            **(stored.get(output, Tally()) + tally).columns(),
         }
         for output, tally in whole.items()
     ]
-    dialect.upsert(session, JobTallyRow, own)
+    dialect.upsert(session, JobTallyRow, rows)
     if job.reference is None:
         _merge_days(session, job, days, shadow)
 
@@ -307,26 +308,27 @@ def _merge_days(
     session: Session, job: Any, days: Mapping[date, Mapping[tuple[str, str], Tally]], shadow: bool
 ) -> None:
     places = {name: getattr(job, name) for name in _OF_JOB} | {"context": context_name(job.context)}
-    found: dict[str, tuple[dict[str, Any], Tally]] = {}
+    sums: dict[str, tuple[dict[str, Any], Tally]] = {}
     for day, parts in days.items():
         for (device, output), tally in parts.items():
             axes = {**places, "device": device, "day": day, "output": output}
-            found[key_of(axes)] = axes, tally
+            sums[key_of(axes)] = axes, tally
     table = DayRollupRow
     query = select(table.key, *Tally.of(table)).where(
-        table.key.in_(list(found)), table.shadow.is_(shadow)
+        table.key.in_(list(sums)), table.shadow.is_(shadow)
     )
-    there = {row.key: Tally.stored(row) for row in session.execute(query)}
+    stored = {row.key: Tally.stored(row) for row in session.execute(query)}
     rows = [
-        {"key": key, "shadow": shadow, **axes, **(there.get(key, Tally()) + tally).columns()}
-        for key, (axes, tally) in found.items()
+        {"key": key, "shadow": shadow, **axes, **(stored.get(key, Tally()) + tally).columns()}
+        for key, (axes, tally) in sums.items()
     ]
     dialect.upsert(session, DayRollupRow, rows)
 
 
 def of_job(session: Session, job_id: str) -> dict[str, Sums] | None:
-    """The sums of one job by output, '' for whole seeds; None while some of its rows aren't
-    counted, or where there is no such job.
+    """Return a job's sums by output ('' for whole seeds).
+
+    It is None while some rows of the job aren't counted, or if there is no such job.
     """
     done = session.scalar(select(JobRow.done).where(JobRow.id == job_id)) if is_id(job_id) else None
     if done is None or upto(session, job_id) < done:
@@ -341,13 +343,11 @@ def of_job(session: Session, job_id: str) -> dict[str, Sums] | None:
 
 
 def _quantiles(sketch: Sketch) -> dict[str, Any]:
-    told: Iterable[tuple[str, Any]] = [
-        (f"p{100 * share:g}", sketch.quantile(share)) for share in SHARES
-    ]
+    quantiles: dict[str, Any] = {f"p{100 * share:g}": sketch.quantile(share) for share in SHARES}
     counts = {
         "values": sketch.count,
         "infinite": sketch.inf,
         "nan": sketch.nan,
         "missing": sketch.missing,
     }
-    return {**dict(told), "mean": sketch.mean(), "relative_error": sketch.error, **counts}
+    return {**quantiles, "mean": sketch.mean(), "relative_error": sketch.error, **counts}

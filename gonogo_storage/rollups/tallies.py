@@ -1,5 +1,7 @@
-"""What is summed up of result rows: counts of verdicts, explanations and outcomes, seeds, device
-time, and sketches of four statistics.
+"""Sums over result rows.
+
+They are counts of seeds, verdicts, explanations and outcomes, device time, and sketches of four
+statistics.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from gonogo.flakiness.sketches import Sketch
 from gonogo_storage.tables import DayRollupRow, JobTallyRow
 
 WHOLE = ""
-"""In place of an output: the seed as a whole."""
+"""Stands for the whole seed instead of an output."""
 OF_OUTPUT = ("tolerance_ratio", "budget_ratio", "rms")
 OF_SEED = ("tolerance_ratio", "budget_ratio")
-"""Of a whole seed: that of its worst output."""
+"""The statistics of a whole seed are those of its worst output."""
 DURATION = "duration_ms"
 _GREEN, _RED = "passed", frozenset({"failed", "error", "crash", "hang"})
 _KINDS = {"nan": math.nan, "inf": math.inf, "-inf": math.inf}
@@ -28,11 +30,11 @@ _KINDS = {"nan": math.nan, "inf": math.inf, "-inf": math.inf}
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums over (seed, repeat), or over one output of them. Adds up in any order to the same."""
+    """Sums over (seed, repeat), or over one output; the order of adding doesn't matter."""
 
     seeds: int = 0
     empty: int = 0
-    """Of these, without any output: hangs, crashes, errors."""
+    """Number of `seeds` without any output: hangs, crashes, errors."""
     duration_us: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     explanations: Mapping[str, int] = field(default_factory=dict)
@@ -40,12 +42,12 @@ class Tally:
     sketches: Mapping[str, Sketch] = field(default_factory=dict)
 
     def __add__(self, other: Tally) -> Tally:
-        """Both together."""
+        """Return the sum of both."""
         return total((self, other))
 
     def columns(self) -> dict[str, Any]:
-        """As a row of the database has it."""
-        sketches = {name: each.to_json() for name, each in self.sketches.items()}
+        """Return the values of the database columns."""
+        sketches = {name: sketch.to_json() for name, sketch in self.sketches.items()}
         return {
             "seeds": self.seeds,
             "empty": self.empty,
@@ -58,7 +60,7 @@ class Tally:
 
     @staticmethod
     def of(table: type[DayRollupRow] | type[JobTallyRow], *, sketches: bool = True) -> list[Any]:
-        """The columns that `stored` reads."""
+        """Return the columns that `stored` reads."""
         return [
             getattr(table, name)
             for name in Tally.__dataclass_fields__
@@ -67,8 +69,10 @@ class Tally:
 
     @classmethod
     def stored(cls, row: Any) -> Tally:
-        """From such a row; without sketches where they weren't read."""
-        sketches = {name: Sketch.parse(each) for name, each in getattr(row, "sketches", {}).items()}
+        """Return the tally of a row; without sketches if they weren't read."""
+        sketches = {
+            name: Sketch.parse(value) for name, value in getattr(row, "sketches", {}).items()
+        }
         return cls(
             row.seeds,
             row.empty,
@@ -81,7 +85,7 @@ class Tally:
 
 
 def total(parts: Sequence[Tally]) -> Tally:
-    """All together; of none the empty one."""
+    """Return the sum of all parts; the empty tally for none."""
     metrics = sorted({name for part in parts for name in part.sketches})
     return Tally(
         sum(part.seeds for part in parts),
@@ -98,11 +102,10 @@ def total(parts: Sequence[Tally]) -> Tally:
 
 
 def tallies(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Tally]:
-    """(device, output) -> sums over rows as `seed_results` holds them, those of one (seed, repeat)
-    together.
+    """Return the sums by (device, output) of rows as in `seed_results`.
 
-    Entries of tests that exist already (`outcome` set) count into their iteration and have no sums
-    of their own: a suite has thousands.
+    Rows of one (seed, repeat) follow each other. Results of existing tests (`outcome` is set) count
+    into their iteration and have no separate sums, because a suite has thousands.
     """
     seeds: dict[str, list[Sequence[Mapping[str, Any]]]] = {}
     outputs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -113,8 +116,8 @@ def tallies(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Tally]:
         for row in members:
             if row["output"] != WHOLE and row["outcome"] is None:
                 outputs.setdefault((device, row["output"]), []).append(row)
-    whole = {(device, WHOLE): _of_seeds(each) for device, each in seeds.items()}
-    return whole | {place: _of_output(each) for place, each in outputs.items()}
+    whole = {(device, WHOLE): _of_seeds(members) for device, members in seeds.items()}
+    return whole | {place: _of_output(members) for place, members in outputs.items()}
 
 
 def _of_seeds(seeds: Sequence[Sequence[Mapping[str, Any]]]) -> Tally:
@@ -130,7 +133,7 @@ def _of_seeds(seeds: Sequence[Sequence[Mapping[str, Any]]]) -> Tally:
         _ordered(Counter(head["seed_verdict"] for head in heads)),
         _ordered(Counter(head["seed_explanation"] for head in heads if head["seed_explanation"])),
         _ordered(outcomes),
-        {name: Sketch.of(each) for name, each in sorted(values.items())},
+        {name: Sketch.of(numbers) for name, numbers in sorted(values.items())},
     )
 
 
@@ -147,13 +150,14 @@ def _of_output(rows: Sequence[Mapping[str, Any]]) -> Tally:
 
 
 def value_of(row: Mapping[str, Any], name: str) -> float | None:
-    """A statistic of a row; NaN or Inf where it is stored as NULL with its kind, None where there
-    is none.
+    """Return a statistic of a row, or None if there is none.
+
+    It is NaN or Inf if it is stored as NULL with its kind.
     """
     value = row[name]
     if value is not None:
         return float(value)
-    # of whoever sent a number that isn't finite, and of the comparison, which names them itself
+    # The kinds come from ingest, and from a comparison, which names them itself.
     kinds = {
         **((row["statistics"] or {}).get("nonfinite_statistics") or {}),
         **(row["nonfinite"] or {}),
@@ -162,27 +166,27 @@ def value_of(row: Mapping[str, Any], name: str) -> float | None:
 
 
 def _worst(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    """The largest magnitude of the outputs; NaN where one is NaN, None where none has it."""
+    """Return the largest magnitude over the outputs; NaN if one is NaN, None if none has it."""
     known = [abs(value) for row in rows if (value := value_of(row, name)) is not None]
     return math.nan if any(value != value for value in known) else max(known, default=None)
 
 
 def _green(rows: Sequence[Mapping[str, Any]]) -> bool | None:
-    """What the tests of an iteration say of themselves; None of a kernel's seed, which has none."""
-    told = {row["outcome"] for row in rows if row["outcome"] is not None}
-    return False if told & _RED else True if _GREEN in told else None
+    """Return whether an iteration's tests passed; None for a kernel's seed, which has no tests."""
+    outcomes = {row["outcome"] for row in rows if row["outcome"] is not None}
+    return False if outcomes & _RED else True if _GREEN in outcomes else None
 
 
 def _microseconds(duration_ms: float | None) -> int:
-    """Whole microseconds add up exactly, which fractions don't; 0 for a time that can't be."""
+    """Return whole microseconds, whose sums are exact; 0 for an impossible time."""
     return round(1000 * duration_ms) if duration_ms is not None and 0 < duration_ms < 1e12 else 0
 
 
 def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for each in counts:
-        found.update(each)
-    return _ordered(found)
+    total_counts: Counter[str] = Counter()
+    for part in counts:
+        total_counts.update(part)
+    return _ordered(total_counts)
 
 
 def _ordered(counts: Counter[str]) -> dict[str, int]:

@@ -1,7 +1,6 @@
-"""Full variants (test, branch, arch, board), which grades and flags are kept for, and the
-finished jobs of one. Bounded reads.
+"""Variants (test, branch, arch, board), which have grades and flags, and their finished jobs.
 
-The API process imports this: no numpy here.
+All reads are bounded. The API process imports this module, so it must not import NumPy.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from sqlalchemy import Integer, Select, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.spec.selections import KERNEL
-from gonogo_storage.db.states import TOLD_KINDS, JobState
+from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.tables import JobRow, TestSpecRow
 
 ISOLATED = "isolated"
-MOST_JOBS = 200
-"""Newest jobs of a variant that are looked at: two hundred nights."""
+MAX_JOBS = 200
+"""Maximum number of a variant's newest jobs that are read: two hundred nights."""
 _FACTS = (
     "id",
     "test_key",
@@ -53,7 +52,7 @@ class Variant:
     board: str
 
     def to_json(self) -> dict[str, str]:
-        """In plain JSON types."""
+        """Return plain JSON types."""
         return {
             "test_key": self.test_key,
             "branch": self.branch,
@@ -64,9 +63,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What a history needs of a job that is over. `counts`: its (seed, repeat) by verdict, exact
-    however many there are.
-    """
+    """The facts about an ended job that a history needs."""
 
     id: str
     variant: Variant
@@ -76,49 +73,50 @@ class JobFacts:
     sequence: int
     executor: str
     context: str
-    """The name of what ran before."""
-    context_asked: Any
-    """As the job has it: "isolated", or {"name", "before": [tests]}."""
+    """The name of what ran before in the same process."""
+    requested_context: Any
+    """The context as requested: "isolated", or {"name", "before": [tests]}."""
     verdict: str | None
     done: int
     counts: Mapping[str, int]
-    told: Mapping[str, int]
-    """Of a selection: its tests of all iterations by what they say of themselves (passed, failed,
-    ...); empty of a kernel."""
+    """Number of (seed, repeat) by verdict, always exact."""
+    outcomes: Mapping[str, int]
+    """A selection's tests of all iterations by their own result (passed, failed, ...); empty for a
+    kernel."""
     created_at: datetime
     finished_at: datetime | None
 
     @property
     def selection(self) -> bool:
-        """Whether it ran tests that exist already (gtest, pytest): their iterations have no
-        controlled seed.
+        """Return whether it ran existing tests (gtest, pytest).
+
+        Their iterations have no controlled seed.
         """
         return self.kernel == KERNEL
 
 
-COUNTED = JobRow.reference.is_(None) & JobRow.kind.in_(TOLD_KINDS)
-"""Jobs that count into the sums and the statistics of their test: not those that compare two
-builds, and not gauges."""
+COUNTED = JobRow.reference.is_(None) & JobRow.kind.in_(LISTED_KINDS)
+"""The jobs that count into the sums of their test: not gauges or comparisons of two builds."""
 
 
 def jobs_of(
-    session: Session, variant: Variant, *, build: str | None = None, limit: int = MOST_JOBS
+    session: Session, variant: Variant, *, build: str | None = None, limit: int = MAX_JOBS
 ) -> tuple[JobFacts, ...]:
-    """The newest finished or cancelled jobs of a variant (of one build, if named), newest first, by
-    id.
+    """Return a variant's finished and cancelled jobs (of one build, if given), newest first.
 
-    Gauges and jobs that compare two builds (`reference`) are left out: they say nothing of the
-    build against float64. Ids carry the time of the submission, so a clock that went back puts a
-    job behind older ones; nothing else depends on it.
+    Gauges and jobs that compare two builds (`reference`) are left out: they don't compare the build
+    with float64. The order is that of the ids, which contain the time of submission. So a clock
+    that went back puts a job behind older ones; nothing else depends on it.
     """
     of_build = {} if build is None else {"build": build}
-    told = {**variant.to_json(), **of_build, "most": limit}
-    return tuple(_facts(row) for row in session.execute(_newest_of(*of_build), told))
+    parameters = {**variant.to_json(), **of_build, "limit": limit}
+    return tuple(_facts(row) for row in session.execute(_newest_of(*of_build), parameters))
 
 
 def graded_job(session: Session, variant: Variant) -> JobFacts | None:
-    """The job that a variant's grade is of: the newest of the newest build, which need not be the
-    one that ran last.
+    """Return the job that a variant is graded by: the newest one of the newest build.
+
+    It need not be the variant's latest job.
     """
     query = _jobs_query().order_by(JobRow.build_sequence.desc(), JobRow.id.desc()).limit(1)
     row = session.execute(query, variant.to_json()).one_or_none()
@@ -126,8 +124,9 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
 
 
 def _jobs_query(*further: str) -> Select[Any]:
-    """The finished and cancelled jobs of a variant, whose names are parameters, as are those of
-    `further` columns.
+    """Return the query of a variant's finished and cancelled jobs.
+
+    The variant's columns and the `further` columns are bound parameters.
     """
     table = JobRow
     named = (
@@ -138,15 +137,13 @@ def _jobs_query(*further: str) -> Select[Any]:
     return query.where(table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0)
 
 
-@cache  # to put a statement together takes longer than to run it
+@cache  # building the statement takes longer than running it
 def _newest_of(*further: str) -> Select[Any]:
-    return _jobs_query(*further).order_by(JobRow.id.desc()).limit(bindparam("most", type_=Integer))
+    return _jobs_query(*further).order_by(JobRow.id.desc()).limit(bindparam("limit", type_=Integer))
 
 
 def job_of(session: Session, job_id: str) -> JobFacts | None:
-    """The facts of one job that is over; None where there is none, or where it compares two
-    builds.
-    """
+    """Return the facts of an ended job; None if there is no such job or it compares two builds."""
     table = JobRow
     query = select(*(getattr(table, name) for name in _FACTS)).where(table.id == job_id, COUNTED)
     row = session.execute(
@@ -156,20 +153,20 @@ def job_of(session: Session, job_id: str) -> JobFacts | None:
 
 
 def variants_of(session: Session, test_key: str) -> tuple[Variant, ...]:
-    """The variants of a test that have ever been submitted, in order."""
+    """Return the variants of a test that have jobs, in order."""
     return variants_of_all(session, [test_key]).get(test_key, ())
 
 
 def variants_of_all(session: Session, test_keys: Collection[str]) -> dict[str, tuple[Variant, ...]]:
-    """The same of several tests, in one statement; tests without any are left out.
+    """Return the same for several tests in one statement; tests without variants are left out.
 
-    It goes from variant to variant along ix_jobs_variant: what it costs is the number of variants,
-    not that of their jobs.
+    It steps from variant to variant along ix_jobs_variant, so that its cost is the number of
+    variants, not of their jobs.
     """
-    found: dict[str, list[Variant]] = {}
+    variants: dict[str, list[Variant]] = {}
     for row in session.execute(_variants_query(), {"test_keys": list(test_keys)}):
-        found.setdefault(row.test_key, []).append(Variant(*row))
-    return {key: tuple(sorted(each)) for key, each in found.items()}
+        variants.setdefault(row.test_key, []).append(Variant(*row))
+    return {key: tuple(sorted(of_test)) for key, of_test in variants.items()}
 
 
 @cache
@@ -186,9 +183,9 @@ def _variants_query() -> Select[str, str, str, str]:
         )
         return query.correlate_except(other).scalar_subquery()
 
-    asked = TestSpecRow.key.in_(bindparam("test_keys", expanding=True))
+    requested = TestSpecRow.key.in_(bindparam("test_keys", expanding=True))
     keys = select(TestSpecRow.key.label("test_key"), first(TestSpecRow.key).label("id")).where(
-        asked
+        requested
     )
     place = keys.cte("place", recursive=True)
     beyond = tuple_(other.branch, other.arch, other.board) > tuple_(
@@ -204,16 +201,16 @@ def _variants_query() -> Select[str, str, str, str]:
         getattr(other, name) == getattr(job, name)
         for name in ("test_key", "branch", "arch", "board")
     ]
-    told = select(other.id).where(*same, other.kind.in_(TOLD_KINDS)).correlate(job).exists()
+    listed = select(other.id).where(*same, other.kind.in_(LISTED_KINDS)).correlate(job).exists()
     return (
         select(job.test_key, job.branch, job.arch, job.board)
         .join(place, job.id == place.c.id)
-        .where(told)
+        .where(listed)
     )
 
 
 def context_name(context: Any) -> str:
-    """The name of what ran before in the same process; `isolated` when nothing did."""
+    """Return the name of what ran before in the same process; `isolated` if nothing did."""
     return str(context.get("name")) if isinstance(context, Mapping) else str(context or ISOLATED)
 
 
@@ -227,11 +224,11 @@ def _facts(row: Any) -> JobFacts:
         sequence=row.build_sequence,
         executor=row.executor,
         context=context_name(row.context),
-        context_asked=row.context,
+        requested_context=row.context,
         verdict=row.verdict,
         done=row.done,
         counts=row.counts,
-        told=row.outcomes or {},
+        outcomes=row.outcomes or {},
         created_at=row.created_at,
         finished_at=row.finished_at,
     )

@@ -1,6 +1,6 @@
-"""Every table of the database, as SQLAlchemy 2 declarative classes; rows never leave `storage`.
+"""All tables of the database as SQLAlchemy 2 declarative classes; rows never leave this package.
 
-migrations/versions holds the same schema as it grew; a test compares the two on both databases.
+The migrations make the same schema; a test compares the two on both databases.
 """
 
 from gonogo_storage.db.base import Base
@@ -25,7 +25,7 @@ from gonogo_storage.tables.findings import (
 )
 from gonogo_storage.tables.gauges import GaugeResultRow, GaugeRow
 from gonogo_storage.tables.grids import SeedGridRow
-from gonogo_storage.tables.hooks import CiRuleRow, CommitCheckRow, InboundRow
+from gonogo_storage.tables.hooks import CiRuleRow, CommitCheckRow, IncomingDeliveryRow
 from gonogo_storage.tables.numbers import (
     ArtifactRow,
     DayRollupRow,
@@ -81,7 +81,7 @@ __all__ = [
     "GaugeRow",
     "GoldenRow",
     "IdempotencyRow",
-    "InboundRow",
+    "IncomingDeliveryRow",
     "JobLabelRow",
     "JobRow",
     "JobTallyRow",

@@ -1,4 +1,4 @@
-"""Who may do what, and who did."""
+"""Tokens, logins, idempotency keys and the audit log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo_storage.db.columns import IdType
 
 
 class TokenRow(Base):
-    """A bearer token: only a keyed hash of it is stored."""
+    """A bearer token; only a keyed hash of it is stored."""
 
     __tablename__ = "tokens"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -27,7 +27,7 @@ class TokenRow(Base):
 
 
 class SessionRow(Base):
-    """A login of the pages; `id` is the hash of the cookie."""
+    """A login to the pages; `id` is the hash of the cookie."""
 
     __tablename__ = "sessions"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -38,8 +38,9 @@ class SessionRow(Base):
 
 
 class IdempotencyRow(Base):
-    """The answer to a request with an Idempotency-Key; `scope` is a hash of token, method, path and
-    key.
+    """The response to a request with an Idempotency-Key.
+
+    `scope` is a hash of token, method, path and key.
     """
 
     __tablename__ = "idempotency_keys"
@@ -52,7 +53,7 @@ class IdempotencyRow(Base):
 
 
 class AuditRow(Base):
-    """Who did what to what."""
+    """An entry of the audit log: who did what to what."""
 
     __tablename__ = "audit"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)

@@ -1,4 +1,4 @@
-"""What was told to GitHub of each commit_check, and the one comment of each pull request."""
+"""Reports to GitHub about each commit check, and the one comment on each pull request."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _DUE = text("due_at IS NOT NULL")
 
 
 class AnswerRow(Base):
-    """How far the answer about a commit_check has come. `told`: part (status, check, comment) -> hash of
-    what GitHub took last.
+    """The state of our report to GitHub about a commit check.
+
+    `sent_digests` maps each part (status, check, comment) to the hash of what GitHub last accepted.
     """
 
     __tablename__ = "github_answers"
@@ -24,11 +25,11 @@ class AnswerRow(Base):
         IdType, ForeignKey("commit_checks.id"), primary_key=True
     )
     state: Mapped[str]  # gonogo_storage.db.states.AnswerState
-    told: Mapped[dict[str, Any]]
+    sent_digests: Mapped[dict[str, Any]] = mapped_column("told")
     check_id: Mapped[int | None] = mapped_column(BigInteger)  # GitHub's number of our check run
-    tries: Mapped[int]  # that failed since something was taken
+    tries: Mapped[int]  # failed ones since GitHub last accepted a part
     error: Mapped[str | None]
-    due_at: Mapped[datetime | None]  # null: nothing more is to be told
+    due_at: Mapped[datetime | None]  # null: nothing more to report
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     __table_args__ = (
@@ -37,11 +38,11 @@ class AnswerRow(Base):
 
 
 class CommentRow(Base):
-    """The comment of a pull request that is written anew instead of followed by another one."""
+    """Our comment on a pull request; it is edited, so that there is only one."""
 
     __tablename__ = "github_comments"
     repository: Mapped[str] = mapped_column(primary_key=True)
     pull_request: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     comment_id: Mapped[int] = mapped_column(BigInteger)
-    told: Mapped[str]
+    digest: Mapped[str] = mapped_column("told")  # of its text
     updated_at: Mapped[datetime]

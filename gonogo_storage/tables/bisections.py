@@ -15,8 +15,9 @@ _OPEN = text("state = 'running'")
 
 
 class BisectionRow(Base):
-    """A search for the build of a series that changed a test. Its row is the lock of its probes; it
-    is taken before the lock of any job.
+    """A search for the build of a branch that changed a test's result.
+
+    Its row is the lock of its probes. A transaction locks it before any job.
     """
 
     __tablename__ = "bisections"
@@ -28,18 +29,15 @@ class BisectionRow(Base):
     owner: Mapped[str]
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
     queue: Mapped[str]
-    builds: Mapped[list[Any]]  # names, in the order of the series
-    request: Mapped[
-        dict[str, Any]
-    ]  # what each probe's job has in common: test, target, context, ...
+    builds: Mapped[list[Any]]  # names, in the order of the branch
+    request: Mapped[dict[str, Any]]  # what all probes' jobs share: test, target, context, ...
     seed_start: Mapped[int] = mapped_column(BigInteger)
     max_runs: Mapped[int]
-    runs: Mapped[int]  # probes so far, those in flight included
+    runs: Mapped[int]  # probes so far, including running ones
     version: Mapped[int]
-    tracks: Mapped[list[Any]]  # how each search stands: what the page draws
-    moves: Mapped[
-        list[Any] | None
-    ]  # how the searches stood before: gonogo_storage.automation.bisections.moved
+    tracks: Mapped[list[Any]]  # the state of each search, for the page's drawing
+    # The earlier states of the searches: gonogo_storage.automation.bisections.with_move.
+    moves: Mapped[list[Any] | None]
     findings: Mapped[list[Any]]
     conclusion: Mapped[str | None]
     words: Mapped[str | None]
@@ -53,7 +51,7 @@ class BisectionRow(Base):
 
 
 class ProbeRow(Base):
-    """One run of one build of a series: a job of one seed, and what it said."""
+    """One run of one build: a job of one seed, and its result."""
 
     __tablename__ = "bisection_probes"
     bisection_id: Mapped[str] = mapped_column(IdType, ForeignKey("bisections.id"), primary_key=True)
@@ -63,6 +61,6 @@ class ProbeRow(Base):
     job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"))
     ended: Mapped[bool]
     verdict: Mapped[str | None]
-    red: Mapped[bool | None]  # null: it says nothing of the verdict
-    wrong: Mapped[bool | None]  # null: it doesn't say whether rounding explains the error
+    red: Mapped[bool | None]  # null: the run has no verdict
+    wrong: Mapped[bool | None]  # null: unknown whether rounding explains the error
     __table_args__ = (UniqueConstraint("job_id"),)

@@ -1,4 +1,4 @@
-"""The device side, as its workers describe it."""
+"""Workers, devices, canaries and golden digests."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ class WorkerRow(Base):
 
 
 class DeviceRow(Base):
-    """A chip of a host, or a virtual device, as its worker announced it; its health, and what is
-    wanted of it.
-    """
+    """A chip of a host, or a virtual device: its facts, its health, and the orders for it."""
 
     __tablename__ = "devices"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -51,21 +49,21 @@ class DeviceRow(Base):
     health: Mapped[str]
     reason: Mapped[str | None]
     drained: Mapped[bool]
-    asked: Mapped[int]  # how often someone wanted it tested
+    test_requests: Mapped[int] = mapped_column("asked")  # how often a canary was requested
     version: Mapped[int]
     telemetry: Mapped[dict[str, Any] | None]
-    digests: Mapped[
-        dict[str, Any] | None
-    ]  # of its last canary: {"build", "arch", "outputs": {output: digest}}
+    # Of its last canary: {"build", "arch", "outputs": {output: digest}}.
+    digests: Mapped[dict[str, Any] | None]
     first_heard_at: Mapped[datetime]
     heard_at: Mapped[datetime]
     changed_at: Mapped[datetime]
-    health_at: Mapped[datetime | None]  # since when its health is what it is; null: as `changed_at`
+    health_at: Mapped[datetime | None]  # when its health changed; null: see `changed_at`
 
 
 class GoldenRow(Base):
-    """The digest of a build's canary that devices of an architecture must give; `second_device`
-    null: nobody has confirmed it yet.
+    """The digest that a build's canary must give on all devices of an architecture.
+
+    `second_device` is null until a second device confirms it.
     """
 
     __tablename__ = "goldens"
@@ -80,7 +78,7 @@ class GoldenRow(Base):
 
 
 class CanaryRow(Base):
-    """A device's latest explained canary of a build. Times are of the clock of its host."""
+    """A device's latest explained canary of a build. Times are by its host's clock."""
 
     __tablename__ = "canaries"
     device_id: Mapped[str] = mapped_column(IdType, ForeignKey("devices.id"), primary_key=True)
@@ -88,18 +86,16 @@ class CanaryRow(Base):
     build: Mapped[str] = mapped_column(primary_key=True)
     arch: Mapped[str] = mapped_column(primary_key=True)
     digest: Mapped[str]  # of all outputs: "dbeta=... dgamma=... dx=..."
-    since: Mapped[datetime]  # the first of the unbroken series that gave this digest
+    since: Mapped[datetime]  # the first of the unbroken series with this digest
     at: Mapped[datetime]
-    accused: Mapped[
-        bool
-    ]  # the device was made suspect for this digest; a person's word after that stands
+    # Whether the device became suspect because of this digest. It happens once per digest: a
+    # person's later decision stands.
+    accused: Mapped[bool]
     __table_args__ = (Index("ix_canaries_build", "executor", "build", "arch"),)
 
 
 class DeviceHealthRow(Base):
-    """One change of a device: of its health, of being there, of being drained. Rows are only ever
-    added.
-    """
+    """One change of a device's health, state or drain. Rows are only ever added."""
 
     __tablename__ = "device_health"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -115,22 +111,24 @@ class DeviceHealthRow(Base):
 
 
 class DevicePeriodRow(Base):
-    """What a device did in one minute or one hour of UTC. Sums, added to by whoever has something
-    to add (gonogo_storage/devices/periods.py).
+    """A device's activity in one minute or one hour of UTC.
+
+    The columns are sums; each writer adds its part (gonogo_storage/devices/periods.py).
     """
 
     __tablename__ = "device_periods"
     device: Mapped[str] = mapped_column(primary_key=True)  # host/name, as results name it
     size_s: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # 60 or 3600
     start: Mapped[datetime] = mapped_column(primary_key=True)
-    seeds: Mapped[int] = mapped_column(BigInteger)  # (seed, repeat) of jobs that were stored
+    seeds: Mapped[int] = mapped_column(
+        BigInteger
+    )  # number of (seed, repeat) of jobs that were stored
     busy_us: Mapped[int] = mapped_column(BigInteger)  # of attempts that ended
     attempts: Mapped[int] = mapped_column(BigInteger)  # that ended
-    golden: Mapped[int] = mapped_column(
-        BigInteger
-    )  # canaries by their bits, as gonogo_storage.db.states.CanaryOutcome names them
+    # Canaries by gonogo_storage.db.states.CanaryOutcome.
+    golden: Mapped[int] = mapped_column(BigInteger)
     first: Mapped[int] = mapped_column(BigInteger)
     differs: Mapped[int] = mapped_column(BigInteger)
     failed: Mapped[int] = mapped_column(BigInteger)
-    telemetry: Mapped[dict[str, Any]]  # of hours: metric -> [how often told, least, sum, largest]
+    telemetry: Mapped[dict[str, Any]]  # of hours: metric -> [count, minimum, sum, maximum]
     __table_args__ = (Index("ix_device_periods_start", "size_s", "start"),)

@@ -1,4 +1,4 @@
-"""What has to leave the database, and which process does what only one may do."""
+"""The outbox, and the leases of duties that only one process may do at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from gonogo_storage.db.columns import IdType
 
 
 class OutboxRow(Base):
-    """Something to do outside the database, written in the transaction that decided it; `dedupe`
-    makes it happen once.
+    """A message about work to do outside the database.
+
+    It is written in the transaction that decides on the work. `dedupe` makes it happen once.
     """
 
     __tablename__ = "outbox"
@@ -38,8 +39,9 @@ class OutboxRow(Base):
 
 
 class LeaseRow(Base):
-    """Who does a job that only one process may do at a time, and until when by the database's clock
-    (epoch seconds).
+    """The holder of a duty that only one process may do at a time.
+
+    `until` is in seconds since the epoch by the database's clock.
     """
 
     __tablename__ = "leases"

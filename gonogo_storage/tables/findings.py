@@ -1,4 +1,4 @@
-"""What is concluded from the numbers."""
+"""Conclusions from results: flags, assessments, trends and waivers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from gonogo_storage.db.columns import IdType
 
 
 class FlagRow(Base):
-    """A finding about a test on one branch and one kind of board, with its evidence and its
-    life.
-    """
+    """A finding about a test on one branch and one kind of board, with its evidence and state."""
 
     __tablename__ = "flags"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -38,9 +36,8 @@ class FlagRow(Base):
     opened_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
-    quiet_after: Mapped[str | None] = mapped_column(
-        IdType
-    )  # the newest job of the variant at the last evidence; later ones may be quiet
+    # The variant's newest job at the last evidence; later jobs may be quiet.
+    quiet_after: Mapped[str | None] = mapped_column(IdType)
     __table_args__ = (
         UniqueConstraint("kind", "test_key", "branch", "arch", "board"),
         Index("ix_flags_state", "state", "kind", "id"),
@@ -50,15 +47,15 @@ class FlagRow(Base):
 
 
 class FlagChangeRow(Base):
-    """One change of a flag that people care for; rows are only ever added. Renewed evidence alone
-    is none.
+    """A change of a flag that matters to people; rows are only ever added.
+
+    Renewed evidence alone is not such a change.
     """
 
     __tablename__ = "flag_changes"
     flag_id: Mapped[str] = mapped_column(IdType, ForeignKey("flags.id"), primary_key=True)
-    version: Mapped[int] = mapped_column(
-        primary_key=True, autoincrement=False
-    )  # the flag's, after it
+    # The flag's version after the change.
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     at: Mapped[datetime]
     actor: Mapped[str]
     what: Mapped[str]  # "opened", "reopened", "resolved", "expired", "changed"
@@ -69,8 +66,9 @@ class FlagChangeRow(Base):
 
 
 class AssessmentRow(Base):
-    """What the stored numbers say of a full variant: its grade, why it flickers, what changed.
-    `content` is the whole of it.
+    """The conclusions about a variant: its grade, the cause of its flakiness, what changed.
+
+    `content` holds the complete assessment.
     """
 
     __tablename__ = "assessments"
@@ -80,18 +78,18 @@ class AssessmentRow(Base):
     board: Mapped[str] = mapped_column(primary_key=True)
     workload_key: Mapped[str]
     kernel: Mapped[str]
-    build: Mapped[str]  # the newest of the line that was assessed; the columns below are of it
+    build: Mapped[str]  # newest assessed build of the branch; the columns below describe it
     build_sequence: Mapped[int] = mapped_column(BigInteger)
-    job_id: Mapped[str] = mapped_column(IdType)  # the last one that was assessed with it
+    job_id: Mapped[str] = mapped_column(IdType)  # the last assessed job
     stability: Mapped[str]
     sharpness: Mapped[str]
     hollow: Mapped[bool]
     cause: Mapped[str]
-    change: Mapped[str | None]  # against the build before; null: there is none
+    change: Mapped[str | None]  # from the previous build; null: there is none
     failures: Mapped[int]
     runs: Mapped[int]
     predicted: Mapped[float | None]  # failures per seed
-    seeds: Mapped[int]  # looked at
+    seeds: Mapped[int]  # number of seeds read
     content: Mapped[dict[str, Any]]
     policy: Mapped[str]
     version: Mapped[int]
@@ -103,8 +101,9 @@ class AssessmentRow(Base):
 
 
 class TrendRow(Base):
-    """A full variant from build to build, or from day to day, as its pages show it; `stamp`: the
-    jobs that it was made from.
+    """A variant's trend over builds or days, as its pages show it.
+
+    `stamp` identifies the jobs that it was computed from.
     """
 
     __tablename__ = "trends"
@@ -113,7 +112,7 @@ class TrendRow(Base):
     arch: Mapped[str] = mapped_column(primary_key=True)
     board: Mapped[str] = mapped_column(primary_key=True)
     over: Mapped[str] = mapped_column(primary_key=True)  # "builds", "days"
-    form: Mapped[str]  # of the content, and the policy that it was made by
+    form: Mapped[str]  # of the content, and the policy that it was computed by
     stamp: Mapped[str]
     content: Mapped[dict[str, Any]]  # of the default metric, without `steps`
     steps: Mapped[list[Any]]  # between builds; they depend on no metric
@@ -121,15 +120,15 @@ class TrendRow(Base):
 
 
 class WaiverRow(Base):
-    """What someone took on for a while, so that CI says `waived`
-    (gonogo/flakiness/waivers.py). No row is ever deleted.
+    """A finding accepted until a date, so that CI says `waived` (gonogo/flakiness/waivers.py).
+
+    No row is ever deleted.
     """
 
     __tablename__ = "waivers"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    test_key: Mapped[str | None] = mapped_column(
-        ForeignKey("test_specs.key")
-    )  # null: by names or labels alone
+    # Null: it selects by names or labels alone.
+    test_key: Mapped[str | None] = mapped_column(ForeignKey("test_specs.key"))
     names: Mapped[list[Any]]
     labels: Mapped[dict[str, Any]]
     builds: Mapped[list[Any]]
@@ -141,7 +140,7 @@ class WaiverRow(Base):
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     expires_at: Mapped[datetime]
-    ended_at: Mapped[datetime | None]  # by a person; null: it ends by itself
+    ended_at: Mapped[datetime | None]  # by a person; null: it ends at expires_at
     ended_by: Mapped[str | None]
     __table_args__ = (
         Index("ix_waivers_ends", "ended_at", "expires_at"),

@@ -1,5 +1,6 @@
-"""Gauges: a test measured with right and wrong kernels. The work is that of a hidden job with the
-same id; the rows are of their own.
+"""Gauges: a test measured with right and wrong kernels.
+
+A gauge's work is done by a hidden job with the same id. Its results have their own table.
 """
 
 from __future__ import annotations
@@ -15,41 +16,38 @@ from gonogo_storage.db.columns import IdType
 
 
 class GaugeRow(Base):
-    """What is measured, with which parts, and what was found. State, counters, chunks and events
-    are those of the job of the same id.
+    """A gauge: its test, its parts, and its findings.
+
+    State, counters, chunks and events are those of the job with the same id.
     """
 
     __tablename__ = "gauges"
     id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
-    branch: Mapped[str]  # whose flag and grade it is, with the test, arch and board
+    branch: Mapped[str]  # with test, arch and board: the variant of its flag and grade
     arch: Mapped[str]
     board: Mapped[str]
     seeds: Mapped[list[Any]]
-    search: Mapped[bool]  # whether other inputs are tried where no tolerance works
-    elsewhere: Mapped[
-        list[Any]
-    ]  # the other inputs that are tried, once they are: {"name", "sentence", "inputs"}
-    parts: Mapped[
-        list[Any]
-        # gonogo.gauge.plan.Planned and "where": null or the place in `elsewhere`; a row's `part` counts
-        # in it
-    ]
-    done: Mapped[
-        int
-    ]  # rows stored, changed under the job's lock; the job's own `done` counts seeds, and stays 0
+    search: Mapped[bool]  # whether to try other inputs if no tolerance works
+    # The other inputs, once they are tried: {"name", "sentence", "inputs"}.
+    elsewhere: Mapped[list[Any]]
+    # gonogo.gauge.plan.Planned, and "where": the index in `elsewhere`, or null. A result's `part`
+    # is an index into this list.
+    parts: Mapped[list[Any]]
+    # Number of stored rows, changed under the job's lock. The job's own `done`, of seeds, stays 0.
+    done: Mapped[int]
     sharpness: Mapped[str | None]
-    misses: Mapped[
-        dict[str, Any] | None
-    ]  # wrong part -> [passed, of the seeds on which it can show]: what a grade reads
+    # Wrong part -> [passed seeds, seeds on which it can show]; the grade is computed from this.
+    misses: Mapped[dict[str, Any] | None]
     words: Mapped[str | None]  # the findings in a few sentences
     report: Mapped[dict[str, Any] | None]  # gonogo.gauge.report.Gauge.to_json, with "elsewhere"
     __table_args__ = (Index("ix_gauges_test", "test_key", "id"),)
 
 
 class GaugeResultRow(Base):
-    """One run of one part. Apart from the seed results: a known-wrong kernel says nothing about any
-    build of the test.
+    """The result of one seed of one part.
+
+    It is kept apart from seed results: a mutant says nothing about any build of the test.
     """
 
     __tablename__ = "gauge_results"
@@ -59,5 +57,5 @@ class GaugeResultRow(Base):
     attempt_id: Mapped[str] = mapped_column(IdType)
     device: Mapped[str | None]
     duration_ms: Mapped[float | None]
-    row: Mapped[dict[str, Any]]  # of gonogo.gauge.measure, without part and seed
+    row: Mapped[dict[str, Any]]  # from gonogo.gauge.measure, without part and seed
     stored_at: Mapped[datetime]

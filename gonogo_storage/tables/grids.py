@@ -1,4 +1,4 @@
-"""How far a job has come, seed by seed: what its page draws as a grid without reading every row."""
+"""A job's verdicts seed by seed, so that its page draws a grid without reading all rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from gonogo_storage.db.columns import IdType
 
 
 class SeedGridRow(Base):
-    """One letter for each (seed, repeat) of a job, in the order of gonogo_storage.seeds.seed_order: its
-    verdict, "." while it has none.
+    """A job's verdicts: one character per (seed, repeat), "." while there is none.
 
-    Ingest keeps it in the transaction of the rows, under the job's lock. A job that was over before
-    this table came has none: its rows are read then.
+    The order is that of gonogo_storage.seeds.seed_order. Ingest updates it in the results'
+    transaction, under the job's lock. A job without a row here is read from its results.
     """
 
     __tablename__ = "seed_grids"

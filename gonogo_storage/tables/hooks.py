@@ -1,6 +1,4 @@
-"""What comes in from GitHub and other CI, the rules about it, and what each run that was started so
-is for.
-"""
+"""Incoming webhooks from GitHub and other CI, the rules about them, and the commit checks."""
 
 from __future__ import annotations
 
@@ -16,40 +14,41 @@ from gonogo_storage.db.columns import IdType
 _DUE = text("due_at IS NOT NULL")
 
 
-class InboundRow(Base):
-    """A delivery as it came; its source and the sender's own id for it make it happen once."""
+class IncomingDeliveryRow(Base):
+    """An incoming delivery as received; its source and the sender's id make it happen once."""
 
-    __tablename__ = "inbound_deliveries"
+    __tablename__ = "incoming_deliveries"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     source: Mapped[str]  # gonogo_storage.db.states.HookSource
     delivery: Mapped[str]  # X-GitHub-Delivery, or webhook-id
     event: Mapped[str]
-    repository: Mapped[str | None]  # known once it was worked off
-    body: Mapped[bytes | None] = mapped_column(LargeBinary)  # zlib; null: forgotten after a month
-    size: Mapped[int]  # of the body as it came
+    repository: Mapped[str | None]  # null until it is processed
+    body: Mapped[bytes | None] = mapped_column(LargeBinary)  # zlib; null: deleted after a month
+    size: Mapped[int]  # of the body as received, in bytes
     state: Mapped[str]
     reason: Mapped[str | None]
-    outcome: Mapped[list[Any]]  # per rule that fitted: what it started, or why not
+    outcome: Mapped[list[Any]]  # per matching rule: what it started, or why not
     tries: Mapped[int]
-    due_at: Mapped[datetime | None]  # null: nothing more is to be done
+    due_at: Mapped[datetime | None]  # null: nothing more to do
     received_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     __table_args__ = (
         UniqueConstraint("source", "delivery"),
-        Index("ix_inbound_deliveries_due", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),
-        Index("ix_inbound_deliveries_repository", "repository", "id"),
+        Index("ix_incoming_deliveries_due", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),
+        Index("ix_incoming_deliveries_repository", "repository", "id"),
     )
 
 
 class CiRuleRow(Base):
-    """A rule in its newest version: which events of which repositories start which suites and
-    gauges.
+    """The newest version of a rule: which events of which repositories start what.
+
+    A rule starts suites and gauges.
     """
 
     __tablename__ = "ci_rules"
     name: Mapped[str] = mapped_column(primary_key=True)
     version: Mapped[int]
-    key: Mapped[str]  # hash of the content: the same again is no new version
+    key: Mapped[str]  # hash of the content; the same content makes no new version
     content: Mapped[dict[str, Any]]
     owner: Mapped[str]
     created_at: Mapped[datetime]
@@ -58,40 +57,37 @@ class CiRuleRow(Base):
 
 
 class CommitCheckRow(Base):
-    """What a rule started for one delivery, and whom it is for: one row per suite, and one more for
-    the rule's gauges.
+    """The work that a rule started for one delivery, and the commit that it checks.
+
+    There is one row per suite, and one for all gauges of the rule.
     """
 
     __tablename__ = "commit_checks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    delivery_id: Mapped[str] = mapped_column(IdType, ForeignKey("inbound_deliveries.id"))
+    delivery_id: Mapped[str] = mapped_column(IdType, ForeignKey("incoming_deliveries.id"))
     source: Mapped[str]
     event: Mapped[str]
     rule: Mapped[str]
     suite: Mapped[str | None]  # null: the gauges of the rule
-    suite_key: Mapped[
-        str | None
-    ]  # hash of the suite's content: runs of the same suite on the same commit need not be repeated
-    repository: Mapped[str]  # owner/name; of a pull request the one that it is made to
-    installation: Mapped[int | None] = mapped_column(BigInteger)  # of the GitHub App that was told
-    branch: Mapped[str | None]  # that was pushed to, or that a pull request is made to
+    # Hash of the suite's content: the same suite on the same commit is not run twice.
+    suite_key: Mapped[str | None]
+    repository: Mapped[str]  # owner/name; of a pull request, the target
+    installation: Mapped[int | None] = mapped_column(BigInteger)  # of the GitHub App
+    branch: Mapped[str | None]  # that was pushed to, or the target of the pull request
     pull_request: Mapped[int | None]
     fork: Mapped[bool]
     head_sha: Mapped[str]
     base_sha: Mapped[str | None]
     head_build: Mapped[str | None]
     base_build: Mapped[str | None]
-    run_id: Mapped[str | None] = mapped_column(
-        IdType
-    )  # of the head; null: it could not be started (error), or gauges only
-    base_run_id: Mapped[str | None] = mapped_column(
-        IdType
-    )  # may have been started for an earlier delivery
+    # The head's run; null: it could not be started (see `error`), or the row is for gauges.
+    run_id: Mapped[str | None] = mapped_column(IdType)
+    # The base's run; an earlier delivery may have started it.
+    base_run_id: Mapped[str | None] = mapped_column(IdType)
     gauges: Mapped[list[Any]]
     error: Mapped[str | None]  # why the head's or the base's run is missing
-    occurred_at: Mapped[
-        datetime
-    ]  # by the sender's clock: of two about one pull request the later one counts
+    # By the sender's clock. Of two deliveries about one pull request, the later one counts.
+    occurred_at: Mapped[datetime]
     created_at: Mapped[datetime]
     __table_args__ = (
         UniqueConstraint("delivery_id", "rule", "suite"),

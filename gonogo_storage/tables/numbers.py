@@ -1,4 +1,4 @@
-"""What came of it: a job's seeds, its roll-up, its artifacts and its events."""
+"""Results of jobs: seed results, roll-ups, artifacts and events."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ _GATED, _UNGATED = text("tolerance_ratio IS NOT NULL"), text("tolerance_ratio IS
 
 
 class SeedResultRow(Base):
-    """One output of one (seed, repeat) of a job; output '' for a seed without numbers (hang, crash,
-    error).
+    """The result of one output of one (seed, repeat) of a job.
 
-    Partitioned by RANGE (job_id) on PostgreSQL: the id is a UUIDv7, so a partition is a month
-    (gonogo_storage/db/partitions.py).
+    A seed without numbers (hang, crash, error) has the output ''. PostgreSQL partitions the table
+    by job_id: the id is a UUIDv7, so a partition is a month (gonogo_storage/db/partitions.py).
     """
 
     __tablename__ = "seed_results"
@@ -27,9 +26,9 @@ class SeedResultRow(Base):
     seed: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     repeat: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     output: Mapped[str] = mapped_column(primary_key=True)
-    arrival: Mapped[int]  # 1, 2, ... per job and (seed, repeat), in order of storing
+    arrival: Mapped[int]  # 1, 2, ... per job and (seed, repeat), in the order of storing
     attempt_id: Mapped[str] = mapped_column(IdType)
-    # of the whole seed, the same in each of its rows
+    # Of the whole seed: the same in all its rows.
     seed_verdict: Mapped[str]
     seed_explanation: Mapped[str | None]
     device: Mapped[str | None]
@@ -39,7 +38,7 @@ class SeedResultRow(Base):
     arithmetic: Mapped[str | None]
     policy: Mapped[str | None]
     message: Mapped[str | None]
-    # of this output
+    # Of this output.
     verdict: Mapped[str]
     explanation: Mapped[str | None]
     tolerance_ratio: Mapped[float | None]
@@ -52,17 +51,14 @@ class SeedResultRow(Base):
     xhat_z: Mapped[float | None]
     scale_z: Mapped[float | None]
     digest: Mapped[str | None]
-    outcome: Mapped[
-        str | None
-    ]  # of a test that exists already: what it says of itself, green or red
-    nonfinite: Mapped[
-        dict[str, Any] | None
-    ]  # statistic -> "nan" | "inf" | "-inf", for those stored as NULL
-    statistics: Mapped[dict[str, Any] | None]  # the others, as they came
+    outcome: Mapped[str | None]  # an existing test's own result, green or red
+    # Statistic -> "nan" | "inf" | "-inf", for those stored as NULL.
+    nonfinite: Mapped[dict[str, Any] | None]
+    statistics: Mapped[dict[str, Any] | None]  # those without a column
     __table_args__ = (
         Index("ix_seed_results_arrival", "job_id", "arrival"),
-        # the worst of a verdict, of however many: a row is in one of the two, by the number that is
-        # the axis of its test
+        # To find the worst seeds of a verdict without reading all. Each row is in one of these two
+        # indexes, by the statistic that is the axis of its test.
         Index(
             "ix_seed_results_tolerance",
             "job_id",
@@ -86,9 +82,7 @@ class SeedResultRow(Base):
 
 
 class RollupRow(Base):
-    """One output of a closed job in a few numbers: what history pages read instead of every
-    seed.
-    """
+    """A closed job's summary of one output, which history pages read instead of all seeds."""
 
     __tablename__ = "rollups"
     job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
@@ -115,11 +109,11 @@ class RollupRow(Base):
 
 
 class DayRollupRow(Base):
-    """What a test did on one UTC day with one build, on one device, in one context: of whole seeds
-    (output '') or of one output.
+    """A test's sums for one UTC day, build, device and context.
 
-    Sums over jobs, kept by ingest (gonogo_storage/rollups/rollups.py). `key` is a hash of the axes.
-    `shadow`: made by a rebuild, not yet in force.
+    They cover one output, or whole seeds (output ''). Ingest adds each job's results
+    (gonogo_storage/rollups/rollups.py). `key` is a hash of the axes. A `shadow` row comes from a
+    rebuild and is not in use yet.
     """
 
     __tablename__ = "day_rollups"
@@ -133,11 +127,11 @@ class DayRollupRow(Base):
     arch: Mapped[str]
     board: Mapped[str]
     context: Mapped[str]
-    device: Mapped[str]  # '' where no worker said it
+    device: Mapped[str]  # '' where unknown
     day: Mapped[date]
     output: Mapped[str]
-    seeds: Mapped[int] = mapped_column(BigInteger)  # (seed, repeat)
-    empty: Mapped[int] = mapped_column(BigInteger)  # of these, without any output
+    seeds: Mapped[int] = mapped_column(BigInteger)  # number of (seed, repeat)
+    empty: Mapped[int] = mapped_column(BigInteger)  # those without any output
     duration_us: Mapped[int] = mapped_column(BigInteger)
     counts: Mapped[dict[str, Any]]  # verdict -> n
     explanations: Mapped[dict[str, Any]]  # explanation -> n
@@ -150,14 +144,14 @@ class DayRollupRow(Base):
 
 
 class JobTallyRow(Base):
-    """The same sums of one job, whatever device and day: of whole seeds (output '') or of one
-    output.
+    """The same sums for one job, over all devices and days.
+
+    They cover one output, or whole seeds (output '').
     """
 
     __tablename__ = "job_tallies"
-    job_id: Mapped[str] = mapped_column(
-        IdType, primary_key=True
-    )  # no foreign key, for the reason of RolledRow
+    # No foreign key, for the reason given in RolledRow.
+    job_id: Mapped[str] = mapped_column(IdType, primary_key=True)
     output: Mapped[str] = mapped_column(primary_key=True)
     shadow: Mapped[bool] = mapped_column(primary_key=True)
     seeds: Mapped[int] = mapped_column(BigInteger)
@@ -170,11 +164,10 @@ class JobTallyRow(Base):
 
 
 class RolledRow(Base):
-    """How far a job is in the roll-ups: its rows of arrival 1 to `upto` are, the later ones are
-    not. The lock of its test guards it.
+    """A job's progress in the roll-ups: they include its rows of arrival 1 to `upto`.
 
-    No foreign key: to check it PostgreSQL would lock the job's row, and that lock must come before
-    that of the test.
+    The test's lock guards it. There is no foreign key: to check it, PostgreSQL would lock the job's
+    row, and that lock must come before the test's.
     """
 
     __tablename__ = "rolled"
@@ -184,7 +177,7 @@ class RolledRow(Base):
 
 
 class ArtifactRow(Base):
-    """Something larger that belongs to a seed: a diagnosis, an error map, coefficients, a log."""
+    """A larger object of a seed: a diagnosis, an error map, coefficients, a log."""
 
     __tablename__ = "artifacts"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -201,7 +194,7 @@ class ArtifactRow(Base):
 
 
 class EventRow(Base):
-    """What happened to a job, numbered 1, 2, ... per job: the SSE stream."""
+    """An event of a job's SSE stream, numbered 1, 2, ... per job."""
 
     __tablename__ = "events"
     job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)

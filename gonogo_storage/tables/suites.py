@@ -1,6 +1,4 @@
-"""What is run together and when: suites, runs with their jobs, schedules with their due times, and
-rejudgements.
-"""
+"""Suites, runs with their jobs, schedules with their due times, and rejudgements."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ _DUE = text("next_at IS NOT NULL")
 
 
 class SuiteRow(Base):
-    """A named list of job templates in its newest version. `key` is the hash of its content: the
-    same content is no new version.
+    """The newest version of a named list of job templates.
+
+    `key` is the hash of its content; the same content makes no new version.
     """
 
     __tablename__ = "suites"
@@ -34,19 +33,18 @@ class SuiteRow(Base):
 
 
 class RunRow(Base):
-    """One submission of a suite. While it is open its counters are those of its jobs; they are
-    written here when it ends.
+    """One submission of a suite.
 
-    Whoever locks it holds the locks of all jobs that it wants already: the run's lock is always the
-    last one.
+    While it is open, its counters are computed from its jobs; they are stored here at its end. A
+    transaction locks all jobs that it needs first: the run's lock is always the last one.
     """
 
     __tablename__ = "runs"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     name: Mapped[str]  # of its suite, stored or inline
-    suite_version: Mapped[int | None]  # null: the suite came with the run
+    suite_version: Mapped[int | None]  # null: the run brought its own suite
     schedule_id: Mapped[str | None] = mapped_column(IdType)
-    due_at: Mapped[datetime | None]  # of its schedule; null: someone asked for it
+    due_at: Mapped[datetime | None]  # of its schedule; null: a person started it
     state: Mapped[str]
     verdict: Mapped[str | None]
     version: Mapped[int] = mapped_column(default=1)
@@ -69,7 +67,7 @@ class RunRow(Base):
 
 
 class RunJobRow(Base):
-    """A job of a run, in the order of its suite's entries; a job belongs to one run at most."""
+    """A job of a run, in the order of the suite's entries; a job belongs to at most one run."""
 
     __tablename__ = "run_jobs"
     run_id: Mapped[str] = mapped_column(IdType, ForeignKey("runs.id"), primary_key=True)
@@ -79,7 +77,7 @@ class RunJobRow(Base):
 
 
 class ScheduleRow(Base):
-    """A cron line that submits a suite. `next_at` null: paused, or archived."""
+    """A cron line that submits a suite; `next_at` is null while it is paused or archived."""
 
     __tablename__ = "schedules"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -103,8 +101,9 @@ class ScheduleRow(Base):
 
 
 class DueRow(Base):
-    """What became of one due time of a schedule; its key makes it happen once, however many copies
-    look.
+    """The outcome of one due time of a schedule.
+
+    Its key makes it happen once, however many copies of the service run.
     """
 
     __tablename__ = "schedule_dues"
@@ -117,8 +116,9 @@ class DueRow(Base):
 
 
 class RejudgementRow(Base):
-    """Verdicts that stored numbers would have got under another tolerance or policy; the verdicts
-    of the jobs stay as they are.
+    """The verdicts of stored results under another tolerance or policy.
+
+    The jobs' own verdicts stay as they are.
     """
 
     __tablename__ = "rejudgements"
@@ -126,7 +126,7 @@ class RejudgementRow(Base):
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
     new_test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
     policy: Mapped[str]
-    build: Mapped[str | None]  # asked for this one only
+    build: Mapped[str | None]  # null: all builds
     owner: Mapped[str]
     reason: Mapped[str | None]
     report: Mapped[dict[str, Any]]

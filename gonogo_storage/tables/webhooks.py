@@ -1,4 +1,4 @@
-"""Who is told what happens here, and what became of each message."""
+"""Webhook subscriptions, and the deliveries of messages to them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from gonogo_storage.db.columns import IdType
 
 
 class WebhookRow(Base):
-    """A subscription. Secrets are encrypted under a key derived from GONOGO_SECRET_KEY;
-    `old_secret` still signs until `old_until`.
+    """A subscription.
+
+    Secrets are encrypted with a key derived from GONOGO_SECRET_KEY. `old_secret` also signs until
+    `old_until`.
     """
 
     __tablename__ = "webhooks"
@@ -35,19 +37,20 @@ class WebhookRow(Base):
 
 
 class DeliveryRow(Base):
-    """One message to one subscription; its id is the `webhook-id` of every try, so that a receiver
-    can tell a repetition.
+    """One message to one subscription.
+
+    Its id is the `webhook-id` of every try, so that a receiver recognizes repetitions.
     """
 
     __tablename__ = "webhook_deliveries"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     webhook_id: Mapped[str] = mapped_column(IdType, ForeignKey("webhooks.id", ondelete="CASCADE"))
-    event: Mapped[str]  # which happening: type, object and version; once per subscription
+    event: Mapped[str]  # identifies the event: type, object and version; once per subscription
     type: Mapped[str]
     payload: Mapped[dict[str, Any]]
     state: Mapped[str]
     tries: Mapped[int]
-    due_at: Mapped[datetime | None]  # null: nothing more will be tried
+    due_at: Mapped[datetime | None]  # null: no more tries
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     __table_args__ = (
@@ -63,7 +66,7 @@ class DeliveryRow(Base):
 
 
 class DeliveryTryRow(Base):
-    """One try of a delivery: what the receiver answered, or why it could not be asked."""
+    """One try of a delivery: the receiver's answer, or why it was unreachable."""
 
     __tablename__ = "webhook_tries"
     delivery_id: Mapped[str] = mapped_column(

@@ -1,4 +1,4 @@
-"""What is to be done: tests, builds, jobs, their chunks and attempts."""
+"""Tests, builds, jobs, their chunks and their attempts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo_storage.db.columns import IdType, JsonType
 
 
 class TestSpecRow(Base):
-    """A test ever submitted: its canonical JSON under its key."""
+    """A submitted test: its canonical JSON under its key."""
 
     __tablename__ = "test_specs"
     key: Mapped[str] = mapped_column(primary_key=True)
@@ -24,7 +24,7 @@ class TestSpecRow(Base):
 
 
 class BuildRow(Base):
-    """A build that an administrator registered; the emulator's own are code (`gonogo.spec.builds`)."""
+    """A registered build; the emulator's builds are code (`gonogo.spec.builds`)."""
 
     __tablename__ = "builds"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -38,15 +38,16 @@ class BuildRow(Base):
 
 
 class JobRow(Base):
-    """One submission. Its row is the lock of everything below it: whoever changes chunks, attempts,
-    results or events takes it first.
+    """One submitted job.
+
+    Its row is the lock of everything below it: a transaction locks it before it changes chunks,
+    attempts, results or events.
     """
 
     __tablename__ = "jobs"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    kind: Mapped[str] = mapped_column(
-        default="seeds", server_default="seeds"
-    )  # gonogo_storage.db.states.JobKind
+    # gonogo_storage.db.states.JobKind
+    kind: Mapped[str] = mapped_column(default="seeds", server_default="seeds")
     state: Mapped[str]
     verdict: Mapped[str | None]
     error: Mapped[str | None]
@@ -69,23 +70,21 @@ class JobRow(Base):
     labels: Mapped[dict[str, Any]]
     commit: Mapped[dict[str, Any] | None]
     resubmit_of: Mapped[str | None] = mapped_column(IdType)
-    reference: Mapped[str | None]  # the build that this one is compared with; null: float64 alone
-    # Of sequential seeds (gonogo_storage/jobs/sequential.py): {"start", "max", "stop_on_finding", ...}
-    # and how far the decision has read; the decision; the last chunk that the next decision can
-    # need (null: all may be handed out). Of suspect seeds: what was added, what all say together.
+    reference: Mapped[str | None]  # the build to compare with; null: only float64
+    # For sequential seeds (gonogo_storage/jobs/sequential.py): {"start", "max", "stop_on_finding",
+    # ...} and how far the decision has read.
     sequential: Mapped[dict[str, Any] | None]
-    stop: Mapped[dict[str, Any] | None]
-    reach: Mapped[int | None]
-    suspects: Mapped[dict[str, Any] | None]
+    stop: Mapped[dict[str, Any] | None]  # the decision
+    reach: Mapped[int | None]  # last chunk that the next decision can need; null: all may be sent
+    suspects: Mapped[dict[str, Any] | None]  # the added seeds, and the conclusion from all
     # Counters, changed under the job's lock.
     total: Mapped[int]
     done: Mapped[int] = mapped_column(default=0)
     chunk_count: Mapped[int]
     open_chunks: Mapped[int]
     counts: Mapped[dict[str, Any]]
-    outcomes: Mapped[
-        dict[str, Any] | None
-    ]  # of a selection's job: how many tests of all iterations were passed, failed, ...
+    # Of a selection's job: the number of tests over all iterations that passed, failed, ...
+    outcomes: Mapped[dict[str, Any] | None]
     last_event: Mapped[int] = mapped_column(default=0)
     diagnosis: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]
@@ -103,7 +102,7 @@ class JobRow(Base):
 
 
 class JobLabelRow(Base):
-    """A label of a job, apart from its JSON so that lists can be filtered by it."""
+    """A label of a job, in its own table so that lists can filter by it."""
 
     __tablename__ = "job_labels"
     job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
@@ -113,8 +112,9 @@ class JobLabelRow(Base):
 
 
 class ChunkRow(Base):
-    """About 20 s of a job's work, run by one attempt at a time. `attempts` counts those that count
-    against it.
+    """About 20 s of a job's work, run by one attempt at a time.
+
+    `attempts` is the number of attempts that count against its limit.
     """
 
     __tablename__ = "chunks"
@@ -135,8 +135,10 @@ class ChunkRow(Base):
 
 
 class AttemptRow(Base):
-    """One try to run a chunk. `epoch` is the life of the Redis it was published in; null = not
-    published yet.
+    """One try to run a chunk.
+
+    `epoch` is the broker generation that it was published in: a new one starts when Redis loses its
+    data. It is null until the attempt is published.
     """
 
     __tablename__ = "attempts"
@@ -158,9 +160,8 @@ class AttemptRow(Base):
     log_tail: Mapped[str | None]
     telemetry: Mapped[dict[str, Any] | None]  # of its device: temperature, clock, power, firmware
     batches: Mapped[list[Any]]  # numbers of the batches stored so far
-    expected: Mapped[
-        dict[str, Any] | None
-    ]  # what its "finished" said: {"sent": [[seed, repeat], ...], "batches": n or null, "outcome"}
+    # From its "finished" message: {"sent": [[seed, repeat], ...], "batches": n or null, "outcome"}.
+    expected: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     heard_at: Mapped[datetime | None]

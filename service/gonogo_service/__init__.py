@@ -1,1 +1,1 @@
-"""The HTTP side: the API under /api/v1, access to it, and the background process."""
+"""The service: the API under /api/v1, access to it, and the background process."""

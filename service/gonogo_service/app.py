@@ -1,4 +1,4 @@
-"""create_app(): the one composition root of the HTTP side."""
+"""create_app(): the composition root of the HTTP service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gonogo_service.kit import openapi, refusals
 from gonogo_service.kit.body_limits import BodyLimits, LimitBodies
 from gonogo_service.kit.live_events import Hub, closing_on_signals
 from gonogo_service.kit.metrics import Metrics
-from gonogo_service.kit.notifier import Doorbell
+from gonogo_service.kit.notifier import DispatchNotifier
 from gonogo_settings import Settings
 from gonogo_settings.release import release
 from gonogo_storage.automation import bisections
@@ -35,10 +35,10 @@ from gonogo_storage.ops.final_job_counts import Memory
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The API and the pages. Connects to nothing yet: database and broker may come up later.
+    """Return the app with the API and the pages.
 
-    Raises ValueError when GONOGO_DATABASE_URL, or outside embedded mode GONOGO_SECRET_KEY, is
-    missing.
+    It doesn't connect yet: the database and the broker may start later. Raises ValueError when
+    GONOGO_DATABASE_URL is missing, or GONOGO_SECRET_KEY outside of embedded mode.
     """
     settings = settings or configuration.load()
     context = make_context(settings)
@@ -52,7 +52,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         with closing_on_signals(end_streams):
             yield
         end_streams()
-        context.doorbell.close()
+        context.notifier.close()
         context.engine.dispose()
 
     app = FastAPI(
@@ -79,25 +79,24 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     refusals.install(
         app, limits=limits, routes=[route for router in all_routers for route in router.routes]
     )
-    # the last one added is the outermost
+    # the middleware that is added last is the outermost
     app.add_middleware(LimitBodies, limits=limits)
     app.add_middleware(Edge, context=context, limits=FailureLimits(), bodies=limits)
     return app
 
 
 def make_context(settings: Settings) -> Context:
-    """Wire the parts together."""
+    """Create the shared resources of an app."""
     if settings.database_url is None:
         raise ValueError("GONOGO_DATABASE_URL is not set")
     if settings.secret_key is not None:
         secret = settings.secret_key.get_secret_value()
     elif settings.embedded:
-        secret = secrets.token_hex(
-            32
-        )  # nobody logs in on loopback; tokens would not outlive the process
+        # nobody logs in on loopback; tokens would not outlive the process
+        secret = secrets.token_hex(32)
     else:
         raise ValueError(
-            "GONOGO_SECRET_KEY is not set: tokens and sessions are kept as hashes under it"
+            "GONOGO_SECRET_KEY is not set: tokens and sessions are stored as hashes under it"
         )
     engine = engines.make_engine(settings.database_url)
 
@@ -117,21 +116,21 @@ def make_context(settings: Settings) -> Context:
         with engines.reading(engine) as session:
             return bisections.after(session, bisection_id, after)
 
-    counted = Memory()
+    final_counts = Memory()
 
-    def look() -> metric_reads.Numbers:
+    def read_numbers() -> metric_reads.Numbers:
         with engines.reading(engine) as session:
             return metric_reads.numbers(
-                session, heartbeat_timeout_s=settings.heartbeat_timeout_s, memory=counted
+                session, heartbeat_timeout_s=settings.heartbeat_timeout_s, memory=final_counts
             )
 
-    hub, bisecting = Hub(positions, read), Hub(bisection_positions, bisection_events)
+    hub, bisection_hub = Hub(positions, read), Hub(bisection_positions, bisection_events)
     return Context(
         settings=settings,
         engine=engine,
         keys=Keys(secret),
-        doorbell=Doorbell(settings.broker_url),
+        notifier=DispatchNotifier(settings.broker_url),
         hub=hub,
-        bisections=bisecting,
-        metrics=Metrics(look, lambda: hub.streams + bisecting.streams),
+        bisections=bisection_hub,
+        metrics=Metrics(read_numbers, lambda: hub.streams + bisection_hub.streams),
     )

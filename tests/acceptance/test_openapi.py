@@ -194,7 +194,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     ).is_success  # here: to replace the rules takes others away
     (came,) = get("/api/v1/hooks/deliveries", headers=header).json()["items"]
     real = {
-        "inbound_id": came["id"],
+        "incoming_id": came["id"],
         "job_id": job["id"],
         "artifact_id": artifact["id"],
         "flag_id": flag["id"],

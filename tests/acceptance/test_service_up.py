@@ -114,9 +114,7 @@ def test_it_runs_jobs_without_any_configuration_and_survives_the_death_of_each_c
             victim = up.child(word)
             victim.kill()
             until(
-                lambda victim=victim: (
-                    not victim.is_running() or victim.status() == psutil.STATUS_ZOMBIE
-                ),
+                lambda victim=victim: gone([victim]),
                 10,
             )
             job = submit(client, 3)

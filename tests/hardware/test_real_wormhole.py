@@ -58,7 +58,7 @@ def card() -> Iterator[Child]:
     if not builds:
         pytest.skip("hardware: GONOGO_TEST_BUILDS doesn't name this host's builds file")
     child = Child(Path(builds))
-    if SIMULATED in child.meaning.environment:
+    if SIMULATED in child.resolved.environment:
         child.host.kill()
         pytest.skip("hardware: GONOGO_TEST_BUILDS names the simulator's builds file")
     yield child

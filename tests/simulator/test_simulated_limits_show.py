@@ -42,7 +42,7 @@ def test_a_known_limit_shows_as_its_verdict_and_leaves_no_process(builds: Path, 
     build, fields = MEETING[limit.name]
     test = TestSpec.parse(FORWARD | fields)
     child = Child(builds, build)
-    assert known(test.canonical(), build, child.meaning.environment) == [limit]
+    assert known(test.canonical(), build, child.resolved.environment) == [limit]
     raw = generate(test, 0)
     given = quantise(test, raw)
     try:

@@ -22,13 +22,13 @@ for kind in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b):
 
 
 def test_ttnn_s_tensors_are_read_with_their_formats(builds: Path) -> None:
-    meaning = builds_file.meaning(registry.ttnn(), "ttnn", builds_file.read(str(builds)))
+    resolved = builds_file.resolve_build(registry.ttnn(), "ttnn", builds_file.read(str(builds)))
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
     }
-    told = {**environment, **meaning.environment, "PYTHONPATH": PYTHONPATH}
+    told = {**environment, **resolved.environment, "PYTHONPATH": PYTHONPATH}
     done = subprocess.run(
-        [meaning.executor.python, "-c", CODE], env=told, capture_output=True, text=True, timeout=100
+        [resolved.executor.python, "-c", CODE], env=told, capture_output=True, text=True, timeout=100
     )
     assert [line for line in done.stdout.splitlines() if line.startswith("told")] == [
         "told DataType.BFLOAT16 bf16 2640 True True",

@@ -56,7 +56,7 @@ def submit(engine: Engine, settings: Settings, seeds: int = 4, **changes: Any) -
     with session(engine) as current:
         job = jobs.create(current, new_job(seeds, **changes))
     with broker(settings) as redis:
-        redis.lpush(queue.DOORBELL_KEY, "1")
+        redis.lpush(queue.DISPATCH_NOTIFICATION_KEY, "1")
     return job.id
 
 

@@ -32,7 +32,7 @@ def heard(session: Session, now: datetime) -> None:
 
 
 def attempt(device: str, began: datetime, ended: datetime, **changes: Any) -> AttemptRow:
-    """An attempt that is over, not stored: what `periods.ran` reads of it."""
+    """An attempt that is over, not stored: what `periods.record_attempt` reads of it."""
     row = AttemptRow(
         id=new_id(),
         device=device,
@@ -89,8 +89,8 @@ def month(
         hour = began + timedelta(hours=place)
         if working(place) and not away <= hour < away + OUTAGE:
             for size in range(2):
-                periods.stored(session, DEVICE, 40, now=hour + timedelta(minutes=10 + size))
-            periods.ran(session, attempt(DEVICE, hour, hour + WORK), now=hour + WORK)
+                periods.record_seeds(session, DEVICE, 40, now=hour + timedelta(minutes=10 + size))
+            periods.record_attempt(session, attempt(DEVICE, hour, hour + WORK), now=hour + WORK)
             at = hour + timedelta(minutes=20)
             told = {
                 "temperature_c": 44.0 + place % 24 / 2,

@@ -21,7 +21,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_service.access.context import Context
 from gonogo_service.background import dispatcher
 from gonogo_service.background.assess import Assessor
-from gonogo_service.kit.background_context import Core, open_core
+from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.jobs import attempts, chunks
@@ -32,21 +32,21 @@ QUEUE = "emulator.wormhole.n150"
 DEVICE = "lab-1/emulator:0"
 
 
-def core_of(context: Context) -> Core:
+def core_of(context: Context) -> BackgroundContext:
     """What the background's roles need, on the database of an app; the broker is never asked."""
     settings = context.settings.model_copy(
         update={"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr("k" * 40)}
     )
-    return replace(open_core(settings, threading.Event()), engine=context.engine)
+    return replace(open_background_context(settings, threading.Event()), engine=context.engine)
 
 
-def work_off(core: Core) -> int:
+def work_off(core: BackgroundContext) -> int:
     """Run every chunk that waits, and assess every job that is over; how many chunks."""
     done = 0
     while chosen := core.reading(lambda session: chunks.choose(session, QUEUE, 50)):
         core.session(lambda session, ids=chosen: chunks.dispatch(session, ids, now=utcnow()))
         for item in core.reading(lambda session: attempts.unpublished(session, "this life")):
-            body = json.loads(json.dumps(dispatcher.message(core, item)))
+            body = json.loads(json.dumps(dispatcher.chunk_message(core, item)))
             _run(
                 core,
                 Chunk.parse(body, max_elements=core.settings.max_elements, seed_deadline_s=60.0),
@@ -57,7 +57,7 @@ def work_off(core: Core) -> int:
     return done
 
 
-def _run(core: Core, chunk: Chunk) -> None:
+def _run(core: BackgroundContext, chunk: Chunk) -> None:
     """One chunk in one "child": the context's tests first, then the seeds. The emulator's register
     is clear at position 0."""
     assert isinstance(chunk.test, TestSpec)

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from api import Api, in_process
 from gonogo_service.hooks.processor import Worker
-from gonogo_service.kit.background_context import open_core
+from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.tables import Base
 from hook_payloads import SECRET
 from job_flow import KEY
@@ -51,7 +51,7 @@ def store_rule(api: Api, **changes: Any) -> None:
 @contextmanager
 def worker(api: Api, **options: Any) -> Iterator[Worker]:
     keys = {"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr(KEY)}
-    core = open_core(api.settings.model_copy(update=keys), threading.Event())
+    core = open_background_context(api.settings.model_copy(update=keys), threading.Event())
     yield Worker(core, **options)
     core.close()
 

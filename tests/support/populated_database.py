@@ -28,7 +28,7 @@ from gonogo_dashboards.pages import make_router
 from gonogo_storage.automation import commit_checks, runs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import DeliveryState, FlagKind, HookSource, InboundState
+from gonogo_storage.db.states import DeliveryState, FlagKind, HookSource, IncomingState
 from gonogo_storage.devices import devices
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flags import Finding
@@ -36,7 +36,7 @@ from gonogo_storage.jobs import jobs
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.messages import deliveries, github_answers, incoming, webhooks
 from gonogo_storage.messages.deliveries import Try
-from gonogo_storage.tables import InboundRow
+from gonogo_storage.tables import IncomingDeliveryRow
 from stored_histories import row, world
 from suite_runs import SUITE, conclude, finish
 
@@ -76,7 +76,7 @@ def routes(context: Any) -> tuple[dict[str, str], list[str]]:
     } - NOT_PAGES
     pages = sorted(path for path in found if not path.endswith(".json"))
     twins = {
-        path: urls.overview(twin=True) if path == urls.OVERVIEW else f"{path}.json"
+        path: urls.overview(as_json=True) if path == urls.OVERVIEW else f"{path}.json"
         for path in pages
     }
     return {path: twin for path, twin in twins.items() if twin in found}, [
@@ -204,7 +204,7 @@ def _messages(house: House, session: Session) -> None:
     came, _ = incoming.store(
         session, HookSource.ci, LONG, "push", json.dumps({"words": HOSTILE, "long": LONG}).encode()
     )
-    house.show("/hooks/{inbound_id}", urls.hook(came))
+    house.show("/hooks/{incoming_id}", urls.hook(came))
 
 
 def _suites(house: House, api: Api) -> None:
@@ -239,9 +239,9 @@ def _answers(session: Session, run: str, base_run: str) -> None:
     """What a delivery about a pull request leaves behind, and what became of telling GitHub."""
     now = utcnow()
     for number, rule in enumerate((HOSTILE, LONG, RIGHT_TO_LEFT)):
-        delivery = InboundRow(
+        delivery = IncomingDeliveryRow(
             id=new_id(), source="github", delivery=new_id(), event="pull_request", repository=f"lab/{HOSTILE}", body=None, size=1,
-            state=InboundState.started.value, reason=HOSTILE, outcome=[], tries=1, due_at=None, received_at=now, ended_at=now,
+            state=IncomingState.started.value, reason=HOSTILE, outcome=[], tries=1, due_at=None, received_at=now, ended_at=now,
         )  # fmt: skip
         session.add(delivery)
         session.flush()
@@ -251,7 +251,7 @@ def _answers(session: Session, run: str, base_run: str) -> None:
             "head_sha": "b2" * 20, "base_sha": "a1" * 20, "head_build": HOSTILE, "base_build": None, "run_id": run,
             "base_run_id": base_run, "error": None, "occurred_at": now,
         })  # fmt: skip
-    github_answers.enlist(session)
+    github_answers.create_missing(session)
     github_answers.postponed(
         session, github_answers.list_(session).items[0].answer.subject_id, HOSTILE, due_at=None
     )

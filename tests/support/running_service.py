@@ -69,10 +69,15 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def gone(processes: Iterable[psutil.Process]) -> bool:
-    """Whether none of them lives (a zombie that nobody has waited for is dead)."""
-    return not any(
-        each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes
-    )
+    """Return whether none of the processes runs any more; a zombie has ended."""
+    return not any(_runs(process) for process in processes)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two questions
+        return False
 
 
 class Process:

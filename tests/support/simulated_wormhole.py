@@ -32,8 +32,8 @@ class Child:
     """One child process with its device open, for any number of builds and runs."""
 
     def __init__(self, builds: Path, build: str = "ttnn") -> None:
-        self.meaning = builds_file.meaning(registry.ttnn(), build, builds_file.read(str(builds)))
-        self.host = KernelHost(self.meaning.executor, self.meaning.environment)
+        self.resolved = builds_file.resolve_build(registry.ttnn(), build, builds_file.read(str(builds)))
+        self.host = KernelHost(self.resolved.executor, self.resolved.environment)
         self.slots = 0
 
     def executor(self, build: str) -> Hosted:

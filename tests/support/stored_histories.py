@@ -13,7 +13,7 @@ from pydantic import SecretStr
 import stored_jobs
 from gonogo.spec.selections import parse_test
 from gonogo_service.background.assess import Assessor
-from gonogo_service.kit.background_context import Core, open_core
+from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
 from gonogo_storage.flags import flags
@@ -48,7 +48,7 @@ def row(
 class World:
     """A migrated database and the role that assesses."""
 
-    def __init__(self, core: Core, missed: Missed = gauged) -> None:
+    def __init__(self, core: BackgroundContext, missed: Missed = gauged) -> None:
         self.core, self.engine = core, core.engine
         self.assessor = Assessor(core, missed)
 
@@ -111,7 +111,7 @@ def world(database_url: str) -> Iterator[World]:
         broker_url="redis://127.0.0.1:1/0",
         worker_key=SecretStr("k" * 40),
     )
-    core = open_core(settings, threading.Event())
+    core = open_background_context(settings, threading.Event())
     schema.upgrade(core.engine)
     try:
         yield World(core)

@@ -44,7 +44,7 @@ def finish(session: Session, job_id: str, *, wrong: bool = False) -> None:
 
 def conclude(session: Session) -> None:
     """What the scheduler does with runs whose jobs have all ended."""
-    for run_id in runs.over(session):
+    for run_id in runs.all_ended(session):
         runs.finish(session, run_id, now=utcnow())
 
 

@@ -1,3 +1,1 @@
-"""The device side: takes chunks from the queue, runs kernels in child processes, sends every seed's
-numbers back.
-"""
+"""The device side: workers that take chunks, run kernels in child processes, and send results."""

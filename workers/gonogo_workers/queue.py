@@ -1,12 +1,11 @@
-"""The queue between the service and the device hosts: Celery app, queue and task names, signed
-messages (imports Celery only).
+"""The queue between the service and the device hosts: names, signed messages, the Celery app.
 
-This is all of `workers` that the service imports, so it must stay free of device code, NumPy and
-the domain.
+The service imports only this module of the package. It must stay free of device code, NumPy and the
+domain.
 
 A message is one JSON text and its HMAC-SHA256 under `GONOGO_WORKER_KEY`: `seal` makes the pair,
-`unseal` checks it. Who may write to the broker can therefore not run anything on a device host, and
-can't forge a result. Bodies above 8 KiB travel as `{"z": base64(zlib(JSON))}`.
+`unseal` checks it. Write access to the broker alone lets nobody run code on a device host or forge
+a result. Bodies above 8 KiB travel as `{"z": base64(zlib(JSON))}`.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 from celery import Celery
 from kombu.connection import Connection
 
-if (
-    TYPE_CHECKING
-):  # redis comes with celery[redis]; importing it here would only slow the API's start
+# redis comes with celery[redis]; importing it at run time would only slow the API's start
+if TYPE_CHECKING:
     from redis import Redis
 
 APP_NAME: Final = "gonogo"
@@ -39,68 +37,71 @@ FINISHED: Final = "gonogo.finished"
 HEALTH: Final = "gonogo.health"
 
 BACKGROUND_QUEUE: Final = "background"
-"""Results, `finished` and changes of a device's health: every message of one attempt in the order
-in which it was made."""
+"""Results, `finished` and changes of a device's health, in the order in which they were made."""
 HEARTBEAT_QUEUE: Final = "heartbeat"
-"""Heartbeats and `started`: a queue of its own, so that a backlog of results never makes a live
-worker look dead."""
+"""Heartbeats and `started`.
 
-EPOCH_KEY: Final = "gonogo:epoch"
-DOORBELL_KEY: Final = "gonogo:doorbell"
+They have a separate queue, so that a backlog of results never makes a live worker look dead.
+"""
+
+BROKER_GENERATION_KEY: Final = "gonogo:epoch"
+DISPATCH_NOTIFICATION_KEY: Final = "gonogo:doorbell"
 CANCEL_PREFIX: Final = "gonogo:cancel:"
 DEVICE_PREFIX: Final = "gonogo:device:"
 
 MESSAGE_VERSION: Final = 1
 MAX_AGE_S: Final = 24 * 3600.0
-"""An older `run_chunk` is dropped: its job has long been decided otherwise."""
+"""An older `run_chunk` is dropped: its job was decided long ago."""
 CLOCK_SKEW_S: Final = 300.0
-"""A message may seem to come from the future by this much (hosts' clocks differ)."""
+"""How far in the future a message's time may lie: the clocks of hosts differ."""
 COMPRESS_FROM_BYTES: Final = 8 * 1024
 MAX_BODY_BYTES: Final = 64 * 2**20
-"""A compressed body that unpacks to more is refused: a broker's content must not exhaust our
-memory."""
+"""The largest unpacked body: a message must not exhaust the memory of its reader."""
 
 
 class MessageRefused(Exception):
-    """A message that must not be acted on: wrong signature, wrong task, too old, or unreadable.
-    Drop it with a log line.
+    """A message that must not be acted on: drop it with a log line.
+
+    Its signature or task is wrong, or it is too old or unreadable.
     """
 
 
 def chunk_queue(executor: str, arch: str, board: str) -> str:
-    """The name of the queue of chunks that need this executor on this kind of chip, such as
-    `emulator.wormhole.n150`.
-    """
+    """Return the queue of chunks for an executor and a kind of chip: `emulator.wormhole.n150`."""
     return f"{executor}.{arch}.{board}"
 
 
 def cancel_key(attempt: str) -> str:
-    """The Redis key whose existence tells a worker to stop this attempt (SET with an expiry)."""
+    """Return the Redis key that tells a worker to stop this attempt (SET with an expiry)."""
     return CANCEL_PREFIX + attempt
 
 
 def device_key(device: str) -> str:
-    """The Redis key of what the service wants of a device: JSON {"order": "work" | "drain" |
-    "maintenance", "asked": n}; none: work.
+    """Return the Redis key of the service's order for a device.
+
+    It holds the JSON {"order": "work" | "drain" | "maintenance", "asked": n}. Without a key the
+    device works.
     """
     return DEVICE_PREFIX + device
 
 
 def pack(body: Mapping[str, Any]) -> str:
-    """A JSON object as message text, compressed when that pays. Raises ValueError for NaN and
-    infinity (they are null in our JSON).
+    """Return a JSON object as message text, compressed when that pays.
+
+    Raises ValueError for NaN and infinity, which are null in our JSON.
     """
     text = json.dumps(body, separators=(",", ":"), allow_nan=False)
     if len(text) <= COMPRESS_FROM_BYTES:
         return text
     # Level 1: these are digits; level 6 takes five times as long for a tenth less
-    squeezed = base64.b64encode(zlib.compress(text.encode(), 1)).decode()
-    return json.dumps({"z": squeezed})
+    compressed = base64.b64encode(zlib.compress(text.encode(), 1)).decode()
+    return json.dumps({"z": compressed})
 
 
 def unpack(text: str) -> dict[str, Any]:
-    """The JSON object of a message text. Raises MessageRefused when it isn't one, or is larger than
-    MAX_BODY_BYTES unpacked.
+    """Return the JSON object of a message text.
+
+    Raises MessageRefused for anything else, or when it unpacks to more than MAX_BODY_BYTES.
     """
     try:
         body = json.loads(text)
@@ -115,13 +116,14 @@ def unpack(text: str) -> dict[str, Any]:
     except (ValueError, TypeError, binascii.Error, zlib.error, RecursionError) as problem:
         raise MessageRefused(f"the message is unreadable: {problem}") from problem
     if not isinstance(body, dict):
-        raise MessageRefused(f"the message is no JSON object but {type(body).__name__}")
+        raise MessageRefused(f"the message is {type(body).__name__}, not a JSON object")
     return body
 
 
 def sign(key: str, message: str) -> str:
-    """Hex HMAC-SHA256 of the message text. Raises ValueError for an empty key: an unsigned queue
-    would be a remote shell.
+    """Return the hex HMAC-SHA256 of a message text.
+
+    Raises ValueError for an empty key: an unsigned queue would be a remote shell.
     """
     if not key:
         raise ValueError(
@@ -133,8 +135,9 @@ def sign(key: str, message: str) -> str:
 def seal(
     key: str, task: str, body: Mapping[str, Any], *, now: float | None = None
 ) -> tuple[str, str]:
-    """The message text and its signature for `task`; version, task name and time are put into the
-    signed text.
+    """Return the message text for `task` and its signature.
+
+    The signed text includes version, task name and time.
     """
     sent_at = time.time() if now is None else now
     message = pack({"v": MESSAGE_VERSION, **body, "task": task, "sent_at": sent_at})
@@ -150,14 +153,13 @@ def unseal(
     max_age_s: float | None = None,
     now: float | None = None,
 ) -> dict[str, Any]:
-    """The body of a message meant for `task`. Raises MessageRefused unless signature, task, version
-    and age are right.
+    """Return the body of a message for `task`.
 
-    `max_age_s=None` accepts any age: results that a worker had to spool to disk may be days old and
-    are still true.
+    Raises MessageRefused unless signature, task, version and age are right. `max_age_s=None`
+    accepts any age: results that a worker spooled to disk may be days old and are still true.
     """
     if not isinstance(message, str) or not isinstance(signature, str):
-        raise MessageRefused("message and signature must be texts")
+        raise MessageRefused("message and signature must be strings")
     if not hmac.compare_digest(sign(key, message).encode(), signature.encode()):
         raise MessageRefused(
             "the signature is wrong (do service and worker have the same GONOGO_WORKER_KEY?)"
@@ -177,8 +179,9 @@ def unseal(
 
 
 def celery_url(broker_url: str) -> str:
-    """The broker's URL as Celery spells it: a unix socket (`unix://path?db=0`) is
-    `redis+socket://path?virtual_host=0` there.
+    """Return the broker's URL in Celery's spelling.
+
+    Celery writes a Unix socket, `unix://path?db=0`, as `redis+socket://path?virtual_host=0`.
     """
     if not broker_url.startswith("unix://"):
         return broker_url
@@ -186,23 +189,24 @@ def celery_url(broker_url: str) -> str:
 
 
 class PatientConnection(Connection):
-    """A consumer that has lost its broker looks for it often: a restarted Redis is back within
-    seconds, not half a minute.
+    """A connection that retries a lost broker every second or two.
+
+    A restarted Redis is back within seconds; kombu's pauses grow to half a minute.
     """
 
     def ensure_connection(self, *args: Any, **options: Any) -> Any:
-        """As kombu's, with shorter pauses between the trials unless the caller names its own."""
+        """Connect as kombu does, with shorter pauses unless the caller names its own."""
         pauses = {"interval_start": 0.2, "interval_step": 0.3, "interval_max": 2.0}
         return super().ensure_connection(*args, **(pauses | options if len(args) < 3 else options))  # type: ignore[no-untyped-call]
 
 
 def make_app(broker_url: str, *, visibility_timeout_s: int = 3600) -> Celery:
-    """The Celery app for this broker: JSON only, no result backend, and a publish that fails within
-    seconds when the broker is away.
+    """Return the Celery app for this broker: JSON only, no result backend, no publish retries.
 
-    Callers own the retry (the outbox of the service, the postman of a worker): only they know what
-    may be lost. `visibility_timeout_s` is how long an unacknowledged message stays invisible to
-    others (late-acking consumers choose it).
+    A publish fails within seconds when the broker is down. Callers retry (the service's outbox, a
+    worker's result sender): only they know what may be lost. `visibility_timeout_s` is how long an
+    unacknowledged message stays invisible to other consumers; consumers that acknowledge late
+    choose it.
     """
     app = Celery(APP_NAME, broker=celery_url(broker_url), set_as_current=False)
     app.conf.update(
@@ -215,7 +219,7 @@ def make_app(broker_url: str, *, visibility_timeout_s: int = 3600) -> Celery:
         task_publish_retry=False,
         broker_connection_timeout=2.0,
         broker_connection_retry_on_startup=True,
-        # a consumer waits for its broker for as long as it takes
+        # None: a consumer waits for its broker without limit
         broker_connection_max_retries=None,
         broker_transport_options={
             "visibility_timeout": visibility_timeout_s,
@@ -231,8 +235,8 @@ def make_app(broker_url: str, *, visibility_timeout_s: int = 3600) -> Celery:
         worker_send_task_events=False,
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
-        # Unacknowledged tasks of a lost connection come again anyway; this says so to Celery, which
-        # would warn
+        # The broker redelivers unacknowledged tasks of a lost connection anyway; without this
+        # setting Celery would warn
         worker_cancel_long_running_tasks_on_connection_loss=True,
         enable_utc=True,
     )
@@ -250,8 +254,9 @@ def publish(
     *,
     expires_s: float | None = None,
 ) -> None:
-    """Put one sealed message on a queue. Raises kombu.exceptions.OperationalError within seconds
-    when the broker is away.
+    """Put one sealed message on a queue.
+
+    Raises kombu.exceptions.OperationalError within seconds when the broker is down.
     """
     app.send_task(
         task,
@@ -277,9 +282,7 @@ def send(
 
 
 def redis_client(broker_url: str) -> Redis:
-    """A plain Redis client of the same broker, whichever way its URL is spelled, with short
-    timeouts.
-    """
+    """Return a Redis client of the broker, for either spelling of its URL, with short timeouts."""
     from redis import Redis
 
     url = broker_url

@@ -1,5 +1,6 @@
-"""The task `run_chunk`: check the message, run the attempt; one at a time, and nothing after the
-order to stop.
+"""The task `run_chunk`: check the message and run the attempt, one at a time.
+
+Nothing runs after the order to stop.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from celery import Celery
 from gonogo.errors import GonogoError
 from gonogo_settings import Settings
 from gonogo_workers import queue
-from gonogo_workers.attempts.attempt import Attempt, Bench, Outcome
+from gonogo_workers.attempts.attempt import Attempt, DeviceContext, Outcome
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.executors import builds_file
 from gonogo_workers.executors.registry import ExecutorSpec
@@ -26,13 +27,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Shop:
-    """What the task needs to run any chunk of this worker: a bench per executor that it serves."""
+class WorkerContext:
+    """The settings, executors and devices that the task needs to run any chunk of this worker.
+
+    `device_contexts` has one entry per executor that the worker serves.
+    """
 
     settings: Settings
     key: str
     executors: Mapping[str, ExecutorSpec]
-    benches: Mapping[str, Bench]
+    device_contexts: Mapping[str, DeviceContext]
     builds: builds_file.BuildsFile
     watcher: CancelWatcher
 
@@ -40,14 +44,14 @@ class Shop:
 class Runner:
     """Runs chunks one at a time. `stop` may come from any thread, also from a signal handler."""
 
-    def __init__(self, shop: Shop) -> None:
-        self._shop = shop
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
         self._attempt: Attempt | None = None
         self._stopped = False
         self._lock = threading.RLock()  # a signal handler may come while the same thread holds it
 
     def stop(self) -> None:
-        """Hand back the attempt at hand and refuse further ones."""
+        """Hand back the current attempt and refuse further ones."""
         self._stopped = True
         attempt = self._attempt
         if attempt is not None:
@@ -56,28 +60,30 @@ class Runner:
             ).start()
 
     def hand_back(self, device: Device, patiently: bool) -> None:
-        """Hand back the attempt at hand if it runs on this device; `patiently`: after its current
-        seed, however long that takes.
+        """Hand back the current attempt if it runs on this device.
+
+        `patiently`: after its current seed, no matter how long that takes.
         """
         attempt = self._attempt
         if (
             attempt is not None
-            and self._shop.benches[attempt.chunk.executor].device.name == device.name
+            and self._context.device_contexts[attempt.chunk.executor].device.name == device.name
         ):
             grace_s = attempt.chunk.seed_deadline_s if patiently else 0.0
             attempt.stop(
                 Outcome.handed_back,
                 grace_s,
-                "its device is wanted for something else" if patiently else None,
+                "its device is needed for something else" if patiently else None,
             )
 
     def run_chunk(self, message: str, signature: str) -> None:
-        """Check a message and run its chunk. A message that isn't ours, or is too old, is dropped
-        with a line in the log.
+        """Check a message and run its chunk.
+
+        A message that is too old or not signed by our service is dropped with a log line.
         """
         try:
             body = queue.unseal(
-                self._shop.key, queue.RUN_CHUNK, message, signature, max_age_s=queue.MAX_AGE_S
+                self._context.key, queue.RUN_CHUNK, message, signature, max_age_s=queue.MAX_AGE_S
             )
         except queue.MessageRefused as problem:
             log.warning("a chunk was refused: %s", problem)
@@ -87,13 +93,16 @@ class Runner:
             return
         with self._lock:
             self._attempt = attempt
-        if self._stopped or not self._shop.benches[attempt.chunk.executor].keeper.takes_work:
+        if (
+            self._stopped
+            or not self._context.device_contexts[attempt.chunk.executor].monitor.takes_work
+        ):
             attempt.stop(Outcome.handed_back)
-        self._shop.watcher.watch(attempt.chunk.attempt, lambda: attempt.stop(Outcome.cancelled))
+        self._context.watcher.watch(attempt.chunk.attempt, lambda: attempt.stop(Outcome.cancelled))
         try:
             outcome = attempt.run()
         finally:
-            self._shop.watcher.forget()
+            self._context.watcher.forget()
             with self._lock:
                 self._attempt = None
         log.info(
@@ -101,43 +110,44 @@ class Runner:
         )
 
     def _attempt_of(self, body: Mapping[str, Any]) -> Attempt | None:
-        """The attempt that the message asks for; one that this worker can't do is answered with its
-        reason.
+        """Return the attempt that the message asks for.
+
+        For one that this worker can't run, report the reason as its `finished` and return None.
         """
-        settings = self._shop.settings
+        settings = self._context.settings
         try:
             chunk = Chunk.parse(
                 body,
                 max_elements=settings.max_elements,
                 seed_deadline_s=settings.per_seed_deadline_s,
             )
-            if chunk.executor not in self._shop.benches:
-                raise GonogoError(
-                    f"this worker has no executor {chunk.executor}, only {', '.join(self._shop.benches)}"
-                )
-            spec = self._shop.executors[chunk.executor]
-            bench = self._shop.benches[chunk.executor]
-            meaning = builds_file.meaning(
+            if chunk.executor not in self._context.device_contexts:
+                served = ", ".join(self._context.device_contexts)
+                raise GonogoError(f"this worker has no executor {chunk.executor}, only {served}")
+            spec = self._context.executors[chunk.executor]
+            device_context = self._context.device_contexts[chunk.executor]
+            resolved = builds_file.resolve_build(
                 spec,
                 chunk.build,
-                self._shop.builds,
+                self._context.builds,
                 arithmetic=chunk.arithmetic,
                 produced=chunk.produced,
             )
-            meaning = replace(
-                meaning, environment={**meaning.environment, **bench.device.environment}
+            resolved = replace(
+                resolved, environment={**resolved.environment, **device_context.device.environment}
             )
-            asked, reference = chunk.reference, None
-            if asked is not None:
-                reference = builds_file.meaning(
+            requested, reference = chunk.reference, None
+            if requested is not None:
+                reference = builds_file.resolve_build(
                     spec,
-                    asked.build,
-                    self._shop.builds,
-                    arithmetic=asked.arithmetic,
-                    produced=asked.produced,
+                    requested.build,
+                    self._context.builds,
+                    arithmetic=requested.arithmetic,
+                    produced=requested.produced,
                 )
                 reference = replace(
-                    reference, environment={**reference.environment, **bench.device.environment}
+                    reference,
+                    environment={**reference.environment, **device_context.device.environment},
                 )
         except GonogoError as problem:
             log.warning("chunk %s can't be run here: %s", body.get("chunk"), problem)
@@ -149,17 +159,18 @@ class Runner:
                     "error": str(problem),
                     **nothing,
                 }
-                next(iter(self._shop.benches.values())).postman.post(
+                next(iter(self._context.device_contexts.values())).sender.post(
                     queue.BACKGROUND_QUEUE, queue.FINISHED, finished
                 )
             return None
-        return Attempt(chunk, meaning, bench, reference)
+        return Attempt(chunk, resolved, device_context, reference)
 
 
 def register(app: Celery, runner: Runner, done: Callable[[], None]) -> None:
-    """Make `run_chunk` the app's task: acknowledged before it runs (a chunk that kills its worker
-    must not come back to kill the next; the database knows what is missing). `done` is called after
-    each.
+    """Make `run_chunk` a task of the app and call `done` after each run.
+
+    The message is acknowledged before it runs: a chunk that kills its worker must not come back to
+    kill the next one. The database knows what is missing.
     """
 
     def run_chunk(message: str, signature: str) -> None:

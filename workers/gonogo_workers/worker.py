@@ -1,5 +1,4 @@
-"""`gonogo worker`: one process that serves the queue of its device; the composition root of the
-device side.
+"""`gonogo worker`: one process that serves its devices' queues; wires up the device side.
 
 It needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY only. It never touches the database and never runs
 a kernel itself.
@@ -22,23 +21,24 @@ import gonogo_settings as all_settings
 from gonogo.errors import InfrastructureError
 from gonogo_settings import Settings
 from gonogo_workers import queue
-from gonogo_workers.messages.consumed_queues import Wake
+from gonogo_workers.messages.consumed_queues import QueueConsumer
 
 log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0
-"""How long a stopping worker tries to send what is left before it puts it on disk."""
+"""How long a stopping worker tries to send what is left before it writes it to disk."""
 ALL = "all"
 
 
 def main(
     executor: str = "emulator", device: str | None = None, settings: Settings | None = None
 ) -> int:
-    """Serve chunks until SIGTERM or SIGINT; 0 when it stopped in good order.
+    """Serve chunks until SIGTERM or SIGINT; return 0 after an orderly stop.
 
-    `executor`: one, several separated by commas, or "all" that this host knows; `device` names the
-    chip of those that run on one, else the virtual device of the first (default: the first free
-    one). Raises InfrastructureError or FieldError before it has begun when something is missing.
+    `executor`: one name, several separated by commas, or "all" that this host has. `device` names
+    the chip of executors that run on one, else the virtual device of the first executor (default:
+    the first free one). Raises InfrastructureError or FieldError before it starts when something is
+    missing.
     """
     settings = settings or all_settings.load()
     logging.basicConfig(
@@ -50,26 +50,24 @@ def main(
     if settings.broker_url is None or settings.worker_key is None:
         raise InfrastructureError("a worker needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY")
     if settings.numba_cache_dir:
-        os.environ.setdefault(
-            "NUMBA_CACHE_DIR", str(Path(settings.numba_cache_dir).absolute())
-        )  # read when numba is imported
+        # numba reads it when it is imported
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(settings.numba_cache_dir).absolute()))
     app = queue.make_app(settings.broker_url)
     app.conf.worker_disable_prefetch = True
-    app.steps["consumer"].add(Wake)
-    warnings.simplefilter(
-        "ignore", SecurityWarning
-    )  # "you're root": so is every container's first process; nothing is unpickled here
+    app.steps["consumer"].add(QueueConsumer)
+    # "You're root": so is every container's first process, and nothing is unpickled here
+    warnings.simplefilter("ignore", SecurityWarning)
     return _serve(app, settings, executor, device)
 
 
 def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -> int:
-    """Put the parts together, run Celery in this thread, take the parts down again."""
-    # Only now: numba's cache folder is chosen, and `gonogo worker --help` needs none of this
+    """Build the parts, run Celery in this thread, and take the parts down again."""
+    # Imported after numba's cache folder is chosen; `gonogo worker --help` needs none of this
     from gonogo.errors import FieldError
-    from gonogo_workers.attempts.attempt import Bench
+    from gonogo_workers.attempts.attempt import DeviceContext
     from gonogo_workers.attempts.warm_up import warm_up
     from gonogo_workers.devices import chips, discovery
-    from gonogo_workers.devices.keeper import Keeper, Order, canary_of
+    from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, Order, canary_of
     from gonogo_workers.devices.orders import Orders
     from gonogo_workers.devices.telemetry import Telemetry
     from gonogo_workers.executors import builds_file, registry
@@ -79,8 +77,8 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     from gonogo_workers.executors.threads import Threads
     from gonogo_workers.messages.cancel import CancelWatcher
     from gonogo_workers.messages.heartbeat import EXPIRES_S, Pulse, Vitals
-    from gonogo_workers.messages.result_sender import Postman
-    from gonogo_workers.tasks import Runner, Shop, register
+    from gonogo_workers.messages.result_sender import ResultSender
+    from gonogo_workers.tasks import Runner, WorkerContext, register
 
     broker_url, worker_key = settings.broker_url, settings.worker_key
     assert broker_url is not None
@@ -88,9 +86,12 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     key = worker_key.get_secret_value()
     known = registry.known(settings.executors)
     builds = builds_file.read(settings.builds)
-    spoken_of = (*builds.executors, *(str(entry["executor"]) for entry in builds.builds.values()))
+    named_executors = (
+        *builds.executors,
+        *(str(entry["executor"]) for entry in builds.builds.values()),
+    )
     names = (
-        registry.ready(known, spoken_of)
+        registry.ready(known, named_executors)
         if executor == ALL
         else [name.strip() for name in executor.split(",")]
     )
@@ -100,7 +101,7 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
                 "executor", name, "unknown executor", limit="one of " + ", ".join(known)
             )
     lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
-    there = (
+    host_chips = (
         chips.look(settings.tt_smi, interpreters(known, builds))
         if device is not None or discovery.ON_CHIPS & set(names)
         else ()
@@ -112,7 +113,7 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
             lock_folder,
             arch=settings.arch,
             board=settings.board,
-            chips=there,
+            chips=host_chips,
         )
         for index, name in enumerate(names)
     }
@@ -121,86 +122,89 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     spool = Path(
         settings.spool_dir or Path(settings.var_dir) / "spool"
     ).absolute() / first.name.replace(":", "-")
-    postman = Postman(app, key, spool)
+    sender = ResultSender(app, key, spool)
     pool, vitals, threads = HostPool(), Vitals(), Threads(max(2, min(4, os.cpu_count() or 2)))
     watcher = CancelWatcher(broker_url)
 
     def report(body: Mapping[str, Any]) -> None:
-        postman.post(queue.BACKGROUND_QUEUE, queue.HEALTH, {"worker": worker, **body})
+        sender.post(queue.BACKGROUND_QUEUE, queue.HEALTH, {"worker": worker, **body})
 
-    def changed() -> None:
-        Wake.choose()
+    def on_change() -> None:
+        QueueConsumer.update()
         pulse.soon()
-        for keeper in keepers.values():
-            if not keeper.takes_work:
-                runner.hand_back(keeper.device, keeper.order is not Order.work)
+        for monitor in monitors.values():
+            if not monitor.takes_work:
+                runner.hand_back(monitor.device, monitor.order is not Order.work)
 
-    # One keeper per device: executors on one chip share it
-    keepers: dict[str, Keeper] = {}
-    for name, each in devices.items():
-        if each.name not in keepers:
-            canary = canary_of(known[name], builds, each)
-            keepers[each.name] = Keeper(
-                each, lock_folder, canary, settings, report=report, changed=changed
+    # One monitor per device: executors on the same chip share it
+    monitors: dict[str, DeviceHealthMonitor] = {}
+    for name, claimed in devices.items():
+        if claimed.name not in monitors:
+            canary = canary_of(known[name], builds, claimed)
+            monitors[claimed.name] = DeviceHealthMonitor(
+                claimed, lock_folder, canary, settings, report=report, changed=on_change
             )
-    telemetry = {name: Telemetry(settings.tt_smi, each.chip) for name, each in devices.items()}
-    benches = {
-        name: Bench(
+    telemetry = {
+        name: Telemetry(settings.tt_smi, claimed.chip) for name, claimed in devices.items()
+    }
+    device_contexts = {
+        name: DeviceContext(
             worker,
-            each,
+            claimed,
             lock_folder,
             pool,
             threads,
-            postman,
+            sender,
             vitals,
-            keepers[each.name],
+            monitors[claimed.name],
             telemetry[name].latest,
             settings.chunk_deadline_s,
             settings.tt_triage,
         )
-        for name, each in devices.items()
+        for name, claimed in devices.items()
     }
-    runner = Runner(Shop(settings, key, known, benches, builds, watcher))
-    register(app, runner, Wake.wake)
-    if swept := sweep():
-        log.warning("deleted %d folders that killed workers had left", swept)
+    runner = Runner(WorkerContext(settings, key, known, device_contexts, builds, watcher))
+    register(app, runner, QueueConsumer.wake)
+    if count := sweep():
+        log.warning("deleted %d folders left by killed workers", count)
     pool.prepare(known[names[0]])
     threads.submit(warm_up)
 
-    def beat(body: Mapping[str, Any]) -> None:
+    def publish_beat(body: Mapping[str, Any]) -> None:
         queue.send(app, key, queue.HEARTBEAT_QUEUE, queue.HEARTBEAT, body, expires_s=EXPIRES_S)
 
-    def wanted() -> dict[str, bool]:
-        return {each.queue: keepers[each.name].takes_work for each in devices.values()}
+    def wanted_queues() -> dict[str, bool]:
+        return {claimed.queue: monitors[claimed.name].takes_work for claimed in devices.values()}
 
     def identity() -> dict[str, Any]:
         return {
             "worker": worker,
-            "queues": [name for name, served in wanted().items() if served],
+            "queues": [name for name, served in wanted_queues().items() if served],
             "device": first.identity,
             "host": first.host,
             "executors": names,
             "devices": [
-                {**keepers[each.name].facts, "queue": each.queue} for each in devices.values()
+                {**monitors[claimed.name].facts, "queue": claimed.queue}
+                for claimed in devices.values()
             ],
         }
 
-    pulse = Pulse(identity, vitals, beat, settings.heartbeat_s)
-    Wake.wanted = staticmethod(wanted)
-    orders = Orders(broker_url, list(keepers.values()))
+    pulse = Pulse(identity, vitals, publish_beat, settings.heartbeat_s)
+    QueueConsumer.wanted_queues = staticmethod(wanted_queues)
+    orders = Orders(broker_url, list(monitors.values()))
     orders.start()
-    for keeper in keepers.values():
-        keeper.begin()
+    for monitor in monitors.values():
+        monitor.begin()
 
     def on_shutdown(**_: Any) -> None:
-        postman.hurry()
-        for keeper in keepers.values():
-            keeper.stop()
+        sender.hurry()
+        for monitor in monitors.values():
+            monitor.stop()
         runner.stop()
-        Wake.wake()
+        QueueConsumer.wake()
 
     signals.worker_shutting_down.connect(on_shutdown, weak=False)
-    queues = list(wanted())
+    queues = list(wanted_queues())
     log.info("worker %s serves %s", worker, ", ".join(queues))
     try:
         served = app.Worker(
@@ -219,11 +223,11 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     finally:
         signals.worker_shutting_down.disconnect(on_shutdown)
         runner.stop()
-        for keeper in keepers.values():
-            keeper.stop()
+        for monitor in monitors.values():
+            monitor.stop()
         orders.close()
         pulse.stop()
         watcher.close()
         pool.close()
-        postman.close(CLOSE_S)
+        sender.close(CLOSE_S)
         threads.close()

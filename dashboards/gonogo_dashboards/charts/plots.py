@@ -23,7 +23,7 @@ from gonogo_dashboards.charts.spreads import Spread
 from gonogo_dashboards.kit import words
 from gonogo_storage.jobs import job_seeds as reads
 from gonogo_storage.jobs.job import Job
-from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord, Told
+from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord, RollUp
 from gonogo_storage.seeds.seed_order import SeedOrder
 
 MAX_MARKS = 5_000
@@ -31,7 +31,7 @@ MAX_MARKS = 5_000
 points."""
 
 WORST_MARKS = 400
-"""Of more than gonogo_storage.jobs.job_seeds.MOST_WHOLE seeds so many are marks, beside the spread of
+"""Of more than gonogo_storage.jobs.job_seeds.MAX_WHOLE seeds so many are marks, beside the spread of
 all: more would be a smear, and take as long."""
 
 TOLERANCE_RATIO = "tolerance_ratio"
@@ -118,7 +118,7 @@ def evidence(mark: MarkRecord) -> float | None:
 
 
 def read(
-    session: Session, job: Job, output: str, told: Told, noun: str = "seed"
+    session: Session, job: Job, output: str, told: RollUp, noun: str = "seed"
 ) -> SeedPlot | None:
     """The picture of a job's seeds for an output, from its roll-up (None: not counted yet) and its
     rows; None where it has none.
@@ -127,7 +127,7 @@ def read(
     if not total:
         return None
     sums = None if told is None else told.get(output)
-    most = WORST_MARKS if total > reads.MOST_WHOLE else None
+    most = WORST_MARKS if total > reads.MAX_WHOLE else None
     sketch = None if sums is None else sums.sketch(TOLERANCE_RATIO)
     marks: list[MarkRecord] = []
     if sketch is None or sketch.count:

@@ -13,19 +13,19 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.classes import Class, Finding, Ran
+from gonogo.flakiness.classes import Class, Finding, RunSummary
 from gonogo.flakiness.gating import Gate
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import tolerance_of
 from gonogo_storage.comparison import comparing, matrices
 from gonogo_storage.comparison.comparing import Compared, Comparison
-from gonogo_storage.comparison.comparison_side import Told
+from gonogo_storage.comparison.comparison_side import SideResults
 from gonogo_storage.comparison.matrices import BuildRecord
 from gonogo_storage.db.encoding import timestamp
 
-MOST_JOBS = 8
-MOST_CHOICES = 100
-MOST_LINES = 6
+MAX_JOBS = 8
+MAX_CHOICES = 100
+MAX_LINES = 6
 GATES = {0: "may pass", 1: "may not pass", 3: "can't be said yet"}
 GATE_VERDICTS = {0: "pass", 1: "fail", 3: "inconclusive"}
 
@@ -134,7 +134,7 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
     base, head = base.strip(), head.strip()
     builds = matrices.builds(session)
     newest = sorted(builds, key=lambda each: each.newest_job, reverse=True)
-    choices = tuple(each.name for each in newest[:MOST_CHOICES])
+    choices = tuple(each.name for each in newest[:MAX_CHOICES])
     if not (base and head):
         return ComparisonView(
             asked=False, base=_asked(base), head=_asked(head), complete=True, gate="", gate_verdict="", gate_words="", code=0, words="",
@@ -172,7 +172,7 @@ def _asked(text: str) -> SideLine | None:
     return SideLine(text, (), None, None, 0, 0, False) if text else None
 
 
-def _side(told: Told) -> SideLine:
+def _side(told: SideResults) -> SideLine:
     url = urls.run(told.side.run) if told.side.run else urls.jobs({"build": told.side.build})
     return SideLine(
         told.side.text, told.builds, told.side.run, url, told.jobs, told.waiting, told.more_jobs
@@ -193,7 +193,7 @@ def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
     found = []
     for branch, own in sorted(
         branches.items(), key=lambda item: max(each.newest_job for each in item[1]), reverse=True
-    )[:MOST_LINES]:
+    )[:MAX_LINES]:
         for before, after in list(pairwise(each.name for each in own[-3:]))[::-1]:
             found.append(PairLine(branch, before, after, urls.compare(before, after)))
     return tuple(found)
@@ -203,7 +203,7 @@ def _line(test: Compared, found: Comparison) -> TestLine:
     place = test.place
     url = urls.history(place.test_key, {"arch": place.arch, "board": place.board})
 
-    def on(side: Told, ran: Ran | None) -> str | None:
+    def on(side: SideResults, ran: RunSummary | None) -> str | None:
         if ran is None or len(side.builds) != 1:
             return None
         return (
@@ -237,7 +237,7 @@ def _said(finding: Finding) -> SaidLine:
     )  # fmt: skip
 
 
-def _counts(ran: Ran | None) -> str:
+def _counts(ran: RunSummary | None) -> str:
     if ran is None:
         return "not run"
     said = ran.to_json()["counts"]
@@ -254,5 +254,5 @@ def _counts(ran: Ran | None) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _jobs(ran: Ran | None) -> tuple[str, ...]:
-    return () if ran is None else tuple(urls.job(each) for each in ran.jobs[:MOST_JOBS])
+def _jobs(ran: RunSummary | None) -> tuple[str, ...]:
+    return () if ran is None else tuple(urls.job(each) for each in ran.jobs[:MAX_JOBS])

@@ -31,7 +31,7 @@ BUNDLE = "fw_bundle_version"
 BACK = timedelta(days=30)
 """How far a device's page looks back."""
 RECENT_JOBS = 12
-MOST_DIGITS = 12
+MAX_DIGITS = 12
 """Hex digits of a digest on a page; all of them are in the JSON twin."""
 
 
@@ -302,7 +302,7 @@ def _history(entry: Mapping[str, Any], now: datetime) -> HistoryLine:
 def _plain(value: Any) -> str:
     """A value of the evidence as text: digests shortened, everything else as JSON."""
     if isinstance(value, Mapping) and all(isinstance(each, str) for each in value.values()):
-        return ", ".join(f"{name} {each[:MOST_DIGITS]}" for name, each in value.items())
+        return ", ".join(f"{name} {each[:MAX_DIGITS]}" for name, each in value.items())
     return value if isinstance(value, str) else encode(value)
 
 

@@ -14,7 +14,7 @@ from gonogo_storage.db.states import DeviceHealth, DeviceState
 from gonogo_storage.jobs.device_history import Change
 
 WIDTH, HEIGHT = 1000.0, 36.0
-LEAST = 2.5
+MIN = 2.5
 """A span is drawn at least so wide."""
 AWAY = "away"
 """In place of a health: its worker was not heard of."""
@@ -162,8 +162,8 @@ def _span(
         actor=actor,
         drained=state.drained,
         open=open,
-        x=round(min(x, WIDTH - LEAST), 1),
-        width=round(max(LEAST, seconds * scale), 1),
+        x=round(min(x, WIDTH - MIN), 1),
+        width=round(max(MIN, seconds * scale), 1),
         y=top,
         height=height,
     )

@@ -1,1 +1,1 @@
-"""The pages of flags: the list in the order to look at them in, and one flag with its evidence."""
+"""The pages of flags: the list, and one flag with its evidence."""

@@ -1,6 +1,4 @@
-"""Read model of the flags' list: what needs someone, by kind, hollow first; and what became of
-those that were just changed.
-"""
+"""Read model of the flags' list: by kind, hollow passes first; and the result of a change."""
 
 from __future__ import annotations
 
@@ -23,33 +21,20 @@ from gonogo_storage.flags.flag_changes import Outcome
 from gonogo_storage.flags.triage import STATES, Wanted
 
 FILTERS = ("kind", "state", "test", "owner", "build", "job")
-SENTENCES: Mapping[str, str] = {
-    FlagKind.passes_by_tolerance: "Green only because the tolerance is loose: rounding doesn't explain the error.",
-    FlagKind.fix_masked: "It turned green, and the error stayed the same.",
-    FlagKind.blunt_test: "Known-wrong kernels pass this test.",
-    FlagKind.hangs: "Some seed never ended.",
-    FlagKind.flaky: "The same build is sometimes red.",
-    FlagKind.nondeterministic: "The same seed on the same device gives other bits.",
-    FlagKind.device_dependent: "The same seed gives other bits on another device.",
-    FlagKind.context_dependent: "The outcome depends on what ran before in the same process.",
-    FlagKind.latent_flake: "Green so far; the tail of its errors reaches the tolerance.",
-    FlagKind.tolerance_too_tight: "Red though right: rounding explains the error.",
-}
-"""What a kind means, in one sentence."""
-DEEDS: Mapping[str, str] = {
-    "acknowledged": "taken on",
+ACTIONS: Mapping[str, str] = {
+    "acknowledged": "acknowledged",
     "owned": "assigned",
     "resolved": "resolved",
-    "open": "open again",
+    "open": "reopened",
 }
-"""What the buttons do, as it is told afterwards; `owned` sets the owner alone."""
+"""The buttons' actions, as the result names them; `owned` sets the owner alone."""
 UNDONE = ("acknowledged", "resolved")
-"""Deeds that opening again takes back."""
+"""Actions that reopening undoes."""
 
 
 @dataclass(frozen=True)
 class KindCount:
-    """How many flags of a kind wait for someone."""
+    """The number of open flags of a kind."""
 
     kind: str
     words: str
@@ -69,20 +54,20 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What became of a change of the page's form."""
+class ChangeResult:
+    """The result of a change that the page's form sent."""
 
     words: str
     refused: tuple[Refusal, ...] = ()
     undo: tuple[str, ...] = ()
-    """Flags that can be opened again."""
+    """Flags that can be reopened."""
     problem: str = ""
-    """Why nothing was done at all."""
+    """Why nothing changed."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What stands in the form: nothing, or what was sent and refused."""
+class EnteredValues:
+    """The values of the form: empty, or what was sent and refused."""
 
     flags: tuple[str, ...] = ()
     owner: str = ""
@@ -92,8 +77,9 @@ class Kept:
 
 @dataclass(frozen=True)
 class FlagsView:
-    """A page of the list; `next_url` leads on, or is None. `state` is what is shown: open unless
-    the address says otherwise.
+    """A page of the list; `next_url` leads to the next one, or is None.
+
+    `state` is the state that is shown: open unless the address has another.
     """
 
     items: tuple[FindingLine, ...]
@@ -104,25 +90,23 @@ class FlagsView:
     next: str | None
     next_url: str | None
     change_url: str
-    told: Told | None
+    result: ChangeResult | None
     at: str | None
-    kept: Kept = field(default_factory=Kept)
+    entered: EnteredValues = field(default_factory=EnteredValues)
 
     @property
     def groups(self) -> list[tuple[str, str, list[FindingLine]]]:
-        """(kind, what it means, its flags), as they follow each other."""
-        found: list[tuple[str, str, list[FindingLine]]] = []
+        """Return (kind, its meaning, its flags) in the order of the page."""
+        groups: list[tuple[str, str, list[FindingLine]]] = []
         for item in self.items:
-            if not found or found[-1][0] != item.kind:
-                found.append((item.kind, SENTENCES.get(item.kind, ""), []))
-            found[-1][2].append(item)
-        return found
+            if not groups or groups[-1][0] != item.kind:
+                groups.append((item.kind, words.FLAG_SENTENCES.get(item.kind, ""), []))
+            groups[-1][2].append(item)
+        return groups
 
 
 def known(filters: Mapping[str, str]) -> dict[str, str]:
-    """The filters that say something: empty ones, and kinds and states that don't exist, are left
-    out.
-    """
+    """Return the filters that apply: not empty, with known kinds and states."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     for name, there in (("kind", FlagKind), ("state", STATES)):
         if given.get(name) not in {None, *there}:
@@ -131,13 +115,16 @@ def known(filters: Mapping[str, str]) -> dict[str, str]:
 
 
 def listed(
-    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime, *, told: Told | None = None,
-    kept: Kept | None = None,
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime, *, result: ChangeResult | None = None,
+    entered: EnteredValues | None = None,
 ) -> FlagsView:  # fmt: skip
-    """A page of findings that match the filters. Raises gonogo_storage.db.paging.BadCursor."""
+    """Return a page of flags that match the filters.
+
+    Raises gonogo_storage.db.paging.BadCursor.
+    """
     given = known(filters)
-    wanted = Wanted(**given)
-    page = triage.listed(session, wanted, limit=limit, cursor=cursor or None)
+    query = Wanted(**given)
+    page = triage.listed(session, query, limit=limit, cursor=cursor or None)
     tests = test_list.specs(session, {flag["test_key"] for flag in page.items})
     waiting = triage.open_by_kind(session)
     return FlagsView(
@@ -146,42 +133,41 @@ def listed(
         ),
         counts=tuple(_count(kind, number, given) for kind, number in waiting.items()),
         waiting=sum(waiting.values()),
-        state=wanted.state,
+        state=query.state,
         filters=given,
         next=page.next,
         next_url=urls.flags(given, cursor=page.next) if page.next else None,
         change_url=urls.CHANGE_FLAGS,
-        told=told,
+        result=result,
         at=timestamp(now),
-        kept=kept or Kept(),
+        entered=entered or EnteredValues(),
     )
 
 
-def told(session: Session, deed: str, outcomes: Sequence[Outcome]) -> Told:
-    """What became of a change, in words: how many, and each that could not be changed by its
-    name.
+def change_result(session: Session, action: str, outcomes: Sequence[Outcome]) -> ChangeResult:
+    """Return the result of a change in words, with the name of each flag that couldn't be changed.
     """
-    changed = [each.id for each in outcomes if each.outcome == "changed"]
-    same = sum(each.outcome == "same" for each in outcomes)
-    said = f"{words.count(len(changed), 'flag')} {DEEDS[deed]}"
-    said += f", {words.count(same, 'was', 'were')} so already" if same else ""
-    refused = [each for each in outcomes if each.outcome in ("refused", "missing")]
+    changed = [outcome.id for outcome in outcomes if outcome.outcome == "changed"]
+    same = sum(outcome.outcome == "same" for outcome in outcomes)
+    text = f"{words.count(len(changed), 'flag')} {ACTIONS[action]}"
+    text += f", {words.count(same, 'was', 'were')} already {ACTIONS[action]}" if same else ""
+    refused = [outcome for outcome in outcomes if outcome.outcome in ("refused", "missing")]
     tests = test_list.specs(session, _keys(refused))
-    return Told(
-        said,
-        tuple(_refusal(each, tests) for each in refused),
-        tuple(changed) if deed in UNDONE else (),
+    return ChangeResult(
+        text,
+        tuple(_refusal(outcome, tests) for outcome in refused),
+        tuple(changed) if action in UNDONE else (),
     )
 
 
 def _keys(outcomes: Collection[Outcome]) -> set[str]:
-    return {str(each.flag["test_key"]) for each in outcomes if each.flag is not None}
+    return {str(outcome.flag["test_key"]) for outcome in outcomes if outcome.flag is not None}
 
 
 def _refusal(outcome: Outcome, tests: Mapping[str, Any]) -> Refusal:
     flag = outcome.flag
     if flag is None:
-        return Refusal(outcome.id[:50], None, "there is no such flag")
+        return Refusal(outcome.id[:50], None, "no such flag")
     line = flag_page.line(
         flag, tests.get(flag["test_key"], {}), datetime.fromisoformat(flag["updated_at"])
     )

@@ -1,6 +1,4 @@
-"""Read models of findings: one as a line of a list, and its page with its evidence, its life and
-what can be done about it.
-"""
+"""Read models of flags: one as a line of a list, and its page with evidence and history."""
 
 from __future__ import annotations
 
@@ -13,18 +11,18 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.kit import evidence_view, words
-from gonogo_dashboards.kit.evidence_view import Proof
+from gonogo_dashboards.kit.evidence_view import EvidenceView
 from gonogo_dashboards.kit.list_rows import shape_of, source_url, tolerance_of
 from gonogo_storage.catalogue import test_list
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.flags import flags
 
-_SAID_APART = ("reason", "check")
+_SHOWN_ELSEWHERE = ("reason", "check")
 
 
 @dataclass(frozen=True)
 class FindingLine:
-    """A finding in a list: what, where, since when, whose."""
+    """A flag in a list: its test, its build, its age, its owner."""
 
     id: str
     url: str
@@ -35,7 +33,7 @@ class FindingLine:
     state_words: str
     sentence: str
     words: str
-    """The figures behind the sentence."""
+    """The numbers behind the sentence."""
     diagnosis: str
     kernel: str
     shape: str
@@ -55,26 +53,26 @@ class FindingLine:
 
 
 @dataclass(frozen=True)
-class Deed:
-    """What happened to a finding: opened, reopened, resolved, expired, or changed by someone."""
+class FlagChange:
+    """A change of a flag: opened, reopened, resolved, expired, or changed by somebody."""
 
     at: str
     age: str
     actor: str
-    what: str
+    change: str
     reason: str
     details: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class FlagView:
-    """The page of one finding."""
+    """The page of one flag."""
 
     flag: FindingLine
     facts: tuple[tuple[str, str], ...]
-    proof: Proof
+    evidence_view: EvidenceView
     evidence: Mapping[str, Any]
-    history: tuple[Deed, ...]
+    history: tuple[FlagChange, ...]
     version: int
     change_url: str
     expires_day: str
@@ -82,7 +80,7 @@ class FlagView:
 
 
 def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
-    """The page of a finding; None when there is none of that id."""
+    """Return the page of a flag; None where there is no flag with this id."""
     flag = flags.look(session, flag_id)
     if flag is None:
         return None
@@ -90,21 +88,21 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     shown = line(flag, test, now)
     facts = [
         ("build", flag["build"]),
-        ("line, arch, board", shown.variant),
+        ("branch and board", shown.variant),
         ("tolerance", shown.tolerance),
     ]
     facts += [
         ("opened", _at(flag["opened_at"])),
         ("last found", f"{_at(flag['updated_at'])}, in {words.count(flag['jobs'], 'job')}"),
     ]
-    facts += [("owner", flag["owner"] or "nobody"), ("reason", flag["reason"] or "none given")]
+    facts += [("owner", flag["owner"] or "nobody"), ("reason", flag["reason"] or "none")]
     facts += [("expires", _at(flag["expires_at"]) if flag["expires_at"] else "never")]
     return FlagView(
         flag=shown,
         facts=tuple(facts),
-        proof=evidence_view.read(flag["evidence"]),
+        evidence_view=evidence_view.read(flag["evidence"]),
         evidence=flag["evidence"],
-        history=tuple(_deed(each, now) for each in flag["history"]),
+        history=tuple(_change(entry, now) for entry in flag["history"]),
         version=flag["version"],
         change_url=urls.change_flag(flag_id),
         expires_day=(flag["expires_at"] or "")[:10],
@@ -113,8 +111,8 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
 
 
 def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> FindingLine:
-    """A stored flag as a line of a list; `test` is its canonical form."""
-    kind, found = flag["kind"], flag["evidence"]
+    """Return a stored flag as a line of a list; `test` is its canonical form."""
+    kind, evidence = flag["kind"], flag["evidence"]
     variant = {"branch": flag["branch"], "arch": flag["arch"], "board": flag["board"]}
     return FindingLine(
         id=flag["id"],
@@ -124,9 +122,9 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
         verdict=words.FLAG_VERDICTS.get(kind, "suspect"),
         state=flag["state"],
         state_words=words.FLAG_STATES.get(flag["state"], flag["state"]),
-        sentence=str(found.get("sentence") or found.get("words") or words.FLAGS.get(kind, kind)),
-        words=str(found.get("words") or ""),
-        diagnosis=str(found.get("diagnosis") or ""),
+        sentence=str(evidence.get("sentence") or evidence.get("words") or words.FLAGS.get(kind, kind)),
+        words=str(evidence.get("words") or ""),
+        diagnosis=str(evidence.get("diagnosis") or ""),
         kernel=flag["kernel"],
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
@@ -145,22 +143,22 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
     )
 
 
-def _deed(entry: Mapping[str, Any], now: datetime) -> Deed:
+def _change(entry: Mapping[str, Any], now: datetime) -> FlagChange:
     detail = {
         name: value
         for name, value in (entry["detail"] or {}).items()
-        if name not in _SAID_APART and value is not None
+        if name not in _SHOWN_ELSEWHERE and value is not None
     }
-    told = tuple(
+    details = tuple(
         (evidence_view.label(name), evidence_view.text(value)) for name, value in detail.items()
     )
-    return Deed(
+    return FlagChange(
         entry["at"],
         words.since(entry["at"], now),
         entry["actor"],
         entry["what"],
         entry["reason"] or "",
-        told,
+        details,
     )
 
 

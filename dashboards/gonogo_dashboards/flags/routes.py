@@ -1,5 +1,4 @@
-"""The routes of the flags' pages, each with its JSON twin. They only read; what changes a flag is
-the API's.
+"""The routes of the flags' pages, each with its JSON version. They only read: the API changes flags.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ NAMES: Mapping[str, str] = {
     "frobenius": "relative Frobenius error",
     "ulp": "distance in ulps",
 }
-MOST_ROWS = 24
+MAX_ROWS = 24
 """Of the table; the steps are all in the picture."""
 
 
@@ -266,7 +266,7 @@ def _instead(
 def _table(found: Curves, marked: Sequence[tuple[str, float]]) -> tuple[Point, ...]:
     """So many steps that both curves can be read off, and the tolerances that have a name."""
     steps = found.steps
-    most = max(2, MOST_ROWS - len(marked))
+    most = max(2, MAX_ROWS - len(marked))
     kept = (
         steps
         if len(steps) <= most

@@ -117,7 +117,7 @@ def one(
         links={
             "self": line.url,
             "twin": urls.gauge(
-                gauge_id, {name: query.get(name) for name in curves.CHOICES}, twin=True
+                gauge_id, {name: query.get(name) for name in curves.CHOICES}, as_json=True
             ),
             "history": urls.history(gauge["test_key"]),
             "test": urls.gauges({"test": gauge["test_key"]}),

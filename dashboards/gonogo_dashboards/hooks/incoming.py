@@ -18,17 +18,17 @@ from gonogo_dashboards.kit import words
 from gonogo_storage.automation import commit_checks
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.db.encoding import decode, timestamp
-from gonogo_storage.db.states import HookSource, InboundState
+from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages import incoming
 
 FILTERS = ("source", "state", "event", "repository")
-MOST_TEXT = 64_000
+MAX_TEXT = 64_000
 """Characters of a payload on a page; the API gives the whole."""
-MOST_READ = 2 * 2**20
+MAX_READ = 2 * 2**20
 """Bytes of a payload that is read for a page at all."""
-MOST_ORIGINS = 3
-MOST_RUNS = 200
-AGAIN = (InboundState.ignored, InboundState.failed)
+MAX_ORIGINS = 3
+MAX_RUNS = 200
+AGAIN = (IncomingState.ignored, IncomingState.failed)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def hooks(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> HooksView:
     """A page of deliveries. Raises gonogo_storage.db.paging.BadCursor."""
-    known: Mapping[str, Collection[str]] = {"source": list(HookSource), "state": list(InboundState)}
+    known: Mapping[str, Collection[str]] = {"source": list(HookSource), "state": list(IncomingState)}
     given = {
         name: filters[name]
         for name in FILTERS
@@ -145,30 +145,30 @@ def hooks(
     )
 
 
-def hook(session: Session, inbound_id: str, now: datetime, *, whole: bool) -> HookView | None:
+def hook(session: Session, incoming_id: str, now: datetime, *, whole: bool) -> HookView | None:
     """A delivery; `whole`: with its payload, and to be worked off again. None when there is no such
     one.
     """
-    found = incoming.look(session, inbound_id)
+    found = incoming.look(session, incoming_id)
     if found is None:
         return None
     told, body = found
-    checks = {each.id: each for each in commit_checks.of_delivery(session, inbound_id)}
+    checks = {each.id: each for each in commit_checks.of_delivery(session, incoming_id)}
     links = _runs(session, checks.values())
     payload, said = _payload(body, whole=whole)
     push = None
-    if told["source"] == HookSource.asked and body is not None:
+    if told["source"] == HookSource.pull_request_lookup and body is not None:
         push = str(decode(body).get("push") or "") or None
     return HookView(
         hook=_line(told, now),
         outcome=tuple(_outcome(each, checks, links) for each in told["outcome"]),
         push=None if push is None else urls.hook(push),
-        replay=urls.replay_hook(inbound_id)
+        replay=urls.replay_hook(incoming_id)
         if whole and body is not None and told["state"] in AGAIN
         else None,
         payload=payload,
         payload_words=said,
-        api=urls.hook_api(inbound_id),
+        api=urls.hook_api(incoming_id),
         at=timestamp(now),
     )
 
@@ -186,7 +186,7 @@ def origins(
 ) -> tuple[OriginLine, ...]:
     """The deliveries for which a run, or the run of a job, was started; the first few of them."""
     run = commit_checks.run_of_job(session, job) if job is not None else run
-    found = [] if run is None else commit_checks.of_run(session, run, limit=MOST_ORIGINS)
+    found = [] if run is None else commit_checks.of_run(session, run, limit=MAX_ORIGINS)
     lines = (
         OriginLine(
             urls.hook(each.delivery_id), f"{each.event} to {each.repository}, rule {each.rule}"
@@ -197,7 +197,7 @@ def origins(
 
 
 def _line(item: Mapping[str, Any], now: datetime) -> HookLine:
-    state = InboundState(item["state"])
+    state = IncomingState(item["state"])
     same = (
         "id",
         "source",
@@ -215,8 +215,8 @@ def _line(item: Mapping[str, Any], now: datetime) -> HookLine:
         url=urls.hook(item["id"]),
         source_words=words.SOURCES[item["source"]],
         state=state.value,
-        state_words=words.INBOUND[state].words,
-        verdict=words.INBOUND[state].verdict,
+        state_words=words.INCOMING[state].words,
+        verdict=words.INCOMING[state].verdict,
         rules=tuple(each["rule"] for each in item["outcome"] if each["started"]),
         size=f"{item['size']:,} bytes",
         age=words.since(item["received_at"], now),
@@ -231,7 +231,7 @@ def _runs(
     wanted = dict.fromkeys(
         run for each in checks for run in (each.run_id, each.base_run_id) if run is not None
     )
-    found = commit_checks.standings(session, list(wanted)[:MOST_RUNS])
+    found = commit_checks.run_states(session, list(wanted)[:MAX_RUNS])
     return {
         run: (state.value, words.RUN_STATES[state], verdict)
         for run, (state, verdict) in found.items()
@@ -245,14 +245,14 @@ def _outcome(
 ) -> OutcomeLine:
     mine = tuple(_started(checks[each], links) for each in item["commit_checks"] if each in checks)
     state = (
-        InboundState.started
+        IncomingState.started
         if item["started"]
-        else InboundState.failed
+        else IncomingState.failed
         if mine
-        else InboundState.ignored
+        else IncomingState.ignored
     )
     return OutcomeLine(
-        item["rule"], item["started"], item["reason"], words.INBOUND[state].verdict, mine
+        item["rule"], item["started"], item["reason"], words.INCOMING[state].verdict, mine
     )
 
 
@@ -279,15 +279,15 @@ def _payload(body: bytes | None, *, whole: bool) -> tuple[str | None, str]:
         return None, "Payloads may tell of private repositories: they are shown to the scope admin."
     if body is None:
         return None, f"It is forgotten: payloads are kept for {incoming.KEEP_BODIES.days} days."
-    if len(body) > MOST_READ:
+    if len(body) > MAX_READ:
         return None, f"Its {len(body):,} bytes are too many for a page; the API gives them."
     try:
         text = json.dumps(without_secrets(decode(body)), indent=2, ensure_ascii=False)
     except ValueError:
-        return body[:MOST_TEXT].decode("utf-8", "replace"), "It is no JSON, and shown as it came."
-    if len(text) > MOST_TEXT:
+        return body[:MAX_TEXT].decode("utf-8", "replace"), "It is no JSON, and shown as it came."
+    if len(text) > MAX_TEXT:
         return (
-            text[:MOST_TEXT],
-            f"The first {MOST_TEXT:,} of {len(text):,} characters, without secrets; the API gives all of them.",
+            text[:MAX_TEXT],
+            f"The first {MAX_TEXT:,} of {len(text):,} characters, without secrets; the API gives all of them.",
         )
     return text, "As it came, without secrets."

@@ -21,7 +21,7 @@ def add(site: Site) -> None:
 
     def hook(session: Session, request: Request, now: datetime) -> incoming.HookView | None:
         return incoming.hook(
-            session, request.path_params["inbound_id"], now, whole=site.may(request, "admin")
+            session, request.path_params["incoming_id"], now, whole=site.may(request, "admin")
         )
 
     def rules(
@@ -30,5 +30,5 @@ def add(site: Site) -> None:
         return hook_rules.rules(session, cursor, limit, now)
 
     site.add_list(urls.HOOKS, "hooks/hooks.html", incoming.hooks)
-    site.add(urls.HOOKS + "/{inbound_id}", "hooks/hook.html", hook, noun="delivery")
+    site.add(urls.HOOKS + "/{incoming_id}", "hooks/hook.html", hook, noun="delivery")
     site.add_list(urls.RULES, "hooks/rules.html", rules)

@@ -75,8 +75,8 @@ def read(session: Session, job: Job) -> DiagnosisView | None:
     """The job's diagnosis: what was stored when it closed, before that the one of its worst seed so
     far; None without any.
     """
-    found = job.diagnosis or (evidence.diagnosis(session, job.id) if job.done else None)
-    return None if found is None else view(found)
+    stored = job.diagnosis or (evidence.diagnosis(session, job.id) if job.done else None)
+    return None if stored is None else view(stored)
 
 
 def view(content: Mapping[str, Any]) -> DiagnosisView:
@@ -94,28 +94,28 @@ def view(content: Mapping[str, Any]) -> DiagnosisView:
         seed if isinstance(seed, int) else None,
         tuple(ordered[:MAX_TERMS]),
         tuple(
-            _residual(output, found)
-            for output, found in list((content.get("residuals") or {}).items())[:MAX_TERMS]
+            _residual(output, residual)
+            for output, residual in list((content.get("residuals") or {}).items())[:MAX_TERMS]
         ),
         stages.view(content.get("stages")),
     )
 
 
-def _residual(output: str, found: Mapping[str, float | None]) -> ResidualView:
-    before, after = found.get("before"), found.get("after")
+def _residual(output: str, residual: Mapping[str, float | None]) -> ResidualView:
+    before, after = residual.get("before"), residual.get("after")
     along = [
         (DIRECTIONS.get(name, name), float(share))
-        for name, share in found.items()
+        for name, share in residual.items()
         if name.startswith("along_") and share is not None
     ]
-    along.sort(key=lambda each: -each[1])
-    said = ""
+    along.sort(key=lambda direction: -direction[1])
+    text = ""
     if before is not None and after is not None:
-        said = f"The error of {output} is {words.number(before)} times its rounding (rms), "
-        said += f"and {words.number(after)} times without the terms found."
+        text = f"The error of {output} is {words.number(before)} times its rounding (rms), "
+        text += f"and {words.number(after)} times without the terms found."
         if along and along[0][1] >= 0.01:
-            said += f" {along[0][1]:.0%} of its energy lies along {along[0][0]}."
-    return ResidualView(output, before, after, tuple(along), said)
+            text += f" {along[0][1]:.0%} of its energy lies along {along[0][0]}."
+    return ResidualView(output, before, after, tuple(along), text)
 
 
 def _term(term: Mapping[str, Any]) -> TermView:

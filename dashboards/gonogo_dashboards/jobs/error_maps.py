@@ -16,15 +16,15 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.jobs import tile_patterns
 from gonogo_dashboards.kit import words
-from gonogo_dashboards.kit.cache import Kept
+from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.list_rows import SeedChoice
 from gonogo_storage.jobs import artifacts
 
 KIND = "error_map"
-MOST_TILES = 50
+MAX_TILES = 50
 """Lines of the table; all cells are in the artifact."""
-MOST_CHOICES = 12
-_KEPT = 64
+MAX_CHOICES = 12
+_CACHED = 64
 """Maps whose summary is kept in memory: an artifact never changes, and a live page is read every
 second."""
 
@@ -88,7 +88,7 @@ def read(
     job_id: str,
     heads: Sequence[Mapping[str, Any]],
     output: str,
-    wanted: tuple[int, int] | None,
+    requested: tuple[int, int] | None,
     worst: Sequence[tuple[int, int]],
 ) -> MapView | None:
     """The map of an output that a page shows: that of the wanted (seed, repeat), else of the worst
@@ -105,7 +105,7 @@ def read(
 
     def order(head: Mapping[str, Any]) -> tuple[bool, int, int, int]:
         pair = head["seed"], head["repeat"]
-        return pair != wanted, rank.get(pair, len(rank)), *pair
+        return pair != requested, rank.get(pair, len(rank)), *pair
 
     ordered = sorted(named, key=order)
     chosen = ordered[0]
@@ -127,7 +127,7 @@ def read(
             ),
             head["id"] == chosen["id"],
         )
-        for head in same[:MOST_CHOICES]
+        for head in same[:MAX_CHOICES]
     )
     return MapView(
         chosen["id"],
@@ -140,24 +140,24 @@ def read(
     )
 
 
-_contents: Kept[MapContent] = Kept(_KEPT)
+_contents: LRUCache[MapContent] = LRUCache(_CACHED)
 
 
 def _known(session: Session, job_id: str, artifact_id: str) -> MapContent | None:
     def made() -> MapContent | None:
-        found = artifacts.get(session, job_id, artifact_id)
-        return None if found is None else content(found["content"])
+        artifact = artifacts.get(session, job_id, artifact_id)
+        return None if artifact is None else content(artifact["content"])
 
     return _contents.get(artifact_id, made)
 
 
-def content(told: Mapping[str, Any]) -> MapContent:
+def content(stored: Mapping[str, Any]) -> MapContent:
     """From the JSON of an artifact (gonogo.judging.error_maps)."""
-    rows, features, tile = int(told["rows"]), int(told["features"]), int(told["tile"])
-    group = int(told["group"][0]), int(told["group"][1])
-    down, across = int(told["cells"][0]), int(told["cells"][1])
-    largest, signed, broken = told["max_abs"], told["signed_mean"], told["nonfinite"]
-    ulps = told.get("max_ulp")
+    rows, features, tile = int(stored["rows"]), int(stored["features"]), int(stored["tile"])
+    group = int(stored["group"][0]), int(stored["group"][1])
+    down, across = int(stored["cells"][0]), int(stored["cells"][1])
+    largest, signed, broken = stored["max_abs"], stored["signed_mean"], stored["nonfinite"]
+    ulps = stored.get("max_ulp")
 
     def line(row: int, column: int) -> TileLine:
         return TileLine(
@@ -176,9 +176,9 @@ def content(told: Mapping[str, Any]) -> MapContent:
         cells, key=lambda at: (-broken[at[0]][at[1]], -(shown[at[0]][at[1]] or 0.0), at)
     )
     worst = tuple(
-        line(*at) for at in ranked[:MOST_TILES] if shown[at[0]][at[1]] or broken[at[0]][at[1]]
+        line(*at) for at in ranked[:MAX_TILES] if shown[at[0]][at[1]] or broken[at[0]][at[1]]
     )
-    values = [value for each in shown for value in each if value]
+    values = [value for row in shown for value in row if value]
     lost = sum(map(sum, broken))
     width = features % (tile * group[1]) or tile * group[1]
     pattern = tile_patterns.words(largest, signed, None if width == tile * group[1] else width)
@@ -189,14 +189,14 @@ def content(told: Mapping[str, Any]) -> MapContent:
         group=group,
         down=down,
         across=across,
-        format=told.get("format"),
+        format=stored.get("format"),
         largest=max(values, default=None),
         smallest=min(values, default=None),
         mean=max(
-            (abs(value) for each in signed for value in each if value is not None), default=0.0
+            (abs(value) for row in signed for value in row if value is not None), default=0.0
         ),
         nonfinite=lost,
-        summary=_summary(worst, str(told.get("format") or ""), lost, pattern),
+        summary=_summary(worst, str(stored.get("format") or ""), lost, pattern),
         tiles=worst,
     )
 

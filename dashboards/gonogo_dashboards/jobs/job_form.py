@@ -20,8 +20,8 @@ from gonogo_dashboards.kit.routes import Site
 from gonogo_storage.catalogue import builds, test_specs
 from gonogo_storage.jobs import queue_estimate
 
-MOST_BUILDS = 200
-MOST_CHARS = 2_000
+MAX_BUILDS = 200
+MAX_CHARS = 2_000
 BEGINNING: Mapping[str, str] = {
     "kind": "kernel",
     "kernel": "layernorm_bw",
@@ -92,15 +92,15 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
     """
     begun, notice, url = _begun(session, query)
     values = {
-        name: query.get(name, begun.get(name, default))[:MOST_CHARS]
+        name: query.get(name, begun.get(name, default))[:MAX_CHARS]
         for name, default in BEGINNING.items()
     }
     built, served = queue_estimate.executors(session)
     registered = [
         (str(each["name"]), f"{each['executor']}, {each['branch']}")
-        for each in builds.list_(session, limit=MOST_BUILDS).items
+        for each in builds.list_(session, limit=MAX_BUILDS).items
     ]
-    own = [(build.name, build.executor) for build in own_builds().values()]
+    own_names = [(build.name, build.executor) for build in own_builds().values()]
     return FormView(
         values=values,
         notice=notice,
@@ -108,7 +108,7 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
         kernels=tuple(KERNELS),
         executors=tuple(sorted(OWN_EXECUTORS | built | served)),
         reporters=REPORTERS,
-        builds=tuple(BuildHint(name, said) for name, said in dict([*registered, *own]).items()),
+        builds=tuple(BuildHint(name, text) for name, text in dict([*registered, *own_names]).items()),
         suites=tuple(test_specs.suites(session)),
         validate_url=urls.VALIDATE,
         submit_url=urls.SUBMIT,
@@ -117,7 +117,7 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
 
 def _begun(session: Session, query: Mapping[str, str]) -> tuple[Mapping[str, str], str, str | None]:
     """(fields, a notice, the page of what they are of)."""
-    job, test = query.get("from", "")[:MOST_CHARS], query.get("test", "")[:MOST_CHARS]
+    job, test = query.get("from", "")[:MAX_CHARS], query.get("test", "")[:MAX_CHARS]
     if job:
         found = prefill.of_job(session, job)
         return _nothing("job", job) if found is None else (found, "the job", urls.job(job))

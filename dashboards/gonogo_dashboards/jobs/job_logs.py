@@ -20,8 +20,8 @@ OF_A_HANG = ("watcher", "triage")
 """Kinds of artifacts that hold what was found out about a hang."""
 KEPT_BYTES = 64 * 1024
 """What a worker keeps of a log: its end."""
-MOST_LOGS = 20
-MOST_READINGS = 50
+MAX_LOGS = 20
+MAX_READINGS = 50
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def log(
             SeedChoice(
                 head["seed"], head["repeat"], urls.job(job_id, seed=_pair(head)), head is chosen
             )
-            for head in logs[:MOST_LOGS]
+            for head in logs[:MAX_LOGS]
         ),
     )
 
@@ -136,7 +136,7 @@ def telemetry(session: Session, job_id: str) -> TelemetryView | None:
         dict.fromkeys(
             name
             for name, value in pairs
-            if words.quantity(name)[1] and words.told_number(value) is not None
+            if words.quantity(name)[1] and words.reported_number(value) is not None
         )
     )
     if not names:
@@ -149,9 +149,9 @@ def telemetry(session: Session, job_id: str) -> TelemetryView | None:
         Reading(
             each["device"] or "",
             each["at"],
-            tuple(words.told_number(each["telemetry"].get(name)) for name in names),
+            tuple(words.reported_number(each["telemetry"].get(name)) for name in names),
         )
-        for each in reversed(told[-MOST_READINGS:])
+        for each in reversed(told[-MAX_READINGS:])
     )
     return TelemetryView(
         tuple(", ".join(words.quantity(name)) for name in names), devices, readings
@@ -162,7 +162,7 @@ def _device(device: str, told: Sequence[Mapping[str, Any]], names: Sequence[str]
     quantities = []
     for name in names:
         values = [
-            value for each in told if (value := words.told_number(each.get(name))) is not None
+            value for each in told if (value := words.reported_number(each.get(name))) is not None
         ]
         if values:
             quantities.append(

@@ -35,7 +35,7 @@ from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.jobs.selection_tests import TestsView
 from gonogo_dashboards.jobs.worst_seeds import SeedLine
 from gonogo_dashboards.kit import commands, imported, words
-from gonogo_dashboards.kit.cache import Kept
+from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_storage.db.encoding import timestamp
@@ -48,13 +48,13 @@ from gonogo_storage.jobs.jobs import JobFilter
 from gonogo_storage.rollups import rollups
 
 WORST_SEEDS = 12
-MOST_TABS = 12
+MAX_TABS = 12
 """Outputs that can be chosen on the page; of more, the worst."""
 _OF_ARTIFACT = ("id", "kind", "seed", "repeat", "output", "size")
-_KEPT = 32
+_CACHED = 32
 """Jobs that are over whose worst seeds and plot are kept in memory, about 0.3 MB each."""
-_worst: Kept[list[SeedRecord]] = Kept(_KEPT)
-_plots: Kept[SeedPlot] = Kept(_KEPT)
+_worst: LRUCache[list[SeedRecord]] = LRUCache(_CACHED)
+_plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
 FILTERS = ("state", "verdict", "build", "test", "label")
 
 
@@ -154,81 +154,81 @@ def job(
     """A job's page, its plot for one output (without one: the worst), the details of a (seed,
     repeat); None when there is no such job.
     """
-    found = stored_jobs.get(session, job_id)
-    if found is None:
+    stored = stored_jobs.get(session, job_id)
+    if stored is None:
         return None
-    line = job_line(found, now)
-    told = rollups.of_job(session, job_id)
-    outputs = job_seeds.outputs(session, job_id, told)
-    tests = reports.read(session, found)
+    line = job_line(stored, now)
+    rolled_up = rollups.of_job(session, job_id)
+    outputs = job_seeds.outputs(session, job_id, rolled_up)
+    tests = reports.read(session, stored)
     if tests is not None:
         judged = selection_tests.judged_outputs(session, job_id)
-        outputs = [each for each in outputs if each.output in judged]
+        outputs = [head for head in outputs if head.output in judged]
     chosen = plots.choose(outputs, output)
-    if len(outputs) > MOST_TABS:
-        outputs = sorted(plots.worst_first(outputs)[:MOST_TABS], key=lambda each: each.output)
-    so_far = next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
-    verdict = found.verdict if found.state.final else so_far
-    fixed = _fixed(found, told)
+    if len(outputs) > MAX_TABS:
+        outputs = sorted(plots.worst_first(outputs)[:MAX_TABS], key=lambda head: head.output)
+    so_far = next(iter(words.ordered(name for name, seeds in stored.counts.items() if seeds)), None)
+    verdict = stored.verdict if stored.state.final else so_far
+    fixed = _fixed(stored, rolled_up)
     worst = (
         _worst.get(
             fixed,
             lambda: job_seeds.worst_seeds(
-                session, job_id, WORST_SEEDS if tests is None else 1, told
+                session, job_id, WORST_SEEDS if tests is None else 1, rolled_up
             ),
         )
         or []
     )
-    seed = worst[0].seed if worst else commands.first_seeds(found)[0]
+    seed = worst[0].seed if worst else commands.first_seeds(stored)[0]
     heads = stored_artifacts.list_(session, job_id)
     return JobView(
         job=line,
         verdict=verdict,
         sentence=words.sentence(verdict),
-        error=found.error,
-        notes=sequential_text.notes(found),
-        at_most=sequential_text.at_most(found),
-        stop=found.stop,
-        suspects=found.suspects,
-        test=found.canonical,
-        test_key=found.test_key,
+        error=stored.error,
+        notes=sequential_text.notes(stored),
+        at_most=sequential_text.at_most(stored),
+        stop=stored.stop,
+        suspects=stored.suspects,
+        test=stored.canonical,
+        test_key=stored.test_key,
         test_url=urls.history(
-            found.test_key, {"branch": found.branch, "arch": found.arch, "board": found.board}
+            stored.test_key, {"branch": stored.branch, "arch": stored.arch, "board": stored.board}
         ),
-        facts=_facts(found),
-        outputs=tuple(each.output for each in outputs),
+        facts=_facts(stored),
+        outputs=tuple(head.output for head in outputs),
         tests=tests,
         plot=_plots.get(
-            fixed and (*fixed, chosen), lambda: plots.read(session, found, chosen, told, line.noun)
+            fixed and (*fixed, chosen), lambda: plots.read(session, stored, chosen, rolled_up, line.noun)
         )
-        if found.done and (tests is None or chosen)
+        if stored.done and (tests is None or chosen)
         else None,
-        grid=seed_grid.read(session, found, line.noun),
-        seed=None if pair is None else seed_details.read(session, found, pair, output),
+        grid=seed_grid.read(session, stored, line.noun),
+        seed=None if pair is None else seed_details.read(session, stored, pair, output),
         map=error_maps.read(
-            session, job_id, heads, chosen, pair, [(each.seed, each.repeat) for each in worst]
+            session, job_id, heads, chosen, pair, [(record.seed, record.repeat) for record in worst]
         ),
-        diagnosis=diagnosis_view.read(session, found),
+        diagnosis=diagnosis_view.read(session, stored),
         worst=tuple(map(worst_seeds.line, worst)) if tests is None else (),
-        reference=found.reference,
+        reference=stored.reference,
         comparison=reference_comparison.lines(worst) if tests is None else (),
         artifacts=tuple(
             ArtifactLine(
-                url=urls.artifact(job_id, each["id"]), **{name: each[name] for name in _OF_ARTIFACT}
+                url=urls.artifact(job_id, head["id"]), **{name: head[name] for name in _OF_ARTIFACT}
             )
-            for each in heads
+            for head in heads
         ),
-        attempts=tuple(job_attempts.shown(session, job_id)),
+        attempts=tuple(job_attempts.for_page(session, job_id)),
         log=job_logs.log(session, job_id, heads, pair),
         telemetry=job_logs.telemetry(session, job_id),
-        imported=imported.read(found),
-        check=seed_details.check(found, seed, chosen),
+        imported=imported.read(stored),
+        check=seed_details.check(stored, seed, chosen),
         origins=origins(session, job=job_id),
-        resubmit_of=found.resubmit_of,
-        last_event=found.last_event,
+        resubmit_of=stored.resubmit_of,
+        last_event=stored.last_event,
         links={
             "self": urls.job(job_id),
-            "twin": urls.job(job_id, twin=True),
+            "twin": urls.job(job_id, as_json=True),
             "events": urls.events(job_id),
             "cancel": urls.cancel(job_id),
             "resubmit": urls.resubmit(job_id),
@@ -239,13 +239,13 @@ def job(
     )
 
 
-def _fixed(job: Job, told: job_seeds.Told) -> tuple[Hashable, ...] | None:
+def _fixed(job: Job, rolled_up: job_seeds.RollUp) -> tuple[Hashable, ...] | None:
     """What tells a job whose seeds stay as they are, as it is over and counted; None where more may
     come. Rows are never changed, and one that comes late has its event.
     """
     return (
         (job.id, job.version, job.last_event, job.done)
-        if job.state.final and told is not None
+        if job.state.final and rolled_up is not None
         else None
     )
 

@@ -143,12 +143,12 @@ def _said(value: float) -> str:
 
 
 def _axis(cells: int, group: int, name: str) -> Options:
-    said = name if group == 1 else f"{name}, {group} in a cell"
+    axis_name = name if group == 1 else f"{name}, {group} in a cell"
     return {
         **AXIS,
         "type": "category",
         "data": [str(1 + place * group) for place in range(cells)],
-        "name": f"{said} (of {cells * group if group > 1 else cells})",
+        "name": f"{axis_name} (of {cells * group if group > 1 else cells})",
         "nameLocation": "middle",
         "axisTick": {"show": False},
         "splitArea": {"show": False},

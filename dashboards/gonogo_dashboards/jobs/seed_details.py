@@ -40,7 +40,7 @@ STATISTICS = (
     ),
 )
 """Statistic, what it is called, what it means."""
-_MOST_OUTPUTS = 24
+_MAX_OUTPUTS = 24
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ def read(
         facts=_facts(said),
         message=said.get("message"),
         columns=tuple((label, meaning) for _, label, meaning in STATISTICS),
-        outputs=tuple(outputs[:_MOST_OUTPUTS]),
-        left_out=max(0, len(outputs) - _MOST_OUTPUTS),
+        outputs=tuple(outputs[:_MAX_OUTPUTS]),
+        left_out=max(0, len(outputs) - _MAX_OUTPUTS),
         check=check(job, seed, outputs[0].output if outputs else ""),
         before=before,
         after=after,
@@ -151,7 +151,7 @@ def _outputs(told: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
             verdict=str(each["verdict"]),
             explanation=each.get("explanation"),
             beyond=verdicts.evidence(each),
-            numbers=tuple(words.told_number(each.get(statistic)) for statistic, _, _ in STATISTICS),
+            numbers=tuple(words.reported_number(each.get(statistic)) for statistic, _, _ in STATISTICS),
             nonfinite=dict(each.get("nonfinite_kinds") or {}),
             digest=each.get("digest"),
         )

@@ -18,8 +18,8 @@ from gonogo_storage.jobs import seed_grids
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.seeds.seed_order import SeedOrder
 
-MOST_CELLS = 5_000
-MOST_ROWS = 50
+MAX_CELLS = 5_000
+MAX_ROWS = 50
 """Lines of the table of cells that are not green."""
 _VERDICTS = {letter: str(verdict) for verdict, letter in seed_grids.LETTERS.items()}
 _WORST_FIRST = "".join(seed_grids.LETTERS[verdict] for verdict in WORST_FIRST)
@@ -123,7 +123,7 @@ def drawn(grid: GridView, page: str, chosen: tuple[int, int] | None) -> dict[str
 def _width(length: int) -> int:
     """How many (seed, repeat) share a cell: 1, or a round number."""
     steps: Iterator[int] = (size * 10**power for power in range(9) for size in (1, 2, 5))
-    return next(step for step in steps if length <= step * MOST_CELLS)
+    return next(step for step in steps if length <= step * MAX_CELLS)
 
 
 @lru_cache(maxsize=16)  # a page is read again and again, and most of its letters, if not all, stay
@@ -175,7 +175,7 @@ def _table(order: SeedOrder, line: str, cells: str, width: int) -> list[GridCell
         if cell == letter
     )
     lines = []
-    for number in islice(bad, MOST_ROWS):
+    for number in islice(bad, MAX_ROWS):
         start, end = number * width, min((number + 1) * width, len(line))
         seed, repeat = order.at(line.index(cells[number], start))
         come = end - start - line.count(seed_grids.NONE_YET, start, end)

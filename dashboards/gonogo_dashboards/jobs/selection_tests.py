@@ -13,9 +13,9 @@ from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
 from gonogo_storage.jobs import selection_tests
 from gonogo_storage.jobs.job import Job
 
-MOST_TESTS = 500
-MOST_NUMBERS = 6
-MOST_CHARS = 600
+MAX_TESTS = 500
+MAX_NUMBERS = 6
+MAX_CHARS = 600
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def read(session: Session, job: Job) -> TestsView | None:
     """The tests of a job; None for a kernel's."""
     if not is_selection(job):
         return None
-    lines = tuple(_line(record) for record in selection_tests.tests(session, job.id, MOST_TESTS))
-    total = len(lines) if len(lines) < MOST_TESTS else selection_tests.count(session, job.id)
+    lines = tuple(_line(record) for record in selection_tests.tests(session, job.id, MAX_TESTS))
+    total = len(lines) if len(lines) < MAX_TESTS else selection_tests.count(session, job.id)
     return TestsView(lines, total, outcomes(job.outcomes or {}), any(line.stage for line in lines))
 
 
@@ -98,14 +98,14 @@ def _line(record: selection_tests.TestRecord) -> TestLine:
         outcomes=outcomes(record.outcomes),
         iteration=record.iteration,
         duration_ms=said.get("duration_ms"),
-        message=first[:MOST_CHARS],
+        message=first[:MAX_CHARS],
         more=more,
         failures=tuple(
             (str(each.get("expression")), int(each.get("count", 1)))
             for each in said.get("failures") or ()
         ),
         measurements=tuple(
-            (str(name), value) for name, value in list(measured.items())[:MOST_NUMBERS]
+            (str(name), value) for name, value in list(measured.items())[:MAX_NUMBERS]
         ),
         stage=said.get("stage"),
     )

@@ -10,7 +10,7 @@ from gonogo_dashboards.charts.charts import AXIS, Options, _short
 from gonogo_dashboards.jobs.diagnosis_view import TermView
 from gonogo_dashboards.kit import words
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """Of the table of a term."""
 
 
@@ -120,12 +120,12 @@ def term(view: TermView) -> Options:
 
 @lru_cache(maxsize=64)
 def term_rows(view: TermView) -> Sequence[tuple[str, str, str]]:
-    """The same as a table, at most MOST_ROWS: (which tiles, times used, standard error) in words.
+    """The same as a table, at most MAX_ROWS: (which tiles, times used, standard error) in words.
     Made here, as a template takes thrice as long, and there are three terms of hundreds of
     tiles.
     """
     found = []
-    for index, value in enumerate(view.coefficients[:MOST_ROWS]):
+    for index, value in enumerate(view.coefficients[:MAX_ROWS]):
         first, last = tiles_of(view, index)
         error = view.errors[index] if index < len(view.errors) else None
         found.append(

@@ -10,9 +10,9 @@ Cells = Sequence[Sequence[float | None]]
 
 HALF = 0.5
 """Share of the squared error from which a column or row is named alone."""
-MOST = 0.9
+MAX = 0.9
 FEW = 0.1
-"""So small a part of the columns (or rows) that holds MOST of the squared error is named."""
+"""So small a part of the columns (or rows) that holds MAX of the squared error is named."""
 STRIPES = 0.3
 """Share of the signed means' variance that goes from column to column (or row to row), beyond what
 noise has, from which it is stripes."""
@@ -55,7 +55,7 @@ def _few(shares: Sequence[float], noun: str) -> str:
     held = 0.0
     for number, place in enumerate(order, 1):
         held += shares[place]
-        if held >= MOST:
+        if held >= MAX:
             return (
                 f"{number} of {len(shares)} {noun}s of tiles hold {held:.0%} of the error."
                 if number <= FEW * len(shares)

@@ -1,5 +1,6 @@
-"""The built bundle: file names by entry from Vite's manifest, and the files themselves,
-precompressed and immutable.
+"""The built bundle: file names by entry from Vite's manifest, and the files themselves.
+
+The files are precompressed, and hashed names never change their content.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ class NotBuilt(RuntimeError):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"{folder.name}/manifest.json is missing: run `python -m gonogo_dashboards.build` (needs node), or install the wheel"
+            f"{folder.name}/manifest.json is missing."
+            " Run `python -m gonogo_dashboards.build` (it needs node), or install the wheel"
         )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a page puts in its head: one module script, and style sheets."""
+    """The parts of a page's head: one module script, and style sheets."""
 
     script: str
     styles: tuple[str, ...]
@@ -47,12 +49,12 @@ class Entry:
 
 @lru_cache(maxsize=4)
 def _manifest(path: Path, _changed_ns: int) -> dict[str, Any]:
-    found: dict[str, Any] = decode(path.read_bytes())
-    return found
+    manifest: dict[str, Any] = decode(path.read_bytes())
+    return manifest
 
 
 def entry(name: str, folder: Path = FOLDER) -> Entry:
-    """The URLs of an entry ("main", "docs"). Raises NotBuilt where there is no bundle."""
+    """Return the URLs of an entry ("main", "docs"). Raises NotBuilt where there is no bundle."""
     path = folder / "manifest.json"
     try:
         chunks = _manifest(path, path.stat().st_mtime_ns)
@@ -64,27 +66,28 @@ def entry(name: str, folder: Path = FOLDER) -> Entry:
         for key in (*_imports(chunks, f"src/{name}.js"), f"src/{name}.js")
         for style in chunks[key].get("css", ())
     ]
-    # what several entries share comes first: a page's own styles, and those of paper, may say
-    # otherwise. Vite lists them by name.
-    shared = {each["file"] for key, each in chunks.items() if key.startswith("_")}
+    # Shared styles come first, so that a page's own styles and the print styles override them.
+    # Vite lists them by name.
+    shared = {shared_chunk["file"] for key, shared_chunk in chunks.items() if key.startswith("_")}
     ordered = sorted(dict.fromkeys(styles), key=lambda style: style not in shared)
     return Entry(urls.static(chunk["file"]), tuple(urls.static(style) for style in ordered))
 
 
 def _imports(chunks: dict[str, Any], key: str) -> list[str]:
-    found: list[str] = []
-    for each in chunks[key].get("imports", ()):
-        found += [each, *_imports(chunks, each)]
-    return found
+    imported: list[str] = []
+    for name in chunks[key].get("imports", ()):
+        imported += [name, *_imports(chunks, name)]
+    return imported
 
 
 def serve(name: str, request: Request, folder: Path = FOLDER) -> Response:
-    """A built file in the best encoding that the browser takes. Hashed names never change their
-    content, so they are kept for ever.
+    """Return a built file in the best encoding that the browser accepts.
+
+    Files with hashed names never change their content, so browsers cache them forever.
     """
     path = folder / name
     if not _NAME.fullmatch(name) or name.endswith((".br", ".gz", ".json")) or not path.is_file():
-        return PlainTextResponse("no such file", status_code=404)
+        return PlainTextResponse("No such file", status_code=404)
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable"
         if _HASHED.search(name)
@@ -93,10 +96,10 @@ def serve(name: str, request: Request, folder: Path = FOLDER) -> Response:
         "X-Content-Type-Options": "nosniff",
     }
     kind = _TYPES.get(path.suffix) or guess_type(name)[0] or "application/octet-stream"
-    taken = accepted(request.headers.get("accept-encoding", ""))
+    encodings = accepted(request.headers.get("accept-encoding", ""))
     for encoding, suffix in _ENCODINGS:
         packed = folder / (name + suffix)
-        if encoding in taken and packed.is_file():
+        if encoding in encodings and packed.is_file():
             return FileResponse(
                 packed, media_type=kind, headers={**headers, "Content-Encoding": encoding}
             )
@@ -104,10 +107,10 @@ def serve(name: str, request: Request, folder: Path = FOLDER) -> Response:
 
 
 def accepted(header: str) -> set[str]:
-    """The encodings of an Accept-Encoding header whose weight isn't 0."""
-    found = set()
+    """Return the encodings of an Accept-Encoding header whose weight isn't 0."""
+    encodings = set()
     for part in header.split(","):
         name, _, rest = part.strip().partition(";")
         if not re.fullmatch(r"\s*q=0(\.0*)?\s*", rest):
-            found.add(name.strip().lower())
-    return found
+            encodings.add(name.strip().lower())
+    return encodings

@@ -1,11 +1,10 @@
-"""Text of others among ours: a name written from right to left, or one that turns what follows it,
-must not change the words beside it.
+"""Protection against text that reorders the words beside it.
 
 Browsers order the letters of a line by the Unicode Bidirectional Algorithm (UAX #9). A control
-character in a name, as U+202E, turns all that follows on the line, ours too; so it is shown as what
-it is. A name of right-to-left letters takes the punctuation and the numbers beside it along; so it
-stands between U+2068 and U+2069, which isolate it. Nothing is changed where a value goes back to
-the server or into a shell: `exact` there.
+character in a name, such as U+202E, reorders the rest of the line, so it is shown as its escape. A
+name of right-to-left letters pulls the punctuation and the numbers beside it along, so it stands
+between U+2068 and U+2069, which isolate it. Values that go back to the server or into a shell stay
+unchanged: templates use `exact` for them.
 """
 
 from __future__ import annotations
@@ -23,15 +22,16 @@ ISOLATE, POP = "\u2068", "\u2069"
 
 
 def contained(value: Any) -> Any:
-    """What a template prints of a value: a text that could turn its neighbours can't any more;
-    everything else as it is.
+    """Return a value as a template prints it: text that could reorder its neighbors is contained.
+
+    Everything that isn't such text stays as it is.
     """
     if type(value) is not str or value.isascii():  # markup has been through here before
         return value
-    text = _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    text = _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
     return f"{ISOLATE}{text}{POP}" if _RIGHT_TO_LEFT.search(text) else text
 
 
 def exact(value: Any) -> Markup:
-    """A value to the letter, for fields that are sent and lines that are copied."""
+    """Return a value unchanged but escaped, for fields that are sent and lines that are copied."""
     return escape(value)

@@ -1,6 +1,4 @@
-"""What never changes again and takes long to make, kept in the process: the last few, least used
-out first.
-"""
+"""A least-recently-used cache for values that never change and are slow to compute."""
 
 from __future__ import annotations
 
@@ -12,30 +10,32 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Kept(Generic[Value]):
-    """At most `most` values by key; safe between threads, two of which may make the same value once
-    each.
+class LRUCache(Generic[Value]):
+    """A thread-safe LRU cache of at most `max_size` values.
+
+    Two threads may compute the same value once each.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
         self._lock = threading.Lock()
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
 
-    def get(self, key: Hashable | None, make: Callable[[], Value | None]) -> Value | None:
-        """The value of a key, made if it isn't there; None is not kept, nor is anything of the key
-        None: that may still change.
+    def get(self, key: Hashable | None, compute: Callable[[], Value | None]) -> Value | None:
+        """Return the value of a key; compute it on a miss.
+
+        None is never stored, nor is a value of the key None: these may still change.
         """
         if key is None:
-            return make()
+            return compute()
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key]
-        made = make()
-        if made is not None:
+        value = compute()
+        if value is not None:
             with self._lock:
-                self._values[key] = made
-                while len(self._values) > self._most:
+                self._values[key] = value
+                while len(self._values) > self._max_size:
                     self._values.popitem(last=False)
-        return made
+        return value

@@ -12,7 +12,7 @@ START = "gonogo demo"
 
 
 def first_seeds(job: Job) -> tuple[int, int]:
-    """The job's first seed, and how many different seeds it has."""
+    """Return the job's first seed and its number of different seeds."""
     seeds = job.request.get("seeds")
     if isinstance(seeds, Mapping):
         return int(seeds.get("start", 0)), int(seeds.get("count", seeds.get("max", 1)))
@@ -22,8 +22,9 @@ def first_seeds(job: Job) -> tuple[int, int]:
 
 
 def seeds_words(job: Job) -> str:
-    """The seeds of a job in words: "0 … 63", "7 (one)", "5 given one by one", "from 0 until
-    decided", and how often each runs.
+    """Return the seeds of a job in words, and how often each runs.
+
+    For example "0 … 63", "7 (one)", "5 listed seeds", "from 0 until decided, at most 500".
     """
     seeds = job.request.get("seeds")
     first, number = first_seeds(job)
@@ -35,12 +36,12 @@ def seeds_words(job: Job) -> str:
     elif isinstance(seeds, Mapping):
         text = f"{first} … {first + number - 1}"
     else:
-        text = f"{number:,}, given one by one"
+        text = f"{number:,} listed seeds"
     return text if repeats == 1 else f"{text}, {repeats} times each"
 
 
 def tolerance_words(tolerance: Mapping[str, Any]) -> str:
-    """A tolerance in one line: "rtol 0.001, atol 0.5", or per output, or that there is none."""
+    """Return a tolerance in one line: "rtol 0.001, atol 0.5", or one part per output."""
     if not tolerance:
         return "no tolerance declared"
     if all(isinstance(value, Mapping) for value in tolerance.values()):
@@ -53,8 +54,7 @@ def tolerance_words(tolerance: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> str:
-    """A JSON value for reading: text and numbers as they are, anything else as JSON without braces
-    at its outside.
+    """Return a JSON value for reading: text and numbers as they are, objects without outer braces.
     """
     if value is None or value == {}:
         return ""

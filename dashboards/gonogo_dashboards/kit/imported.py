@@ -1,6 +1,4 @@
-"""A job that was imported, in words: which file, by whom it was run, and whether there are numbers
-behind its red and green.
-"""
+"""An imported job in words: its file, its tool, and whether it has numbers."""
 
 from __future__ import annotations
 
@@ -11,8 +9,8 @@ from gonogo_storage.jobs.job import Job
 
 NAMES = {
     "junit": "JUnit XML",
-    "gtest-xml": "googletest's XML",
-    "gtest-json": "googletest's JSON",
+    "gtest-xml": "GoogleTest's XML",
+    "gtest-json": "GoogleTest's JSON",
     "ctrf": "CTRF",
     "gonogo": "the lines of GoNoGo's pytest plug-in",
 }
@@ -20,7 +18,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class ImportedView:
-    """What the page says of it."""
+    """The facts about an import that the page shows."""
 
     format: str
     tool: str | None
@@ -31,27 +29,27 @@ class ImportedView:
 
 
 def read(job: Job) -> ImportedView | None:
-    """None of a job that ran here."""
-    told = job.request.get("import")
-    if told is None:
+    """Return the facts about a job's import; None for a job that ran here."""
+    stored = job.request.get("import")
+    if stored is None:
         return None
-    numbers = bool(told["numbers"])
-    said = f"Imported from {NAMES[told['format']]}" + (
-        ": the numbers are those that it brought, judged here."
+    numbers = bool(stored["numbers"])
+    text = f"Imported from {NAMES[stored['format']]}" + (
+        ": the numbers come with it and were judged here."
         if numbers
-        else ": history without numbers. It says red and green, and nothing of whether a pass means anything."
+        else ": history without numbers. It shows red and green, but not whether a pass is hollow."
     )
     return ImportedView(
-        told["format"], told["tool"], int(told["tests"]), numbers, told["started_at"], said
+        stored["format"], stored["tool"], int(stored["tests"]), numbers, stored["started_at"], text
     )
 
 
 def facts(job: Job) -> list[tuple[str, str]]:
-    """For the table of what was asked; none of a job that ran here."""
-    found = read(job)
-    if found is None:
+    """Return rows for the table of the request; none for a job that ran here."""
+    view = read(job)
+    if view is None:
         return []
     ran = [
-        ("ran", " ".join(filter(None, ("elsewhere,", found.tool, found.started_at))).rstrip(","))
+        ("ran", " ".join(filter(None, ("elsewhere,", view.tool, view.started_at))).rstrip(","))
     ]
-    return [("imported", f"{words.count(found.tests, 'test')} from {NAMES[found.format]}"), *ran]
+    return [("imported", f"{words.count(view.tests, 'test')} from {NAMES[view.format]}"), *ran]

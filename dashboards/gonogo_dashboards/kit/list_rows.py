@@ -1,4 +1,4 @@
-"""What lists show of a job and of a flag: one line each, in words."""
+"""The lines of lists: jobs and flags in words."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from gonogo_storage.jobs.job import Job
 
 @dataclass(frozen=True)
 class Count:
-    """How many seeds got a verdict, with its looks, and where its part of a bar of length 1
-    begins.
+    """The number of seeds with a verdict, and its part of a bar of length 1.
+
+    `label` is for the middle of a sentence; `start` is where the part begins.
     """
 
     verdict: str
@@ -44,15 +45,15 @@ class SeedChoice:
 
 @dataclass(frozen=True)
 class JobLine:
-    """A job in a list: what, where, how far, what came out."""
+    """A job in a list: its test, its build, its progress and its verdict."""
 
     id: str
     url: str
     kernel: str
     noun: str
-    """What it is run over: seeds, or iterations of tests that exist already."""
+    """Its unit: "seed", or "iteration" for tests that exist already."""
     shape: str
-    """Of a selection: which tests."""
+    """For a selection: its tests."""
     tolerance: str
     build: str
     queue: str
@@ -65,7 +66,7 @@ class JobLine:
     total: int
     counts: tuple[Count, ...]
     outcomes: tuple[OutcomeCount, ...]
-    """Of a selection: its tests over all iterations, green and red."""
+    """For a selection: its tests over all iterations, green and red."""
     waiting_reason: str | None
     diagnosis: str
     labels: Mapping[str, Any]
@@ -97,7 +98,7 @@ class FlagLine:
 
 
 def job_line(job: Job, now: datetime) -> JobLine:
-    """A job as a line of a list."""
+    """Return a job as a line of a list."""
     return JobLine(
         id=job.id,
         url=urls.job(job.id),
@@ -127,9 +128,7 @@ def job_line(job: Job, now: datetime) -> JobLine:
 
 
 def noun_of(test: Mapping[str, Any]) -> str:
-    """What a job is run over: seeds of a kernel's test, or iterations of tests that exist
-    already.
-    """
+    """Return "seed" for a kernel's test, "iteration" for tests that exist already."""
     return "iteration" if is_selection(test) else "seed"
 
 
@@ -139,7 +138,7 @@ def shape_of(test: Mapping[str, Any]) -> str:
 
 
 def tolerance_of(test: Mapping[str, Any]) -> str:
-    """The tolerance of a kernel's test; the gates of a selection are in its tests."""
+    """Return the tolerance of a kernel's test; a selection's tests have their own gates."""
     return (
         "gates of its tests"
         if is_selection(test)
@@ -148,38 +147,39 @@ def tolerance_of(test: Mapping[str, Any]) -> str:
 
 
 def state_words(job: Job) -> str:
-    """The state of a job in words: "cancelled after 5 of 64 seeds"."""
-    said = words.STATES.get(job.state, job.state.value)
+    """Return the state of a job in words: "Canceled after 5 of 64 seeds"."""
+    label = words.STATES.get(job.state, job.state.value)
     return (
-        f"{said} after {job.done:,} of {words.count(job.total, noun_of(job.canonical))}"
+        f"{label} after {job.done:,} of {words.count(job.total, noun_of(job.canonical))}"
         if job.state == JobState.cancelled
-        else said
+        else label
     )
 
 
 def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
-    """Verdict counts, worst first, with their shares of `total`."""
-    found: list[Count] = []
+    """Return the verdict counts, worst first, with their shares of `total`."""
+    shown: list[Count] = []
     start = 0.0
     for verdict in words.ordered(stored):
         looks, share = words.mark(verdict), stored[verdict] / total
         if stored[verdict]:
-            found.append(Count(verdict, looks.label, looks.sign, stored[verdict], share, start))
+            label = words.inline(looks.label)
+            shown.append(Count(verdict, label, looks.sign, stored[verdict], share, start))
             start += share
-    return tuple(found)
+    return tuple(shown)
 
 
 def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
-    said = flag.evidence.get("sentence") or words.FLAGS.get(flag.kind, flag.kind)
-    diagnosed = flag.evidence.get("diagnosis")
+    sentence = flag.evidence.get("sentence") or words.FLAGS.get(flag.kind, flag.kind)
+    diagnosis = flag.evidence.get("diagnosis")
     return FlagLine(
         id=flag.id,
         kind=flag.kind,
         kind_words=words.FLAGS.get(flag.kind, flag.kind.replace("_", " ")),
         verdict=words.FLAG_VERDICTS.get(flag.kind, "suspect"),
         state=flag.state,
-        sentence=str(said),
-        diagnosis=str(diagnosed or ""),
+        sentence=str(sentence),
+        diagnosis=str(diagnosis or ""),
         kernel=flag.kernel,
         shape=shape_of(flag.test),
         tolerance=tolerance_of(flag.test),
@@ -192,5 +192,5 @@ def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
 
 
 def source_url(kind: str, job: str) -> str:
-    """The page of the job or the gauge that shows a finding."""
+    """Return the page of the job or the gauge that shows a finding."""
     return urls.gauge(job) if kind == FlagKind.blunt_test else urls.job(job)

@@ -1,5 +1,6 @@
-"""Green and red of tests that exist already, counted: the part of a selection that its verdict,
-without arrays, can't show.
+"""Counts of green and red outcomes of tests that exist already.
+
+They show the part of a selection that its verdict can't show without arrays.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ WORST_FIRST = ("error", "crash", "hang", "failed", "skipped", "not_run", "passed
 
 @dataclass(frozen=True)
 class OutcomeCount:
-    """How many iterations of a test had an outcome; `red` ones are never fine."""
+    """The number of iterations of a test with an outcome; `red` ones are never fine."""
 
     outcome: str
     count: int
@@ -21,7 +22,7 @@ class OutcomeCount:
 
 
 def outcomes(counts: Mapping[str, int]) -> tuple[OutcomeCount, ...]:
-    """Worst first."""
+    """Return the outcome counts, worst first."""
     named = sorted(
         counts, key=lambda word: (WORST_FIRST.index(word) if word in WORST_FIRST else 0, word)
     )

@@ -1,5 +1,6 @@
-"""A page's routes: its address and its JSON twin from one reading, with the same refusals in the
-form that was asked for.
+"""The routes of a page: its address and its JSON version from one reading.
+
+A refusal has the form that was requested: a page or a problem document.
 """
 
 from __future__ import annotations
@@ -18,17 +19,15 @@ from gonogo.errors import FieldError
 from gonogo_storage.db.paging import BadCursor
 
 Read = Callable[[Session, Request, datetime], Any]
-"""From a reading session, what was asked and the time now to a view; None: there is no such
-thing."""
+"""Reads a view from a session, the request and the time; None: there is no such thing."""
 ReadList = Callable[[Session, Mapping[str, str], str | None, int, datetime], Any]
-"""From a reading session, the filters, the cursor, how long the list is and the time now to a view.
-Raises gonogo_storage.db.paging.BadCursor."""
+"""Reads a list from a session, filters, a cursor, a length and the time."""
 
 
-def number(text: str | None, default: int, most: int) -> int:
-    """A number of the query: what was asked for within 1 and `most`, else the default."""
+def number(text: str | None, default: int, maximum: int) -> int:
+    """Return a number of the query, limited to 1 … `maximum`; anything else is the default."""
     return (
-        min(most, max(1, int(text)))
+        min(maximum, max(1, int(text)))
         if text and text.isascii() and text.isdigit() and len(text) < 6
         else default
     )
@@ -36,13 +35,11 @@ def number(text: str | None, default: int, most: int) -> int:
 
 @dataclass(frozen=True)
 class Site:
-    """The pages' router, and how pages.py answers: a view as a page or as JSON, and a refusal in
-    the form that was asked for.
-    """
+    """The pages' router, and how pages.py answers: as a page, as JSON, or with a refusal."""
 
     router: APIRouter
     page: Callable[[Request, str, Any], Response]
-    twin: Callable[[Request, Any], Response]
+    as_json: Callable[[Request, Any], Response]
     refuse: Callable[[Request, int, str, str], Response]
     reading: Callable[[], AbstractContextManager[Session]]
     may: Callable[[Request, str], bool]
@@ -50,7 +47,7 @@ class Site:
     now: Callable[[], datetime]
 
     def limit(self, query: Mapping[str, str]) -> int:
-        """How long a list is."""
+        """Return the length of a list."""
         return number(query.get("limit"), urls.PAGE_LENGTH, urls.MOST_LENGTH)
 
     def add(
@@ -62,14 +59,14 @@ class Site:
         noun: str = "list",
         wrong: str = "",
         scope: str = "",
-        twin_path: str = "",
+        json_path: str = "",
     ) -> None:
-        """Adds `path` and its twin, which only read.
+        """Add `path` and its JSON version; both only read.
 
-        noun: what a page shows: "list" where it is one, whose cursor may be wrong (400), else what
-        there may be none of (404), named by the last part of the address. wrong: the title where a
-        field of the query is (422). scope: which the reader must have beyond `read` (403).
-        twin_path: where the twin is, if not at `path`.json.
+        noun: the kind of page: "list" for one whose cursor may be wrong (400), else a thing that
+        may not exist (404), named by the last part of the address. wrong: the title where a field
+        of the query is invalid (422). scope: the scope that the reader needs beyond `read` (403).
+        json_path: the address of the JSON version, if not `path`.json.
         """
 
         def view(request: Request, form: Callable[[Request, Any], Response]) -> Response:
@@ -82,41 +79,42 @@ class Site:
                 )
             try:
                 with self.reading() as session:
-                    found = read(session, request, self.now())
+                    shown = read(session, request, self.now())
             except BadCursor:
                 return self.refuse(
                     request,
                     400,
                     f"This {noun} has no such page",
-                    f"cursor: not one that this {noun} gave",
+                    f"cursor: unknown; follow the link `next` of this {noun}",
                 )
             except FieldError as problem:
                 if not wrong:
                     raise
                 return self.refuse(request, 422, wrong, str(problem))
-            if found is None:
+            if shown is None:
                 *_, name = request.path_params.values()
                 return self.refuse(
                     request,
                     404,
                     f"No such {noun}",
-                    f"There is no {noun} {name}. It may have been on another server.",
+                    f"There is no {noun} {name} here. It may be on another server.",
                 )
-            return form(request, found)
+            return form(request, shown)
 
-        def twin(request: Request) -> Response:
-            return view(request, self.twin)
+        def json_version(request: Request) -> Response:
+            return view(request, self.as_json)
 
         def page(request: Request) -> Response:
-            return view(request, lambda asked, found: self.page(asked, template, found))
+            return view(request, lambda given, shown: self.page(given, template, shown))
 
         self.router.add_api_route(
-            twin_path or f"{path}.json", twin, methods=["GET"]
-        )  # first: "x.json" could be an id, too
+            json_path or f"{path}.json", json_version, methods=["GET"]
+        )  # first, because "x.json" could be an id, too
         self.router.add_api_route(path, page, methods=["GET"])
 
     def add_list(self, path: str, template: str, read: ReadList, *, scope: str = "") -> None:
-        """Adds a list with its twin: the query has its filters, its cursor and its length."""
+        """Add a list with its JSON version; the query has its filters, its cursor and its length.
+        """
 
         def view(session: Session, request: Request, now: datetime) -> Any:
             query = request.query_params

@@ -1,5 +1,8 @@
-"""How verdicts and states are said and drawn: a label and a shape each, so that nothing hangs on
-colour alone.
+"""Labels, sentences and shapes of verdicts, states and flags.
+
+Each verdict has a label and a shape, so that nothing depends on color alone. Labels are in sentence
+case; `inline` gives the form for the middle of a sentence. Hovering shows the sentence and the
+value that code and API use.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from gonogo_storage.db.states import (
     FlagKind,
     FlagState,
     HookSource,
-    InboundState,
+    IncomingState,
     JobState,
     RunState,
 )
@@ -33,8 +36,9 @@ from gonogo_storage.rollups.variants import Variant
 
 @dataclass(frozen=True)
 class Mark:
-    """A verdict's looks: what it's called, its one-character sign in text, and its outline in a box
-    of 16 x 16 (an SVG path).
+    """A verdict's label, its one-character sign in text, and its outline.
+
+    `path` is an SVG path in a box of 16 x 16.
     """
 
     label: str
@@ -44,7 +48,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Standing:
-    """A state in words, and the verdict whose shape and colour it takes."""
+    """A state's label, and the verdict whose shape and color it takes."""
 
     words: str
     verdict: str
@@ -59,54 +63,73 @@ _DASH = "M2 6.8H14V9.2H2Z"
 _SQUARE = "M2 2H14V14H2ZM6.9 4.2V8.9H9.1V4.2ZM6.9 10.3V12.3H9.1V10.3Z"
 
 MARKS: dict[Verdict, Mark] = {
-    Verdict.pass_: Mark("pass", "●", "M8 1A7 7 0 1 1 8 15A7 7 0 1 1 8 1Z"),
-    Verdict.pass_by_tolerance: Mark("pass by tolerance", "◐", _HALF),
-    Verdict.fail_by_tolerance: Mark("fail by tolerance", "◆", "M8 .6 15.4 8 8 15.4 .6 8Z"),
-    Verdict.fail: Mark("fail", "✕", _CROSS),
-    Verdict.suspect: Mark("suspect", "▲", "M8 1.4 15 14.4H1Z"),
-    Verdict.inconclusive: Mark("no information", "○", _RING),
-    Verdict.not_judged: Mark("not_judged", "–", _DASH),
-    Verdict.skipped: Mark("skipped", "–", _DASH),
-    Verdict.not_run: Mark("not_run", "–", _DASH),
-    Verdict.hang: Mark("hang", "⧗", "M2.5 1H13.5L9.3 8 13.5 15H2.5L6.7 8Z"),
-    Verdict.crash: Mark("crash", "↯", "M9.6 .6 2.8 9.2H7L5.6 15.4 13.2 6.4H8.6Z"),
-    Verdict.error: Mark("error", "!", _SQUARE),
+    Verdict.pass_: Mark("Pass", "●", "M8 1A7 7 0 1 1 8 15A7 7 0 1 1 8 1Z"),
+    Verdict.pass_by_tolerance: Mark("Hollow pass", "◐", _HALF),
+    Verdict.fail_by_tolerance: Mark("False alarm", "◆", "M8 .6 15.4 8 8 15.4 .6 8Z"),
+    Verdict.fail: Mark("Fail", "✕", _CROSS),
+    Verdict.suspect: Mark("Suspect", "▲", "M8 1.4 15 14.4H1Z"),
+    Verdict.inconclusive: Mark("Inconclusive", "○", _RING),
+    Verdict.not_judged: Mark("Not judged", "–", _DASH),
+    Verdict.skipped: Mark("Skipped", "–", _DASH),
+    Verdict.not_run: Mark("Not run", "–", _DASH),
+    Verdict.hang: Mark("Hang", "⧗", "M2.5 1H13.5L9.3 8 13.5 15H2.5L6.7 8Z"),
+    Verdict.crash: Mark("Crash", "↯", "M9.6 .6 2.8 9.2H7L5.6 15.4 13.2 6.4H8.6Z"),
+    Verdict.error: Mark("Error", "!", _SQUARE),
 }
 
+SHORT_SENTENCES: dict[Verdict, str] = {
+    Verdict.pass_by_tolerance: "Passes only by tolerance.",
+    Verdict.fail_by_tolerance: "The kernel is right, the tolerance is too tight.",
+}
+"""A short explanation of verdicts whose label needs one; it precedes the sentence on hover."""
+
 STATES: dict[str, str] = {
-    JobState.queued: "waits for a worker",
-    JobState.running: "running",
-    JobState.cancelling: "is being cancelled",
-    JobState.finished: "finished",
-    JobState.cancelled: "cancelled",
-    JobState.failed: "could not be run",
+    JobState.queued: "Queued",
+    JobState.running: "Running",
+    JobState.cancelling: "Canceling",
+    JobState.finished: "Finished",
+    JobState.cancelled: "Canceled",
+    JobState.failed: "Could not run",
 }
 
 RUN_STATES: dict[str, str] = {
-    RunState.running: "running",
-    RunState.cancelling: "is being cancelled",
-    RunState.finished: "finished",
-    RunState.cancelled: "cancelled",
+    RunState.running: "Running",
+    RunState.cancelling: "Canceling",
+    RunState.finished: "Finished",
+    RunState.cancelled: "Canceled",
 }
+
+STATE_SENTENCES: dict[str, str] = {
+    JobState.queued: "Stored, and no worker has started it yet.",
+    JobState.running: "Workers run it now.",
+    JobState.cancelling: "Somebody canceled it; the parts that run now still have to stop.",
+    JobState.finished: "It ran to its end.",
+    JobState.cancelled: "Somebody canceled it before its end.",
+    JobState.failed: "It could not run; its error says why.",
+}
+"""The meaning of the states of jobs, runs, gauges and bisections."""
 
 DUES: dict[str, str] = {
-    DueOutcome.submitted: "submitted",
-    DueOutcome.skipped: "skipped",
-    DueOutcome.failed: "could not be submitted",
+    DueOutcome.submitted: "Submitted",
+    DueOutcome.skipped: "Skipped",
+    DueOutcome.failed: "Could not be submitted",
 }
-"""What became of a due time of a schedule."""
+"""Outcomes of a schedule's due time."""
 
 DEVICE_STATES: dict[str, str] = {
-    DeviceState.idle: "its worker lives and runs nothing on it",
-    DeviceState.busy: "something runs on it",
-    DeviceState.offline: "no worker of it has been heard of for a while",
+    DeviceState.idle: "Its worker is alive and runs nothing on it.",
+    DeviceState.busy: "Its worker runs something on it.",
+    DeviceState.offline: "Its worker has sent no heartbeat for a while.",
 }
 
 DEVICE_HEALTHS: dict[str, str] = {
-    DeviceHealth.good: "its canary passed when it was last asked",
-    DeviceHealth.suspect: "it differs from other devices: most tests fail here only, or its canary has other bits; it still takes work",
-    DeviceHealth.bad: "its canary fails; it takes no work and tests itself again",
-    DeviceHealth.maintenance: "a person has it; nothing runs on it",
+    DeviceHealth.good: "Its last canary passed.",
+    DeviceHealth.suspect: (
+        "It differs from other devices: most tests fail only here, or its canary has other bits."
+        " It still takes work."
+    ),
+    DeviceHealth.bad: "Its canary fails. It takes no work and tests itself again.",
+    DeviceHealth.maintenance: "A person uses it. Nothing runs on it.",
 }
 
 HEALTH_VERDICTS: dict[str, str] = {
@@ -115,40 +138,54 @@ HEALTH_VERDICTS: dict[str, str] = {
     DeviceHealth.bad: Verdict.fail,
     DeviceHealth.maintenance: Verdict.not_judged,
 }
-"""The verdict whose shape and colour a health takes."""
+"""The verdict whose shape and color a health takes."""
 
 STANDINGS: dict[str, str] = {
-    "golden": "bits as on other devices",
+    "golden": "same bits as on other devices",
     "first": "bits known from one device only",
     "differs": "bits differ from the golden ones",
 }
-"""How a device's canary compares with those of the others."""
+"""How a device's canary compares with the canaries of other devices."""
 
 FLAGS: dict[str, str] = {
-    FlagKind.passes_by_tolerance: "passes by tolerance",
-    FlagKind.tolerance_too_tight: "tolerance too tight",
-    FlagKind.flaky: "flaky",
-    FlagKind.nondeterministic: "not deterministic",
-    FlagKind.device_dependent: "depends on the device",
-    FlagKind.context_dependent: "depends on what ran before",
-    FlagKind.latent_flake: "will flake",
-    FlagKind.fix_masked: "fix only masked",
-    FlagKind.blunt_test: "blunt test",
-    FlagKind.hangs: "hangs",
+    FlagKind.passes_by_tolerance: "Hollow pass",
+    FlagKind.tolerance_too_tight: "False alarm",
+    FlagKind.flaky: "Flaky",
+    FlagKind.nondeterministic: "Nondeterministic",
+    FlagKind.device_dependent: "Device-dependent",
+    FlagKind.context_dependent: "Context-dependent",
+    FlagKind.latent_flake: "Latent flake",
+    FlagKind.fix_masked: "Masked fix",
+    FlagKind.blunt_test: "Blunt test",
+    FlagKind.hangs: "Hangs",
 }
+
+FLAG_SENTENCES: dict[str, str] = {
+    FlagKind.passes_by_tolerance: ("Passes only by tolerance: rounding doesn't explain the error."),
+    FlagKind.fix_masked: "It turned green, and the error stayed the same.",
+    FlagKind.blunt_test: "Some mutants (known-wrong kernels) pass this test.",
+    FlagKind.hangs: "Some seed never ended.",
+    FlagKind.flaky: "The same build is sometimes red.",
+    FlagKind.nondeterministic: "The same seed on the same device gives other bits.",
+    FlagKind.device_dependent: "The same seed gives other bits on another device.",
+    FlagKind.context_dependent: "The outcome depends on what ran before in the same process.",
+    FlagKind.latent_flake: "Green so far, but the tail of its errors reaches the tolerance.",
+    FlagKind.tolerance_too_tight: "The kernel is right, and the tolerance is too tight.",
+}
+"""The meaning of each kind of flag, in one sentence."""
 
 FLAG_VERDICTS: dict[str, str] = {
     FlagKind.passes_by_tolerance: Verdict.pass_by_tolerance,
     FlagKind.tolerance_too_tight: Verdict.fail_by_tolerance,
     FlagKind.hangs: Verdict.hang,
 }
-"""The verdict whose looks a flag takes; every other kind looks like `suspect`."""
+"""The verdict whose shape and color a flag takes; every other kind takes those of `suspect`."""
 
 FLAG_STATES: dict[str, str] = {
-    FlagState.open: "open",
-    FlagState.acknowledged: "taken on",
-    FlagState.resolved: "resolved",
-    FlagState.reopened: "came back",
+    FlagState.open: "Open",
+    FlagState.acknowledged: "Acknowledged",
+    FlagState.resolved: "Resolved",
+    FlagState.reopened: "Reopened",
 }
 
 GRADES: dict[str, str] = {
@@ -161,34 +198,34 @@ GRADES: dict[str, str] = {
     Sharpness.blunt: Verdict.pass_by_tolerance,
     Sharpness.unmeasured: Verdict.inconclusive,
 }
-"""The verdict whose shape and colour a grade takes."""
+"""The verdict whose shape and color a grade takes."""
 
 GRADE_SENTENCES: dict[str, str] = {
-    **{each: each.sentence for each in Stability},
-    **{each: each.sentence for each in Sharpness},
+    **{stability: stability.sentence for stability in Stability},
+    **{sharpness: sharpness.sentence for sharpness in Sharpness},
 }
 
 CAUSES: dict[str, str] = {
-    Cause.unknown: "not known",
-    Cause.sick_device: "a sick device",
-    Cause.broken: "broken",
-    Cause.infrastructure: "infrastructure",
-    Cause.nondeterministic: "not deterministic",
-    Cause.device_dependent: "the device",
-    Cause.context_dependent: "what ran before",
-    Cause.seed_sensitive: "the seed",
-    Cause.stable: "it does not flicker",
+    Cause.unknown: "Not known",
+    Cause.sick_device: "A sick device",
+    Cause.broken: "Broken",
+    Cause.infrastructure: "Infrastructure",
+    Cause.nondeterministic: "Nondeterministic kernel",
+    Cause.device_dependent: "The device",
+    Cause.context_dependent: "What ran before",
+    Cause.seed_sensitive: "The seed",
+    Cause.stable: "Outcomes don't differ",
 }
 
 CHANGES: dict[str, str] = {
-    Change.unchanged: "unchanged",
-    Change.fix_masked: "masked, not fixed",
-    Change.fixed: "fixed",
-    Change.broken: "broke",
-    Change.still_wrong: "still wrong",
-    Change.wrong_otherwise: "wrong otherwise",
-    Change.right: "still right",
-    Change.unknown: "not known",
+    Change.unchanged: "Unchanged",
+    Change.fix_masked: "Masked, not fixed",
+    Change.fixed: "Fixed",
+    Change.broken: "Broke",
+    Change.still_wrong: "Still wrong",
+    Change.wrong_otherwise: "Wrong in another way",
+    Change.right: "Still right",
+    Change.unknown: "Not known",
 }
 
 CHANGE_VERDICTS: dict[str, str] = {
@@ -201,40 +238,39 @@ CHANGE_VERDICTS: dict[str, str] = {
     Change.right: Verdict.pass_,
     Change.unknown: Verdict.inconclusive,
 }
-"""The verdict whose shape and colour takes what became of a kernel."""
-
+"""The verdict whose shape and color the change of a kernel takes."""
 
 ANSWERS: dict[str, Standing] = {
-    AnswerState.waiting: Standing("not told yet", Verdict.inconclusive),
-    AnswerState.pending: Standing("told that it runs", Verdict.inconclusive),
-    AnswerState.told: Standing("told", Verdict.pass_),
-    AnswerState.failed: Standing("given up", Verdict.fail),
-    AnswerState.superseded: Standing("asked for again", Verdict.not_judged),
+    AnswerState.waiting: Standing("Not reported yet", Verdict.inconclusive),
+    AnswerState.pending: Standing("Reported as running", Verdict.inconclusive),
+    AnswerState.reported: Standing("told", Verdict.pass_),
+    AnswerState.failed: Standing("Gave up", Verdict.fail),
+    AnswerState.superseded: Standing("Requested again", Verdict.not_judged),
 }
-"""How far GitHub was told of something."""
+"""States of a report to GitHub."""
 
 DELIVERIES: dict[str, Standing] = {
-    DeliveryState.waiting: Standing("waits", Verdict.inconclusive),
-    DeliveryState.delivered: Standing("delivered", Verdict.pass_),
-    DeliveryState.failed: Standing("given up", Verdict.fail),
-    DeliveryState.cancelled: Standing("cancelled", Verdict.not_judged),
+    DeliveryState.waiting: Standing("Waiting", Verdict.inconclusive),
+    DeliveryState.delivered: Standing("Delivered", Verdict.pass_),
+    DeliveryState.failed: Standing("Gave up", Verdict.fail),
+    DeliveryState.cancelled: Standing("Canceled", Verdict.not_judged),
 }
-"""What became of a message to a subscription."""
+"""States of a message to a webhook."""
 
-INBOUND: dict[str, Standing] = {
-    InboundState.waiting: Standing("waits", Verdict.inconclusive),
-    InboundState.started: Standing("started something", Verdict.pass_),
-    InboundState.ignored: Standing("ignored", Verdict.skipped),
-    InboundState.failed: Standing("nothing could be started", Verdict.fail),
+INCOMING: dict[str, Standing] = {
+    IncomingState.waiting: Standing("Waiting", Verdict.inconclusive),
+    IncomingState.started: Standing("Started something", Verdict.pass_),
+    IncomingState.ignored: Standing("Ignored", Verdict.skipped),
+    IncomingState.failed: Standing("Could not start", Verdict.fail),
 }
-"""What became of a delivery that came in."""
+"""States of an incoming webhook."""
 
 SOURCES: dict[str, str] = {
     HookSource.github: "GitHub",
-    HookSource.ci: "another CI",
-    HookSource.asked: "GitHub was asked",
+    HookSource.ci: "Another CI system",
+    HookSource.pull_request_lookup: "GitHub was asked",
 }
-"""Who sent a delivery."""
+"""Senders of incoming webhooks."""
 
 CLASS_VERDICTS: dict[str, str] = {
     Class.new_failure: Verdict.fail,
@@ -253,41 +289,74 @@ CLASS_VERDICTS: dict[str, str] = {
     Class.no_longer_hollow: Verdict.pass_,
     Class.passed: Verdict.pass_,
 }
-"""The verdict whose shape and colour takes what a commit did to a test: loud is what is new."""
+"""The verdict whose shape and color a class takes: only new findings are loud."""
+
+CLASSES: dict[str, str] = {
+    **{kind: kind.value.replace("_", " ").capitalize() for kind in Class},
+    Class.red_but_right: MARKS[Verdict.fail_by_tolerance].label,
+}
+
+
+def inline(label: str) -> str:
+    """Return a label for the middle of a sentence: "Hollow pass" becomes "hollow pass"."""
+    return label[:1].lower() + label[1:] if label[1:2].islower() else label
+
+
+def sentence_case(text: str) -> str:
+    """Return the text with its first letter in upper case; "rtol" and other symbols stay."""
+    return text if text in _SYMBOLS else text[:1].upper() + text[1:]
+
+
+def hover(value: str | None, sentences: Mapping[Any, str]) -> str:
+    """Return what hovering over a label shows: its sentence, then the value of code and API."""
+    if not value:
+        return ""
+    sentence = sentences.get(value, "")
+    return f"{sentence} ({value})" if sentence else value
+
+
+def verdict_hover(verdict: str | None) -> str:
+    """Return what hovering over a verdict shows: its sentences, and the value."""
+    try:
+        known = Verdict(verdict or "")
+    except ValueError:
+        return verdict or ""
+    short = SHORT_SENTENCES.get(known)
+    return f"{short + ' ' if short else ''}{known.sentence} ({known})"
 
 
 def options(states: Mapping[str, Standing]) -> list[tuple[str, str]]:
-    """States for a form: what is sent, and what is read."""
-    return [(state, each.words) for state, each in states.items()]
+    """Return the states for a form: (value, label) of each."""
+    return [(state, standing.words) for state, standing in states.items()]
 
 
 def verdicts(*, of_seeds: bool = False) -> list[tuple[str, str]]:
-    """Verdicts for a form; of_seeds: those that a seed can have."""
-    none = (Verdict.skipped, Verdict.not_run) if of_seeds else ()
+    """Return the verdicts for a form; with `of_seeds` only those that a seed can have."""
+    excluded = (Verdict.skipped, Verdict.not_run) if of_seeds else ()
     return [
         (verdict, f"{looks.sign} {looks.label}")
         for verdict, looks in MARKS.items()
-        if verdict not in none
+        if verdict not in excluded
     ]
 
 
-def variant(line: str, arch: str, board: str) -> str:
-    """Where a test was run, in one line."""
-    return f"{line} · {arch} · {board}"
+def variant(branch: str, arch: str, board: str) -> str:
+    """Return branch, architecture and board in one line."""
+    return f"{branch} · {arch} · {board}"
 
 
-def variant_of(each: Variant) -> str:
-    """The same of a stored variant."""
-    return variant(each.branch, each.arch, each.board)
+def variant_of(stored: Variant) -> str:
+    """Return the branch, architecture and board of a stored variant in one line."""
+    return variant(stored.branch, stored.arch, stored.board)
 
 
 def since(moment: str | None, now: datetime) -> str:
-    """How long ago a stored time is; "" for none."""
+    """Return how long ago a stored time is; "" for none."""
     return "" if moment is None else ago((now - datetime.fromisoformat(moment)).total_seconds())
 
 
 def until(moment: str | None, now: datetime) -> str:
-    """How soon a stored time comes, "now" or "in 5 min"; "" for none."""
+    """Return how soon a stored time comes, "now" or "in 5 min"; "" for none."""
     if moment is None:
         return ""
     seconds = (datetime.fromisoformat(moment) - now).total_seconds()
@@ -295,15 +364,15 @@ def until(moment: str | None, now: datetime) -> str:
 
 
 def mark(verdict: str | None) -> Mark:
-    """The looks of a verdict by its word; a word from a newer version is shown as it is."""
+    """Return the looks of a verdict; a value from a newer version is its own label."""
     try:
         return MARKS[Verdict(verdict or "")]
     except ValueError:
-        return Mark(str(verdict or "no verdict yet"), "–", _DASH)
+        return Mark(str(verdict or "No verdict yet"), "–", _DASH)
 
 
 def sentence(verdict: str | None) -> str:
-    """What a verdict means, in one sentence."""
+    """Return the meaning of a verdict in one sentence; "" for an unknown one."""
     try:
         return Verdict(verdict or "").sentence
     except ValueError:
@@ -311,63 +380,67 @@ def sentence(verdict: str | None) -> str:
 
 
 def ordered(counts: Iterable[str]) -> list[str]:
-    """Verdict words, worst first; unknown ones last."""
+    """Sort verdicts, worst first; unknown ones last."""
     rank = {str(verdict): verdict.rank for verdict in WORST_FIRST}
     return sorted(counts, key=lambda word: (rank.get(word, len(rank)), word))
 
 
 def brief(name: str, longest: int = 40) -> str:
-    """A name within a sentence: cut where it is very long, and kept from turning the sentence
-    around it, as right-to-left text would.
+    """Return a name for the middle of a sentence, cut where it is very long.
+
+    Right-to-left names are isolated, so that they don't reorder the sentence around them.
     """
     short = name if len(name) <= longest else name[: longest - 1] + "…"
     return (
         short
-        if all(bidirectional(each) not in _TURNS for each in short)
+        if all(bidirectional(character) not in _REORDERING for character in short)
         else f"\u2068{short}\u2069"
     )
 
 
 def tamed(text: str, names: Iterable[str]) -> str:
-    """A sentence with these names in it, each as `brief` has it."""
+    """Return a sentence with each of these names in it replaced by its `brief` form."""
     for name in sorted(set(names), key=len, reverse=True):
         if name and brief(name) != name:
             text = text.replace(name, brief(name))
     return text
 
 
-_TURNS = frozenset({"R", "AL", "RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI"})
+_REORDERING = frozenset({"R", "AL", "RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI"})
 
 
 def shape(test_shape: Iterable[int]) -> str:
-    """A shape as people write it: 3×273×1×8462."""
+    """Return a shape as people write it: 3×273×1×8462."""
     return "×".join(str(size) for size in test_shape)
 
 
+_SYMBOLS = frozenset({"rtol", "atol", "pcc", "ulp", "p"})
 _UNITS = {"c": "°C", "mhz": "MHz", "w": "W", "v": "V", "a": "A"}
 
 
 def quantity(reading: str) -> tuple[str, str]:
-    """What a reading of a device is of, and its unit, by its name: "temperature_c"; no unit where
-    the name ends otherwise.
+    """Split the name of a device's reading, such as "temperature_c", into quantity and unit.
+
+    The unit is "" where the name ends in no known one.
     """
     name, _, end = reading.rpartition("_")
     return (name, _UNITS[end]) if name and end in _UNITS else (reading, "")
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
-    """ "1 seed", "2,000 seeds"."""
+    """Return a number with its noun: "1 seed", "2,000 seeds"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def told_number(value: Any) -> float | None:
-    """What others have told as a number; None for what is none."""
+def reported_number(value: Any) -> float | None:
+    """Return a value of somebody else's JSON as a number; None for anything else."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def number(value: float | int | None, digits: int = 3) -> str:
-    """A statistic for reading: 3 significant digits, powers of ten where they are shorter; an en
-    dash for none.
+    """Return a statistic for reading: 3 significant digits, powers of ten where they are shorter.
+
+    None becomes an en dash.
     """
     if value is None:
         return "–"
@@ -383,18 +456,19 @@ def number(value: float | int | None, digits: int = 3) -> str:
 
 
 def pace(per_s: float) -> tuple[float, str]:
-    """(How many, in which unit of time): the shortest of s, min, h in which it is at least 1; none
-    at all are none a second.
+    """Return a rate as (amount, unit of time), in the shortest unit in which it is at least 1.
+
+    The units are s, min and h. A rate of zero is zero per second.
     """
     units = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
     return next(
-        ((per_s * each, unit) for each, unit in units if per_s * each >= 1 or not per_s),
+        ((per_s * size, unit) for size, unit in units if per_s * size >= 1 or not per_s),
         (per_s * 3600.0, "h"),
     )
 
 
 def duration(seconds: float) -> str:
-    """A length of time in at most two units: "42 s", "3 min 5 s", "2 h 10 min", "4 d"."""
+    """Return a duration in at most two units: "42 s", "3 min 5 s", "2 h 10 min", "4 d"."""
     whole = int(max(0.0, seconds))
     for size, unit, smaller, lesser in (
         (86400, "d", 3600, "h"),
@@ -412,7 +486,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago, in one unit: "just now", "3 min ago"."""
+    """Return an age in one unit: "just now", "3 min ago"."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit} ago"

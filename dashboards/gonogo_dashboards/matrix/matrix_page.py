@@ -21,7 +21,7 @@ from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.paging import Page
 
 FILTERS = ("branch", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
-BUILDS, MOST_BUILDS = 20, 60
+BUILDS, MAX_BUILDS = 20, 60
 """Columns, unless asked for more, and at most."""
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)
 """They say nothing of the kernel: they fill a cell only where nothing else is known, else they are
@@ -158,7 +158,7 @@ def read(
         newest_url=urls.matrix({**asked, "until": None}) if first else None,
         next=page.next,
         next_url=urls.matrix(asked, cursor=page.next) if page.next else None,
-        twin=urls.matrix(asked, cursor=cursor, twin=True),
+        twin=urls.matrix(asked, cursor=cursor, as_json=True),
         at=timestamp(now),
     )
 

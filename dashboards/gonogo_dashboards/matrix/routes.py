@@ -17,7 +17,7 @@ def add(site: Site) -> None:
 
     def read(session: Session, request: Request, now: datetime) -> matrix_page.MatrixView:
         query = request.query_params
-        columns = number(query.get("builds"), matrix_page.BUILDS, matrix_page.MOST_BUILDS)
+        columns = number(query.get("builds"), matrix_page.BUILDS, matrix_page.MAX_BUILDS)
         return matrix_page.read(
             session, query, query.get("cursor"), site.limit(query), columns, now
         )

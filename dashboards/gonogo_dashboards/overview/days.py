@@ -1,6 +1,4 @@
-"""Seeds and verdicts a day as small stacked bars: where each piece lies in a box of 1000 x 100, and
-the same in words. Pure.
-"""
+"""Seeds and verdicts per day as small stacked bars in a box of 1000 x 100, and in words. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +10,10 @@ from datetime import date
 from gonogo_dashboards.kit import words
 
 WIDTH, HEIGHT = 1000.0, 100.0
-LEAST = 3.0
-"""A piece is drawn at least so tall: one hollow pass among ten thousand must be seen."""
+MIN = 3.0
+"""The smallest height of a piece: one hollow pass among ten thousand must be visible."""
 _GAP = 0.22
-"""Of a day's width that is left free."""
+"""The free part of a day's width."""
 
 
 @dataclass(frozen=True)
@@ -46,61 +44,62 @@ class Days:
 
     days: tuple[Day, ...]
     verdicts: tuple[str, ...]
-    """All that occur, worst first: the columns of the table."""
+    """All verdicts that occur, worst first: the columns of the table."""
     seeds: int
     most: int
-    """Of one day."""
+    """The most seeds of one day."""
     words: str
 
 
 def days(counted: Sequence[tuple[date, Mapping[str, int]]]) -> Days:
-    """The picture of some days' seeds."""
+    """Return the chart of some days' seeds."""
     most = max((sum(counts.values()) for _, counts in counted), default=0)
     step = WIDTH / max(len(counted), 1)
-    found = []
+    drawn = []
     for place, (day, counts) in enumerate(counted):
         order = [verdict for verdict in words.ordered(counts) if counts[verdict]]
-        told = ", ".join(f"{counts[verdict]:,} {words.mark(verdict).label}" for verdict in order)
+        seeds_words = ", ".join(f"{counts[verdict]:,} {words.inline(words.mark(verdict).label)}" for verdict in order)
         pieces = _pieces(order, counts, most, (place + _GAP / 2) * step, (1 - _GAP) * step)
-        kept = {verdict: counts[verdict] for verdict in order}
-        found.append(
+        day_counts = {verdict: counts[verdict] for verdict in order}
+        drawn.append(
             Day(
                 day.isoformat(),
-                sum(kept.values()),
-                kept,
-                f"{day:%d %b}: {told or 'no seeds'}",
+                sum(day_counts.values()),
+                day_counts,
+                f"{day:%d %b}: {seeds_words or 'no seeds'}",
                 pieces,
             )
         )
     total: Counter[str] = Counter()
-    for each in found:
-        total.update(each.counts)
+    for bar in drawn:
+        total.update(bar.counts)
     order = words.ordered(total)
     seeds = sum(total.values())
-    active = sum(each.seeds > 0 for each in found)
-    said = f"{words.count(seeds, 'seed')} in the last {words.count(len(found), 'day')}, on {active} of them"
+    active = sum(day.seeds > 0 for day in drawn)
+    summary = f"{words.count(seeds, 'seed')} in the last {words.count(len(drawn), 'day')}, on {active} of them"
     if seeds:
-        busiest = max(found, key=lambda each: each.seeds)
-        said += f"; most on {busiest.day}, {busiest.seeds:,}. " + ", ".join(
-            f"{total[each]:,} {words.mark(each).label}" for each in order
+        busiest_day = max(drawn, key=lambda day: day.seeds)
+        summary += f"; most on {busiest_day.day}, {busiest_day.seeds:,}. " + ", ".join(
+            f"{total[verdict]:,} {words.inline(words.mark(verdict).label)}" for verdict in order
         )
-    return Days(tuple(found), tuple(order), seeds, most, said + ".")
+    return Days(tuple(drawn), tuple(order), seeds, most, summary + ".")
 
 
 def _pieces(
     order: Sequence[str], counts: Mapping[str, int], most: int, x: float, width: float
 ) -> tuple[Piece, ...]:
-    """From the ground up, the worst lowest; what is too small to be seen takes a little from the
-    largest.
+    """Return the pieces of a day from the bottom up, the worst verdict lowest.
+
+    A piece too small to see takes a little from the largest.
     """
-    heights = {verdict: max(LEAST, HEIGHT * counts[verdict] / most) for verdict in order}
+    heights = {verdict: max(MIN, HEIGHT * counts[verdict] / most) for verdict in order}
     if heights:
         largest = max(heights, key=lambda verdict: heights[verdict])
-        heights[largest] = max(LEAST, heights[largest] - max(0.0, sum(heights.values()) - HEIGHT))
-    found, y = [], HEIGHT
+        heights[largest] = max(MIN, heights[largest] - max(0.0, sum(heights.values()) - HEIGHT))
+    pieces, y = [], HEIGHT
     for verdict in order:
         y -= heights[verdict]
-        found.append(
+        pieces.append(
             Piece(
                 verdict,
                 round(x, 2),
@@ -109,4 +108,4 @@ def _pieces(
                 round(heights[verdict], 2),
             )
         )
-    return tuple(found)
+    return tuple(pieces)

@@ -1,5 +1,6 @@
-"""The overview's read model: what needs someone, what the fleet does, how fast, what came out. From
-indexes and roll-ups only.
+"""The overview's read model: what needs attention, the fleet, its speed, and recent results.
+
+It reads indexes and roll-ups only.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from gonogo_storage.jobs import queue_estimate
 from gonogo_storage.rollups import day_totals
 
 EACH_KIND = 3
-"""Flags of a kind that are shown; the others are a link away."""
+"""Flags shown per kind; a link leads to the others."""
 RED_SHOWN = 8
 DAYS = 30
 RUNNING, RECENT = 12, 8
@@ -36,8 +37,9 @@ HOLLOW = ("passes_by_tolerance", "fix_masked")
 
 @dataclass(frozen=True)
 class Need:
-    """Something that needs someone, in a few words; `url` leads to the part of the page, or to the
-    list.
+    """Something that needs attention, in a few words.
+
+    `url` leads to the part of the page, or to the list.
     """
 
     what: str
@@ -49,7 +51,7 @@ class Need:
 
 @dataclass(frozen=True)
 class FlagKindLine:
-    """The flags of one kind that nobody has looked at; `items` are the latest of them."""
+    """The flags of one kind that nobody has acknowledged; `items` are the latest of them."""
 
     kind: str
     kind_words: str
@@ -61,8 +63,9 @@ class FlagKindLine:
 
 @dataclass(frozen=True)
 class RedLine:
-    """A red job of last night's runs; `new`: the test wasn't red the time before, and `before` is
-    what it was.
+    """A red job of last night's runs.
+
+    `new`: the test wasn't red the last time; `before` is its verdict then.
     """
 
     name: str
@@ -78,9 +81,7 @@ class RedLine:
 
 @dataclass(frozen=True)
 class NightView:
-    """The runs of the last 24 hours: how many, what is newly red in them, and how much was red
-    before.
-    """
+    """The runs of the last 24 hours: their number, new failures, and known failures."""
 
     runs: int
     ended: int
@@ -88,14 +89,14 @@ class NightView:
     new: int
     old: int
     whole: bool
-    """False: there is more than was counted."""
+    """False: there are more than were counted."""
     items: tuple[RedLine, ...]
     words: str
 
 
 @dataclass(frozen=True)
 class QueueLine:
-    """A queue; `age_s` is that of the oldest job of which something waits, None: nothing waits."""
+    """A queue; `age_s` is the age of its oldest waiting job, or None."""
 
     queue: str
     waiting: int
@@ -110,8 +111,9 @@ class QueueLine:
 
 @dataclass(frozen=True)
 class RateLine:
-    """Seeds stored within a window ("now": the last minute or two); `amount` of them each `unit`,
-    and the page of who stored them.
+    """Seeds stored within a window ("now" is the last minute or two).
+
+    The rate is `amount` per `unit`; `url` is the page of the devices that stored them.
     """
 
     name: str
@@ -126,13 +128,13 @@ class RateLine:
 
 @dataclass(frozen=True)
 class OverviewView:
-    """The overview. `needs` empty: nothing needs anyone, and `calm` says so."""
+    """The overview; where `needs` is empty, `calm` says so."""
 
     needs: tuple[Need, ...]
     calm: str
     flags: tuple[FlagKindLine, ...]
-    taken_on: int
-    """Flags that someone has acknowledged."""
+    acknowledged: int
+    """Flags that somebody has acknowledged."""
     night: NightView
     queues: tuple[QueueLine, ...]
     fleet: Fleet
@@ -148,8 +150,9 @@ class OverviewView:
 def overview(
     session: Session, memory: day_totals.Memory, now: datetime, timeout_s: float
 ) -> OverviewView:
-    """The overview at a moment; a device or worker not heard of for `timeout_s` is offline.
-    `memory` is kept from look to look.
+    """Return the overview; `memory` is reused between calls.
+
+    A device or worker without a heartbeat for `timeout_s` is offline.
     """
     running = tuple(
         job_line(job, now) for job in reads.latest_jobs(session, reads.OPEN_STATES, RUNNING)
@@ -157,48 +160,48 @@ def overview(
     recent = tuple(
         job_line(job, now) for job in reads.latest_jobs(session, reads.FINAL_STATES, RECENT)
     )
-    unseen, taken_on = needs.flags(session, each=EACH_KIND)
-    flags = tuple(_kind(found, now) for found in unseen)
+    unseen, acknowledged = needs.flags(session, each=EACH_KIND)
+    flags = tuple(_kind(kind, now) for kind in unseen)
     night = _night(needs.night(session, now=now))
     queues = tuple(
-        _queue(found, now)
-        for found in queue_estimate.standing(session, timeout_s=timeout_s, now=now)
+        _queue(status, now)
+        for status in queue_estimate.statuses(session, timeout_s=timeout_s, now=now)
     )
     pulse = periods.pulse(session, now=now)
     strip = fleet.fleet(device_page.lines(session, pulse, now, timeout_s), now)
-    wanted = _needs(flags, night, strip, queues)
+    needs_shown = _needs(flags, night, strip, queues)
     return OverviewView(
-        needs=wanted,
-        calm="" if wanted else _calm(night, strip, taken_on),
+        needs=needs_shown,
+        calm="" if needs_shown else _calm(night, strip, acknowledged),
         flags=flags,
-        taken_on=taken_on,
+        acknowledged=acknowledged,
         night=night,
         queues=queues,
         fleet=strip,
-        rates=tuple(_rate(name, found) for name, found in pulse.rates.items()),
+        rates=tuple(_rate(name, rate) for name, rate in pulse.rates.items()),
         days=days.days(day_totals.read(session, memory, days=DAYS, now=now)),
         running=running,
         recent=recent,
-        empty=not (running or recent or flags or taken_on),
+        empty=not (running or recent or flags or acknowledged),
         start=commands.START,
         at=timestamp(now),
     )
 
 
-def _kind(found: needs.KindOfFlag, now: datetime) -> FlagKindLine:
+def _kind(flags: needs.KindOfFlag, now: datetime) -> FlagKindLine:
     return FlagKindLine(
-        kind=found.kind,
-        kind_words=words.FLAGS.get(found.kind, found.kind.replace("_", " ")),
-        verdict=words.FLAG_VERDICTS.get(found.kind, "suspect"),
-        count=found.count,
-        url=urls.flags({"kind": found.kind}),
-        items=tuple(flag_line(flag, now) for flag in found.latest),
+        kind=flags.kind,
+        kind_words=words.FLAGS.get(flags.kind, flags.kind.replace("_", " ")),
+        verdict=words.FLAG_VERDICTS.get(flags.kind, "suspect"),
+        count=flags.count,
+        url=urls.flags({"kind": flags.kind}),
+        items=tuple(flag_line(flag, now) for flag in flags.latest),
     )
 
 
-def _night(found: Night) -> NightView:
-    new = sum(job.new for job in found.red)
-    old = len(found.red) - new
+def _night(night: Night) -> NightView:
+    new = sum(job.new for job in night.red)
+    old = len(night.red) - new
     lines = tuple(
         RedLine(
             name=job.name,
@@ -211,52 +214,55 @@ def _night(found: Night) -> NightView:
             before=job.before,
             words=job.words or "",
         )
-        for job in found.red
+        for job in night.red
         if job.new
     )
-    more = "" if found.whole else " at least"
-    said = f"{words.count(found.runs, 'run')} in the last 24 hours, {found.ended} over:{more} {words.count(new, 'new failure')}"
-    said += f", {old} red the time before too" if old else ""
-    said = said if found.runs else "No suite ran in the last 24 hours"
+    more = "" if night.whole else " at least"
+    summary = f"{words.count(night.runs, 'run')} in the last 24 hours, {night.ended} finished:{more} {words.count(new, 'new failure')}"
+    summary += f", {old} that failed the last time too" if old else ""
+    summary = summary if night.runs else "No suite ran in the last 24 hours"
     return NightView(
-        found.runs, found.ended, urls.runs(), new, old, found.whole, lines[:RED_SHOWN], said + "."
+        night.runs, night.ended, urls.runs(), new, old, night.whole, lines[:RED_SHOWN], summary + "."
     )
 
 
-def _queue(found: queue_estimate.Standing, now: datetime) -> QueueLine:
-    age_s = None if found.oldest_at is None else max(0.0, (now - found.oldest_at).total_seconds())
+def _queue(status: queue_estimate.QueueStatus, now: datetime) -> QueueLine:
+    age_s = None if status.oldest_at is None else max(0.0, (now - status.oldest_at).total_seconds())
     return QueueLine(
         **{
-            name: getattr(found, name)
+            name: getattr(status, name)
             for name in ("queue", "waiting", "running", "workers", "stuck")
         },
-        oldest_at=timestamp(found.oldest_at),
+        oldest_at=timestamp(status.oldest_at),
         age_s=age_s,
         age="" if age_s is None else words.duration(age_s),
         url=urls.jobs({"state": "queued"}),
     )
 
 
-def _rate(name: str, found: periods.Rate) -> RateLine:
-    said = {"now": "now", "hour": "last hour", "day": "last day"}[name]
-    amount, unit = words.pace(found.per_s)
+def _rate(name: str, rate: periods.Rate) -> RateLine:
+    window = {"now": "now", "hour": "last hour", "day": "last day"}[name]
+    amount, unit = words.pace(rate.per_s)
     url = (
         urls.jobs({"state": "running"}) if name == "now" else urls.devices()
-    )  # each device there with its load of the hour and of the day
-    told = f"{said}: {words.number(amount)} seeds/{unit} ({words.count(found.seeds, 'seed')})"
-    return RateLine(name, found.seeds, found.window_s, found.per_s, amount, unit, url, told)
+    )  # this page shows the load of each device in the last hour and the last day
+    text = f"{window}: {words.number(amount)} seeds/{unit} ({words.count(rate.seeds, 'seed')})"
+    return RateLine(name, rate.seeds, rate.window_s, rate.per_s, amount, unit, url, text)
 
 
 def _needs(
     flags: Sequence[FlagKindLine], night: NightView, strip: Fleet, queues: Sequence[QueueLine]
 ) -> tuple[Need, ...]:
-    """In the order of the page: hollow tests, new failures, devices, queues, other findings."""
-    hollow = sum(each.count for each in flags if each.kind in HOLLOW)
-    other = sum(each.count for each in flags if each.kind not in HOLLOW)
-    stuck = sum(each.stuck for each in queues)
-    found = (
+    """Return the needs in the order of the page.
+
+    Hollow passes, new failures, devices, queues, then other findings.
+    """
+    hollow = sum(kind.count for kind in flags if kind.kind in HOLLOW)
+    other = sum(kind.count for kind in flags if kind.kind not in HOLLOW)
+    stuck = sum(queue.stuck for queue in queues)
+    needs_found = (
         Need(
-            "hollow", hollow, words.count(hollow, "hollow finding"), "pass_by_tolerance", "#flagged"
+            "hollow", hollow, words.count(hollow, "hollow pass", "hollow passes"), "pass_by_tolerance", "#flagged"
         ),
         Need("failures", night.new, words.count(night.new, "new failure"), "fail", "#night"),
         Need(
@@ -269,18 +275,18 @@ def _needs(
         Need("queues", stuck, words.count(stuck, "stuck queue"), "hang", "#stuck"),
         Need("flags", other, words.count(other, "other new flag"), "suspect", "#flagged"),
     )
-    return tuple(need for need in found if need.count)
+    return tuple(need for need in needs_found if need.count)
 
 
-def _calm(night: NightView, strip: Fleet, taken_on: int) -> str:
-    """Why nothing needs anyone."""
-    said = [
-        "no flag that nobody has looked at",
-        "no new failure in the last 24 hours",
-        "no queue without a worker",
+def _calm(night: NightView, strip: Fleet, acknowledged: int) -> str:
+    """Return why nothing needs attention."""
+    parts = [
+        "no new flags",
+        "no new failures in the last 24 hours",
+        "no stuck queues",
     ]
-    said += ["every device is well"] if strip.cells else []
-    owned = f"{words.count(taken_on, 'flag')} {'is' if taken_on == 1 else 'are'} {words.FLAG_STATES[FlagState.acknowledged]}"
-    more = f" {owned}." if taken_on else ""
+    parts += ["all devices are healthy"] if strip.cells else []
+    owned = f"{words.count(acknowledged, 'flag')} {'is' if acknowledged == 1 else 'are'} acknowledged"
+    more = f" {owned}." if acknowledged else ""
     more += f" {words.count(night.old, 'test')} failed again as before." if night.old else ""
-    return f"Nothing needs you: {', '.join(said[:-1])} and {said[-1]}.{more}"
+    return f"Nothing needs attention: {', '.join(parts[:-1])} and {parts[-1]}.{more}"

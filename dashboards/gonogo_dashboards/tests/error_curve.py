@@ -12,7 +12,7 @@ from typing import Any
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts.charts import AXIS, Options
 from gonogo_dashboards.kit import words
-from gonogo_storage.history.build_series import MOST_BUILDS
+from gonogo_storage.history.build_series import MAX_BUILDS
 
 _FLOOR = 1e-300
 
@@ -74,7 +74,7 @@ def read(trend: Mapping[str, Any], output: str) -> Curve | None:
     least, most = words.number(min(means)), words.number(max(means))
     spread = f"is {most}" if least == most else f"lies between {least} and {most}"
     changed = _first_up(trend["numbers"][output]["words"])
-    newest = "the newest " if len(points) >= MOST_BUILDS else ""
+    newest = "the newest " if len(points) >= MAX_BUILDS else ""
     summary = f"{output}: the mean {label(metric)} of {newest}{words.count(len(known), noun)} {spread}. {changed}."
     return Curve(output, metric, over, points, changes, summary)
 

@@ -36,17 +36,17 @@ from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.seeds import strips as reads
 from gonogo_storage.seeds.strips import StripSeed, Sums
 
-MOST_COLUMNS = 32
+MAX_COLUMNS = 32
 """A month of nights."""
 WORST_MARKS = 480
 """Of more than MAX_MARKS seeds so many are marks, beside the spread of all."""
 HALF = 0.43
 """Half the width of a column; the next one begins at .5."""
-_LEAST_SHARE = 0.3
+_MIN_SHARE = 0.3
 """Of a column's width, for the few seeds that are explained, or that are not, beside the many."""
 _ASKED = 3
 """Seeds of each form and build whose statistics say where the lines are: the median of so many."""
-MOST_NAMED = 12
+MAX_NAMED = 12
 _RANK = {str(verdict): verdict.rank for verdict in verdicts.WORST_FIRST}
 
 
@@ -198,7 +198,7 @@ def read(
     noun = "iteration" if selected else "seed"
     worst = [
         _worst(mark, made[round(mark.x)].build, output)
-        for mark in sorted(flat, key=_severity)[:MOST_NAMED]
+        for mark in sorted(flat, key=_severity)[:MAX_NAMED]
     ]
     strip = Strip(
         output=output,
@@ -224,7 +224,7 @@ def _columns(jobs: Iterable[JobFacts]) -> tuple[list[list[JobFacts]], int]:
     for job in jobs:
         groups.setdefault((job.sequence, job.build), []).append(job)
     order = sorted(groups)
-    kept = order[-MOST_COLUMNS:]
+    kept = order[-MAX_COLUMNS:]
     return [groups[place] for place in kept], len(order) - len(kept)
 
 
@@ -260,7 +260,7 @@ def _placed(
         for seed in sorted(seeds, key=lambda each: (each.job, each.seed, each.repeat)):
             forms.setdefault(_beyond(seed), []).append(seed)
         wrong = len(forms.get(True, ())) / max(1, len(seeds))
-        share = min(max(wrong, _LEAST_SHARE), 1 - _LEAST_SHARE) if len(forms) > 1 else wrong
+        share = min(max(wrong, _MIN_SHARE), 1 - _MIN_SHARE) if len(forms) > 1 else wrong
         left = number - HALF
         own: list[StripMark] = []
         for form in sorted(forms):

@@ -37,9 +37,9 @@ from gonogo_storage.history.build_series import METRICS
 from gonogo_storage.rollups.variants import Variant, jobs_of
 
 CHOICES = ("branch", "arch", "board", "build", "output", "metric", "over")
-MOST_FLAGS = 20
+MAX_FLAGS = 20
 _QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
-MOST_BUILDS = 20
+MAX_BUILDS = 20
 """Builds in the table of a page; all that were looked at are in the API's answer."""
 
 
@@ -195,7 +195,7 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
         "variants": tuple(Choice(words.variant_of(each), urls.history(key, _named(each)), each == variant) for each in variants),
     }  # fmt: skip
     if variant is None:
-        return TestView(**about, **_NOTHING, links={}, twin=urls.history(key, twin=True))
+        return TestView(**about, **_NOTHING, links={}, twin=urls.history(key, as_json=True))
     return TestView(**about, **_judged(session, variant, wanted, canonical, now))
 
 
@@ -239,7 +239,7 @@ def _judged(
     advised = killed.tolerance if killed else {}
     cause, raised = (
         found.attribution,
-        flags.list_(session, test=variant.test_key, limit=MOST_FLAGS).items,
+        flags.list_(session, test=variant.test_key, limit=MAX_FLAGS).items,
     )
     of_variant = [
         flag
@@ -264,9 +264,9 @@ def _judged(
         "build": found.build,
         "grade_words": tuple(found.grade["words"].split("; ")),
         "failures": _interval(found.grade["failures"]),
-        "assessed": f"assessed {words.since(found.at, now)}, from {found.looked['words']}"
+        "assessed": f"assessed {words.since(found.at, now)}, from {found.extent['words']}"
         if found.at
-        else f"from {found.looked['words']}",
+        else f"from {found.extent['words']}",
         "builds": tuple(
             _branch(
                 each,
@@ -274,9 +274,9 @@ def _judged(
                 each["build"] == found.build,
                 now,
             )
-            for each in variant_status.builds(jobs, MOST_BUILDS)
+            for each in variant_status.builds(jobs, MAX_BUILDS)
         ),
-        "more_builds": max(0, len({(job.sequence, job.build) for job in jobs}) - MOST_BUILDS),
+        "more_builds": max(0, len({(job.sequence, job.build) for job in jobs}) - MAX_BUILDS),
         "cause": words.CAUSES[cause["cause"]],
         "cause_sentence": Cause(cause["cause"]).sentence,
         "cause_words": cause["words"],
@@ -317,7 +317,7 @@ def _judged(
             ),
             "comparison": urls.of_test(variant.test_key, "comparison", here),
         },
-        "twin": urls.history(variant.test_key, chosen, twin=True),
+        "twin": urls.history(variant.test_key, chosen, as_json=True),
     }
 
 

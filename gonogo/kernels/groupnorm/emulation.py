@@ -1,5 +1,6 @@
-"""The emulated builds of groupnorm_fw, right and known-wrong: a group is a row of the dataflow of
-gonogo.kernels.rows.emulation.
+"""The emulated builds of groupnorm_fw: the right kernel and mutants.
+
+A group is a row of the dataflow of gonogo.kernels.rows.emulation.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ ALL, Y = ("y", "mean", "rstd"), ("y",)
 BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
     "correct": ("The right kernel.", (), Logic()),
     "bf16-accumulate": (
-        "The sums over the tiles of a group run in a 16-bit Dst: a loss of precision, not of logic.",
+        "The sums over the tiles of a group run in a 16-bit Dst: "
+        "a loss of precision, not of logic.",
         ALL,
         Logic(narrow_sums=True),
     ),
@@ -38,7 +40,7 @@ BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
         Logic(divisor="unbiased"),
     ),
     "mean-square": (
-        "The variance is the mean square: the mean isn't taken from it.",
+        "The variance is the mean square: the mean isn't subtracted from it.",
         ("y", "rstd"),
         Logic(about=False),
     ),
@@ -64,7 +66,8 @@ BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
         Logic(first_tiles="not-middle"),
     ),
     "mask-missing": (
-        "The last tile isn't masked: its padding, which holds the group's first values again, enters the sums.",
+        "The last tile isn't masked: its padding, which holds the group's first values again, "
+        "enters the sums.",
         ALL,
         Logic(mask=False),
     ),
@@ -74,7 +77,8 @@ BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
         Logic(stale_rows=True),
     ),
     "stale-register": (
-        "The mean starts from what the previous run in the same process left in the register: right when run first.",
+        "The mean starts from what the previous run in the same process left in the register: "
+        "right when run first.",
         ALL,
         Logic(stale=True),
     ),
@@ -121,7 +125,7 @@ def _rows(test: TestSpec, given: Mapping[str, Values], logic: Logic) -> Rows:
 
 
 def _halved(test: TestSpec, rows: Rows, logic: Logic) -> Rows | None:
-    """The rows as half groups, where a group can be halved."""
+    """Return the rows as half groups, or None where a group can't be halved."""
     channels = test.shape[1] // test.parameter("num_groups")
     if logic.change != "half" or channels % 2:
         return None
@@ -132,7 +136,10 @@ def _halved(test: TestSpec, rows: Rows, logic: Logic) -> Rows | None:
 def run(
     test: TestSpec, given: Mapping[str, Floats], build: str, *, position: int = 0
 ) -> dict[str, Floats]:
-    """Y (groups, elements), mean and rstd (groups,) of the build; KeyError for an unknown one."""
+    """Return y (groups, elements), and mean and rstd (groups,) of the build.
+
+    Raises KeyError for an unknown build.
+    """
     logic = BUILDS[build][2]
     rows = _rows(test, flat(given, test), logic)
     halved = _halved(test, rows, logic)
@@ -140,14 +147,14 @@ def run(
 
 
 def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-    """The float64 function of the build's logic."""
+    """Return the outputs by the float64 function of the build's logic."""
     logic = BUILDS[build][2]
     rows = _rows(test, flat(given, test), logic)
     return _outputs(rows, exact(test.epsilon, _halved(test, rows, logic) or rows, logic))
 
 
-def _outputs(rows: Rows, found: tuple[Values, Values, Values]) -> dict[str, Values]:
-    """Of half groups the statistics of every first half."""
-    y, mean, rstd = found
+def _outputs(rows: Rows, values: tuple[Values, Values, Values]) -> dict[str, Values]:
+    """Return the outputs by name. Of half groups, take the statistics of every first half."""
+    y, mean, rstd = values
     step = len(mean) // len(rows.x)
     return {"y": y.reshape(rows.x.shape), "mean": mean[::step].copy(), "rstd": rstd[::step].copy()}

@@ -1,9 +1,8 @@
-"""Forensics of groupnorm_fw: gonogo.kernels.rows.forensics over rows of groups, gamma and beta a value a
-channel.
+"""Forensics of groupnorm_fw: gonogo.kernels.rows.forensics over rows of groups.
 
-A tile is 32 elements of a group in the order of the tensor, a row is a group of a sample.
-Statistics in no pattern of tiles are compared with those of other groups: channels one further on
-or back, half groups, pairs of groups.
+gamma and beta have one value per channel. A tile is 32 elements of a group in the order of the
+tensor; a row is a group of a sample. Statistics that follow no pattern of tiles are compared with
+those of other groups: channels shifted by one, half groups, pairs of groups.
 """
 
 from __future__ import annotations
@@ -24,13 +23,16 @@ if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
 CLOSER = 0.25
-"""Means of other groups explain the used ones when these are so much closer to them than to the
-right ones."""
+"""Means of other groups explain the used ones when their distance is at most this part.
+
+The unit is the distance of the right means.
+"""
 
 
 def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
-    """Which tiles the mean and the variance sum, of which groups, divisor and epsilon, gamma and
-    beta.
+    """Return which terms are wrong, with the tiles or groups of the statistics.
+
+    The terms are the mean and the variance with its divisor and epsilon, gamma and beta.
     """
     groups = test.parameter("num_groups")
     return forensics.diagnose(
@@ -45,9 +47,9 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
     )
 
 
-def other_groups(model: Model, found: Fitted, used: Array) -> str:
-    """Whose statistics y was made with, where they are those of other groups."""
-    own = _distance(used, model.rows.mean)
+def other_groups(model: Model, fitted_y: Fitted, used: Array) -> str:
+    """Return in words the groups whose statistics y was computed with; "" for its own."""
+    right_distance = _distance(used, model.rows.mean)
     if model.y is not None and len(model.gamma) // model.groups % 2 == 0:
         halves = replace(
             model,
@@ -56,23 +58,24 @@ def other_groups(model: Model, found: Fitted, used: Array) -> str:
             groups=2 * model.groups,
             outliers={},
         )
-        if fitted(halves, model.gamma, model.beta).energy * forensics.BETTER < found.energy:
+        if fitted(halves, model.gamma, model.beta).energy * forensics.BETTER < fitted_y.energy:
             return "there are twice as many groups, of half the channels"
     for words, mean in _others(model):
-        if _distance(used, mean) < CLOSER * own:
+        if _distance(used, mean) < CLOSER * right_distance:
             return words
     return ""
 
 
 def _distance(used: Array, mean: Array) -> float:
-    """rms, over the rows that tell."""
+    """Return the rms distance over the rows that can tell."""
     good = np.isfinite(used)
     return float(np.sqrt(np.mean((used[good] - mean[good]) ** 2))) if good.any() else np.inf
 
 
 def _others(model: Model) -> Iterator[tuple[str, Array]]:
-    """(words, the mean of each row) of other groups. Each channel's mean is enough for all of
-    them.
+    """Yield (words, the mean of each row) for other groups.
+
+    Each channel's mean is enough to compute all of them.
     """
     samples = len(model.x) // model.groups
     channels = model.x.reshape(samples, len(model.gamma), model.width).mean(

@@ -1,4 +1,4 @@
-"""Group norm's numerics: the parts of this folder as the registry wants them."""
+"""Group norm's numerics: the parts of this folder, as the registry needs them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 class GroupNorm(Numerics):
-    """groupnorm_fw."""
+    """The numerics of groupnorm_fw."""
 
     faults = emulation.FAULTS
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
-        """The plain formula."""
+        """Return the plain formula in float64."""
         return budget.reference(test, arrays)
 
     def expectations(
         self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
-        """LayerNorm's, over groups."""
+        """Return LayerNorm's expectations over groups."""
         return budget.expectations(test, given, arithmetic, rows)
 
     def views(
         self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice
     ) -> tuple[Expectation, ...]:
-        """Y channel by channel: there gamma and beta show."""
+        """Return y channel by channel: gamma and beta show there."""
         return (budget.channels(test, given, expected, rows),) if output == "y" else ()
 
     def run(
@@ -45,19 +45,19 @@ class GroupNorm(Numerics):
         seed: int = 0,
         position: int = 0,
     ) -> dict[str, Floats]:
-        """The emulated dataflow."""
+        """Run the emulated dataflow."""
         return emulation.run(test, given, build, position=position)
 
     def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-        """The same logic in float64."""
+        """Run the same logic in float64."""
         return emulation.ideal(test, given, build)
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
-        """The mean, variance, epsilon, gamma and beta that the outputs were made with."""
+        """Estimate the mean, variance, epsilon, gamma and beta that the outputs were made with."""
         return forensics.diagnose(test, given, outputs)
 
-    def go_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
-        """Another SrcB, another fidelity."""
+    def right_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
+        """Return the right kernel with another SrcB and with another fidelity."""
         return switched(test)
 
 

@@ -1,1 +1,1 @@
-"""LayerNorm, forward and backward: reference, arithmetic models, statistics, emulation, forensics."""
+"""LayerNorm: reference, arithmetic models, statistics, emulation and forensics of both passes."""

@@ -1,5 +1,6 @@
-"""LayerNorm's numerics as the registry wants them: the fused comparison, the forensics and the
-emulated kernels of gonogo.numerics and gonogo.kernels.layernorm.emulation.
+"""LayerNorm's numerics, as the registry needs them.
+
+They combine the fused comparison, the forensics and the emulated kernels.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LayerNorm(Numerics):
-    """Forward and backward: gonogo.judging.expected knows which."""
+    """LayerNorm, forward and backward; the test's kernel says which."""
 
     def __init__(self, kernel: str) -> None:
         self.faults = {
@@ -38,26 +39,26 @@ class LayerNorm(Numerics):
         }
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
-        """gonogo.kernels.layernorm.reference."""
+        """Return the plain formula, from gonogo.kernels.layernorm.reference."""
         return layernorm.reference(test, arrays)
 
     def expectations(
         self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
-        """gonogo.kernels.layernorm.arithmetic."""
+        """Return the expectations of gonogo.kernels.layernorm.arithmetic."""
         some = given
         if rows != EVERYTHING:
             some = {name: a if name in ("gamma", "beta") else a[rows] for name, a in given.items()}
         return statistics.of_layernorm(test, some, arithmetic)
 
     def pieces(self, test: TestSpec, given: Arrays, arithmetic: str | None) -> Iterator[Piece]:
-        """Blocks of rows; of dgamma and dbeta blocks of columns."""
+        """Yield blocks of rows; for dgamma and dbeta, blocks of columns."""
         return pieces.of_layernorm(test, given, arithmetic)
 
     def parts(
         self, test: TestSpec, given: Arrays, arithmetic: str | None
     ) -> dict[str, list[Expectation]]:
-        """The same, on all cores."""
+        """Return the same blocks, computed on all cores."""
         return parts.of_layernorm(test, given, arithmetic)
 
     def statistics(
@@ -68,7 +69,7 @@ class LayerNorm(Numerics):
         outputs: Mapping[str, NDArray[np.float32]],
         arithmetic: str | None,
     ) -> dict[str, Any]:
-        """In one fused pass where it can be."""
+        """Return the statistics, in one fused pass where possible."""
         return statistics.statistics_fused(test, raw, given, outputs, arithmetic)
 
     def run(
@@ -80,25 +81,30 @@ class LayerNorm(Numerics):
         seed: int = 0,
         position: int = 0,
     ) -> dict[str, Floats]:
-        """gonogo.kernels.layernorm.emulation."""
+        """Run the emulated dataflow of gonogo.kernels.layernorm.emulation."""
         return emulation.run(test, given, build, seed=seed, position=position)
 
     def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-        """gonogo.kernels.layernorm.emulation.logic."""
+        """Run gonogo.kernels.layernorm.emulation.logic."""
         return emulation.ideal(test, given, build)
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
-        """gonogo.kernels.layernorm.forensics."""
+        """Run gonogo.kernels.layernorm.forensics."""
         return forensics.diagnose(test, given, outputs)
 
-    def go_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
-        """Another SrcB, another fidelity; those whose switch the test sets already are left out."""
+    def right_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
+        """Return the kernel with another SrcB and with another fidelity.
+
+        A switch that the test has set already is left out.
+        """
         return switched(test)
 
     def candidates(self, test: TestSpec) -> list[tuple[str, str, dict[str, Any]]]:
-        """With a mean of the size of its spread dy makes s1 as large as dx, instead of 1/sqrt(N) of
-        it. A sum over the one hot tile is nothing without that tile, and twice as much with the
-        first tile's values as padding.
+        """Return inputs that make wrong terms large.
+
+        With a mean as large as its spread, dy makes s1 as large as dx, instead of 1/sqrt(N) of it.
+        A sum over the one hot tile is nothing without that tile, and twice as much with the first
+        tile's values as padding.
         """
         if "dy" not in test.drawn_names:
             hot = {"regime": "hot_tile", "tile": -(-test.features // 32) // 2, "value": 64}
@@ -111,7 +117,7 @@ class LayerNorm(Numerics):
             ]
         gamma = {"regime": "uniform", "low": 0.5, "high": 1.5}
         offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
-        found: list[tuple[str, str, dict[str, Any]]] = [
+        candidates: list[tuple[str, str, dict[str, Any]]] = [
             (
                 "offset dy",
                 "dy has a mean: s1 becomes as large as dx.",
@@ -125,33 +131,34 @@ class LayerNorm(Numerics):
         ]
         for tile, where in {0: "first", -(-test.features // 32) // 2: "middle"}.items():
             hot = {"regime": "hot_tile", "tile": tile, "value": 64}
-            found.append(
+            candidates.append(
                 (
                     f"hot {where} tile of dy",
                     f"s1 comes from the {where} tile alone.",
                     {"dy": hot, "gamma": gamma},
                 )
             )
-        return found
+        return candidates
 
 
 def switched(test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
-    """The right kernel with another SrcB, and with another fidelity, which has a budget of its
-    own.
+    """Return the right kernel with another SrcB, and with another fidelity.
+
+    The other fidelity has its own budget.
     """
     numerics = test.numerics
-    found = []
+    variants = []
     if numerics.srcb == "tf32":
         other = replace(test, numerics=replace(numerics, srcb="bf16"))
-        found.append(
+        variants.append(
             ("srcb-bf16", "The right kernel where SrcB sees bf16 of an fp32 value.", other, test)
         )
     if numerics.fidelity == "hifi4":
         other = replace(test, numerics=replace(numerics, fidelity="hifi3"))
-        found.append(
+        variants.append(
             ("hifi3", "The right kernel with HiFi3 products, judged by their budget.", other, other)
         )
-    return found
+    return variants
 
 
 NUMERICS = {name: LayerNorm(name) for name in ("layernorm_fw", "layernorm_bw")}

@@ -1,4 +1,4 @@
-"""The expectations of LayerNorm's outputs, block by block, made on all cores."""
+"""The expectations of LayerNorm's outputs, block by block, computed on all cores."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 TILE = 32
 ELEMENTS_PER_BLOCK = 2**18
-"""The definition of a budget keeps some forty arrays of its block: 2 MiB each."""
+"""Elements of a block. The definition of a budget keeps some forty arrays of it: 2 MiB each."""
 
 
 def of_layernorm(
     test: TestSpec, given: Arrays, arithmetic: str | None
 ) -> dict[str, list[Expectation]]:
-    """The expectations of LayerNorm's outputs, block by block along the axis that `bounds`
-    joins.
+    """Return the expectations of LayerNorm's outputs, in blocks of rows or of columns.
+
+    dgamma and dbeta, which sum over all rows, come in blocks of columns.
     """
     rows, n = given["x"].shape
     per_block = max(TILE, ELEMENTS_PER_BLOCK // n // TILE * TILE)
@@ -31,7 +32,7 @@ def of_layernorm(
         def forward(start: int, stop: int) -> dict[str, Expectation]:
             return statistics.of_layernorm(test, {**given, "x": given["x"][start:stop]}, arithmetic)
 
-        return _each(over_rows(forward, rows, per_block), ("y", "mean", "rstd"))
+        return _by_output(over_rows(forward, rows, per_block), ("y", "mean", "rstd"))
     terms = backward_terms(test, arithmetic)
     known = backward.given_moments(given, test.epsilon, terms)
 
@@ -44,19 +45,19 @@ def of_layernorm(
         return backward.expectations(part, known, terms)
 
     wide = max(TILE, ELEMENTS_PER_BLOCK // rows // TILE * TILE)
-    return _each(over_rows(of_rows, rows, per_block), ("dx",)) | _each(
+    return _by_output(over_rows(of_rows, rows, per_block), ("dx",)) | _by_output(
         over_rows(of_columns, n, wide), ("dgamma", "dbeta")
     )
 
 
-def _each(
+def _by_output(
     parts: list[dict[str, Expectation]], names: tuple[str, ...]
 ) -> dict[str, list[Expectation]]:
     return {name: [part[name] for part in parts] for name in names}
 
 
 def _rows_of(known: backward.GivenMoments, part: slice) -> backward.GivenMoments:
-    """The statistics of some of the rows."""
+    """Return the statistics of some of the rows."""
     return backward.GivenMoments(
         mean=known.mean[part],
         rstd=known.rstd[part],
@@ -64,7 +65,7 @@ def _rows_of(known: backward.GivenMoments, part: slice) -> backward.GivenMoments
         rstd_error=known.rstd_error[part],
         var_mean=known.var_mean[part],
         var_rstd=known.var_rstd[part],
-        trend_mean=tuple(each[part] for each in known.trend_mean),
-        trend_rstd=tuple(each[part] for each in known.trend_rstd),
+        trend_mean=tuple(trend[part] for trend in known.trend_mean),
+        trend_rstd=tuple(trend[part] for trend in known.trend_rstd),
         informative=known.informative[part],
     )

@@ -1,4 +1,4 @@
-"""The expectations of LayerNorm's outputs, in blocks of rows or columns that fit memory."""
+"""The expectations of LayerNorm's outputs, in blocks of rows or columns that fit in memory."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ Block = tuple[str, Expectation, slice, slice]
 def of_layernorm(
     test: TestSpec, given: Mapping[str, NDArray[Any]], arithmetic: str | None
 ) -> Iterator[Block]:
-    """(output, expectation, rows, columns) of every output of LayerNorm in blocks, each of which
-    fits memory: rows of matrices and of mean and rstd; columns of dgamma and dbeta, which sum over
-    all rows.
+    """Yield (output, expectation, rows, columns) of every output of LayerNorm in blocks.
+
+    Each block fits in memory. Matrices, mean and rstd come in blocks of rows. dgamma and dbeta,
+    which sum over all rows, come in blocks of columns.
     """
     total, features = given["x"].shape
     step = max(32, BLOCK // features)

@@ -1,5 +1,6 @@
-"""The LayerNorm references: the plainest possible float64 code, the oracle that everything else is
-tested against.
+"""The LayerNorm references in the plainest possible float64 code.
+
+Everything else is tested against them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ Array = NDArray[np.float64]
 
 
 def moments(x: NDArray[np.floating], epsilon: float) -> tuple[Array, Array]:
-    """Mean and rstd = 1/sqrt(var + epsilon) of each row of `x` (rows, N), biased variance, in
-    float64; both (rows,).
+    """Return mean and rstd = 1/sqrt(var + epsilon) of each row of `x` (rows, N); both (rows,).
+
+    The variance is the biased one. All is in float64.
     """
     wide = np.asarray(x, dtype=np.float64)
     mean = wide.mean(axis=1)
@@ -29,11 +31,11 @@ def moments(x: NDArray[np.floating], epsilon: float) -> tuple[Array, Array]:
 def forward(
     x: NDArray[np.floating], gamma: NDArray[np.floating], beta: NDArray[np.floating], epsilon: float
 ) -> dict[str, Array]:
-    """Y = gamma x^ + beta (rows, N), with mean and rstd (rows,)."""
+    """Return y = gamma x^ + beta (rows, N), with mean and rstd (rows,)."""
     mean, rstd = moments(x, epsilon)
-    normalised = (np.asarray(x, dtype=np.float64) - mean[:, None]) * rstd[:, None]
+    xhat = (np.asarray(x, dtype=np.float64) - mean[:, None]) * rstd[:, None]
     return {
-        "y": np.asarray(gamma, np.float64) * normalised + np.asarray(beta, np.float64),
+        "y": np.asarray(gamma, np.float64) * xhat + np.asarray(beta, np.float64),
         "mean": mean,
         "rstd": rstd,
     }
@@ -46,29 +48,30 @@ def backward(
     rstd: NDArray[np.floating],
     dy: NDArray[np.floating],
 ) -> dict[str, Array]:
-    """Dx (rows, N), dgamma and dbeta (N,) from the mean and rstd that the kernel is given.
+    """Return dx (rows, N), dgamma and dbeta (N,) from the mean and rstd that the kernel is given.
 
     With P = dy gamma: s1 = mean_j(P), s2 = mean_j(P x^), dx = rstd (P - s1 - x^ s2); dgamma_j =
     sum_i dy x^; dbeta_j = sum_i dy.
     """
     wide_dy = np.asarray(dy, np.float64)
     r = np.asarray(rstd, np.float64)[:, None]
-    normalised = (np.asarray(x, np.float64) - np.asarray(mean, np.float64)[:, None]) * r
+    xhat = (np.asarray(x, np.float64) - np.asarray(mean, np.float64)[:, None]) * r
     product = wide_dy * np.asarray(gamma, np.float64)
     s1 = product.mean(axis=1, keepdims=True)
-    s2 = (product * normalised).mean(axis=1, keepdims=True)
+    s2 = (product * xhat).mean(axis=1, keepdims=True)
     return {
-        "dx": r * (product - s1 - normalised * s2),
-        "dgamma": (wide_dy * normalised).sum(axis=0),
+        "dx": r * (product - s1 - xhat * s2),
+        "dgamma": (wide_dy * xhat).sum(axis=0),
         "dbeta": wide_dy.sum(axis=0),
     }
 
 
 def reference(test: TestSpec, arrays: Mapping[str, NDArray[np.floating]]) -> dict[str, Array]:
-    """The float64 function of `arrays`: the quantised reference of what a device was given, the raw
-    one of the raw inputs.
+    """Return the kernel's float64 function of `arrays`.
 
-    `layernorm_bw` without `mean` and `rstd` in `arrays` (statistics: own) takes those of x.
+    For the inputs as the device gets them, this is the quantized reference. For the raw inputs, it
+    is the raw reference. `layernorm_bw` without `mean` and `rstd` in `arrays` (statistics: own)
+    takes those of x.
     """
     if test.kernel == "layernorm_fw":
         return forward(arrays["x"], arrays["gamma"], arrays["beta"], test.epsilon)

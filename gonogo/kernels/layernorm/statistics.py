@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
 MATRICES = ("y", "dx")
-"""The outputs that have rows, for the fused path; the others are one row, compared by the
-definition."""
+"""The outputs that have rows, for the fused path.
+
+The others are one row and are compared by the definition.
+"""
 
 
 def of_layernorm(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, Expectation]:
-    """`expectations` of LayerNorm."""
+    """Return the expectations of LayerNorm's outputs."""
     if test.kernel == "layernorm_fw":
         return forward.expectations(given, test.epsilon, forward_terms(test, arithmetic))
     terms = backward_terms(test, arithmetic)
@@ -41,10 +43,11 @@ def statistics_plain(
     outputs: Mapping[str, NDArray[np.float32]],
     arithmetic: str | None,
 ) -> dict[str, Any]:
-    """The definition of LayerNorm's statistics: NumPy only. `outputs` are matrices (see
-    judging.matrix).
+    """Return LayerNorm's statistics by their definition, in NumPy only.
+
+    Outputs are matrices (see judging.matrix).
     """
-    wanted = of_layernorm(test, given, arithmetic)
+    expected = of_layernorm(test, given, arithmetic)
     references = reference.reference(test, raw)
     allclose = _allclose(test)
     result = {}
@@ -53,7 +56,7 @@ def statistics_plain(
         result[name] = compare.storable(
             compare.statistics(
                 output,
-                wanted[name],
+                expected[name],
                 raw_matrix,
                 allclose=allclose[name],
                 shape=_shape(name, output),
@@ -69,7 +72,10 @@ def statistics_fused(
     outputs: Mapping[str, NDArray[np.float32]],
     arithmetic: str | None,
 ) -> dict[str, Any]:
-    """The same by the fused path where it can: numba is there, and no block format is put out."""
+    """Return the same statistics by the fused path where it works.
+
+    It needs numba, and an output that has no block format.
+    """
     if not HAVE_NUMBA or test.numerics.output in BLOCK_FORMATS:
         return statistics_plain(test, raw, given, outputs, arithmetic)
     broken = {
@@ -77,7 +83,7 @@ def statistics_fused(
         for name, output in outputs.items()
         if name in MATRICES and not np.isfinite(output).all()
     }
-    found = _fused(
+    results = _fused(
         test,
         raw,
         given,
@@ -87,7 +93,7 @@ def statistics_fused(
     for name, keep in broken.items():
         output = outputs[name]
         if output.shape[0] == 1 or not keep.any():
-            found |= statistics_plain(test, raw, given, {name: output}, arithmetic)
+            results |= statistics_plain(test, raw, given, {name: output}, arithmetic)
             continue
         rows = _fused(
             test,
@@ -101,8 +107,8 @@ def statistics_fused(
             "digest": compare.digest(output, _shape(name, output)),
             **compare.nonfinite(output),
         }
-        found[name] = rows | whole
-    return {name: found[name] for name in outputs}
+        results[name] = rows | whole
+    return {name: results[name] for name in outputs}
 
 
 def _fused(
@@ -135,7 +141,7 @@ def _fused(
 
 
 def _some(arrays: Arrays, keep: Mask) -> dict[str, NDArray[Any]]:
-    """The rows of x, dy, mean and rstd; gamma and beta whole."""
+    """Return some rows of x, dy, mean and rstd, and gamma and beta whole."""
     return {
         name: a if name in ("gamma", "beta") else np.ascontiguousarray(a[keep])
         for name, a in arrays.items()

@@ -1,20 +1,23 @@
-"""The reference and the budget of rmsnorm_fw: y = g x r with r = 1/sqrt(ms + eps), ms = mean(x^2).
+"""The reference and the budget of rmsnorm_fw: y = g x r, r = 1/sqrt(ms + eps), ms = mean(x^2).
 
-Derived as those of layernorm_fw (gonogo.kernels.layernorm.arithmetic.forward), whose dataflow this is without a
-mean: 32 lane sums of x^2 over the tiles stored, multiplied by a stored 1/N, epsilon truncated, rstd
-stored; x^ = x r stored; g x^ put out. No mean is subtracted, so x^ has no alignment error, and no
-beta is added. The terms (u of a stored value, read, product, reciprocal ...) are ForwardTerms.
+The derivation is that of layernorm_fw (gonogo.kernels.layernorm.arithmetic.forward), whose dataflow
+this is without a mean. The 32 lane sums of x^2 over the tiles are stored and multiplied by a stored
+1/N; epsilon is truncated, rstd stored; x^ = x r is stored; g x^ is written out. No mean is
+subtracted, so x^ has no alignment error, and no beta is added. The terms (u of a stored value,
+read, product, reciprocal ...) are ForwardTerms.
 
     D_ms = dN ms + L (1 + dN) + (2^-12 + 2 read + product + running) ms + extra + |trunc(eps) - eps|
-    L = sum_c h(acc_c) / N extra = mean h(x^2) + h(ms): of kernels that store the squares and their
-    mean; tt-train's keep both in Dst r by the interval 1/sqrt(ms + eps -+ D_ms), never linearised;
-    B_r = its half width + h(r) D = |x| B_r + read |x| r;  D' = D + h(|x^| + D) B_y = |g| D' +
-    (product + 2 read) |g x^| + scale |y| + h(|y| + ...)
+    L = sum_c h(acc_c) / N
+    extra = mean h(x^2) + h(ms): for kernels that store the squares and their mean;
+            tt-train's keeps both in Dst
+    r by the interval 1/sqrt(ms + eps -+ D_ms), never linearized; B_r = its half width + h(r)
+    D = |x| B_r + read |x| r;  D' = D + h(|x^| + D)
+    B_y = |g| D' + (product + 2 read) |g x^| + scale |y| + h(|y| + ...)
 
-ms is a sum of terms of one sign: nothing cancels, D_ms / ms is below 2^-5 for every format down to
-bf16, and every row says something unless a 16-bit running sum loses all of it. s: the squares'
-roundings are independent but for equal |x|, whose rounding is predicted (`excess`); everything else
-in ms is one factor of a row.
+ms is a sum of terms of one sign, so nothing cancels. D_ms / ms is below 2^-5 for every format down
+to bf16, and every row is informative unless a 16-bit running sum loses all of it. s: the squares'
+roundings are independent, except for equal |x|, whose rounding is predicted (`excess`). Everything
+else in ms is one factor per row.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ TT_TRAIN = "tt-train"
 def reference(
     x: NDArray[np.floating], gamma: NDArray[np.floating], epsilon: float
 ) -> dict[str, Array]:
-    """Y (rows, N) and rstd (rows,) in float64."""
+    """Return y (rows, N) and rstd (rows,) in float64."""
     wide = np.asarray(x, np.float64)
     rstd = 1.0 / np.sqrt((wide**2).mean(axis=1) + epsilon)
     return {"y": np.asarray(gamma, np.float64) * (wide * rstd[:, None]), "rstd": rstd}
@@ -60,12 +63,12 @@ def reference(
 
 @dataclass(frozen=True)
 class Root:
-    """rstd per row, (rows, 1), as gonogo.kernels.layernorm.arithmetic.moments.Moments has it."""
+    """Rstd per row, (rows, 1), like gonogo.kernels.layernorm.arithmetic.moments.Moments."""
 
     rstd: Array
     before: Array  # bound before storing
     bound: Array  # after it
-    own: Array  # variance of a row's own error
+    row_variance: Array  # variance of the error that each row has independently
     trend: Array  # of one sign in all rows
     together: Array  # how much of the rounding of the stored value all rows share
     lane: Array  # bound of the lanes' rounding
@@ -73,12 +76,12 @@ class Root:
 
     @property
     def variance(self) -> Array:
-        """All of its error."""
-        return self.trend**2 + self.together**2 + self.own
+        """The variance of its whole error."""
+        return self.trend**2 + self.together**2 + self.row_variance
 
 
 def root(x: Array, epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> Root:
-    """Of x (rows, N) in float64."""
+    """Return rstd and its errors for x (rows, N) in float64."""
     n = x.shape[1]
     squares = x**2
     ms = squares.mean(axis=1, keepdims=True)
@@ -90,8 +93,8 @@ def root(x: Array, epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> 
     lane = steps.sum(axis=1, keepdims=True) / n
     stored = t.stored if stores_squares else 0.0
     h_squares, h_mean = stored * binade(squares), stored * binade(ms)
-    # Equal |x| are rounded alike: predicted, for ties away and ties to even alike within half a
-    # step
+    # Equal |x| are rounded alike, so their rounding is predicted. Ties away and ties to even agree
+    # within half a step.
     predicted = (
         (round_away(squares, stored) - squares).mean(axis=1, keepdims=True)
         if stores_squares
@@ -118,7 +121,7 @@ def root(x: Array, epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> 
     independent = (h_squares**2 / 3 + (relative * squares) ** 2 / 3).sum(
         axis=1, keepdims=True
     ) / n**2
-    own_ms = (
+    row_variance_ms = (
         independent
         + excess(predicted**2, independent)
         + (steps**2).sum(axis=1, keepdims=True) / 3 / n**2
@@ -128,13 +131,13 @@ def root(x: Array, epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> 
             (running * ms) ** 2 / 12 if t.running else 0.0
         )  # sums in order: equal terms have roundings of one sign for long
     )
-    own = after**2 / 3 + (t.stored * binade(r)) ** 2 / 3 + cube**2 * own_ms
+    row_variance = after**2 / 3 + (t.stored * binade(r)) ** 2 / 3 + cube**2 * row_variance_ms
     share = ms / (ms + epsilon)
     return Root(
         rstd=r,
         before=before,
         bound=before + t.stored * binade(r + before),
-        own=own,
+        row_variance=row_variance,
         trend=share * (t.reciprocal + t.half_grid + t.product_mean + 2 * t.read) / 2 * r
         + cube * t.epsilon_error,
         together=coherence(r[:, 0], t.stored) * (t.stored * binade(r) + cube * h_mean),
@@ -146,7 +149,7 @@ def root(x: Array, epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> 
 def expectations(
     given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTerms, *, stores_squares: bool
 ) -> dict[str, Expectation]:
-    """Y and rstd of what the device was given: x (rows, N), gamma (N,)."""
+    """Return what is expected of y and rstd, from x (rows, N) and gamma (N,) of the device."""
     x = np.asarray(given["x"], np.float64)
     gamma = np.asarray(given["gamma"], np.float64)[None, :]
     m = root(x, epsilon, t, stores_squares=stores_squares)
@@ -162,23 +165,23 @@ def expectations(
     bound = before + output_bound(np.abs(y) + before, t.out, t.out_block)
     noise = (relative * y) ** 2 / 3 + h_out**2 / 3 + (ARITHMETIC * y) ** 2
 
-    # Equal |x| of a row have equal |x^|, with one rounding error; so have g x^ of few bits one
-    # grid, on which the packer meets ties with probability grid/step and rounds them away from zero
-    # by step/2: half the grid on average.
+    # Equal |x| of a row have equal |x^|, with one rounding error. In the same way g x^ of few bits
+    # has one grid. The packer meets ties on it with probability grid/step and rounds them away from
+    # zero by step/2: half the grid on average.
     rounded = np.copysign(
         gamma * np.sqrt(((t.stored * binade(xhat)) ** 2 + (t.read * xhat) ** 2) / 3), gamma * x
     )
-    same_x = Keyed(np.abs(x), rounded, own=True)
+    same_x = Keyed(np.abs(x), rounded, adds_variance=True)
     grid = np.minimum(
         2 * t.stored * binade(xhat) * lowest_bit(gamma), output_step(y, t.out, t.out_block)
     )
     patterns = [np.copysign(grid / 2, y), *ties_of_blocks(y, t.out, t.out_block)]
-    # A stored rstd of few bits makes products of few bits: x^ of a whole row is then rounded by
-    # what its own digits say.
+    # A stored rstd of few bits makes products of few bits. Their digits then decide how x^ of a
+    # whole row is rounded.
     allowance: tuple[Array, ...] = ()
-    for each in (r, r - m.bound, r + m.bound):
-        made = x * round_away(each, t.stored)
-        allowance += (gamma * (round_away(made, t.stored) - made),)
+    for possible_rstd in (r, r - m.bound, r + m.bound):
+        scaled = x * round_away(possible_rstd, t.stored)
+        allowance += (gamma * (round_away(scaled, t.stored) - scaled),)
     slope = gamma * x
     ones = np.ones_like(x)
     scale = t.product_mean + t.read + t.scale
@@ -206,13 +209,14 @@ def expectations(
                 Direction("beta", ones, axis="column"),
             ),
         ),
-        "rstd": per_row(r, m.before, m.own, (m.trend, m.together), t, m.informative),
+        "rstd": per_row(r, m.before, m.row_variance, (m.trend, m.together), t, m.informative),
     }
 
 
 def lowest_bit(values: Array) -> Array:
-    """The value of the lowest set bit of each significand, relative to its leading one: 1 for
-    powers of two, 2^-7 for an odd bf16.
+    """Return the value of the lowest set bit of each significand, relative to its leading one.
+
+    It is 1 for powers of two, and 2^-7 for an odd bf16.
     """
     significand = np.abs(np.frexp(values)[0]) * 2.0**53
     whole = significand.astype(np.int64)

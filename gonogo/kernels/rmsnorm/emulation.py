@@ -1,5 +1,6 @@
-"""The emulated builds of rmsnorm_fw: the right kernel and known-wrong ones, on the dataflow of
-gonogo.kernels.rows.emulation.
+"""The emulated builds of rmsnorm_fw: the right kernel and mutants.
+
+The dataflow is in gonogo.kernels.rows.emulation.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ RIGHT = Logic(mean=False)
 BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
     "correct": ("The right kernel.", (), RIGHT),
     "bf16-accumulate": (
-        "The sum of the squares over the tiles of a row runs in a 16-bit Dst: a loss of precision, not of logic.",
+        "The sum of the squares over the tiles of a row runs in a 16-bit Dst: "
+        "a loss of precision, not of logic.",
         BOTH,
         replace(RIGHT, narrow_sums=True),
     ),
@@ -56,7 +58,8 @@ BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
         replace(RIGHT, square_tiles="not-middle"),
     ),
     "mask-missing": (
-        "The last tile isn't masked: its padding, which holds the row's first values again, enters the sum.",
+        "The last tile isn't masked: its padding, which holds the row's first values again, "
+        "enters the sum.",
         BOTH,
         replace(RIGHT, mask=False),
     ),
@@ -66,7 +69,8 @@ BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
         replace(RIGHT, stale_rows=True),
     ),
     "stale-register": (
-        "The sum starts from what the previous run in the same process left in the register: right when run first.",
+        "The sum starts from what the previous run in the same process left in the register: "
+        "right when run first.",
         BOTH,
         replace(RIGHT, stale=True),
     ),
@@ -112,14 +116,14 @@ def _rows(given: Mapping[str, Values], logic: Logic) -> Rows:
 def run(
     test: TestSpec, given: Mapping[str, Floats], build: str, *, position: int = 0
 ) -> dict[str, Floats]:
-    """Y (rows, N) and rstd (rows,) of the build; KeyError for an unknown one."""
+    """Return y (rows, N) and rstd (rows,) of the build; KeyError for an unknown one."""
     logic = BUILDS[build][2]
     y, _, rstd = emulate(test, _rows(flat(given, test), logic), logic, position)
     return {"y": y, "rstd": rstd}
 
 
 def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-    """The float64 function of the build's logic."""
+    """Return y and rstd by the float64 function of the build's logic."""
     logic = BUILDS[build][2]
     y, _, rstd = exact(test.epsilon, _rows(flat(given, test), logic), logic)
     return {"y": y, "rstd": rstd}

@@ -1,4 +1,4 @@
-"""Forensics of rmsnorm_fw: gonogo.kernels.rows.forensics without a mean, gamma a value a column."""
+"""Forensics of rmsnorm_fw: gonogo.kernels.rows.forensics without a mean; gamma per column."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 
 def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
-    """Which tiles the mean square sums, its divisor and epsilon, a mean that was subtracted,
-    gamma.
+    """Return which terms are wrong: the tiles of the mean square, its divisor, epsilon or gamma.
+
+    A mean that was subtracted is named, too.
     """
     return forensics.diagnose(
         test, given, outputs, groups=1, centred=False, noun="mean square", channel="column"

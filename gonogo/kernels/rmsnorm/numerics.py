@@ -1,11 +1,11 @@
-"""RMSNorm's numerics: the parts of this folder as the registry wants them."""
+"""RMSNorm's numerics: the parts of this folder, as the registry needs them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gonogo.kernels.kind import EVERYTHING, Arrays, Floats, Numerics, with_least_step
+from gonogo.kernels.kind import EVERYTHING, Arrays, Floats, Numerics, with_min_step
 from gonogo.kernels.layernorm.arithmetic.terms import forward_terms
 from gonogo.kernels.layernorm.numerics import switched
 from gonogo.kernels.rmsnorm import budget, emulation, forensics
@@ -17,28 +17,29 @@ if TYPE_CHECKING:
 
 
 class RMSNorm(Numerics):
-    """rmsnorm_fw."""
+    """The numerics of rmsnorm_fw."""
 
     faults = emulation.FAULTS
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
-        """The plain formula."""
+        """Return the plain formula in float64."""
         return budget.reference(arrays["x"], arrays["gamma"], test.epsilon)
 
     def expectations(
         self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
-        """Of y and rstd. The terms are those of LayerNorm's forward pass in this arithmetic: the same
-        machine.
+        """Return what is expected of y and rstd.
+
+        The terms are those of LayerNorm's forward pass in this arithmetic: the machine is the same.
         """
         some = {"x": given["x"][rows], "gamma": given["gamma"]}
-        found = budget.expectations(
+        expected = budget.expectations(
             some,
             test.epsilon,
             forward_terms(test, arithmetic),
             stores_squares=arithmetic != budget.TT_TRAIN,
         )
-        return found | {"y": with_least_step(found["y"], test.numerics.output)}
+        return expected | {"y": with_min_step(expected["y"], test.numerics.output)}
 
     def run(
         self,
@@ -49,19 +50,19 @@ class RMSNorm(Numerics):
         seed: int = 0,
         position: int = 0,
     ) -> dict[str, Floats]:
-        """The emulated dataflow."""
+        """Run the emulated dataflow."""
         return emulation.run(test, given, build, position=position)
 
     def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-        """The same logic in float64."""
+        """Run the same logic in float64."""
         return emulation.ideal(test, given, build)
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
-        """The mean square, epsilon and gamma that y and rstd were made with."""
+        """Estimate the mean square, epsilon and gamma that y and rstd were computed with."""
         return forensics.diagnose(test, given, outputs)
 
-    def go_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
-        """Another SrcB, another fidelity."""
+    def right_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
+        """Return the right kernel with another SrcB and with another fidelity."""
         return switched(test)
 
 

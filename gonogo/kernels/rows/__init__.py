@@ -1,1 +1,1 @@
-"""Emulation and forensics shared by kernels that normalize rows (RMSNorm, group norm)."""
+"""Emulation and forensics shared by kernels that normalize rows: RMSNorm and group norm."""

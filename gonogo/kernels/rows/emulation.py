@@ -1,15 +1,17 @@
-"""The emulated dataflow of kernels that normalise rows (RMSNorm, group norm), written once for two
-arithmetics: a Wormhole's, and float64.
+"""The emulated dataflow of kernels that normalize rows: RMSNorm and group norm.
 
-It is that of gonogo.kernels.layernorm.emulation.forward, with the same packed buffers between the steps:
+It is written once for two arithmetics: a Wormhole's, and float64. It is the dataflow of
+gonogo.kernels.layernorm.emulation.forward, with the same packed buffers between the steps. acc_c is
+the sum over tiles in lane c. The right column holds for a kernel without a mean:
 
-    mean  <- sum_c acc_c * bf16(1/N)                 where the kernel has one; acc_c: the sum over
-    tiles in lane c sum   <- sum_c acc_c((x - mean)^2) * bf16(1/N)   of x^2 where it has none rstd
-    <- rsqrt(sum + bf16(eps)) x^    <- (x - mean) * rstd                       x * rstd y     <- x^
-    * gamma, + beta                      FPU
+    mean  <- sum_c acc_c * bf16(1/N)                 none
+    sum   <- sum_c acc_c((x - mean)^2) * bf16(1/N)   acc_c(x^2)
+    rstd  <- rsqrt(sum + bf16(eps))
+    x^    <- (x - mean) * rstd                       x * rstd
+    y     <- x^ * gamma, + beta                      FPU
 
-`Logic` holds the switches of the wrong builds; the float64 twin of a build is the same flow without
-rounding.
+`Logic` holds the switches of the wrong builds. The float64 version of a build is the same flow
+without rounding.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.kind import Arrays, Fault, Floats
 from gonogo.kernels.layernorm.emulation.plan import TILE, Machine, Plan, tiles_of
-from gonogo.kernels.layernorm.emulation.rows import lane_sums, normalised, row_mean
-from gonogo.kernels.layernorm.emulation.spoil import REGISTER, meet, spoil
+from gonogo.kernels.layernorm.emulation.rows import lane_sums, normalized, row_mean
+from gonogo.kernels.layernorm.emulation.spoil import REGISTER, hang_or_crash, spoil
 from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.tensix import arithmetic as wh
@@ -35,10 +37,13 @@ if TYPE_CHECKING:
 Values = NDArray[Any]
 Tiles = Literal["all", "last", "not-last", "not-middle"]
 STALE_ROWS = 8
-"""With a stale partial every row of this number keeps the sum of the row before it."""
+"""With a stale partial, every row at a multiple of this number keeps the sum of the row before it.
+"""
 STALE_IDEAL = 1.0
-"""What a stale register stands for in float64: 1 left in each lane (the real leftovers depend on
-what ran before)."""
+"""The content of a stale register in float64: 1 left in each lane.
+
+The real leftovers depend on what ran before.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,16 +52,17 @@ class Logic:
 
     Attributes:
         mean: the kernel has a mean. subtract: x^ subtracts it. about: the squares are taken about
-            it. first_tiles, square_tiles: the tiles that the mean, and the mean of the squares, sum
-            (a kernel without a mean has only the latter).
+            it.
+        first_tiles, square_tiles: the tiles that the mean, and the mean of the squares, sum. A
+            kernel without a mean has only the latter.
         mask: the padding of the last tile is masked; if not, it holds the row's first values again.
-        divisor: what the sums are divided by: N; N with its padding; or for the squares N - 1.
-        epsilon_factor, rstd_factor: what epsilon, and rstd where it scales, is multiplied by.
+        divisor: what the sums are divided by: N; N with its padding; or N - 1 for the squares.
+        epsilon_factor, rstd_factor: what epsilon, and rstd as a scale, are multiplied by.
         narrow_sums: sums over tiles run in a 16-bit Dst. stale: the first sum starts from what the
             kernel before left in the register.
-        stale_rows: the sum of the squares of every 8th row is that of the row before it.
-        outliers, nan_tile: y is spoilt afterwards. fate: the process hangs or crashes.
-        change: a fault of the kind's own, by name.
+        stale_rows: every 8th row uses the sum of squares of the row before it.
+        outliers, nan_tile: y is spoiled afterwards. fate: the process hangs or crashes.
+        change: the name of a fault that only this kind has.
     """
 
     mean: bool = True
@@ -78,7 +84,7 @@ class Logic:
 
     @property
     def plan(self) -> Plan:
-        """What of it the parts of the emulator know."""
+        """The switches that the shared parts of the emulator know."""
         return Plan(
             mask=self.mask,
             narrow_sums=self.narrow_sums,
@@ -87,63 +93,63 @@ class Logic:
         )
 
 
-def kept(tiles: Tiles, count: int) -> NDArray[np.bool_]:
-    """Which of a row's tiles are summed; of a single tile all."""
-    wanted = np.ones(count, dtype=np.bool_)
+def summed_tiles(tiles: Tiles, count: int) -> NDArray[np.bool_]:
+    """Return a mask of the row's tiles that are summed. A single tile is always summed."""
+    summed = np.ones(count, dtype=np.bool_)
     if count > 1:
         match tiles:
             case "last":
-                wanted[:-1] = False
+                summed[:-1] = False
             case "not-last":
-                wanted[-1] = False
+                summed[-1] = False
             case "not-middle":
-                wanted[count // 2] = False
-    return wanted
+                summed[count // 2] = False
+    return summed
 
 
 class Steps(Protocol):
-    """The steps of the dataflow in one arithmetic; rows of (rows, N), columns of (rows,)."""
+    """The steps of the dataflow in one arithmetic. Rows are (rows, N), columns (rows,)."""
 
     def total(self, terms: Values, tiles: NDArray[np.bool_], stale: Values, divisor: int) -> Values:
-        """The sum of each row over the wanted tiles, by `divisor`."""
+        """Return the sum of each row over the selected tiles, divided by `divisor`."""
         ...
 
     def column(self, values: Values) -> Values:
-        """A column stored and read again."""
+        """Return a column after storing it and reading it back."""
         ...
 
     def centred(self, x: Values, mean: Values) -> Values:
-        """X - mean, as its squares are made of it."""
+        """Return x - mean as the squares use it."""
         ...
 
     def square(self, values: Values) -> Values:
-        """The squares."""
+        """Return the squares."""
         ...
 
     def root(self, values: Values, epsilon: float) -> Values:
-        """1/sqrt(values + epsilon)."""
+        """Return 1/sqrt(values + epsilon)."""
         ...
 
     def times(self, column: Values, factor: float) -> Values:
-        """A column times a constant."""
+        """Return a column times a constant."""
         ...
 
     def normal(self, x: Values, mean: Values | None, scale: Values) -> Values:
-        """(x - mean) scale, stored and read again."""
+        """Return (x - mean) scale, stored and read back."""
         ...
 
     def affine(self, xhat: Values, gamma: Values, beta: Values | None) -> Values:
-        """Gamma x^ + beta, put out."""
+        """Return gamma x^ + beta as it is written out."""
         ...
 
     def out(self, column: Values) -> Values:
-        """A column put out."""
+        """Return a column as it is written out."""
         ...
 
 
 @dataclass(frozen=True)
 class Wormhole:
-    """The arithmetic of a Tensix core: gonogo.kernels.layernorm.emulation."""
+    """The arithmetic of a Tensix core, as in gonogo.kernels.layernorm.emulation."""
 
     machine: Machine
 
@@ -183,7 +189,7 @@ class Wormhole:
 
     def normal(self, x: Floats, mean: Floats | None, scale: Floats) -> Floats:
         if mean is not None:
-            return normalised(x, mean, scale, self.machine)
+            return normalized(x, mean, scale, self.machine)
         return wh.read_source(
             wh.pack(self._vector(wh.vector_multiply(x, scale[:, None])), self.machine.buffers)
         )
@@ -207,11 +213,11 @@ class Wormhole:
 
 
 class Exact:
-    """The same without rounding, in float64."""
+    """The same steps without rounding, in float64."""
 
     def total(self, terms: Array, tiles: NDArray[np.bool_], stale: Array, divisor: int) -> Array:
-        wanted = np.repeat(tiles, TILE)[: terms.shape[1]]
-        return np.asarray((terms[:, wanted].sum(axis=1) + stale.sum()) / divisor)
+        summed = np.repeat(tiles, TILE)[: terms.shape[1]]
+        return np.asarray((terms[:, summed].sum(axis=1) + stale.sum()) / divisor)
 
     def column(self, values: Array) -> Array:
         return values
@@ -241,8 +247,10 @@ class Exact:
 
 @dataclass(frozen=True)
 class Rows:
-    """What the flow is run on: x, and what its statistics are made of (the same, but for a fault);
-    gamma and beta (1 or rows, N).
+    """The input of the flow.
+
+    `source` holds the values that the statistics use: x, unless a fault changes that. gamma and
+    beta have shape (1 or rows, N).
     """
 
     x: Values
@@ -251,7 +259,7 @@ class Rows:
     beta: Values | None
 
     def part(self, start: int, stop: int) -> Rows:
-        """Some of the rows."""
+        """Return the rows from `start` to `stop`."""
 
         def some(a: Values | None) -> Values | None:
             return a if a is None or len(a) == 1 else a[start:stop]
@@ -264,7 +272,7 @@ class Rows:
 def flow(
     steps: Steps, rows: Rows, epsilon: float, logic: Logic, stale: Values
 ) -> tuple[Values, Values, Values]:
-    """Y (rows, N), mean and rstd (rows,); without a mean that is 0."""
+    """Return y (rows, N), and mean and rstd (rows,). The mean is 0 in a kernel without one."""
     source = rows.source
     n = source.shape[1]
     columns = logic.plan.summed_columns(n)
@@ -274,12 +282,17 @@ def flow(
     mean = np.zeros(len(source), source.dtype)
     stored = mean
     if logic.mean:
-        mean = steps.total(source[:, columns], kept(logic.first_tiles, tiles), stale, divisor)
+        mean = steps.total(
+            source[:, columns], summed_tiles(logic.first_tiles, tiles), stale, divisor
+        )
         stored = steps.column(mean)
     squares = steps.square(steps.centred(source, stored) if logic.mean and logic.about else source)
     below = max(n - 1, 1) if logic.divisor == "unbiased" else divisor
     total = steps.total(
-        squares[:, columns], kept(logic.square_tiles, tiles), clear if logic.mean else stale, below
+        squares[:, columns],
+        summed_tiles(logic.square_tiles, tiles),
+        clear if logic.mean else stale,
+        below,
     )
     if logic.stale_rows:
         total = total.copy()
@@ -299,11 +312,12 @@ def flow(
 def emulate(
     test: TestSpec, rows: Rows, logic: Logic, position: int
 ) -> tuple[Floats, Floats, Floats]:
-    """y, mean and rstd of a build on the emulated Wormhole, float32. Doesn't return from a build
-    that hangs or crashes.
+    """Return y, mean and rstd of a build on the emulated Wormhole, in float32.
+
+    Doesn't return from a build that hangs or crashes.
     """
     if logic.fate is not None:
-        meet(logic.fate)
+        hang_or_crash(logic.fate)
     steps = Wormhole(Machine.of(test, logic.plan))
     stale = REGISTER.lanes() if logic.stale and position > 0 else np.zeros(TILE, np.float32)
 
@@ -313,13 +327,13 @@ def emulate(
         return flow(steps, read, test.epsilon, logic, stale)
 
     blocks = over_rows(block, len(rows.x), ROWS_PER_BLOCK)
-    y, mean, rstd = (np.concatenate([each[part] for each in blocks]) for part in range(3))
+    y, mean, rstd = (np.concatenate([outputs[part] for outputs in blocks]) for part in range(3))
     REGISTER.leave(y)
     return spoil(y, np.asarray(rows.x, np.float32), logic.plan), mean, rstd
 
 
 def exact(epsilon: float, rows: Rows, logic: Logic) -> tuple[Array, Array, Array]:
-    """The float64 function of a build's logic."""
+    """Return y, mean and rstd by the float64 function of a build's logic."""
     stale = np.full(TILE, STALE_IDEAL if logic.stale else 0.0)
     x, source, gamma = (
         np.asarray(given, np.float64) for given in (rows.x, rows.source, rows.gamma)
@@ -330,8 +344,9 @@ def exact(epsilon: float, rows: Rows, logic: Logic) -> tuple[Array, Array, Array
 
 
 def faults(kinds: Mapping[str, tuple[str, tuple[str, ...], Logic]]) -> dict[str, Fault]:
-    """Name -> Fault from name -> (sentence, outputs, logic): known-wrong but for `correct`, and for
-    those that give no numbers.
+    """Return name -> Fault from name -> (sentence, outputs, logic).
+
+    All are known to be wrong, except `correct` and builds that return no numbers.
     """
     return {
         name: Fault(
@@ -342,5 +357,5 @@ def faults(kinds: Mapping[str, tuple[str, tuple[str, ...], Logic]]) -> dict[str,
 
 
 def flat(given: Arrays, test: TestSpec) -> dict[str, Values]:
-    """The tensors in the domain's shapes."""
+    """Return the tensors in the domain's shapes."""
     return {name: np.asarray(a).reshape(test.flat_shape_of(name)) for name, a in given.items()}

@@ -1,12 +1,13 @@
-"""Forensics of kernels that normalise rows (RMSNorm, group norm): mean, sum of squares, epsilon,
-gamma and beta that y was made with.
+"""Forensics of kernels that normalize rows: RMSNorm and group norm.
 
-y = g r' (x - m') + b: per row y - b is fitted on {g x^, g}; slope a and constant k give the used
-rstd r' = a r and mean m' = mean - k / r'. m' is then fitted, over the rows, on the tiles' sums of x
-/ N, and 1 / r'^2 - epsilon on those of (x - m')^2 / N: gonogo.kernels.layernorm.forensics does that for
-LayerNorm, and here. gamma and beta are vectors with a value a channel, a stretch of `width`
-elements of a row (RMSNorm: 1); where what is left of y is too large, the likely mistakes are tried
-in their place, and one that explains y far better is named.
+They estimate the mean, sum of squares, epsilon, gamma and beta that y was computed with.
+
+y = g r' (x - m') + b: in each row y - b is fitted on {g x^, g}. Slope a and constant k give the
+used rstd r' = a r and the used mean m' = mean - k / r'. Over the rows, m' is then fitted on the
+tiles' sums of x / N, and 1 / r'^2 - epsilon on those of (x - m')^2 / N, as
+gonogo.kernels.layernorm.forensics does for LayerNorm. gamma and beta are vectors with a value per
+channel, a stretch of `width` elements of a row (RMSNorm: 1). Where too much of y is left over, the
+likely mistakes are tried in their place. One that explains y far better is named.
 """
 
 from __future__ import annotations
@@ -42,22 +43,25 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, NDArray[Any]]
 BETTER = 4.0
-"""Another gamma or beta is named when it leaves so many times less of y's energy than the given
-one,"""
+"""Another gamma or beta is named when it leaves this many times less of y's energy."""
 NOISY = 2.0
-"""and one that is asked for at all, when the given one leaves so many times y's rounding."""
+"""Another gamma or beta is tried when the given one leaves this many times y's rounding."""
 CHANNEL = 12.0
-"""Standard errors by which a channel's own gamma or beta is another one (its errors are shared by
-its elements)."""
+"""A channel's gamma or beta differs when it is off by this many standard errors.
+
+A channel's errors are shared by its elements.
+"""
 CHANNEL_PART = 2.0**-4
-"""and the part of the vector's size."""
+"""A channel's gamma or beta differs when it is off by this part of the vector's size, too."""
 COUNT = 0.25
-"""How far a wrong divisor's factor may be from what a padded row makes of it, in units of what that
-differs from 1."""
+"""How far the factor of a wrong divisor may be from that of a padded row.
+
+The unit is the difference between the padded row's factor and 1.
+"""
 
 
 def candidates(model: Model) -> Iterator[tuple[str, str, Array, Array | None]]:
-    """(vector, words, gamma, beta) of the likely mistakes."""
+    """Yield (vector, words, gamma, beta) of the likely mistakes."""
     for name, vector in (("gamma", model.gamma), ("beta", model.beta)):
         if vector is None:
             continue
@@ -80,50 +84,52 @@ def candidates(model: Model) -> Iterator[tuple[str, str, Array, Array | None]]:
 
 
 Regroup = Callable[["Model", "Fitted", Array], str]
-"""(model, fit, the used means) -> in words which other rows the statistics are of; "" for none that
-explains them."""
+"""(model, fit, the used means) -> in words, which other rows the statistics are of.
+
+It returns "" where no other rows explain them.
+"""
 
 
 def explained(model: Model, regroup: Regroup | None) -> tuple[list[Term], dict[str, float | None]]:
-    """The terms of y."""
-    found = fitted(model, model.gamma, model.beta)
+    """Return the terms of y, and what is left of its error before and after them."""
+    fit = fitted(model, model.gamma, model.beta)
     gamma, beta, words, wrong = model.gamma, model.beta, "", ""
-    first = found
-    if found.noise > NOISY:
-        tried = [(fitted(model, g, b), name, said, g, b) for name, said, g, b in candidates(model)]
-        best = min(tried, key=lambda each: each[0].energy, default=None)
-        if best is not None and best[0].energy * BETTER < found.energy:
-            found, wrong, words, gamma, beta = best
-    places = isolated(model, found, gamma, beta)
+    first = fit
+    if fit.noise > NOISY:
+        tried = [(fitted(model, g, b), name, text, g, b) for name, text, g, b in candidates(model)]
+        best = min(tried, key=lambda attempt: attempt[0].energy, default=None)
+        if best is not None and best[0].energy * BETTER < fit.energy:
+            fit, wrong, words, gamma, beta = best
+    places = isolated(model, fit, gamma, beta)
     notes: list[Term] = []
     if places:
-        notes.append(outlier_term(model, found, gamma, beta, places))
+        notes.append(outlier_term(model, fit, gamma, beta, places))
         model.outliers = places
-        found = fitted(model, gamma, beta)
-    terms = statistics(model, found.fit)
+        fit = fitted(model, gamma, beta)
+    terms = statistics(model, fit.fit)
     other = (
-        regroup(model, found, used_mean(model, found.fit))
+        regroup(model, fit, used_mean(model, fit.fit))
         if regroup is not None and any(term.wrong for term in terms)
         else ""
     )
     if other:
         terms = [Term("y", "groups", 1, (None,), (None,), other, wrong=True)]
-    vectors = vectors_of(model, found, gamma, beta)
+    vectors = vectors_of(model, fit, gamma, beta)
     if other:
-        vectors = [replace(each, wrong=False, can_tell=False, words="") for each in vectors]
+        vectors = [replace(term, wrong=False, can_tell=False, words="") for term in vectors]
     if wrong:
         named = Term("y", wrong, 1, (None,), (None,), words, wrong=True)
-        vectors = [named if each.name == wrong else each for each in vectors]
+        vectors = [named if term.name == wrong else term for term in vectors]
     whole = first.energy + first.terms
     residuals = {
         "before": float(np.sqrt(whole / first.unit)) if first.unit > 0 else None,
-        "after": found.noise if np.isfinite(found.noise) else None,
+        "after": fit.noise if np.isfinite(fit.noise) else None,
     }
     return [*terms, *vectors, *notes], residuals
 
 
 def used_normal(model: Model, fit: RowFit, start: int, stop: int) -> Array:
-    """x^ as the kernel made it, rows start..stop."""
+    """Return x^ as the kernel computed it, in rows start..stop."""
     here = slice(start, stop)
     slope = np.where(np.isfinite(fit.slope[here]), fit.slope[here], 1.0)[:, None]
     constant = np.where(np.isfinite(fit.constant[here]), fit.constant[here], 0.0)[:, None]
@@ -133,14 +139,16 @@ def used_normal(model: Model, fit: RowFit, start: int, stop: int) -> Array:
     return np.asarray(slope * xhat + constant)
 
 
-def isolated(model: Model, found: Fitted, gamma: Array, beta: Array | None) -> outliers.Places:
-    """Isolated wrong values of y: columns per row."""
+def isolated(model: Model, fitted_y: Fitted, gamma: Array, beta: Array | None) -> outliers.Places:
+    """Return the isolated wrong values of y: columns by row."""
     assert model.y is not None
     y_of = model.y
 
     def block(start: int, stop: int) -> dict[int, NDArray[np.int64]]:
         with np.errstate(all="ignore"):
-            product = model.spread(gamma, start, stop) * used_normal(model, found.fit, start, stop)
+            product = model.spread(gamma, start, stop) * used_normal(
+                model, fitted_y.fit, start, stop
+            )
             added = (
                 np.zeros_like(product)
                 if beta is None
@@ -149,26 +157,26 @@ def isolated(model: Model, found: Fitted, gamma: Array, beta: Array | None) -> o
             rest = y_of[start:stop].astype(np.float64) - product - added
             rest[~np.isfinite(rest)] = 0.0
             sigma = np.where(
-                np.isfinite(found.fit.sigma[start:stop]), found.fit.sigma[start:stop], np.inf
+                np.isfinite(fitted_y.fit.sigma[start:stop]), fitted_y.fit.sigma[start:stop], np.inf
             )
             return outliers.isolated(rest, np.abs(product) + np.abs(added), sigma, start)
 
     rows, step = model.blocks()
     places: dict[int, NDArray[np.int64]] = {}
-    for each in over_rows(block, rows, step):
-        places |= each
+    for block_places in over_rows(block, rows, step):
+        places |= block_places
     return places
 
 
 def outlier_term(
-    model: Model, found: Fitted, gamma: Array, beta: Array | None, places: outliers.Places
+    model: Model, fitted_y: Fitted, gamma: Array, beta: Array | None, places: outliers.Places
 ) -> Term:
-    """The finding of isolated values."""
+    """Return the finding of isolated values."""
     assert model.y is not None
     powers = 0
     for row, columns in places.items():
         expected = (
-            model.spread(gamma, row, row + 1)[0] * used_normal(model, found.fit, row, row + 1)[0]
+            model.spread(gamma, row, row + 1)[0] * used_normal(model, fitted_y.fit, row, row + 1)[0]
         )
         expected = expected if beta is None else expected + model.spread(beta, row, row + 1)[0]
         powers += outliers.powers_of_two(
@@ -178,14 +186,14 @@ def outlier_term(
 
 
 def used_mean(model: Model, fit: RowFit) -> Array:
-    """The mean of each row that y was made with; NaN where a row doesn't tell."""
+    """Return the mean of each row that y was computed with; NaN where a row can't tell."""
     with np.errstate(all="ignore"):
         slope = np.where(np.isfinite(fit.slope), fit.slope, 1.0)
         return np.asarray(model.rows.mean - fit.constant / (slope * model.rows.rstd))
 
 
 def statistics(model: Model, fit: RowFit) -> list[Term]:
-    """The mean and the sum of squares that y was made with."""
+    """Return the terms of the mean and the sum of squares that y was computed with."""
     rows = model.rows
     with np.errstate(all="ignore"):
         slope = np.where(np.isfinite(fit.slope), fit.slope, 1.0)
@@ -204,7 +212,7 @@ def statistics(model: Model, fit: RowFit) -> list[Term]:
 
 
 def mean_term(model: Model, output: str, mean: Array, error: Array) -> Term:
-    """The tiles that a mean sums."""
+    """Return the term of a mean: which tiles it sums."""
     rows, seed = model.rows, model.seed
     features = model.x.shape[1]
     sizes = tile_sizes(seed)
@@ -229,12 +237,15 @@ def mean_term(model: Model, output: str, mean: Array, error: Array) -> Term:
 
 
 def subtracted(model: Model, mean: Array, error: Array) -> Term:
-    """Of a kernel that has no mean: whether one was subtracted, as a multiple of the rows' own."""
+    """Return the term of a mean that the kernel must not subtract.
+
+    Its coefficient is a multiple of the rows' own means.
+    """
     with np.errstate(all="ignore"):
-        own = model.x.astype(np.float64).mean(axis=1)
+        row_means = model.x.astype(np.float64).mean(axis=1)
         good = np.isfinite(mean) & np.isfinite(error) & (error > 0)
         weight = np.where(good, 1.0 / error**2, 0.0)
-        power = float((weight * own**2).sum())
+        power = float((weight * row_means**2).sum())
         if not good.any() or not power > SIGMAS**2:  # rows without a mean, or errors as large
             return Term(
                 "y",
@@ -245,8 +256,8 @@ def subtracted(model: Model, mean: Array, error: Array) -> Term:
                 "cannot tell whether a mean is subtracted: x has none",
                 can_tell=False,
             )
-        value = float((weight * own * np.where(good, mean, 0.0)).sum()) / power
-        left = np.where(good, (mean - value * own) ** 2 * weight, 0.0).sum() / max(
+        value = float((weight * row_means * np.where(good, mean, 0.0)).sum()) / power
+        left = np.where(good, (mean - value * row_means) ** 2 * weight, 0.0).sum() / max(
             1, int(good.sum()) - 1
         )
         sigma = float(np.sqrt(max(1.0, left) / power))
@@ -263,7 +274,7 @@ def subtracted(model: Model, mean: Array, error: Array) -> Term:
 
 
 def squares_term(model: Model, output: str, rstd: Array, error: Array, mean: Array | None) -> Term:
-    """The tiles whose squares an rstd sums, epsilon and the divisor."""
+    """Return the term of an rstd: the tiles whose squares it sums, epsilon and the divisor."""
     term = explain_variance(model.seed, model.rows, output, rstd, error, mean)
     features = model.x.shape[1]
     return replace(
@@ -274,8 +285,9 @@ def squares_term(model: Model, output: str, rstd: Array, error: Array, mean: Arr
 
 
 def _padded(term: Term, noun: str, features: int) -> str:
-    """The words of a sum that is too small in all tiles by what its padding would make a divisor
-    too large.
+    """Return the term's words, or the wrong divisor that explains them.
+
+    Padding makes a divisor too large, and then the sum is too small in all tiles by one factor.
     """
     padded = -(-features // TILE) * TILE
     known = [value for value in term.coefficients if value is not None]
@@ -290,25 +302,28 @@ def _padded(term: Term, noun: str, features: int) -> str:
     return f"{noun} divides by {padded}, the elements with their padding, instead of {features}"
 
 
-def vectors_of(model: Model, found: Fitted, gamma: Array, beta: Array | None) -> list[Term]:
-    """Gamma and beta channel by channel, from what is left of y beside the used statistics."""
+def vectors_of(model: Model, fitted_y: Fitted, gamma: Array, beta: Array | None) -> list[Term]:
+    """Return the terms of gamma and beta, channel by channel.
+
+    They come from what is left of y after the used statistics.
+    """
     assert model.y is not None
     y_of = model.y
     channels = len(gamma)
 
     def block(start: int, stop: int) -> Array:
         with np.errstate(all="ignore"):
-            z = used_normal(model, found.fit, start, stop)
+            z = used_normal(model, fitted_y.fit, start, stop)
             rest = y_of[start:stop].astype(np.float64) - model.spread(gamma, start, stop) * z
             if beta is not None:
                 rest -= model.spread(beta, start, stop)
             keep = outliers.counted(rest, model.outliers, start)
             ones = np.ones_like(z)
             if keep is not None:
-                rest, z, ones = (np.where(keep, each, 0.0) for each in (rest, z, ones))
+                rest, z, ones = (np.where(keep, values, 0.0) for values in (rest, z, ones))
             total = np.zeros((6, model.groups, channels // model.groups))
-            for k, each in enumerate((ones, z, z * z, rest, rest * z, rest * rest)):
-                sums = each.reshape(stop - start, -1, model.width).sum(axis=2)
+            for k, values in enumerate((ones, z, z * z, rest, rest * z, rest * rest)):
+                sums = values.reshape(stop - start, -1, model.width).sum(axis=2)
                 np.add.at(total[k], np.arange(start, stop) % model.groups, sums)
             return total.reshape(6, -1)
 
@@ -317,27 +332,27 @@ def vectors_of(model: Model, found: Fitted, gamma: Array, beta: Array | None) ->
     terms = []
     with np.errstate(all="ignore"):
         apart = zz - z * z / n
-        told = (n >= 8) & (apart > 0.05 * zz) if beta is not None else (n >= 4) & (zz > 0)
+        measurable = (n >= 8) & (apart > 0.05 * zz) if beta is not None else (n >= 4) & (zz > 0)
         slope = (ez - z * e / n) / apart if beta is not None else ez / zz
         left = np.maximum(ee - slope * ez, 0.0)
         sigma = np.sqrt(
             np.maximum(left, model.precision.rounding**2 * gamma**2 * zz) / np.maximum(n - 2, 1.0)
         )
         error = sigma / np.sqrt(np.where(beta is not None, apart, zz))
-        terms.append(_vector(model, "gamma", gamma, slope, error, told))
+        terms.append(_vector(model, "gamma", gamma, slope, error, measurable))
         if beta is not None:
             terms.append(
-                _vector(model, "beta", beta, (e - slope * z) / n, sigma / np.sqrt(n), told)
+                _vector(model, "beta", beta, (e - slope * z) / n, sigma / np.sqrt(n), measurable)
             )
     return terms
 
 
 def _vector(
-    model: Model, name: str, used: Array, off: Array, error: Array, told: NDArray[np.bool_]
+    model: Model, name: str, used: Array, off: Array, error: Array, measurable: NDArray[np.bool_]
 ) -> Term:
-    """Whether some channels of a vector are off by more than their errors."""
-    told = told & np.isfinite(off) & np.isfinite(error)
-    if not told.any():
+    """Return the term of a vector: whether some channels are off by more than their errors."""
+    measurable = measurable & np.isfinite(off) & np.isfinite(error)
+    if not measurable.any():
         return Term(
             "y",
             name,
@@ -348,12 +363,11 @@ def _vector(
             can_tell=False,
         )
     size = float(np.abs(used).max()) or 1.0
-    # a kernel may lose one factor, or one shift, of all channels alike: that is the scale's and the
-    # mean's affair
-    some = told & (used != 0)
+    # One factor, or one shift, that all channels share belongs to the scale's and the mean's terms.
+    some = measurable & (used != 0)
     common = float(np.median(off[some] / used[some])) if name == "gamma" and some.any() else 0.0
     apart = np.abs(off - common * used)
-    wrong = told & (apart > CHANNEL * error) & (apart > CHANNEL_PART * size)
+    wrong = measurable & (apart > CHANNEL * error) & (apart > CHANNEL_PART * size)
     words = (
         f"{name} differs in {place(np.flatnonzero(wrong).tolist(), len(used), model.channel)}"
         if wrong.any()
@@ -364,7 +378,7 @@ def _vector(
         name,
         1,
         numbers([1.0 + common]),
-        numbers([float(np.median(error[told])) / size]),
+        numbers([float(np.median(error[measurable])) / size]),
         words,
         wrong=bool(words),
     )
@@ -381,7 +395,7 @@ def diagnose(
     channel: str,
     regroup: Regroup | None = None,
 ) -> Diagnosis:
-    """What is wrong with y, mean and rstd (any subset), flat arrays; always answers."""
+    """Return what is wrong with y, mean and rstd (any subset), flat arrays. Never raises."""
     x = given.get("x")
     if x is None or x.ndim != 2 or not x.size:
         return Diagnosis((), "cannot tell: there is no x", False)
@@ -424,11 +438,10 @@ def diagnose(
     )
     residuals: dict[str, dict[str, float | None]] = {}
     if "y" in good:
-        found, residuals["y"] = explained(model, regroup)
-        terms.extend(found)
-    if any(
-        term.name == "groups" for term in terms
-    ):  # the outputs mean and rstd are those of other groups, too
+        y_terms, residuals["y"] = explained(model, regroup)
+        terms.extend(y_terms)
+    if any(term.name == "groups" for term in terms):
+        # the outputs mean and rstd are those of other groups, too
         good = {name: value for name, value in good.items() if name == "y"}
     with np.errstate(all="ignore"):
         if "mean" in good:

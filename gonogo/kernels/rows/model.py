@@ -1,4 +1,4 @@
-"""One seed of a kernel that normalises rows: its sums per row and tile, and y fitted row by row."""
+"""One seed of a kernel that normalizes rows: its sums per row and tile, and y fitted row by row."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from gonogo.kernels.layernorm.forensics.sums import (
 from gonogo.numerics.blocks import over_rows
 
 ELEMENTS = 2**18
-"""Elements of a block of rows: the few float64 matrices of it stay near the processor."""
+"""Elements of a block of rows. Its few float64 matrices fit the processor's cache."""
 
 
 @dataclass
 class Model:
-    """One seed: x, y (None: not produced) as rows; gamma and beta (None: the kernel has none) a
-    value a channel.
+    """The data of one seed.
 
-    Row i belongs to group i % groups; its elements are the group's channels, `width` of each.
+    x and y are rows; y is None where it wasn't produced. gamma and beta have one value per channel;
+    beta is None where the kernel has none.
+
+    Row i belongs to group i % groups. Its elements are the group's channels, `width` of each.
     centred: the kernel subtracts a mean.
     """
 
@@ -44,29 +46,31 @@ class Model:
     width: int
     centred: bool
     noun: str
-    """What the sum of squares is called: variance, or mean square."""
+    """The name of the sum of squares: variance, or mean square."""
     channel: str
-    """What gamma has a value of: column, or channel."""
+    """The unit that has one value of gamma: column, or channel."""
     outliers: outliers.Places
 
     def __post_init__(self) -> None:
-        wide = Forward(self.x, self.gamma, self.gamma, self.epsilon, None, self.precision)
-        self.seed = wide
+        seed = Forward(self.x, self.gamma, self.gamma, self.epsilon, None, self.precision)
+        self.seed = seed
         self.rows = _sums(self)
 
     def spread(self, vector: Array, start: int, stop: int) -> Array:
-        """A vector as the matrix of rows start..stop."""
+        """Return a vector as the matrix of rows start..stop."""
         one = np.repeat(vector.reshape(self.groups, -1), self.width, axis=1)
         return one[np.arange(start, stop) % self.groups] if self.groups > 1 else one
 
     def blocks(self) -> tuple[int, int]:
-        """(rows, rows of a block)."""
+        """Return (rows, rows of a block)."""
         return len(self.x), max(1, ELEMENTS // self.x.shape[1])
 
 
 def _sums(model: Model) -> Rows:
-    """Per row and tile: what gonogo.kernels.layernorm.forensics.forward_sums has of x, with a mean of 0
-    where the kernel has none.
+    """Return the sums of x per row and tile.
+
+    They are those of gonogo.kernels.layernorm.forensics.forward_sums. The mean is 0 where the
+    kernel has none.
     """
     x = model.x
     features = x.shape[1]
@@ -96,24 +100,25 @@ def _sums(model: Model) -> Rows:
 
 @dataclass(frozen=True)
 class Fitted:
-    """y fitted row by row with one gamma and beta; `energy`: what is left, and `unit`: y's
-    rounding, both sums of squares.
+    """y fitted row by row with one gamma and beta.
+
+    `energy` is what the fit leaves over, `unit` y's rounding; both are sums of squares.
     """
 
     fit: RowFit
     energy: float
     unit: float
     terms: float
-    """The part of the error that the fitted factor and constant take away."""
+    """The part of the error that the fitted factor and constant remove."""
 
     @property
     def noise(self) -> float:
-        """What is left, in units of y's rounding."""
+        """The rest of the fit, in units of y's rounding."""
         return float(np.sqrt(self.energy / self.unit)) if self.unit > 0 else np.nan
 
 
 def fitted(model: Model, gamma: Array, beta: Array | None) -> Fitted:
-    """Per row y - beta on {gamma x^, gamma}."""
+    """Fit y - beta on {gamma x^, gamma} in each row."""
     assert model.y is not None
     y_of, rows = model.y, model.rows
 
@@ -130,7 +135,7 @@ def fitted(model: Model, gamma: Array, beta: Array | None) -> Fitted:
             count = np.full(len(y), float(y.shape[1]))
             if keep is not None:
                 count = keep.sum(axis=1).astype(np.float64)
-                u, v, t, y = (np.where(keep, each, 0.0) for each in (u, v, t, y))
+                u, v, t, y = (np.where(keep, values, 0.0) for values in (u, v, t, y))
             pairs = ((v, v), (v, u), (u, u), (t, v), (t, u), (t, t), (y, y))
             return np.array([*(np.vecdot(a, b) for a, b in pairs), count])
 
@@ -144,8 +149,8 @@ def fitted(model: Model, gamma: Array, beta: Array | None) -> Fitted:
         moved = (
             (slope - 1.0) ** 2 * uu + fit.constant**2 * vv + 2 * (slope - 1.0) * fit.constant * vu
         )
-        told = np.isfinite(left) & (yy > 0)
-        unit = float((model.precision.rounding**2 * yy)[told].sum())
+        usable = np.isfinite(left) & (yy > 0)
+        unit = float((model.precision.rounding**2 * yy)[usable].sum())
         return Fitted(
-            fit, float(left[told].sum()), unit, float(np.nansum(np.maximum(moved, 0.0)[told]))
+            fit, float(left[usable].sum()), unit, float(np.nansum(np.maximum(moved, 0.0)[usable]))
         )

@@ -1,1 +1,1 @@
-"""What a test spec must know of each kernel: tensors, shapes, parameters, emulated builds. No NumPy."""
+"""Kernels as a test spec sees them: tensors, shapes, parameters, emulated builds. No NumPy."""

@@ -1,10 +1,11 @@
-"""Group norm, forward, of [N, C, ...]: LayerNorm over each sample's groups of channels; gamma and
-beta have a value a channel.
+"""Group norm, forward, of [N, C, ...]: LayerNorm over each sample's groups of channels.
 
-The shape is that of torch: samples, channels, then what is left ([N, C, H, W], also [N, C]). The
-elements of a group of channels lie together there, so that a group is a row of the matrix that is
-normalised: (N * num_groups, C / num_groups * H * W). A kernel that takes another order (ttnn's [N,
-1, H*W, C]) is given it by its executor.
+gamma and beta have one value per channel.
+
+The shape is torch's: samples, channels, then the other dimensions ([N, C, H, W], also [N, C]). The
+elements of a group of channels are contiguous there, so a group is a row of the matrix that is
+normalized: (N * num_groups, C / num_groups * H * W). Where a kernel uses another order (ttnn's [N,
+1, H*W, C]), its executor converts.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from gonogo.spec import fields
 from gonogo.spec.kernels.kernel import Extent, Kernel, Parameter, Parameters, Shape
 
 BUILDS = (
-    "correct", "bf16-accumulate", "wrong-epsilon", "epsilon-dropped", "unbiased-variance", "mean-square", "mean-not-subtracted",
-    "padded-count", "last-tile-only", "last-tile-missing", "tile-missing", "mask-missing", "stale-partial", "stale-register",
-    "rstd-off-1e-3", "group-boundaries", "half-groups", "gamma-neighbour", "beta-neighbour", "beta-missing", "power-of-two-outliers",
-    "nan-tile", "hang", "crash",
+    "correct", "bf16-accumulate", "wrong-epsilon", "epsilon-dropped", "unbiased-variance",
+    "mean-square", "mean-not-subtracted", "padded-count", "last-tile-only", "last-tile-missing",
+    "tile-missing", "mask-missing", "stale-partial", "stale-register", "rstd-off-1e-3",
+    "group-boundaries", "half-groups", "gamma-neighbour", "beta-neighbour", "beta-missing",
+    "power-of-two-outliers", "nan-tile", "hang", "crash",
 )  # fmt: skip
 """The names in its emulation's FAULTS, in that order (a test compares them)."""
 
@@ -31,8 +33,9 @@ GROUPS = Parameter(
 
 
 def extent(shape: Shape, parameters: Parameters, path: str) -> Extent:
-    """Rows are the groups of every sample. Raises FieldError for a shape without channels, or with
-    channels that don't make groups.
+    """Return the matrix of a shape; its rows are the groups of every sample.
+
+    Raises FieldError for a shape without channels, or if the groups don't divide the channels.
     """
     groups = parameters.get("num_groups", GROUPS.default)
     if len(shape) < 2:

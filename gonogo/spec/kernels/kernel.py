@@ -1,5 +1,6 @@
-"""What a test spec must know of a kernel: its tensors, their shapes, its parameters, its emulated
-builds. No NumPy: the API reads it.
+"""A kernel as a test spec sees it: tensors, shapes, parameters, emulated builds.
+
+No NumPy: the API imports this module.
 """
 
 from __future__ import annotations
@@ -17,27 +18,25 @@ Parameters = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Extent:
-    """A test's shape as its kernel works on it: a matrix whose rows are reduced, one at a time."""
+    """A test's shape as its kernel sees it: a matrix whose rows are reduced one at a time."""
 
     rows: int
     features: int
     """Elements of a row."""
     per_row: Shape
-    """The shape of a tensor with one value a row (mean, rstd)."""
+    """The shape of a tensor with one value per row (mean, rstd)."""
     vector: Shape
     """The shape of the others (gamma, beta, dgamma)."""
 
 
 def last_axis(shape: Shape, parameters: Parameters, path: str) -> Extent:
-    """The last dimension is reduced: every leading one counts rows."""
+    """Return the matrix of a kernel that reduces the last dimension; the others count rows."""
     return Extent(prod(shape[:-1]), shape[-1], shape[:-1], shape[-1:])
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A field of a test's `parameters`: how it is read (a FieldError for what it can't be), and its
-    default.
-    """
+    """A field of a test's `parameters`: its parser, which may raise FieldError, and its default."""
 
     parse: Callable[[object, str], Any]
     default: Any
@@ -49,22 +48,22 @@ class Kernel:
     """An operation under test.
 
     Attributes:
-        name: what a test names it.
-        outputs: the tensors that it gives; the first is the one that the others are statistics of.
+        name: its name in a test.
+        outputs: the tensors that it produces; the others are statistics of the first.
         drawn: the tensors that are drawn at random for it.
         numerics: the module that holds its numerics as `NUMERICS` (gonogo.kernels.kind.Numerics),
             imported when they are needed.
         builds: names of its emulated builds, `correct` first.
-        given: the tensors that it is given where a test says `statistics: given`; None: it always
-            makes its own.
-        parameters: fields of the spec's `parameters` beside epsilon.
+        given: its inputs where a test says `statistics: given`; None: it always computes its own
+            statistics.
+        parameters: fields of the spec's `parameters`, besides epsilon.
         extent: from (shape, parameters, path) to the matrix that it works on. Raises FieldError for
             a shape that it can't have.
         downstream: outputs that follow one of its own and have the test's shape. Only a build that
-            names one gives it; it is compared with that of a reference build, and has no reference
-            or budget of its own.
-        matrices: tensors of the test's own shape. per_row: those with one value a row. The others
-            are vectors.
+            names one produces it; it is compared with that of a reference build, and has no
+            reference or budget of its own.
+        matrices: tensors of the test's own shape.
+        per_row: tensors with one value per row. All others are vectors.
     """
 
     name: str
@@ -76,55 +75,59 @@ class Kernel:
     parameters: Mapping[str, Parameter] | None = None
     extent: Callable[[Shape, Parameters, str], Extent] = last_axis
     block_formats: bool = True
-    """Whether tensors may share exponents in 16 values along a row: they do so on the device only
-    where a row is the last dimension."""
+    """Whether tensors may share exponents in 16 values along a row. On the device they do so
+    only where a row is the last dimension."""
     downstream: tuple[str, ...] = ()
     matrices: tuple[str, ...] = ("x", "dy", "y", "dx")
     per_row: tuple[str, ...] = ("mean", "rstd")
 
     @property
     def given_statistics(self) -> bool:
-        """Whether it can be given mean and rstd."""
+        """Return whether mean and rstd can be its inputs."""
         return self.given is not None
 
     def inputs(self, statistics: str) -> tuple[str, ...]:
-        """The tensors that it is given, in the order of its signature; `statistics`: given or
-        own.
+        """Return its input tensors in the order of its signature.
+
+        statistics: "given" or "own".
         """
         return self.drawn if self.given is None or statistics == "own" else self.given
 
     def parse_parameters(self, data: object, path: str) -> dict[str, Any]:
-        """The canonical form of a test's `parameters`: defaults are dropped. Raises FieldError."""
+        """Return the canonical form of a test's `parameters`, without defaults.
+
+        Raises FieldError.
+        """
         known = self.parameters or {}
         given = fields.mapping({} if data is None else data, path)
         fields.known(given, tuple(known), path)
         read = {
-            name: each.parse(given[name], fields.join(path, name))
-            for name, each in known.items()
+            name: parameter.parse(given[name], fields.join(path, name))
+            for name, parameter in known.items()
             if name in given
         }
         return {name: value for name, value in read.items() if value != known[name].default}
 
     def parameter(self, parameters: Parameters, name: str) -> Any:
-        """The value of a parameter in a canonical form."""
+        """Return the value of a parameter in a canonical form."""
         return parameters[name] if name in parameters else (self.parameters or {})[name].default
 
     def drawn_rows(self) -> tuple[str, ...]:
-        """The drawn tensors that have a value for every element; the others are one row."""
+        """Return the drawn tensors with a value for every element; the others are one row."""
         return tuple(name for name in self.drawn if name in self.matrices)
 
     def is_matrix(self, tensor: str) -> bool:
-        """Whether a tensor has a value for every element of x."""
+        """Return whether a tensor has a value for every element of x."""
         return tensor in self.matrices or tensor in self.downstream
 
     def shape_of(self, tensor: str, shape: Shape, extent: Extent) -> Shape:
-        """The shape of a tensor as executors see it."""
+        """Return the shape of a tensor as executors see it."""
         if self.is_matrix(tensor):
             return shape
         return extent.per_row if tensor in self.per_row else extent.vector
 
     def flat_shape_of(self, tensor: str, extent: Extent) -> Shape:
-        """The shape in which the domain has it: (rows, features), (rows,), or the vector's own."""
+        """Return a tensor's shape in the domain: (rows, features), (rows,) or a flat vector's."""
         if self.is_matrix(tensor):
             return (extent.rows, extent.features)
         return (extent.rows,) if tensor in self.per_row else (prod(extent.vector),)

@@ -1,5 +1,6 @@
-"""LayerNorm, forward and backward: y = gamma x^ + beta with x^ = (x - mean) rstd over the last
-dimension, and its gradients.
+"""LayerNorm over the last dimension, forward and backward.
+
+y = gamma x^ + beta with x^ = (x - mean) rstd, and its gradients.
 """
 
 from __future__ import annotations
@@ -7,11 +8,14 @@ from __future__ import annotations
 from gonogo.spec.kernels.kernel import Kernel
 
 BUILDS = (
-    "correct", "last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1", "bf16-accumulate", "wrong-epsilon",
-    "unbiased-variance", "gamma-shifted-tile", "mask-missing", "mean-not-subtracted", "mean-last-tile-missing",
-    "dgamma-last-row-tile-missing", "tile-missing", "rstd-off-1e-3", "stale-register", "power-of-two-outliers", "nan-tile", "hang", "crash",
+    "correct", "last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025",
+    "drop-s1", "bf16-accumulate", "wrong-epsilon", "unbiased-variance", "gamma-shifted-tile",
+    "mask-missing", "mean-not-subtracted", "mean-last-tile-missing",
+    "dgamma-last-row-tile-missing", "tile-missing", "rstd-off-1e-3", "stale-register",
+    "power-of-two-outliers", "nan-tile", "hang", "crash",
 )  # fmt: skip
-"""The names in gonogo.kernels.layernorm.emulation.defects.DEFECTS, in that order (a test compares them)."""
+"""The names in gonogo.kernels.layernorm.emulation.defects.DEFECTS, in that order (a test compares
+them)."""
 
 NUMERICS = "gonogo.kernels.layernorm.numerics"
 KERNELS = (

@@ -1,7 +1,7 @@
-"""The registry of kernels: from a name to what a test spec must know of the kernel.
+"""The registry of kernels: from a name to the kernel's definition.
 
-What each kernel computes is in gonogo.kernels, which its numerics are imported from when they are
-needed: importing this module loads no NumPy. docs/kernels.md says how to add a kernel.
+The computations are in gonogo.kernels. Their modules are imported only when they are needed, so
+importing this module loads no NumPy. docs/kernels.md says how to add a kernel.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(_kernels)
 
 
 def register(kernel: Kernel) -> None:
-    """Make a kernel known to specs, judging, the emulator and the gauge. Raises ValueError for a
-    name that another kernel has.
+    """Make a kernel known to specs, judging, the emulator and the gauge.
+
+    Raises ValueError if another kernel has its name.
     """
     known = _kernels.get(kernel.name)
     if known is not None and known != kernel:
@@ -28,14 +29,12 @@ def register(kernel: Kernel) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forget a kernel (a plug-in's that is unloaded, a test's). Raises KeyError for an unknown
-    one.
-    """
+    """Remove a kernel, such as an unloaded plug-in's or a test's. Raises KeyError if unknown."""
     del _kernels[name]
 
 
 def emulated() -> tuple[str, ...]:
-    """Names of the emulator's builds, of all kernels: each once, in the order of registration."""
+    """Return the names of all kernels' emulated builds, each once, in registration order."""
     return tuple(dict.fromkeys(name for kernel in _kernels.values() for name in kernel.builds))
 
 

@@ -22,7 +22,7 @@ TABLES = (
     "github_comments",
     "goldens",
     "idempotency_keys",
-    "inbound_deliveries",
+    "incoming_deliveries",
     "job_tallies",
     "leases",
     "outbox",
@@ -209,7 +209,7 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_idempotency_keys_expires_at"), "idempotency_keys", ["expires_at"])
     op.create_table(
-        "inbound_deliveries",
+        "incoming_deliveries",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("delivery", sa.Text(), nullable=False),
@@ -224,19 +224,19 @@ def upgrade() -> None:
         sa.Column("due_at", TIME, nullable=True),
         sa.Column("received_at", TIME, nullable=False),
         sa.Column("ended_at", TIME, nullable=True),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_inbound_deliveries")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_incoming_deliveries")),
         sa.UniqueConstraint(
-            "source", "delivery", name=op.f("uq_inbound_deliveries_source_delivery")
+            "source", "delivery", name=op.f("uq_incoming_deliveries_source_delivery")
         ),
     )
     op.create_index(
-        "ix_inbound_deliveries_due",
-        "inbound_deliveries",
+        "ix_incoming_deliveries_due",
+        "incoming_deliveries",
         ["due_at"],
         sqlite_where=DUE,
         postgresql_where=DUE,
     )
-    op.create_index("ix_inbound_deliveries_repository", "inbound_deliveries", ["repository", "id"])
+    op.create_index("ix_incoming_deliveries_repository", "incoming_deliveries", ["repository", "id"])
     op.create_table(
         "job_tallies",
         sa.Column("job_id", sa.Uuid(), nullable=False),
@@ -487,7 +487,7 @@ def upgrade() -> None:
         sa.Column("occurred_at", TIME, nullable=False),
         sa.Column("created_at", TIME, nullable=False),
         sa.ForeignKeyConstraint(
-            ["delivery_id"], ["inbound_deliveries.id"], name=op.f("fk_commit_checks_delivery_id")
+            ["delivery_id"], ["incoming_deliveries.id"], name=op.f("fk_commit_checks_delivery_id")
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_commit_checks")),
         sa.UniqueConstraint(

@@ -1,1 +1,1 @@
-"""Who is asking, and what they may do: tokens, logins, sessions, and the outermost middleware."""
+"""Access: tokens, logins, sessions, scopes, and the outermost middleware."""

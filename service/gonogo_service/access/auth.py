@@ -1,9 +1,9 @@
-"""Who is asking, and may they: bearer tokens, logins of the pages, scopes, CSRF tokens.
+"""Authentication: bearer tokens, logins of the pages, scopes, CSRF tokens.
 
-A token is `gng_<id>_<secret><checksum>`: the id is for people ("which token is that in my log?"),
-the secret has 190 bits, the checksum (CRC-32) lets a mistyped or foreign string be refused without
-asking the database. Only a keyed hash of the whole is stored, under a key derived from
-GONOGO_SECRET_KEY: a copy of the database alone opens nothing.
+A token is `gng_<id>_<secret><checksum>`. The id is for people ("which token is that in my log?").
+The secret has 190 bits. The checksum (CRC-32) rejects a mistyped or foreign string without a
+database query. Only a keyed hash of the whole token is stored, under a key derived from
+GONOGO_SECRET_KEY: a copy of the database alone gives no access.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _ID_LENGTH, _SECRET_LENGTH, _CHECK_LENGTH = 8, 32, 6
 
 
 def make_token() -> str:
-    """A new token's text, from the system's random numbers."""
+    """Return a new token's text, from the system's random numbers."""
     body = PREFIX + _random(_ID_LENGTH) + "_" + _random(_SECRET_LENGTH)
     return body + _checksum(body)
 
 
 def well_formed(text: str) -> bool:
-    """Whether the text is a token as `make_token` writes them, typed without a mistake."""
+    """Return whether the text has the form of a token and a correct checksum."""
     ok = (
         len(text) == len(PREFIX) + _ID_LENGTH + 1 + _SECRET_LENGTH + _CHECK_LENGTH
         and text.isascii()
@@ -60,15 +60,14 @@ def issue_token(
     actor: str = "command line",
     keys: Keys | None = None,
 ) -> str:
-    """Make and store a token in the caller's transaction; returns its text, which is shown once and
-    never again.
+    """Create a token in the caller's transaction; return its text, which is shown only once.
 
-    `keys` is that of GONOGO_SECRET_KEY unless given. Raises BadField for a bad name or scope,
+    `keys` defaults to those of GONOGO_SECRET_KEY. Raises BadField for a bad name or scope, and
     ValueError without a secret key.
     """
-    name, wanted = name.strip(), tuple(scope for scope in SCOPES if scope in set(scopes))
+    name, granted = name.strip(), tuple(scope for scope in SCOPES if scope in set(scopes))
     unknown = [scope for scope in scopes if scope not in SCOPES]
-    if unknown or not wanted:
+    if unknown or not granted:
         raise BadField(
             "scopes",
             unknown or [],
@@ -84,30 +83,30 @@ def issue_token(
         name=name,
         prefix=prefix,
         digest=(keys or own_keys()).digest("token", text),
-        scopes=wanted,
+        scopes=granted,
     )
     audit.record(
         session,
         actor=actor,
         action="token.created",
         subject=token.id,
-        detail={"name": name, "scopes": list(wanted), "prefix": prefix},
+        detail={"name": name, "scopes": list(granted), "prefix": prefix},
     )
     return text
 
 
 def own_keys() -> Keys:
-    """The keys of this process's GONOGO_SECRET_KEY. Raises ValueError when it isn't set."""
+    """Return the keys of this process's GONOGO_SECRET_KEY. Raises ValueError when it isn't set."""
     secret = configuration.load().secret_key
     if secret is None:
         raise ValueError(
-            "GONOGO_SECRET_KEY is not set: tokens and sessions are kept as hashes under it"
+            "GONOGO_SECRET_KEY is not set: tokens and sessions are stored as hashes under it"
         )
     return Keys(secret.get_secret_value())
 
 
 def by_token(context: Context, text: str) -> Principal | None:
-    """Who holds that token; None if it is mistyped, unknown or revoked."""
+    """Return the principal of a token; None if the token is mistyped, unknown or revoked."""
     if not well_formed(text):
         return None
     with context.reading() as session:
@@ -119,7 +118,7 @@ def by_token(context: Context, text: str) -> Principal | None:
 
 
 def by_cookie(context: Context, cookie: str) -> Principal | None:
-    """Who logged in with that cookie; None if the session is over."""
+    """Return the principal of a session cookie; None if the session has ended."""
     with context.reading() as session:
         login = sessions.by_hash(session, context.keys.digest("session", cookie))
     if login is None:
@@ -131,7 +130,7 @@ def by_cookie(context: Context, cookie: str) -> Principal | None:
 
 
 def login(context: Context, text: str) -> str | None:
-    """Turn a token into a session; returns the cookie's value, None if the token is not valid."""
+    """Create a session for a token; return the cookie's value, or None for an invalid token."""
     principal = by_token(context, text.strip())
     if principal is None:
         return None
@@ -161,7 +160,7 @@ def _touch(context: Context, token: tokens.Token) -> None:
         try:
             with context.session() as session:
                 tokens.touch(session, token.id, now)
-        except SQLAlchemyError:  # a full disk must not lock out those who come to read
+        except SQLAlchemyError:  # a full disk must not lock out readers
             pass
 
 

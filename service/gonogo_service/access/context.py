@@ -1,5 +1,6 @@
-"""What every endpoint and page needs of the process: settings, database, keys, doorbell, the hub of
-live events.
+"""The shared resources of every endpoint and page.
+
+Settings, database, keys, the dispatcher's notifier, and the hubs of live events.
 """
 
 from __future__ import annotations
@@ -15,57 +16,58 @@ from sqlalchemy.orm import Session
 from gonogo_service.access.principals import Keys, Principal, demand
 from gonogo_service.kit.live_events import Hub
 from gonogo_service.kit.metrics import Metrics
-from gonogo_service.kit.notifier import Doorbell
+from gonogo_service.kit.notifier import DispatchNotifier
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
 
 
 @dataclass(frozen=True)
 class Context:
-    """Made once by create_app; `request.app.state.context` everywhere else."""
+    """The shared resources of an app; create_app makes one, as `app.state.context`."""
 
     settings: Settings
     engine: Engine
     keys: Keys
-    doorbell: Doorbell
+    notifier: DispatchNotifier
     hub: Hub
     bisections: Hub
     """Live events of bisections, by their versions."""
     metrics: Metrics
 
     def session(self) -> AbstractContextManager[Session]:
-        """A write transaction: commits at the end of the block, rolls back on an exception."""
+        """Open a write transaction; it commits at the end, or rolls back on an exception."""
         return engines.session(self.engine)
 
     def reading(self) -> AbstractContextManager[Session]:
-        """A read transaction: never waits for writers."""
+        """Open a read transaction, which never waits for writers."""
         return engines.reading(self.engine)
 
     def csrf(self, request: Request) -> str:
-        """The CSRF token of the request's login ("" without one): for X-CSRF-Token, or the field
-        `csrf_token` of the logout form.
+        """Return the CSRF token of the request's login, "" without one.
+
+        It belongs in X-CSRF-Token, or in the field `csrf_token` of the logout form.
         """
         principal = principal_of(request)
         return "" if principal is None else principal.csrf
 
     def may(self, request: Request, scope: str) -> bool:
-        """Whether whoever asks has a scope, or one that contains it."""
+        """Return whether the request's principal has a scope, or one that contains it."""
         principal = principal_of(request)
         return principal is not None and principal.may(scope)
 
 
 def context_of(request: Request) -> Context:
-    """The context of the app that serves this request."""
+    """Return the context of the app that serves this request."""
     return cast(Context, request.app.state.context)
 
 
 def principal_of(request: Request) -> Principal | None:
-    """Who is asking, as the edge found out; None on the public addresses."""
+    """Return the principal that the edge identified; None on the public addresses."""
     return cast("Principal | None", request.scope.get("state", {}).get("principal"))
 
 
-# async, so that FastAPI calls them on the event loop: a sync dependency costs a trip through the
-# thread pool
+# async, so that FastAPI calls them on the event loop: a sync dependency goes through the thread
+# pool
 async def _context(request: Request) -> Context:
     return context_of(request)
 

@@ -1,8 +1,8 @@
-"""The outermost layer: Host and Origin, who is asking, CSRF, limits of failures, security headers,
-problems for what nobody caught.
+"""The outermost middleware.
 
-Everything is refused unless it is allowed here, so that a page or an endpoint that forgets about
-access is closed, not open.
+It checks Host, Origin and CSRF tokens, identifies the principal, limits failed attempts, and adds
+security headers. It turns uncaught exceptions into problem documents. Everything is denied unless
+it is allowed here, so that a page or an endpoint that forgets about access is closed, not open.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from gonogo_service.kit.body_limits import BodyLimits
 from gonogo_service.kit.problems import Problem
 
 CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'"
 )
 SECURITY_HEADERS = {
     "Content-Security-Policy": CSP,
@@ -46,11 +47,13 @@ SECURITY_HEADERS = {
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 HEALTH = frozenset({"/healthz", "/readyz"})
 SIGNED = frozenset({urls.GITHUB_DELIVERIES, urls.CI_DELIVERIES})
-"""Addresses that verify a signature of their own."""
+"""Addresses that verify a signature instead of a token."""
 PUBLIC = HEALTH | SIGNED | {"/login"}
 FORMS = frozenset({"/logout", "/flags"})
-"""Addresses of plain forms, which can't send headers: they take the CSRF token as the field
-`csrf_token` and check it themselves."""
+"""Addresses of plain forms, which can't send headers.
+
+They read the CSRF token from the field `csrf_token`, and check it themselves.
+"""
 COOKIE, SECURE_COOKIE = "gonogo_session", "__Host-gonogo_session"
 CSRF_HEADER = "X-CSRF-Token"
 TOKEN_FAILURES = RateLimitItemPerMinute(30)
@@ -59,7 +62,7 @@ LOGIN_ATTEMPTS = RateLimitItemPerMinute(10)
 
 @dataclass(frozen=True)
 class Visit:
-    """The parts of a request that decide about access."""
+    """The parts of a request that access depends on."""
 
     method: str
     path: str
@@ -70,7 +73,7 @@ class Visit:
 
     @classmethod
     def of(cls, scope: Scope) -> Visit:
-        """From the ASGI scope."""
+        """Read the visit from the ASGI scope."""
         headers = Headers(scope=scope)
         client = scope.get("client")
         host = headers.get("host", "").lower()
@@ -85,33 +88,32 @@ class Visit:
 
     @property
     def public(self) -> bool:
-        """Whether the address needs nobody's name."""
+        """Return whether the address needs no principal."""
         return self.path in PUBLIC or self.path.startswith("/static/")
 
     @property
     def on_loopback(self) -> bool:
-        """Whether the caller is a process of this machine, and no proxy that speaks for someone
-        else.
-        """
+        """Return whether the caller is a process of this machine, and not a proxy."""
         forwarded = "forwarded" in self.headers or "x-forwarded-for" in self.headers
         return not forwarded and is_loopback(self.client)
 
     def cookie(self) -> str:
-        """The value of the session cookie, "" without one. Over https only the __Host- one counts,
-        which no other site can plant.
+        """Return the session cookie's value, "" without one.
+
+        Over https only the __Host- cookie counts, because no other site can set it.
         """
         return cookie_parser(self.headers.get("cookie", "")).get(self.cookie_name, "")
 
     @property
     def secure(self) -> bool:
-        """Whether cookies must be Secure: always, but for plain http to a loopback name."""
+        """Return whether cookies must be Secure: always, except plain http to a loopback name."""
         return self.scheme == "https" or not (
             is_loopback(bare_host(self.host)) or bare_host(self.host) == "localhost"
         )
 
     @property
     def cookie_name(self) -> str:
-        """The name of the session cookie."""
+        """Return the name of the session cookie."""
         return SECURE_COOKIE if self.secure else COOKIE
 
 
@@ -122,14 +124,15 @@ class FailureLimits:
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
 
     def failed_token(self, client: str) -> None:
-        """Count a refused token; Problem 429 once there are too many. Valid tokens are never held
-        up by the failures of others.
+        """Count a rejected token; raise Problem 429 when there are too many.
+
+        Failures never block valid tokens.
         """
         if not self._limiter.hit(TOKEN_FAILURES, "token", client):
             raise self._too_many(TOKEN_FAILURES, "token", client)
 
     def login_attempt(self, client: str) -> None:
-        """Count an attempt to log in; Problem 429 once there are too many."""
+        """Count a login attempt; raise Problem 429 when there are too many."""
         if not self._limiter.hit(LOGIN_ATTEMPTS, "login", client):
             raise self._too_many(LOGIN_ATTEMPTS, "login", client)
 
@@ -139,14 +142,14 @@ class FailureLimits:
         )
         return Problem(
             429,
-            f"Too many failures from this address: at most {item.amount} a minute.",
+            f"Too many failures from this address (allowed: {item.amount} a minute).",
             slug="too-many-failures",
             headers={"Retry-After": str(wait)},
         )
 
 
 class Edge:
-    """The middleware; see the module's first lines."""
+    """The middleware; the module's docstring describes it."""
 
     def __init__(
         self, app: ASGIApp, context: Context, limits: FailureLimits, bodies: BodyLimits
@@ -155,11 +158,11 @@ class Edge:
         self.context = context
         self.limits = limits
         self.bodies = bodies
-        own = urlsplit(context.settings.url or "")
+        url = urlsplit(context.settings.url or "")
         self.hosts = {bare_host(host) for host in context.settings.hosts} | (
-            {own.hostname} if own.hostname else set()
+            {url.hostname} if url.hostname else set()
         )
-        self.origin = f"{own.scheme}://{own.netloc}".lower() if own.netloc else None
+        self.origin = f"{url.scheme}://{url.netloc}".lower() if url.netloc else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -180,9 +183,9 @@ class Edge:
         except Exception as error:
             problem = refusals.from_exception(error, limit=self.bodies.of(visit.path))
             if problem.status == 500:
-                refusals.log_unforeseen(error, method=visit.method, path=visit.path)
+                refusals.log_unexpected(error, method=visit.method, path=visit.path)
             if status:
-                raise  # the answer has begun: only a broken connection can say that it is not whole
+                raise  # the response has begun: only a broken connection shows that it is cut
             await refusals.respond(problem, scope)(scope, receive, send_with_headers)
         finally:
             self.context.metrics.observe(
@@ -190,17 +193,18 @@ class Edge:
             )
 
     async def _admit(self, scope: Scope, visit: Visit) -> Response | None:
-        """Let the request in (None, with its principal in the scope), answer it here, or raise the
-        Problem that refuses it.
+        """Admit the request (None, with its principal in the scope), or answer it here.
+
+        Raises the Problem that rejects it.
         """
         if visit.path not in HEALTH and bare_host(visit.host) not in self.hosts:
             raise Problem(
                 421,
-                f"This service does not answer to the name {visit.host[:100]!r}; see GONOGO_HOSTS.",
+                f"Unknown host name {visit.host[:100]!r}: add it to GONOGO_HOSTS.",
                 slug="host",
             )
         if b"%00" in scope.get("raw_path", b"") or b"%00" in scope.get("query_string", b""):
-            raise Problem(400, "An address can't hold the character NUL.")
+            raise Problem(400, "An address can't contain the character NUL.")
         length = visit.headers.get("content-length", "0")
         limit = self.bodies.of(visit.path)
         if length.isdigit() and int(length) > limit.size:
@@ -219,7 +223,7 @@ class Edge:
                     "?" + q if (q := scope["query_string"].decode("latin-1")) else ""
                 )
                 return RedirectResponse("/login?next=" + quote(target, safe=""), status_code=303)
-            raise principals.unauthorised(
+            raise principals.unauthorized(
                 "This needs a token (Authorization: Bearer gng_...) or a login."
             )
         if (
@@ -240,7 +244,7 @@ class Edge:
             )
             if principal is None:
                 self.limits.failed_token(visit.client)
-                raise principals.unauthorised(
+                raise principals.unauthorized(
                     "This token is not valid: mistyped, unknown or revoked."
                 )
             return principal
@@ -251,15 +255,16 @@ class Edge:
         return principals.LOCAL if self.context.settings.embedded and visit.on_loopback else None
 
     def _check_origin(self, visit: Visit) -> None:
-        """A browser says where an unsafe request comes from; only pages of this service may send
-        one with the user's cookies.
+        """Raise Problem 403 for an unsafe request from another site.
+
+        Browsers say where a request comes from. Only this service's pages may use a user's cookies.
         """
         origin = visit.headers.get("origin")
         if origin is None:
             if visit.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
                 raise Problem(
                     403,
-                    "Requests that change something are not taken from other sites.",
+                    "Requests that change data are not allowed from other sites.",
                     slug="origin",
                 )
             return
@@ -269,23 +274,23 @@ class Edge:
         }:
             raise Problem(
                 403,
-                f"Requests that change something are not taken from {origin[:100]!r}.",
+                f"Requests that change data are not allowed from {origin[:100]!r}.",
                 slug="origin",
             )
 
 
 def check_csrf(principal: principals.Principal, given: str) -> None:
-    """Problem 403 unless the CSRF token is that of the login."""
+    """Raise Problem 403 unless the CSRF token is that of the login."""
     if not principal.csrf or not hmac.compare_digest(given.encode(), principal.csrf.encode()):
         raise Problem(
             403,
-            f"The CSRF token is missing or wrong: send the page's own in {CSRF_HEADER}.",
+            f"The CSRF token is missing or wrong: send the page's token in {CSRF_HEADER}.",
             slug="csrf",
         )
 
 
 def bare_host(host: str) -> str:
-    """A Host header or origin's host without its port, in lower case, IPv6 without brackets."""
+    """Return the host without its port, in lower case, and IPv6 without brackets."""
     try:
         return urlsplit("//" + host).hostname or ""
     except ValueError:
@@ -293,7 +298,7 @@ def bare_host(host: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an IP address in text is one of this machine's own."""
+    """Return whether the text is a loopback IP address."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -309,5 +314,5 @@ def _decorate(headers: MutableHeaders, visit: Visit) -> None:
 
 
 def _template(scope: Scope) -> str:
-    """The route's template: metrics must not grow a series per job."""
+    """Return the route's template, so that metrics don't get a series per job."""
     return str(getattr(scope.get("route"), "path", "unmatched"))

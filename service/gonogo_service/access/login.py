@@ -1,4 +1,4 @@
-"""The login of the pages: a token becomes a session cookie, and back."""
+"""Login and logout of the pages: exchange a token for a session cookie, and end the session."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MAX_NEXT = 2000
 
 
 @router.get("/login")
-def ask(next: str = "/") -> Response:
-    """The form."""
-    return login_page(next_url=_own_address(next))
+def show_form(next: str = "/") -> Response:
+    """Show the login form."""
+    return login_page(next_url=_local_path(next))
 
 
 @router.post("/login")
@@ -31,19 +31,20 @@ def login(
     token: Annotated[str, Form(max_length=MAX_TOKEN)],
     next: Annotated[str, Form(max_length=MAX_NEXT)] = "/",
 ) -> Response:
-    """Set the session cookie and go on to `next`; the form again, with status 401, if the token is
-    not valid.
+    """Set the session cookie and redirect to `next`.
+
+    An invalid token shows the form again, with status 401.
     """
     visit, limits = _visit(request)
     limits.login_attempt(visit.client)
     cookie = auth.login(context, token)
     if cookie is None:
         return login_page(
-            next_url=_own_address(next),
+            next_url=_local_path(next),
             error="This token is not valid: mistyped, unknown or revoked.",
             status=401,
         )
-    response = RedirectResponse(_own_address(next), status_code=303)
+    response = RedirectResponse(_local_path(next), status_code=303)
     life = int(auth.SESSION_LIFE.total_seconds())
     response.set_cookie(
         visit.cookie_name,
@@ -61,7 +62,7 @@ def login(
 def logout(
     context: Ctx, request: Request, csrf_token: Annotated[str, Form(max_length=MAX_TOKEN)] = ""
 ) -> Response:
-    """End the session. A form can't send headers, so the CSRF token comes as its field."""
+    """End the session. A form can't send headers, so the CSRF token is one of its fields."""
     visit, _ = _visit(request)
     principal = principal_of(request)
     if principal is None or principal.kind != "session":
@@ -79,14 +80,15 @@ def _visit(request: Request) -> tuple[Visit, FailureLimits]:
     return request.state.visit, request.state.limits
 
 
-def _own_address(target: str) -> str:
-    """`target` if it is a path of this service, else "/": a login must not send anyone to another
-    site.
+def _local_path(target: str) -> str:
+    """Return `target` if it is a path of this service, else "/".
+
+    A login must not redirect to another site.
     """
-    own = (
+    is_local = (
         target.startswith("/")
         and not target.startswith("//")
         and "\\" not in target
         and target.isprintable()
     )
-    return target if own else "/"
+    return target if is_local else "/"

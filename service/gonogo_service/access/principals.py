@@ -1,26 +1,24 @@
-"""Who is asking, what they may do, and the keys that secrets are hashed under."""
+"""Principals with their scopes, and the keys that secrets are hashed under."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gonogo_service.kit.problems import Problem
 
-if TYPE_CHECKING:
-    pass
-
-
 SCOPES: Final = ("read", "submit", "admin")
-"""In order: each contains those before it."""
+"""In order: each scope contains the ones before it."""
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Who is asking. `kind`: token (bearer), session (a login of the pages) or local (embedded, on
-    loopback, no login).
+    """The identity behind a request.
+
+    `kind` is token (bearer), session (a login of the pages) or local (embedded, on loopback, no
+    login).
     """
 
     kind: str
@@ -30,14 +28,12 @@ class Principal:
     csrf: str = ""
 
     def may(self, scope: str) -> bool:
-        """Whether one of the scopes is `scope` or contains it."""
-        return any(SCOPES.index(held) >= SCOPES.index(scope) for held in self.scopes)
+        """Return whether one of the scopes is `scope` or contains it."""
+        return any(SCOPES.index(granted) >= SCOPES.index(scope) for granted in self.scopes)
 
     @property
     def actor(self) -> str:
-        """How the audit names it: the token behind it, whether it came as a bearer or through a
-        login.
-        """
+        """Return the name in the audit: the token, used as a bearer or through a login."""
         return "local" if self.kind == "local" else f"token:{self.id}"
 
 
@@ -45,37 +41,40 @@ LOCAL: Final = Principal("local", "local", "local", frozenset({"admin"}))
 
 
 class Keys:
-    """Keys derived from GONOGO_SECRET_KEY, one per purpose, so that no hash made for one can be
-    used for another.
+    """Keys derived from GONOGO_SECRET_KEY.
+
+    There is one key per purpose, so that a hash for one purpose can't be used for another.
     """
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
 
     def key(self, purpose: str) -> bytes:
-        """The 32 bytes of the key of `purpose`."""
+        """Return the 32-byte key of `purpose`."""
         return hmac.new(self._secret, b"gonogo " + purpose.encode(), hashlib.sha256).digest()
 
     def digest(self, purpose: str, text: str) -> str:
-        """Hex HMAC-SHA256 of `text` under the key of `purpose`."""
+        """Return the hex HMAC-SHA256 of `text` under the key of `purpose`."""
         return hmac.new(self.key(purpose), text.encode(), hashlib.sha256).hexdigest()
 
 
 def demand(principal: Principal | None, scope: str) -> Principal:
-    """The principal if it may; Problem 403 that names the scope otherwise (401 if there is
-    nobody).
+    """Return the principal if it has the scope.
+
+    Raises Problem 403, which names the scope, or 401 without a principal.
     """
     if principal is None:
-        raise unauthorised("This needs a token: Authorization: Bearer gng_...")
+        raise unauthorized("This needs a token: Authorization: Bearer gng_...")
     if not principal.may(scope):
         raise Problem(
             403,
-            f"This needs the scope {scope!r}; the token {principal.name!r} has {', '.join(sorted(principal.scopes))}.",
+            f"This needs the scope {scope!r}; the token {principal.name!r} has "
+            f"{', '.join(sorted(principal.scopes))}.",
             slug="scope",
         )
     return principal
 
 
-def unauthorised(detail: str) -> Problem:
-    """401 with the challenge that HTTP demands."""
+def unauthorized(detail: str) -> Problem:
+    """Return a 401 with the challenge that HTTP requires."""
     return Problem(401, detail, headers={"WWW-Authenticate": 'Bearer realm="gonogo"'})

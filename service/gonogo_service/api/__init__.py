@@ -1,1 +1,1 @@
-"""The API under /api/v1: a router and its schemas per noun."""
+"""The API under /api/v1: one router with its schemas per noun."""

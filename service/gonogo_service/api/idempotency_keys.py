@@ -1,4 +1,4 @@
-"""Idempotency-Key: the same request twice is done once and answered twice."""
+"""Idempotency-Key: a repeated request is executed once, and gets the same answer again."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Key = Annotated[
         min_length=1,
         max_length=MAX_KEY,
         pattern=r"^[\x21-\x7e]+$",
-        description="kept for 24 h per token, method and path",
+        description="Remembered for 24 h per token, method and path",
     ),
 ]
-Made = tuple[int, dict[str, Any], dict[str, str]]
+Answer = tuple[int, dict[str, Any], dict[str, str]]
 """Status, body and headers of an answer."""
 
 
@@ -37,41 +37,42 @@ def once(
     principal: Principal,
     key: str | None,
     body: Mapping[str, Any] | None,
-    make: Callable[[Session], Made],
+    make: Callable[[Session], Answer],
 ) -> tuple[Response, bool]:
-    """Do `make` in one transaction with its key. The answer, and whether it was done just now
-    (False: repeated from before).
+    """Run `make` and store its key in one transaction.
 
-    An error that `make` raises leaves nothing, not even the key, so the request can be mended and
-    sent again under it.
+    Returns the answer, and whether `make` ran now (False: the answer is a stored one). An error
+    that `make` raises stores nothing, not even the key. The client can correct the request and send
+    it again with the same key.
     """
     if key is None:
         with context.session() as session:
-            made = make(session)
-        return _respond(made), True
+            result = make(session)
+        return _respond(result), True
     scope = _hash([principal.id, request.method, request.url.path, key])
     digest = _hash(body)
     with context.session() as session:
-        kept = idempotency.claim(session, scope, digest)
-        if kept is None:
-            made = make(session)
-            idempotency.answer(session, scope, made[0], {"body": made[1], "headers": made[2]})
-            return _respond(made), True
-    if kept.body != digest:
+        stored = idempotency.claim(session, scope, digest)
+        if stored is None:
+            result = make(session)
+            status, content, headers = result
+            idempotency.answer(session, scope, status, {"body": content, "headers": headers})
+            return _respond(result), True
+    if stored.body != digest:
         raise BadField(
             "Idempotency-Key", key, "was used for another body", limit="one body per key for 24 h"
         )
     return _respond(
         (
-            kept.status,
-            kept.response["body"],
-            {**kept.response["headers"], "Idempotent-Replayed": "true"},
+            stored.status,
+            stored.response["body"],
+            {**stored.response["headers"], "Idempotent-Replayed": "true"},
         )
     ), False
 
 
-def _respond(made: Made) -> Response:
-    status, body, headers = made
+def _respond(result: Answer) -> Response:
+    status, body, headers = result
     return answer(body, status, headers)
 
 

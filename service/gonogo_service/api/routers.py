@@ -23,8 +23,8 @@ from gonogo_service.api.tests import (
 
 def routers() -> list[APIRouter]:
     """Return every router of the API, in the order of the documentation."""
-    of_jobs = (jobs, imports, results, artifacts, events, diagnosis)
-    of_tests = (
+    jobs_and_results = (jobs, imports, results, artifacts, events, diagnosis)
+    tests_and_suites = (
         tests,
         attribution,
         changes,
@@ -39,5 +39,5 @@ def routers() -> list[APIRouter]:
         schedules,
         rejudgements,
     )
-    of_places = (builds, devices, workers, tokens, webhooks, hooks, rules, github_answers, audit)
-    return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]
+    fleet_and_ci = (builds, devices, workers, tokens, webhooks, hooks, rules, github_answers, audit)
+    return [noun.router for noun in (*jobs_and_results, *tests_and_suites, *fleet_and_ci)]

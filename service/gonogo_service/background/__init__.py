@@ -1,5 +1,7 @@
-"""`gonogo background`: dispatcher, ingest, reaper, roll-ups, assessment, scheduler, bisections,
-delivery; any number may run.
+"""`gonogo background`: the background process.
+
+It runs the dispatcher, ingest, the reaper, roll-ups, assessments, the scheduler, bisections, and
+delivery. Any number of such processes may run.
 """
 
 from __future__ import annotations
@@ -11,13 +13,18 @@ from typing import Any, TypeVar
 
 from gonogo_service.background import delivery, dispatcher, ingest, scheduler
 from gonogo_service.background.assess import Assessor
-from gonogo_service.background.bisection import role as bisecting
+from gonogo_service.background.bisection import role as bisection_role
 from gonogo_service.background.consumer import Consumer, recover
 from gonogo_service.background.reaper import Reaper
 from gonogo_service.background.roles import Role
 from gonogo_service.github import answering
 from gonogo_service.hooks import catch_up, processor
-from gonogo_service.kit.background_context import AWAY, Core, log, open_core
+from gonogo_service.kit.background_context import (
+    AWAY,
+    BackgroundContext,
+    log,
+    open_background_context,
+)
 from gonogo_service.webhooks import messages, outbound
 from gonogo_settings import Settings
 from gonogo_storage.messages import leases
@@ -31,83 +38,110 @@ CATCH_UP_S = 300.0
 
 
 def run(settings: Settings, stop: threading.Event) -> None:
-    """Work until `stop` is set, then finish what is in hand and return within a few seconds.
+    """Work until `stop` is set, then finish open tasks and return within a few seconds.
 
-    Broker and database may be away at the start, and at any time after it. Raises ValueError when a
+    Broker and database may be unavailable at any time, also at the start. Raises ValueError when a
     setting is missing.
     """
-    core = open_core(settings, stop)
-    ingest.register(core)
-    delivery.HANDLERS.update({type_: partial(_tell, type_) for type_ in messages.TYPES})
-    if _ready(core):
-        _work(core)
-    core.close()
-    log.info("background stopped", holder=core.holder)
+    context = open_background_context(settings, stop)
+    ingest.register(context)
+    delivery.HANDLERS.update({type_: partial(_fan_out, type_) for type_ in messages.TYPES})
+    if _ready(context):
+        _work(context)
+    context.close()
+    log.info("background stopped", holder=context.holder)
 
 
-def _ready(core: Core) -> bool:
-    """Wait for a migrated database; False when told to stop first. (Before that, every message
-    would look like one to be dropped.)
+def _ready(context: BackgroundContext) -> bool:
+    """Wait for a migrated database; return False when asked to stop first.
+
+    With an older schema ingest would drop every message, because it couldn't store it.
     """
     delay = 0.1
-    while not core.stop.is_set():
+    while not context.stop.is_set():
         try:
-            found = schema.state(core.engine)
-            if found in schema.READY:
+            state = schema.state(context.engine)
+            if state in schema.READY:
                 return True
-            problem = f"the schema is {found}: run `gonogo db upgrade`"
+            problem = f"the schema is {state}: run `gonogo db upgrade`"
         except AWAY as away:
             problem = str(away).splitlines()[0]
         log.warning("waiting for the database", error=problem)
-        core.stop.wait(delay)
+        context.stop.wait(delay)
         delay = min(2 * delay, 5.0)
     return False
 
 
-def _work(core: Core) -> None:
-    recover(core)
-    reaper = Reaper(core)
-    paths = _or_none(catch_up.paths_of, core.settings)
-    hooks = processor.Worker(core, paths)
+def _work(context: BackgroundContext) -> None:
+    recover(context)
+    reaper = Reaper(context)
+    paths = _or_none(catch_up.paths_of, context.settings)
+    hooks = processor.Worker(context, paths)
     roles = [
         Role(
-            core,
+            context,
             "dispatcher",
-            lambda: dispatcher.run_once(core),
-            lambda: dispatcher.wait(core),
+            lambda: dispatcher.run_once(context),
+            lambda: dispatcher.wait(context),
             _nothing,
         ),
-        Role(core, "reaper", reaper.run_once, lambda: _pause(core), reaper.reset),
-        Role(core, "rollups", lambda: _catch_up(core), lambda: _pause(core, CATCH_UP_S), _nothing),
-        Role(core, "assess", Assessor(core).run_once, lambda: _pause(core), _nothing),
-        Role(core, "scheduler", lambda: scheduler.run_once(core), lambda: _pause(core), _nothing),
-        Role(core, "bisecting", lambda: bisecting.run_once(core), lambda: _pause(core), _nothing),
-        Role(core, "delivery", lambda: delivery.run_once(core), lambda: _pause(core), _nothing),
-        Role(core, "hooks", hooks.run_once, lambda: _pause(core), _nothing),
-        Role(core, f"presence/{core.holder}", _nothing, lambda: _pause(core), _nothing),
+        Role(context, "reaper", reaper.run_once, lambda: _pause(context), reaper.reset),
+        Role(
+            context,
+            "rollups",
+            lambda: _catch_up(context),
+            lambda: _pause(context, CATCH_UP_S),
+            _nothing,
+        ),
+        Role(context, "assess", Assessor(context).run_once, lambda: _pause(context), _nothing),
+        Role(
+            context,
+            "scheduler",
+            lambda: scheduler.run_once(context),
+            lambda: _pause(context),
+            _nothing,
+        ),
+        Role(
+            context,
+            "bisecting",
+            lambda: bisection_role.run_once(context),
+            lambda: _pause(context),
+            _nothing,
+        ),
+        Role(
+            context,
+            "delivery",
+            lambda: delivery.run_once(context),
+            lambda: _pause(context),
+            _nothing,
+        ),
+        Role(context, "hooks", hooks.run_once, lambda: _pause(context), _nothing),
+        Role(context, f"presence/{context.holder}", _nothing, lambda: _pause(context), _nothing),
     ]
-    sender = outbound.make(core)
+    sender = outbound.make(context)
     if sender is None:
         log.warning("webhooks are not sent: GONOGO_SECRET_KEY is not set")
     else:
-        cleaner = outbound.Cleaner(core)
+        cleaner = outbound.Cleaner(context)
         roles.append(
             Role(
-                core,
+                context,
                 "webhooks",
                 lambda: (sender.run_once(), cleaner.run_once()),
-                lambda: _pause(core),
+                lambda: _pause(context),
                 _nothing,
             )
         )
-    answerer = _or_none(answering.make, core)
+    answerer = _or_none(answering.make, context)
     if answerer is not None:
-        roles.append(Role(core, "github", answerer.run_once, lambda: _pause(core), answerer.lost))
-    consumer = Consumer(core)
+        roles.append(
+            Role(context, "github", answerer.run_once, lambda: _pause(context), answerer.lost)
+        )
+    consumer = Consumer(context)
     for thread in (consumer, *roles):
         thread.start()
-    log.info("background runs", holder=core.holder)
-    core.stop.wait()
+    log.info("background runs", holder=context.holder)
+    context.stop.wait()
     consumer.shut_down(STOP_S)
     for role in roles:
         role.join(STOP_S)
@@ -116,35 +150,37 @@ def _work(core: Core) -> None:
     if paths is not None:
         paths.close()
     try:
-        core.session(lambda session: leases.release(session, core.holder))
+        context.session(lambda session: leases.release(session, context.holder))
     except AWAY as problem:
-        log.warning("leases not given back; they end by themselves", error=str(problem))
+        log.warning("leases not released; they will expire", error=str(problem))
 
 
-def _or_none(make: Callable[[S], T | None], of: S) -> T | None:
+def _or_none(make: Callable[[S], T | None], argument: S) -> T | None:
     try:
-        return make(of)
-    # everything else must go on; what is not told now is told once the setting is right
+        return make(argument)
+    # everything else must go on; pending answers are sent once the setting is correct
     except ValueError as problem:
-        log.error("GitHub is neither told nor asked anything", error=str(problem))
+        log.error("nothing is sent to GitHub or read from it", error=str(problem))
         return None
 
 
-def _catch_up(core: Core) -> None:
-    """Ingest counts what it stores; this is for what processes of an older version store while they
-    are replaced.
+def _catch_up(context: BackgroundContext) -> None:
+    """Count seeds that ingest has not counted.
+
+    Ingest counts what it stores. Processes of an older version, while they are being replaced, may
+    store seeds without counting them.
     """
-    seeds = rebuild.catch_up(core.engine, keep_on=lambda: not core.stop.is_set())
+    seeds = rebuild.catch_up(context.engine, keep_going=lambda: not context.stop.is_set())
     if seeds:
         log.info("roll-ups caught up", seeds=seeds)
 
 
-def _tell(type_: str, core: Core, letter: Mapping[str, Any]) -> None:
-    outbound.fan_out(core, type_, letter)
+def _fan_out(type_: str, context: BackgroundContext, payload: Mapping[str, Any]) -> None:
+    outbound.fan_out(context, type_, payload)
 
 
-def _pause(core: Core, seconds: float | None = None) -> None:
-    core.stop.wait(core.settings.poll_s if seconds is None else seconds)
+def _pause(context: BackgroundContext, seconds: float | None = None) -> None:
+    context.stop.wait(context.settings.poll_s if seconds is None else seconds)
 
 
 def _nothing() -> None:

@@ -1,5 +1,6 @@
-"""Assessments: the statistics of each closed job's variant, outside of ingest, and the flags that
-follow; flags that expire.
+"""Assessments: the statistics of each closed job's variant, computed outside of ingest.
+
+The role also opens, renews, resolves and expires flags.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness.policy import POLICY
 from gonogo_service.background.delivery import BACKOFF_S
 from gonogo_service.background.sickness import LOOK_BACK
-from gonogo_service.kit.background_context import AWAY, Core, log
+from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import outcomes
 from gonogo_storage.flags import flag_changes
@@ -26,92 +27,102 @@ from gonogo_storage.history import assessing, assessments, expiring_flags, flag_
 from gonogo_storage.history.assessing import Assessment, Missed
 from gonogo_storage.history.assessment_requests import ASSESS
 from gonogo_storage.messages import outbox
-from gonogo_storage.messages.outbox import Letter
+from gonogo_storage.messages.outbox import OutboxMessage
 
 SUSPICIONS_S = 60.0
-"""How old a look at the devices may be: it reads what a whole day's jobs gave."""
+"""Maximum age of the cached suspicions: computing them reads a whole day's outcomes."""
 PASS_S = 3.0
-"""A pass ends after so long, so that the role's lease is renewed; the next one goes on."""
+"""Maximum duration of a pass, so that the role renews its lease; the next pass continues."""
 
 Conclusion = tuple[Assessment, list[Finding], list[tuple[str, int, Quiet]]]
 
 
 class Assessor:
-    """Delivers the letters `assess`, one per closed job. Keeps the suspected devices between
-    passes.
+    """Handles the outbox messages `assess`, one per closed job.
+
+    It caches the suspected devices between passes.
     """
 
-    def __init__(self, core: Core, missed: Missed = assessing.gauged) -> None:
-        self.core = core
+    def __init__(self, context: BackgroundContext, missed: Missed = assessing.gauged) -> None:
+        self.context = context
         self.missed = missed
         self._suspicions: dict[str, Suspicion] = {}
-        self._looked = -SUSPICIONS_S
+        self._suspicions_at = -SUSPICIONS_S
         self._caught_up = False
 
     def run_once(self) -> int:
-        """One pass; the number of letters delivered. Raises core.AWAY errors."""
-        core, now = self.core, utcnow()
-        if core.reading(partial(flag_changes.expired, now=now)):
-            number = core.session(partial(flag_changes.expire, now=now))
+        """Run one pass; return the number of handled messages. Raises the AWAY errors."""
+        context, now = self.context, utcnow()
+        if context.reading(partial(flag_changes.expired, now=now)):
+            number = context.session(partial(flag_changes.expire, now=now))
             log.info("acknowledgements expired", flags=number)
         if not self._caught_up:
-            if number := core.session(partial(assessments.catch_up, now=now)):
+            if number := context.session(partial(assessments.catch_up, now=now)):
                 log.info("tests that were never assessed", variants=number)
             self._caught_up = True
         began = time.monotonic()
         done = 0
-        for letter in core.reading(lambda session: outbox.due(session, topics=(ASSESS,))):
-            if core.stop.is_set() or time.monotonic() - began > PASS_S:
+        for message in context.reading(lambda session: outbox.due(session, topics=(ASSESS,))):
+            if context.stop.is_set() or time.monotonic() - began > PASS_S:
                 break
-            done += self._deliver(letter)
+            done += self._deliver(message)
         return done
 
-    def _deliver(self, letter: Letter) -> bool:
-        """Compute in a read transaction, then write in a short one. What fails comes back later,
-        every time later.
+    def _deliver(self, message: OutboxMessage) -> bool:
+        """Compute in a read transaction, then write in a short one.
+
+        A failed message is retried with a growing delay.
         """
         try:
-            conclusion = self.core.reading(partial(self._conclude, job_id=letter.payload["job"]))
+            conclusion = self.context.reading(
+                partial(self._conclude, job_id=message.payload["job"])
+            )
             if conclusion is None:
-                self.core.session(partial(outbox.delivered, ids=[letter.id]))
+                self.context.session(partial(outbox.delivered, ids=[message.id]))
                 return True
-            found, raised, quiet = conclusion
+            assessment, findings, quiet = conclusion
             write = partial(
                 assessments.conclude,
-                found=found,
-                raised=raised,
+                assessment=assessment,
+                raised=findings,
                 quiet=quiet,
                 now=utcnow(),
-                letter=letter.id,
+                message_id=message.id,
             )
-            return self.core.session(write)
+            return self.context.session(write)
         except AWAY:
             raise
         except Exception as problem:
-            until = utcnow() + timedelta(seconds=BACKOFF_S[min(letter.tries, len(BACKOFF_S) - 1)])
-            log.exception("not assessed", job=letter.payload.get("job"), tries=letter.tries + 1)
-            self.core.session(
-                partial(outbox.postponed, letter_id=letter.id, error=str(problem), until=until)
+            until = utcnow() + timedelta(seconds=BACKOFF_S[min(message.tries, len(BACKOFF_S) - 1)])
+            log.exception("not assessed", job=message.payload.get("job"), tries=message.tries + 1)
+            self.context.session(
+                partial(outbox.postponed, message_id=message.id, error=str(problem), until=until)
             )
             return False
 
     def _conclude(self, session: Session, job_id: str) -> Conclusion | None:
-        found = assessing.assess(
+        assessment = assessing.assess(
             session, job_id, missed=self.missed, suspicions=self._suspects(session), policy=POLICY
         )
-        if found is None:
+        if assessment is None:
             return None
-        raised = flag_evidence.findings(session, found)
-        quiet = expiring_flags.faded(session, found, {each.kind for each in raised})
-        return replace(found, trends=trends.made(session, found.variant)), raised, quiet
+        findings = flag_evidence.findings(session, assessment)
+        quiet = expiring_flags.to_resolve(
+            session, assessment, {finding.kind for finding in findings}
+        )
+        current = trends.trends_to_store(session, assessment.variant)
+        return replace(assessment, trends=current), findings, quiet
 
     def _suspects(self, session: Session) -> dict[str, Suspicion]:
-        """The devices on which most unrelated tests fail, as `sickness` finds them: it may not have
-        told the devices' table yet.
+        """Return the devices on which most unrelated tests fail.
+
+        `sickness` finds the same ones, but may not have marked them in the devices' table yet.
         """
         tick = time.monotonic()
-        if tick - self._looked >= SUSPICIONS_S:
-            tried = outcomes.by_device(session, since=utcnow() - LOOK_BACK)
-            self._suspicions = {each.device: each for each in suspicion.suspects(tried)}
-            self._looked = tick
+        if tick - self._suspicions_at >= SUSPICIONS_S:
+            by_device = outcomes.by_device(session, since=utcnow() - LOOK_BACK)
+            self._suspicions = {
+                suspected.device: suspected for suspected in suspicion.suspects(by_device)
+            }
+            self._suspicions_at = tick
         return self._suspicions

@@ -1,5 +1,6 @@
-"""The Celery worker inside `gonogo background`: consumes results and heartbeats in threads,
-restarts when it dies, stops on request.
+"""The Celery worker inside `gonogo background`.
+
+It consumes results and heartbeats in threads, restarts when it fails, and stops on request.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from celery.worker import WorkController
 from celery.worker import state as celery_state
 
 from gonogo_service.background.roles import is_dead
-from gonogo_service.kit.background_context import BROKER_AWAY, DATABASE_AWAY, Core, log
+from gonogo_service.kit.background_context import BROKER_AWAY, DATABASE_AWAY, BackgroundContext, log
 from gonogo_storage.messages import leases
 from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE
 
@@ -20,20 +21,19 @@ RESTORE = 10_000
 
 
 class Consumer(threading.Thread):
-    """Runs Celery's worker until the core stops. A plain WorkController: it installs no signal
-    handlers and prints no banner.
+    """Runs Celery's worker until the process stops.
+
+    It is a plain WorkController, which installs no signal handlers and prints no banner.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, context: BackgroundContext) -> None:
         super().__init__(name="consumer", daemon=True)
-        self._core = core
+        self._context = context
 
     def run(self) -> None:
-        """Celery reconnects by itself; whatever ends it nevertheless is logged, and it starts again
-        with backoff.
-        """
+        """Run the worker; log a failure and restart with backoff. Celery reconnects by itself."""
         delay = 0.1
-        while not self._core.stop.is_set():
+        while not self._context.stop.is_set():
             began = time.monotonic()
             try:
                 self._worker().start()
@@ -42,12 +42,13 @@ class Consumer(threading.Thread):
             except Exception:
                 log.exception("the consumer failed; starting it again")
             delay = 0.1 if time.monotonic() - began > 60 else min(2 * delay, 5.0)
-            if not self._core.stop.is_set():
-                self._core.stop.wait(delay)
+            if not self._context.stop.is_set():
+                self._context.stop.wait(delay)
 
     def shut_down(self, timeout_s: float) -> None:
-        """Finish the tasks in hand and end. Those that wait for the database are put back into
-        their queue.
+        """Finish the running tasks and end.
+
+        Tasks that wait for the database are put back into their queue.
         """
         celery_state.should_stop = 0
         try:
@@ -56,11 +57,11 @@ class Consumer(threading.Thread):
             celery_state.should_stop = None
 
     def _worker(self) -> WorkController:
-        # Celery looks tasks up in the process's default app, whichever app the worker was made of
-        self._core.app.set_default()
+        # Celery looks up tasks in the process's default app, whichever app the worker uses
+        self._context.app.set_default()
         return WorkController(
-            app=self._core.app,
-            hostname=f"background@{self._core.holder}",
+            app=self._context.app,
+            hostname=f"background@{self._context.holder}",
             queues=[BACKGROUND_QUEUE, HEARTBEAT_QUEUE],
             pool="threads",
             concurrency=CONCURRENCY,
@@ -70,21 +71,22 @@ class Consumer(threading.Thread):
         )
 
 
-def recover(core: Core) -> None:
-    """Put messages that a dead ingest had in hand back into their queues now, if no other ingest
-    lives that might still have them.
+def recover(context: BackgroundContext) -> None:
+    """Requeue the messages of dead ingest processes, unless another live process may have them.
 
     Celery would do it after the visibility timeout; until then their results would be missing.
     """
     try:
-        others = core.reading(lambda session: leases.holders(session, "presence/"))
+        others = context.reading(lambda session: leases.holders(session, "presence/"))
         if any(
-            not is_dead(holder, core.holder) for holder in others.values() if holder != core.holder
+            not is_dead(holder, context.holder)
+            for holder in others.values()
+            if holder != context.holder
         ):
             return
-        with core.app.connection_for_read() as connection:
+        with context.app.connection_for_read() as connection:
             channel = connection.default_channel
             channel.visibility_timeout = 0
             channel.qos.restore_visible(num=RESTORE, interval=1)
     except (*BROKER_AWAY, *DATABASE_AWAY) as problem:
-        log.warning("messages of an earlier process come back later", error=str(problem))
+        log.warning("messages of an earlier process are redelivered later", error=str(problem))

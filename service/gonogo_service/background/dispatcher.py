@@ -1,5 +1,6 @@
-"""The dispatcher: keeps two unstarted chunks per live worker in each queue, and tells running
-attempts to stop.
+"""The dispatcher.
+
+It keeps two unstarted chunks per live worker in each queue, and signals running attempts to stop.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from gonogo_service.kit.background_context import BROKER_AWAY, Core, log
+from gonogo_service.kit.background_context import BROKER_AWAY, BackgroundContext, log
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import workers
 from gonogo_storage.jobs import attempts, chunks
 from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.messages import outbox
-from gonogo_workers.queue import DOORBELL_KEY, MAX_AGE_S, RUN_CHUNK, cancel_key, send
+from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY, MAX_AGE_S, RUN_CHUNK, cancel_key, send
 
 PER_WORKER = 2
 CANCEL_KEY_S = 24 * 3600
@@ -25,56 +26,67 @@ WORST_ARTIFACTS = 3
 TOPICS = ("job.created", "attempt.cancel")
 
 
-def run_once(core: Core) -> int:
-    """One pass; the number of attempts published. Raises core.AWAY errors: whatever was not
-    published is found by the next pass.
+def run_once(context: BackgroundContext) -> int:
+    """Run one pass; return the number of published attempts.
+
+    Raises the AWAY errors. The next pass publishes what this one did not.
     """
     now = utcnow()
-    letters = core.reading(lambda session: outbox.due(session, now=now, topics=TOPICS))
-    for letter in letters:
-        if letter.topic == "attempt.cancel":
-            core.redis.set(cancel_key(letter.payload["attempt"]), "1", ex=CANCEL_KEY_S)
-    epoch = core.epoch()
-    chosen, pending, live = core.reading(lambda session: _look(session, core, epoch, now))
-    if letters or chosen:
-        pending = core.session(
-            lambda session: _write(session, chosen, [letter.id for letter in letters], epoch, now)
+    due = context.reading(lambda session: outbox.due(session, now=now, topics=TOPICS))
+    for message in due:
+        if message.topic == "attempt.cancel":
+            context.redis.set(cancel_key(message.payload["attempt"]), "1", ex=CANCEL_KEY_S)
+    generation = context.broker_generation()
+    chosen, pending, live = context.reading(
+        lambda session: _choose(session, context, generation, now)
+    )
+    if due or chosen:
+        message_ids = [message.id for message in due]
+        pending = context.session(
+            lambda session: _write(session, chosen, message_ids, generation, now)
         )
-    return publish(core, shuffled(pending, live), epoch)
+    return publish(context, shuffled(pending, live), generation)
 
 
-def wait(core: Core) -> None:
-    """Sleep until the doorbell rings, or for the poll interval. Rings are swallowed: one pass
-    serves them all.
+def wait(context: BackgroundContext) -> None:
+    """Sleep until a notification arrives, or for the poll interval.
+
+    One pass serves all notifications that arrived before it.
     """
     try:
-        core.redis.blpop([DOORBELL_KEY], timeout=core.settings.poll_s)
+        context.redis.blpop([DISPATCH_NOTIFICATION_KEY], timeout=context.settings.poll_s)
     except BROKER_AWAY:
-        core.stop.wait(core.settings.poll_s)
+        context.stop.wait(context.settings.poll_s)
 
 
-def publish(core: Core, pending: Sequence[Sendable], epoch: str) -> int:
-    """Put attempts on their queues, and remember which life of the broker has them."""
+def publish(context: BackgroundContext, pending: Sequence[Sendable], broker_generation: str) -> int:
+    """Put attempts on their queues, and store the broker generation that has them."""
     done: list[str] = []
     try:
         for item in pending:
             send(
-                core.app, core.key, item.queue, RUN_CHUNK, message(core, item), expires_s=MAX_AGE_S
+                context.app,
+                context.key,
+                item.queue,
+                RUN_CHUNK,
+                chunk_message(context, item),
+                expires_s=MAX_AGE_S,
             )
             done.append(item.attempt)
     finally:
         if done:
-            core.session(lambda session: attempts.published(session, done, epoch, now=utcnow()))
+            context.session(
+                lambda session: attempts.published(session, done, broker_generation, now=utcnow())
+            )
             log.info("dispatched", attempts=len(done))
     return len(done)
 
 
 def shuffled(pending: Sequence[Sendable], live: Mapping[str, int]) -> list[Sendable]:
-    """The attempts in their order; those of one job at random among themselves where several
-    workers serve the queue.
+    """Return the attempts with each job's attempts in random order, if several workers are live.
 
-    Idle workers of equal devices take them one after the other, so which seeds run on which device
-    is chance: a fault of one device shows as scattered seeds, and never always as the same ones.
+    Idle workers of equal devices take attempts one after the other, so chance decides which seeds
+    run on which device. A fault of one device then shows as scattered seeds, never always the same.
     """
     mixed: list[Sendable] = []
     for (queue, _), group in groupby(pending, key=lambda item: (item.queue, item.job)):
@@ -83,9 +95,11 @@ def shuffled(pending: Sequence[Sendable], live: Mapping[str, int]) -> list[Senda
     return mixed
 
 
-def message(core: Core, item: Sendable) -> dict[str, object]:
-    """The body of `run_chunk`: the build's name, never how it is run; its arithmetic model and
-    outputs, when it is registered with them.
+def chunk_message(context: BackgroundContext, item: Sendable) -> dict[str, object]:
+    """Return the body of `run_chunk`.
+
+    It holds the build's name, never how to run it. It holds the build's arithmetic model and
+    outputs if it is registered with them.
     """
     return {
         "attempt": item.attempt,
@@ -96,7 +110,7 @@ def message(core: Core, item: Sendable) -> dict[str, object]:
         "build": item.build,
         "target": item.target,
         "context": item.context,
-        "seed_deadline_s": core.settings.per_seed_deadline_s,
+        "seed_deadline_s": context.settings.per_seed_deadline_s,
         "artifacts": {"first": item.first, "worst": WORST_ARTIFACTS if item.gauge is None else 0},
         "arithmetic": item.arithmetic,
         "outputs": item.outputs,
@@ -105,29 +119,34 @@ def message(core: Core, item: Sendable) -> dict[str, object]:
     }
 
 
-def _look(
-    session: Session, core: Core, epoch: str, now: datetime
+def _choose(
+    session: Session, context: BackgroundContext, broker_generation: str, now: datetime
 ) -> tuple[list[str], list[Sendable], Mapping[str, int]]:
-    """Chunks to dispatch, attempts that the broker hasn't got, and how many workers serve each
-    queue (when anything waits for one).
+    """Return (chunks to dispatch, attempts to publish, live workers per queue).
+
+    The workers are counted only when chunks wait.
     """
     chosen: list[str] = []
     live: Mapping[str, int] = {}
     waiting = chunks.waiting(session)
     if waiting:
-        live = workers.live(session, now=now, timeout_s=core.settings.heartbeat_timeout_s)
+        live = workers.live(session, now=now, timeout_s=context.settings.heartbeat_timeout_s)
         unstarted = chunks.unstarted(session)
         for queue in waiting:
             room = PER_WORKER * live.get(queue, 0) - unstarted[queue]
             if room > 0:
                 chosen += chunks.choose(session, queue, room)
-    return chosen, attempts.unpublished(session, epoch), live
+    return chosen, attempts.unpublished(session, broker_generation), live
 
 
 def _write(
-    session: Session, chosen: Sequence[str], letters: Sequence[str], epoch: str, now: datetime
+    session: Session,
+    chosen: Sequence[str],
+    message_ids: Sequence[str],
+    broker_generation: str,
+    now: datetime,
 ) -> list[Sendable]:
-    if letters:
-        outbox.delivered(session, list(letters), now=now)
+    if message_ids:
+        outbox.delivered(session, list(message_ids), now=now)
     chunks.dispatch(session, chosen, now=now)
-    return attempts.unpublished(session, epoch)
+    return attempts.unpublished(session, broker_generation)

@@ -1,5 +1,6 @@
-"""Ingest: the tasks that take what workers send into the database. A message is acknowledged after
-its commit, never before.
+"""Ingest: the tasks that store workers' messages in the database.
+
+A message is acknowledged after its commit, never before.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from celery.exceptions import Reject
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from gonogo_service.kit.background_context import Core, Stopping, log
+from gonogo_service.kit.background_context import BackgroundContext, Stopping, log
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import devices, goldens, workers
 from gonogo_storage.jobs import attempts
@@ -27,12 +28,12 @@ from gonogo_workers.queue import (
 
 Body = dict[str, Any]
 
-HEARTBEAT_MAX_AGE_S = 600.0  # an old sign of life is none
+HEARTBEAT_MAX_AGE_S = 600.0  # stale heartbeats are ignored
 
 
-def register(core: Core) -> None:
-    """Give the Celery app its tasks."""
-    handlers: dict[str, Callable[[Core, Body], None]] = {
+def register(context: BackgroundContext) -> None:
+    """Register the tasks with the Celery app."""
+    handlers: dict[str, Callable[[BackgroundContext, Body], None]] = {
         STARTED: started,
         HEARTBEAT: heartbeat,
         RESULTS: store,
@@ -40,10 +41,10 @@ def register(core: Core) -> None:
         HEALTH: health,
     }
     for name, handler in handlers.items():
-        # acks_late and reject_on_worker_lost: with the defaults a killed ingest loses what it has
-        # in hand
-        core.app.task(
-            _task(core, name, handler),
+        # acks_late and reject_on_worker_lost: with the defaults a killed ingest process loses its
+        # unacknowledged messages
+        context.app.task(
+            _task(context, name, handler),
             name=name,
             acks_late=True,
             reject_on_worker_lost=True,
@@ -53,28 +54,28 @@ def register(core: Core) -> None:
 
 
 def _task(
-    core: Core, name: str, handler: Callable[[Core, Body], None]
+    context: BackgroundContext, name: str, handler: Callable[[BackgroundContext, Body], None]
 ) -> Callable[[str, str], None]:
     max_age_s = HEARTBEAT_MAX_AGE_S if name == HEARTBEAT else None
 
     def run(message: str, signature: str) -> None:
         try:
-            handler(core, unseal(core.key, name, message, signature, max_age_s=max_age_s))
+            handler(context, unseal(context.key, name, message, signature, max_age_s=max_age_s))
         except MessageRefused as problem:
             log.warning("message dropped", task=name, error=str(problem))
         except Stopping as problem:
             raise Reject(problem, requeue=True) from problem
-        # signed, and yet it can't be read: kept, it would come back for ever; its seeds are asked
-        # for again
+        # signed, but it can't be processed: if requeued, it would come back forever; its seeds are
+        # dispatched again
         except Exception:
-            log.exception("message dropped: it can't be handled", task=name)
+            log.exception("message dropped: it can't be processed", task=name)
 
     run.__name__ = name.rpartition(".")[2]
     return run
 
 
-def started(core: Core, body: Body) -> None:
-    """A worker took an attempt from its queue: there is room for another one."""
+def started(context: BackgroundContext, body: Body) -> None:
+    """Store that a worker started an attempt; its queue has room for another one."""
     now = utcnow()
 
     def work(session: Session) -> str | None:
@@ -91,24 +92,22 @@ def started(core: Core, body: Body) -> None:
             )
         return job
 
-    if _twice(core, work) is not None:
-        core.ring()
+    if _twice(context, work) is not None:
+        context.notify()
 
 
-def heartbeat(core: Core, body: Body) -> None:
-    """A sign of life of a worker, and of the attempt it runs. A worker that is new wakes the
-    dispatcher.
-    """
+def heartbeat(context: BackgroundContext, body: Body) -> None:
+    """Store the heartbeat of a worker and of its attempt. A new worker wakes the dispatcher."""
     now = utcnow()
     attempt, seed, stage = body.get("attempt"), body.get("seed"), body.get("stage")
 
     def work(session: Session) -> bool:
         if attempt is not None:
             attempts.heartbeat(session, attempt, seed=seed, stage=stage, now=now)
-        where = attempts.device_of(session, attempt)
+        attempt_device = attempts.device_of(session, attempt)
         for facts in body.get("devices") or ():
-            mine = attempt if where in (None, facts["device"]) else None
-            devices.heard(session, facts, worker=body["worker"], attempt=mine, now=now)
+            running = attempt if attempt_device in (None, facts["device"]) else None
+            devices.heard(session, facts, worker=body["worker"], attempt=running, now=now)
         return workers.heard(
             session,
             body["worker"],
@@ -121,17 +120,17 @@ def heartbeat(core: Core, body: Body) -> None:
             now=now,
         )
 
-    if _twice(core, work):
-        core.ring()
+    if _twice(context, work):
+        context.notify()
 
 
-def store(core: Core, body: Body) -> None:
-    """A batch of results."""
-    _twice(core, lambda session: attempts.store(session, body["attempt"], body, now=utcnow()))
+def store(context: BackgroundContext, body: Body) -> None:
+    """Store a batch of results."""
+    _twice(context, lambda session: attempts.store(session, body["attempt"], body, now=utcnow()))
 
 
-def finished(core: Core, body: Body) -> None:
-    """A worker's last word on an attempt: it is free again."""
+def finished(context: BackgroundContext, body: Body) -> None:
+    """Store the end of an attempt; the worker is free again."""
 
     def work(session: Session) -> None:
         attempts.finished(session, body["attempt"], body, now=utcnow())
@@ -140,31 +139,29 @@ def finished(core: Core, body: Body) -> None:
                 session, attempts.device_of(session, body["attempt"]), body["telemetry"]
             )
 
-    _twice(core, work)
-    core.ring()
+    _twice(context, work)
+    context.notify()
 
 
-def health(core: Core, body: Body) -> None:
-    """A worker's word on the health of its device, and its canary's bits, which are compared with
-    those of the other devices.
-    """
-    told = _twice(core, lambda session: goldens.report(session, body, now=utcnow()))
-    if told.changed:
+def health(context: BackgroundContext, body: Body) -> None:
+    """Store a device's health and its canary's bits, and compare them with other devices' bits."""
+    report = _twice(context, lambda session: goldens.report(session, body, now=utcnow()))
+    if report.changed:
         log.warning(
             "device changed",
             device=body["device"],
             health=body["health"],
             reason=body.get("reason"),
         )
-    for device, reason in told.suspected.items():
+    for device, reason in report.suspected.items():
         log.warning("device suspected", device=device, reason=reason)
-    if told.changed or told.asked or told.suspected or told.excused:
-        core.ring()
+    if report.changed or report.asked or report.suspected or report.excused:
+        context.notify()
 
 
-def _twice(core: Core, work: Callable[[Session], Any]) -> Any:
-    """`core.patiently`, and once more when two processes made the same row in the same moment."""
+def _twice(context: BackgroundContext, work: Callable[[Session], Any]) -> Any:
+    """Run `work`, and once more if another process inserted the same row at the same moment."""
     try:
-        return core.patiently(work)
+        return context.patiently(work)
     except IntegrityError:
-        return core.patiently(work)
+        return context.patiently(work)

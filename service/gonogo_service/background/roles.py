@@ -1,5 +1,6 @@
-"""Roles: what only one `gonogo background` at a time may do, each in a thread that holds the role's
-lease in the database.
+"""Roles: duties that only one `gonogo background` process performs at a time.
+
+Each role runs in a thread that holds the role's lease in the database.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from gonogo_service.kit.background_context import AWAY, Core, log
+from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
 from gonogo_storage.messages import leases
 
 LEASE_S = 10.0
@@ -19,42 +20,42 @@ RENEW_S = 3.0
 
 
 class Role(threading.Thread):
-    """Calls `work` again and again while it holds the lease; `pause` waits between two passes (and
-    may be woken early).
+    """Calls `work` repeatedly while it holds the lease.
 
-    Nothing ends the thread but the core's stop: broker or database away, or a bug in a pass, are
-    logged and tried again with backoff. `lost` is called whenever a pass failed or the lease is
-    another's: what was remembered between passes may be wrong then.
+    `pause` waits between two passes, and may be woken early. Only the process's stop event ends the
+    thread. When broker or database are unavailable, or a pass has a bug, the error is logged and
+    the pass is retried with backoff. `lost` is called whenever a pass failed or another process has
+    the lease, because what was remembered between passes may be wrong then.
     """
 
     def __init__(
         self,
-        core: Core,
+        context: BackgroundContext,
         name: str,
         work: Callable[[], object],
         pause: Callable[[], None],
         lost: Callable[[], None],
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self._core, self._work, self._pause, self._lost = core, work, pause, lost
+        self._context, self._work, self._pause, self._lost = context, work, pause, lost
         self._renewed = -LEASE_S
 
     def run(self) -> None:
-        """Until the core stops."""
+        """Work until the process stops."""
         delay = 0.0
-        while not self._core.stop.wait(delay):
+        while not self._context.stop.wait(delay):
             try:
-                if self._held():
+                if self._holds_lease():
                     self._work()
                     self._pause()
                     delay = 0.0
                 else:
                     self._lost()
-                    delay = self._core.settings.poll_s
+                    delay = self._context.settings.poll_s
             except AWAY as problem:
                 delay = self._failed(delay)
                 log.warning(
-                    "away; trying again",
+                    "database or broker unavailable; trying again",
                     role=self.name,
                     error=(str(problem).splitlines() or [type(problem).__name__])[0],
                 )
@@ -67,20 +68,23 @@ class Role(threading.Thread):
         self._renewed = -LEASE_S
         return min(max(2 * delay, 0.1), 5.0)
 
-    def _held(self) -> bool:
-        """Whether the lease is ours; renewed every few seconds, not with every pass."""
+    def _holds_lease(self) -> bool:
+        """Return whether this process has the lease; renew it every few seconds, not every pass."""
         tick = time.monotonic()
         if tick - self._renewed < RENEW_S:
             return True
-        if not self._core.session(lambda session: take(session, self.name, self._core.holder)):
+        if not self._context.session(
+            lambda session: take(session, self.name, self._context.holder)
+        ):
             return False
         self._renewed = tick
         return True
 
 
 def take(session: Session, name: str, holder: str, seconds: float = LEASE_S) -> bool:
-    """Acquire or renew a lease; one whose holder was a process of this host that is dead now is
-    taken over at once.
+    """Acquire or renew a lease; return whether `holder` has it now.
+
+    A lease whose holder was a process of this host that is now dead is taken over at once.
     """
     if leases.acquire(session, name, holder, seconds):
         return True
@@ -92,7 +96,7 @@ def take(session: Session, name: str, holder: str, seconds: float = LEASE_S) -> 
 
 
 def is_dead(other: str, holder: str) -> bool:
-    """Whether `other` (host/pid/id) was a process of the host of `holder`, and is no more."""
+    """Return whether `other` (host/pid/id) is a dead process on the host of `holder`."""
     host, pid, _ = other.split("/")
     if host != holder.split("/")[0]:
         return False

@@ -1,4 +1,4 @@
-"""Suspects devices: looks at what failed where in the last day, and asks the pure rule."""
+"""Marks devices as suspect: applies the domain's rule to the last day's outcomes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from gonogo.devices import suspicion
-from gonogo_service.kit.background_context import Core, log
+from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_storage.devices import devices, outcomes
 
 LOOK_BACK = timedelta(days=1)
 
 
-def run_once(core: Core, now: datetime) -> int:
-    """One look; how many devices became suspect. Raises core.AWAY errors."""
-    tried = core.reading(lambda session: outcomes.by_device(session, since=now - LOOK_BACK))
-    number = 0
-    for found in suspicion.suspects(tried):
+def run_once(context: BackgroundContext, now: datetime) -> int:
+    """Run one pass; return the number of devices that became suspect. Raises the AWAY errors."""
+    by_device = context.reading(lambda session: outcomes.by_device(session, since=now - LOOK_BACK))
+    count = 0
+    for suspected in suspicion.suspects(by_device):
         mark = partial(
             devices.suspect,
-            identity=found.device,
-            reason=found.words,
-            evidence=found.to_json(),
+            identity=suspected.device,
+            reason=suspected.words,
+            evidence=suspected.to_json(),
             now=now,
         )
-        if core.session(mark):
-            log.warning("device suspected", device=found.device, reason=found.words)
-            number += 1
-    return number
+        if context.session(mark):
+            log.warning("device suspected", device=suspected.device, reason=suspected.words)
+            count += 1
+    return count

@@ -23,7 +23,7 @@ from gonogo_service.github.access import Access, App, Token, read_key
 from gonogo_service.github.client import MOST_ANNOTATIONS, GitHub
 from gonogo_service.github.problems import GitHubError, Limited, Refused
 from gonogo_service.github.report import Report
-from gonogo_service.kit.background_context import AWAY, Core
+from gonogo_service.kit.background_context import AWAY, BackgroundContext
 from gonogo_settings import Settings
 from gonogo_storage.automation import commit_checks
 from gonogo_storage.automation.commit_checks import CommitCheck
@@ -48,19 +48,19 @@ class Answerer:
     the role's lease.
     """
 
-    def __init__(self, core: Core, github: GitHub) -> None:
-        self._core, self._github = core, github
+    def __init__(self, context: BackgroundContext, github: GitHub) -> None:
+        self._context, self._github = context, github
         self._thread: threading.Thread | None = None
         self._gone = threading.Event()
 
     def run_once(self) -> None:
         """Begin with what is due, unless the thread still works."""
         self._gone.clear()
-        if self._core.reading(github_answers.anything):
-            self._core.session(github_answers.enlist)
+        if self._context.reading(github_answers.any_missing):
+            self._context.session(github_answers.create_missing)
         if self._thread is not None and self._thread.is_alive():
             return
-        due = self._core.reading(github_answers.due)
+        due = self._context.reading(github_answers.due)
         if due:
             self._thread = threading.Thread(
                 target=self._work, args=(due,), name="github-answers", daemon=True
@@ -96,33 +96,33 @@ class Answerer:
             log.exception("an answer failed")
 
     def _stopped(self) -> bool:
-        return self._core.stop.is_set() or self._gone.is_set()
+        return self._context.stop.is_set() or self._gone.is_set()
 
     def _answer(self, commit_check_id: str) -> None:
         """Everything that is to be told of a commit_check now; what can't be told is tried again by
         itself.
         """
         began = time.perf_counter()
-        commit_check = self._core.reading(
+        commit_check = self._context.reading(
             lambda session: commit_checks.get(session, commit_check_id)
         )
-        answer = self._core.reading(lambda session: github_answers.get(session, commit_check_id))
+        answer = self._context.reading(lambda session: github_answers.get(session, commit_check_id))
         if commit_check is None or answer is None or answer.due_at is None:
             return
         problems: list[GitHubError] = []
         look_for_more: list[bool] = []
-        if self._core.reading(lambda session: github_answers.superseded(session, commit_check_id)):
+        if self._context.reading(lambda session: github_answers.superseded(session, commit_check_id)):
             state = AnswerState.superseded
             self._try(problems, lambda: self._close(commit_check, answer))
         else:
-            found = self._core.reading(
-                lambda session: reading.read(session, commit_check, self._core.settings.url)
+            found = self._context.reading(
+                lambda session: reading.read(session, commit_check, self._context.settings.url)
             )
-            state = AnswerState.told if found.over else AnswerState.pending
+            state = AnswerState.reported if found.over else AnswerState.pending
             # of two pull requests with one head the later one has the status; both have their
             # comment
-            if self._core.reading(
-                lambda session: github_answers.outshone(session, commit_check_id)
+            if self._context.reading(
+                lambda session: github_answers.status_taken(session, commit_check_id)
             ):
                 self._try(problems, lambda: self._close(commit_check, answer))
                 parts: tuple[Callable[[Report, Answer], None], ...] = (self._comment,)
@@ -135,7 +135,7 @@ class Answerer:
                 self._try(
                     problems,
                     lambda: look_for_more.append(
-                        pulls.find(self._core, self._github, commit_check, over=found.over)
+                        pulls.find(self._context, self._github, commit_check, over=found.over)
                     ),
                 )
         if self._stopped():
@@ -144,9 +144,9 @@ class Answerer:
             self._postpone(answer, problems)
         else:
             due_at = _looked_at_again(commit_check, state, asks=any(look_for_more))
-            self._core.session(
+            self._context.session(
                 partial(
-                    github_answers.goes_on,
+                    github_answers.record_reported,
                     commit_check_id=commit_check_id,
                     state=state,
                     due_at=due_at,
@@ -179,11 +179,11 @@ class Answerer:
                 github_answers.postponed,
                 due_at=None if wait is None else utcnow() + timedelta(seconds=wait),
             )
-        self._core.session(lambda session: again(session, answer.commit_check_id, said))
+        self._context.session(lambda session: again(session, answer.commit_check_id, said))
 
     def _status(self, found: Report, answer: Answer) -> None:
         digest = _digest(found.status())
-        if answer.told.get("status") != digest:
+        if answer.sent_digests.get("status") != digest:
             self._github.set_status(
                 found.commit_check.repository, found.commit_check.head_sha, **found.status()
             )
@@ -192,7 +192,7 @@ class Answerer:
     def _check(self, found: Report, answer: Answer) -> None:
         digest = _digest({**found.check(), "annotations": found.annotations})
         commit_check = found.commit_check
-        if answer.told.get("check") == digest or not self._github.may_check(
+        if answer.sent_digests.get("check") == digest or not self._github.may_check(
             commit_check.repository
         ):
             return
@@ -239,8 +239,8 @@ class Answerer:
         commit_check = found.commit_check
         if not found.over or commit_check.pull_request is None:
             return
-        reports = self._core.reading(
-            lambda session: reading.comment(session, commit_check, self._core.settings.url)
+        reports = self._context.reading(
+            lambda session: reading.comment(session, commit_check, self._context.settings.url)
         )
         if not reports:  # of an older commit
             return
@@ -250,7 +250,7 @@ class Answerer:
             commit_check.pull_request,
             _digest(text),
         )
-        known = self._core.reading(
+        known = self._context.reading(
             lambda session: github_answers.comment_of(session, repository, pull_request)
         )
         if known is not None and known[1] == digest:
@@ -268,7 +268,7 @@ class Answerer:
                 ):  # nothing to say, and nothing said before: no mail to everyone
                     return
                 number = self._github.make_comment(repository, pull_request, text)
-        self._core.session(
+        self._context.session(
             lambda session: github_answers.commented(
                 session, repository, pull_request, number, digest
             )
@@ -292,25 +292,25 @@ class Answerer:
         if (
             answer.check_id is not None
             and answer.state is AnswerState.pending
-            and answer.told.get("check") != digest
+            and answer.sent_digests.get("check") != digest
         ):
             self._github.change_check(commit_check.repository, answer.check_id, fields)
             self._took(answer, "check", digest)
 
     def _took(self, answer: Answer, part: str, digest: str, *, check_id: int | None = None) -> None:
-        self._core.session(
-            lambda session: github_answers.took(
+        self._context.session(
+            lambda session: github_answers.record_accepted(
                 session, answer.commit_check_id, part, digest, check_id=check_id
             )
         )
 
 
-def make(core: Core) -> Answerer | None:
+def make(context: BackgroundContext) -> Answerer | None:
     """The answerer of this process; None where no token and no App is set. Raises ValueError for an
     App's key that is none.
     """
-    access = access_of(core.settings)
-    return None if access is None else Answerer(core, GitHub(core.settings.github_url, access))
+    access = access_of(context.settings)
+    return None if access is None else Answerer(context, GitHub(context.settings.github_url, access))
 
 
 def access_of(settings: Settings) -> Access | None:
@@ -339,7 +339,7 @@ def _looked_at_again(
             MAY_START, now - commit_check.created_at
         )  # twice as late every time: eleven times in a day
     unstarted = (
-        state is AnswerState.told and commit_check.run_id is None and not commit_check.gauges
+        state is AnswerState.reported and commit_check.run_id is None and not commit_check.gauges
     )
     return (
         now + MAY_START

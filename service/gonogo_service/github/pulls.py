@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from gonogo.ci.rules import Rule
 from gonogo_service.github.client import GitHub
 from gonogo_service.github.problems import Refused
-from gonogo_service.kit.background_context import Core
+from gonogo_service.kit.background_context import BackgroundContext
 from gonogo_storage.automation import ci_rules, commit_checks
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.db.encoding import encode
@@ -25,7 +25,7 @@ log = structlog.get_logger("gonogo.github")
 EVENT = "pull_request"
 
 
-def find(core: Core, github: GitHub, commit_check: CommitCheck, *, over: bool) -> bool:
+def find(context: BackgroundContext, github: GitHub, commit_check: CommitCheck, *, over: bool) -> bool:
     """Ask for the open pull requests of a commit_check's commit, and store what nothing told of yet.
     Raises GitHubError.
 
@@ -34,7 +34,7 @@ def find(core: Core, github: GitHub, commit_check: CommitCheck, *, over: bool) -
     """
     if commit_check.pull_request is not None:
         return False
-    stored = core.reading(lambda session: ci_rules.get(session, commit_check.rule))
+    stored = context.reading(lambda session: ci_rules.get(session, commit_check.rule))
     rule = None if stored is None else Rule.of(stored["content"])
     if (
         rule is None
@@ -54,7 +54,7 @@ def find(core: Core, github: GitHub, commit_check: CommitCheck, *, over: bool) -
         )
         return False
     for each in found:
-        core.session(partial(_keep, commit_check=commit_check, told=each))
+        context.session(partial(_keep, commit_check=commit_check, told=each))
     return not found
 
 
@@ -76,4 +76,4 @@ def _keep(session: Session, commit_check: CommitCheck, told: Mapping[str, Any]) 
         "installation": {"id": commit_check.installation},
     }
     name = f"{commit_check.repository}#{number}@{commit_check.head_sha} {commit_check.rule}"
-    incoming.store(session, HookSource.asked, name, EVENT, encode(body).encode())
+    incoming.store(session, HookSource.pull_request_lookup, name, EVENT, encode(body).encode())

@@ -1,3 +1,4 @@
-"""What comes in: deliveries from GitHub and other CI are verified, worked off by the rules, and
-fetched where they were missed.
+"""Incoming webhooks: deliveries from GitHub and other CI systems.
+
+They are verified, processed by the rules, and fetched later if they were missed.
 """

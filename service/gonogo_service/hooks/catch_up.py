@@ -1,8 +1,7 @@
-"""What GitHub is asked for: the paths that a pull request changes, and the deliveries that were
-missed while the service was down.
+"""Queries to GitHub: the paths that a pull request changes, and missed deliveries.
 
-GitHub remembers deliveries for three days. A delivery that is fetched has the payload that was
-sent, and counts as one that came in: its id makes sure that nothing is started twice.
+GitHub remembers deliveries for three days. A fetched delivery has the original payload, and counts
+as received: its ID makes sure that nothing is started twice.
 """
 
 from __future__ import annotations
@@ -31,20 +30,18 @@ from gonogo_storage.messages import incoming
 
 PER_PAGE = 100
 MOST_PAGES = 10_000
-"""A million deliveries in three days: more are none that anyone waits for."""
+"""A million deliveries in three days: nobody waits for more."""
 MOST_FILES = 3000
-"""GitHub lists no more files of a pull request: beyond that nobody knows all paths."""
+"""GitHub lists at most this many files of a pull request: the other paths are unknown."""
 OF_THE_APP = "app/hook"
-"""Stands for the repository where the App's own webhook is asked about."""
+"""The path that replaces the repository in requests about the App's webhook."""
 
 log = structlog.get_logger("gonogo.hooks")
 
 
 @dataclass
-class Caught:
-    """What catching up found: deliveries of the events that matter, those that had come in, those
-    that were fetched now, or sent again.
-    """
+class CatchUpCounts:
+    """Counts of a catch-up: relevant deliveries seen, already known, fetched, and sent again."""
 
     seen: int = 0
     known: int = 0
@@ -55,27 +52,27 @@ class Caught:
 
 @dataclass(frozen=True)
 class AsTheApp:
-    """Speaks as the App itself, not as one of its installations."""
+    """Access as the App itself, not as one of its installations."""
 
     app: App
 
     def grant(self, repository: str, ask: Ask) -> Grant:
-        """A JSON web token."""
+        """Return a grant with a JSON web token."""
         return Grant(f"Bearer {self.app.jwt()}", "app", checks=False)
 
     def refused(self, repository: str) -> bool:
-        """A new one would be the same."""
+        """Return False: a new grant would be the same."""
         return False
 
 
 class Paths:
-    """Asks GitHub which paths a pull request changes."""
+    """Reads from GitHub the paths that a pull request changes."""
 
     def __init__(self, github: GitHub) -> None:
         self._github = github
 
     def __call__(self, event: CommitEvent) -> tuple[str, ...] | None:
-        """Every path, also the old ones of what was renamed; None: it can't be told."""
+        """Return every path, including the old paths of renamed files; None if unknown."""
         if event.pull_request is None or event.event not in GITHUB:
             return None
         address = (
@@ -83,7 +80,7 @@ class Paths:
         )
         try:
             files = [
-                each for page in self._github.pages(address, event.repository) for each in page
+                file for page in self._github.pages(address, event.repository) for file in page
             ]
         except GitHubError as problem:
             log.warning(
@@ -95,31 +92,31 @@ class Paths:
         if len(files) >= MOST_FILES:
             return None
         return tuple(
-            str(each[name])
-            for each in files
+            str(file[name])
+            for file in files
             for name in ("filename", "previous_filename")
-            if each.get(name)
+            if file.get(name)
         )
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         self._github.close()
 
 
 def paths_of(settings: Settings) -> Paths | None:
-    """By the settings; None where they name nobody to speak as."""
+    """Return the reader of paths for the settings; None without a token or an App."""
     github = client_of(settings)
     return None if github is None else Paths(github)
 
 
 def hooks_of(github: GitHub, repository: str) -> list[int]:
-    """The webhooks of a repository that tell this service (by their path). Raises GitHubError."""
+    """Return the webhooks of a repository that have this service's path. Raises GitHubError."""
     pages = github.pages(f"/repos/{_path(repository)}/hooks?per_page={PER_PAGE}", repository)
     return [
-        int(each["id"])
+        int(hook["id"])
         for page in pages
-        for each in page
-        if _path_of(each) == urls.GITHUB_DELIVERIES
+        for hook in page
+        if _path_of(hook) == urls.GITHUB_DELIVERIES
     ]
 
 
@@ -129,83 +126,81 @@ def catch_up(
     repository: str,
     hook: int | None,
     since: datetime,
-    caught: Caught,
+    counts: CatchUpCounts,
     *,
     send_again: bool = False,
 ) -> None:
-    """Fetch and store what a webhook (None: that of the App) sent since then and is not here.
-    Raises GitHubError.
+    """Fetch and store the deliveries of a webhook since a time that were not received.
 
-    Each delivery is stored by itself: what was fetched before GitHub went away stays. `send_again`:
-    nothing is stored, GitHub is asked to send it once more to the service, which then verifies it
-    as any other.
+    `hook` None means the App's webhook. Each delivery is stored in its own transaction: fetched
+    ones stay stored when GitHub becomes unavailable. With `send_again` nothing is stored: GitHub
+    sends the delivery again, and the service verifies it like any other. Raises GitHubError.
     """
     below = (
         f"/{OF_THE_APP}/deliveries"
         if hook is None
         else f"/repos/{_path(repository)}/hooks/{hook}/deliveries"
     )
-    caught.hooks += 1
-    seen: set[str] = (
-        set()
-    )  # GitHub lists every try of a delivery: on the next page the same may come again
+    counts.hooks += 1
+    # GitHub lists every try of a delivery: the next page may contain the same delivery
+    seen: set[str] = set()
     for page in _since(
         github.pages(f"{below}?per_page={PER_PAGE}", repository, most=MOST_PAGES), since
     ):
-        wanted = {
-            str(each["guid"]): each
-            for each in page
-            if each.get("event") in TAKEN and str(each["guid"]) not in seen
+        relevant = {
+            str(delivery["guid"]): delivery
+            for delivery in page
+            if delivery.get("event") in TAKEN and str(delivery["guid"]) not in seen
         }
-        seen.update(wanted)
+        seen.update(relevant)
         with reading(engine) as current:
-            known = incoming.known(current, HookSource.github, list(wanted))
-        caught.seen += len(wanted)
-        caught.known += len(known)
-        # oldest first, as they would have come
-        for guid in reversed([guid for guid in wanted if guid not in known]):
-            one = f"{below}/{int(wanted[guid]['id'])}"
+            known = incoming.known(current, HookSource.github, list(relevant))
+        counts.seen += len(relevant)
+        counts.known += len(known)
+        # oldest first, in the original order
+        for guid in reversed([guid for guid in relevant if guid not in known]):
+            address = f"{below}/{int(relevant[guid]['id'])}"
             payload = (
                 None
                 if send_again
-                else (github.look(one, repository).get("request") or {}).get("payload")
+                else (github.get(address, repository).get("request") or {}).get("payload")
             )
-            if payload is None:  # also what was too large for GitHub to show it
-                github.ask_for(f"{one}/attempts", repository)
-                caught.sent_again += 1
+            if payload is None:  # also when it was too large for GitHub to show it
+                github.trigger(f"{address}/attempts", repository)
+                counts.sent_again += 1
                 continue
             with session(engine) as current:
                 _, new = incoming.store(
                     current,
                     HookSource.github,
                     guid,
-                    str(wanted[guid]["event"]),
+                    str(relevant[guid]["event"]),
                     encode(payload).encode(),
                 )
-            caught.fetched += new
+            counts.fetched += new
 
 
 def _since(pages: Iterator[Any], since: datetime) -> Iterator[list[Mapping[str, Any]]]:
-    """The deliveries since a moment, page by page, newest first; pages beyond it are not asked
-    for.
-    """
+    """Yield the deliveries since a time, page by page, newest first; read no further pages."""
     for page in pages:
-        young = [
-            each for each in page if datetime.fromisoformat(str(each["delivered_at"])) >= since
+        recent = [
+            delivery
+            for delivery in page
+            if datetime.fromisoformat(str(delivery["delivered_at"])) >= since
         ]
-        yield young
-        if len(young) < len(page):
+        yield recent
+        if len(recent) < len(page):
             return
 
 
 class Patience:
-    """Waits for the ends of GitHub's rate limits, so many seconds in all."""
+    """Waits for the end of GitHub's rate limits, for a limited time in total."""
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds
 
     def __call__(self, until: datetime) -> bool:
-        """Wait; False, at once, where that would be too long."""
+        """Wait until then; return False at once if that takes too long."""
         wait = max(0.0, (until - utcnow()).total_seconds())
         if wait > self._left:
             return False
@@ -217,7 +212,7 @@ class Patience:
 def client_of(
     settings: Settings, *, as_app: bool = False, patience: Patience | None = None
 ) -> GitHub | None:
-    """A client by the settings; None where they name nobody to speak as (with `as_app`: no App)."""
+    """Return a client for the settings; None without a token or an App (`as_app`: an App)."""
     access: Access | None = access_of(settings)
     if as_app:
         access = AsTheApp(access) if isinstance(access, App) else None

@@ -1,5 +1,6 @@
-"""Somebody at GitHub wants a check of ours once more: the same rule, suite and builds for that
-commit, and for its base where asked.
+"""Requests from GitHub to run a check again.
+
+The same rule, suite and builds run for that commit, and for its base if requested.
 """
 
 from __future__ import annotations
@@ -18,96 +19,105 @@ from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.db.states import JobState
 from gonogo_storage.gauges import gauges
 from gonogo_storage.messages import incoming
-from gonogo_storage.messages.incoming import Inbound
+from gonogo_storage.messages.incoming import IncomingDelivery
 
 Outcome = dict[str, Any]
-"""What one rule made of a delivery: {"rule", "commit_checks", "started", "reason"}."""
+"""The outcome of one rule for a delivery: {"rule", "commit_checks", "started", "reason"}."""
 
 
-def once_more(
-    session: Session, asked: Rerequest, waiting: Inbound, settings: Settings
+def run_again(
+    session: Session, request: Rerequest, waiting: IncomingDelivery, settings: Settings
 ) -> list[Outcome] | CommitEvent | Ignored:
-    """Start it in the caller's transaction. A check suite of which nothing was run is an event as
-    any other.
+    """Start the requested checks in the caller's transaction.
 
-    Only checks of the App of the settings count: of others nobody here knows what was run.
+    A check suite without a stored run is an event like any other. Only checks of the settings' App
+    count, because the runs of others are unknown here.
     """
-    own = settings.github_app_id
-    if own is not None and own not in asked.app:
+    app_id = settings.github_app_id
+    if app_id is not None and app_id not in request.app:
         return Ignored(
-            f"the check is of the App {asked.slug[:100]!r}, not of ours: that one runs it again",
-            asked.repository,
+            f"the check belongs to the App {request.slug[:100]!r}, which runs it again itself",
+            request.repository,
         )
-    before = incoming.same_before(session, waiting, asked.repository)
-    if (
-        before is not None
-    ):  # the signature is of the body alone: another delivery id makes no new request of it
-        return Ignored(f"the very same was taken before, as delivery {before}", asked.repository)
-    commit_checks = [] if own is None else _wanted(session, asked)
+    before = incoming.same_before(session, waiting, request.repository)
+    # the signature covers only the body: another delivery ID doesn't make a new request
+    if before is not None:
+        return Ignored(f"the same request came before, as delivery {before}", request.repository)
+    commit_checks = [] if app_id is None else _requested(session, request)
     if commit_checks:
         return [
-            _one(session, commit_check, asked, waiting, settings) for commit_check in commit_checks
+            _start_again(session, commit_check, request, waiting, settings)
+            for commit_check in commit_checks
         ]
-    no_app = "no App is set here (GONOGO_GITHUB_APP_ID), so that none of GitHub's checks is ours"
-    return asked.otherwise or Ignored(
-        no_app if own is None else "this check was not made here, or of another commit",
-        asked.repository,
+    no_app = "GONOGO_GITHUB_APP_ID is not set, so GitHub's checks can't be matched to runs here"
+    return request.otherwise or Ignored(
+        no_app if app_id is None else "this check was not created here, or is of another commit",
+        request.repository,
     )
 
 
-def outcome(rule: str, commit_checks: list[CommitCheck], refusal: str | None = None) -> Outcome:
-    """What a rule started, or why it started nothing."""
-    errors = [each.error for each in commit_checks if each.error is not None]
-    started = any(each.run_id is not None or each.gauges for each in commit_checks)
+def rule_outcome(
+    rule: str, commit_checks: list[CommitCheck], refusal: str | None = None
+) -> Outcome:
+    """Return what a rule started, or why it started nothing."""
+    errors = [
+        commit_check.error for commit_check in commit_checks if commit_check.error is not None
+    ]
+    started = any(
+        commit_check.run_id is not None or commit_check.gauges for commit_check in commit_checks
+    )
     return {
         "rule": rule,
-        "commit_checks": [each.id for each in commit_checks],
+        "commit_checks": [commit_check.id for commit_check in commit_checks],
         "started": started,
         "reason": refusal or "; ".join(errors) or None,
     }
 
 
-def _wanted(session: Session, asked: Rerequest) -> list[CommitCheck]:
-    """What was started last of everything that is asked for: of one rule, suite, kind of event and
-    pull request.
-    """
+def _requested(session: Session, request: Rerequest) -> list[CommitCheck]:
+    """Return the newest requested commit checks per rule, suite, event type and pull request."""
     newest: dict[tuple[Any, ...], CommitCheck] = {}
     chosen: tuple[Any, ...] | None = None
-    for each in sorted(
-        commit_checks.of_head(session, asked.repository, asked.head_sha),
-        key=lambda each: (each.occurred_at, each.id),
+    for commit_check in sorted(
+        commit_checks.of_head(session, request.repository, request.head_sha),
+        key=lambda commit_check: (commit_check.occurred_at, commit_check.id),
     ):
-        if each.source == "github":
-            what = (each.rule, each.suite, each.event, each.pull_request)
-            newest[what] = each
-            chosen = what if each.id == asked.check else chosen
-    if asked.check is None:
+        if commit_check.source == "github":
+            key = (
+                commit_check.rule,
+                commit_check.suite,
+                commit_check.event,
+                commit_check.pull_request,
+            )
+            newest[key] = commit_check
+            chosen = key if commit_check.id == request.check else chosen
+    if request.check is None:
         return list(newest.values())
     return [] if chosen is None else [newest[chosen]]
 
 
-def _one(
+def _start_again(
     session: Session,
     commit_check: CommitCheck,
-    asked: Rerequest,
-    waiting: Inbound,
+    request: Rerequest,
+    waiting: IncomingDelivery,
     settings: Settings,
 ) -> Outcome:
     stored = ci_rules.get(session, commit_check.rule)
     if stored is None:
-        return outcome(commit_check.rule, [], "the rule is in use no more")
+        return rule_outcome(commit_check.rule, [], "the rule is no longer in use")
     rule = Rule.of(stored["content"])
     suites = tuple(
-        each
-        for each in rule.suites
-        if commit_check.suite == (each if isinstance(each, str) else each["name"])
+        suite
+        for suite in rule.suites
+        if commit_check.suite == (suite if isinstance(suite, str) else suite["name"])
     )
     narrow = replace(rule, suites=suites, gauges=rule.gauges if commit_check.suite is None else ())
     refusal = rule.closed(fork=commit_check.fork) or _under_way(session, commit_check)
     if refusal is None and not narrow.suites and not narrow.gauges:
-        refusal = f"the rule names {commit_check.suite or 'its gauges'} no more"
+        refusal = f"the rule no longer names {commit_check.suite or 'gauges'}"
     if refusal is not None:
-        return outcome(rule.name, [], refusal)
+        return rule_outcome(rule.name, [], refusal)
     event = CommitEvent(
         event=commit_check.event,
         repository=commit_check.repository,
@@ -116,27 +126,27 @@ def _one(
         branch=commit_check.branch,
         pull_request=commit_check.pull_request,
         fork=commit_check.fork,
-        # as it was: an old commit that is run again does not become the newest of its pull request
+        # unchanged: an old commit that runs again does not become the newest of its pull request
         occurred_at=commit_check.occurred_at,
-        installation=asked.installation or commit_check.installation,
+        installation=request.installation or commit_check.installation,
         again=True,
-        again_base=asked.both,
+        again_base=request.both,
         rule=rule.name,
         head_build=commit_check.head_build,
         base_build=commit_check.base_build,
     )
     cause = Cause(waiting.id, waiting.source, waiting.received_at, stored["owner"])
-    return outcome(rule.name, start(session, event, narrow, cause, settings))
+    return rule_outcome(rule.name, start(session, event, narrow, cause, settings))
 
 
 def _under_way(session: Session, commit_check: CommitCheck) -> str | None:
-    """A second press of the button while the first one's run is not over changes nothing."""
+    """Return a refusal if the check is still running, so that a second click changes nothing."""
     for run_id in (commit_check.run_id, commit_check.base_run_id):
-        found = None if run_id is None else runs.get(session, run_id)
-        if found is not None and not found[0].state.final:
-            return f"it runs already: run {run_id}"
+        stored = None if run_id is None else runs.get(session, run_id)
+        if stored is not None and not stored[0].state.final:
+            return f"it is already running: run {run_id}"
     for gauge_id in commit_check.gauges:
         gauge = gauges.get(session, gauge_id)
         if gauge is not None and not JobState(gauge["state"]).final:
-            return f"it runs already: gauge {gauge_id}"
+            return f"it is already running: gauge {gauge_id}"
     return None

@@ -1,5 +1,6 @@
-"""From an event and a rule that fits to runs and gauges: builds named or registered, head and base
-started, and said for whom.
+"""Starts the runs and gauges of a rule for an event.
+
+It names or registers the builds, starts head and base, and stores the commit checks.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ RULE_LABEL = "ci-rule"
 
 @dataclass(frozen=True)
 class Cause:
-    """Which delivery asks, and in whose name its rule starts jobs."""
+    """The delivery behind a run, and the owner of the jobs that its rule starts."""
 
     delivery_id: str
     source: HookSource
@@ -45,13 +46,14 @@ class Cause:
 def start(
     session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings
 ) -> list[CommitCheck]:
-    """Start what the rule names, in the caller's transaction; what can't be started is a commit_check
-    with its error, never an exception.
+    """Start the rule's suites and gauges in the caller's transaction.
+
+    A suite that can't be started gives a commit check with an error, never an exception.
     """
-    made = [_suite(session, event, rule, cause, settings, each) for each in rule.suites]
+    started = [_suite(session, event, rule, cause, settings, suite) for suite in rule.suites]
     if rule.gauges:
-        made.append(_gauges(session, event, rule, cause, settings))
-    return made
+        started.append(_gauges(session, event, rule, cause, settings))
+    return started
 
 
 def _suite(
@@ -60,17 +62,17 @@ def _suite(
     rule: Rule,
     cause: Cause,
     settings: Settings,
-    which: str | Mapping[str, Any],
+    suite: str | Mapping[str, Any],
 ) -> CommitCheck:
-    known = {"suite": which if isinstance(which, str) else str(which["name"])}
+    known = {"suite": suite if isinstance(suite, str) else str(suite["name"])}
     head, base = (
         _Side(session, event, rule, cause, settings, "head"),
         _Side(session, event, rule, cause, settings, "base"),
     )
     try:
-        content, version = which, None
-        if isinstance(which, str):
-            stored = suites.usable(session, which)
+        content, version = suite, None
+        if isinstance(suite, str):
+            stored = suites.usable(session, suite)
             content, version = stored["content"], stored["version"]
         assert not isinstance(content, str)
         known["suite_key"] = key_of(dict(content))
@@ -120,12 +122,10 @@ class _Side:
         return str(self._event.head_sha if self.name == "head" else self._event.base_sha)
 
     def start(self, content: Mapping[str, Any], suite_key: str, version: int | None) -> None:
-        """Make its run, or take one that the rule started before for this commit, suite and
-        build.
-        """
+        """Submit the run, or reuse the one that the rule started for this commit, suite and build."""
         event = self._event
         try:
-            self.build = self._named()
+            self.build = self._build_name()
             if not (event.again_base if self.name == "base" else event.again):
                 before = commit_checks.started(
                     self._session,
@@ -154,8 +154,8 @@ class _Side:
         except JobError as problem:
             self.error = str(problem)
 
-    def _named(self) -> str:
-        """The build of the commit. Raises FieldError when there is none."""
+    def _build_name(self) -> str:
+        """Return the build of the commit. Raises FieldError when there is none."""
         event, rule, head = self._event, self._rule, self.name == "head"
         template = rule.head_build if head else rule.base_build or rule.head_build
         given = event.head_build if head else event.base_build
@@ -180,7 +180,7 @@ class _Side:
     def _register(self, name: str) -> None:
         how, event = self._rule.register, self._event
         assert how is not None
-        # what a pull request tries must not look like a step in the branch's own history
+        # a pull request's builds must not appear in the branch's history
         branch = (
             f"{how.branch}/pull-{event.pull_request}"
             if self.name == "head" and event.pull_request is not None
@@ -207,18 +207,18 @@ class _Side:
 def _gauges(
     session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings
 ) -> CommitCheck:
-    made: list[str] = []
+    started: list[str] = []
     errors: list[str] = []
-    for number, each in enumerate(rule.gauges):
+    for number, gauge in enumerate(rule.gauges):
         try:
-            new = gauges.order(session, GaugeIn.model_validate(each), settings, cause.owner)
-            made.append(str(gauge_jobs.create(session, new)["id"]))
+            new = gauges.order(session, GaugeIn.model_validate(gauge), settings, cause.owner)
+            started.append(str(gauge_jobs.create(session, new)["id"]))
         except ValidationError as problem:
             errors.append(f"gauges.{number}: {problems.as_field_error(problem)}")
         except (JobError, problems.Problem) as problem:
             errors.append(f"gauges.{number}: {problem}")
     return _commit_check(
-        session, event, rule, cause, {"gauges": made, "error": "; ".join(errors) or None}
+        session, event, rule, cause, {"gauges": started, "error": "; ".join(errors) or None}
     )
 
 

@@ -1,6 +1,4 @@
-"""Is this delivery from whom it says? GitHub's signature, and that of Standard Webhooks for other
-CI systems.
-"""
+"""Verification of deliveries: GitHub's signatures, and Standard Webhooks for other CI systems."""
 
 from __future__ import annotations
 
@@ -17,45 +15,47 @@ from gonogo_service.webhooks.signatures import Unverified
 SIGNATURE = "x-hub-signature-256"
 PREFIX = "sha256="
 DELIVERY, EVENT = "x-github-delivery", "x-github-event"
-MOST_ID = 200
-"""Characters of a sender's id, and of the name of an event."""
+MAX_ID = 200
+"""Maximum number of characters of a sender's ID, and of an event's name."""
 
 
 def secrets_of(setting: SecretStr | None) -> list[str]:
-    """The secrets of a setting: several while one replaces the other."""
+    """Return the secrets of a setting: there are several while a new one replaces the old one."""
     text = "" if setting is None else setting.get_secret_value()
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def github(secrets: Sequence[str], headers: Mapping[str, str], body: bytes) -> None:
-    """Raises Unverified unless `X-Hub-Signature-256` is the HMAC-SHA256 of the body under one of
-    the secrets (constant time).
+    """Raise Unverified unless `X-Hub-Signature-256` fits the body and one of the secrets.
+
+    The signature is the body's HMAC-SHA256. The comparison takes constant time.
     """
     given = headers.get(SIGNATURE, "")
     if not given.startswith(PREFIX):
         raise Unverified(
-            "there is no X-Hub-Signature-256: the webhook has no secret, or the message is not GitHub's"
+            "X-Hub-Signature-256 is missing: the webhook has no secret, or GitHub did not send this"
         )
-    fitting = [
-        hmac.compare_digest(made(secret, body).encode(), given.encode("latin-1", "replace"))
+    matches = [
+        hmac.compare_digest(sign(secret, body).encode(), given.encode("latin-1", "replace"))
         for secret in secrets
     ]
-    if not any(fitting):
-        raise Unverified("X-Hub-Signature-256 does not fit: another secret, or another body")
+    if not any(matches):
+        raise Unverified("X-Hub-Signature-256 does not match: another secret, or another body")
 
 
-def made(secret: str, body: bytes) -> str:
-    """The header that GitHub sends with a body."""
+def sign(secret: str, body: bytes) -> str:
+    """Return the header that GitHub sends with a body."""
     return PREFIX + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
 def standard(
     secrets: Sequence[str], headers: Mapping[str, str], body: bytes, *, now: float | None = None
 ) -> None:
-    """Raises Unverified unless the headers `webhook-id`, `-timestamp` and `-signature` fit the body
-    and one of the secrets.
+    """Raise Unverified unless the headers fit the body and one of the secrets.
+
+    The headers are `webhook-id`, `webhook-timestamp` and `webhook-signature`.
     """
-    words: list[str] = []
+    problems: list[str] = []
     moment = time.time() if now is None else now
     for secret in secrets:
         try:
@@ -68,18 +68,19 @@ def standard(
                 now=moment,
             )
         except Unverified as problem:
-            words.append(str(problem))
+            problems.append(str(problem))
         else:
             return
-    raise Unverified(words[0] if words else "no secret is set")
+    raise Unverified(problems[0] if problems else "no secret is set")
 
 
 def identity(headers: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
-    """The headers of these names. Raises Unverified where one is missing, too long, or holds what
-    is no plain text.
+    """Return the headers with these names.
+
+    Raises Unverified when one is missing, too long, or not plain text.
     """
-    found = tuple(headers.get(name, "") for name in names)
-    for name, value in zip(names, found, strict=True):
-        if not value or len(value) > MOST_ID or not value.isascii() or not value.isprintable():
-            raise Unverified(f"the header {name} must have 1 to {MOST_ID} printable characters")
-    return found
+    values = tuple(headers.get(name, "") for name in names)
+    for name, value in zip(names, values, strict=True):
+        if not value or len(value) > MAX_ID or not value.isascii() or not value.isprintable():
+            raise Unverified(f"the header {name} must have 1 to {MAX_ID} printable characters")
+    return values

@@ -1,1 +1,4 @@
-"""What the API, the pages, and the background share: problem documents, answers, logs, metrics, live events."""
+"""Shared by the API, the pages, and the background process.
+
+Problem documents, answers, logs, metrics, live events.
+"""

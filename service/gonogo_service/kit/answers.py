@@ -1,6 +1,4 @@
-"""What all endpoints share: answers through the one JSON encoder, pages of lists, and the strict
-reading of requests.
-"""
+"""Helpers that all endpoints share: JSON answers, pages of lists, strict reading of requests."""
 
 from __future__ import annotations
 
@@ -21,15 +19,15 @@ MAX_LIMIT = 500
 MAX_CURSOR = 300
 MAX_FILTER = 300
 
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="how many items at most")]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of items")]
 Cursor = Annotated[
-    str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before")
+    str | None, Query(max_length=MAX_CURSOR, description="`next` of the previous page")
 ]
 Filter = Annotated[str | None, Query(max_length=MAX_FILTER)]
 
 
 class Links(BaseModel):
-    """Paths of what belongs to a job."""
+    """Paths of a job's resources."""
 
     self: str
     results: str
@@ -40,47 +38,44 @@ class Links(BaseModel):
 
 
 def make_router(tag: str) -> APIRouter:
-    """A router below /api/v1 whose requests are read strictly."""
+    """Return a router below /api/v1 that reads its requests strictly."""
     return APIRouter(prefix=API, tags=[tag], dependencies=[Depends(_strictly)])
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON response."""
+    """Return a JSON response."""
     return Response(
         encode(value), status_code=status, media_type="application/json", headers=headers
     )
 
 
 def answer_page(page: Page[T], form: Callable[[T], Any] = lambda item: item) -> Response:
-    """A page of a list."""
+    """Return a page of a list."""
     return answer({"items": [form(item) for item in page.items], "next": page.next})
 
 
 def missing(noun: str, name: str) -> Problem:
-    """404 that says what was looked for."""
+    """Return a 404 that names the thing that doesn't exist."""
     return Problem(
         404,
         f"There is no {noun} {name[:100]!r}.",
         slug="not-found",
-        errors=[_looked_for(noun, name)],
+        errors=[
+            {
+                "field": noun,
+                "value": name[:100],
+                "limit": None,
+                "message": f"there is no {noun} with this name",
+            }
+        ],
     )
 
 
-def _looked_for(noun: str, name: str) -> dict[str, Any]:
-    return {
-        "field": noun,
-        "value": name[:100],
-        "limit": None,
-        "message": f"there is no {noun} of this name",
-    }
-
-
 async def _strictly(request: Request) -> None:
-    """Refuse query parameters that the address does not have, and JSON that databases and other
-    languages can't hold.
+    """Reject unknown query parameters, and JSON that databases or other languages can't hold.
 
-    A misspelt filter would otherwise answer with everything. Python's parser takes NaN, Infinity
-    and 1e999, which JSON hasn't; lone surrogates and NUL can't be stored as text.
+    Otherwise a misspelled filter would return everything. Python's parser accepts NaN, Infinity and
+    1e999, which JSON doesn't have. Lone surrogates and NUL can't be stored as text.
     """
     route = request.scope["route"]
     known = {field.alias for field in route.dependant.query_params} | {
@@ -101,7 +96,7 @@ async def _strictly(request: Request) -> None:
 def _check(value: Any, path: str) -> None:
     match value:
         case float() if not math.isfinite(value):
-            raise BadField(path or "body", value, "is not a number of JSON", limit="finite")
+            raise BadField(path or "body", value, "is not a JSON number", limit="finite numbers")
         case str():
             _check_text(value, path)
         case dict():
@@ -109,9 +104,9 @@ def _check(value: Any, path: str) -> None:
                 _check_text(name, path)
                 _check(member, f"{path}.{name}" if path else name)
         case list():
-            for number, member in enumerate(value):
-                if not isinstance(member, int):  # spares the call for long lists of seeds
-                    _check(member, f"{path}.{number}" if path else str(number))
+            for index, member in enumerate(value):
+                if not isinstance(member, int):  # saves a call per seed in long lists
+                    _check(member, f"{path}.{index}" if path else str(index))
 
 
 def _check_text(text: str, path: str) -> None:
@@ -119,5 +114,5 @@ def _check_text(text: str, path: str) -> None:
         not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
     ):
         raise BadField(
-            path or "body", text, "holds a character that is no text: NUL or half a surrogate pair"
+            path or "body", text, "contains NUL or a lone surrogate, which is not valid text"
         )

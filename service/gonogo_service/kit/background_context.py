@@ -1,6 +1,4 @@
-"""What every part of `gonogo background` needs: settings, engine, Celery app, Redis, and the word
-to stop.
-"""
+"""The resources of `gonogo background`: settings, engine, Celery app, Redis, the stop event."""
 
 from __future__ import annotations
 
@@ -23,7 +21,12 @@ from sqlalchemy.orm import Session
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.ids import new_id
-from gonogo_workers.queue import DOORBELL_KEY, EPOCH_KEY, make_app, redis_client
+from gonogo_workers.queue import (
+    BROKER_GENERATION_KEY,
+    DISPATCH_NOTIFICATION_KEY,
+    make_app,
+    redis_client,
+)
 
 T = TypeVar("T")
 
@@ -31,20 +34,20 @@ DATABASE_AWAY = (OperationalError, InterfaceError, PoolTimeout)
 BROKER_AWAY = (RedisError, BrokerError, OSError)
 AWAY = (*DATABASE_AWAY, *BROKER_AWAY)
 
-# results that a killed ingest had in hand come back after this (and at once if no other ingest
-# lives)
+# unacknowledged results of a killed ingest process are redelivered after this time, and at once if
+# no other ingest process is alive
 VISIBILITY_TIMEOUT_S = 60
 
 log = structlog.get_logger("gonogo.background")
 
 
 class Stopping(Exception):
-    """The process is being stopped while something waits for the database."""
+    """The process was asked to stop while something waited for the database."""
 
 
 @dataclass(frozen=True)
-class Core:
-    """Made once per process by `open_core`."""
+class BackgroundContext:
+    """The shared resources of a background process; `open_background_context` creates one."""
 
     settings: Settings
     engine: Engine
@@ -65,49 +68,53 @@ class Core:
             return work(session)
 
     def patiently(self, work: Callable[[Session], T]) -> T:
-        """`session`, again and again while the database is away. Raises Stopping when the process
-        is told to stop meanwhile.
+        """Run `work` in a write transaction, and retry while the database is unavailable.
+
+        Raises Stopping when the process is asked to stop meanwhile.
         """
         delay = 0.05
         while True:
             try:
                 return self.session(work)
             except DATABASE_AWAY as problem:
-                log.warning("the database is away; waiting for it", error=_first_line(problem))
+                log.warning("database unavailable; waiting", error=_first_line(problem))
                 if self.stop.wait(delay):
                     raise Stopping from problem
                 delay = min(2 * delay, 5.0)
 
-    def epoch(self) -> str:
-        """The name of the present life of Redis: made new whenever it is gone, as after a flush.
-        Raises RedisError.
+    def broker_generation(self) -> str:
+        """Return the ID of Redis's current generation.
+
+        A new ID is created whenever the old one is gone, for example after a flush. Raises
+        RedisError.
         """
         with self.redis.pipeline() as pipe:
-            pipe.set(EPOCH_KEY, new_id(), nx=True)
-            pipe.get(EPOCH_KEY)
+            pipe.set(BROKER_GENERATION_KEY, new_id(), nx=True)
+            pipe.get(BROKER_GENERATION_KEY)
             _, value = pipe.execute()
         return str(value.decode())
 
-    def ring(self) -> None:
-        """Wake the dispatcher, wherever it runs; its poll makes up for a ring that is lost."""
+    def notify(self) -> None:
+        """Wake the dispatcher, wherever it runs; its poll makes up for a lost notification."""
         try:
             with self.redis.pipeline() as pipe:
-                pipe.lpush(DOORBELL_KEY, "1")
-                pipe.ltrim(DOORBELL_KEY, 0, 0)
+                pipe.lpush(DISPATCH_NOTIFICATION_KEY, "1")
+                pipe.ltrim(DISPATCH_NOTIFICATION_KEY, 0, 0)
                 pipe.execute()
         except BROKER_AWAY as problem:
-            log.warning("doorbell not rung", error=_first_line(problem))
+            log.warning("dispatcher not notified", error=_first_line(problem))
 
     def close(self) -> None:
-        """Give back every connection."""
+        """Close every connection."""
         self.app.close()
         self.redis.close()
         self.engine.dispose()
 
 
-def open_core(settings: Settings, stop: threading.Event) -> Core:
-    """Connect (lazily) to database and broker. Raises ValueError when a setting that this process
-    can't do without is missing.
+def open_background_context(settings: Settings, stop: threading.Event) -> BackgroundContext:
+    """Connect lazily to the database and the broker.
+
+    Raises ValueError when a required setting is missing.
     """
     missing = [
         name
@@ -123,7 +130,7 @@ def open_core(settings: Settings, stop: threading.Event) -> Core:
         raise ValueError(
             "gonogo background needs " + ", ".join(f"GONOGO_{name.upper()}" for name in missing)
         )
-    return Core(
+    return BackgroundContext(
         settings=settings,
         engine=engines.make_engine(settings.database_url),
         app=make_app(settings.broker_url, visibility_timeout_s=VISIBILITY_TIMEOUT_S),

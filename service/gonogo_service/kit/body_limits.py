@@ -1,4 +1,4 @@
-"""How large a request's body may be, by its address: files may be larger than questions."""
+"""Limits on the size of request bodies, by address: uploads may be larger than other requests."""
 
 from __future__ import annotations
 
@@ -15,42 +15,40 @@ from gonogo_settings import Settings
 
 @dataclass(frozen=True)
 class BodyLimit:
-    """A number of bytes, and the setting that it comes from."""
+    """A number of bytes, and the setting that defines it."""
 
     size: int
     setting: str
 
 
-MOST_OF_GITHUB = BodyLimit(25 * 2**20, "GitHub sends no larger payload")
+MAX_GITHUB_PAYLOAD = BodyLimit(25 * 2**20, "GitHub sends no larger payload")
 
 
 @dataclass(frozen=True)
 class BodyLimits:
-    """The limit of every address."""
+    """The body limits of all addresses."""
 
-    usual: BodyLimit
-    own: Mapping[str, BodyLimit] = field(default_factory=dict)
-    """Path -> limit, where it is another one."""
+    default: BodyLimit
+    by_path: Mapping[str, BodyLimit] = field(default_factory=dict)
+    """Path -> limit, for paths that don't use the default."""
 
     @classmethod
     def of_settings(cls, settings: Settings) -> Self:
-        """As an administrator has set them."""
-        usual = BodyLimit(settings.max_body_bytes, "GONOGO_MAX_BODY_BYTES")
-        own = {
+        """Read the limits from the settings."""
+        default = BodyLimit(settings.max_body_bytes, "GONOGO_MAX_BODY_BYTES")
+        by_path = {
             urls.IMPORTS: BodyLimit(settings.max_import_bytes, "GONOGO_MAX_IMPORT_BYTES"),
-            urls.GITHUB_DELIVERIES: MOST_OF_GITHUB,
+            urls.GITHUB_DELIVERIES: MAX_GITHUB_PAYLOAD,
         }
-        return cls(usual, own)
+        return cls(default, by_path)
 
     def of(self, path: str) -> BodyLimit:
-        """The limit of an address."""
-        return self.own.get(path, self.usual)
+        """Return the limit of an address."""
+        return self.by_path.get(path, self.default)
 
 
 class LimitBodies:
-    """The middleware that stops reading where the limit is passed, whatever length the request
-    claims.
-    """
+    """Middleware that stops reading at the limit, whatever length the request claims."""
 
     def __init__(self, app: ASGIApp, limits: BodyLimits) -> None:
         self.app = app

@@ -1,7 +1,7 @@
-"""Live events of jobs: one poll of the database, shared by every stream of this process.
+"""Live events of jobs: one poll of the database serves every stream of this process.
 
-A stream reads what it missed from the database, then waits until the hub has seen a higher number.
-The hub asks for all watched jobs in one query, four times a second, in a thread: a thousand open
+A stream reads the events that it missed from the database, then waits until the hub sees a higher
+number. The hub queries all watched jobs at once, four times a second, in a thread: a thousand open
 pages cost as much as one. Streams end when their job is final, and at shutdown.
 """
 
@@ -31,35 +31,38 @@ class _Watched:
 
     def __init__(self) -> None:
         self.streams = 0
-        self.position: Position | None = None  # None: not asked yet
+        self.position: Position | None = None  # None: not polled yet
         self.changed = asyncio.Event()
 
     def wake(self) -> None:
-        """Wake every stream of the job; those that come back to wait do so on a fresh event."""
+        """Wake every stream of the job; streams that wait again use a fresh event."""
         self.changed.set()
         self.changed = asyncio.Event()
 
 
 class Hub:
-    """`positions` and `read` are blocking reads of the database; they run in threads. Everything
-    else runs on one event loop.
+    """Serves the live events of jobs to any number of streams.
+
+    `positions` and `read` are blocking reads of the database; they run in threads. Everything else
+    runs on one event loop.
     """
 
     def __init__(self, positions: Positions, read: Read, *, poll_s: float = POLL_S) -> None:
         self._positions, self._read, self._poll_s = positions, read, poll_s
         self._watched: dict[str, _Watched] = {}
         self._poller: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()  # set: someone new waits, poll at once
+        self._poll_now = asyncio.Event()  # set when a new stream waits
         self.closed = False
 
     @property
     def streams(self) -> int:
-        """How many streams are open."""
+        """Return the number of open streams."""
         return sum(watched.streams for watched in self._watched.values())
 
     async def follow(self, job_id: str, after: int) -> AsyncIterator[dict[str, Any]]:
-        """The events of a job later than number `after`, as they come; ends when the job is final
-        or the hub is closed.
+        """Yield the events of a job after number `after`, as they are stored.
+
+        Ends when the job is final or the hub is closed.
         """
         with self._watch(job_id) as watched:
             while not self.closed:
@@ -74,7 +77,7 @@ class Hub:
                     if position is not None
                     else []
                 )
-                if not events:  # not asked yet, or a position that is ahead of what this read saw
+                if not events:  # not polled yet, or the position is newer than this read's snapshot
                     await changed.wait()
                     continue
                 for event in events:
@@ -82,7 +85,7 @@ class Hub:
                     after = event["number"]
 
     def close(self) -> None:
-        """End every stream (call on the event loop); new ones end at once."""
+        """End every stream; new ones end at once. Call this on the event loop."""
         self.closed = True
         if self._poller is not None:
             self._poller.cancel()
@@ -94,8 +97,8 @@ class Hub:
     def _watch(self, job_id: str) -> Iterator[_Watched]:
         watched = self._watched.setdefault(job_id, _Watched())
         watched.streams += 1
-        watched.position = None  # ask again: the job may have moved since its last poll
-        self._hurry.set()
+        watched.position = None  # poll again: the job may have advanced since the last poll
+        self._poll_now.set()
         if self._poller is None and not self.closed:
             self._poller = asyncio.create_task(self._poll(), name="event hub")
         try:
@@ -106,39 +109,40 @@ class Hub:
                 self._watched.pop(job_id, None)
 
     async def _poll(self) -> None:
-        """Runs while there is anything to watch."""
+        """Poll the watched jobs until none is left."""
         while self._watched:
-            self._hurry.clear()
-            wanted = [
+            self._poll_now.clear()
+            open_jobs = [
                 job_id
                 for job_id, watched in self._watched.items()
                 if watched.position is None or not watched.position.final
             ]
             try:
-                found = await to_thread.run_sync(self._positions, wanted) if wanted else {}
+                positions = (
+                    await to_thread.run_sync(self._positions, open_jobs) if open_jobs else {}
+                )
             except (SQLAlchemyError, OSError) as problem:
                 _log.warning(
                     "events can't be read now; streams wait", error=str(problem).splitlines()[0]
                 )
-                found = {}
-            for job_id, position in found.items():
+                positions = {}
+            for job_id, position in positions.items():
                 watched = self._watched.get(job_id)
                 if watched is not None and watched.position != position:
                     watched.position = position
                     watched.wake()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), self._poll_s)
+                await asyncio.wait_for(self._poll_now.wait(), self._poll_s)
         self._poller = None
 
 
 @contextlib.contextmanager
 def closing_on_signals(close: Callable[[], None]) -> Iterator[None]:
-    """Call `close` on the event loop when SIGINT or SIGTERM arrives, before the server's own
-    handler runs.
+    """Call `close` on the event loop at SIGINT or SIGTERM, before the server's handler runs.
 
-    A server waits for open responses before it shuts the application down, so a stream that ended
-    only then would hold it up for good. Off the main thread signals belong to someone else, and
-    nothing is done.
+    A server waits for open responses before it shuts the application down. A stream that ended only
+    then would block the shutdown forever. Outside of the main thread this does nothing, because
+    signals can't be handled there.
     """
     loop = asyncio.get_running_loop()
     previous: dict[signal.Signals, Any] = {}
@@ -152,7 +156,7 @@ def closing_on_signals(close: Callable[[], None]) -> Iterator[None]:
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             before = signal.getsignal(number)
-            if callable(before):  # a server's handler; without one the default action is right
+            if callable(before):  # the server's handler; without one the default action is right
                 previous[number] = before
                 signal.signal(number, handle)
     except ValueError:  # not the main thread

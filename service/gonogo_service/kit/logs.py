@@ -1,5 +1,6 @@
-"""How the service's processes log: a line an event on standard output, and never an error of its
-own.
+"""Logging of the service's processes: one line per event on standard output.
+
+Logging itself never raises an error.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import structlog
 
 
 class Printer:
-    """Prints events. What can't be written (a full disk, a closed pipe) is lost: a line of a log
-    must end no thread that works.
+    """Prints events.
+
+    A line that can't be written (full disk, closed pipe) is dropped: logging must not end a thread.
     """
 
     def __init__(self, file: TextIO | None = None) -> None:
         self._file = file
 
     def msg(self, message: str) -> None:
-        """Print the line at once."""
+        """Print the line and flush it."""
         with suppress(OSError, ValueError):  # ValueError: the file was closed
             print(message, file=self._file or sys.stdout, flush=True)
 
@@ -28,8 +30,9 @@ class Printer:
 
 
 def configure() -> None:
-    """For this process. Tracebacks are plain: with the variables of every frame they would show
-    tokens and keys.
+    """Configure logging for this process.
+
+    Tracebacks are plain: with local variables they would show tokens and keys.
     """
     structlog.configure(
         processors=[

@@ -1,5 +1,6 @@
-"""Tells the dispatcher that there is work, from a thread of its own: a dead broker must neither
-fail nor slow a request.
+"""Notifies the dispatcher of new work, in a separate thread.
+
+A dead broker must neither fail nor slow down a request.
 """
 
 from __future__ import annotations
@@ -10,39 +11,41 @@ import threading
 import structlog
 from redis import RedisError
 
-from gonogo_workers.queue import DOORBELL_KEY, redis_client
+from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY, redis_client
 
 _log = structlog.get_logger("gonogo.service")
 
 
-class Doorbell:
-    """Rings by LPUSH on a Redis list that is kept one long; rings that come while one is under way
-    become one.
+class DispatchNotifier:
+    """Notifies the dispatcher by LPUSH to a Redis list of length one.
 
-    The outbox in the database is the truth and is polled anyway, so a ring that is lost costs up to
-    GONOGO_POLL_S, never a job.
+    Notifications that arrive while one is being sent are merged. The dispatcher also polls the
+    outbox in the database, so a lost notification costs up to GONOGO_POLL_S, never a job.
     """
 
     def __init__(self, broker_url: str | None) -> None:
         self._redis = None if broker_url is None else redis_client(broker_url)
-        self._wanted = threading.Event()
+        self._requested = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def ring(self) -> None:
-        """Ring soon; returns at once and never raises."""
+    def notify(self) -> None:
+        """Send a notification soon; returns at once and never raises."""
         if self._redis is None or self._closing:
             return
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="doorbell", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="dispatch-notifier", daemon=True
+                )
                 self._thread.start()
-        self._wanted.set()
+        self._requested.set()
 
     def ping(self) -> None:
-        """Raises redis.RedisError when the broker doesn't answer; OSError likewise. Without a
-        broker URL: ConnectionError.
+        """Raise redis.RedisError or OSError when the broker doesn't answer.
+
+        Raises ConnectionError without a broker URL.
         """
         if self._redis is None:
             raise ConnectionError("GONOGO_BROKER_URL is not set")
@@ -51,7 +54,7 @@ class Doorbell:
     def close(self) -> None:
         """Stop the thread and the connection."""
         self._closing = True
-        self._wanted.set()
+        self._requested.set()
         if self._thread is not None:
             self._thread.join(5.0)
         if self._redis is not None:
@@ -61,17 +64,17 @@ class Doorbell:
     def _run(self) -> None:
         assert self._redis is not None
         while True:
-            self._wanted.wait()
-            self._wanted.clear()
+            self._requested.wait()
+            self._requested.clear()
             if self._closing:
                 return
             try:
                 with self._redis.pipeline() as pipe:
-                    pipe.lpush(DOORBELL_KEY, "1")
-                    pipe.ltrim(DOORBELL_KEY, 0, 0)
+                    pipe.lpush(DISPATCH_NOTIFICATION_KEY, "1")
+                    pipe.ltrim(DISPATCH_NOTIFICATION_KEY, 0, 0)
                     pipe.execute()
             except (RedisError, OSError) as problem:
                 _log.warning(
-                    "doorbell not rung; the dispatcher will find the work when it next looks",
+                    "dispatcher not notified; it will find the work at its next poll",
                     error=str(problem),
                 )

@@ -1,5 +1,7 @@
-"""The OpenAPI document: what FastAPI derives, with problem documents in place of its own error
-schema, and the ways to authenticate.
+"""The OpenAPI document.
+
+FastAPI derives it. This module replaces its error schema by problem documents, and adds the ways to
+authenticate.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ ERROR = {
     "properties": {
         "field": {
             "type": "string",
-            "description": "dotted path of the field, such as `test.shape`",
+            "description": "Dotted path of the field, such as `test.shape`",
         },
-        "value": {"description": "what was given, shortened"},
-        "limit": {"description": "what would be allowed; null when the message says it all"},
+        "value": {"description": "The given value, shortened"},
+        "limit": {"description": "The allowed values; null when the message says it all"},
         "message": {"type": "string"},
     },
 }
 PROBLEM = {
     "title": "Problem",
-    "description": "RFC 9457. field, value and limit repeat those of the first error.",
+    "description": "RFC 9457. `field`, `value` and `limit` repeat those of the first error.",
     "type": "object",
     "required": ["type", "title", "status", "detail"],
     "properties": {
@@ -49,25 +51,27 @@ PROBLEM = {
     },
 }
 REFUSED = {
-    "description": "A problem document that names the field, the value and the limit.",
+    "description": "A problem document that names the field, the value, and what is allowed",
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 
 
 def install(app: FastAPI) -> None:
-    """Make `app.openapi()` give the document; made once, at its first use."""
+    """Make `app.openapi()` return the document, which is built once, at its first use."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _made(app)
+            app.openapi_schema = _build(app)
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]  # the way that FastAPI documents
 
 
-def _made(app: FastAPI) -> dict[str, Any]:
-    made = get_openapi(title=TITLE, version=release(), description=DESCRIPTION, routes=app.routes)
-    components = made.setdefault("components", {})
+def _build(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=TITLE, version=release(), description=DESCRIPTION, routes=app.routes
+    )
+    components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
@@ -78,13 +82,13 @@ def _made(app: FastAPI) -> dict[str, Any]:
             "type": "apiKey",
             "in": "cookie",
             "name": "gonogo_session",
-            "description": "made by the login page; unsafe methods need X-CSRF-Token",
+            "description": "Set by the login page; unsafe methods need X-CSRF-Token",
         },
     }
-    for path, operations in made["paths"].items():
+    for path, operations in document["paths"].items():
         for operation in operations.values():
             responses = operation["responses"]
             responses.pop("422", None)
             responses["default"] = REFUSED
             operation["security"] = [] if path in PUBLIC else [{"bearer": []}, {"session": []}, {}]
-    return made
+    return document

@@ -1,9 +1,9 @@
-"""RFC 9457 problem documents: every error of the API in one shape that names the field, the value
-and the limit.
+"""RFC 9457 problem documents: the one shape of the API's errors.
 
-Problem                      an error made by the service itself, with its status
-├── BadField                 422: one field, as gonogo.errors.FieldError is for the domain
-└── (others are made by `problem(status, detail)`)
+Each names the field, the value, and what is allowed.
+
+Problem                      an error of the service, with its HTTP status
+└── BadField                 422 for one field, like gonogo.errors.FieldError in the domain
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from gonogo.errors import FieldError, quote, shorten
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:gonogo:problem:"
 _TAGS = frozenset({"range", "sequential", "list", "isolated", "prepared", "stored", "inline"})
-"""Names of union members (see submission/bodies.py) that pydantic puts into its paths; they are no
-fields."""
+"""Tags of union members (see submission/bodies.py).
+
+Pydantic puts them into its paths, but they aren't fields.
+"""
 _LIMIT_WORDS = {
     "ge": ">= {}",
     "gt": "> {}",
@@ -44,7 +46,7 @@ _MESSAGES = {
     "int_from_float": "must be an integer",
     "float_type": "must be a number",
     "string_type": "must be text",
-    "string_pattern_mismatch": "has another form",
+    "string_pattern_mismatch": "doesn't match the pattern",
     "string_too_short": "is too short",
     "string_too_long": "is too long",
     "too_short": "has too few items",
@@ -58,12 +60,13 @@ _MESSAGES = {
     "less_than": "is too large",
     "finite_number": "must be finite",
 }
-"""By pydantic's type of error; others keep pydantic's own words."""
+"""Messages by pydantic's error type; other types keep pydantic's message."""
 
 
 class Problem(Exception):
-    """An error with its HTTP status. `errors` holds one object per wrong field: field, value,
-    limit, message.
+    """An error with its HTTP status.
+
+    `errors` holds one object per wrong field: field, value, limit, message.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class Problem(Exception):
 
 
 class BadField(Problem):
-    """422 for one field: a dotted path, the value as given, what would be allowed."""
+    """422 for one field: its dotted path, the given value, and what is allowed."""
 
     def __init__(
         self, field: str, value: object, reason: str, *, limit: object = None, status: int = 422
@@ -98,8 +101,9 @@ class BadField(Problem):
 
 
 def document(problem: Problem) -> dict[str, Any]:
-    """The problem as JSON. Field, value and limit of the first error also stand at the top, where a
-    shell script finds them.
+    """Return the problem as JSON.
+
+    The top level repeats field, value and limit of the first error, where shell scripts find them.
     """
     title = http.HTTPStatus(problem.status).phrase
     slug = problem.slug or title.lower().replace(" ", "-")
@@ -116,7 +120,7 @@ def document(problem: Problem) -> dict[str, Any]:
 
 
 def dotted(location: Sequence[object]) -> str:
-    """ "seeds.count" for pydantic's ("body", "seeds", "range", "count")."""
+    """Return the dotted path: ("body", "seeds", "range", "count") gives "seeds.count"."""
     parts = list(location)
     if parts and parts[0] in {"body", "query", "path", "header", "cookie"}:
         parts = parts[1:] or parts[:1]
@@ -124,7 +128,7 @@ def dotted(location: Sequence[object]) -> str:
 
 
 def entry(field: str, value: object, reason: str, limit: object) -> dict[str, Any]:
-    """One wrong field as it stands in a document's `errors`."""
+    """Return the object in a document's `errors` for one wrong field."""
     return {
         "field": field,
         "value": quote(value),
@@ -134,12 +138,16 @@ def entry(field: str, value: object, reason: str, limit: object) -> dict[str, An
 
 
 def sentence(field: str, reason: str, limit: object) -> str:
-    """What is wrong with a field, and what would be allowed."""
-    return f"{field}: {shorten(reason)}" + ("" if limit is None else f" (limit: {limit})")
+    """Return a sentence that says what is wrong with a field, and what is allowed."""
+    return f"{field}: {shorten(reason)}" + _allowed(limit)
+
+
+def _allowed(limit: object) -> str:
+    return "" if limit is None else f" (allowed: {limit})"
 
 
 def models(annotation: object) -> Iterator[type[BaseModel]]:
-    """The models in an annotation, those of its union members among them."""
+    """Yield the models in an annotation, including those of its union members."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):
@@ -147,7 +155,7 @@ def models(annotation: object) -> Iterator[type[BaseModel]]:
 
 
 def _tagged(annotation: object, tag: object) -> Iterator[type[BaseModel]]:
-    """The model of the union's member with that tag."""
+    """Yield the models of the union member with that tag."""
     parts = get_args(annotation)
     if any(isinstance(part, Tag) and part.tag == tag for part in parts):
         yield from models(parts[0])
@@ -156,8 +164,9 @@ def _tagged(annotation: object, tag: object) -> Iterator[type[BaseModel]]:
 
 
 def _known(model: type[BaseModel] | None, location: Sequence[object]) -> str | None:
-    """The fields that stand beside the one at `location`, a path of pydantic's below the body; None
-    where that isn't known.
+    """Return the names of the fields beside the one at `location`; None when unknown.
+
+    `location` is pydantic's path below the body.
     """
     annotation: object = None
     for part in location[:-1]:
@@ -170,12 +179,15 @@ def _known(model: type[BaseModel] | None, location: Sequence[object]) -> str | N
     return None if model is None else "one of " + ", ".join(model.model_fields)
 
 
-def invalid(found: Iterable[Mapping[str, Any]], body: type[BaseModel] | None = None) -> Problem:
-    """422 for what pydantic found, an object per error in its form; `body`: the model of the body,
-    whose fields are then named.
+def invalid(
+    validation_errors: Iterable[Mapping[str, Any]], body: type[BaseModel] | None = None
+) -> Problem:
+    """Return a 422 for pydantic's errors.
+
+    `body` is the model of the request's body; for an unknown field its fields are listed.
     """
     errors = []
-    for item in found:
+    for item in validation_errors:
         kind, location = str(item["type"]), item["loc"]
         if kind == "json_invalid":
             reason = (
@@ -216,14 +228,10 @@ def invalid(found: Iterable[Mapping[str, Any]], body: type[BaseModel] | None = N
 
 
 def as_field_error(error: ValidationError) -> FieldError:
-    """The first error of a model that the service itself read, as the domain says it: its field,
-    its value, its limit.
-    """
-    problem = invalid([dict(each) for each in error.errors()])
+    """Return the first error of a model as the domain's FieldError."""
+    problem = invalid([dict(details) for details in error.errors()])
     first = problem.errors[0]
     reason = (
-        first["message"]
-        .removeprefix(f"{first['field']}: ")
-        .removesuffix(f" (limit: {first['limit']})")
+        first["message"].removeprefix(f"{first['field']}: ").removesuffix(_allowed(first["limit"]))
     )
     return FieldError(first["field"], first["value"], reason, limit=first["limit"])

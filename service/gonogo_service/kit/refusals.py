@@ -1,6 +1,4 @@
-"""What an exception becomes: its problem document, or a page where a person asked for one; the
-handlers that do it.
-"""
+"""Exception handlers: turn an exception into a problem document, or into an error page."""
 
 from __future__ import annotations
 
@@ -40,13 +38,12 @@ _log = structlog.get_logger("gonogo.service")
 
 
 def respond(problem: Problem, scope: Scope) -> Response:
-    """The response of a problem: a document, or a page where a person asked for a page."""
+    """Return a problem's response: a document, or a page where the client accepts HTML."""
     if not scope["path"].startswith("/api/") and "text/html" in Headers(scope=scope).get(
         "accept", ""
     ):
-        with suppress(
-            Exception
-        ):  # what every page is made of may be what failed; an answer there must be
+        # the page's template may be what failed; the client needs an answer anyway
+        with suppress(Exception):
             page = error_page(
                 problem.status, http.HTTPStatus(problem.status).phrase, problem.detail
             )
@@ -61,8 +58,9 @@ def respond(problem: Problem, scope: Scope) -> Response:
 
 
 def from_exception(error: Exception, *, limit: BodyLimit) -> Problem:
-    """The problem that an exception becomes; what nobody foresaw is a 500 without its text, which
-    may hold secrets.
+    """Return the problem for an exception.
+
+    An unexpected exception is a 500 without its text, which may contain secrets.
     """
     match error:
         case Problem():
@@ -73,8 +71,8 @@ def from_exception(error: Exception, *, limit: BodyLimit) -> Problem:
             return BadField(
                 "cursor",
                 str(error),
-                "is not one that this list gave",
-                limit="`next` of the page before",
+                "is not a cursor of this list",
+                limit="`next` of the previous page",
             )
         case JobError():
             return Problem(422, str(error), slug="impossible-job")
@@ -90,11 +88,11 @@ def from_exception(error: Exception, *, limit: BodyLimit) -> Problem:
             return _database(error)
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return _database(error)
-    return Problem(500, "An error of the service itself; its log has the details.", slug="bug")
+    return Problem(500, "Internal error: the service's log has the details.", slug="bug")
 
 
 def too_large(limit: BodyLimit, given: int | None = None) -> Problem:
-    """413: the body is over the limit of its address."""
+    """Return a 413: the body is larger than its address allows."""
     error = entry("body", given, "the body is too large", f"{limit.size} bytes ({limit.setting})")
     return Problem(
         413, sentence("body", "is too large", error["limit"]), slug="body-too-large", errors=[error]
@@ -102,13 +100,14 @@ def too_large(limit: BodyLimit, given: int | None = None) -> Problem:
 
 
 def install(app: FastAPI, *, limits: BodyLimits, routes: Sequence[BaseRoute]) -> None:
-    """Make every exception that a route raises a problem document. `routes`: all there are, for the
-    Allow header of a 405.
+    """Turn every exception that a route raises into a problem document.
+
+    `routes` are all routes, for the Allow header of a 405.
     """
 
     async def handle(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException) and error.status_code == 405:
-            # Starlette names the methods of the first route of that path only
+            # Starlette lists only the methods of the first route with that path
             error = HTTPException(
                 405, headers={"Allow": ", ".join(_methods(routes, request.url.path))}
             )
@@ -137,7 +136,7 @@ def _methods(routes: Sequence[BaseRoute], path: str) -> list[str]:
 
 
 def _body_of(scope: Scope) -> type[BaseModel] | None:
-    """The model of the body that the address takes; None where it takes none."""
+    """Return the model of the address's body; None where it has no body."""
     field = getattr(scope.get("route"), "body_field", None)
     return next(models(field.field_info.annotation), None) if field is not None else None
 
@@ -145,7 +144,10 @@ def _body_of(scope: Scope) -> type[BaseModel] | None:
 def _http(error: HTTPException) -> Problem:
     details = {
         404: "There is nothing at this address.",
-        405: f"This address does not answer to that method; it does to {(error.headers or {}).get('Allow', 'others')}.",
+        405: (
+            "This address does not support that method "
+            f"(allowed: {(error.headers or {}).get('Allow', 'others')})."
+        ),
         400: "The body can't be read: it must be JSON in UTF-8, not nested too deeply.",
     }
     generic = error.detail in {
@@ -159,29 +161,29 @@ def _http(error: HTTPException) -> Problem:
 
 def _database(error: Exception) -> Problem:
     _log.warning("database unavailable", error=str(error).splitlines()[0])
-    # Only SQLite's own words are shown ("database is locked", "database or disk is full"):
-    # PostgreSQL's name hosts and users.
+    # Only SQLite's messages are shown ("database is locked", "database or disk is full"):
+    # PostgreSQL's messages name hosts and users.
     cause = str(getattr(error, "orig", "") or "")
-    words = (
+    message = (
         cause
         if cause.startswith(("database ", "disk I/O", "attempt to write", "unable to open"))
         else "it is not reachable"
     )
     return Problem(
         503,
-        f"The database can't serve this now: {words}. Nothing was stored.",
+        f"The database is unavailable: {message}. Nothing was stored.",
         slug="database",
         headers={"Retry-After": "5"},
     )
 
 
-def log_unforeseen(error: Exception, *, method: str, path: str) -> None:
-    """Write an unforeseen exception with its traceback to the log, for the answer must not hold it.
+def log_unexpected(error: Exception, *, method: str, path: str) -> None:
+    """Log an unexpected exception with its traceback, which the answer must not contain.
 
-    As text: a renderer given the exception itself may print local variables, and with them tokens.
+    It is logged as text: a renderer of exceptions may print local variables, including tokens.
     """
     _log.error(
-        "unforeseen error",
+        "unexpected error",
         method=method,
         path=path,
         exception="".join(traceback.format_exception(error)).rstrip(),

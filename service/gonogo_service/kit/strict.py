@@ -1,4 +1,4 @@
-"""How bodies are read: nothing is guessed and nothing left over."""
+"""Strict reading of bodies: no coercion and no unknown fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 
 def _is_text(value: object) -> object:
     if not isinstance(value, str):
-        raise ValueError("must be a time as text, as 2026-01-31T12:00:00Z")
+        raise ValueError("must be a time as text, for example: 2026-01-31T12:00:00Z")
     return value
 
 
@@ -18,18 +18,16 @@ def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise ValueError("must lie within the years 1 to 9999 of UTC") from None
+        raise ValueError("must be within the years 1 to 9999 in UTC") from None
 
 
 Moment = Annotated[
     AwareDatetime, Field(strict=False), BeforeValidator(_is_text), AfterValidator(_in_utc)
 ]
-"""A time in a body: RFC 3339 with a time zone, nothing that merely looks like one; read in UTC."""
+"""A time in a body: RFC 3339 with a time zone, converted to UTC."""
 
 
 class Strict(BaseModel):
-    """A request's body: unknown fields are refused by name, and a text is never taken for a
-    number.
-    """
+    """A request's body: unknown fields are rejected by name, and text is never read as a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True)

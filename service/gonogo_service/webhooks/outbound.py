@@ -23,7 +23,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from gonogo_service.access.principals import Keys
-from gonogo_service.kit.background_context import AWAY, Core
+from gonogo_service.kit.background_context import AWAY, BackgroundContext
 from gonogo_service.webhooks import addresses, mail, messages, schedule, secrets
 from gonogo_service.webhooks.addresses import Network, Refused, Resolve
 from gonogo_service.webhooks.signatures import signatures
@@ -44,13 +44,13 @@ MOST_ANSWER_BYTES = 4096
 AGENT = "GoNoGo-Webhooks/1"
 
 
-def fan_out(core: Core, type_: str, letter: Mapping[str, Any]) -> None:
+def fan_out(context: BackgroundContext, type_: str, letter: Mapping[str, Any]) -> None:
     """A letter of the outbox becomes a message for each subscription to its type."""
 
     def work(session: Session) -> None:
         wanted = webhooks.subscribed(session, type_)
         if wanted:
-            message = messages.payload(session, type_, letter, core.settings.url)
+            message = messages.payload(session, type_, letter, context.settings.url)
             deliveries.add(
                 session,
                 [each.id for each in wanted],
@@ -59,7 +59,7 @@ def fan_out(core: Core, type_: str, letter: Mapping[str, Any]) -> None:
                 message,
             )
 
-    core.session(work)
+    context.session(work)
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Sender:
     test's.
     """
 
-    core: Core
+    context: BackgroundContext
     box: secrets.Box
     resolver: Resolve = addresses.resolve
     chance: random.Random = field(default_factory=random.Random)
@@ -79,7 +79,7 @@ class Sender:
         """Start what is due; the number of receivers that are being told something."""
         with self._lock:
             busy = set(self._busy)
-        found = self.core.reading(partial(deliveries.due, without=busy))
+        found = self.context.reading(partial(deliveries.due, without=busy))
         by_receiver: dict[str, list[Delivery]] = {}
         for each in found:
             by_receiver.setdefault(each.webhook_id, []).append(each)
@@ -111,7 +111,7 @@ class Sender:
         try:
             for each in waiting:
                 if (
-                    self.core.stop.is_set()
+                    self.context.stop.is_set()
                     or not self._send(webhook_id, each)
                     or time.monotonic() > until
                 ):
@@ -128,7 +128,7 @@ class Sender:
 
     def _send(self, webhook_id: str, delivery: Delivery) -> bool:
         """One try; whether the receiver may be told more now."""
-        webhook = self.core.reading(lambda session: webhooks.get(session, webhook_id))
+        webhook = self.context.reading(lambda session: webhooks.get(session, webhook_id))
         if webhook is None or webhook.state is not WebhookState.active:
             return False
         began, moment = time.perf_counter(), utcnow()
@@ -147,7 +147,7 @@ class Sender:
         follows = schedule.after(
             delivery.tries + 1, asked.status, asked.retry_after, utcnow(), self.chance
         )
-        self.core.session(
+        self.context.session(
             partial(_book, webhook=webhook, delivery=delivery, outcome=outcome, follows=follows)
         )
         log.info(
@@ -165,7 +165,7 @@ class Sender:
         if webhook.kind == "email":
             return _Answer(
                 status=mail.send(
-                    self.core.settings,
+                    self.context.settings,
                     webhook.target,
                     messages.sentence(delivery.payload),
                     delivery,
@@ -191,7 +191,7 @@ class Sender:
         return [self.box.open(each) for each in sealed if each is not None]
 
     def _allowed(self) -> tuple[Network, ...]:
-        return addresses.networks(self.core.settings.webhook_private)
+        return addresses.networks(self.context.settings.webhook_private)
 
 
 @dataclass(frozen=True)
@@ -305,18 +305,18 @@ class Cleaner:
 
     EVERY = timedelta(hours=1)
 
-    def __init__(self, core: Core, now: Callable[[], datetime] = utcnow) -> None:
-        self._core, self._now, self._at = core, now, now()
+    def __init__(self, context: BackgroundContext, now: Callable[[], datetime] = utcnow) -> None:
+        self._context, self._now, self._at = context, now, now()
 
     def run_once(self) -> int:
         """The number of deliveries forgotten."""
         if self._now() < self._at:
             return 0
         self._at = self._now() + self.EVERY
-        return self._core.session(deliveries.purge)
+        return self._context.session(deliveries.purge)
 
 
-def make(core: Core) -> Sender | None:
+def make(context: BackgroundContext) -> Sender | None:
     """The sender of this process; None without GONOGO_SECRET_KEY, under which secrets are kept."""
-    key = core.settings.secret_key
-    return None if key is None else Sender(core, secrets.Box(Keys(key.get_secret_value())))
+    key = context.settings.secret_key
+    return None if key is None else Sender(context, secrets.Box(Keys(key.get_secret_value())))

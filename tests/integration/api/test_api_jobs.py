@@ -14,7 +14,7 @@ import redis
 import stored_jobs
 from api import JOB, Api, in_process
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.queue import DOORBELL_KEY
+from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_a_submission_rings_the_doorbell(sqlite_url: str, redis_url: str) -> Non
         redis.Redis.from_url(redis_url) as client,
     ):
         api.submit()
-        assert client.blpop([DOORBELL_KEY], timeout=10) is not None
+        assert client.blpop([DISPATCH_NOTIFICATION_KEY], timeout=10) is not None
 
 
 def test_a_dead_broker_does_not_fail_a_submission(sqlite_url: str) -> None:

@@ -65,7 +65,7 @@ def test_a_logic_bug_is_found_by_its_numbers_in_log_n_runs_and_two(database_url:
         with api.context.reading() as session:
             letters = [
                 letter
-                for letter in outbox.due(session, but=())
+                for letter in outbox.due(session, exclude=())
                 if letter.topic == "bisection.finished"
             ]
         assert [letter.payload for letter in letters] == [
@@ -244,10 +244,10 @@ def test_of_many_moves_the_older_ones_are_thinned() -> None:
             "probability": 0.5,
             "stage": "search",
         }
-        told = bisections.moved(
+        told = bisections.with_move(
             told, runs, [{**track, "posterior": [[1, 0.5], [2, 0.499], [3, 0.001]]}]
         )
-    assert len(told) <= bisections.MOST_MOVES + 1
+    assert len(told) <= bisections.MAX_MOVES + 1
     assert [move["runs"] for move in told] == sorted(move["runs"] for move in told)
     assert (told[0]["runs"], told[-1]["runs"]) == (0, 999)
     assert told[-1]["tracks"][0]["posterior"] == [[1, 0.5], [2, 0.499]]

@@ -202,7 +202,7 @@ def test_of_many_tests_fewer_seeds_of_each_are_compared_and_all_are_counted(
         {**compared_builds.NEW, "tolerance": {"rtol": 1e-3, "atol": 0.1 + number / 100}}
         for number in range(3)
     ]
-    monkeypatch.setattr(comparing, "MOST_SEEDS", 12)
+    monkeypatch.setattr(comparing, "MAX_SEEDS", 12)
     monkeypatch.setattr(comparing, "LEAST_SEEDS", 3)
     looked = []
     with api.context.session() as session:
@@ -333,7 +333,7 @@ def test_the_command_prints_the_classes_and_gates(
         code, said = gonogo(BASE, HEAD, "--watch")
         assert code == 1
         assert "NEW HOLLOW PASS" in said
-        assert "gate: may not pass (1 new hollow pass)" in said
+        assert "Blocked: 1 new hollow pass" in said
         assert "again: gonogo check --kernel layernorm_bw" in said
         assert "/compare?base=" in said
         code, said = gonogo(BASE, HEAD, "--fail-on", "fail", "--json")

@@ -240,7 +240,7 @@ def test_a_lost_attempt_s_runs_are_stored_once_and_what_never_comes_is_broken(ap
         assert api.get(f"/gauges/{gauge}")["done"] == 0  # not committed yet
     assert api.get(f"/gauges/{gauge}")["done"] == 24
     with api.context.session() as session:
-        attempts.lose(session, first.attempt, "no heartbeat", before=later, now=utcnow())
+        attempts.mark_lost(session, first.attempt, "no heartbeat", before=later, now=utcnow())
         (second,) = dispatched(session)
         assert sorted([*second.work, *first.work[:24]]) == sorted(first.work)
         answer(session, second, MISSED)
@@ -260,7 +260,7 @@ def test_a_lost_attempt_s_runs_are_stored_once_and_what_never_comes_is_broken(ap
     for _ in range(3):
         with api.context.session() as session:
             (item,) = dispatched(session)
-            attempts.lose(session, item.attempt, "no heartbeat", before=later, now=utcnow())
+            attempts.mark_lost(session, item.attempt, "no heartbeat", before=later, now=utcnow())
     found = api.get(f"/gauges/{gauge}")
     assert (found["state"], found["sharpness"]) == ("finished", "unmeasured")
     assert found["report"]["broken"]["correct"] == 2

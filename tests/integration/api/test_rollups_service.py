@@ -314,7 +314,7 @@ def test_a_rebuild_mends_what_is_wrong_and_drops_what_belongs_to_nothing(engine:
             DayRollupRow(**row, key=new_id(), build="correct", shadow=True)
         )  # of a rebuild that was killed
     told: list[rebuild.Progress] = []
-    assert rebuild.rebuild(engine, tell=told.append).units == 3
+    assert rebuild.rebuild(engine, on_progress=told.append).units == 3
     assert stored(engine) == wanted
     assert told[-1] == rebuild.Progress(3, 3, 59, None)
 

@@ -71,7 +71,7 @@ def tick(api: Api, clock: Clock) -> int:
         session=lambda work: _in(engines.session, api, work),
         reading=lambda work: _in(engines.reading, api, work),
     )
-    core.ring = lambda: None
+    core.notify = lambda: None
     made: int = scheduler.run_once(core, clock)
     return made
 

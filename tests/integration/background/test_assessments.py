@@ -20,7 +20,7 @@ from gonogo_storage.db import engine as engines
 from gonogo_storage.db import ids
 from gonogo_storage.flags import flags
 from gonogo_storage.history import assessing, assessments, build_series, samples
-from gonogo_storage.history.assessment_requests import ASSESS, assess_anew
+from gonogo_storage.history.assessment_requests import ASSESS, request_assessment
 from gonogo_storage.jobs import jobs
 from gonogo_storage.messages import outbox
 from gonogo_storage.tables import JobRow, OutboxRow, SeedResultRow
@@ -67,9 +67,9 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
         found, raised, quiet = other
         with engines.session(here.engine) as session:
             write = partial(
-                assessments.conclude, found=found, raised=raised, quiet=quiet, now=datetime.now(UTC)
+                assessments.conclude, assessment=found, raised=raised, quiet=quiet, now=datetime.now(UTC)
             )
-            assert write(session, letter=letter.id) is False  # the other copy comes too late
+            assert write(session, message_id=letter.id) is False  # the other copy comes too late
             assert write(session) is True  # and even where nothing tells, the same job counts once
         assert here.flags()["flaky"]["jobs"] == 1
         kept = stored(here)
@@ -232,9 +232,9 @@ def test_sharpness_comes_from_the_gauge(shared: World) -> None:
     assert stored(shared, test)["sharpness"] == "unmeasured"
     with engines.session(shared.engine) as session:
         assert [
-            assess_anew(session, variant(test), "gauge:1", now=datetime.now(UTC)) for _ in range(2)
+            request_assessment(session, variant(test), "gauge:1", now=datetime.now(UTC)) for _ in range(2)
         ] == [True, True]
-        assert not assess_anew(session, variant(spec_of(0.9)), "gauge:1", now=datetime.now(UTC))
+        assert not request_assessment(session, variant(spec_of(0.9)), "gauge:1", now=datetime.now(UTC))
     assert sharp.assess() == 1
     assert stored(shared, test)["sharpness"] == "sharp"
 
@@ -384,10 +384,10 @@ def test_of_a_million_seeds_a_bounded_number_is_read_and_the_counters_tell_the_r
     with engines.reading(shared.engine) as session:
         history = samples.read(session, variant(test), seeds=20)
         found = assessing.assess(session, job.id)
-    assert history.looked.words == "20 of 1000000 seeds of 1 job"
+    assert history.extent.words == "20 of 1000000 seeds of 1 job"
     assert [run.seed for run in history.runs] == list(range(10, 30))  # the newest
     assert found is not None
-    assert (found.looked.seeds, found.grade.stability, found.grade.failures) == (
+    assert (found.extent.seeds, found.grade.stability, found.grade.failures) == (
         30,
         "flaky",
         rate(1, 1_000_000),

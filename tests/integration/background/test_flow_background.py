@@ -226,7 +226,7 @@ def test_cancel_reaches_a_running_worker_at_once(
         until(engine, job_id, lambda job: job.state == "running")
         with session(engine) as current:
             jobs.cancel(current, job_id)
-        redis.lpush(queue.DOORBELL_KEY, "1")
+        redis.lpush(queue.DISPATCH_NOTIFICATION_KEY, "1")
         eventually(lambda: redis.exists(queue.cancel_key(chunk["attempt"])))
         redis.flushdb()
         eventually(

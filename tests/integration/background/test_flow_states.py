@@ -189,9 +189,9 @@ def test_a_batch_that_never_comes_is_asked_for_again(current: Session) -> None:
     store(current, item, [row(0)])
     finish(current, item, batches=2)
     assert [
-        silent.attempt for silent in attempts.overdue(current, AttemptState.reported, before=LATER)
+        silent.attempt for silent in attempts.silent_attempts(current, AttemptState.reported, before=LATER)
     ] == [item.attempt]
-    attempts.lose(current, item.attempt, "never arrived", before=LATER, now=LATER)
+    attempts.mark_lost(current, item.attempt, "never arrived", before=LATER, now=LATER)
     (again,) = send(current)
     assert again.work == [[1, 0]]
 
@@ -201,9 +201,9 @@ def test_a_silent_attempt_is_lost_and_its_late_results_still_count(current: Sess
     (lost,) = send(current)
     store(current, lost, [row(0)])
     assert (
-        attempts.lose(current, lost.attempt, "no heartbeat", before=NOW, now=LATER) is None
+        attempts.mark_lost(current, lost.attempt, "no heartbeat", before=NOW, now=LATER) is None
     )  # heard just now
-    assert attempts.lose(current, lost.attempt, "no heartbeat", before=LATER, now=LATER) == job.id
+    assert attempts.mark_lost(current, lost.attempt, "no heartbeat", before=LATER, now=LATER) == job.id
     (again,) = send(current, now=LATER)
     assert again.work == [[1, 0], [2, 0]]
     store(current, lost, [row(1), empty_row(2, "hang", "late, and without numbers")], batch=1)
@@ -216,7 +216,7 @@ def test_a_silent_attempt_is_lost_and_its_late_results_still_count(current: Sess
 def test_late_results_complete_a_chunk_that_waits(current: Session) -> None:
     job = submit(current, 2)
     (lost,) = send(current)
-    attempts.lose(current, lost.attempt, "no heartbeat", before=LATER, now=LATER)
+    attempts.mark_lost(current, lost.attempt, "no heartbeat", before=LATER, now=LATER)
     store(current, lost, [row(0), row(1)])
     assert now_of(current, job).state == "finished"
     assert send(current) == []
@@ -317,7 +317,7 @@ def test_a_cancel_that_no_worker_answers_ends_anyway(current: Session) -> None:
     jobs.cancel(current, job.id, now=NOW)
     assert queues.overdue_cancels(current, before=NOW) == []
     assert queues.overdue_cancels(current, before=LATER) == [job.id]
-    assert queues.abandon(current, job.id, now=LATER)
+    assert queues.close_unresponsive(current, job.id, now=LATER)
     assert now_of(current, job).state == "cancelled"
 
 

@@ -224,7 +224,7 @@ def test_the_decision_is_the_same_whatever_comes_when(
         if not rest:
             end(current, item)
         elif chance.random() < 0.2:
-            attempts.lose(current, item.attempt, "its worker was killed", before=LATER, now=NOW)
+            attempts.mark_lost(current, item.attempt, "its worker was killed", before=LATER, now=NOW)
         else:
             going.append((item, rest))
     stop = stop_of(current, job)
@@ -306,8 +306,8 @@ def test_what_lies_behind_an_unexplained_seed_is_withdrawn_and_what_lies_before_
     store(current, items[2], [row(5, verdict="fail", explanation="unexplained")])
     assert found(current, job).stop is None
     assert set(attempts.to_cancel(current)) == {item.attempt for item in items[3:]}
-    attempts.lose(current, items[0].attempt, "its worker was killed", before=LATER, now=NOW)
-    attempts.lose(current, items[3].attempt, "its worker was killed", before=LATER, now=NOW)
+    attempts.mark_lost(current, items[0].attempt, "its worker was killed", before=LATER, now=NOW)
+    attempts.mark_lost(current, items[3].attempt, "its worker was killed", before=LATER, now=NOW)
     (again,) = send(current)  # only the one that is needed
     assert again.work == [[0, 0], [1, 0]]
     store(current, items[1], [row(2), row(3)])
@@ -365,10 +365,10 @@ def test_a_worker_that_dies_or_does_not_obey_cannot_keep_a_decided_job_open(
         [row(0, verdict="fail_by_tolerance"), row(1, verdict="fail_by_tolerance")],
     )
     end(current, items[0])
-    attempts.lose(current, items[1].attempt, "its worker was killed", before=LATER, now=NOW)
+    attempts.mark_lost(current, items[1].attempt, "its worker was killed", before=LATER, now=NOW)
     assert queues.overdue_cancels(current, before=NOW) == []
     assert queues.overdue_cancels(current, before=LATER) == [job.id]
-    assert queues.abandon(current, job.id, now=LATER)
+    assert queues.close_unresponsive(current, job.id, now=LATER)
     ended = found(current, job)
     assert (ended.state, ended.verdict, ended.open_chunks) == ("finished", "fail_by_tolerance", 0)
     store(current, items[4], [row(seed) for seed, _ in items[4].work])

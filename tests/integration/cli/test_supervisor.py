@@ -100,7 +100,7 @@ def test_a_child_has_a_session_of_its_own(tmp_path: Path) -> None:
 def test_a_large_log_is_begun_anew_and_kept_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gonogo_cli.operate.supervisor.KEPT_LOG_BYTES", 10)
+    monkeypatch.setattr("gonogo_cli.operate.supervisor.MAX_LOG_BYTES", 10)
     child = shell("one", "echo new", tmp_path)
     child.log.write_text("old " * 10)
     child.start()

@@ -19,14 +19,14 @@ from api import SECRET, Api, in_process
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
 from gonogo_service.github import answering, report
 from gonogo_service.github.answering import Answerer
-from gonogo_service.kit.background_context import open_core
+from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.automation import commit_checks, runs
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import InboundState
+from gonogo_storage.db.states import IncomingState
 from gonogo_storage.messages import github_answers
-from gonogo_storage.tables import InboundRow
+from gonogo_storage.tables import IncomingDeliveryRow
 from hook_service import copied, emptied
 from job_flow import KEY
 from suite_runs import SUITE, conclude, finish
@@ -82,7 +82,7 @@ def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Answer
         "worker_key": SecretStr(KEY),
         "secret_key": SecretStr(SECRET),
     }
-    core = open_core(
+    core = open_background_context(
         api.settings.model_copy(update={**keys, "github_url": server.url, **who}), threading.Event()
     )
     made = answering.make(core)
@@ -103,9 +103,9 @@ def commit_check(
 ) -> str:
     """What a delivery about a pull request leaves behind."""
     now = utcnow()
-    delivery = InboundRow(
+    delivery = IncomingDeliveryRow(
         id=new_id(), source="github", delivery=new_id(), event="pull_request", repository=REPOSITORY, body=None, size=1,
-        state=InboundState.started.value, reason=None, outcome=[], tries=1, due_at=None, received_at=now, ended_at=now,
+        state=IncomingState.started.value, reason=None, outcome=[], tries=1, due_at=None, received_at=now, ended_at=now,
     )  # fmt: skip
     session.add(delivery)
     session.flush()
@@ -307,8 +307,8 @@ def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_co
     with (
         api.context.session() as session
     ):  # a token that is set two days later does not tell of the past
-        assert not github_answers.anything(session, now=utcnow() + timedelta(days=2))
-        assert github_answers.enlist(session, now=utcnow() + timedelta(days=2)) == 0
+        assert not github_answers.any_missing(session, now=utcnow() + timedelta(days=2))
+        assert github_answers.create_missing(session, now=utcnow() + timedelta(days=2)) == 0
     for answerer in answering_for(api, server, github_token=SecretStr(TOKEN)):
         tell(answerer)
         with api.context.session() as session:

@@ -20,7 +20,7 @@ from github import APP, TOKEN, GitHubServer
 from gonogo_service.github import answering, report
 from gonogo_service.github.answering import LOOK_AGAIN, Answerer
 from gonogo_service.hooks.processor import Worker
-from gonogo_service.kit.background_context import open_core
+from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.db.encoding import utcnow
 from hook_payloads import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push
 from hook_service import came, commit_checks, copied, emptied, store_rule
@@ -80,7 +80,7 @@ def circle_of(api: Api, server: GitHubServer, **who: Any) -> Iterator[Circle]:
         "worker_key": SecretStr(KEY),
         "secret_key": SecretStr(SECRET),
     }
-    core = open_core(
+    core = open_background_context(
         api.settings.model_copy(update={**keys, "github_url": server.url, **(who or WHO)}),
         threading.Event(),
     )

@@ -15,7 +15,7 @@ import node_programs
 from api import in_process
 from gonogo.ci.events import GITHUB, CommitEvent, Ignored, Rerequest, from_github
 from gonogo_service.hooks.processor import work
-from gonogo_storage.db.states import HookSource, InboundState
+from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages import incoming
 from hook_payloads import SECRET, deliver
 from servers import Missing
@@ -84,17 +84,17 @@ def test_every_example_is_taken_and_worked_off(
                 assert (
                     deliver(api.client, name, payload, delivery=str(number)).status_code == 202
                 ), name
-        states: Counter[InboundState | None] = Counter()
+        states: Counter[IncomingState | None] = Counter()
         with api.context.session() as session:
             for number, (name, payload) in enumerate(examples[HERE]):
                 incoming.store(
                     session, HookSource.github, str(number), name, json.dumps(payload).encode()
                 )
-            for inbound_id in incoming.due(session, limit=1000):
-                states[work(session, inbound_id, api.settings)] += 1
+            for incoming_id in incoming.due(session, limit=1000):
+                states[work(session, incoming_id, api.settings)] += 1
         assert sum(states.values()) == len(examples[HERE])
-        assert set(states) == {InboundState.started, InboundState.ignored}
-        assert states[InboundState.started] >= 10
+        assert set(states) == {IncomingState.started, IncomingState.ignored}
+        assert states[IncomingState.started] >= 10
         assert all(
             each["reason"] for each in api.get("/hooks/deliveries?state=ignored&limit=500")["items"]
         )

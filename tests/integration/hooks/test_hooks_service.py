@@ -293,7 +293,7 @@ def test_another_ci_is_verified_by_the_public_library_s_signatures(lite: Api) ->
 def test_only_what_is_signed_is_taken(
     shared: Api, changes: dict[str, str], status: int, slug: str | None
 ) -> None:
-    before = shared.rows()["inbound_deliveries"]
+    before = shared.rows()["incoming_deliveries"]
     if "\u00e9" in changes.get("X-Hub-Signature-256", ""):
         changes = {"X-Hub-Signature-256": changes["X-Hub-Signature-256"].encode().decode("latin-1")}
     headers: dict[str, Any] = {
@@ -302,7 +302,7 @@ def test_only_what_is_signed_is_taken(
     }
     answer = deliver(shared.client, "ping", {"zen": "x"}, **headers)
     assert answer.status_code == status, answer.text
-    assert shared.rows()["inbound_deliveries"] == before + (status == 202)
+    assert shared.rows()["incoming_deliveries"] == before + (status == 202)
     assert slug is None or answer.json()["type"].endswith(slug)
 
 

@@ -17,7 +17,7 @@ from standardwebhooks import Webhook
 
 from api import JOB, SECRET, Api, in_process, make_settings
 from gonogo_service.background import delivery
-from gonogo_service.kit.background_context import Core, open_core
+from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.webhooks import addresses, mail, messages, outbound
 from gonogo_service.webhooks.outbound import Sender
 from gonogo_storage.db.encoding import utcnow
@@ -48,7 +48,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def core(api: Api) -> Iterator[Core]:
+def core(api: Api) -> Iterator[BackgroundContext]:
     """The background's parts, on the API's database."""
     changes = {
         "broker_url": NOWHERE,
@@ -56,7 +56,7 @@ def core(api: Api) -> Iterator[Core]:
         "secret_key": SecretStr(SECRET),
         "webhook_private": ("127.0.0.0/8",),
     }
-    made = open_core(api.settings.model_copy(update=changes), threading.Event())
+    made = open_background_context(api.settings.model_copy(update=changes), threading.Event())
     delivery.HANDLERS.update(
         {"job.finished": lambda core, letter: outbound.fan_out(core, "job.finished", letter)}
     )
@@ -66,7 +66,7 @@ def core(api: Api) -> Iterator[Core]:
 
 
 @pytest.fixture
-def sender(core: Core) -> Sender:
+def sender(core: BackgroundContext) -> Sender:
     made = outbound.make(core)
     assert made is not None
     made.chance = random.Random(1)
@@ -92,7 +92,7 @@ def deliveries(api: Api, webhook: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_job_that_ends_is_told_once_signed_and_logged(
-    api: Api, core: Core, sender: Sender, receiver: Receiver
+    api: Api, core: BackgroundContext, sender: Sender, receiver: Receiver
 ) -> None:
     webhook = subscribe(api, receiver.url)
     subscribe(api, receiver.url, events=["flag.resolved"])
@@ -257,14 +257,14 @@ def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(
         what="the other receiver's message",
     )
     assert len(receiver.got) == 2
-    sender.core.stop.set()
+    sender.context.stop.set()
     gate.set()
     sender.join(10)
 
 
 @LITE
 def test_private_addresses_need_a_word_of_the_settings(
-    api: Api, core: Core, receiver: Receiver
+    api: Api, core: BackgroundContext, receiver: Receiver
 ) -> None:
     webhook = subscribe(api, receiver.url)
     api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
@@ -325,7 +325,7 @@ def test_words_of_others_call_nobody_in_slack_and_make_no_headers_in_mail() -> N
 
 @LITE
 def test_slack_gets_a_line_of_text(
-    api: Api, core: Core, sender: Sender, receiver: Receiver
+    api: Api, core: BackgroundContext, sender: Sender, receiver: Receiver
 ) -> None:
     made = subscribe(api, receiver.url, kind="slack")
     assert made["secret"] is None
@@ -346,7 +346,7 @@ def test_mail_gets_a_line_and_a_link(migrated_sqlite_url: str) -> None:
         subscribe(api, "me@lab.example", kind="email")
         with api.context.session() as session:
             job = finished(session).id
-        core = open_core(
+        core = open_background_context(
             api.settings.model_copy(update={"broker_url": NOWHERE, "worker_key": SecretStr(KEY)}),
             threading.Event(),
         )

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 import node_programs
 from api import SECRET, in_process
-from gonogo_service.kit.background_context import open_core
+from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.webhooks import outbound, secrets
 from job_flow import KEY
 from servers import Missing
@@ -44,7 +44,7 @@ def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_wa
             "worker_key": SecretStr(KEY),
             "secret_key": SecretStr(SECRET),
         }
-        core = open_core(
+        core = open_background_context(
             api.settings.model_copy(update={**keys, "webhook_private": ("127.0.0.0/8",)}),
             threading.Event(),
         )

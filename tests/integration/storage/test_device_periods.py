@@ -75,7 +75,7 @@ def test_a_lost_attempt_was_at_work_until_it_was_last_heard_of(engine: Engine) -
     with session(engine) as current:
         attempts.heartbeat(current, attempt, seed=0, stage="run", now=NOW - timedelta(minutes=8))
         assert (
-            attempts.lose(current, attempt, "silent", before=NOW - timedelta(minutes=1), now=NOW)
+            attempts.mark_lost(current, attempt, "silent", before=NOW - timedelta(minutes=1), now=NOW)
             is not None
         )
         (hour,) = periods.hours(current, DEVICE, since=NOW - timedelta(hours=2))
@@ -89,7 +89,7 @@ def test_minutes_are_forgotten_after_hours_and_hours_after_a_year(engine: Engine
 
     with session(engine) as current:
         for back in (timedelta(0), timedelta(hours=4), timedelta(days=500)):
-            periods.stored(current, DEVICE, 1, now=NOW - back)
+            periods.record_seeds(current, DEVICE, 1, now=NOW - back)
         assert kept(current) == {60: 3, 3600: 3}
         periods.forget(current, now=NOW)
         assert kept(current) == {60: 1, 3600: 2}

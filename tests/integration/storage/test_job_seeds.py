@@ -104,7 +104,7 @@ def unused(request: pytest.FixtureRequest) -> Iterator[Engine]:
 def test_of_a_large_job_only_what_is_shown_is_read(
     unused: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_seeds, "MOST_WHOLE", 100)
+    monkeypatch.setattr(job_seeds, "MAX_WHOLE", 100)
     monkeypatch.setattr(job_seeds, "_LOOKED_AT", 20)
     monkeypatch.setattr(plots, "WORST_MARKS", 40)
     rows = _large()
@@ -176,7 +176,7 @@ def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(
             each.counts for each in job_seeds.outputs(session, job_id, told) if each.output == "dx"
         ] == [{"pass": 12, "pass_by_tolerance": 7}]
         whole = job_seeds.worst_seeds(session, job_id, 12, told)
-        monkeypatch.setattr(job_seeds, "MOST_WHOLE", 1)
+        monkeypatch.setattr(job_seeds, "MAX_WHOLE", 1)
         assert job_seeds.worst_seeds(session, job_id, 12, told) == whole
         assert len(whole) == 12
 
@@ -231,7 +231,7 @@ def test_a_job_that_is_over_is_read_once_and_a_late_row_is_seen(engine: Engine) 
 
 
 def test_what_is_kept_is_bounded_and_what_may_change_is_not_kept() -> None:
-    some: cache.Kept[str] = cache.Kept(2)
+    some: cache.LRUCache[str] = cache.LRUCache(2)
     made: list[str] = []
 
     def make(name: str) -> str:

@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, inspect, text
 
 from gonogo_storage.db import partitions
-from gonogo_storage.db.engine import is_postgres, make_engine, normalise, session
+from gonogo_storage.db.engine import is_postgres, make_engine, normalize, session
 from gonogo_storage.jobs import jobs
 from gonogo_storage.ops import schema
 from gonogo_storage.ops.schema import SchemaState
@@ -100,6 +100,6 @@ def test_sqlite_is_set_up_for_several_processes(sqlite_url: str) -> None:
 
 
 def test_other_databases_are_refused_by_name() -> None:
-    assert normalise("postgresql://a@b/c").drivername == "postgresql+psycopg"
+    assert normalize("postgresql://a@b/c").drivername == "postgresql+psycopg"
     with pytest.raises(ValueError, match="mysql"):
-        normalise("mysql://a@b/c")
+        normalize("mysql://a@b/c")

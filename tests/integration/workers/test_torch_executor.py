@@ -16,9 +16,9 @@ from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.pairs import Reference, compare
 from gonogo.spec.builds import torch_builds
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.executors import builds_file as meanings
 from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import HostUnavailable, KernelError
+from gonogo_workers.executors.builds_file import read, resolve_build
 from gonogo_workers.local.runner import LocalRunner
 from torch_interpreter import builds_file, run_in_torch, torch_python
 
@@ -58,10 +58,10 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Loca
 
 
 def runner(build: str, folder: Path, **tables: str) -> LocalRunner:
-    meaning = meanings.meaning(
-        registry.find("torch", ""), build, meanings.read(builds_file(folder, **tables))
+    resolved = resolve_build(
+        registry.find("torch", ""), build, read(builds_file(folder, **tables))
     )
-    return LocalRunner(meaning, build, deadline_s=100, isolated=True)
+    return LocalRunner(resolved, build, deadline_s=100, isolated=True)
 
 
 def spec(
@@ -342,6 +342,6 @@ def test_an_interpreter_without_torch_is_told_which_line_to_write(tmp_path: Path
     path.write_text(f'[executors.torch]\npython = "{sys.executable}"\n')
     if sys.executable == torch_python():
         pytest.skip("our own interpreter has torch")
-    meaning = meanings.meaning(registry.find("torch", ""), "torch-eager", meanings.read(str(path)))
+    resolved = resolve_build(registry.find("torch", ""), "torch-eager", read(str(path)))
     with pytest.raises(HostUnavailable, match=r"has no torch .*\[executors.torch\]"):
-        LocalRunner(meaning, "torch-eager", deadline_s=20, isolated=True)
+        LocalRunner(resolved, "torch-eager", deadline_s=20, isolated=True)

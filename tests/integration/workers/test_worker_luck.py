@@ -20,9 +20,9 @@ from gonogo.errors import FieldError, InfrastructureError
 from gonogo_workers import queue
 from gonogo_workers.devices import discovery, locks
 from gonogo_workers.devices.health import canary
-from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.registry import emulator
-from gonogo_workers.messages.result_sender import Postman
+from gonogo_workers.messages.result_sender import ResultSender
 from servers import RedisServer
 from worker_process import KEY, Workplace
 
@@ -131,21 +131,21 @@ def test_the_postman_keeps_the_order_through_memory_and_disk(
 ) -> None:
     app = queue.make_app(private_redis.url)
     private_redis.stop()
-    postman = Postman(app, KEY, tmp_path / "spool", memory_bytes=2_000)
+    sender = ResultSender(app, KEY, tmp_path / "spool", memory_bytes=2_000)
 
     def post(numbers: range) -> None:
         for number in numbers:
-            postman.post("background", queue.RESULTS, {"number": number, "padding": "x" * 300})
+            sender.post("background", queue.RESULTS, {"number": number, "padding": "x" * 300})
 
     post(range(40))
     assert len(list((tmp_path / "spool").iterdir())) > 20
-    assert not postman.flush(0.3)
+    assert not sender.flush(0.3)
     private_redis.start()
-    while postman._letters:  # memory has room again, but what lies on disk is older
+    while sender._in_memory:  # memory has room again, but what lies on disk is older
         time.sleep(0.001)
     post(range(40, 60))
-    assert postman.flush(20)
-    postman.close(0)
+    assert sender.flush(20)
+    sender.close(0)
     place = Workplace(private_redis.url, tmp_path)
     numbers = []
     while (got := place._pop("background")) is not None:
@@ -166,9 +166,9 @@ def test_a_damaged_file_in_the_spool_does_not_stop_the_others(
         json.dumps(["background", queue.RESULTS, *queue.seal(KEY, queue.RESULTS, {"number": 1})])
     )
     app = queue.make_app(redis_url)
-    postman = Postman(app, KEY, spool)
-    assert postman.flush(10)
-    postman.close(0)
+    sender = ResultSender(app, KEY, spool)
+    assert sender.flush(10)
+    sender.close(0)
     assert list(spool.iterdir()) == []
     place = Workplace(redis_url, tmp_path)
     got = place._pop("background")
@@ -231,7 +231,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_the_canary_of_the_emulator_sings() -> None:
-    assert set(canary(Meaning(emulator(), arithmetic="tt-train"), "correct")) == {
+    assert set(canary(ResolvedBuild(emulator(), arithmetic="tt-train"), "correct")) == {
         "dx",
         "dgamma",
         "dbeta",

@@ -116,9 +116,9 @@ def test_the_servers_own_document_is_passed_on(
 
 
 def test_json_is_asked_for_among_the_commands_own_words_only() -> None:
-    assert problem.wanted(["jobs", "--json"])
-    assert not problem.wanted(["jobs"])
-    assert not problem.wanted(["watch", "--", "--json"])
+    assert problem.json_requested(["jobs", "--json"])
+    assert not problem.json_requested(["jobs"])
+    assert not problem.json_requested(["watch", "--", "--json"])
 
 
 def test_a_cancelled_job_is_said_to_be_one_and_exits_with_1(

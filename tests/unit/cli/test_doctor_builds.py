@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gonogo_settings
-from gonogo_cli.operate.builds import tried
+from gonogo_cli.operate.builds import trials
 from gonogo_cli.operate.doctor import findings
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
@@ -25,7 +25,7 @@ def builds(
     )
     monkeypatch.setenv("PYTHONPATH", str(PLUGINS))
     gonogo_settings.load.cache_clear()
-    return {trial.build: (trial.ok, trial.words) for trial in tried()}
+    return {trial.build: (trial.ok, trial.words) for trial in trials()}
 
 
 def test_each_build_is_tried_and_what_is_missing_is_said(
@@ -86,7 +86,7 @@ def test_the_canary_is_run_when_asked(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch,
         '[builds.fine]\nexecutor = "troublesome"\n[builds.nan]\nexecutor = "troublesome"\n',
     )
-    found = {trial.build: (trial.ok, trial.words) for trial in tried(canary=True)}
+    found = {trial.build: (trial.ok, trial.words) for trial in trials(canary=True)}
     assert found["fine"][0], found
     assert "explained by rounding" in found["fine"][1]
     assert not found["nan"][0]

@@ -12,7 +12,7 @@ from gonogo.flakiness.rates import rate
 from gonogo_dashboards.kit import evidence_view, words
 from gonogo_dashboards.tests import error_curve
 from gonogo_storage.db.states import FlagKind, FlagState
-from gonogo_storage.history.build_series import MOST_BUILDS
+from gonogo_storage.history.build_series import MAX_BUILDS
 
 
 def trend(
@@ -71,9 +71,9 @@ def test_a_curve_of_zeros_and_of_nothing_is_defined() -> None:
 
 
 def test_a_curve_of_as_many_builds_as_are_looked_at_says_that_they_are_the_newest() -> None:
-    curve = error_curve.read(trend(*(1e-3,) * MOST_BUILDS), "dx")
+    curve = error_curve.read(trend(*(1e-3,) * MAX_BUILDS), "dx")
     assert curve is not None
-    assert f"of the newest {MOST_BUILDS} builds is 0.001" in curve.summary
+    assert f"of the newest {MAX_BUILDS} builds is 0.001" in curve.summary
 
 
 def test_every_word_of_the_statistics_can_be_said_and_drawn() -> None:
@@ -119,6 +119,6 @@ def test_evidence_of_any_shape_is_facts_and_tables() -> None:
     )
     assert (
         evidence_view.read({"a": [{"x": number} for number in range(100)]}).tables[0].left_out
-        == 100 - evidence_view.MOST_ROWS
+        == 100 - evidence_view.MAX_ROWS
     )
     assert evidence_view.rate_words(rate(0, 0).to_json()) == "UNKNOWN: no run"

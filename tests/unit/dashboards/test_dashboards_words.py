@@ -99,7 +99,7 @@ def test_a_reading_s_name_says_its_quantity_and_unit() -> None:
 
 def test_addresses_escape_what_they_hold() -> None:
     assert urls.job("../x?y#z") == "/jobs/..%2Fx%3Fy%23z"
-    assert urls.job("a", output="d&x", twin=True) == "/jobs/a.json?output=d%26x"
+    assert urls.job("a", output="d&x", as_json=True) == "/jobs/a.json?output=d%26x"
     assert urls.jobs({"state": "", "build": "a b"}, cursor="c") == "/jobs?build=a+b&cursor=c"
     assert urls.jobs() == "/jobs"
 

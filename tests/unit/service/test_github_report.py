@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.flakiness.classes import Class, Classification, Finding, Ran
+from gonogo.flakiness.classes import Class, Classification, Finding, RunSummary
 from gonogo.flakiness.waivers import Waiver, waived
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.github import markdown, report
@@ -17,7 +17,7 @@ from gonogo_service.github.client import MOST_TEXT
 from gonogo_service.github.report import Links
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.comparison.comparing import Compared, Comparison
-from gonogo_storage.comparison.comparison_side import Place, Side, Told
+from gonogo_storage.comparison.comparison_side import Place, Side, SideResults
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SUBJECT = CommitCheck(
@@ -45,7 +45,7 @@ def a_test(
         kind, verdict, f"words of {kind}", new=kind in (Class.new_failure, Class.new_hollow_pass)
     )
     place = Place("v1-x", "wormhole", "n150", "isolated", within)
-    ran = Ran("head", ("job-1",), {verdict: 4})
+    ran = RunSummary("head", ("job-1",), {verdict: 4})
     return Compared(
         place, name, "s", "layernorm_bw", {}, Classification((finding,)), None, ran, check
     )
@@ -53,7 +53,7 @@ def a_test(
 
 def comparison(*tests: Compared, base_jobs: int = 1) -> Comparison:
     base, head = (
-        Told(Side(name, name, None), (name,), jobs, 0, False, {})
+        SideResults(Side(name, name, None), (name,), jobs, 0, False, {})
         for name, jobs in (("base", base_jobs), ("head", 1))
     )
     return Comparison(base, head, tests, "1")

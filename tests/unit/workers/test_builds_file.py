@@ -12,7 +12,7 @@ import pytest
 from gonogo.errors import FieldError
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.pool import MOST_SPARES, HostPool
+from gonogo_workers.executors.pool import MAX_SPARES, HostPool
 
 MINE, OTHER = (
     registry.ExecutorSpec("mine", "m", "F", "/own"),
@@ -48,40 +48,40 @@ def read(tmp_path: Path, text: str) -> builds_file.BuildsFile:
 
 
 def test_a_build_s_own_fields_go_before_its_executor_s(tmp_path: Path) -> None:
-    meaning = builds_file.meaning(MINE, "main", read(tmp_path, FILE))
-    assert meaning.executor.interpreter == "/p"
-    assert (meaning.arithmetic, meaning.produced, meaning.command) == (
+    resolved = builds_file.resolve_build(MINE, "main", read(tmp_path, FILE))
+    assert resolved.executor.interpreter == "/p"
+    assert (resolved.arithmetic, resolved.produced, resolved.command) == (
         "tt-train",
         ("dx",),
         ("/bin/tests", "--fixed"),
     )
-    assert (meaning.options, meaning.suites) == (
+    assert (resolved.options, resolved.suites) == (
         {"depth": 1, "variant": "moreh"},
         {"nightly": {"filter": "LayerNorm*"}},
     )
-    told = json.loads(meaning.environment["GONOGO_BUILD"])
+    told = json.loads(resolved.environment["GONOGO_BUILD"])
     assert told == {
         "name": "main",
-        "command": list(meaning.command),
-        "options": meaning.options,
-        "suites": meaning.suites,
+        "command": list(resolved.command),
+        "options": resolved.options,
+        "suites": resolved.suites,
     }
     assert {
-        name: value for name, value in meaning.environment.items() if name != "GONOGO_BUILD"
+        name: value for name, value in resolved.environment.items() if name != "GONOGO_BUILD"
     } == {"A": "1", "B": "2", "C": "3"}
 
 
 def test_a_build_that_the_file_does_not_name_gets_its_executor_s_defaults(tmp_path: Path) -> None:
-    meaning = builds_file.meaning(
+    resolved = builds_file.resolve_build(
         MINE, "dev", read(tmp_path, FILE), arithmetic="fp32", produced=("dx",)
     )
     assert (
-        meaning.executor.interpreter,
-        meaning.environment["A"],
-        meaning.arithmetic,
-        meaning.produced,
+        resolved.executor.interpreter,
+        resolved.environment["A"],
+        resolved.arithmetic,
+        resolved.produced,
     ) == ("/default", "1", "fp32", ("dx",))
-    assert json.loads(meaning.environment["GONOGO_BUILD"])["options"] == {
+    assert json.loads(resolved.environment["GONOGO_BUILD"])["options"] == {
         "depth": 1,
         "variant": "fast",
     }
@@ -89,20 +89,20 @@ def test_a_build_that_the_file_does_not_name_gets_its_executor_s_defaults(tmp_pa
 
 def test_a_name_belongs_to_its_executor(tmp_path: Path) -> None:
     file = read(tmp_path, FILE)
-    assert builds_file.meaning(OTHER, "main", file) == builds_file.Meaning(OTHER)
+    assert builds_file.resolve_build(OTHER, "main", file) == builds_file.ResolvedBuild(OTHER)
     assert list(file.of("mine")) == ["main"]
 
 
 def test_a_build_of_which_there_is_nothing_to_tell_shares_its_children_with_others(
     tmp_path: Path,
 ) -> None:
-    assert builds_file.meaning(OTHER, "plain", read(tmp_path, FILE)).environment == {}
-    assert builds_file.meaning(OTHER, "plain", builds_file.read(None)) == builds_file.Meaning(OTHER)
+    assert builds_file.resolve_build(OTHER, "plain", read(tmp_path, FILE)).environment == {}
+    assert builds_file.resolve_build(OTHER, "plain", builds_file.read(None)) == builds_file.ResolvedBuild(OTHER)
 
 
 def test_our_own_builds_need_no_entry() -> None:
     assert (
-        builds_file.meaning(registry.emulator(), "correct", builds_file.read(None)).arithmetic
+        builds_file.resolve_build(registry.emulator(), "correct", builds_file.read(None)).arithmetic
         == "tt-train"
     )
 
@@ -164,10 +164,10 @@ def test_the_child_is_told_of_its_build_and_of_no_other(
         ("main", '"command": ["/bin/tests", "--fixed"]'),
         ("plain", "told nothing"),
     ):
-        meaning = builds_file.meaning(
+        resolved = builds_file.resolve_build(
             spec, build, file if build == "main" else builds_file.read(None)
         )
-        host = KernelHost(meaning.executor, meaning.environment)
+        host = KernelHost(resolved.executor, resolved.environment)
         try:
             with pytest.raises(Exception, match="told") as raised:
                 host.open(build)
@@ -180,11 +180,11 @@ def test_a_worker_keeps_few_spare_children_however_many_environments_its_builds_
     pool = HostPool()
     spec = registry.ExecutorSpec("mine", "json", "loads")
     try:
-        for number in range(MOST_SPARES + 2):
+        for number in range(MAX_SPARES + 2):
             pool.prepare(spec, {"N": str(number)})
-        kept = pool.take(spec, {"N": str(MOST_SPARES + 1)})
+        kept = pool.take(spec, {"N": str(MAX_SPARES + 1)})
         kept.kill()
-        assert len(pool._spares) == MOST_SPARES - 1
+        assert len(pool._spares) == MAX_SPARES - 1
     finally:
         pool.close()
 
@@ -204,14 +204,14 @@ executor = "mine"
 python = "/own"
 """
     file = read(tmp_path, text)
-    made = builds_file.meaning(MINE, "tt-metal-0123abcd", file)
+    made = builds_file.resolve_build(MINE, "tt-metal-0123abcd", file)
     assert (made.executor.python, made.command) == (
         "/images/0123abcd/python",
         ("/bin/run", "0123abcd"),
     )
     assert made.environment["IMAGE"] == "registry.example.org/tt-metal:0123abcd"
-    assert builds_file.meaning(MINE, "tt-metal-main", file).executor.python == "/own"
-    assert builds_file.meaning(MINE, "tt-metal-abc-1", file).executor.python == "/longer"
+    assert builds_file.resolve_build(MINE, "tt-metal-main", file).executor.python == "/own"
+    assert builds_file.resolve_build(MINE, "tt-metal-abc-1", file).executor.python == "/longer"
     for name in (
         "tt-metal-",
         "tt-metal-../../etc",
@@ -221,7 +221,7 @@ python = "/own"
         "other-0123abcd",
     ):
         assert (
-            builds_file.meaning(MINE, name, file).executor.python == "/own" == MINE.python
+            builds_file.resolve_build(MINE, name, file).executor.python == "/own" == MINE.python
         )  # the executor's own: no pattern fits
     assert builds_file.interpreters({}, file) == ("/longer", "/own")
     with pytest.raises(FieldError, match="more than one star"):

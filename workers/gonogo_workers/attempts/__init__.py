@@ -1,1 +1,1 @@
-"""One attempt at a chunk: the pipeline of seeds, the reference build, and what is kept as evidence."""
+"""One attempt at a chunk: the pipeline of seeds, the reference build, the stored evidence."""

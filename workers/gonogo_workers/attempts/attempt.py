@@ -1,5 +1,6 @@
-"""One attempt at a chunk: the chip's lock, fresh children, the seeds, and a last message that says
-what was sent.
+"""One attempt at a chunk: the chip's lock, fresh children, the seeds.
+
+Its last message lists what was sent.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gonogo_workers.attempts.report_pipeline import parts_for
 from gonogo_workers.devices import hang, locks
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.devices.health import DeviceSick
-from gonogo_workers.devices.keeper import Keeper
+from gonogo_workers.devices.health_monitor import DeviceHealthMonitor
 from gonogo_workers.executors.base import (
     ExecutorFailure,
     HostUnavailable,
@@ -34,7 +35,7 @@ from gonogo_workers.executors.base import (
     output_shapes,
     shaped_inputs,
 )
-from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.pool import HostPool
 from gonogo_workers.executors.slots import Slot
@@ -42,72 +43,84 @@ from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk, Work
 from gonogo_workers.messages.heartbeat import Vitals
-from gonogo_workers.messages.result_sender import Postman
+from gonogo_workers.messages.result_sender import ResultSender
 from gonogo_workers.messages.rows import Place, failed
 
 log = logging.getLogger(__name__)
 
 SPARE_AFTER_S = 3.0
-"""A chunk that runs this long starts its successor's child while it runs; a shorter one at its end,
-so as not to take its processor."""
+"""A chunk that runs this long starts its successor's child while it runs.
+
+A shorter one starts it at its end, so as not to compete for the processor.
+"""
 LAST_JUDGEMENTS_S = 1.0
-"""How long a stopped attempt waits for the seeds that are being judged: the others are run again
-elsewhere."""
-BARREN_CHILDREN = 3
+"""How long a stopped attempt waits for the judgements in progress.
+
+Other seeds run again elsewhere.
+"""
+MAX_BARREN_CHILDREN = 3
+"""An attempt ends as an error after this many children in a row that ran no seed."""
 
 
 class Outcome(StrEnum):
-    """How an attempt ended."""
+    """The ways in which an attempt ends."""
 
     done = "done"
     """Every seed was sent, with or without numbers."""
     cancelled = "cancelled"
-    """The job's cancel key was there."""
+    """The job was canceled."""
     handed_back = "handed_back"
-    """This worker is shutting down, or its device fell ill or is wanted for something else; what is
-    missing must be run by another."""
+    """This worker is shutting down, or its device is bad or needed for something else.
+
+    Another worker must run the missing seeds."""
     error = "error"
-    """The device, the child process or this host failed; what is missing may be tried again."""
+    """The device, the child process or this host failed; missing seeds may be tried again."""
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What a worker lends its attempts: the device and its lock folder, spare children, threads,
-    the postman, the heartbeat's facts.
-    """
+class DeviceContext:
+    """The resources that a worker lends its attempts on one device."""
 
     worker: str
     device: Device
     lock_folder: Path
     pool: HostPool
     threads: Threads
-    postman: Postman
+    sender: ResultSender
     vitals: Vitals
-    keeper: Keeper
+    monitor: DeviceHealthMonitor
     telemetry: Callable[[], Mapping[str, Any]]
-    """The chip's latest temperature, clock, power and firmware; asking for it makes it new again
-    soon."""
+    """Returns the chip's latest temperature, clock, power and firmware, and starts a refresh."""
     chunk_deadline_s: float
     tt_triage: str | None
 
 
 class Attempt:
-    """Runs one chunk. `run` belongs to one thread; `stop` may come from any."""
+    """One run of a chunk. `run` belongs to one thread; `stop` may come from any."""
 
     def __init__(
-        self, chunk: Chunk, meaning: Meaning, bench: Bench, reference: Meaning | None = None
+        self,
+        chunk: Chunk,
+        resolved: ResolvedBuild,
+        device_context: DeviceContext,
+        reference: ResolvedBuild | None = None,
     ) -> None:
         self.chunk = chunk
-        self._meaning = meaning
-        self._bench = bench
+        self._resolved = resolved
+        self._device_context = device_context
         self._stopping: Outcome | None = None
         self._stop_event = threading.Event()
         self._host: KernelHost | None = None
         self._dismissed: KernelHost | None = None
-        """The last child, on its way out; waited for when everything else is done."""
-        self._batches = Batches(bench.postman, chunk.attempt)
+        """The last child, which is exiting; `run` waits for it at its end."""
+        self._batches = Batches(device_context.sender, chunk.attempt)
         self._evidence, self._pipeline = parts_for(
-            chunk, meaning, bench.device.identity, bench.threads, self._batches, bench.vitals
+            chunk,
+            resolved,
+            device_context.device.identity,
+            device_context.threads,
+            self._batches,
+            device_context.vitals,
         )
         self._log_tail = ""
         self._error: str | None = None
@@ -123,25 +136,26 @@ class Attempt:
     def stop(
         self, outcome: Outcome, grace_s: float = HAND_BACK_GRACE_S, error: str | None = None
     ) -> None:
-        """End soon: `cancelled` at once, `handed_back` after the seed in hand, if that takes at
-        most `grace_s`. The first reason stays.
+        """End soon: `cancelled` at once, `handed_back` after the current seed.
+
+        That seed gets at most `grace_s`. The first reason stays.
         """
         if self._stopping is None:
             self._stopping, self._error = outcome, error
         self._stop_event.set()
-        at_once = self._pipeline.stop(grace_s if self._stopping is Outcome.handed_back else 0.0)
+        immediate = self._pipeline.stop(grace_s if self._stopping is Outcome.handed_back else 0.0)
         host = self._host
-        if at_once and host is not None:
+        if immediate and host is not None:
             host.stop()
 
     def run(self) -> Outcome:
-        """Run the chunk to its end, whatever happens: every way out sends `finished`."""
+        """Run the chunk to its end; send `finished` in every case."""
         outcome, error = Outcome.done, None
-        self._bench.vitals.begin(self.chunk.attempt)
-        self._bench.telemetry()
-        too_long = f"the attempt took longer than {self._bench.chunk_deadline_s:g} s"
+        self._device_context.vitals.begin(self.chunk.attempt)
+        self._device_context.telemetry()
+        too_long = f"the attempt took longer than {self._device_context.chunk_deadline_s:g} s"
         alarm = threading.Timer(
-            self._bench.chunk_deadline_s, self.stop, (Outcome.error, 0.0, too_long)
+            self._device_context.chunk_deadline_s, self.stop, (Outcome.error, 0.0, too_long)
         )
         alarm.daemon = True
         alarm.start()
@@ -166,7 +180,7 @@ class Attempt:
         with contextlib.suppress(Exception):
             self._pipeline.drain(LAST_JUDGEMENTS_S)
         self._batches.flush()
-        self._bench.postman.post(
+        self._device_context.sender.post(
             queue.BACKGROUND_QUEUE,
             queue.FINISHED,
             {
@@ -176,81 +190,94 @@ class Attempt:
                 "batches": self._batches.count,
                 "log_tail": self._log_tail,
                 "error": error,
-                "telemetry": dict(self._bench.telemetry()),
+                "telemetry": dict(self._device_context.telemetry()),
             },
         )
         if self._dismissed is not None:
             self._dismissed.close()
         if self._stopping is None:
-            self._bench.pool.prepare(self._meaning.executor, self._meaning.environment)
-        self._bench.vitals.end()
+            self._device_context.pool.prepare(self._resolved.executor, self._resolved.environment)
+        self._device_context.vitals.end()
         return outcome
 
     def _run(self) -> None:
-        device = self._bench.device
+        device = self._device_context.device
         self._stage("waiting for the device")
         self._send_started()
-        held = locks.acquire(
-            self._bench.lock_folder, device.name, lambda: self._stopping is None, self._stop_event
+        locked = locks.acquire(
+            self._device_context.lock_folder,
+            device.name,
+            lambda: self._stopping is None,
+            self._stop_event,
         )
         try:
             why = (
-                "its last user did not end properly" if held.left_over else self._bench.keeper.due()
+                "its last user did not end properly"
+                if locked.left_over
+                else self._device_context.monitor.due()
             )
             if why:
-                self._check(held, why)
-            self._bench.keeper.ran()
+                self._check(locked, why)
+            self._device_context.monitor.ran()
             if self._references is not None:
-                self._run_references(self._references, held)
+                self._run_references(self._references, locked)
             barren = 0
             while self._pipeline.has_work:
-                self._one_child(held)
+                self._one_child(locked)
                 barren = 0 if self._pipeline.answered or not self._pipeline.has_work else barren + 1
-                if barren == BARREN_CHILDREN:
+                if barren == MAX_BARREN_CHILDREN:
                     raise HostUnavailable(
                         f"{barren} child processes in a row ended before they ran a seed",
                         self._log_tail,
                     )
         finally:
-            held.close()
-        # The chip is free for others from here on; what is left is host work
+            locked.close()
+        # The chip is free for others from here on; only host work is left
         self._stage("judging")
         self._pipeline.finish()
 
-    def _run_references(self, references: References, held: locks.HeldDevice) -> None:
-        """Have the reference build run every seed; those that it fails on are errors, and this
-        build does not run them.
+    def _run_references(self, references: References, locked: locks.HeldDevice) -> None:
+        """Have the reference build run every seed.
+
+        A seed that it fails on is an error, and this build does not run it.
         """
         self._stage("reference")
         try:
             references.run(
-                held, self._bench.pool, self._bench.threads, self._bench.vitals, self._adopt
+                locked,
+                self._device_context.pool,
+                self._device_context.threads,
+                self._device_context.vitals,
+                self._adopt,
             )
         finally:
             self._host = None
         references.fail(
-            self._pipeline, self._batches, self._evidence.log_of, self._bench.device.identity
+            self._pipeline,
+            self._batches,
+            self._evidence.log_of,
+            self._device_context.device.identity,
         )
         if references.lost:
-            self._check(held, "a kernel of the reference build hung or died")
+            self._check(locked, "a kernel of the reference build hung or died")
 
-    def _one_child(self, held: locks.HeldDevice) -> None:
+    def _one_child(self, locked: locks.HeldDevice) -> None:
         """Run seeds in one fresh child until all are done or the child is lost."""
         self._stage("starting")
         began = time.monotonic()
-        executor, environment = self._meaning.executor, self._meaning.environment
-        host = self._bench.pool.take(executor, environment, started=self._adopt)
+        executor, environment = self._resolved.executor, self._resolved.environment
+        host = self._device_context.pool.take(executor, environment, started=self._adopt)
         clean, hung, refused = False, None, None
         try:
-            held.record(host.pid, host.host_run)
+            locked.record(host.pid, host.host_run)
             place = self._pipeline.begin(host)
-            refused = self._opened(host, held.fd)
+            refused = self._opened(host, locked.fd)
             if refused is None:
                 self._stage("running")
 
                 def tend() -> None:
                     if time.monotonic() - began > SPARE_AFTER_S:
-                        self._bench.pool.prepare(executor, environment)
+                        self._device_context.pool.prepare(executor, environment)
 
                 self._pipeline.drive(host, tend)
                 clean = True
@@ -266,60 +293,66 @@ class Attempt:
                 host.dismiss()
                 self._dismissed = host
             else:
-                self._bench.keeper.doubt("its last kernel did not end properly")
+                self._device_context.monitor.doubt("its last kernel did not end properly")
                 host.kill()
         if hung is not None:
-            self._after_hang(held, hung)
+            self._after_hang(locked, hung)
         elif refused is not None:
-            self._after_refusal(held, refused, place)
+            self._after_refusal(locked, refused, place)
 
     def _triage(self, work: Work) -> None:
-        """The device's state as tt-triage sees it, while the process still hangs."""
+        """Store the device's state as tt-triage reports it, while the process still hangs."""
         self._stage("triage")
-        found = hang.triage(self._bench.tt_triage, self._meaning, self._bench.device.places)
-        if found is not None:
+        content = hang.triage(
+            self._device_context.tt_triage, self._resolved, self._device_context.device.places
+        )
+        if content is not None:
             self._batches.add_artifact(
                 {
                     "kind": "triage",
                     "seed": work[0],
                     "repeat": work[1],
                     "output": None,
-                    "content": found,
+                    "content": content,
                 }
             )
 
-    def _after_hang(self, held: locks.HeldDevice, hung: Hang) -> None:
-        """The hung seed's row, with what a second run under the watcher shows; then the canary,
-        before anything else runs.
+    def _after_hang(self, locked: locks.HeldDevice, hung: Hang) -> None:
+        """Add the hung seed's row, with the findings of a second run under the watcher.
+
+        Then run the canary, before anything else runs.
         """
-        found = hang.Examined()
+        examination = hang.Examination()
         try:
-            if self._stopping is None and hang.watcher_environment(self._meaning):
-                self._check(held, "a kernel hung")  # a wedged chip would only hang again
+            if self._stopping is None and hang.watcher_environment(self._resolved):
+                self._check(locked, "a kernel hung")  # a wedged chip would hang again
                 self._stage("watcher")
-                found = hang.again(
+                examination = hang.again(
                     self.chunk,
                     hung.work,
-                    self._meaning,
-                    held.fd,
-                    started=lambda host: self._lend(held, host),
+                    self._resolved,
+                    locked.fd,
+                    started=lambda host: self._lend(locked, host),
                 )
         finally:
             self._host = None
-            for artifact in found.artifacts:
+            for artifact in examination.artifacts:
                 self._batches.add_artifact(artifact)
-            self._pipeline.fail_hung(hung, found.words)
+            self._pipeline.fail_hung(hung, examination.words)
         if self._stopping is None:
-            self._check(held, "a kernel hung")
+            self._check(locked, "a kernel hung")
 
-    def _lend(self, held: locks.HeldDevice, host: KernelHost) -> None:
-        held.record(host.pid, host.host_run)
+    def _lend(self, locked: locks.HeldDevice, host: KernelHost) -> None:
+        locked.record(host.pid, host.host_run)
         self._adopt(host)
 
-    def _check(self, held: locks.HeldDevice, why: str) -> None:
-        """Canary and ladder. Raises DeviceSick: then this device does nothing more."""
+    def _check(self, locked: locks.HeldDevice, why: str) -> None:
+        """Run the canary and, where it fails, the recovery steps.
+
+        Raises DeviceSick: then this device does nothing more.
+        """
         self._stage("canary")
-        self._bench.keeper.check(held, why, tell=self._stage)
+        self._device_context.monitor.check(locked, why, tell=self._stage)
 
     def _adopt(self, host: KernelHost) -> None:
         self._host = host
@@ -327,7 +360,7 @@ class Attempt:
             raise Stopped("stopped before the child was used")
 
     def _opened(self, host: KernelHost, lock_fd: int) -> ExecutorFailure | None:
-        """Open the build and run the context's tests; why that can't be done."""
+        """Open the build and run the context's tests; return the reason where that fails."""
         try:
             host.open(self.chunk.build, lock_fd=lock_fd)
             for index in range(len(self.chunk.before)):
@@ -342,12 +375,13 @@ class Attempt:
         return None
 
     def _after_refusal(
-        self, held: locks.HeldDevice, problem: ExecutorFailure, place: Callable[[], Place]
+        self, locked: locks.HeldDevice, problem: ExecutorFailure, place: Callable[[], Place]
     ) -> None:
-        """The build, or the device? The canary decides: only on a device that is well every seed
-        left is the build's error.
+        """Find out whether the build or the device is at fault for a build that can't be opened.
+
+        The canary decides: only on a good device are all remaining seeds errors of the build.
         """
-        self._check(held, f"build {self.chunk.build} could not be opened")
+        self._check(locked, f"build {self.chunk.build} could not be opened")
         for work in self._pipeline.take_all():
             for artifact in self._evidence.log_of(work, problem.log_tail):
                 self._batches.add_artifact(artifact)
@@ -362,12 +396,13 @@ class Attempt:
             )
 
     def _run_before(self, host: KernelHost, index: int) -> None:
-        """Run one test of the context. That it fails is part of the context; that it kills the
-        child is not.
+        """Run one test of the context.
+
+        A failure of the test is part of the context; a test that kills the child is not.
         """
         test = self.chunk.before[index]
         inputs = shaped_inputs(test, quantise(test, generate(test, self.chunk.work[0][0])))
-        expected = output_shapes(test, self._meaning.produced)
+        expected = output_shapes(test, self._resolved.produced)
         slot = Slot(
             host.folder,
             f"before{index}",
@@ -382,16 +417,16 @@ class Attempt:
         self._pipeline.count_position()
 
     def _send_started(self) -> None:
-        device = self._bench.device
+        device = self._device_context.device
         body: dict[str, Any] = {
             "attempt": self.chunk.attempt,
-            "worker": self._bench.worker,
+            "worker": self._device_context.worker,
             "device": device.identity,
             "host": device.host,
             "host_run": None,
             "at": time.time(),
         }
-        self._bench.postman.post(queue.HEARTBEAT_QUEUE, queue.STARTED, body)
+        self._device_context.sender.post(queue.HEARTBEAT_QUEUE, queue.STARTED, body)
 
     def _stage(self, stage: str) -> None:
-        self._bench.vitals.stage = stage
+        self._device_context.vitals.stage = stage

@@ -1,5 +1,6 @@
-"""Artifacts of an attempt: error map, coefficients and diagnosis of its first and its worst seeds,
-and the log of those that failed.
+"""Artifacts of an attempt: error maps, coefficients, diagnoses and logs.
+
+The first and the worst seeds get error map, coefficients and diagnosis; failed ones their log.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ from gonogo_workers.messages.rows import Row, plain, rank
 log = logging.getLogger(__name__)
 
 KEPT_BYTES = 2**30
-"""Outputs of the worst seeds that are kept in memory until the attempt's end; what would exceed it
-is not kept."""
-MOST_LOGS = 3
+"""Outputs of the worst seeds that stay in memory until the attempt's end; more are dropped."""
+MAX_LOGS = 3
 
 Artifact = dict[str, Any]
 Outputs = Mapping[str, FloatArray]
 
 
 @dataclass(order=True)
-class _Kept:
+class _Candidate:
+    """A seed among the worst so far, with its outputs."""
+
     rank: tuple[int, float]
     order: int
     work: Work = field(compare=False)
@@ -42,28 +44,30 @@ class _Kept:
 
 
 class Evidence:
-    """Chooses the seeds of one attempt that get artifacts. Used by one thread at a time, except
-    `of_seed`, which is pure.
+    """Chooses the seeds of one attempt that get artifacts.
+
+    Used by one thread at a time, except `of_seed`, which is pure.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
-        self._worst: list[_Kept] = []
+        self._worst: list[_Candidate] = []
         self._seen = 0
         self._logs = 0
         self._first: Work | None = None
 
     def wants_first(self, work: Work) -> bool:
-        """Whether this seed, just judged, is the attempt's first and gets its artifacts now."""
+        """Return whether this seed, just judged, is the first of the attempt.
+
+        The first gets its artifacts now.
+        """
         if self._first is not None or not self._chunk.evidence_first:
             return False
         self._first = work
         return True
 
     def consider(self, work: Work, row: Row, outputs: Outputs) -> None:
-        """Keep the outputs if the seed is among the worst so far. A seed that passes is no evidence
-        of anything.
-        """
+        """Keep the outputs if the seed is among the worst so far; a seed that passes never is."""
         self._seen += 1
         size = sum(array.nbytes for array in outputs.values())
         if (
@@ -72,54 +76,58 @@ class Evidence:
         ):
             return
         if work != self._first and self._chunk.evidence_worst:
-            # -seen: of equally bad seeds the earliest is kept
-            heapq.heappush(self._worst, _Kept(rank(row), -self._seen, work, outputs))
+            # -seen: among equally bad seeds the earliest stays
+            heapq.heappush(self._worst, _Candidate(rank(row), -self._seen, work, outputs))
             if len(self._worst) > self._chunk.evidence_worst:
                 heapq.heappop(self._worst)
 
     def log_of(self, work: Work, tail: str) -> Iterator[Artifact]:
-        """The log of a seed that failed, for the first few of an attempt."""
-        if tail and self._logs < MOST_LOGS:
+        """Yield the log of a failed seed, for the first few of an attempt."""
+        if tail and self._logs < MAX_LOGS:
             self._logs += 1
             yield _artifact("log", work, None, {"text": tail})
 
     def worst(self) -> Iterator[Artifact]:
-        """The artifacts of the worst seeds, worst first; their inputs are made again."""
+        """Yield the artifacts of the worst seeds, worst first; their inputs are generated again."""
         test = self._chunk.test
         assert isinstance(test, TestSpec)
-        for kept in sorted(self._worst, reverse=True):
+        for candidate in sorted(self._worst, reverse=True):
             yield from of_seed(
-                test, kept.work, quantise(test, generate(test, kept.work[0])), kept.outputs
+                test,
+                candidate.work,
+                quantise(test, generate(test, candidate.work[0])),
+                candidate.outputs,
             )
 
 
 def of_seed(
     test: TestSpec, work: Work, given: Mapping[str, NDArray[Any]], outputs: Outputs
 ) -> list[Artifact]:
-    """Diagnosis, coefficients per term and error map per output of one seed. Never raises: evidence
-    must not cost a result.
+    """Return diagnosis, coefficients per term and error map per output of one seed.
+
+    Never raises: evidence must not cost a result.
     """
     artifacts: list[Artifact] = []
-    outputs = {
-        name: array for name, array in outputs.items() if name in test.outputs
-    }  # a downstream one has no reference
+    # A downstream output has no reference
+    outputs = {name: array for name, array in outputs.items() if name in test.outputs}
     try:
-        flat = {
-            name: array.reshape(test.flat_shape_of(name)) for name, array in outputs.items()
-        }  # executors give the test's own shape
+        # Executors return arrays in the test's shape
+        flat = {name: array.reshape(test.flat_shape_of(name)) for name, array in outputs.items()}
         diagnosis = numerics(test).diagnose(test, given, flat)
         artifacts.append(_artifact("diagnosis", work, None, plain(diagnosis.to_json())))
         for output in test.outputs:
             terms = [plain(term.to_json()) for term in diagnosis.terms if term.output == output]
             if terms:
                 artifacts.append(_artifact("coefficients", work, output, {"terms": terms}))
-        wanted = numerics(test).reference(test, given)
+        references = numerics(test).reference(test, given)
         for name, array in outputs.items():
-            golden = np.atleast_1d(wanted[name])
+            golden = np.atleast_1d(references[name])
             shape = golden.shape if golden.ndim == 2 else (1, golden.size)
-            found = error_map(array.reshape(shape), golden.reshape(shape), test.numerics.output)
-            artifacts.append(_artifact("error_map", work, name, plain(found.to_json())))
-    except Exception:  # a Bug of ours, logged with its trace
+            error_plot = error_map(
+                array.reshape(shape), golden.reshape(shape), test.numerics.output
+            )
+            artifacts.append(_artifact("error_map", work, name, plain(error_plot.to_json())))
+    except Exception:  # a bug in GoNoGo, logged with its trace
         log.exception("no evidence for seed %s: %s", work[0], test.key)
     return artifacts
 

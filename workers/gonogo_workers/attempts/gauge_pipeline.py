@@ -1,9 +1,9 @@
-"""The runs of a gauge's chunk: right and wrong kernels on the same seeds, each measured to a row of
-numbers.
+"""The runs of a gauge's chunk: right and wrong kernels on the same seeds.
 
-The loop, deadlines and ends of a child are the pipeline's. What differs: an item is a (seed, part);
-a part may be given its inputs turned or other numerics; the emulator's parts share a child, which
-is opened anew for each, since it has no device to open.
+Each run is measured to a row of numbers. The loop, deadlines and the handling of lost children are
+the pipeline's. What differs: an item is a (seed, part), and a part may get permuted inputs or other
+numerics. The emulator's parts share a child, which is opened again for each part: there is no
+device to open.
 """
 
 from __future__ import annotations
@@ -30,18 +30,24 @@ from gonogo_workers.messages.rows import Place
 
 
 class GaugePipeline(Pipeline):
-    """The (seed, part) of one attempt. All methods but `stop` belong to the attempt's thread."""
+    """The (seed, part) pairs of one attempt.
+
+    All methods but `stop` belong to the attempt's thread.
+    """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._latest: measure.Drawn | None = None
-        """The parts of a seed come together: its arrays are drawn once."""
+        """The arrays of the latest seed: its parts come together, so they are drawn once."""
         self._drawn: dict[Work, measure.Drawn] = {}
-        """Of what is under way."""
+        """The arrays of the runs that are under way."""
         self._drawing = threading.Lock()
 
     def begin(self, host: KernelHost) -> Callable[[], Place]:
-        """As of every pipeline; answers first for the parts that the test doesn't have."""
+        """Begin as every pipeline does, then report the parts that the test doesn't have.
+
+        They are `not_run`.
+        """
         place = super().begin(host)
         parts = self._chunk.gauge or {}
         not_run = [work for work in self._todo if parts.get(work[1]) is None]
@@ -55,17 +61,17 @@ class GaugePipeline(Pipeline):
         return place
 
     def _gauged(self, work: Work) -> GaugePart:
-        found = (self._chunk.gauge or {})[work[1]]
-        assert found is not None  # the others never came this far
-        return found
+        part = (self._chunk.gauge or {})[work[1]]
+        assert part is not None  # `begin` has answered for the others
+        return part
 
-    def _asked(self, work: Work) -> dict[str, Any]:
+    def _canonical_test(self, work: Work) -> dict[str, Any]:
         return self._gauged(work).part.test.canonical()
 
     def _admits(self, host: KernelHost, work: Work) -> bool:
         build = self._gauged(work).part.build
         if build != host.build:
-            if self._running:  # an answer to `open` would come among theirs
+            if self._running:  # the answer to `open` would come among those of the runs
                 return False
             try:
                 host.open(build)
@@ -80,9 +86,8 @@ class GaugePipeline(Pipeline):
             if drawn is None or drawn.seed != work[0]:
                 self._latest = drawn = measure.Drawn.of(self._test, work[0])
             self._drawn[work] = drawn
-            while (
-                len(self._drawn) > self._most_judging + SLOTS
-            ):  # runs that failed are never judged
+            # Failed runs are never judged, so nobody else removes theirs
+            while len(self._drawn) > self._max_judging + SLOTS:
                 del self._drawn[next(iter(self._drawn))]
         given = dict(measure.given_to(part, drawn))
         slot.write(shaped_inputs(part.test, given))
@@ -102,8 +107,8 @@ class GaugePipeline(Pipeline):
                 gauged.part,
                 drawn,
                 outputs,
-                arithmetic=self._meaning.arithmetic,
-                produced=self._meaning.produced,
+                arithmetic=self._resolved.arithmetic,
+                produced=self._resolved.produced,
                 with_edges=gauged.edges,
             )
         return (

@@ -1,6 +1,4 @@
-"""How a child is lost in mid chunk, and what is still to be said about the seed that it was lost
-over.
-"""
+"""The loss of a child in the middle of a chunk, and the seed that it was lost over."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from gonogo_workers.messages.rows import Place
 
 @dataclass(frozen=True)
 class Hang:
-    """A seed without an answer: its row is still to be made, by `Pipeline.fail_hung`."""
+    """A seed without an answer: `Pipeline.fail_hung` adds its row later."""
 
     work: Work
     place: Place
@@ -21,7 +19,7 @@ class Hang:
 
 
 class ChildLost(Exception):
-    """The child crashed or was killed for hanging; the seeds left need a fresh one."""
+    """The child crashed or was killed for hanging; the remaining seeds need a fresh one."""
 
     def __init__(self, message: str, hang: Hang | None = None) -> None:
         super().__init__(message)

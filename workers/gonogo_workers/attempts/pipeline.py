@@ -1,9 +1,8 @@
-"""Keeps the device busy: while the child runs seed k, threads make the inputs of k+1 and compare
-k-1.
+"""Keeps the device busy: while the child runs seed k, threads make inputs k+1 and judge k-1.
 
-One loop waits for whatever comes first: an answer of the child, its end, inputs ready, a seed
-judged, a deadline, a stop. The next seed's request lies in the child's socket before it has
-finished the one at hand, so between two seeds it never waits for us.
+One loop waits for the next event: an answer of the child, its end, inputs ready, a seed judged, a
+deadline, a stop. The next seed's request is in the child's socket before the child has finished the
+current one, so it never waits for us between two seeds.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from gonogo_workers.executors.base import (
     output_shapes,
     shaped_inputs,
 )
-from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
 from gonogo_workers.executors.threads import Threads
@@ -52,14 +51,18 @@ from gonogo_workers.messages.rows import Place, Row
 log = logging.getLogger(__name__)
 
 SLOTS = 3
-"""One seed running, one waiting in the child's socket, one whose outputs are being read or whose
-inputs are being written."""
+"""One seed that runs, one waiting in the child's socket, one being read or written.
+
+The last one's outputs are being read, or its inputs written.
+"""
 AHEAD = 2
-"""Requests that the child has been sent and has not answered."""
+"""Requests that the child may have received and not answered."""
 LARGE_ELEMENTS = 2**20
-MOST_JUDGING = {True: 2, False: 16}
-"""Seeds with outputs in memory, large and small: the device waits rather than fill the host's
-memory."""
+MAX_JUDGING = {True: 2, False: 16}
+"""Seeds with outputs in memory, for large and for small tests.
+
+The device waits rather than fill the host's memory.
+"""
 HAND_BACK_GRACE_S = 0.7
 
 Arrays = dict[str, NDArray[Any]]
@@ -69,18 +72,20 @@ Compare = Callable[[SeedJudgement, int, Arrays, Arrays, dict[str, FloatArray]], 
 
 @dataclass
 class Item:
-    """A seed under way: its slot, and its inputs once they are made."""
+    """A seed under way: its slot, and its inputs once they are generated."""
 
     work: Work
     slot: Slot
     home: deque[Slot]
-    """Where its slot goes afterwards: the free slots of its own child, not of a later one."""
+    """The free slots of its child, to which its slot returns (never those of a later child)."""
     inputs: Future[tuple[Arrays, Arrays]]
     deadline: float = math.inf
 
 
 @dataclass
 class _Judging:
+    """A seed that a thread is judging."""
+
     work: Work
     place: Place
     duration_ms: float | None
@@ -93,14 +98,14 @@ class Pipeline:
     def __init__(
         self,
         chunk: Chunk,
-        meaning: Meaning,
+        resolved: ResolvedBuild,
         device: str,
         threads: Threads,
         batches: Batches,
         evidence: Evidence,
         vitals: Vitals,
     ) -> None:
-        self._chunk, self._meaning, self._device = chunk, meaning, device
+        self._chunk, self._resolved, self._device = chunk, resolved, device
         self._threads, self._batches, self._evidence, self._vitals = (
             threads,
             batches,
@@ -116,9 +121,9 @@ class Pipeline:
         self._free: deque[Slot] = deque()
         self._slots = 0
         self.answered = 0
-        """How many seeds the present child has answered, with or without numbers."""
+        """The number of seeds that the current child has answered, with or without numbers."""
         self.compare: Compare | None = None
-        """Compares a judged seed with what a reference build made of it; None: there is none."""
+        """Compares a judged seed with the reference build's result; None without a reference."""
         self._host_run = ""
         self._position = 0
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -126,27 +131,29 @@ class Pipeline:
         self._driving = False
 
     def _plan(self, test: AnyTest) -> None:
-        """What follows from the test alone: a selection has neither shapes nor inputs
-        (gonogo_workers.attempts.report_pipeline).
+        """Derive what depends on the test alone.
+
+        A selection has neither shapes nor inputs (gonogo_workers.attempts.report_pipeline).
         """
         assert isinstance(test, TestSpec)
         self._test = test
         self._canonical = test.canonical()
         self._input_shapes = {name: test.shape_of(name) for name in test.input_names}
-        self._output_shapes = output_shapes(test, self._meaning.produced)
-        self._most_judging = MOST_JUDGING[test.elements >= LARGE_ELEMENTS]
+        self._output_shapes = output_shapes(test, self._resolved.produced)
+        self._max_judging = MAX_JUDGING[test.elements >= LARGE_ELEMENTS]
 
     def __del__(self) -> None:
         os.close(self._wake)
 
     @property
     def has_work(self) -> bool:
-        """Whether there are seeds that no child has answered yet."""
+        """Return whether there are seeds that no child has answered yet."""
         return bool(self._todo)
 
     def stop(self, grace_s: float) -> bool:
-        """Stop soon, from any thread: when the child has answered what it has, or this time is
-        over. True: nothing is worth waiting for.
+        """Stop soon, from any thread: when the child has answered its requests, or after `grace_s`.
+
+        Return True when there is nothing worth waiting for.
         """
         at = time.monotonic() + grace_s
         self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
@@ -154,8 +161,9 @@ class Pipeline:
         return not (grace_s and self._driving)
 
     def begin(self, host: KernelHost) -> Callable[[], Place]:
-        """A fresh child: nothing has run in it, and it has no slots yet. Gives what tells the place
-        of its next kernel.
+        """Begin with a fresh child: nothing has run in it, and it has no slots yet.
+
+        Return a function that gives the place of its next kernel.
         """
         self._host_run = host.host_run
         self._position = 0
@@ -165,26 +173,26 @@ class Pipeline:
         return self._place
 
     def count_position(self) -> None:
-        """A kernel that is no seed of ours (of the context) ran in this child."""
+        """Count a kernel of the context, which is no seed, as run in this child."""
         self._position += 1
 
     def withdraw(self, seeds: set[int]) -> list[Work]:
-        """Give up these seeds, which the caller will answer for."""
-        gone = [work for work in self._todo if work[0] in seeds]
+        """Remove and return the work of these seeds; the caller will answer for it."""
+        withdrawn = [work for work in self._todo if work[0] in seeds]
         self._todo = deque(work for work in self._todo if work[0] not in seeds)
-        return gone
+        return withdrawn
 
     def take_all(self) -> list[Work]:
-        """The seeds left, which the caller will answer for."""
+        """Remove and return all remaining work; the caller will answer for it."""
         left = list(self._todo)
         self._todo.clear()
         return left
 
     def drive(self, host: KernelHost, tend: Callable[[], None]) -> None:
-        """Run seeds in this child until none is left. Raises ChildLost (the seeds left are in
-        `has_work`) or Stopped.
+        """Run seeds in this child until none is left.
 
-        `tend` is called now and then, for what is worth doing while the device is busy.
+        Raises Stopped, or ChildLost (`has_work` tells whether seeds are left). `tend` is called now
+        and then, for work that can be done while the device is busy.
         """
         poll = select.poll()
         for descriptor in (host.fileno(), host.exit_fileno, self._wake):
@@ -205,9 +213,8 @@ class Pipeline:
                     os.eventfd_read(self._wake)
                 if ready - {self._wake} or self._overdue():
                     self._answer(host)
-                    while (
-                        host.buffered and self._running
-                    ):  # the child was quicker than we: two answers came at once
+                    # The child was faster than this loop: two answers came at once
+                    while host.buffered and self._running:
                         self._answer(host)
                     tend()
         except BaseException:
@@ -217,8 +224,9 @@ class Pipeline:
             self._driving = False
 
     def finish(self) -> None:
-        """Wait for every judgement, then make the artifacts of the worst seeds. Raises Stopped when
-        told to stop meanwhile.
+        """Wait for every judgement, then make the artifacts of the worst seeds.
+
+        Raises Stopped after a call of `stop`.
         """
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
@@ -235,7 +243,7 @@ class Pipeline:
             self._batches.add_artifact(artifact)
 
     def drain(self, seconds: float) -> None:
-        """After a stop: collect what is judged within this time."""
+        """Collect what is judged within this time, after a stop."""
         deadline = time.monotonic() + seconds
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
@@ -254,7 +262,7 @@ class Pipeline:
             raise Stopped("stopped between seeds")
 
     def _give_back(self) -> None:
-        """What the child has not answered is to be done again, in order."""
+        """Put the requests that the child has not answered back into the work, in order."""
         left = [item.work for item in (*self._running, *self._preparing)]
         self._todo.extendleft(reversed(left))
         self._running.clear()
@@ -277,7 +285,7 @@ class Pipeline:
 
     def _prepare(self, host: KernelHost) -> None:
         while (
-            self._todo and len(self._judging) < self._most_judging and len(self._preparing) < AHEAD
+            self._todo and len(self._judging) < self._max_judging and len(self._preparing) < AHEAD
         ):
             if not self._free:
                 if self._slots == SLOTS:
@@ -305,12 +313,12 @@ class Pipeline:
         slot.write(shaped_inputs(self._test, given))
         return raw, given
 
-    def _asked(self, _work: Work) -> Mapping[str, Any]:
-        """What the child is asked to run, as the canonical form of a test."""
+    def _canonical_test(self, _work: Work) -> Mapping[str, Any]:
+        """Return the test that the child is to run, in canonical form."""
         return self._canonical
 
     def _admits(self, _host: KernelHost, _work: Work) -> bool:
-        """Whether the child may be asked for this now."""
+        """Return whether this request may be sent to the child now."""
         return True
 
     def _submit(self, host: KernelHost) -> None:
@@ -334,14 +342,19 @@ class Pipeline:
             self._running.append(item)
             try:
                 host.submit(
-                    {"test": self._asked(item.work), "seed": item.work[0], **item.slot.request()}
+                    {
+                        "test": self._canonical_test(item.work),
+                        "seed": item.work[0],
+                        **item.slot.request(),
+                    }
                 )
             except KernelCrash as crash:
-                self._lose_asked(crash)
+                self._lose_unsent(crash)
 
-    def _lose_asked(self, crash: KernelCrash) -> NoReturn:
-        """The child had ended before it could be asked for the last of the running seeds: the one
-        before that is what ended it.
+    def _lose_unsent(self, crash: KernelCrash) -> NoReturn:
+        """Handle a child that ended before the last request could be sent.
+
+        The seed before that one ended it.
         """
         if len(self._running) > 1:
             self._lose(crash)
@@ -352,8 +365,8 @@ class Pipeline:
         self._vitals.seed = item.work[0]
 
     def _answer(self, host: KernelHost) -> None:
-        """Take the answer to the oldest request, or learn that none will come."""
-        if not self._running:  # nothing was asked: it has ended, or it writes garbage
+        """Receive the answer to the oldest request, or find out that none will come."""
+        if not self._running:  # no request is open: it has ended, or it writes garbage
             raise ChildLost("the child ended between two seeds")
         try:
             answer = host.receive(self._running[0].deadline)
@@ -375,7 +388,7 @@ class Pipeline:
         self._judging.append(_Judging(item.work, place, duration, future))
 
     def _next(self) -> Item:
-        """The seed just answered; the deadline of the one behind it begins."""
+        """Return the item just answered, and start the deadline of the next one."""
         item = self._running.popleft()
         self.answered += 1
         if self._running:
@@ -383,25 +396,26 @@ class Pipeline:
         return item
 
     def _lose(self, problem: KernelHang | KernelCrash) -> None:
-        """The child is lost over the oldest seed: that one gets its row, the others a fresh
-        child.
+        """Handle a child that is lost over the oldest seed.
+
+        That seed gets its row, the others a fresh child.
         """
         if self._stop_at is not None and time.monotonic() >= self._stop_at:
             raise Stopped("the child was stopped") from problem
         item = self._running.popleft()
         self.answered += 1
         if isinstance(problem, KernelHang):
-            said = f"no answer within {self._chunk.seed_deadline_s:g} s"
+            message = f"no answer within {self._chunk.seed_deadline_s:g} s"
             raise ChildLost(
-                f"seed {item.work[0]}: {said}",
-                Hang(item.work, self._place(), said, problem.log_tail),
+                f"seed {item.work[0]}: {message}",
+                Hang(item.work, self._place(), message, problem.log_tail),
             ) from problem
-        said = str(problem)
-        self._fail(item.work, None, problem.verdict, said, problem.log_tail)
-        raise ChildLost(f"seed {item.work[0]}: {said}") from problem
+        message = str(problem)
+        self._fail(item.work, None, problem.verdict, message, problem.log_tail)
+        raise ChildLost(f"seed {item.work[0]}: {message}") from problem
 
     def fail_hung(self, hang: Hang, more: str) -> None:
-        """The row of a hung seed; `more` is what was found out since."""
+        """Add the row of a hung seed; `more` is what was found out since."""
         for artifact in self._evidence.log_of(hang.work, hang.log_tail):
             self._batches.add_artifact(artifact)
         self._batches.add(
@@ -428,37 +442,39 @@ class Pipeline:
                 raw,
                 given,
                 outputs,
-                arithmetic=self._meaning.arithmetic,
-                produced=self._meaning.produced,
+                arithmetic=self._resolved.arithmetic,
+                produced=self._resolved.produced,
             )
         if self.compare is not None:
             judgement = self.compare(judgement, item.work[0], raw, given, outputs)
         return rows.judged(item.work, place, duration, judgement), outputs, given
 
     def _collect(self) -> None:
-        """Rows of the seeds that have been judged meanwhile."""
-        if not any(each.future.done() for each in self._judging):
+        """Add the rows of the seeds that have been judged."""
+        if not any(judging.future.done() for judging in self._judging):
             return
         waiting = []
-        for each in self._judging:
-            if not each.future.done():
-                waiting.append(each)
+        for judging in self._judging:
+            if not judging.future.done():
+                waiting.append(judging)
                 continue
-            problem = each.future.exception()
+            problem = judging.future.exception()
             if problem is not None:
                 if not isinstance(problem, KernelError | KernelOutputError):
-                    log.error("seed %s can't be judged", each.work[0], exc_info=problem)
+                    log.error("seed %s can't be judged", judging.work[0], exc_info=problem)
                 self._batches.add(
-                    rows.failed(each.work, each.place, each.duration_ms, "error", in_words(problem))
+                    rows.failed(
+                        judging.work, judging.place, judging.duration_ms, "error", in_words(problem)
+                    )
                 )
                 continue
-            row, outputs, given = each.future.result()
+            row, outputs, given = judging.future.result()
             self._batches.add(row)
-            if self._evidence.wants_first(each.work):
+            if self._evidence.wants_first(judging.work):
                 self._first_evidence = self._later(
-                    partial(of_seed, self._test, each.work, given, outputs)
+                    partial(of_seed, self._test, judging.work, given, outputs)
                 )
-            self._evidence.consider(each.work, row, outputs)
+            self._evidence.consider(judging.work, row, outputs)
         self._judging = waiting
 
     def _add_first_evidence(self) -> None:

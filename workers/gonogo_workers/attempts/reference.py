@@ -1,8 +1,7 @@
-"""The reference build of a chunk: its children run the seeds first, so that two builds never need
-one chip at the same time.
+"""The reference build of a chunk, whose children run the seeds first.
 
-What a reference build does wrong is never the kernel's: a seed that it hangs, crashes or raises on
-is an `error` that names it.
+So two builds never need one chip at the same time. A failure of the reference build never counts
+against the kernel: a seed that it hangs, crashes or raises on is an `error` that names it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from gonogo_workers.executors.base import (
     output_shapes,
     shaped_inputs,
 )
-from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.pool import HostPool
 from gonogo_workers.executors.slots import Slot
@@ -53,37 +52,38 @@ Inputs = dict[str, NDArray[Any]]
 
 
 class References:
-    """What the reference build makes of the seeds of one attempt, kept until they are judged."""
+    """The reference build's outputs for the seeds of one attempt, kept until they are judged."""
 
     def __init__(
-        self, chunk: Chunk, test: TestSpec, asked: pairs.Reference, meaning: Meaning
+        self, chunk: Chunk, test: TestSpec, reference: pairs.Reference, resolved: ResolvedBuild
     ) -> None:
-        self._chunk, self._test, self._meaning = chunk, test, meaning
-        self._reference = pairs.Reference(asked.build, meaning.arithmetic, meaning.produced)
+        self._chunk, self._test, self._resolved = chunk, test, resolved
+        self._reference = pairs.Reference(reference.build, resolved.arithmetic, resolved.produced)
         self._todo = deque(dict.fromkeys(seed for seed, _ in chunk.work))
         self._outputs: dict[int, dict[str, FloatArray]] = {}
         self._failures: dict[int, tuple[str, str, str]] = {}
         self.lost = False
-        """Whether a child hung or died: the device may have taken harm."""
+        """Whether a child hung or died, which may have harmed the device."""
         self._one_at_a_time = threading.Lock()
 
     def run(
         self,
-        held: HeldDevice,
+        locked: HeldDevice,
         pool: HostPool,
         threads: Threads,
         vitals: Vitals,
         started: Callable[[KernelHost], None],
     ) -> None:
-        """Run every seed once. `started` gets each child, so that another thread can stop it.
-        Raises Stopped or HostUnavailable.
+        """Run every seed once. Raises Stopped or HostUnavailable.
+
+        `started` receives each child, so that another thread can stop it.
         """
         while self._todo:
-            host = pool.take(self._meaning.executor, self._meaning.environment, started=started)
+            host = pool.take(self._resolved.executor, self._resolved.environment, started=started)
             try:
-                held.record(host.pid, host.host_run)
-                self._one_child(host, held.fd, threads, vitals)
-                host.close()  # it has let go of the device before the next child wants it
+                locked.record(host.pid, host.host_run)
+                self._one_child(host, locked.fd, threads, vitals)
+                host.close()  # it releases the device before the next child opens it
             finally:
                 host.kill()
 
@@ -94,8 +94,9 @@ class References:
         log_of: Callable[[Work, str], Iterable[Artifact]],
         device: str,
     ) -> None:
-        """Take the seeds that have no reference out of the pipeline, each with a row that says
-        why.
+        """Remove the seeds without a reference from the pipeline.
+
+        Each gets a row with the reason.
         """
         for work in pipeline.withdraw(set(self._failures)):
             message, tail, host_run = self._failures[work[0]]
@@ -114,9 +115,9 @@ class References:
     def compare(
         self, judged: SeedJudgement, seed: int, raw: Inputs, given: Inputs, outputs: Arrays
     ) -> SeedJudgement:
-        """The judgement of a seed with the comparison with the reference build."""
-        # Two large seeds at once would take twice the memory (2 GiB at 819x8462), and no less time:
-        # a comparison uses all cores
+        """Return the judgement of a seed with the comparison with the reference build."""
+        # One at a time: two large seeds would take twice the memory (2 GiB at 819x8462) and save no
+        # time, since a comparison uses all cores
         with self._one_at_a_time, np.errstate(all="ignore"):
             return pairs.compare(
                 self._test, judged, raw, given, outputs, self._outputs[seed], self._reference
@@ -135,7 +136,7 @@ class References:
             self._todo.clear()
             return
         shapes = {name: test.shape_of(name) for name in test.input_names}
-        slot = Slot(host.folder, "reference", shapes, output_shapes(test, self._meaning.produced))
+        slot = Slot(host.folder, "reference", shapes, output_shapes(test, self._resolved.produced))
         ahead = threads.submit(partial(self._inputs, self._todo[0]))
         while self._todo:
             seed, inputs = self._todo[0], ahead
@@ -149,13 +150,13 @@ class References:
             except KernelError as problem:
                 self._failures[seed] = (str(problem), problem.log_tail, host.host_run)
             except ExecutorFailure as problem:
-                said = (
+                message = (
                     f"no answer within {deadline_s:g} s"
                     if isinstance(problem, KernelHang)
                     else str(problem)
                 )
-                log.warning("reference build %s, seed %s: %s", self._reference.build, seed, said)
-                self._failures[seed] = (said, problem.log_tail, host.host_run)
+                log.warning("reference build %s, seed %s: %s", self._reference.build, seed, message)
+                self._failures[seed] = (message, problem.log_tail, host.host_run)
                 self._todo.popleft()
                 self.lost = True
                 host.kill()

@@ -1,5 +1,6 @@
-"""Artifacts of the arrays that tests handed over: which term is wrong in which test, for the first
-and the worst iterations.
+"""Artifacts of the arrays that tests handed over, for the first and the worst iterations.
+
+They show which term is wrong in which test.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from gonogo_workers.messages.rows import rank
 
 log = logging.getLogger(__name__)
 
-MOST_DIAGNOSED = 4
-"""Tests of one iteration that get a diagnosis, each about a second of host work."""
+MAX_DIAGNOSED = 4
+"""Tests of one iteration that get a diagnosis; each costs about a second of host work."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """Arrays of one test, judged, with what a diagnosis needs."""
+class JudgedArrays:
+    """The judged arrays of one test, with the data that a diagnosis needs."""
 
     name: str
     test: TestSpec
@@ -37,78 +38,81 @@ class Found:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
+        """The size of the arrays in memory."""
         return sum(array.nbytes for array in (*self.given.values(), *self.outputs.values()))
 
 
 class ReportEvidence:
-    """Chooses the iterations of one attempt that get artifacts. Used by one thread at a time,
-    except `of`, which is pure.
+    """Chooses the iterations of one attempt that get artifacts.
+
+    Used by one thread at a time, except `of`, which is pure.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
         self._logs = Evidence(chunk)
         self._first: Work | None = None
-        self._worst: list[tuple[tuple[int, float], Work, list[Found]]] = []
+        self._worst: list[tuple[tuple[int, float], Work, list[JudgedArrays]]] = []
 
     def wants_first(self, work: Work) -> bool:
-        """Whether this iteration, just judged, is the attempt's first and gets its artifacts
-        now.
+        """Return whether this iteration, just judged, is the first of the attempt.
+
+        The first gets its artifacts now.
         """
         if self._first is not None or not self._chunk.evidence_first:
             return False
         self._first = work
         return True
 
-    def consider(self, work: Work, found: Sequence[Found]) -> None:
-        """Keep the arrays if the iteration is among the worst so far. One that is explained is no
-        evidence of anything.
+    def consider(self, work: Work, judged: Sequence[JudgedArrays]) -> None:
+        """Keep the arrays if the iteration is among the worst so far.
+
+        An iteration that rounding explains never is.
         """
-        wrong = worst_of(found)
+        wrong = worst_of(judged)
         if (
             not wrong
             or not self._chunk.evidence_worst
-            or sum(each.nbytes for each in wrong) * self._chunk.evidence_worst > KEPT_BYTES
+            or sum(arrays.nbytes for arrays in wrong) * self._chunk.evidence_worst > KEPT_BYTES
         ):
             return
         self._worst.append((_rank(wrong[0]), work, wrong))
-        self._worst.sort(
-            key=lambda each: each[0], reverse=True
-        )  # stable: of equally bad ones the earliest is kept
+        # The sort is stable: among equally bad iterations the earliest stays
+        self._worst.sort(key=lambda entry: entry[0], reverse=True)
         del self._worst[self._chunk.evidence_worst :]
 
     def log_of(self, work: Work, tail: str) -> Iterator[Artifact]:
-        """The log of an iteration that failed, for the first few of an attempt."""
+        """Yield the log of an iteration that failed, for the first few of an attempt."""
         yield from self._logs.log_of(work, tail)
 
     def worst(self) -> Iterator[Artifact]:
-        """The artifacts of the worst iterations, worst first."""
-        for _, work, found in self._worst:
-            yield from self.of(work, found)
+        """Yield the artifacts of the worst iterations, worst first."""
+        for _, work, judged in self._worst:
+            yield from self.of(work, judged)
 
-    def of(self, work: Work, found: Sequence[Found]) -> list[Artifact]:
-        """The artifacts of one iteration: one diagnosis for all its tests, coefficients and error
-        maps of each output.
+    def of(self, work: Work, judged: Sequence[JudgedArrays]) -> list[Artifact]:
+        """Return the artifacts of one iteration.
+
+        They are one diagnosis for all its tests, and coefficients and error maps of each output.
         """
         diagnoses: list[tuple[str, Mapping[str, Any]]] = []
         artifacts: list[Artifact] = []
-        for each in worst_of(found) or list(found[:1]):
+        for arrays in worst_of(judged) or list(judged[:1]):
             wrong = {
                 name
-                for name, said in each.judgement.outputs.items()
-                if said.verdict is not Verdict.pass_
+                for name, judgement in arrays.judgement.outputs.items()
+                if judgement.verdict is not Verdict.pass_
             }
-            for artifact in of_seed(each.test, work, each.given, each.outputs):
+            for artifact in of_seed(arrays.test, work, arrays.given, arrays.outputs):
                 if wrong and artifact["output"] is not None and artifact["output"] not in wrong:
-                    continue  # what passes is no evidence of anything
+                    continue  # an output that passes is no evidence
                 if artifact["kind"] == "diagnosis":
                     diagnoses.append(
-                        (each.name, beside(artifact["content"], each.judgement.explanation))
+                        (arrays.name, beside(artifact["content"], arrays.judgement.explanation))
                     )
                 else:
                     artifacts.append(
-                        {**artifact, "output": short_name(f"{each.name}/{artifact['output']}")}
+                        {**artifact, "output": short_name(f"{arrays.name}/{artifact['output']}")}
                     )
         if diagnoses:
             artifacts.insert(
@@ -124,18 +128,18 @@ class ReportEvidence:
         return artifacts
 
 
-def worst_of(found: Sequence[Found]) -> list[Found]:
-    """The arrays that rounding doesn't explain, worst first, as many as are diagnosed."""
+def worst_of(judged: Sequence[JudgedArrays]) -> list[JudgedArrays]:
+    """Return the arrays that rounding doesn't explain, worst first, at most MAX_DIAGNOSED."""
     wrong = [
-        each
-        for each in found
-        if each.judgement.explanation in (Explanation.unexplained, Explanation.suspect)
+        arrays
+        for arrays in judged
+        if arrays.judgement.explanation in (Explanation.unexplained, Explanation.suspect)
     ]
-    return sorted(wrong, key=_rank, reverse=True)[:MOST_DIAGNOSED]
+    return sorted(wrong, key=_rank, reverse=True)[:MAX_DIAGNOSED]
 
 
 def joined(diagnoses: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    """One diagnosis of several tests: each term and each sentence says whose it is."""
+    """Return one diagnosis of several tests; each term and each sentence names its test."""
     terms = [
         {**term, "output": f"{name}/{term['output']}"}
         for name, content in diagnoses
@@ -147,19 +151,19 @@ def joined(diagnoses: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]
         "words": "; ".join(words),
         "can_tell": all(content.get("can_tell", True) for _, content in diagnoses),
         "residuals": {
-            f"{name}/{output}": each
+            f"{name}/{output}": residual
             for name, content in diagnoses
-            for output, each in (content.get("residuals") or {}).items()
+            for output, residual in (content.get("residuals") or {}).items()
         },
     }
 
 
-def _rank(found: Found) -> tuple[int, float]:
-    serious = found.judgement.verdict is not Verdict.pass_
+def _rank(arrays: JudgedArrays) -> tuple[int, float]:
+    serious = arrays.judgement.verdict is not Verdict.pass_
     order, ratio = rank(
         {
-            "explanation": found.judgement.explanation.value,
-            "outputs": found.judgement.to_json()["outputs"],
+            "explanation": arrays.judgement.explanation.value,
+            "outputs": arrays.judgement.to_json()["outputs"],
         }
     )
     return order + int(serious), ratio

@@ -1,8 +1,7 @@
-"""The iterations of a selection, one after the other in a child: it runs tests that exist already,
-threads judge what they hand over.
+"""The iterations of a selection, one after the other in a child that runs existing tests.
 
-A way of its own beside the pipeline of kernels, whose loop, deadlines and ends of a child it
-shares.
+Threads judge the arrays that the tests hand over. The loop, deadlines and the handling of lost
+children are those of the pipeline of kernels.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from gonogo_workers.attempts.evidence import Evidence
 from gonogo_workers.attempts.gauge_pipeline import GaugePipeline
 from gonogo_workers.attempts.lost_child import ChildLost, Hang
 from gonogo_workers.attempts.pipeline import AHEAD, Item, Pipeline
-from gonogo_workers.attempts.report_evidence import Found, ReportEvidence
+from gonogo_workers.attempts.report_evidence import JudgedArrays, ReportEvidence
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
-from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
 from gonogo_workers.executors.threads import Threads
@@ -44,25 +43,31 @@ from gonogo_workers.reports.rows import LOST, Report
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 2
+MAX_WAITING = 2
 """Iterations whose arrays may wait in memory to be judged."""
 
-Finished = tuple[Row, list[Found]]
+Finished = tuple[Row, list[JudgedArrays]]
 
 
 def parts_for(
-    chunk: Chunk, meaning: Meaning, device: str, threads: Threads, batches: Batches, vitals: Vitals
+    chunk: Chunk,
+    resolved: ResolvedBuild,
+    device: str,
+    threads: Threads,
+    batches: Batches,
+    vitals: Vitals,
 ) -> tuple[Evidence | ReportEvidence, Pipeline]:
-    """The evidence and the pipeline of an attempt: by whether its chunk runs a kernel, the parts of
-    a gauge or a selection.
+    """Return the evidence and the pipeline of an attempt.
+
+    Their kind depends on the chunk: a kernel, the parts of a gauge, or a selection.
     """
     if isinstance(chunk.test, Selection):
-        kept = ReportEvidence(chunk)
-        return kept, ReportPipeline(chunk, meaning, device, threads, batches, kept, vitals)
+        reported = ReportEvidence(chunk)
+        return reported, ReportPipeline(chunk, resolved, device, threads, batches, reported, vitals)
     evidence = Evidence(chunk)
     if chunk.gauge is not None:
-        return evidence, GaugePipeline(chunk, meaning, device, threads, batches, evidence, vitals)
-    return evidence, Pipeline(chunk, meaning, device, threads, batches, evidence, vitals)
+        return evidence, GaugePipeline(chunk, resolved, device, threads, batches, evidence, vitals)
+    return evidence, Pipeline(chunk, resolved, device, threads, batches, evidence, vitals)
 
 
 @dataclass
@@ -76,8 +81,8 @@ class _Waiting:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """An iteration as its child told it."""
+class _Iteration:
+    """An iteration as its child reported it."""
 
     work: Work
     place: Place
@@ -92,17 +97,19 @@ class ReportPipeline(Pipeline):
     def __init__(
         self,
         chunk: Chunk,
-        meaning: Meaning,
+        resolved: ResolvedBuild,
         device: str,
         threads: Threads,
         batches: Batches,
         evidence: ReportEvidence,
         vitals: Vitals,
     ) -> None:
-        super().__init__(chunk, meaning, device, threads, batches, cast(Evidence, evidence), vitals)
-        self._kept = evidence
+        super().__init__(
+            chunk, resolved, device, threads, batches, cast(Evidence, evidence), vitals
+        )
+        self._report_evidence = evidence
         self._files: dict[Work, Path] = {}
-        self._hung: _Told | None = None
+        self._hung: _Iteration | None = None
         self._max_elements = gonogo_settings.load().max_elements
 
     def _plan(self, test: AnyTest) -> None:
@@ -110,8 +117,8 @@ class ReportPipeline(Pipeline):
         self._selection = test
 
     def _prepare(self, host: KernelHost) -> None:
-        """An iteration needs no inputs: only a place for its reports."""
-        while self._todo and len(self._judging) < MOST_WAITING and len(self._preparing) < AHEAD:
+        """Queue iterations: they need no inputs, only a file for their reports."""
+        while self._todo and len(self._judging) < MAX_WAITING and len(self._preparing) < AHEAD:
             work = self._todo.popleft()
             self._files[work] = host.folder / f"reports-{work[0]}-{work[1]}.json"
             nothing: Future[Any] = Future()
@@ -134,7 +141,7 @@ class ReportPipeline(Pipeline):
                     )
                 )
             except KernelCrash as crash:
-                self._lose_asked(crash)
+                self._lose_unsent(crash)
 
     def _answer(self, host: KernelHost) -> None:
         if not self._running:
@@ -159,99 +166,107 @@ class ReportPipeline(Pipeline):
             self._fail(work, duration, "error", str(problem), host.log.tail())
             return
         staged = report_stages.artifact(
-            work, reports, self._meaning.suites.get(self._selection.suite or "", {})
+            work, reports, self._resolved.suites.get(self._selection.suite or "", {})
         )
         if staged is not None:
             self._batches.add_artifact(staged)
-        told = _Told(
-            work, place, duration, reports, read_dumps(reports, self._max_elements)
-        )  # now: they go with the child
+        # The arrays are read now: their files go with the child
+        arrays = read_dumps(reports, self._max_elements)
+        iteration = _Iteration(work, place, duration, reports, arrays)
         lost = [report for report in reports if report.outcome in LOST]
         if any(report.outcome is Outcome.hang for report in lost):
-            self._hung = told
+            self._hung = iteration
             raise ChildLost(
                 f"iteration {work[0]}: a test hung", Hang(work, place, "", host.log.tail())
             )
-        self._judge_later(told)
+        self._judge_later(iteration)
         if lost:
-            for artifact in self._kept.log_of(work, host.log.tail()):
+            for artifact in self._report_evidence.log_of(work, host.log.tail()):
                 self._batches.add_artifact(artifact)
             raise ChildLost(f"iteration {work[0]}: {lost[0].outcome} in {lost[0].name}")
 
     def fail_hung(self, hang: Hang, more: str) -> None:
-        """A hung iteration keeps what its other tests reported; one without any report is a row
-        without numbers.
+        """Add the row of a hung iteration, with everything that its other tests reported.
+
+        One without any report is a row without numbers.
         """
-        told, self._hung = self._hung, None
-        if told is None:
+        iteration, self._hung = self._hung, None
+        if iteration is None:
             super().fail_hung(hang, more)
             return
-        for artifact in self._kept.log_of(hang.work, hang.log_tail):
+        for artifact in self._report_evidence.log_of(hang.work, hang.log_tail):
             self._batches.add_artifact(artifact)
-        name = next(report.name for report in told.reports if report.outcome is Outcome.hang)
-        self._judge_later(told, more and f"{name} hung{more}")
+        name = next(report.name for report in iteration.reports if report.outcome is Outcome.hang)
+        self._judge_later(iteration, more and f"{name} hung{more}")
 
-    def _judge_later(self, told: _Told, more: str = "") -> None:
-        """Have the arrays judged in a thread; `more` is what else was found out about the
-        iteration.
-        """
+    def _judge_later(self, iteration: _Iteration, more: str = "") -> None:
+        """Have a thread judge the arrays; `more` is what else was found out about the iteration."""
 
         def judge() -> Finished:
-            row, found = judge_iteration(
-                told.work,
-                told.place,
-                told.duration_ms,
-                told.reports,
-                told.arrays,
-                self._meaning.arithmetic,
+            row, judged = judge_iteration(
+                iteration.work,
+                iteration.place,
+                iteration.duration_ms,
+                iteration.reports,
+                iteration.arrays,
+                self._resolved.arithmetic,
             )
             if more:
-                said = "; ".join(filter(None, (row.get("message"), more)))
-                row["message"] = said[: rows.MOST_MESSAGE_CHARS]
-            return row, found
+                message = "; ".join(filter(None, (row.get("message"), more)))
+                row["message"] = message[: rows.MAX_MESSAGE_CHARS]
+            return row, judged
 
         self._judging.append(
-            cast(Any, _Waiting(told.work, told.place, told.duration_ms, self._later(judge)))
+            cast(
+                Any,
+                _Waiting(
+                    iteration.work, iteration.place, iteration.duration_ms, self._later(judge)
+                ),
+            )
         )
 
     def _collect(self) -> None:
         waiting = []
-        for each in cast(list[_Waiting], self._judging):
-            if not each.future.done():
-                waiting.append(each)
+        for judging in cast(list[_Waiting], self._judging):
+            if not judging.future.done():
+                waiting.append(judging)
                 continue
-            problem = each.future.exception()
+            problem = judging.future.exception()
             if problem is not None:
-                log.error("iteration %s can't be judged", each.work[0], exc_info=problem)
+                log.error("iteration %s can't be judged", judging.work[0], exc_info=problem)
                 self._batches.add(
-                    rows.failed(each.work, each.place, each.duration_ms, "error", in_words(problem))
+                    rows.failed(
+                        judging.work, judging.place, judging.duration_ms, "error", in_words(problem)
+                    )
                 )
                 continue
-            row, found = each.future.result()
+            row, judged = judging.future.result()
             self._batches.add(row)
-            if found and self._kept.wants_first(each.work):
-                for artifact in self._kept.of(each.work, found):
+            if judged and self._report_evidence.wants_first(judging.work):
+                for artifact in self._report_evidence.of(judging.work, judged):
                     self._batches.add_artifact(artifact)
             else:
-                self._kept.consider(each.work, found)
+                self._report_evidence.consider(judging.work, judged)
         self._judging = cast(Any, waiting)
 
 
 def read_dumps(reports: Sequence[Report], max_elements: int) -> dict[str, list[Dump]]:
-    """The arrays of every test that handed some over, by its name."""
-    left, number = dumps.MOST_BYTES, 0
-    found: dict[str, list[Dump]] = {}
+    """Return the arrays of every test that handed some over, by its name."""
+    left, number = dumps.MAX_BYTES, 0
+    dumps_by_test: dict[str, list[Dump]] = {}
     for report in reports:
-        for each in report.dumps:
+        for entry in report.dumps:
             number += 1
-            if number > dumps.MOST_DUMPS:
-                problem = f"more than {dumps.MOST_DUMPS} arrays of kernels in one iteration"
-                found.setdefault(report.name, []).append(Dump(None, {}, {}, None, "", problem))
+            if number > dumps.MAX_DUMPS:
+                problem = f"more than {dumps.MAX_DUMPS} arrays of kernels in one iteration"
+                dumps_by_test.setdefault(report.name, []).append(
+                    Dump(None, {}, {}, None, "", problem)
+                )
                 break
-            dump = dumps.read(each, max_elements=max_elements, left=left)
+            dump = dumps.read(entry, max_elements=max_elements, left=left)
             left -= dump.nbytes
-            found.setdefault(report.name, []).append(dump)
-    return found
+            dumps_by_test.setdefault(report.name, []).append(dump)
+    return dumps_by_test
 
 
 def judge_iteration(
@@ -262,21 +277,21 @@ def judge_iteration(
     arrays: Mapping[str, Sequence[Dump]],
     arithmetic: str | None,
 ) -> Finished:
-    """The row of an iteration, and the arrays that a diagnosis may say something of."""
-    found: list[Found] = []
-    said: dict[str, list[report_rows.Judged]] = {}
+    """Return the row of an iteration, and the arrays that can be diagnosed."""
+    diagnosable: list[JudgedArrays] = []
+    judged_by_test: dict[str, list[report_rows.Judged]] = {}
     for name, group in arrays.items():
         for dump, label in zip(group, dumps.labels(name, group), strict=True):
-            evident = dumps.judged(dump, label, arithmetic)
-            said.setdefault(name, []).append(evident.judged)
-            if evident.judged.judgement is not None and evident.judged.test is not None:
-                found.append(
-                    Found(
+            judged_dump = dumps.judged(dump, label, arithmetic)
+            judged_by_test.setdefault(name, []).append(judged_dump.judged)
+            if judged_dump.judged.judgement is not None and judged_dump.judged.test is not None:
+                diagnosable.append(
+                    JudgedArrays(
                         label,
-                        evident.judged.test,
-                        evident.judged.judgement,
-                        evident.given,
-                        evident.outputs,
+                        judged_dump.judged.test,
+                        judged_dump.judged.judgement,
+                        judged_dump.given,
+                        judged_dump.outputs,
                     )
                 )
-    return report_rows.iteration_row(work, place, duration_ms, reports, said), found
+    return report_rows.iteration_row(work, place, duration_ms, reports, judged_by_test), diagnosable

@@ -1,5 +1,6 @@
-"""The table of a staged suite's iteration, as an artifact: storage makes one of all iterations,
-with blocker and regressions.
+"""The table of a staged suite's iteration, as an artifact.
+
+Storage joins the tables of all iterations and adds blocker and regressions.
 """
 
 from __future__ import annotations
@@ -13,25 +14,26 @@ from gonogo_workers.messages.chunk import Work
 from gonogo_workers.reports.rows import Report
 
 KIND = "stages"
-"""Of the artifact; gonogo_storage.seeds.stages reads it."""
+"""The artifact's kind; gonogo_storage.seeds.stages reads it."""
 
 
 def artifact(work: Work, reports: Sequence[Report], suite: Mapping[str, Any]) -> Artifact | None:
-    """The table of one iteration; None when no report belongs to a stage. `suite`: its table in the
-    builds file, for the order.
+    """Return the table of one iteration; None when no report belongs to a stage.
+
+    `suite`: its table in the builds file, for the order.
     """
-    told = [
+    tests = [
         {
-            "stage": each.stage,
-            "name": each.name,
-            "outcome": each.outcome.value,
-            "message": each.message,
-            "duration_ms": each.duration_ms,
+            "stage": report.stage,
+            "name": report.name,
+            "outcome": report.outcome.value,
+            "message": report.message,
+            "duration_ms": report.duration_ms,
         }
-        | {name: each.more[name] for name in ("requires", "blocked_by") if name in each.more}
-        for each in reports
+        | {name: report.more[name] for name in ("requires", "blocked_by") if name in report.more}
+        for report in reports
     ]
-    table = stages.table(told, suite)
+    table = stages.table(tests, suite)
     if not table.stages:
         return None
     return {

@@ -1,6 +1,4 @@
-"""Everything that a worker does with a seed, once, before there is one: compiled code is loaded,
-and where there is none yet, made.
-"""
+"""Loads compiled code before the first seed, or compiles it where there is none yet."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ WARM_UP = (
 
 
 def warm_up() -> None:
-    """Load the compiled code of everything that a worker does with a seed, so that the first one
-    does not wait for it.
-    """
+    """Run everything that a worker does with a seed, so that the first seed does not wait."""
     for fields in WARM_UP:
         test = TestSpec.parse(fields)
         raw = generate(test, 0)

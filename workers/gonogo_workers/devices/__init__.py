@@ -1,1 +1,1 @@
-"""Devices: which chips this host has, who may use one now, and whether it can be trusted."""
+"""Devices: the chips of this host, who may use one now, and whether it can be trusted."""

@@ -1,10 +1,9 @@
-"""The chips of this host as their own tools tell them: tt-umd where it is installed, `tt-smi -s`
-(JSON); and their telemetry.
+"""The chips of this host and their telemetry, as reported by tt-umd and `tt-smi -s` (JSON).
 
 The fields are those of tt-smi's snapshot (github.com/tenstorrent/tt-smi, tests/test_snapshot.py):
 `device_info` with one entry per chip, each with board_info, telemetry and firmwares, all of them
-texts; `host_info.Driver`. The second chip of an n300 is behind the first and has no PCI address
-("N/A"): it is no device of its own, because whoever opens the board has both.
+strings; `host_info.Driver`. The second chip of an n300 is behind the first and has no PCI address
+("N/A"). It is not a separate device, because whoever opens the board has both.
 """
 
 from __future__ import annotations
@@ -22,14 +21,16 @@ from typing import Any
 from gonogo_workers.devices import programs
 
 LOOK_DEADLINE_S = 60.0
-"""tt-smi reads every chip; on a host with 32 of them that takes its time. One that is wedged may
-never answer."""
+"""The time limit for tt-smi, which reads every chip.
+
+That takes long on a host with 32 chips, and a wedged chip may never answer.
+"""
 ARCHES: Mapping[str, str] = dict.fromkeys(("n150", "n300", "wh_"), "wormhole") | dict.fromkeys(
     ("p100", "p150", "p300", "bh_"), "blackhole"
 )
-"""Architecture by the beginning of tt-smi's board type."""
+"""The architecture by the beginning of tt-smi's board type."""
 
-# Names and types as tt_umd's own bindings have them; run in a process of its own, because a
+# Names and types are those of tt_umd's bindings. The program runs in a separate process, because a
 # driver's library may crash or hang
 UMD_PROGRAM = """
 import json, tt_umd
@@ -50,8 +51,9 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Chip:
-    """One chip with a PCI address. `index` is N of /dev/tenstorrent/N; facts that nobody told are
-    None.
+    """One chip with a PCI address; unknown facts are None.
+
+    `index` is N of /dev/tenstorrent/N.
     """
 
     index: int
@@ -62,18 +64,16 @@ class Chip:
     firmware: Mapping[str, str] = field(default_factory=dict)
     driver: str | None = None
     source: str = "tt-smi"
-    """Who told: tt-umd, tt-smi, or both."""
+    """The tool that reported the chip: tt-umd, tt-smi, or both."""
 
     @property
     def name(self) -> str:
-        """Its name on this host, whichever executor uses it, such as `wormhole:0`."""
+        """The chip's name on this host for every executor, such as `wormhole:0`."""
         return f"{self.arch}:{self.index}"
 
-    def called(self, wanted: str) -> bool:
-        """Whether a person who writes `wanted` means this chip: its index, name, serial number or
-        PCI address.
-        """
-        return wanted.lower() in {
+    def called(self, text: str) -> bool:
+        """Return whether `text` names this chip: its index, name, serial number or PCI address."""
+        return text.lower() in {
             str(self.index),
             self.name,
             (self.serial or "").lower(),
@@ -82,8 +82,9 @@ class Chip:
 
 
 def parse_snapshot(snapshot: object) -> tuple[Chip, ...]:
-    """The chips of a `tt-smi -s` snapshot, by index. What is no snapshot has none; a chip that says
-    no board type is left out.
+    """Return the chips of a `tt-smi -s` snapshot, by index.
+
+    Anything but a snapshot has no chips; a chip without a board type is left out.
     """
     driver = _text(_mapping(_mapping(snapshot).get("host_info")).get("Driver"))
     chips = []
@@ -94,9 +95,9 @@ def parse_snapshot(snapshot: object) -> tuple[Chip, ...]:
         if arch is None:
             continue
         firmware = {
-            key: said
+            key: version
             for key, value in _mapping(entry.get("firmwares")).items()
-            if (said := _text(value)) is not None
+            if (version := _text(value)) is not None
         }
         serial = _text(board_info.get("board_id"))
         chips.append(
@@ -114,22 +115,23 @@ def parse_snapshot(snapshot: object) -> tuple[Chip, ...]:
 
 
 def parse_telemetry(snapshot: object, index: int) -> dict[str, float | str]:
-    """Temperature (degrees C), clock (MHz), power (W), voltage (V), current (A) and firmware of a
-    chip; what isn't told is left out.
+    """Return the telemetry of a chip; missing values are left out.
+
+    Temperature (degrees C), clock (MHz), power (W), voltage (V), current (A) and firmware.
     """
-    told: dict[str, float | str] = {}
+    telemetry: dict[str, float | str] = {}
     for entry in _local(snapshot):
         if entry["index"] != index:
             continue
         values = _mapping(entry.get("telemetry"))
-        for ours, theirs in _TELEMETRY.items():
-            number = _number(values.get(theirs))
+        for name, tool_name in _TELEMETRY.items():
+            number = _number(values.get(tool_name))
             if number is not None:
-                told[ours] = number
+                telemetry[name] = number
         firmware = _text(_mapping(entry.get("firmwares")).get("fw_bundle_version"))
         if firmware is not None:
-            told["firmware"] = firmware
-    return told
+            telemetry["firmware"] = firmware
+    return telemetry
 
 
 _TELEMETRY = {
@@ -141,11 +143,11 @@ _TELEMETRY = {
 }
 
 
-def parse_umd(told: object) -> tuple[Chip, ...]:
-    """The chips of UMD_PROGRAM's answer."""
+def parse_umd(output: object) -> tuple[Chip, ...]:
+    """Return the chips in UMD_PROGRAM's output."""
     chips = []
-    for each in told if isinstance(told, list) else []:
-        entry = _mapping(each)
+    for item in output if isinstance(output, list) else []:
+        entry = _mapping(item)
         arch = re.search(r"wormhole|blackhole|grayskull", str(entry.get("arch", "")).lower())
         if isinstance(entry.get("index"), int) and arch is not None:
             board = _text(entry.get("board"))
@@ -168,40 +170,39 @@ def parse_umd(told: object) -> tuple[Chip, ...]:
 
 
 def merged(first: Sequence[Chip], second: Sequence[Chip]) -> tuple[Chip, ...]:
-    """The chips of both lists, by index; of a chip in both (same PCI address) the first list's
-    facts, the second's where it has none.
+    """Return the chips of both lists, by index.
+
+    A chip in both (same PCI address) has the first list's facts, and the second's where that has
+    none.
     """
     by_pci = {chip.pci: chip for chip in second if chip.pci}
-    found = []
+    chips = []
     for chip in first:
         other = by_pci.pop(chip.pci, None) if chip.pci else None
         if other is not None:
-            told = {
+            facts = {
                 name: getattr(chip, name) or getattr(other, name)
                 for name in ("board", "serial", "firmware", "driver")
             }
-            chip = replace(chip, **told, source=f"{chip.source}, {other.source}")
-        found.append(chip)
-    known = {chip.pci for chip in found if chip.pci}
-    rest = [
-        chip
-        for chip in second
-        if chip.pci not in known and chip.index not in {each.index for each in found}
-    ]
-    return tuple(sorted((*found, *rest), key=lambda chip: chip.index))
+            chip = replace(chip, **facts, source=f"{chip.source}, {other.source}")
+        chips.append(chip)
+    known, indices = {chip.pci for chip in chips if chip.pci}, {chip.index for chip in chips}
+    rest = [chip for chip in second if chip.pci not in known and chip.index not in indices]
+    return tuple(sorted((*chips, *rest), key=lambda chip: chip.index))
 
 
 def snapshot(program: str, deadline_s: float = LOOK_DEADLINE_S) -> Any:
-    """What `tt-smi -s` says, as JSON; None when it isn't installed or fails. Old versions write a
-    file, newer ones to standard output.
+    """Return the output of `tt-smi -s` as JSON; None when it isn't installed or fails.
+
+    Old versions write a file, newer ones to standard output.
     """
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         return None
     with tempfile.TemporaryDirectory(prefix="gonogo-smi-") as folder:
         file = Path(folder) / "snapshot.json"
         done = programs.run(
-            [found, "-s", "-f", str(file)],
+            [path, "-s", "-f", str(file)],
             deadline_s,
             whole=True,
             environment={"HOME": folder, "NO_COLOR": "1"},
@@ -222,30 +223,32 @@ def look(
     interpreters: Sequence[str] = (sys.executable,),
     deadline_s: float = LOOK_DEADLINE_S,
 ) -> tuple[Chip, ...]:
-    """All chips of this host. `interpreters` are asked for tt_umd, which comes with a build's
-    environment: the first that has it tells.
+    """Return all chips of this host.
+
+    `interpreters` are tried for tt_umd, which comes with a build's environment: the first one that
+    has it reports.
     """
-    told: tuple[Chip, ...] = ()
+    umd_chips: tuple[Chip, ...] = ()
     for interpreter in dict.fromkeys(interpreters):
         done = programs.run([interpreter, "-c", UMD_PROGRAM], deadline_s)
-        if done.well:
+        if done.ok:
             try:
-                told = parse_umd(json.loads(done.output.strip().splitlines()[-1]))
+                umd_chips = parse_umd(json.loads(done.output.strip().splitlines()[-1]))
             except (ValueError, IndexError):
                 continue
             break
-    return merged(told, parse_snapshot(snapshot(tt_smi, deadline_s)))
+    return merged(umd_chips, parse_snapshot(snapshot(tt_smi, deadline_s)))
 
 
 def _local(snapshot: object) -> list[dict[str, Any]]:
-    """The entries of chips with a PCI address, each with its index among them."""
+    """Return the entries of chips with a PCI address, each with its index among them."""
     entries = _mapping(snapshot).get("device_info")
-    found: list[dict[str, Any]] = []
-    for each in entries if isinstance(entries, list) else []:
-        entry = _mapping(each)
+    local_entries: list[dict[str, Any]] = []
+    for item in entries if isinstance(entries, list) else []:
+        entry = _mapping(item)
         if _text(_mapping(entry.get("board_info")).get("bus_id")) is not None:
-            found.append({**entry, "index": len(found)})
-    return found
+            local_entries.append({**entry, "index": len(local_entries)})
+    return local_entries
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -253,16 +256,16 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _text(value: object) -> str | None:
-    said = (
+    text = (
         str(value).strip()
         if isinstance(value, str | int | float) and not isinstance(value, bool)
         else ""
     )
-    return said if said and said.upper() != "N/A" else None
+    return text if text and text.upper() != "N/A" else None
 
 
 def _number(value: object) -> float | None:
-    """A number out of a text such as " 45.2" or "45.2 / 75"."""
+    """Return a number from text such as " 45.2" or "45.2 / 75"."""
     match = (
         re.match(r"\s*(-?\d+(?:\.\d+)?)", str(value))
         if isinstance(value, str | int | float)

@@ -1,5 +1,6 @@
-"""Which device a worker uses: a chip of this host where its executor runs on one, else a virtual
-device that nobody has claimed.
+"""Chooses the device of a worker: a chip where its executor runs on one, else a virtual device.
+
+Each device is claimed by at most one worker.
 """
 
 from __future__ import annotations
@@ -17,19 +18,22 @@ from gonogo_workers.devices.chips import Chip
 from gonogo_workers.devices.locks import try_claim
 
 ON_CHIPS = frozenset({"ttnn", "gtest", "pytest"})
-"""Executors whose kernels run on a chip. Where the host has none (a simulator, a test program for
-the processor) they get a virtual device, as all others do; a plug-in gets a chip when `--device`
-names one."""
-MOST_VIRTUAL = 64
-"""Virtual devices of one kind on one host: more workers than this would only starve each other."""
+"""Executors whose kernels run on a chip.
+
+On a host without chips (a simulator, a test program for the processor) they get a virtual device,
+as all others do. A plug-in gets a chip when `--device` names one.
+"""
+MAX_VIRTUAL = 64
+"""Virtual devices of one kind on one host: more workers would only starve each other."""
 
 _NAME = re.compile(r"((?P<executor>[a-z][a-z0-9_-]*):)?(?P<index>\d{1,3})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Device:
-    """One chip of one board on one host, or a virtual one. Its claim lasts as long as the worker's
-    process.
+    """One chip of one board on one host, or a virtual device.
+
+    Its claim lasts as long as the worker's process.
     """
 
     executor: str
@@ -42,8 +46,9 @@ class Device:
 
     @property
     def name(self) -> str:
-        """Its name on its host: `wormhole:0` for a chip, whichever executor uses it; `emulator:0`
-        for a virtual device.
+        """Its name on its host: `wormhole:0` for a chip, `emulator:0` for a virtual device.
+
+        A chip has the same name for every executor.
         """
         return self.chip.name if self.chip is not None else f"{self.executor}:{self.index}"
 
@@ -61,12 +66,12 @@ class Device:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a child needs to see this chip and no other; in the child it is device 0."""
+        """The variables with which a child sees this chip only; in the child it is device 0."""
         return {} if self.chip is None else {"TT_VISIBLE_DEVICES": str(self.chip.index)}
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the service is told of it in plain JSON."""
+        """The description of the device for the service, in plain JSON."""
         chip = self.chip
         return {
             "device": self.identity,
@@ -84,7 +89,7 @@ class Device:
 
     @property
     def places(self) -> dict[str, object]:
-        """What a command of the settings may name in braces."""
+        """The values that a command of the settings may name in braces."""
         chip = self.chip
         return {
             "index": self.index,
@@ -96,71 +101,77 @@ class Device:
 
 
 def host_name() -> str:
-    """This host's name, as results and heartbeats say it."""
+    """Return this host's name, as results and heartbeats have it."""
     return socket.gethostname() or "localhost"
 
 
 def claim(
     executor: str,
-    wanted: str | None,
+    requested: str | None,
     folder: Path,
     *,
     arch: str,
     board: str,
     chips: Sequence[Chip] = (),
 ) -> Device:
-    """The device `wanted` ("0", "emulator:1", a chip's name, serial number or PCI address), or the
-    first one that nobody has claimed.
+    """Claim and return the requested device, or the first unclaimed one.
 
-    Raises FieldError for a device that there isn't, InfrastructureError when it is taken or the
-    lock folder can't be written.
+    `requested` is "0", "emulator:1", or a chip's name, serial number or PCI address. Raises
+    FieldError for a device that doesn't exist, InfrastructureError when it is claimed or the lock
+    folder can't be written.
     """
-    meant = [
+    matches = [
         chip
         for chip in chips
-        if wanted is not None and chip.called(wanted.removeprefix(f"{executor}:"))
+        if requested is not None and chip.called(requested.removeprefix(f"{executor}:"))
     ]
     if executor in ON_CHIPS and chips:
-        if wanted is not None and not meant:
-            there = ", ".join(
+        if requested is not None and not matches:
+            available = ", ".join(
                 f"{chip.index} ({', '.join(filter(None, (chip.name, chip.serial, chip.pci)))})"
                 for chip in chips
             )
-            raise FieldError("device", wanted, "is no chip of this host", limit=f"one of {there}")
-        choice = meant or list(chips)
+            raise FieldError(
+                "device", requested, "is no chip of this host", limit=f"one of {available}"
+            )
+        choice = matches or list(chips)
     else:
         # A bare index means a virtual device here; a chip is named in full
-        choice = [chip for chip in meant if wanted is not None and not wanted.isdigit()]
+        choice = [chip for chip in matches if requested is not None and not requested.isdigit()]
     if choice:
-        return _claim_chip(executor, choice, wanted, folder, board)
-    indices = range(MOST_VIRTUAL)
-    if wanted is not None:
-        match = _NAME.fullmatch(wanted)
+        return _claim_chip(executor, choice, requested, folder, board)
+    indices = range(MAX_VIRTUAL)
+    if requested is not None:
+        match = _NAME.fullmatch(requested)
         if match is None or match["executor"] not in (None, executor):
             raise FieldError(
                 "device",
-                wanted,
+                requested,
                 "is no device of this executor",
                 limit=f"{executor}:0, {executor}:1, ...",
             )
         indices = range(int(match["index"]), int(match["index"]) + 1)
     for index in indices:
-        held = _try(folder / f"{executor}-{index}.claim")
-        if held is not None:
-            return Device(executor, index, arch, board, host_name(), held)
-    raise InfrastructureError(f"device {wanted or executor} is used by another worker of this host")
+        claim_fd = _try(folder / f"{executor}-{index}.claim")
+        if claim_fd is not None:
+            return Device(executor, index, arch, board, host_name(), claim_fd)
+    raise InfrastructureError(
+        f"device {requested or executor} is used by another worker of this host"
+    )
 
 
 def _claim_chip(
-    executor: str, choice: Sequence[Chip], wanted: str | None, folder: Path, board: str
+    executor: str, choice: Sequence[Chip], requested: str | None, folder: Path, board: str
 ) -> Device:
     for chip in choice:
-        held = _try(folder / f"{executor}-{chip.name.replace(':', '-')}.claim")
-        if held is not None:
+        claim_fd = _try(folder / f"{executor}-{chip.name.replace(':', '-')}.claim")
+        if claim_fd is not None:
             return Device(
-                executor, chip.index, chip.arch, chip.board or board, host_name(), held, chip
+                executor, chip.index, chip.arch, chip.board or board, host_name(), claim_fd, chip
             )
-    raise InfrastructureError(f"device {wanted or executor} is used by another worker of this host")
+    raise InfrastructureError(
+        f"device {requested or executor} is used by another worker of this host"
+    )
 
 
 def _try(path: Path) -> int | None:

@@ -21,7 +21,7 @@ from gonogo.reports.outcomes import Outcome
 from gonogo.spec.selections import Selection
 from gonogo_workers.devices import programs, watch
 from gonogo_workers.executors.base import ExecutorFailure, KernelHang, output_shapes, shaped_inputs
-from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
 from gonogo_workers.messages.chunk import Chunk, Work
@@ -31,12 +31,16 @@ log = logging.getLogger(__name__)
 
 TRIAGE_DEADLINE_S: Final = 60.0
 KEPT_CHARS: Final = 256 * 1024
-"""Of a watcher log or of prints, at the end: the last look at all cores of a Wormhole takes about
-20 KiB."""
+"""The characters kept from the end of a watcher log or of prints.
+
+The last dump of all cores of a Wormhole takes about 20 KiB.
+"""
 WATCHER_LOGS: Final = "watcher*.log"
 OPTION: Final = "watcher_environment"
-"""Of a build's options: the variables of the run under the watcher; `{folder}` is replaced by a
-folder whose files are read afterwards."""
+"""The build option with the variables of the run under the watcher.
+
+`{folder}` is replaced by a folder whose files are read afterwards.
+"""
 METAL: Final[Mapping[str, str]] = {
     "TT_METAL_WATCHER": "2",
     "TT_METAL_WATCHER_APPEND": "0",
@@ -44,33 +48,36 @@ METAL: Final[Mapping[str, str]] = {
     "TT_METAL_DPRINT_CORES": "all",
     "TT_METAL_DPRINT_FILE": "{folder}/prints.txt",
 }
-"""tt-metal's variables (docs: tools/watcher, tools/kernel_print): a look every 2 s, its log and the
-kernels' prints in a folder of ours."""
+"""The variables of tt-metal (docs: tools/watcher, tools/kernel_print).
+
+A dump every 2 s; its log and the kernels' prints go to a private folder.
+"""
 ENVIRONMENTS: Final[Mapping[str, Mapping[str, str]]] = {"ttnn": METAL}
-"""Executors that have a watcher without a word in the builds file."""
+"""Executors that have a watcher without an entry in the builds file."""
 
 
 @dataclass(frozen=True)
-class Examined:
-    """Words for the seed's outcome, and the artifacts."""
+class Examination:
+    """A sentence for the seed's outcome, and the artifacts."""
 
     words: str = ""
     artifacts: tuple[dict[str, Any], ...] = field(default_factory=tuple)
 
 
 def triage(
-    command: str | None, meaning: Meaning, places: Mapping[str, object]
+    command: str | None, resolved: ResolvedBuild, places: Mapping[str, object]
 ) -> dict[str, Any] | None:
-    """The output of tt-triage, run while the process hangs (it reads what the process publishes);
-    None where it isn't installed.
+    """Return the output of tt-triage, run while the process hangs; None where it isn't installed.
+
+    It reads what the process publishes.
     """
-    environment = dict(meaning.environment)
+    environment = dict(resolved.environment)
     home = environment.get("TT_METAL_HOME") or os.environ.get("TT_METAL_HOME")
     if command is None:
         script = Path(home or "/nowhere") / "tools" / "tt-triage.py"
         if not script.is_file():
             return None
-        command = f"{shlex.quote(meaning.executor.interpreter)} {shlex.quote(str(script))}"
+        command = f"{shlex.quote(resolved.executor.interpreter)} {shlex.quote(str(script))}"
     try:
         words = programs.words_of(command, places)
     except ValueError as problem:
@@ -82,35 +89,34 @@ def triage(
     return {"text": done.output, "trouble": done.trouble}
 
 
-def watcher_environment(meaning: Meaning) -> Mapping[str, str] | None:
-    """The variables of a run under the watcher; None for an executor without one."""
-    told = meaning.options.get(OPTION)
-    if isinstance(told, Mapping):
-        return {str(name): str(value) for name, value in told.items()}
-    return ENVIRONMENTS.get(meaning.executor.name)
+def watcher_environment(resolved: ResolvedBuild) -> Mapping[str, str] | None:
+    """Return the variables of a run under the watcher; None for an executor without one."""
+    variables = resolved.options.get(OPTION)
+    if isinstance(variables, Mapping):
+        return {str(name): str(value) for name, value in variables.items()}
+    return ENVIRONMENTS.get(resolved.executor.name)
 
 
 def again(
     chunk: Chunk,
     work: Work,
-    meaning: Meaning,
+    resolved: ResolvedBuild,
     lock_fd: int,
     *,
     started: Callable[[KernelHost], None] = lambda _: None,
-) -> Examined:
-    """Run the hung seed once more, in a child of its own with the watcher enabled, within the
-    seed's deadline.
+) -> Examination:
+    """Run the hung seed again in a separate child with the watcher enabled.
 
-    `started` gets the child before it works, so that another thread may stop it. Never raises: what
-    can't be found out is said.
+    It gets the seed's deadline. `started` receives the child before it works, so that another
+    thread may stop it. Never raises: a failure is reported in the result.
     """
-    variables = watcher_environment(meaning)
+    variables = watcher_environment(resolved)
     if not variables:
-        return Examined()
+        return Examination()
     with tempfile.TemporaryDirectory(prefix="gonogo-watch-", ignore_cleanup_errors=True) as folder:
         filled = {name: value.replace("{folder}", folder) for name, value in variables.items()}
-        seen = replace(meaning, environment={**meaning.environment, **filled})
-        outcome, tail = _run(chunk, work, seen, lock_fd, started)
+        watched = replace(resolved, environment={**resolved.environment, **filled})
+        outcome, tail = _run(chunk, work, watched, lock_fd, started)
         logs, prints = _files(Path(folder))
     stuck = watch.read(logs)
     content = {"outcome": outcome, **stuck.to_json(), "log": logs, "prints": prints, "text": tail}
@@ -124,22 +130,27 @@ def again(
     words = f"; under the watcher: {stuck.words}" if logs else "; under the watcher: it left no log"
     if outcome != "hang":
         words += f" (this time the seed did not hang: {outcome})"
-    return Examined(words, (artifact,))
+    return Examination(words, (artifact,))
 
 
 def _run(
-    chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, started: Callable[[KernelHost], None]
+    chunk: Chunk,
+    work: Work,
+    resolved: ResolvedBuild,
+    lock_fd: int,
+    started: Callable[[KernelHost], None],
 ) -> tuple[str, str]:
-    """How the seed ended this time ("hang", "answered", or what went wrong), and the end of its
-    log.
+    """Return how the seed ended this time, and the end of its log.
+
+    It ended with "hang", "answered", or a description of the error.
     """
     host: KernelHost | None = None
     try:
-        host = KernelHost(meaning.executor, meaning.environment)
+        host = KernelHost(resolved.executor, resolved.environment)
         started(host)
         host.open(chunk.build, lock_fd=lock_fd)
         file = host.folder / "watched.json"
-        host.submit(_request(chunk, work, meaning, host, file))
+        host.submit(_request(chunk, work, resolved, host, file))
         host.receive(time.monotonic() + chunk.seed_deadline_s)
         hung = isinstance(chunk.test, Selection) and any(
             report.outcome is Outcome.hang for report in read_reports(file)
@@ -158,23 +169,24 @@ def _run(
 
 
 def _request(
-    chunk: Chunk, work: Work, meaning: Meaning, host: KernelHost, file: Path
+    chunk: Chunk, work: Work, resolved: ResolvedBuild, host: KernelHost, file: Path
 ) -> dict[str, Any]:
-    """What the pipeline asked of the child: the same seed, or the same iteration, whose reports go
-    into `file`.
+    """Return the pipeline's request for the same seed or iteration.
+
+    An iteration's reports go into `file`.
     """
     test = chunk.test
     if isinstance(test, Selection):
         return request(test, work[0], file, chunk.seed_deadline_s)
     inputs = shaped_inputs(test, quantise(test, generate(test, work[0])))
     shapes = {name: array.shape for name, array in inputs.items()}
-    slot = Slot(host.folder, "watched", shapes, output_shapes(test, meaning.produced))
+    slot = Slot(host.folder, "watched", shapes, output_shapes(test, resolved.produced))
     slot.write(inputs)
     return {"test": test.canonical(), "seed": work[0], **slot.request()}
 
 
 def _files(folder: Path) -> tuple[str, str]:
-    """What the watcher and the kernels wrote: the logs, and everything else that is text."""
+    """Return the text that the watcher and the kernels wrote: the logs, and all other text."""
     logs: list[str] = []
     prints: list[str] = []
     for path in _regular(folder):
@@ -188,8 +200,9 @@ def _files(folder: Path) -> tuple[str, str]:
 
 
 def _regular(folder: Path) -> Iterator[Path]:
-    """The files below a folder that a kernel may have filled: no links (they might lead anywhere),
-    no pipes (they might never end).
+    """Yield the files below a folder that a kernel may have filled.
+
+    No links (they might lead anywhere) and no pipes (they might never end).
     """
     for path in sorted(folder.rglob("*"))[:1000]:
         if path.is_file() and not path.is_symlink():

@@ -1,5 +1,6 @@
-"""Can this device be trusted? The canary: a small known LayerNorm whose result must be explained by
-rounding.
+"""Whether a device can be trusted, and its canary.
+
+The canary is a small known LayerNorm whose result must be explained by rounding.
 """
 
 from __future__ import annotations
@@ -15,51 +16,51 @@ from gonogo.judging.judging import judge
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 from gonogo_workers.executors.base import ExecutorFailure, output_shapes, shaped_inputs
-from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.registry import EMULATOR, TTNN
 from gonogo_workers.executors.slots import Slot
 
 CANARY: Final[Mapping[str, Any]] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 128]}
 CANARY_BUILDS: Final[Mapping[str, str]] = {EMULATOR: "correct", TTNN: "ttnn"}
-"""The build known to be right, per executor; one without has no canary unless the builds file names
-it (`[executors.NAME] canary`)."""
+"""The build known to be right, per executor.
+
+Another executor has no canary unless the builds file names it (`[executors.NAME] canary`).
+"""
 CANARY_DEADLINE_S: Final = 120.0
 LAST_WORDS: Final = 2000
-"""Characters of the child's log that a failed canary quotes."""
+"""The characters of the child's log that a failed canary quotes."""
 
 
 class Health(StrEnum):
-    """What is thought of a device."""
+    """The states of a device's health."""
 
     good = "good"
-    """Its canary passed when it was last asked."""
+    """Its last canary passed."""
     suspect = "suspect"
-    """Most unrelated tests fail on it and not on others; it still takes work."""
+    """Many unrelated tests fail on it and not on other devices; it still takes work."""
     bad = "bad"
-    """The canary failed after everything that was tried; it takes no work and tests itself
-    again."""
+    """The canary failed after every recovery step; it takes no work and tests itself again."""
     maintenance = "maintenance"
-    """A person has it."""
+    """A person is working on it."""
 
 
 class DeviceSick(InfrastructureError):
-    """The canary failed: nothing that this device says counts until it is well again."""
+    """The canary failed: no result of this device counts until it is good again."""
 
 
 def canary(
-    meaning: Meaning,
+    resolved: ResolvedBuild,
     build: str,
     *,
     lock_fd: int | None = None,
     deadline_s: float = CANARY_DEADLINE_S,
     started: Callable[[KernelHost], None] = lambda _: None,
 ) -> dict[str, str]:
-    """Run the canary in a child of its own, which shares the chip's lock; the digest of each
-    output. Raises DeviceSick when it fails.
+    """Run the canary in a separate child and return the digest of each output.
 
-    The budget is that of the build, else of the test's numerics; `started` gets the child before it
-    works.
+    The child shares the chip's lock. Raises DeviceSick when the canary fails. The budget is that of
+    the build, else of the test's numerics. `started` receives the child before it works.
     """
     test = TestSpec.parse(dict(CANARY))
     raw = generate(test, 0)
@@ -67,12 +68,12 @@ def canary(
     deadline = time.monotonic() + deadline_s
     host: KernelHost | None = None
     try:
-        host = KernelHost(meaning.executor, meaning.environment)
+        host = KernelHost(resolved.executor, resolved.environment)
         started(host)
         host.open(build, lock_fd=lock_fd, deadline_s=deadline_s)
         inputs = shaped_inputs(test, given)
         shapes = {name: array.shape for name, array in inputs.items()}
-        slot = Slot(host.folder, "canary", shapes, output_shapes(test, meaning.produced))
+        slot = Slot(host.folder, "canary", shapes, output_shapes(test, resolved.produced))
         slot.write(inputs)
         host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
         host.receive(deadline)
@@ -88,7 +89,7 @@ def canary(
         if host is not None:
             host.kill()
     judged = judge(
-        test, raw, given, outputs, arithmetic=meaning.arithmetic, produced=meaning.produced
+        test, raw, given, outputs, arithmetic=resolved.arithmetic, produced=resolved.produced
     )
     if judged.explanation is not Explanation.explained:
         raise DeviceSick(f"the canary's numbers are {judged.explanation.value}")

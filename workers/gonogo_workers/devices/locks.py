@@ -1,10 +1,9 @@
-"""One user per chip: a lock file per device, shared with the child process that uses the chip, so
-that it outlives a killed worker.
+"""One user per chip: a lock file per device, shared with the child that uses the chip.
 
 The lock is a flock on an open file description. The child gets a copy of the descriptor: as long as
-one of the two lives the chip is taken, whichever died. The file names the worker, the child's
-process group and its host run, so that the next worker can end what was left over; it says so when
-the last user ended properly.
+one of the two lives, the chip is locked, so the lock outlives a killed worker. The file names the
+worker, the child's process group and its host run, so that the next worker can end leftover
+processes. It also records whether the last user ended properly.
 """
 
 from __future__ import annotations
@@ -27,9 +26,12 @@ from gonogo_workers.executors.reaping import kill_left_over, start_time, strays
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN_S = (0.005, 0.1)
-"""A waiting flock can't be cancelled, so the lock is asked for this often: soon at first (our own
-last child is just going), then less."""
+RETRY_S = (0.005, 0.1)
+"""The shortest and the longest pause between two tries, in seconds.
+
+A waiting flock can't be canceled, so the lock is tried often: soon at first (this worker's last
+child is just exiting), then less.
+"""
 
 
 class LockedElsewhere(InfrastructureError):
@@ -37,8 +39,9 @@ class LockedElsewhere(InfrastructureError):
 
 
 class HeldDevice:
-    """A device that is ours until `close`. `left_over` says that its last user did not end
-    properly: run the canary first.
+    """A device that is locked until `close`.
+
+    `left_over` says that its last user did not end properly: run the canary first.
     """
 
     def __init__(self, fd: int, path: Path, left_over: bool) -> None:
@@ -52,24 +55,24 @@ class HeldDevice:
         self._write(self._user)
 
     def record(self, group: int, host_run: str) -> None:
-        """Note which process group uses the device now."""
+        """Record which process group uses the device now."""
         self._user |= {"group": group, "group_start": start_time(group), "host_run": host_run}
         self._write(self._user)
 
     def close(self) -> None:
-        """Say that all is well and let go; the chip is free once the child is gone too (no LOCK_UN:
-        that would unlock its copy as well).
+        """Record a proper end and release the device; the chip is free once the child is gone, too.
 
-        Who it was stays in the file: the child is just going, and if we die meanwhile the next
-        worker must be able to end what it started.
+        There is no LOCK_UN: that would unlock the child's copy as well. The file keeps the user's
+        identity: the child is just exiting, and if we die meanwhile the next worker must be able to
+        end it.
         """
         with contextlib.suppress(InfrastructureError):
             self._write(self._user | {"ended": True})
         os.close(self.fd)
 
     def _write(self, content: dict[str, Any]) -> None:
-        # One pwrite before the cut: whoever reads meanwhile sees JSON, perhaps with old bytes
-        # behind it, never half of it
+        # One pwrite before the truncation: a reader sees whole JSON at any time, perhaps followed
+        # by old bytes
         text = json.dumps(content).encode() + b"\n"
         try:
             os.pwrite(self.fd, text, 0)
@@ -81,17 +84,17 @@ class HeldDevice:
 
 
 def lock_path(folder: Path, device: str) -> Path:
-    """The lock file of a device."""
+    """Return the path of a device's lock file."""
     return folder / (device.replace("/", "_").replace(":", "-") + ".lock")
 
 
 def acquire(
     folder: Path, device: str, keep_waiting: Callable[[], bool], wait: threading.Event
 ) -> HeldDevice:
-    """Take the device. What a dead worker left running on it is killed; a living worker is waited
-    for while `keep_waiting()`.
+    """Lock the device.
 
-    `wait` wakes the waiting up. Raises LockedElsewhere when told to stop waiting,
+    Processes that a dead worker left on it are killed; a living worker is waited for while
+    `keep_waiting()`. `wait` ends a pause early. Raises LockedElsewhere when `keep_waiting` says so,
     InfrastructureError when the file can't be made.
     """
     path = lock_path(folder, device)
@@ -102,13 +105,13 @@ def acquire(
         raise InfrastructureError(
             f"can't make the lock file {path}: {problem.strerror}"
         ) from problem
-    killed, pause = False, LOOK_AGAIN_S[0]
+    killed, pause = False, RETRY_S[0]
     try:
         while not _try_lock(fd):
             user = _read(fd)
             if user is not None and not _alive(user):
                 log.warning(
-                    "device %s: its worker %s is dead, ending what it left running",
+                    "device %s: its worker %s is dead, ending the processes it left",
                     device,
                     user.get("worker"),
                 )
@@ -119,9 +122,9 @@ def acquire(
                     f"device {device} is in use by process {(user or {}).get('worker', 'unknown')}"
                 )
             wait.wait(pause)
-            pause = min(2 * pause, LOOK_AGAIN_S[1])
+            pause = min(2 * pause, RETRY_S[1])
         user = _read(fd)
-        abandoned = user is not None and not user.get("ended")  # it did not say goodbye
+        abandoned = user is not None and not user.get("ended")
         if user is not None and abandoned:
             _end(user)
         return HeldDevice(fd, path, killed or abandoned)
@@ -131,7 +134,7 @@ def acquire(
 
 
 def try_claim(path: Path) -> int | None:
-    """Take a plain lock file for as long as the descriptor lives; None when someone else has it."""
+    """Lock a plain lock file for the life of the descriptor; None when another process has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if _try_lock(fd):
@@ -154,7 +157,7 @@ def _read(fd: int) -> dict[str, Any] | None:
     try:
         content = json.loads(os.pread(fd, 4096, 0).split(b"\n")[0] or b"null")
     except ValueError:
-        return {}  # unreadable: someone ended in the middle of something
+        return {}  # unreadable: a process died while it wrote
     return content if isinstance(content, dict) else None
 
 
@@ -168,8 +171,9 @@ def _alive(user: dict[str, Any]) -> bool:
 
 
 def _end(user: dict[str, Any]) -> None:
-    """End the child of a dead worker: its group, if that is still the same process, and every
-    process that bears its mark.
+    """End the child of a dead worker.
+
+    Its group is killed if that is still the same process; so is every process that bears its mark.
     """
     group = user.get("group")
     if (

@@ -10,21 +10,27 @@ import threading
 from collections.abc import Sequence
 
 from gonogo_workers import queue
-from gonogo_workers.devices.keeper import Keeper, Order
+from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, Order
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 
 
 class Orders:
-    """Tells the keepers. With the broker away nothing changes, and nobody can give orders."""
+    """Passes orders on to the monitors, on a separate thread.
+
+    While the broker is down nothing changes, and nobody can give orders.
+    """
 
     def __init__(
-        self, broker_url: str, keepers: Sequence[Keeper], every_s: float = LOOK_EVERY_S
+        self,
+        broker_url: str,
+        monitors: Sequence[DeviceHealthMonitor],
+        every_s: float = CHECK_EVERY_S,
     ) -> None:
         self._client = queue.redis_client(broker_url)
-        self._keepers = tuple(keepers)
+        self._monitors = tuple(monitors)
         self._every_s = every_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
@@ -33,7 +39,7 @@ class Orders:
         """Look now, so that a worker of a drained device takes nothing at all, and then every
         second.
         """
-        self._look()
+        self._check()
         self._thread.start()
 
     def close(self) -> None:
@@ -45,26 +51,27 @@ class Orders:
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):
-            self._look()
+            self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         try:
-            found = self._client.mget(
-                [queue.device_key(keeper.device.identity) for keeper in self._keepers]
+            contents = self._client.mget(
+                [queue.device_key(monitor.device.identity) for monitor in self._monitors]
             )
-        except Exception as problem:  # whatever the client raises: it connects again by itself
-            log.debug("can't look for orders: %s", problem)
+        except Exception as problem:  # any error of the client: it reconnects by itself
+            log.debug("can't check for orders: %s", problem)
             return
-        for keeper, text in zip(self._keepers, found, strict=True):
-            keeper.told(*read(text))
+        for monitor, text in zip(self._monitors, contents, strict=True):
+            monitor.receive_order(*read(text))
 
 
 def read(text: bytes | str | None) -> tuple[Order, int]:
-    """The order in a key's content, and how often a test was asked for. What is unreadable is an
-    order to work, as no key is.
+    """Return the order in a key's content, and the number of requested tests.
+
+    Unreadable content means an order to work, as does a missing key.
     """
     try:
-        told = json.loads(text or b"{}")
-        return Order(told.get("order", "work")), int(told.get("asked", 0))
+        content = json.loads(text or b"{}")
+        return Order(content.get("order", "work")), int(content.get("asked", 0))
     except (ValueError, TypeError, AttributeError):
         return Order.work, 0

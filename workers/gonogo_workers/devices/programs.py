@@ -1,5 +1,6 @@
-"""Runs a program of the host (a reset, tt-smi, tt-triage) within a deadline: nothing of it is left
-behind, its last words are kept.
+"""Runs a program of the host (a reset, tt-smi, tt-triage) within a deadline.
+
+No process of it is left behind, and the end of its output is kept.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, SECRETS, TER
 from gonogo_workers.executors.reaping import kill_group, strays
 
 KEPT_BYTES = 64 * 1024
-MOST_OUTPUT_BYTES = 64 * 2**20
-"""A file size limit for the program: one that prints without end is ended by the system, and fills
-no disk."""
+MAX_OUTPUT_BYTES = 64 * 2**20
+"""A file size limit: the system ends a program that prints without end, and no disk fills up."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """How a program ended: its exit status (None: it could not be started, or was killed at its
-    deadline), and what it printed.
+    """How a program ended: its exit status and its output.
+
+    The status is None if it could not be started, or was killed at its deadline.
     """
 
     status: int | None
@@ -34,8 +35,8 @@ class Done:
     trouble: str | None
 
     @property
-    def well(self) -> bool:
-        """Whether it ended by itself with status 0."""
+    def ok(self) -> bool:
+        """Return whether it ended by itself with status 0."""
         return self.trouble is None
 
 
@@ -47,11 +48,10 @@ def run(
     whole: bool = False,
     folder: str | None = None,
 ) -> Done:
-    """Run a program and wait for its end. Never raises: what can't be started or doesn't end is
-    told in `trouble`.
+    """Run a program and wait for its end; also kill everything that it started.
 
-    `whole` keeps all of its output instead of the last 64 KiB. What it started is killed with it,
-    also in sessions of their own.
+    Never raises: `trouble` says why it could not start or did not end. `whole` keeps all of its
+    output instead of the last 64 KiB. Processes in sessions of their own are killed, too.
     """
     mark = uuid.uuid4().hex
     inherited = {name: value for name, value in os.environ.items() if name not in SECRETS}
@@ -99,22 +99,22 @@ def run(
 
 
 def words_of(command: str, facts: Mapping[str, object]) -> tuple[str, ...]:
-    """A setting's command as words, `{index}`, `{pci}` and the like replaced. No shell: what a name
-    holds is one word, never code.
+    """Return a setting's command as words, with `{index}`, `{pci}` and the like replaced.
 
-    Raises ValueError for an open quotation mark or an unknown name in braces.
+    There is no shell: a replaced name is one word, never code. Raises ValueError for an open
+    quotation mark or an unknown name in braces.
     """
     try:
-        told = {key: "" if value is None else value for key, value in facts.items()}
-        return tuple(word.format_map(told) for word in shlex.split(command))
+        values = {key: "" if value is None else value for key, value in facts.items()}
+        return tuple(word.format_map(values) for word in shlex.split(command))
     except (KeyError, IndexError, AttributeError) as problem:
         known = ", ".join("{" + name + "}" for name in facts)
         raise ValueError(f"{command!r}: unknown name {problem}; there are {known}") from problem
 
 
 def _limit_output(pid: int) -> None:
-    # prlimit reaches the program although it runs already: no code of ours between fork and exec
+    # prlimit works on a running program: no code of ours runs between fork and exec
     import resource
 
     with contextlib.suppress(OSError, ValueError):
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (MOST_OUTPUT_BYTES, MOST_OUTPUT_BYTES))
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (MAX_OUTPUT_BYTES, MAX_OUTPUT_BYTES))

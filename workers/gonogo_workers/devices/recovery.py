@@ -1,5 +1,6 @@
-"""The recovery ladder of a device: re-open, reset, reload the driver, the host's hook. A deadline
-for each rung, the canary after each.
+"""The recovery ladder of a device: re-open, reset, reload the driver, the host's hook.
+
+Each rung has a deadline; the canary runs after each.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ LAST_WORDS = 2000
 
 @dataclass(frozen=True)
 class Rung:
-    """One thing to try; without a command it is only a fresh child that opens the device again,
-    which the canary's is.
+    """One step to try.
+
+    Without a command it is only a fresh child that opens the device again, as the canary's does.
     """
 
     name: str
@@ -34,7 +36,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Step:
-    """What a rung came to."""
+    """The outcome of a rung."""
 
     rung: str
     outcome: str
@@ -50,20 +52,20 @@ class Recovery:
     steps: tuple[Step, ...] = field(default_factory=tuple)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The steps in plain JSON: the evidence of the change of health."""
+        """Return the steps in plain JSON: the evidence of a change of health."""
         return [asdict(step) for step in self.steps]
 
 
 def rungs(settings: Settings, device: Device) -> tuple[Rung, ...]:
-    """The ladder of this device: the settings' commands, and for a chip `tt-smi -r` where nothing
-    else is said and it is installed.
+    """Return the ladder of this device: the commands of the settings.
 
-    Raises FieldError for a command that can't be read.
+    For a chip the reset defaults to `tt-smi -r` where that is installed. Raises FieldError for a
+    command that can't be read.
     """
     reset = settings.reset_device
     if reset is None and device.chip is not None and shutil.which(settings.tt_smi):
         reset = f"{settings.tt_smi} -r {{index}}"
-    found = [Rung("re-open")]
+    ladder = [Rung("re-open")]
     for name, command, deadline_s in (
         ("reset_device", reset, settings.reset_device_deadline_s),
         ("reload_driver", settings.reload_driver, settings.reload_driver_deadline_s),
@@ -71,27 +73,27 @@ def rungs(settings: Settings, device: Device) -> tuple[Rung, ...]:
     ):
         if command:
             try:
-                found.append(Rung(name, programs.words_of(command, device.places), deadline_s))
+                ladder.append(Rung(name, programs.words_of(command, device.places), deadline_s))
             except ValueError as problem:
                 places = "a command; {index}, {pci}, {serial}, {name}"
                 raise FieldError(
                     f"GONOGO_{name.upper()}", command, str(problem), limit=places
                 ) from problem
-    return tuple(found)
+    return tuple(ladder)
 
 
 def climb(
     ladder: Sequence[Rung],
-    sing: Callable[[], str | None],
+    run_canary: Callable[[], str | None],
     *,
     tell: Callable[[str], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Recovery:
-    """Climb until the canary sings. `sing` runs it and says what is wrong (None: nothing); `tell`
-    hears each rung's name.
+    """Climb the ladder until the canary passes.
 
-    After a command that failed or hung the canary isn't asked (it could only say the same again);
-    the next rung is tried. Stops between two rungs when `stopping()`.
+    `run_canary` returns what is wrong (None: nothing); `tell` receives each rung's name. After a
+    command that failed or hung, the canary is skipped (it could only fail again) and the next rung
+    is tried. Stops between two rungs when `stopping()`.
     """
     steps: list[Step] = []
     for rung in ladder:
@@ -100,11 +102,11 @@ def climb(
         tell(rung.name)
         if rung.command:
             done = programs.run(rung.command, rung.deadline_s)
-            if not done.well:
+            if not done.ok:
                 log.warning("recovery, %s: %s", rung.name, done.trouble)
                 steps.append(Step(rung.name, str(done.trouble), done.output[-LAST_WORDS:]))
                 continue
-        wrong = sing()
+        wrong = run_canary()
         steps.append(Step(rung.name, "the canary passed" if wrong is None else wrong))
         if wrong is None:
             return Recovery(True, f"the canary passed after {rung.name}", tuple(steps))

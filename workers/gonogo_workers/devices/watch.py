@@ -1,16 +1,16 @@
-"""Reads tt-metal's watcher log: which of a core's kernels is stuck (reader, compute or writer), and
-at which waypoint.
+"""Reads tt-metal's watcher log: which kernel of a core is stuck, and at which waypoint.
 
-The format is documented in tt-metal's docs (tt-metalium, tools, watcher). One line per core and
-look, in the old and the new form:
+The kernel is the reader, compute or writer kernel. The format is documented in tt-metal's docs
+(tt-metalium, tools, watcher). There is one line per core and dump, in the old and the new form:
 
     Core (x=1,y=1):    CWFW,CRBW,R,R,R rmsg:D0G|BNT smsg:GGGG k_ids:4|3|5
-    Device 0 worker core(x= 0,y= 0) virtual(x=18,y=18):   GW,   W,   W,   W,   W  rmsg:D1D|bnt h_id:
-    0 smsg:DDDD k_ids: 11| 10|  0 k_id[ 11]: path/of/the/kernel.cpp
+    Device 0 worker core(x= 0,y= 0) virtual(x=18,y=18):   GW,   W,   W,   W,   W
+        rmsg:D1D|bnt h_id: 0 smsg:DDDD k_ids: 11| 10|  0      (one line in the log)
+    k_id[ 11]: path/of/the/kernel.cpp
 
-Waypoints and run states stand in the order BRISC, NCRISC, TRISC0, TRISC1, TRISC2. In `rmsg`, the
-third letter is the core's run state (G go, D done) and a capital B, N or T says that there is a
-kernel on BRISC, NCRISC or the TRISCs; `smsg` is the run state of all but BRISC.
+Waypoints and run states are in the order BRISC, NCRISC, TRISC0, TRISC1, TRISC2. In `rmsg`, the
+third letter is the core's run state (G go, D done); a capital B, N or T says that there is a kernel
+on BRISC, NCRISC or the TRISCs. `smsg` is the run state of all but BRISC.
 """
 
 from __future__ import annotations
@@ -30,13 +30,17 @@ USUAL_ROLE: Mapping[str, str] = {
     "TRISC1": COMPUTE,
     "TRISC2": COMPUTE,
 }
-"""tt-metal's default placement (ReaderDataMovementConfig: RISCV_1, WriterDataMovementConfig:
-RISCV_0); a file's name goes before it."""
+"""tt-metal's default placement; a role in a kernel's file name takes precedence.
+
+ReaderDataMovementConfig: RISCV_1, WriterDataMovementConfig: RISCV_0.
+"""
 FRONT_WAIT = frozenset({"CWFW", "UWFW", "WFW"})
-"""Waits for tiles in a circular buffer: the kernel before it (reader for compute, compute for
-writer) doesn't give them."""
+"""Waits for tiles in a circular buffer, which the kernel before it doesn't deliver.
+
+The reader comes before compute, compute before the writer.
+"""
 BACK_WAIT = frozenset({"CRBW", "RBW", "PRBW"})
-"""Waits for room in a circular buffer: the kernel behind it doesn't take the tiles."""
+"""Waits for room in a circular buffer: the kernel behind it doesn't consume the tiles."""
 BEFORE = {COMPUTE: READER, WRITER: COMPUTE}
 BEHIND = {READER: COMPUTE, COMPUTE: WRITER}
 
@@ -52,8 +56,9 @@ _TROUBLE = re.compile(
 
 @dataclass(frozen=True)
 class Core:
-    """One core at one look: for each processor that has a kernel, its waypoint, whether it still
-    runs, and its kernel's number.
+    """One core in one dump: for each processor that has a kernel, its state.
+
+    The state is its waypoint, whether it still runs, and its kernel's number.
     """
 
     x: int
@@ -68,8 +73,7 @@ class Stuck:
     """What a watcher log says about a hang."""
 
     role: str | None
-    """reader, compute or writer; two joined by " and " when they wait for each other; None when
-    nothing runs."""
+    """reader, compute or writer; two joined by " and " if they wait for each other; None: idle."""
     words: str
     cores: int
     core: tuple[int, int] | None = None
@@ -77,13 +81,12 @@ class Stuck:
     waypoint: str | None = None
     kernel: str | None = None
     waypoints: tuple[dict[str, Any], ...] = field(default_factory=tuple)
-    """Of every core with a kernel that runs: {"core": [x, y], processor: waypoint, ...}."""
+    """Every core with a running kernel: {"core": [x, y], processor: waypoint, ...}."""
     trouble: tuple[str, ...] = field(default_factory=tuple)
-    """Lines in which the watcher itself found a fault (an assert, a NoC transaction that must not
-    be)."""
+    """Lines in which the watcher itself found a fault (an assert, an illegal NoC transaction)."""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return the finding in plain JSON types."""
         return {
             "role": self.role,
             "words": self.words,
@@ -98,20 +101,21 @@ class Stuck:
 
 
 def read(text: str) -> Stuck:
-    """What the last look of a watcher log shows. An empty log, or one that shows no running kernel,
-    says so in `words`.
+    """Return what the last dump of a watcher log shows.
+
+    `words` says so when the log is empty or shows no running kernel.
     """
-    cores, names = _last_look(text.splitlines())
+    cores, names = _last_dump(text.splitlines())
     trouble = tuple(line.strip()[:500] for line in text.splitlines() if _TROUBLE.search(line))[-8:]
     running = [core for core in cores if any(core.running.values())]
-    seen = tuple({"core": [core.x, core.y], **core.waypoints} for core in running)
+    waypoints = tuple({"core": [core.x, core.y], **core.waypoints} for core in running)
     if not running:
         words = "the watcher saw no kernel running" if cores else "the watcher's log shows no core"
-        return Stuck(None, words, 0, waypoints=seen, trouble=trouble)
+        return Stuck(None, words, 0, waypoints=waypoints, trouble=trouble)
     blamed = [(core, *_blame(core, names)) for core in running]
-    role = Counter(each[1] for each in blamed).most_common(1)[0][0]
-    core, _, processor = next(each for each in blamed if each[1] == role)
-    mine = sum(each[1] == role for each in blamed)
+    role = Counter(entry[1] for entry in blamed).most_common(1)[0][0]
+    core, _, processor = next(entry for entry in blamed if entry[1] == role)
+    count = sum(entry[1] == role for entry in blamed)
     kernel = names.get(core.kernels.get(processor, -1))
     waypoint = core.waypoints.get(processor) or "no waypoint"
     if " and " in role:
@@ -124,24 +128,25 @@ def read(text: str) -> Stuck:
     else:
         words = f"stuck in the {role}: {processor} {'runs' if waypoint == 'R' else f'is at waypoint {waypoint}'}"
         words += f" of {kernel}" if kernel else ""
-    words += f" on {mine} of {len(running)} running core{'s' if len(running) > 1 else ''}"
+    words += f" on {count} of {len(running)} running core{'s' if len(running) > 1 else ''}"
     words += f", first on ({core.x},{core.y})"
     return Stuck(
         role,
         words,
-        mine,
+        count,
         (core.x, core.y),
         processor,
         core.waypoints.get(processor),
         kernel,
-        seen,
+        waypoints,
         trouble,
     )
 
 
-def _last_look(lines: Iterable[str]) -> tuple[list[Core], dict[int, str]]:
-    """The cores' last lines (a later line of the same core replaces an earlier one), and the
-    kernels' names.
+def _last_dump(lines: Iterable[str]) -> tuple[list[Core], dict[int, str]]:
+    """Return the cores' last lines, and the kernels' names.
+
+    A later line of the same core replaces an earlier one.
     """
     cores: dict[tuple[int, int, int], Core] = {}
     names: dict[int, str] = {}
@@ -150,22 +155,22 @@ def _last_look(lines: Iterable[str]) -> tuple[list[Core], dict[int, str]]:
         if name is not None:
             names[int(name[1])] = name[2]
             continue
-        found = _CORE.match(line.strip())
-        if found is not None and found["kind"] in (None, "worker"):
-            core = _core(found)
-            cores[(int(found["device"] or 0), core.x, core.y)] = core
+        match = _CORE.match(line.strip())
+        if match is not None and match["kind"] in (None, "worker"):
+            core = _core(match)
+            cores[(int(match["device"] or 0), core.x, core.y)] = core
     return list(cores.values()), names
 
 
-def _core(found: re.Match[str]) -> Core:
+def _core(match: re.Match[str]) -> Core:
     points = dict(
-        zip(PROCESSORS, (point.strip() for point in found["points"].split(",")), strict=False)
+        zip(PROCESSORS, (point.strip() for point in match["points"].split(",")), strict=False)
     )
-    state, _, flags = found["rmsg"].partition("|")
+    state, _, flags = match["rmsg"].partition("|")
     done = dict(
-        zip(PROCESSORS[1:], (letter == "D" for letter in found["smsg"] or ""), strict=False)
+        zip(PROCESSORS[1:], (letter == "D" for letter in match["smsg"] or ""), strict=False)
     ) | {"BRISC": state[-1:] == "D"}
-    numbers = [int(number) for number in found["kids"].replace(" ", "").split("|") if number]
+    numbers = [int(number) for number in match["kids"].replace(" ", "").split("|") if number]
     by_class = dict(
         zip(
             PROCESSORS,
@@ -176,8 +181,8 @@ def _core(found: re.Match[str]) -> Core:
     present = {processor: processor[0] in flags for processor in PROCESSORS}
     running = {name: present[name] and not done.get(name, False) for name in PROCESSORS}
     return Core(
-        int(found["x"]),
-        int(found["y"]),
+        int(match["x"]),
+        int(match["y"]),
         {name: point for name, point in points.items() if present[name]},
         {name: runs for name, runs in running.items() if present[name]},
         {name: number for name, number in by_class.items() if present[name]},
@@ -185,17 +190,19 @@ def _core(found: re.Match[str]) -> Core:
 
 
 def _role(processor: str, core: Core, names: Mapping[int, str]) -> str:
-    """What the kernel on a processor is, by its file's name, else by its place."""
+    """Return the role of the kernel on a processor: by its file's name, else by its place."""
     file = names.get(core.kernels.get(processor, -1), "").rsplit("/", 1)[-1].lower()
     return next((role for role in (READER, WRITER, COMPUTE) if role in file), USUAL_ROLE[processor])
 
 
 def _blame(core: Core, names: Mapping[int, str]) -> tuple[str, str]:
-    """The role that holds the others up, and the processor that shows it. Each wait at a circular
-    buffer points to the kernel at its other end; who doesn't wait for another, or is pointed to and
-    has ended, is the one; a ring of waits is a deadlock of its members.
+    """Return the role that blocks the others, and the processor that shows it.
+
+    Each wait at a circular buffer points to the kernel at its other end. The blocking kernel is the
+    one that waits for no other, or that has ended while others wait for it. A ring of waits is a
+    deadlock of its members.
     """
-    waits: dict[str, tuple[str, str]] = {}  # role -> (whom it waits for, on which processor)
+    waits: dict[str, tuple[str, str]] = {}  # role -> (role it waits for, its processor)
     busy: dict[str, str] = {}  # role -> a processor that runs and waits for no other kernel
     for processor, runs in core.running.items():
         if not runs:
@@ -214,22 +221,21 @@ def _blame(core: Core, names: Mapping[int, str]) -> tuple[str, str]:
             name.startswith("TRISC") for name in busy.values()
         ):
             busy.setdefault(role, processor)
-    # A compute kernel runs on three processors: that one of them waits for a buffer is what it
-    # waits for
+    # A compute kernel runs on three processors: if one of them waits for a buffer, the kernel does
     free = [role for role in busy if role not in waits]
     if free:
-        # the one that others wait for goes before one that merely runs
-        wanted = [role for role in free if any(other == role for other, _ in waits.values())]
-        role = (wanted or free)[0]
+        # a role that others wait for takes precedence over one that merely runs
+        awaited = [role for role in free if any(other == role for other, _ in waits.values())]
+        role = (awaited or free)[0]
         return role, busy[role]
     role = next(iter(waits))
-    seen = [role]
-    while waits[role][0] in waits and waits[role][0] not in seen:
+    visited = [role]
+    while waits[role][0] in waits and waits[role][0] not in visited:
         role = waits[role][0]
-        seen.append(role)
+        visited.append(role)
     other, processor = waits[role]
-    if other in seen:
-        ring = sorted(seen[seen.index(other) :])
+    if other in visited:
+        ring = sorted(visited[visited.index(other) :])
         return (" and ".join(ring), waits[ring[0]][1]) if len(ring) > 1 else (role, processor)
     return other, next(
         (name for name in core.waypoints if _role(name, core, names) == other), processor

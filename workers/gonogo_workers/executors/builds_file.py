@@ -41,7 +41,7 @@ from gonogo_workers.executors.registry import ExecutorSpec
 VARIABLE = "GONOGO_BUILD"
 """In the child's environment: {"name", "command", "options", "suites"} of its build, where the
 builds file says any of these."""
-MOST_TABLE_BYTES = 100_000
+MAX_TABLE_BYTES = 100_000
 """Linux refuses an environment variable of 128 KiB (MAX_ARG_STRLEN), and with it the whole
 child."""
 
@@ -100,7 +100,7 @@ class BuildsFile:
 
 
 @dataclass(frozen=True)
-class Meaning:
+class ResolvedBuild:
     """A build on this host: the executor to start, with which environment, and how to judge what it
     gives.
     """
@@ -148,14 +148,14 @@ def read(path: str | None) -> BuildsFile:
     return made
 
 
-def meaning(
+def resolve_build(
     executor: ExecutorSpec,
     build: str,
     file: BuildsFile,
     *,
     arithmetic: str | None = None,
     produced: tuple[str, ...] | None = None,
-) -> Meaning:
+) -> ResolvedBuild:
     """What `build` means for `executor` here; `arithmetic` and `produced` are what the service knows
     of it, unless the host says otherwise.
     """
@@ -173,7 +173,7 @@ def meaning(
         table["command"] or table["options"] or table["suites"]
     ):  # an environment of its own costs a build its ready-made child
         environment[VARIABLE] = json.dumps(table)
-    return Meaning(
+    return ResolvedBuild(
         replace(executor, python=entry.get("python") or defaults.get("python") or executor.python),
         environment,
         arithmetic,
@@ -221,12 +221,12 @@ def _child_table(name: str, defaults: Table, entry: Table) -> dict[str, Any]:
         "suites": dict(entry.get("suites", {})),
     }
     size = len(json.dumps(table).encode())
-    if size > MOST_TABLE_BYTES:
+    if size > MAX_TABLE_BYTES:
         raise FieldError(
             f"builds.{name}",
             size,
             "command, options and suites are too large",
-            limit=f"{MOST_TABLE_BYTES} bytes of JSON",
+            limit=f"{MAX_TABLE_BYTES} bytes of JSON",
         )
     return table
 

@@ -17,13 +17,13 @@ from gonogo_workers.executors.registry import ExecutorSpec
 
 Environment = tuple[tuple[str, str], ...]
 
-MOST_SPARES = 4
+MAX_SPARES = 4
 """A build with an environment of its own has spares of its own: those of the builds used least
 recently end."""
 
 
 class HostPool:
-    """At most one idle spare per (executor, environment), and MOST_SPARES of all. Safe to use from
+    """At most one idle spare per (executor, environment), and MAX_SPARES of all. Safe to use from
     several threads.
     """
 
@@ -70,7 +70,7 @@ class HostPool:
             with contextlib.suppress(HostUnavailable):
                 self._spares[key] = KernelHost(spec, environment)
             oldest = next(iter(self._spares))
-            idle = self._spares.pop(oldest) if len(self._spares) > MOST_SPARES else None
+            idle = self._spares.pop(oldest) if len(self._spares) > MAX_SPARES else None
         if idle is not None:
             idle.kill()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 
 
@@ -16,8 +16,8 @@ class LocalChild:
     child.
     """
 
-    def __init__(self, meaning: Meaning, build: str) -> None:
-        self.meaning = meaning
+    def __init__(self, resolved: ResolvedBuild, build: str) -> None:
+        self.resolved = resolved
         self.build = build
         self._host: KernelHost | None = None
         self._position = 0
@@ -38,7 +38,7 @@ class LocalChild:
         """A child with the build loaded. Raises HostUnavailable when none can be started,
         KernelError when the build can't be loaded.
         """
-        host = KernelHost(self.meaning.executor, self.meaning.environment)
+        host = KernelHost(self.resolved.executor, self.resolved.environment)
         try:
             host.open(self.build)
         except BaseException:

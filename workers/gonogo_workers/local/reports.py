@@ -12,7 +12,7 @@ from gonogo_workers.attempts.report_evidence import Found
 from gonogo_workers.attempts.report_pipeline import judge_iteration, read_dumps
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
-from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.local.child import LocalChild
 from gonogo_workers.messages.rows import Place, Row, failed
 from gonogo_workers.reports.exchange import read_reports, request
@@ -24,8 +24,8 @@ HERE = "local"
 class LocalReporter(LocalChild):
     """Runs iterations of selections of one build."""
 
-    def __init__(self, meaning: Meaning, build: str, *, deadline_s: float) -> None:
-        super().__init__(meaning, build)
+    def __init__(self, resolved: ResolvedBuild, build: str, *, deadline_s: float) -> None:
+        super().__init__(resolved, build)
         self.deadline_s = deadline_s
         self._max_elements = gonogo_settings.load().max_elements
         self._open()
@@ -58,7 +58,7 @@ class LocalReporter(LocalChild):
         if any(report.outcome in LOST for report in reports):
             self.close(kill=True)
         return judge_iteration(
-            (iteration, repeat), place, duration, reports, arrays, self.meaning.arithmetic
+            (iteration, repeat), place, duration, reports, arrays, self.resolved.arithmetic
         )
 
 
@@ -68,5 +68,5 @@ def reporter(executor: str, build: str, *, deadline_s: float | None = None) -> L
     """
     config = gonogo_settings.load()
     spec = registry.find(executor)
-    meaning = builds_file.meaning(spec, build, builds_file.read(config.builds))
-    return LocalReporter(meaning, build, deadline_s=deadline_s or config.per_seed_deadline_s)
+    resolved = builds_file.resolve_build(spec, build, builds_file.read(config.builds))
+    return LocalReporter(resolved, build, deadline_s=deadline_s or config.per_seed_deadline_s)

@@ -25,7 +25,7 @@ from gonogo_workers.executors.base import (
     output_shapes,
     shaped_inputs,
 )
-from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Shapes, Slot
 from gonogo_workers.local.child import LocalChild
@@ -43,11 +43,11 @@ machine, not the caller, is wrong."""
 class LocalRunner(LocalChild):
     """Runs the kernels of one build, seed after seed."""
 
-    def __init__(self, meaning: Meaning, build: str, *, deadline_s: float, isolated: bool) -> None:
+    def __init__(self, resolved: ResolvedBuild, build: str, *, deadline_s: float, isolated: bool) -> None:
         """Raises FieldError when the executor doesn't know the build, KernelError when its factory
         raises for another reason, HostUnavailable when no child can be started.
         """
-        super().__init__(meaning, build)
+        super().__init__(resolved, build)
         self.deadline_s = deadline_s
         self._slot: Slot | None = None
         self._slot_test: TestSpec | None = None
@@ -64,12 +64,12 @@ class LocalRunner(LocalChild):
     @property
     def arithmetic(self) -> str | None:
         """The arithmetic model of the build, for gonogo.judging.judging.judge."""
-        return self.meaning.arithmetic
+        return self.resolved.arithmetic
 
     @property
     def produced(self) -> tuple[str, ...] | None:
         """The outputs that the build declares (None = all), for gonogo.judging.judging.judge."""
-        return self.meaning.produced
+        return self.resolved.produced
 
     @property
     def host_run(self) -> str | None:
@@ -148,7 +148,7 @@ class LocalRunner(LocalChild):
                 raise FieldError(
                     "build",
                     self.build,
-                    f"executor {self.meaning.executor.name} refuses it: {problem}",
+                    f"executor {self.resolved.executor.name} refuses it: {problem}",
                 ) from problem
             raise
 
@@ -179,15 +179,15 @@ def load(
 
     settings = load_settings()
     spec = registry.find(executor)
-    meaning = builds_file.meaning(spec, build, builds_file.read(settings.builds))
+    resolved = builds_file.resolve_build(spec, build, builds_file.read(settings.builds))
     own = (
         executor == registry.EMULATOR
         and build not in NOT_HERE
-        and not meaning.environment
-        and meaning.executor.python is None
+        and not resolved.environment
+        and resolved.executor.python is None
     )
     return LocalRunner(
-        meaning,
+        resolved,
         build,
         deadline_s=deadline_s or settings.per_seed_deadline_s,
         isolated=not own if isolated is None else isolated or not own,

@@ -1,1 +1,1 @@
-"""What passes between a worker and the service: chunks, result rows, heartbeats, and cancel keys."""
+"""Messages between a worker and the service: chunks, result rows, heartbeats, cancel keys."""

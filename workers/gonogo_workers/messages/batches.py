@@ -1,6 +1,4 @@
-"""Collects the rows of an attempt into messages: the first at once, then every half second or half
-a mebibyte.
-"""
+"""Batches of an attempt's rows: the first at once, then every half second or half a mebibyte."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import Any
 
 from gonogo_workers import queue
 from gonogo_workers.messages.chunk import Work
-from gonogo_workers.messages.result_sender import Postman
+from gonogo_workers.messages.result_sender import ResultSender
 from gonogo_workers.messages.rows import Row
 
 FLUSH_AFTER_S = 0.5
@@ -18,12 +16,13 @@ FLUSH_FROM_BYTES = 512 * 1024
 
 
 class Batches:
-    """The results of one attempt on their way to the postman. `sent` are the (seed, repeat) posted
-    so far.
+    """The results of one attempt on their way to the sender.
+
+    `sent` lists the (seed, repeat) posted so far.
     """
 
-    def __init__(self, postman: Postman, attempt: str) -> None:
-        self._postman = postman
+    def __init__(self, sender: ResultSender, attempt: str) -> None:
+        self._sender = sender
         self._attempt = attempt
         self._rows: list[Row] = []
         self._artifacts: list[dict[str, Any]] = []
@@ -34,20 +33,19 @@ class Batches:
 
     @property
     def due(self) -> float | None:
-        """When the next batch must go, on the monotonic clock; None while there is nothing to
-        send.
-        """
+        """The monotonic time at which the next batch must go; None without anything to send."""
         return self._due
 
     @property
     def count(self) -> int:
-        """How many batches were posted: ingest waits for all of them before it believes
-        "finished".
+        """The number of batches posted.
+
+        Ingest waits for all of them before it believes "finished".
         """
         return self._number
 
     def add(self, row: Row) -> None:
-        """Add a row; the attempt's first goes at once, so that a page shows life."""
+        """Add a row; the attempt's first row is sent at once, so that a page shows progress."""
         self._rows.append(row)
         self._grow(row)
         if self._number == 0:
@@ -59,12 +57,12 @@ class Batches:
         self._grow(artifact)
 
     def flush_if_due(self) -> None:
-        """Send the batch when its time has come."""
+        """Send the batch if its time has come."""
         if self._due is not None and time.monotonic() >= self._due:
             self.flush()
 
     def flush(self) -> None:
-        """Send what there is."""
+        """Send everything collected so far."""
         if not self._rows and not self._artifacts:
             return
         body = {
@@ -73,7 +71,7 @@ class Batches:
             "rows": self._rows,
             "artifacts": self._artifacts,
         }
-        self._postman.post(queue.BACKGROUND_QUEUE, queue.RESULTS, body)
+        self._sender.post(queue.BACKGROUND_QUEUE, queue.RESULTS, body)
         self.sent += [(row["seed"], row["repeat"]) for row in self._rows]
         self._number += 1
         self._rows, self._artifacts, self._bytes, self._due = [], [], 0, None

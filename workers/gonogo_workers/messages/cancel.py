@@ -1,6 +1,4 @@
-"""Watches the cancel key of the attempt at hand: one look a second, from a thread that lives as
-long as the worker.
-"""
+"""Watches the cancel key of the current attempt: one check a second, on a thread of the worker."""
 
 from __future__ import annotations
 
@@ -13,15 +11,16 @@ from gonogo_workers import queue
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 
 
 class CancelWatcher:
-    """Calls back when the key of the watched attempt appears. With the broker away nobody can
-    cancel, and nothing is lost by waiting.
+    """Calls back when the key of the watched attempt appears.
+
+    While the broker is down nobody can cancel, so waiting loses nothing.
     """
 
-    def __init__(self, broker_url: str, every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(self, broker_url: str, every_s: float = CHECK_EVERY_S) -> None:
         self._client = queue.redis_client(broker_url)
         self._every_s = every_s
         self._watched: tuple[str, Callable[[], None]] | None = None
@@ -31,13 +30,13 @@ class CancelWatcher:
         self._thread.start()
 
     def watch(self, attempt: str, cancelled: Callable[[], None]) -> None:
-        """Look for this attempt's key, at once and then every second, until `forget`."""
+        """Check this attempt's key, at once and then every second, until `forget`."""
         with self._changed:
             self._watched = (attempt, cancelled)
             self._changed.notify_all()
 
     def forget(self) -> None:
-        """The attempt is over."""
+        """Stop watching: the attempt is over."""
         with self._changed:
             self._watched = None
 
@@ -72,6 +71,6 @@ class CancelWatcher:
     def _is_cancelled(self, attempt: str) -> bool:
         try:
             return bool(self._client.exists(queue.cancel_key(attempt)))
-        except Exception as problem:  # whatever the client raises: it connects again by itself
-            log.debug("can't look for the cancel key: %s", problem)
+        except Exception as problem:  # any error of the client: it reconnects by itself
+            log.debug("can't check the cancel key: %s", problem)
             return False

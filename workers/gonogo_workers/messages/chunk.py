@@ -1,5 +1,6 @@
-"""One chunk as a message describes it: the test, the seeds, the build's name and the context, read
-from untrusted JSON.
+"""One chunk as its message describes it, read from untrusted JSON.
+
+It holds the test, the seeds, the build's name and the context.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.messages import gauge_parts
 
 ISOLATED = "isolated"
-MOST_BEFORE = 64
-MOST_WORK = 1_000_000
-MOST_EVIDENCE = 16
-"""Worst seeds of one attempt that may get artifacts: each costs about a second of host work."""
+MAX_BEFORE = 64
+MAX_WORK = 1_000_000
+MAX_EVIDENCE = 16
+"""The worst seeds of one attempt that may get artifacts: each costs about a second of host work."""
 
 Work = tuple[int, int]
 """(seed, repeat)"""
@@ -28,16 +29,16 @@ Work = tuple[int, int]
 
 @dataclass(frozen=True)
 class Chunk:
-    """What one attempt has to do. `before` are the tests of the context that run first in every
-    fresh child.
+    """The work of one attempt.
+
+    `before` are the tests of the context that run first in every fresh child.
     """
 
     attempt: str
     chunk: str
     job: str
     test: AnyTest
-    """What is run: a kernel's test, or tests that exist already; `workers.pipelines` has a way for
-    each."""
+    """A kernel's test, or a selection of existing tests (attempts.report_pipeline.parts_for)."""
     work: tuple[Work, ...]
     executor: str
     build: str
@@ -51,15 +52,15 @@ class Chunk:
     reference: Reference | None = None
     """The build that this one is compared with."""
     gauge: gauge_parts.Parts | None = None
-    """Of a gauge: its parts. The work is then of (seed, number of the part)."""
+    """The parts of a gauge; the work is then a list of (seed, number of the part)."""
 
     @classmethod
     def parse(cls, body: Mapping[str, Any], *, max_elements: int, seed_deadline_s: float) -> Chunk:
-        """From the body of a `run_chunk` message. Raises FieldError.
+        """Return the chunk of a `run_chunk` message's body. Raises FieldError.
 
-        Optional: "seed_deadline_s", "context", "artifacts", "gauge" (of a gauge's chunk), and
-        "arithmetic" and "outputs", which the service knows of a build that this host's builds file
-        says nothing of.
+        Optional: "seed_deadline_s", "context", "artifacts", "gauge" (a gauge's chunk), "arithmetic"
+        and "outputs". The last two are what the service knows of a build that this host's builds
+        file doesn't describe.
         """
         artifacts = fields.mapping(body.get("artifacts") or {}, "artifacts")
         target = fields.mapping(body.get("target"), "target")
@@ -71,9 +72,9 @@ class Chunk:
         if (
             gauge is not None
             and isinstance(test, TestSpec)
-            and any(each is not None and each.part.unsure for each in gauge.values())
+            and any(part is not None and part.part.unsure for part in gauge.values())
         ):
-            before = (test,)  # what ran before may be the fault: let something have
+            before = (test,)  # this fault depends on what ran before, so something must run before
         return cls(
             attempt=_text(body, "attempt"),
             chunk=_text(body, "chunk"),
@@ -89,7 +90,7 @@ class Chunk:
             ),
             evidence_first=bool(artifacts.get("first", True)),
             evidence_worst=fields.integer(
-                artifacts.get("worst", 1), "artifacts.worst", least=0, most=MOST_EVIDENCE
+                artifacts.get("worst", 1), "artifacts.worst", least=0, most=MAX_EVIDENCE
             ),
             arithmetic=None if body.get("arithmetic") is None else _text(body, "arithmetic"),
             produced=None if outputs is None else tuple(str(name) for name in outputs),
@@ -106,9 +107,9 @@ def _text(body: Mapping[str, Any], name: str) -> str:
 
 
 def _work(value: object) -> tuple[Work, ...]:
-    if not isinstance(value, list) or not 0 < len(value) <= MOST_WORK:
+    if not isinstance(value, list) or not 0 < len(value) <= MAX_WORK:
         raise FieldError(
-            "work", value, "must be a list of [seed, repeat]", limit=f"1 to {MOST_WORK}"
+            "work", value, "must be a list of [seed, repeat]", limit=f"1 to {MAX_WORK}"
         )
     work = []
     for pair in value:
@@ -120,17 +121,18 @@ def _work(value: object) -> tuple[Work, ...]:
 
 
 def parse_context(value: object, max_elements: int) -> tuple[str, tuple[TestSpec, ...]]:
-    """A context's name and the tests that run first, of "isolated" or {"name", "before": [tests]}.
-    Raises FieldError.
+    """Return a context's name and the tests that run first. Raises FieldError.
+
+    `value` is "isolated" or {"name", "before": [tests]}.
     """
     if value == ISOLATED:
         return ISOLATED, ()
     given = fields.mapping(value, "context")
     fields.known(given, ("name", "before"), "context")
     before = given.get("before", [])
-    if not isinstance(before, list) or len(before) > MOST_BEFORE:
+    if not isinstance(before, list) or len(before) > MAX_BEFORE:
         raise FieldError(
-            "context.before", before, "must be a list of tests", limit=f"at most {MOST_BEFORE}"
+            "context.before", before, "must be a list of tests", limit=f"at most {MAX_BEFORE}"
         )
     tests = [
         TestSpec.parse(test, max_elements=max_elements, path=f"context.before.{index}")

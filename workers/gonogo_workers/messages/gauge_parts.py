@@ -1,5 +1,6 @@
-"""The parts of a gauge that a chunk runs, read from its message: names only, what they do is known
-here.
+"""The parts of a gauge that a chunk runs, read from its message.
+
+The message has names only; this host knows what they do.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from gonogo.spec.builds import EMULATOR
 from gonogo.spec.selections import AnyTest
 from gonogo.spec.test_spec import TestSpec
 
-MOST_PARTS = 1000
+MAX_PARTS = 1000
 
 
 @dataclass(frozen=True)
 class GaugePart:
-    """One part, and whether its runs also say what a right kernel may need: once for each budget is
-    enough.
+    """One part, and whether its runs also measure what a right kernel may need.
+
+    Measuring that (`edges`) once for each budget is enough.
     """
 
     part: Part
@@ -29,13 +31,13 @@ class GaugePart:
 
 
 Parts = Mapping[int, GaugePart | None]
-"""By the number that stands in the work where a job has its repeat: [seed, number]. None: the test
-has no such part."""
+"""The parts by number; the work has [seed, number]. None: the test has no such part."""
 
 
 def parse(value: object, test: AnyTest, executor: str) -> Parts | None:
-    """{"parts": [{"number", "name", "kind", "build"}]} of a message; None for a chunk of a job.
-    Raises FieldError.
+    """Return the parts in a message: {"parts": [{"number", "name", "kind", "build"}]}.
+
+    None for a chunk of a job. Raises FieldError.
     """
     if value is None:
         return None
@@ -44,36 +46,36 @@ def parse(value: object, test: AnyTest, executor: str) -> Parts | None:
     if (
         not isinstance(test, TestSpec)
         or not isinstance(listed, list)
-        or not 0 < len(listed) <= MOST_PARTS
+        or not 0 < len(listed) <= MAX_PARTS
     ):
         raise FieldError(
             "gauge.parts",
             listed,
             "must be a list of parts, of a test of a kernel",
-            limit=f"1 to {MOST_PARTS}",
+            limit=f"1 to {MAX_PARTS}",
         )
     known = _emulated(test) if executor == EMULATOR else {}
-    found: dict[int, GaugePart | None] = {}
-    for place, each in enumerate(listed):
+    parts: dict[int, GaugePart | None] = {}
+    for place, item in enumerate(listed):
         path = f"gauge.parts.{place}"
-        entry = fields.mapping(each, path)
+        entry = fields.mapping(item, path)
         number = fields.integer(entry.get("number"), f"{path}.number", least=0)
         if executor == EMULATOR:
-            found[number] = known.get(str(entry.get("name")))
+            parts[number] = known.get(str(entry.get("name")))
         else:
             kind = Kind(
-                fields.choice(entry.get("kind"), tuple(each.value for each in Kind), f"{path}.kind")
+                fields.choice(entry.get("kind"), tuple(kind.value for kind in Kind), f"{path}.kind")
             )
-            found[number] = GaugePart(
+            parts[number] = GaugePart(
                 kernels.foreign(test, executor, str(entry.get("build")), kind), kind is Kind.go
             )
-    return found
+    return parts
 
 
 def _emulated(test: TestSpec) -> dict[str, GaugePart]:
-    found: dict[str, GaugePart] = {}
+    parts: dict[str, GaugePart] = {}
     budgets: set[str] = set()
     for part in kernels.right(test):
-        found[part.name] = GaugePart(part, part.judged.key not in budgets)
+        parts[part.name] = GaugePart(part, part.judged.key not in budgets)
         budgets.add(part.judged.key)
-    return found | {part.name: GaugePart(part, False) for part in kernels.wrong(test)}
+    return parts | {part.name: GaugePart(part, False) for part in kernels.wrong(test)}

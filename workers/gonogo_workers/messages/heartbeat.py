@@ -1,6 +1,4 @@
-"""The worker's pulse: who it is, which queues it serves and what it does now, every few seconds,
-idle or busy.
-"""
+"""The worker's heartbeat: its identity, queues and current work, every few seconds."""
 
 from __future__ import annotations
 
@@ -14,13 +12,14 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 EXPIRES_S = 60.0
-"""A pulse is news for this long; a backlog of older ones would only keep the ingest busy."""
+"""A heartbeat is useful for this long; a backlog of older ones would only keep ingest busy."""
 
 
 @dataclass
 class Vitals:
-    """What the worker does now. Written by the attempt's thread, read by the pulse: single
-    attributes, so no lock is needed.
+    """The worker's current work.
+
+    Written by the attempt's thread, read by the heartbeat: single attributes, so no lock is needed.
     """
 
     attempt: str | None = None
@@ -28,18 +27,19 @@ class Vitals:
     stage: str = "idle"
 
     def begin(self, attempt: str) -> None:
-        """An attempt begins."""
+        """Record that an attempt begins."""
         self.seed, self.attempt = None, attempt
 
     def end(self) -> None:
-        """It has ended."""
+        """Record that the attempt has ended."""
         self.attempt, self.seed, self.stage = None, None, "idle"
 
 
 class Pulse:
     """A thread that publishes the vitals every `every_s` seconds, the first time at once.
 
-    A beat that can't be published is lost and not repeated: the next one says the same.
+    A heartbeat that can't be published is lost and not repeated: the next one carries the same
+    facts.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Pulse:
         self._thread.start()
 
     def stop(self) -> None:
-        """No more beats; doesn't wait for one that hangs in the broker's connection."""
+        """Send no more heartbeats; don't wait for one that hangs in the broker's connection."""
         self._stop.set()
         self._next.set()
         self._thread.join(0.5)
 
     def soon(self) -> None:
-        """Something changed that the service should know: the next beat comes now."""
+        """Send the next heartbeat now: something changed that the service should know."""
         self._next.set()
 
     def _run(self) -> None:
@@ -83,7 +83,7 @@ class Pulse:
             try:
                 self._publish(body)
                 self._failing = False
-            except Exception as problem:  # whatever the broker's client raises
+            except Exception as problem:  # any error of the broker's client
                 if not self._failing:
                     log.warning("no heartbeat: %s", problem)
                 self._failing = True

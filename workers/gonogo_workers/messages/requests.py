@@ -1,5 +1,6 @@
-"""How our consumers acknowledge messages (Celery's `Task.Request`, its place for this), so that a
-restarted broker never stalls one.
+"""The request class with which our consumers acknowledge messages (Celery's `Task.Request`).
+
+It keeps a restarted broker from stalling a consumer.
 """
 
 from __future__ import annotations
@@ -9,25 +10,21 @@ from kombu.transport.virtual import QoS
 
 
 class LosslessRequest(Request):  # type: ignore[misc]
-    """Celery's request, whose place among the prefetched messages is free again even when the
-    broker can't be told that it is done.
+    """Celery's request, which frees its prefetch slot even when the broker can't be reached.
 
     Kombu counts a message as unacknowledged until the broker has heard of it, and Celery logs and
-    swallows a failure to tell it. Each message that was in hand while the broker went away would
-    hold one of the few places for ever; with all of them held, a consumer reads no more, not even
-    the end of its connection, and so never connects again. The broker, if it kept its data,
-    delivers such a message once more after the visibility timeout. Every task of ours may be run
-    twice.
+    swallows a failure to acknowledge. Each message in process when the broker went down would hold
+    one of the few prefetch slots forever. With all slots held, a consumer reads nothing more, not
+    even the end of its connection, and so never reconnects. If the broker kept its data, it
+    delivers such a message again after the visibility timeout. All our tasks may run twice.
     """
 
     def acknowledge(self) -> None:
-        """Tell the broker that the message is done; where that fails, as logged by Celery, give
-        back its place here.
-        """
+        """Acknowledge the message; where that fails (Celery logs it), free its slot here."""
         try:
             super().acknowledge()
         finally:
             message = self.message
             if not message.acknowledged:
-                # The local half of what the Redis transport's does
+                # The local half of the Redis transport's `ack`
                 QoS.ack(message.channel.qos, message.delivery_tag)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Result rows: what is sent of one seed, in plain JSON types."""
+"""Result rows: the data sent for one seed, in plain JSON types."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from gonogo.judging.judging import SeedJudgement
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_workers.messages.chunk import Work
 
-MOST_MESSAGE_CHARS = 2000
+MAX_MESSAGE_CHARS = 2000
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a seed ran: the device, which child process, and how many kernels that child had run
-    before.
-    """
+    """Where a seed ran: the device, the child process, and the kernels that ran in it before."""
 
     device: str
     host_run: str
@@ -29,21 +27,23 @@ class Place:
 
 
 def judged(work: Work, place: Place, duration_ms: float | None, judgement: SeedJudgement) -> Row:
-    """The row of a seed with numbers; its message, where it was compared with a reference build and
-    differs by more than rounding.
+    """Return the row of a seed with numbers.
+
+    It has a message where the seed was compared with a reference build and differs by more than
+    rounding.
     """
     row = {**head(work, place, duration_ms), **plain(judgement.to_json())}
-    said = pairs.words(judgement)
-    return row if said is None else {**row, "message": said[:MOST_MESSAGE_CHARS]}
+    message = pairs.words(judgement)
+    return row if message is None else {**row, "message": message[:MAX_MESSAGE_CHARS]}
 
 
 def gauged(work: Work, place: Place, duration_ms: float | None, measured: Mapping[str, Any]) -> Row:
-    """The row of a gauge's run, from gonogo.gauge.measure; `repeat` is the number of the part."""
+    """Return the row of a gauge's run, from gonogo.gauge.measure; `repeat` is the part's number."""
     return {**plain(measured), **head(work, place, duration_ms)}
 
 
 def failed(work: Work, place: Place, duration_ms: float | None, verdict: str, message: str) -> Row:
-    """The row of a seed without numbers: hang, crash or error, and why."""
+    """Return the row of a seed without numbers: hang, crash or error, and why."""
     return {
         **head(work, place, duration_ms),
         "verdict": Verdict(verdict).value,
@@ -51,12 +51,12 @@ def failed(work: Work, place: Place, duration_ms: float | None, verdict: str, me
         "arithmetic": None,
         "policy": None,
         "outputs": {},
-        "message": message[:MOST_MESSAGE_CHARS].replace("\x00", ""),
+        "message": message[:MAX_MESSAGE_CHARS].replace("\x00", ""),
     }
 
 
 def head(work: Work, place: Place, duration_ms: float | None) -> Row:
-    """What every row begins with: which seed, where, for how long."""
+    """Return the fields that every row begins with: seed, place and duration."""
     return {
         "seed": work[0],
         "repeat": work[1],
@@ -68,8 +68,9 @@ def head(work: Work, place: Place, duration_ms: float | None) -> Row:
 
 
 def plain(value: Any) -> Any:
-    """The value in JSON's types: NumPy scalars as numbers, what isn't finite as null (its kind
-    stands in `nonfinite_kinds`).
+    """Return the value in JSON's types: NumPy scalars as numbers, non-finite numbers as null.
+
+    The kind of a non-finite number is in `nonfinite_kinds`.
     """
     if value is None or isinstance(value, bool | str):
         return value
@@ -78,17 +79,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):
         return plain(value.tolist())
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 def rank(row: Row) -> tuple[int, float]:
-    """For choosing the worst seeds: larger is worse; unexplained first, then by the largest budget
-    ratio.
+    """Return a sort key for choosing the worst seeds: larger is worse.
+
+    Unexplained first, then by the largest budget ratio.
     """
     order = {
         Explanation.unexplained.value: 3,

@@ -27,10 +27,10 @@ from gonogo.spec.builds import ARITHMETICS
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.reports.rows import Judged
 
-MOST_BYTES = 2**32
+MAX_BYTES = 2**32
 """Of all arrays of one iteration: they wait in memory for their turn to be judged."""
-MOST_DUMPS = 1000
-MOST_NAME_CHARS = 100
+MAX_DUMPS = 1000
+MAX_NAME_CHARS = 100
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ class Evident:
     outputs: Tensors
 
 
-def read(data: Mapping[str, Any], *, max_elements: int, left: int = MOST_BYTES) -> Dump:
+def read(data: Mapping[str, Any], *, max_elements: int, left: int = MAX_BYTES) -> Dump:
     """What a report says of its arrays ({"kernel", "fields", "tensors", "raw", "arithmetic"}), read.
     Never raises: the problem is told in it.
 
     `left`: how many bytes of arrays this iteration may still have.
     """
-    test, name = None, str(data.get("name") or "")[:MOST_NAME_CHARS]
+    test, name = None, str(data.get("name") or "")[:MAX_NAME_CHARS]
     try:
         given = {
             "kernel": data.get("kernel"),
@@ -81,7 +81,7 @@ def read(data: Mapping[str, Any], *, max_elements: int, left: int = MOST_BYTES) 
         dump = Dump(test, tensors, raw, arithmetic, name)
         if dump.nbytes > left:
             raise JobError(
-                f"the arrays of this iteration are too large (at most {MOST_BYTES} bytes in all)"
+                f"the arrays of this iteration are too large (at most {MAX_BYTES} bytes in all)"
             )
         return dump
     except (GonogoError, OSError, ValueError, EOFError, MemoryError, OverflowError) as problem:

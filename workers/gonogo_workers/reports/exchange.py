@@ -11,7 +11,7 @@ from gonogo.errors import JobError
 from gonogo.spec.selections import Selection
 from gonogo_workers.reports.rows import Report, reports_of
 
-MOST_REPORT_BYTES = 256 * 2**20
+MAX_REPORT_BYTES = 256 * 2**20
 
 
 def request(selection: Selection, iteration: int, file: Path, deadline_s: float) -> dict[str, Any]:
@@ -32,8 +32,8 @@ def read_reports(file: Path) -> list[Report]:
     """The reports that the child wrote; the file is deleted. Raises JobError for anything else."""
     try:
         status = file.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_REPORT_BYTES:
-            raise JobError(f"the reports must be a file of at most {MOST_REPORT_BYTES} bytes")
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_REPORT_BYTES:
+            raise JobError(f"the reports must be a file of at most {MAX_REPORT_BYTES} bytes")
         data = json.loads(file.read_bytes())
         file.unlink()
     except (OSError, ValueError, RecursionError) as problem:

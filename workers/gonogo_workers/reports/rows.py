@@ -23,9 +23,9 @@ from gonogo.spec.verdicts import POLICY, Explanation, Verdict, worst, worst_expl
 from gonogo_workers.messages.chunk import Work
 from gonogo_workers.messages.rows import Place, Row, head, plain
 
-MOST_REPORTS = 20_000
-MOST_FAILURES = 20
-MOST_MEASUREMENTS = 100
+MAX_REPORTS = 20_000
+MAX_FAILURES = 20
+MAX_MEASUREMENTS = 100
 
 
 LOST = frozenset({Outcome.crash, Outcome.hang})
@@ -98,10 +98,10 @@ class Report:
             message=clean(data.get("message") or "", MOST_MESSAGE_CHARS),
             failures=tuple(
                 _failure(each)
-                for each in (data.get("failures") or ())[:MOST_FAILURES]
+                for each in (data.get("failures") or ())[:MAX_FAILURES]
                 if isinstance(each, Mapping)
             ),
-            measurements=dict(list(numbers.items())[:MOST_MEASUREMENTS]),
+            measurements=dict(list(numbers.items())[:MAX_MEASUREMENTS]),
             stage=None if stage is None else clean(str(stage), MOST_NAME_CHARS),
             dumps=tuple(each for each in data.get("dumps") or () if isinstance(each, Mapping)),
             more={
@@ -116,8 +116,8 @@ def reports_of(data: object) -> list[Report]:
     """The reports of an iteration, their names made distinct. Raises JobError for what isn't a list
     of reports, or is too long.
     """
-    if not isinstance(data, list) or len(data) > MOST_REPORTS:
-        raise JobError(f"the executor must give a list of at most {MOST_REPORTS} reports")
+    if not isinstance(data, list) or len(data) > MAX_REPORTS:
+        raise JobError(f"the executor must give a list of at most {MAX_REPORTS} reports")
     found: list[Report] = []
     seen: dict[str, int] = {}
     for each in map(Report.parse, data):
@@ -257,11 +257,11 @@ def _plain_text(value: object) -> Any:
     if isinstance(value, Mapping):
         return {
             clean(str(key), 100): clean(str(each), 500)
-            for key, each in list(value.items())[:MOST_MEASUREMENTS]
+            for key, each in list(value.items())[:MAX_MEASUREMENTS]
         }
     if isinstance(value, list | tuple):
         return [
             each if _is_number(each) else clean(str(each), 500)
-            for each in value[:MOST_MEASUREMENTS]
+            for each in value[:MAX_MEASUREMENTS]
         ]
     return clean(str(value), MOST_MESSAGE_CHARS)

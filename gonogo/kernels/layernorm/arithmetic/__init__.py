@@ -1,5 +1,6 @@
-"""Budgets: how far from the float64 reference a right kernel of a known dataflow may be, element by
-element.
+"""Budgets: how far a right kernel may be from the float64 reference, element by element.
+
+The dataflow of the kernel must be known.
 """
 
 from __future__ import annotations

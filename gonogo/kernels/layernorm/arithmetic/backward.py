@@ -1,14 +1,17 @@
-"""Expectations of layernorm_bw: the NumPy definition, whole matrices in float64, one line per term
-of the budget.
+"""Expectations of layernorm_bw: the NumPy definition, one line per term of the budget.
+
+It works on whole matrices in float64.
 
 Derivations, with e = computed - reference and P = dy gamma, x^ = (x - mean) rstd, s1 = mean(P), s2
 = mean(P x^): dx = r (P - s1 - x^ s2), so to first order
-    e_dx = r (eP - d1 - x^ d2 - s2 eX) + rounding of the subtractions + scale dx + rounding of the
-    output,
-with d1, d2 the errors of s1, s2 (shared by a row: patterns 1 and x^) and eP, eX those of P and x^.
-B adds absolute values; s^2 adds squares, uniform errors as b^2/3, errors of one sign for a whole
+
+    e_dx = r (eP - d1 - x^ d2 - s2 eX) + rounding of the subtractions + scale dx
+           + rounding of the output,
+
+with d1, d2 the errors of s1, s2 (shared by a row: patterns 1 and x^), and eP, eX those of P and x^.
+B adds absolute values. s^2 adds squares: uniform errors as b^2/3; errors of one sign for a whole
 row (the truncated 1/N, truncations on re-reading) whole. The stored intermediates' own rounding is
-also *predicted* from the inputs (`bias`): where it has one sign for many elements (constant inputs,
+also *predicted* from the inputs (`bias`). Where it has one sign for many elements (constant inputs,
 offsets) it is not noise, and a right kernel shows exactly it.
 """
 
@@ -45,17 +48,18 @@ ARITHMETIC = 2.0**-22
 """Four fp32 operations of the last line, each 2^-24 of the largest operand."""
 
 NEGLIGIBLE = 2.0**-40
-"""float64's own noise: a reference below this part of its terms is zero."""
+"""The noise of float64: a reference below this part of its terms counts as zero."""
 
 
 def row_tiles(values: Array) -> Array:
-    """Sums over each tile of 32 rows: (rows, N) -> (row tiles, N)."""
+    """Return the sums over each tile of 32 rows: (rows, N) -> (row tiles, N)."""
     return np.asarray(np.add.reduceat(values, np.arange(0, values.shape[0], 32), axis=0))
 
 
 def aligned_error(x: Array, mean: Array) -> Array:
-    """What ELWSUB adds to x - mean: the magnitudes of both rounded half up onto the larger
-    operand's 2^-10 grid.
+    """Return the error that ELWSUB adds to x - mean.
+
+    It rounds the magnitudes of both half up onto the larger operand's 2^-10 grid.
     """
     grid = binade(np.maximum(np.abs(x), np.abs(mean))) * 2.0**-10
     safe = np.where(grid > 0, grid, 1.0)
@@ -66,19 +70,20 @@ def aligned_error(x: Array, mean: Array) -> Array:
 
 
 def as_read(values: Array, t: BackwardTerms) -> Array:
-    """What the FPU sees: fp32 truncated to TF32 where the arithmetic says so."""
+    """Return the values that the FPU sees: fp32 truncated to TF32 where the terms say so."""
     return truncate(values, TF32_READ) if t.read else values
 
 
 def largest_partial(terms: Array) -> Array:
-    """Max |partial sum| of each row, in order, (rows, 1)."""
+    """Return max |partial sum| of each row, in order, (rows, 1)."""
     return np.asarray(np.abs(np.cumsum(terms, axis=1)).max(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
 class GivenMoments:
-    """mean and rstd as the kernel has them, (rows, 1), and how far its own may be off: bounds and
-    variances, 0 where they are given.
+    """Mean and rstd as the kernel has them, (rows, 1), and how far they may be off.
+
+    The bounds and variances are 0 where mean and rstd are inputs.
     """
 
     mean: Array
@@ -87,34 +92,32 @@ class GivenMoments:
     rstd_error: Array  # relative
     var_mean: Array
     var_rstd: Array  # relative
-    trend_mean: tuple[
-        Array, ...
-        # errors that have one sign in all rows: the truncated 1/N, ties, rounding that all rows share
-    ]
+    # errors that have one sign in all rows: the truncated 1/N, ties, rounding that all rows share
+    trend_mean: tuple[Array, ...]
     trend_rstd: tuple[Array, ...]  # relative
     informative: Mask
 
     @classmethod
     def given(cls, mean: Array, rstd: Array) -> GivenMoments:
-        """statistics: given."""
+        """Return inputs as they are (statistics: given)."""
         m, r = np.asarray(mean, np.float64)[:, None], np.asarray(rstd, np.float64)[:, None]
         zero = np.zeros_like(m)
         return cls(m, r, zero, zero, zero, zero, (), (), np.ones(m.shape[0], bool))
 
     @classmethod
-    def own(cls, x: Array, epsilon: float, t: ForwardTerms) -> GivenMoments:
-        """statistics: own."""
+    def computed(cls, x: Array, epsilon: float, t: ForwardTerms) -> GivenMoments:
+        """Return the moments that the kernel computes from x (statistics: own)."""
         m = moments(x, epsilon, t)
         r = m.rstd
-        # Kept for the backward pass in a format of their own: rounded once more, by what can be
-        # predicted but for ties
+        # They are saved for the backward pass in a format of their own: rounded once more, by an
+        # amount that can be predicted except for ties.
         mean_step, rstd_step = (
-            t.kept * binade(np.abs(m.mean) + m.bound_mean),
-            t.kept * binade(r + m.bound_rstd),
+            t.saved * binade(np.abs(m.mean) + m.bound_mean),
+            t.saved * binade(r + m.bound_rstd),
         )
-        kept_mean, kept_rstd = (
-            round_even(each, t.kept) - each if t.kept else np.zeros_like(each)
-            for each in (m.mean, r)
+        saving_mean, saving_rstd = (
+            round_even(values, t.saved) - values if t.saved else np.zeros_like(values)
+            for values in (m.mean, r)
         )
         return cls(
             m.mean,
@@ -123,8 +126,8 @@ class GivenMoments:
             (m.bound_rstd + rstd_step) / r,
             m.var_mean + mean_step**2 / 3,
             (m.var_rstd + rstd_step**2 / 3) / r**2,
-            (m.trend_mean, m.lane_bias, m.together_mean, kept_mean),
-            (m.trend_rstd / r, m.together_rstd / r, kept_rstd / r),
+            (m.trend_mean, m.lane_bias, m.together_mean, saving_mean),
+            (m.trend_rstd / r, m.together_rstd / r, saving_rstd / r),
             m.informative,
         )
 
@@ -132,11 +135,11 @@ class GivenMoments:
 def given_moments(
     given: Mapping[str, NDArray[Any]], epsilon: float, t: BackwardTerms
 ) -> GivenMoments:
-    """Those of the kernel on what the device was given."""
-    if t.own is None:
+    """Return the kernel's moments for what the device was given."""
+    if t.own_statistics is None:
         known = GivenMoments.given(given["mean"], given["rstd"])
     else:
-        known = GivenMoments.own(np.asarray(given["x"], np.float64), epsilon, t.own)
+        known = GivenMoments.computed(np.asarray(given["x"], np.float64), epsilon, t.own_statistics)
     if not t.late_mean:
         return known
     late = t.late_mean * np.abs(known.mean)
@@ -146,7 +149,7 @@ def given_moments(
 def expectations(
     given: Mapping[str, NDArray[Any]], known: GivenMoments, t: BackwardTerms
 ) -> dict[str, Expectation]:
-    """dx, dgamma and dbeta of what the device was given."""
+    """Return what is expected of dx, dgamma and dbeta, from what the device was given."""
     x, dy = np.asarray(given["x"], np.float64), np.asarray(given["dy"], np.float64)
     gamma = np.asarray(given["gamma"], np.float64)[None, :]
     m, r = known.mean, known.rstd
@@ -205,10 +208,14 @@ def expectations(
 
     # The rounding of stored intermediates, predicted: x^, P and P x^.
     x_read, m_read = as_read(x, t), as_read(m, t)
-    made = (x_read - m_read + (aligned_error(x_read, m_read) if t.align >= 2.0**-12 else 0.0)) * r
-    even = round_even(made, t.xhat) - xhat
-    held = round_away(made, t.xhat)  # the packer; an rstd of few bits makes many ties
-    d_xhat = held - xhat
+    computed_xhat = (
+        x_read - m_read + (aligned_error(x_read, m_read) if t.align >= 2.0**-12 else 0.0)
+    ) * r
+    d_even = round_even(computed_xhat, t.xhat) - xhat
+    stored_xhat = round_away(
+        computed_xhat, t.xhat
+    )  # the packer; an rstd of few bits makes many ties
+    d_xhat = stored_xhat - xhat
     p_read = as_read(dy, t) * as_read(gamma, t)
     d_p = (round_away(p_read, t.stored_product) if t.stored_product else p_read) - p
     d_px = round_away(px, t.stored_weighted) - px if t.stored_weighted else np.zeros_like(p)
@@ -216,7 +223,7 @@ def expectations(
     others = (xhat * d_p + d_px).mean(1, keepdims=True)
     bias2 = np.maximum(
         np.abs((p * d_xhat).mean(1, keepdims=True) + others),
-        np.abs((p * even).mean(1, keepdims=True) + others),
+        np.abs((p * d_even).mean(1, keepdims=True) + others),
     )
 
     used2 = np.abs(s2) + np.abs(bias2)  # x^ s2 itself, to second order
@@ -233,8 +240,8 @@ def expectations(
     # A sum in order errs by its largest partial sum, which may be far above the sum itself (a ramp
     # from -1 to 1)
     most1, most2 = (
-        largest_partial(each) if t.in_order else np.abs(each.sum(1, keepdims=True))
-        for each in (p, px)
+        largest_partial(terms) if t.in_order else np.abs(terms.sum(1, keepdims=True))
+        for terms in (p, px)
     )
     own1 = var_p.sum(1, keepdims=True) / n**2
     own2 = (p**2 * var_xhat + xhat**2 * var_p + (t.stored_weighted * binade(px)) ** 2 / 3).sum(
@@ -271,10 +278,10 @@ def expectations(
         + 4 * s2**2 * known.var_rstd
     )
     differences = t.difference**2 * (binade(p - s1) ** 2 + binade(p - s1 - xhat * s2) ** 2)
-    # x^ s2 is stored, too; a row has one s2, so all elements with one stored x^ are rounded alike,
-    # and a long row has many of each.
+    # x^ s2 is stored, too. A row has one s2, so all elements with one stored x^ are rounded alike,
+    # and a long row has many elements for each stored x^.
     rounded_alike = (
-        (Keyed(held, r * t.difference * binade(xhat * s2) / 3**0.5, own=True),)
+        (Keyed(stored_xhat, r * t.difference * binade(xhat * s2) / 3**0.5, adds_variance=True),)
         if t.difference
         else ()
     )
@@ -284,9 +291,8 @@ def expectations(
     )
     noise = noise + (ARITHMETIC * r * (np.abs(p) + np.abs(s1) + np.abs(xhat * s2))) ** 2
     scale = t.scale + t.product_mean + t.read
-    once = (
-        2 * t.stored_sum
-    )  # s1 and s2 are rounded once a row: one error for all rows when all rows have the same sums
+    # s1 and s2 are rounded once per row: one error for all rows when all rows have the same sums
+    once = 2 * t.stored_sum
     spread1 = (
         coherence(s1[known.informative, 0], t.stored_sum) * once * binade(s1)
         if once
@@ -298,17 +304,20 @@ def expectations(
         else np.zeros_like(s2)
     )
     ties = ties_of_blocks(dx, t.out, t.out_block)
-    patterns = tuple(Shared(np.ones((1, 1)), each) for each in ties)
+    patterns = tuple(Shared(np.ones((1, 1)), pattern) for pattern in ties)
     allowance: tuple[Array, ...] = ()
     if t.difference:
         # Stored P - s1 is rounded on P's grid: all P of a row in one binade lose the same part of
         # s1. And where x^ s2 is smaller than half a step of P - s1, stored P - s1 - x^ s2 loses all
         # of it.
-        stored, taken = round_away(p_read, t.stored_product), round_away(held * s2, t.difference)
+        stored_p, stored_xs2 = (
+            round_away(p_read, t.stored_product),
+            round_away(stored_xhat * s2, t.difference),
+        )
         for s in (s1, s1 - d1, s1 + d1):
-            first = round_away(stored - s, t.difference)
-            second = round_away(first - taken, t.difference)
-            allowance += (r * ((first - (stored - s)) + (second - (first - taken))),)
+            first = round_away(stored_p - s, t.difference)
+            second = round_away(first - stored_xs2, t.difference)
+            allowance += (r * ((first - (stored_p - s)) + (second - (first - stored_xs2))),)
     d_cut = np.zeros_like(p)  # what truncating buffers make of dgamma's terms
     truncated: Array | None = None
     if t.cut:
@@ -371,7 +380,9 @@ def expectations(
         rows,
         t,
     )
-    expected["dgamma"] = sums if t.own is None else with_own_statistics(sums, dy, xhat, known)
+    expected["dgamma"] = (
+        sums if t.own_statistics is None else with_own_statistics(sums, dy, xhat, known)
+    )
     magnitude = np.abs(dy).sum(axis=0)
     read = t.read + t.product
     expected["dbeta"] = column_sum(
@@ -389,29 +400,31 @@ def expectations(
 
 
 def truncated_dataflow(centred: Array, r: Array, p: Array, dx: Array, t: BackwardTerms) -> Array:
-    """What dx is off by where every buffer on its way truncates, and the output too. Truncation has
-    a sign: toward zero. A kernel may round some of its buffers so and others to nearest, and is off
-    by a part of this. centred: x - mean as read, p: P as read.
+    """Return the error of dx where every buffer on its way truncates, and the output, too.
+
+    Truncation has a sign: toward zero. A kernel may truncate some of its buffers and round others
+    to nearest; its error is then a part of this. centred: x - mean as read. p: P as read.
     """
     x, first = cut(cut(centred, t.cut) * r, t.cut), cut(p, t.cut)
     s1 = cut(first.mean(1, keepdims=True), t.cut)
     s2 = cut(cut(first * x, t.cut).mean(1, keepdims=True), t.cut)
-    made = r * cut(cut(first - s1, t.cut) - cut(x * s2, t.cut), t.cut)
-    return (made if t.out_block else cut(made, 2 * t.out)) - dx
+    truncated_dx = r * cut(cut(first - s1, t.cut) - cut(x * s2, t.cut), t.cut)
+    return (truncated_dx if t.out_block else cut(truncated_dx, 2 * t.out)) - dx
 
 
 def with_own_statistics(
     expected: Expectation, dy: Array, xhat: Array, known: GivenMoments
 ) -> Expectation:
-    """Dgamma of a kernel that makes its own statistics: the error of a row's mean and rstd enters
-    all columns, with the patterns dy r and dy x^. A row that says nothing leaves nothing to say of
-    the sum.
+    """Return the expectation of dgamma for a kernel that computes its own statistics.
+
+    The error of a row's mean and rstd enters all columns, with the patterns dy r and dy x^. A row
+    that isn't informative makes the whole sum not informative.
     """
     if not known.var_mean.any() and not known.var_rstd.any():
         return expected
     slope_mean, slope_rstd = dy * known.rstd, dy * xhat
-    trends = [slope_mean * each for each in known.trend_mean] + [
-        slope_rstd * each for each in known.trend_rstd
+    trends = [slope_mean * trend for trend in known.trend_mean] + [
+        slope_rstd * trend for trend in known.trend_rstd
     ]
     _, first, same = np.unique(
         np.hstack([known.mean, known.rstd]), axis=0, return_index=True, return_inverse=True
@@ -430,7 +443,7 @@ def with_own_statistics(
         ),
         shared=(
             *expected.shared,
-            *(Shared(np.ones((1, 1)), each.sum(axis=0, keepdims=True)) for each in trends),
+            *(Shared(np.ones((1, 1)), trend.sum(axis=0, keepdims=True)) for trend in trends),
         ),
         informative=np.array([bool(known.informative.all())]),
     )
@@ -447,12 +460,14 @@ def column_sum(
     rows: int,
     t: BackwardTerms,
 ) -> Expectation:
-    """The expectation of a sum over rows: terms, running sum, partials stored after each row tile,
-    output.
+    """Return the expectation of a sum over rows.
 
-    tiles: the sums of each tile of 32 rows, (row tiles, N). The others (N,): sums over the rows of
-    |term|, of the terms' bounds, variances, predicted errors, and errors where every buffer
-    truncates. `scale`: the systematic relative error.
+    Its errors are those of the terms, the running sum, partial sums stored after each row tile, and
+    the output.
+
+    tiles: the sums of each tile of 32 rows, (row tiles, N). The others are (N,): sums over the rows
+    of |term|, of the terms' bounds, variances and predicted errors, and of their errors where every
+    buffer truncates. scale: the systematic relative error.
     """
     reference = tiles.sum(axis=0)
     partial = np.abs(np.cumsum(tiles, axis=0)).max(axis=0)
@@ -475,8 +490,12 @@ def column_sum(
     )
     allowance: tuple[Array, ...] = ()
     if t.cut:
-        made = reference + cuts
-        allowance = (((made if t.out_block else cut(made, 2 * t.out)) - reference)[None, :],)
+        truncated_sum = reference + cuts
+        allowance = (
+            ((truncated_sum if t.out_block else cut(truncated_sum, 2 * t.out)) - reference)[
+                None, :
+            ],
+        )
     return Expectation(
         reference=reference[None, :],
         bound=(before + output_bound((np.abs(reference) + before)[None, :], t.out, t.out_block)[0])[
@@ -491,8 +510,8 @@ def column_sum(
         shared=(
             Shared(np.full((1, 1), scale**2), reference[None, :]),
             *(
-                Shared(np.ones((1, 1)), each)
-                for each in ties_of_blocks(reference[None, :], t.out, t.out_block)
+                Shared(np.ones((1, 1)), pattern)
+                for pattern in ties_of_blocks(reference[None, :], t.out, t.out_block)
             ),
         ),
         directions=(Direction("scale", reference[None, :]), Direction("tile", tiles, axis="tiles")),

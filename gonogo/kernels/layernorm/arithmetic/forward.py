@@ -1,10 +1,9 @@
-"""Expectations of layernorm_fw: the NumPy definition, whole matrices in float64, one line per term
-of the budget.
+"""Expectations of layernorm_fw: the NumPy definition, one line per term of the budget.
 
-The dataflow is that of ttnn's and tt-train's kernels: mean and rstd as moments.py says; x^ stored;
-gamma x^ stored; beta added on the FPU. Kernels that store less stay within it. The reference is the
-function of the given x, so the kernel's own mean and rstd are part of the error of y: shared by a
-row, with the patterns gamma r and gamma x^.
+It works on whole matrices in float64. The dataflow is that of ttnn's and tt-train's kernels: mean
+and rstd as in moments.py; x^ stored; gamma x^ stored; beta added on the FPU. Kernels that store
+less stay within it. The reference is the function of the given x, so the kernel's own mean and rstd
+are part of the error of y. A row shares that error, with the patterns gamma r and gamma x^.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from gonogo.numerics.expectation import (
     truncate,
 )
 
-SAYS_NOTHING = 1e300
-"""The variance of a value that nothing is known of; its root times a weight of 0 is still 0."""
+UNKNOWN_VARIANCE = 1e300
+"""The variance of a value that nothing is known of. Its root times a weight of 0 is still 0."""
 
 
 def expectations(
     given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTerms
 ) -> dict[str, Expectation]:
-    """y, mean and rstd of what the device was given."""
+    """Return what is expected of y, mean and rstd, from what the device was given."""
     x = np.asarray(given["x"], np.float64)
     gamma, beta = (
         np.atleast_2d(np.asarray(given[name], np.float64)) for name in ("gamma", "beta")
@@ -77,10 +76,10 @@ def expectations(
 
     slope_mean, slope_rstd = gamma * r, gamma * centred
     ones = np.ones_like(x)
-    # What ELWADD leaves lies on a grid, its own 2^-10 one or that of the smaller operand's last
-    # bit: the packer meets a tie with probability grid/step, and rounds it away from zero by
-    # step/2: grid/2 on average, of the sign of y. Aligning the smaller operand meets ties in the
-    # same way, half up in magnitude. beta as the FPU reads it is off by one amount in a whole
+    # The result of ELWADD lies on a grid: its own 2^-10 one, or that of the smaller operand's last
+    # bit. The packer meets a tie with probability grid/step, and rounds it away from zero by
+    # step/2: grid/2 on average, with the sign of y. Aligning the smaller operand meets ties in the
+    # same way, half up in magnitude. The FPU's reading of beta is off by one amount in a whole
     # column.
     smaller, larger = (
         np.minimum(np.abs(g_xhat), np.abs(beta)),
@@ -90,7 +89,7 @@ def expectations(
         np.maximum(t.align * binade(larger), t.stored * binade(smaller)),
         output_step(y, t.out, t.out_block),
     )
-    least = np.where(np.abs(g_xhat) < np.abs(beta), g_xhat, beta * np.ones_like(x))
+    smaller_operand = np.where(np.abs(g_xhat) < np.abs(beta), g_xhat, beta * np.ones_like(x))
     shifted = np.where(
         binade(smaller) * 8 < binade(larger),
         np.minimum(t.stored * binade(smaller), t.align * binade(larger)),
@@ -98,39 +97,42 @@ def expectations(
     )
     patterns = [
         np.copysign(grid, y),
-        np.copysign(shifted, least),
+        np.copysign(shifted, smaller_operand),
         *ties_of_blocks(y, t.out, t.out_block),
     ]
     if t.read:
         patterns.append((truncate(beta, TF32_READ) - beta) * ones)
-    # Equal x have equal x^, with one rounding error. ELWSUB rounds the mean onto x's grid: one
-    # error for all x of a binade.
+    # Equal x have equal x^, with one rounding error. ELWSUB rounds the mean onto x's grid: all x of
+    # a binade have one error.
     same_x = Keyed(
-        x, gamma * np.sqrt(((e_align * r) ** 2 + (t.stored * binade(xhat)) ** 2) / 3), own=True
+        x,
+        gamma * np.sqrt(((e_align * r) ** 2 + (t.stored * binade(xhat)) ** 2) / 3),
+        adds_variance=True,
     )
     grid = np.where(np.abs(x) > np.abs(mu), 2 * t.align * binade(x), 0.0)
-    # What is left lies on that grid; where rstd has few bits (1, say) x^ does so too, and all x^ of
-    # a binade are rounded by one amount.
-    held = round_away(r, t.stored)
+    # x - mean lies on that grid. Where rstd has few bits (1, for example), so does x^, and all x^
+    # of a binade are rounded by one amount.
+    stored_rstd = round_away(r, t.stored)
     allowance: tuple[Array, ...] = ()
-    for each in (mu, mu - m.bound_mean, mu + m.bound_mean):
-        stored = round_away(each, t.stored)
-        taken = onto(stored, grid)
-        made = (x - taken) * held
-        allowance += (slope_mean * (stored - taken) + gamma * (round_away(made, t.stored) - made),)
+    for possible_mean in (mu, mu - m.bound_mean, mu + m.bound_mean):
+        stored_mean = round_away(possible_mean, t.stored)
+        aligned_mean = onto(stored_mean, grid)
+        computed_xhat = (x - aligned_mean) * stored_rstd
+        xhat_rounding = round_away(computed_xhat, t.stored) - computed_xhat
+        allowance += (slope_mean * (stored_mean - aligned_mean) + gamma * xhat_rounding,)
     truncated: Array | None = None
     if t.cut:
         # x - mean may be stored, too: rounded onto its own grid, of which the mean may be a small
         # part. And any buffer may truncate.
-        for each in (mu, mu - m.bound_mean, mu + m.bound_mean):
-            exact = x - round_away(each, t.stored)
-            kept = round_away(exact, t.stored)
-            made = kept * held
-            allowance += (
-                slope_mean * (kept - exact) + gamma * (round_away(made, t.stored) - made),
-            )
-        made = cut(gamma * cut(cut(x - cut(mu, t.cut), t.cut) * cut(r, t.cut), t.cut), t.cut) + beta
-        truncated = (made if t.out_block else cut(made, 2 * t.out)) - y
+        for possible_mean in (mu, mu - m.bound_mean, mu + m.bound_mean):
+            exact_centred = x - round_away(possible_mean, t.stored)
+            stored_centred = round_away(exact_centred, t.stored)
+            computed_xhat = stored_centred * stored_rstd
+            xhat_rounding = round_away(computed_xhat, t.stored) - computed_xhat
+            allowance += (slope_mean * (stored_centred - exact_centred) + gamma * xhat_rounding,)
+        truncated_xhat = cut(cut(x - cut(mu, t.cut), t.cut) * cut(r, t.cut), t.cut)
+        truncated_y = cut(gamma * truncated_xhat, t.cut) + beta
+        truncated = (truncated_y if t.out_block else cut(truncated_y, 2 * t.out)) - y
         allowance += (truncated,)
     scale = t.product_mean + t.read + t.scale
     expected_y = Expectation(
@@ -163,21 +165,26 @@ def expectations(
     return {
         "y": expected_y,
         "mean": per_row(
-            mu, m.before_mean, m.own_mean, (m.trend_mean, m.together_mean, m.lane_bias), t, None
+            mu,
+            m.before_mean,
+            m.row_variance_mean,
+            (m.trend_mean, m.together_mean, m.lane_bias),
+            t,
+            None,
         ),
         "rstd": per_row(
-            r, m.before_rstd, m.own_rstd, (m.trend_rstd, m.together_rstd), t, m.informative
+            r, m.before_rstd, m.row_variance_rstd, (m.trend_rstd, m.together_rstd), t, m.informative
         ),
     }
 
 
 def shared_patterns(patterns: Sequence[Array]) -> tuple[Shared, ...]:
-    """Errors of a known pattern and one sign, with the amplitude as the standard deviation."""
-    return tuple(Shared(np.ones((1, 1)), each) for each in patterns)
+    """Return errors of a known pattern and sign, with the amplitude as the standard deviation."""
+    return tuple(Shared(np.ones((1, 1)), pattern) for pattern in patterns)
 
 
 def onto(values: Array, grid: Array) -> Array:
-    """The magnitudes rounded half up onto the grid (no grid: as they are)."""
+    """Return the values with their magnitudes rounded half up onto the grid. Grid 0: unchanged."""
     safe = np.where(grid > 0, grid, 1.0)
     return np.asarray(
         np.where(
@@ -194,37 +201,41 @@ def per_row(
     t: ForwardTerms,
     informative: Mask | None,
 ) -> Expectation:
-    """Mean or rstd, stored and put out: columns (rows, 1) -> an expectation of one row.
+    """Return the expectation of mean or rstd, as one row, from columns (rows, 1).
 
-    before: the bound before storing; variance: of each row's own error; systematic: errors of one
-    sign in all rows. A row that says nothing has an unlimited bound.
+    before: the bound before storing. variance: that of each row's own error. systematic: errors of
+    one sign in all rows. A row that isn't informative has an unlimited bound.
     """
     stored = t.stored * binade(np.abs(reference) + before)
     bound = before + np.maximum(
         stored, output_bound((np.abs(reference) + before).T, t.out, t.out_block).T
     )
     extra = output_bound(reference.T, t.out, t.out_block).T ** 2 / 3
-    said = np.ones((reference.shape[0], 1), bool) if informative is None else informative[:, None]
+    usable = np.ones((reference.shape[0], 1), bool) if informative is None else informative[:, None]
     allowance: tuple[Array, ...] = ()
     if t.cut:  # a buffer and an output that truncate
-        made = cut(reference, t.cut)
+        truncated_value = cut(reference, t.cut)
         allowance = (
-            np.where(said, (made if t.out_block else cut(made, 2 * t.out)) - reference, 0.0).T,
+            np.where(
+                usable,
+                (truncated_value if t.out_block else cut(truncated_value, 2 * t.out)) - reference,
+                0.0,
+            ).T,
         )
     return Expectation(
         reference=reference.T,
-        bound=np.where(said, bound, np.inf).T,
-        noise=np.where(said, variance + extra, SAYS_NOTHING).T,
+        bound=np.where(usable, bound, np.inf).T,
+        noise=np.where(usable, variance + extra, UNKNOWN_VARIANCE).T,
         out=t.out,
         out_block=t.out_block,
-        informative=np.array([bool(said.any())]),
+        informative=np.array([bool(usable.any())]),
         allowance=allowance,
         truncated=allowance[0] if allowance else None,
         shared=shared_patterns(
             [
-                np.where(said, each, 0.0).T
-                for each in (*systematic, *ties_of_blocks(reference, t.out, t.out_block))
+                np.where(usable, pattern, 0.0).T
+                for pattern in (*systematic, *ties_of_blocks(reference, t.out, t.out_block))
             ]
         ),
-        directions=(Direction("scale", np.where(said, reference, 0.0).T),),
+        directions=(Direction("scale", np.where(usable, reference, 0.0).T),),
     )

@@ -1,8 +1,10 @@
-"""What is expected of a mean and an rstd that a kernel makes itself: of every forward kernel, and
-of a backward one with `statistics: own`.
+"""The expected errors of a mean and an rstd that a kernel computes itself.
 
-The dataflow: 32 lane sums over the tiles stored, multiplied by a stored 1/N, mean stored; x - mean
-on the FPU; its squares summed the same way; epsilon truncated to bf16; rstd stored.
+All forward kernels do so, and backward ones with `statistics: own`.
+
+The dataflow: 32 lane sums over the tiles are stored and multiplied by a stored 1/N; the mean is
+stored; x - mean runs on the FPU; its squares are summed in the same way; epsilon is truncated to
+bf16; rstd is stored.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from gonogo.numerics.expectation import Array, Mask, binade, coherence, excess, 
 
 
 def lanes(values: Array) -> Array:
-    """Sums over tiles for each of the 32 lanes of a row: (rows, N) -> (rows, 32)."""
+    """Return the sums over tiles for each of the 32 lanes of a row: (rows, N) -> (rows, 32)."""
     rows, n = values.shape
     padded = np.zeros((rows, -(-n // 32) * 32))
     padded[:, :n] = values
@@ -25,12 +27,12 @@ def lanes(values: Array) -> Array:
 
 @dataclass(frozen=True)
 class Moments:
-    """Per row, (rows, 1), of what the device was given; `mean` and `rstd` are the exact ones.
+    """Mean and rstd with their errors, per row (rows, 1), of x as the device gets it.
 
-    before_*: the bound before storing; bound_*: after it. own_*: variance of a row's own error.
-    trend_*: the error that has one sign in all rows. together_*: how much of the rounding of the
-    stored value all rows share. A row is informative where the bound of the variance stays below
-    the variance.
+    `mean` and `rstd` are the exact ones. before_*: the bound before storing; bound_*: after it.
+    row_variance_*: the variance of the error that each row has independently. trend_*: the error
+    that has one sign in all rows. together_*: how much of the rounding of the stored value all rows
+    share. A row is informative where the bound of the variance stays below the variance.
     """
 
     mean: Array
@@ -42,36 +44,37 @@ class Moments:
     lane_rstd: Array  # bound of rstd's lane rounding
     before_mean: Array
     bound_mean: Array
-    own_mean: Array
+    row_variance_mean: Array
     trend_mean: Array
     together_mean: Array
     before_rstd: Array
     bound_rstd: Array
-    own_rstd: Array
+    row_variance_rstd: Array
     trend_rstd: Array
     together_rstd: Array
     informative: Mask  # (rows,)
 
     @property
     def var_mean(self) -> Array:
-        """All of the mean's error: its own, the trend, what all rows share, and the ties beyond
-        chance.
+        """The variance of the mean's whole error.
+
+        It has the row's own part, the trend, what all rows share, and ties beyond chance.
         """
         return (
             self.trend_mean**2
             + self.together_mean**2
-            + self.own_mean
-            + excess(self.lane_bias**2, self.own_mean)
+            + self.row_variance_mean
+            + excess(self.lane_bias**2, self.row_variance_mean)
         )
 
     @property
     def var_rstd(self) -> Array:
-        """All of rstd's error."""
-        return self.trend_rstd**2 + self.together_rstd**2 + self.own_rstd
+        """The variance of rstd's whole error."""
+        return self.trend_rstd**2 + self.together_rstd**2 + self.row_variance_rstd
 
 
 def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
-    """Of x (rows, N) in float64."""
+    """Return the moments of x (rows, N) in float64."""
     n = x.shape[1]
     mu = x.mean(axis=1, keepdims=True)
     centred = x - mu
@@ -90,17 +93,17 @@ def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
         + (running + t.read + t.product) * size
     )
     bound_mean = before_mean + t.stored * binade(np.abs(mu) + before_mean)
-    own_mean = (
+    row_variance_mean = (
         (steps**2).sum(axis=1, keepdims=True) / 3 / n**2
         + (t.stored * binade(mu)) ** 2 / 3
         + t.additions * (t.accumulate * size) ** 2
         + (t.read**2 + t.product**2) * (x**2).sum(axis=1, keepdims=True) / 3 / n**2
     )
     if t.running:
-        own_mean = own_mean + (n * t.accumulate * size) ** 2 / 12
+        row_variance_mean = row_variance_mean + (n * t.accumulate * size) ** 2 / 12
     lane_bias = (round_away(sums, t.stored) - sums).sum(axis=1, keepdims=True) / n
 
-    # The variance about the kernel's own mean; rstd by the interval, never linearised.
+    # The variance about the kernel's own mean; rstd by the interval, never linearized.
     align = t.align * binade(np.maximum(np.abs(x), np.abs(mu))) + t.read * (np.abs(x) + np.abs(mu))
     steps2 = binade(lanes(centred**2)) * t.stored
     lane2 = steps2.sum(axis=1, keepdims=True) / n
@@ -128,7 +131,7 @@ def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
     )  # v + epsilon, its root, the reciprocal: one fp32 rounding each
     before_rstd = before_rstd + root
     cube = r**3 / 2
-    own_rstd = (
+    row_variance_rstd = (
         root**2 / 3
         + (t.stored * binade(r)) ** 2 / 3
         + cube**2
@@ -151,12 +154,12 @@ def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
         lane_rstd=cube * lane2,
         before_mean=before_mean,
         bound_mean=bound_mean,
-        own_mean=own_mean,
+        row_variance_mean=row_variance_mean,
         trend_mean=(t.reciprocal + t.half_grid + t.read + t.product_mean) * mu,
         together_mean=coherence(mu[:, 0], t.stored) * t.stored * binade(mu),
         before_rstd=before_rstd,
         bound_rstd=before_rstd + t.stored * binade(r + before_rstd),
-        own_rstd=own_rstd,
+        row_variance_rstd=row_variance_rstd,
         trend_rstd=relative * r + cube * t.epsilon_error,
         together_rstd=coherence(r[:, 0], t.stored) * t.stored * binade(r),
         informative=informative,

@@ -1,12 +1,11 @@
-"""Arithmetic models: the test's numerics and a build's dataflow, turned into the few numbers that a
-budget is made of.
+"""Arithmetic models: a test's numerics and a build's dataflow as the numbers of a budget.
 
 Every number is relative. A *stored* value adds h(v), half an ulp of its format at |v|, written here
 as the format's unit roundoff u (h(v) = u 2^floor(log2 |v|)). A value *re-read* through a narrower
 register is truncated and adds c |v|.
 
 Sources: the public Wormhole ISA documentation (unpacker: fp32 -> TF32 drops 13 bits; ELWSUB aligns
-on a 2^-10 grid; fidelity phases), tt-train's and ttnn's public kernels (which intermediates are
+on a 2^-10 grid; fidelity phases), and tt-train's and ttnn's public kernels (which intermediates are
 stored, and in which format).
 """
 
@@ -33,13 +32,15 @@ UNIT_ROUNDOFF = {
     "bfp8_b": 2.0**-7,
     "bfp4_b": 2.0**-2,
 }
-"""Half an ulp at 1. Block formats: 2^-7 and 2^-2 of the largest value of the block (bfp4_b is
-truncated: a whole ulp)."""
+"""Half an ulp at 1, by format.
+
+Block formats: 2^-7 and 2^-2 of the largest value of the block. bfp4_b is truncated: a whole ulp.
+"""
 
 BLOCK_FORMATS = frozenset({"bfp8_b", "bfp4_b"})
 
 TF32_READ = 2.0**-10
-"""fp32 -> TF32 at unpack: truncated, so up to one ulp, 2^-10 of the value."""
+"""fp32 -> TF32 at unpack is truncated: up to one ulp, 2^-10 of the value."""
 
 ALIGNMENT = 2.0**-11
 """ELWADD and ELWSUB: half a step of the larger operand's 2^-10 grid."""
@@ -50,29 +51,34 @@ FIDELITY_LOSS = {
     "hifi3": (4.0e-4, 5.1e-5),
     "hifi4": (0.0, 0.0),
 }
-"""bf16 x bf16 product loss (max, mean), always toward zero, by fidelity phases: measured over all
-mantissas."""
+"""The loss (max, mean) of a bf16 x bf16 product by fidelity phases, always toward zero.
+
+It was measured over all mantissas.
+"""
 
 GENERIC_SCALE = 2.0**-9
 """The systematic relative error that `generic` allows a whole output: one factor stored in bf16.
-Its cost: in such a kernel a wrong factor below 2^-9 can't be seen."""
+
+Its cost: in such a kernel a wrong factor below 2^-9 can't be seen.
+"""
 
 
 def truncated_reciprocal(n: int) -> float:
-    """1/n as the packer makes it for a reduce scaler: truncated to bf16."""
+    """Return 1/n as the packer makes it for a reduce scaler: truncated to bf16."""
     bits = np.array([1.0 / n], dtype=np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
     return float(bits.view(np.float32)[0])
 
 
 def reciprocal_error(n: int) -> float:
-    """DN = |n bf16(1/n) - 1|: 3.36e-3 at n = 8462, 0 at powers of two."""
+    """Return dN = |n bf16(1/n) - 1|: 3.36e-3 at n = 8462, 0 at powers of two."""
     return abs(n * truncated_reciprocal(n) - 1.0)
 
 
 @dataclass(frozen=True)
 class BackwardTerms:
-    """What a layernorm_bw dataflow adds to the error, all relative (u: unit roundoff of a stored
-    value, c: of a re-read one).
+    """The errors that a layernorm_bw dataflow adds, all relative.
+
+    u is the unit roundoff of a stored value, c that of a re-read one.
     """
 
     out: float  # u of the output's format
@@ -95,21 +101,20 @@ class BackwardTerms:
     stored_column: float  # u of stored c = dy x^ (dgamma)
     stored_partial: float  # u of the column sums stored after each row tile
     in_order: bool  # sums may run in order over equal terms, whose roundings have one sign for long
-    own: ForwardTerms | None  # how the kernel makes mean and rstd, where it makes them itself
+    own_statistics: ForwardTerms | None  # where the kernel computes mean and rstd itself: how
     column: float | None = None  # u of each addition down a column, where it isn't `accumulate`
     # step, relative to a value's binade, of a buffer that truncates: any of them may; 0: none does
     cut: float = 0.0
-    any_order: bool = (
-        False  # partial sums down a column may be of any rows, not of whole tiles only
-    )
-    # of |mean|, as if the mean were off by it: of sums over x itself, from which the mean is taken
-    # afterwards
+    # partial sums down a column may be of any rows, not of whole tiles only
+    any_order: bool = False
+    # part of |mean|, as if the mean were off by it: where sums run over x itself and the mean is
+    # subtracted afterwards
     late_mean: float = 0.0
 
 
 @dataclass(frozen=True)
 class ForwardTerms:
-    """What a layernorm_fw dataflow adds to the error."""
+    """The errors that a layernorm_fw dataflow adds."""
 
     out: float
     out_block: bool
@@ -124,30 +129,34 @@ class ForwardTerms:
     half_grid: float  # 2^-12: what the reduction itself loses, of |mu| and v
     epsilon_error: float  # |bf16 truncated epsilon - epsilon|, absolute
     scale: float  # systematic relative error of y
-    first_order: (
-        bool  # rounding of x - mean is fine enough to count once, not only squared, in the variance
-    )
+    # rounding of x - mean is fine enough to count once, not only squared, in the variance
+    first_order: bool
     # the mean may be a running one (Welford): its rounding accumulates, and enters the variance
     running: bool
     # step, relative to a value's binade, of a buffer that truncates: any of them may, x - mean's
     # too; 0: none does
     cut: float = 0.0
-    # u of mean and rstd as they are kept for the kernel's own backward pass, where that rounds them
-    # again
-    kept: float = 0.0
+    # u of mean and rstd as they are saved for the kernel's own backward pass, where that rounds
+    # them again
+    saved: float = 0.0
 
 
-def _named(arithmetic: str) -> str:
+def _checked(arithmetic: str) -> str:
+    """Return the name of an arithmetic model. Raises FieldError for an unknown one."""
     if arithmetic not in ARITHMETICS:
         raise FieldError(
-            "build.arithmetic", arithmetic, "is not an arithmetic", limit=", ".join(ARITHMETICS)
+            "build.arithmetic",
+            arithmetic,
+            "is not an arithmetic model",
+            limit=", ".join(ARITHMETICS),
         )
     return arithmetic
 
 
 def _wide(test: TestSpec) -> bool:
-    """Every tensor in and out is fp32: at the default of `buffers` no 16-bit buffer was asked
-    for.
+    """Return whether every tensor in and out is fp32.
+
+    With the default of `buffers`, no 16-bit buffer was asked for then.
     """
     given = test.numerics.input
     inputs = {given} if isinstance(given, str) else set(given.values())
@@ -155,8 +164,10 @@ def _wide(test: TestSpec) -> bool:
 
 
 def _buffer(test: TestSpec, name: str) -> float:
-    """U of a stored intermediate. fp32 and tf32 buffers are re-read as TF32, truncated; so, for
-    `generic` and `ttnn`, are those of an all-fp32 test that leaves `buffers` at its default.
+    """Return u of a stored intermediate.
+
+    fp32 and tf32 buffers are re-read as TF32, truncated. For `generic` and `ttnn` that also holds
+    for an all-fp32 test that leaves `buffers` at its default.
     """
     by_default = (
         name in ("generic", ttnn.ARITHMETIC) and _wide(test) and test.numerics.buffers == "bf16"
@@ -167,8 +178,9 @@ def _buffer(test: TestSpec, name: str) -> float:
 
 
 def _cut(buffers: float) -> float:
-    """A whole step of the buffers' format. Those that are re-read as TF32 have theirs as u
-    already.
+    """Return a whole step of the buffers' format.
+
+    Buffers that are re-read as TF32 have theirs as u already.
     """
     return buffers if buffers == TF32_READ else 2 * buffers
 
@@ -180,18 +192,22 @@ def _reads_tf32(test: TestSpec) -> bool:
 
 
 def backward_terms(test: TestSpec, arithmetic: str | None) -> BackwardTerms:
-    """The terms of `layernorm_bw` under `arithmetic` (None: generic). FieldError for an unknown
-    arithmetic.
+    """Return the terms of `layernorm_bw` under an arithmetic model (None: generic).
+
+    Raises FieldError for an unknown arithmetic model.
     """
-    name = _named(arithmetic or "generic")
+    name = _checked(arithmetic or "generic")
     numerics = test.numerics
     n = test.features
     tiles = -(-n // 32)
-    own = forward_terms(test, arithmetic) if numerics.statistics == "own" else None
+    own_statistics = forward_terms(test, arithmetic) if numerics.statistics == "own" else None
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS
     if name in aten.ARITHMETICS:
         return BackwardTerms(
-            **aten.backward(test, name, UNIT_ROUNDOFF), out=out, out_block=block, own=own
+            **aten.backward(test, name, UNIT_ROUNDOFF),
+            out=out,
+            out_block=block,
+            own_statistics=own_statistics,
         )
     if name == "fp32":
         u = UNIT_ROUNDOFF["fp32"]
@@ -216,7 +232,7 @@ def backward_terms(test: TestSpec, arithmetic: str | None) -> BackwardTerms:
             stored_column=u,
             stored_partial=0.0,
             in_order=True,
-            own=own,
+            own_statistics=own_statistics,
         )
     phi_max, phi_mean = FIDELITY_LOSS[numerics.fidelity]
     wide_dst = numerics.accumulate == "fp32"
@@ -243,7 +259,7 @@ def backward_terms(test: TestSpec, arithmetic: str | None) -> BackwardTerms:
         stored_column=buffers,
         stored_partial=0.0,
         in_order=False,
-        own=own,
+        own_statistics=own_statistics,
     )
     if name == "tt-train":
         return common
@@ -273,11 +289,12 @@ def backward_terms(test: TestSpec, arithmetic: str | None) -> BackwardTerms:
 
 
 def forward_terms(test: TestSpec, arithmetic: str | None) -> ForwardTerms:
-    """The terms of `layernorm_fw` under `arithmetic`. One dataflow, that of ttnn and tt-train, is the
-    generic one too: its bounds hold for kernels that store less. FieldError for an unknown
-    arithmetic.
+    """Return the terms of `layernorm_fw` under an arithmetic model (None: generic).
+
+    The dataflow of ttnn and tt-train is the generic one, too: its bounds hold for kernels that
+    store less. Raises FieldError for an unknown arithmetic model.
     """
-    name = _named(arithmetic or "generic")
+    name = _checked(arithmetic or "generic")
     numerics = test.numerics
     n = test.features
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS

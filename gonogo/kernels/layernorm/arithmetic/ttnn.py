@@ -1,31 +1,31 @@
-"""The budget terms of ttnn's LayerNorm kernels: where their dataflow differs from `generic`, which
-stores every step as bf16.
+"""The budget terms of ttnn's LayerNorm kernels, where they differ from `generic`.
 
-Read in the kernels' sources, which the ttnn wheel carries (ttnn/cpp/ttnn/operations:
-moreh/moreh_layer_norm_backward and normalization/layernorm), and measured on the simulated Wormhole
-(docs/wormhole.md has the figures). "Wide": Dst is fp32 (accumulate fp32), "narrow": it has 16 bits.
+`generic` stores every step as bf16. The terms were read in the kernels' sources, which the ttnn
+wheel carries (ttnn/cpp/ttnn/operations: moreh/moreh_layer_norm_backward and
+normalization/layernorm), and measured on the simulated Wormhole (docs/wormhole.md has the figures).
+"Wide": Dst is fp32 (accumulate fp32). "Narrow": it has 16 bits.
 
 moreh's backward computes dx = ((n P - sum P) - x^ sum(P x^)) (rstd / n), every step through a
 buffer:
 
-- Buffers are fp32 when Dst is wide, bf16 when it is narrow. A wide value is read back as TF32,
-  truncated, and as the first factor of a product without its last bit (2^-9); two such reads make
+- Buffers are fp32 when Dst is wide, and bf16 when it is narrow. A wide value is read back as TF32,
+  truncated, and as the first factor of a product without its last bit (2^-9). Two such reads make
   x^: no better than the 2^-8 of `generic`, whose terms therefore stay.
-- n P has the constant n in bf16 beside P in fp32: in an operation of mixed formats the second
-  operand is read as bf16, truncated: half an ulp of noise (`generic`'s stored P) and half an ulp
-  toward zero of the whole output, 2^-8 (`scale`). s1 and s2 lose as much (`read_sum`).
+- n P has the constant n in bf16 beside P in fp32. An operation of mixed formats reads its second
+  operand as bf16, truncated: half an ulp of noise (`generic`'s stored P), and half an ulp toward
+  zero of the whole output, 2^-8 (`scale`). s1 and s2 lose as much (`read_sum`).
 - 1/n and n are bf16 constants, truncated. 1/n is a factor of everything: dN in `scale`. n is a
-  factor of P alone: what it is off by, s1 and s2 are off by, the other way (`reciprocal`).
+  factor of P alone: what it is off by, s1 and s2 are off by in the other direction (`reciprocal`).
 - Four products lie between an input and dx, not one: three more times the fidelity's mean loss
   (`scale`).
-- Row sums run over tiles in a buffer: read back, aligned and stored at every tile but the first
+- Row sums run over tiles in a buffer: read back, aligned and stored at every tile except the first
   (`accumulate`, `additions`).
-- Column sums run over row tiles in the same way (`stored_partial`), and inside a tile in Dst, in
-  groups of 8 rows that are aligned to their largest: one rounding for 8 rows (`column`), at 2^-12
-  when Dst is wide (as the forward's `half_grid`), at bf16 when it is narrow.
+- Column sums run over row tiles in the same way (`stored_partial`). Inside a tile they run in Dst,
+  in groups of 8 rows that are aligned to their largest. That is one rounding for 8 rows (`column`),
+  at 2^-12 when Dst is wide (as the forward's `half_grid`), at bf16 when it is narrow.
 
-ttnn.layer_norm is the dataflow that `generic` describes, but for fp32 tensors with a narrow Dst:
-its buffers are bf16 then, and y itself has passed through a 16-bit register before it is written as
+ttnn.layer_norm is the dataflow that `generic` describes, except for fp32 tensors with a narrow Dst.
+Its buffers are bf16 then, and y itself has passed through a 16-bit register before it is written as
 fp32; gamma and beta, fp32 beside bf16, are read as bf16.
 """
 
@@ -47,7 +47,7 @@ ROWS_TOGETHER = 8
 
 
 def truncated(value: float) -> float:
-    """A constant as these kernels make it: the upper half of its fp32."""
+    """Return a constant as these kernels make it: the upper half of its fp32."""
     bits = np.array([value], dtype=np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
     return float(bits.view(np.float32)[0])
 
@@ -60,9 +60,10 @@ def backward(
     alignment: float,
     losses: tuple[float, float],
 ) -> dict[str, Any]:
-    """The fields of BackwardTerms in which moreh's backward differs. `read`: TF32's truncation;
-    `alignment`: ELWADD's half step; `losses`: what a product loses at this fidelity, (max,
-    mean).
+    """Return the fields of BackwardTerms in which moreh's backward differs.
+
+    read: TF32's truncation. alignment: ELWADD's half step. losses: what a product loses at this
+    fidelity, (max, mean).
     """
     wide = test.numerics.accumulate == "fp32"
     n = test.features
@@ -83,7 +84,7 @@ def backward(
 
 
 def forward(test: TestSpec, roundoff: Mapping[str, float], *, alignment: float) -> dict[str, Any]:
-    """The fields of ForwardTerms in which ttnn.layer_norm differs."""
+    """Return the fields of ForwardTerms in which ttnn.layer_norm differs."""
     if test.numerics.accumulate == "fp32":
         return {}
     fine = roundoff[test.numerics.output] < roundoff["bf16"]

@@ -1,9 +1,8 @@
-"""Emulated Wormhole kernels: `run` a named build (right or wrong) of a test, and the same logic
-without rounding, `ideal`.
+"""Emulated Wormhole kernels: `run` runs a named build of a test, `ideal` the same logic unrounded.
 
-`plan` holds the switches, `arithmetic` the hardware primitives in NumPy (the definition),
-`arithmetic_jit` and `loops` their compiled twins, `backward` and `forward` the dataflows, `defects`
-the builds, `logic` what those are without rounding.
+`plan` holds the switches. gonogo.numerics.tensix has the hardware primitives, in NumPy (the
+definition) and compiled. `backward` and `forward` are the dataflows, `loops` their compiled
+versions, `defects` the builds, and `logic` the builds without rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from gonogo.kernels.layernorm.emulation.forward import Operands as ForwardOperan
 from gonogo.kernels.layernorm.emulation.forward import Sums, stored_moments
 from gonogo.kernels.layernorm.emulation.forward import forward as forward_kernel
 from gonogo.kernels.layernorm.emulation.plan import TILE, Machine, Plan, takes_block_path
-from gonogo.kernels.layernorm.emulation.spoil import REGISTER, meet, spoil
+from gonogo.kernels.layernorm.emulation.spoil import REGISTER, hang_or_crash, spoil
 from gonogo.kernels.layernorm.reference import reference
 
 if TYPE_CHECKING:
@@ -45,21 +44,24 @@ def run(
     position: int = 0,
     compiled: bool | None = None,
 ) -> dict[str, Array]:
-    """The outputs of the emulated kernel of that build.
+    """Return the outputs of the emulated kernel of that build.
 
     Args:
         test: kernel, shape, numerics, epsilon.
-        given: what the device is given, float32 arrays that the input formats can represent: x and
-            dy (rows, N) or of test.shape, gamma and beta (N,), mean and rstd (rows,) or
+        given: the inputs of the device, float32 arrays that the input formats can represent: x and
+            dy
+            (rows, N) or of test.shape, gamma and beta (N,), mean and rstd (rows,) or
             test.shape[:-1], or absent (statistics: own).
         build: a name in DEFECTS.
-        seed: of the inputs; no build depends on it (`power-of-two-outliers` takes its places from
-            x).
-        position: how many runs came before in this process. Only `stale-register` looks: the
-            register is clear at 0, and later holds what the run before left, whichever build it
-            was.
+        seed: the seed of the inputs. No build depends on it (`power-of-two-outliers` takes its
+            places
+            from x).
+        position: how many runs came before in this process. Only `stale-register` uses it: the
+            register
+            is clear at 0, and later holds what the previous run left, whichever build it was.
         compiled: True for the compiled loops, False for the NumPy definition, None for the faster
-            that knows the numerics.
+            that
+            supports the numerics.
 
     Returns:
         float32 arrays: y, dx in x's shape; mean, rstd in its leading shape; dgamma, dbeta (N,).
@@ -69,7 +71,7 @@ def run(
     """
     plan = DEFECTS[build].plan_for(test.kernel)
     if plan.fate is not None:
-        meet(plan.fate)
+        hang_or_crash(plan.fate)
     machine = Machine.of(test, plan)
     fast = machine.compiled if compiled is None else compiled
     shape = given["x"].shape
@@ -99,11 +101,12 @@ def run(
 def ideal(
     test: TestSpec, given: Mapping[str, NDArray[np.floating]], build: str
 ) -> dict[str, NDArray[np.float64]]:
-    """The float64 function of that build's logic, unrounded: the quantised reference for `correct`,
-    and for every build without a numerical fault of logic (bf16-accumulate, hang, crash).
+    """Return the float64 function of that build's logic, unrounded.
 
-    `given` as in `run`; outputs are (rows, N), (rows,) and (N,). Its distance from the reference
-    says whether a defect can show with these inputs. Where a NaN tile is planted it is NaN.
+    It is the quantized reference for `correct`, and for every build without a numerical fault of
+    logic (bf16-accumulate, hang, crash). `given` is as in `run`; outputs are (rows, N), (rows,) and
+    (N,). The distance from the reference says whether a defect can show with these inputs. Where a
+    NaN tile is planted, it is NaN.
     """
     plan = DEFECTS[build].plan_for(test.kernel)
     rows = _as_rows({name: np.asarray(a, dtype=np.float64) for name, a in given.items()})
@@ -120,7 +123,7 @@ def ideal(
 
 
 def _as_rows(given: Mapping[str, NDArray[Number]]) -> dict[str, NDArray[Number]]:
-    """Tensors with their leading dimensions folded: x, dy (rows, N); the others flat."""
+    """Fold the leading dimensions of the tensors: x, dy (rows, N); the others flat."""
     return {
         name: a.reshape(-1, a.shape[-1]) if name in ("x", "dy") else a.reshape(-1)
         for name, a in given.items()

@@ -1,18 +1,19 @@
 """The emulated layernorm_bw of tt-train: the NumPy definition of its dataflow.
 
-Per row of tiles, with everything on the left of an arrow as a bf16 buffer unless it is named fp32:
+Per row of tiles. Everything on the left of an arrow is a bf16 buffer, unless it is named fp32:
 
-    x^  <- pack((x -ELWSUB- mean) * rstd)                 SFPU multiplication
-    P   =  dy * gamma                                     FPU, stays in Dst
-    acc_c <- sum over tiles of P in lane c                fp32; 32 partials, the last tile masked
-    s1  <- sum_c acc_c * bf16(1/N)                        matmul; acc_c as SrcB sees it; stored
-    fp32, read back as TF32 s2  <- the same for P * x^                            SFPU
-    multiplication dx  <- pack(((P - s1) - x^ * s2) * rstd)              SFPU dgamma_j <- pack(sum_i
-    pack(dy * x^)); dbeta_j <- pack(sum_i dy)     fp32 down the rows
+    x^    <- pack((x -ELWSUB- mean) * rstd)          SFPU multiplication
+    P     =  dy * gamma                              FPU, stays in Dst
+    acc_c <- sum over tiles of P in lane c           fp32; 32 partials, the last tile masked
+    s1    <- sum_c acc_c * bf16(1/N)                 matmul; acc_c as SrcB sees it; stored fp32,
+                                                     read back as TF32
+    s2    <- the same for P * x^                     SFPU multiplication
+    dx    <- pack(((P - s1) - x^ * s2) * rstd)       SFPU
+    dgamma_j <- pack(sum_i pack(dy * x^));  dbeta_j <- pack(sum_i dy)      fp32 down the rows
 
-That 1/N is truncated to bf16 and s1, s2 are truncated to TF32 is what the published deterministic
-figures show: with dy = gamma = 1 and x = .5 at N = 8462 the right kernel gives (1 - 8462
-bf16(1/8462)) * 1000 = 3.42188.
+The published deterministic figures show that 1/N is truncated to bf16, and s1 and s2 to TF32: with
+dy = gamma = 1 and x = .5 at N = 8462 the right kernel gives (1 - 8462 bf16(1/8462)) * 1000 =
+3.42188.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.emulation.loops import backward_rows
 from gonogo.kernels.layernorm.emulation.plan import TILE, Machine, Plan, tiles_of
-from gonogo.kernels.layernorm.emulation.rows import column_sum, lane_sums, normalised, row_mean
+from gonogo.kernels.layernorm.emulation.rows import column_sum, lane_sums, normalized, row_mean
 from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
 from gonogo.numerics.tensix import arithmetic as wh
 
@@ -33,8 +34,9 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Operands:
-    """The tensors of one layernorm_bw call, the small ones as the FPU's source registers see them,
-    and the constants.
+    """The tensors and constants of one layernorm_bw call.
+
+    The small tensors are as the FPU's source registers see them.
     """
 
     x: Array  # (rows, N), as given
@@ -44,9 +46,8 @@ class Operands:
     rstd: Array  # (rows,)
     scale: Array  # (rows,): rstd as dx is multiplied by it
     reciprocal: np.float32  # 1/N, truncated to bf16
-    columns: NDArray[
-        np.intp
-    ]  # which column each summed position reads; more than N without the mask
+    # the column that each summed position reads; more than N without the mask
+    columns: NDArray[np.intp]
     s1_tiles: NDArray[np.bool_]
     s2_tiles: NDArray[np.bool_]
     stale: Array  # (32,): what the accumulators of s1 start from
@@ -77,13 +78,13 @@ class Operands:
 def _block(
     operands: Operands, plan: Plan, machine: Machine, start: int, stop: int
 ) -> tuple[Array, Array, Array]:
-    """Dx of rows start..stop, and these rows' column sums for dgamma and dbeta, in Dst."""
+    """Return dx of rows start..stop, and these rows' column sums for dgamma and dbeta, in Dst."""
 
     def vector(a: Array) -> Array:
         return wh.store_vector_bf16(a) if machine.narrow else a
 
     x, dy = wh.read_source(operands.x[start:stop]), wh.read_source(operands.dy[start:stop])
-    xhat = normalised(x, operands.mean[start:stop], operands.rstd[start:stop], machine)
+    xhat = normalized(x, operands.mean[start:stop], operands.rstd[start:stop], machine)
     products = wh.product(dy, np.broadcast_to(operands.gamma, dy.shape), machine.fidelity)
     if machine.narrow:
         products = wh.round_dst_bf16(products)
@@ -106,10 +107,10 @@ def _block(
     dx = vector(wh.vector_multiply(left, operands.scale[start:stop, None]))
 
     components = wh.read_source(wh.pack(vector(wh.vector_multiply(dy, xhat)), machine.buffers))
-    kept = rows_kept(operands, plan, start, stop)
+    dgamma_count = dgamma_rows(operands, plan, start, stop)
     return (
         wh.pack(dx, machine.output),
-        column_sum(components[:kept], machine.narrow),
+        column_sum(components[:dgamma_count], machine.narrow),
         column_sum(dy, machine.narrow),
     )
 
@@ -117,7 +118,7 @@ def _block(
 def _block_compiled(
     operands: Operands, plan: Plan, machine: Machine, start: int, stop: int
 ) -> tuple[Array, Array, Array]:
-    """What `_block` gives, from the compiled loop."""
+    """Return what `_block` returns, from the compiled loop."""
     x = operands.x[start:stop]
     dx, dgamma, dbeta = (
         np.empty_like(x),
@@ -126,23 +127,25 @@ def _block_compiled(
     )
     rules = machine.rules(operands.lanes_bf16)
     backward_rows(
-        x, operands.dy[start:stop], operands.gamma, operands.mean[start:stop], operands.rstd[start:stop], operands.scale[start:stop],
-        operands.stale, operands.s1_tiles, operands.s2_tiles, operands.columns.size, rows_kept(operands, plan, start, stop),
+        x, operands.dy[start:stop], operands.gamma, operands.mean[start:stop],
+        operands.rstd[start:stop], operands.scale[start:stop], operands.stale, operands.s1_tiles,
+        operands.s2_tiles, operands.columns.size, dgamma_rows(operands, plan, start, stop),
         operands.reciprocal, plan.s1_times, rules, dx, dgamma, dbeta,
     )  # fmt: skip
     return dx if rules.bf16_output else wh.pack(dx, machine.output), dgamma, dbeta
 
 
-def rows_kept(operands: Operands, plan: Plan, start: int, stop: int) -> int:
-    """How many of the rows start..stop enter dgamma."""
-    return max(0, min(stop, plan.rows_kept(operands.x.shape[0])) - start)
+def dgamma_rows(operands: Operands, plan: Plan, start: int, stop: int) -> int:
+    """Return how many of the rows start..stop enter dgamma."""
+    return max(0, min(stop, plan.dgamma_rows(operands.x.shape[0])) - start)
 
 
 def backward(
     operands: Operands, plan: Plan, machine: Machine, *, compiled: bool
 ) -> dict[str, Array]:
-    """Dx (rows, N), dgamma and dbeta (N,), packed to the output format; the same bits compiled or
-    not.
+    """Return dx (rows, N), dgamma and dbeta (N,), packed to the output format.
+
+    The bits are the same compiled or not.
     """
     block = _block_compiled if compiled else _block
     blocks = over_rows(

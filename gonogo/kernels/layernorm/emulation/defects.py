@@ -1,7 +1,7 @@
-"""The named builds of the emulator: the right kernel, and known-wrong ones that a gauge must catch.
+"""The named builds of the emulator: the right kernel, and mutants that a gauge must catch.
 
-Each is a `Plan`: explicit switches on the one dataflow, never a copy of a kernel. Applied to a
-kernel that it doesn't touch, or to a shape where it changes nothing, a defect behaves as `correct`.
+Each is a `Plan`: explicit switches on the one dataflow, never a copy of a kernel. A defect behaves
+as `correct` in a kernel that it doesn't touch, or in a shape where it changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Defect:
         sentence: what it does, in one line, for people.
         kernels: the kernels that it changes.
         outputs: the outputs of those that it touches.
-        gauge: a known-wrong kernel whose numbers a test must reject (NO-GO).
+        gauge: True for a mutant whose numbers a test must reject.
         plan: the switches.
     """
 
@@ -36,7 +36,7 @@ class Defect:
     gauge: bool = True
 
     def plan_for(self, kernel: str) -> Plan:
-        """Its switches on `kernel`; those of the right kernel where it changes nothing."""
+        """Return its switches on `kernel`; those of the right kernel where it changes nothing."""
         return self.plan if kernel in self.kernels else Plan()
 
 
@@ -59,7 +59,8 @@ _ALL = (
     ),
     Defect(
         "tt-train-2025",
-        "s1 is subtracted twice and s2 keeps only its last block of three tiles: what was really wrong in tt-train.",
+        "s1 is subtracted twice and s2 keeps only its last block of three tiles: "
+        "what was really wrong in tt-train.",
         (BACKWARD,),
         ("dx",),
         Plan(s1_times=2, s2_last_block=True),
@@ -95,7 +96,8 @@ _ALL = (
     ),
     Defect(
         "mask-missing",
-        "The last tile isn't masked: its padding, which holds the row's first values again, enters the sums.",
+        "The last tile isn't masked: its padding, which holds the row's first values again, "
+        "enters the sums.",
         BOTH,
         ("y", "mean", "rstd", "dx"),
         Plan(mask=False),
@@ -123,7 +125,8 @@ _ALL = (
     ),
     Defect(
         "tile-missing",
-        "The row's middle tile is missing from its first sum: s1 in the backward kernel, the mean in the forward one.",
+        "The row's middle tile is missing from its first sum: s1 in the backward kernel, "
+        "the mean in the forward one.",
         BOTH,
         ("y", "mean", "rstd", "dx"),
         Plan(tile_missing=True),
@@ -137,15 +140,16 @@ _ALL = (
     ),
     Defect(
         "stale-register",
-        "A row's first sum starts from what the previous run in the same process left in the register: right when run first, "
-        "then different from run to run.",
+        "A row's first sum starts from what the previous run in the same process left in the "
+        "register: right when run first, then different from run to run.",
         BOTH,
         ("y", "mean", "rstd", "dx"),
         Plan(stale=True),
     ),
     Defect(
         "power-of-two-outliers",
-        "A few isolated values are twice too large: the Wormhole HiFi4 with fp32 accumulate erratum.",
+        "A few isolated values are twice too large: "
+        "the Wormhole HiFi4 with fp32 accumulate erratum.",
         BOTH,
         ("y", "dx"),
         Plan(outliers=True),

@@ -5,10 +5,11 @@ Everything on the left of an arrow is a bf16 buffer:
     acc_c  <- sum over tiles of x in lane c                  SFPU, fp32; the last tile masked
     mean   <- sum_c acc_c * bf16(1/N)                        matmul
     accv_c <- sum over tiles of (x - mean)^2 in lane c       SFPU
-    rstd   <- rsqrt(sum_c accv_c * bf16(1/N) + bf16(eps))    1/N and eps truncated; addition and
-    rsqrt on the SFPU x^     <- (x -ELWSUB- mean) * rstd                       SFPU multiplication
-    gx     <- x^ * gamma                                     FPU y      <- gx +ELWADD+ beta
-    FPU
+    rstd   <- rsqrt(sum_c accv_c * bf16(1/N) + bf16(eps))    1/N and eps truncated;
+                                                             addition and rsqrt on the SFPU
+    x^     <- (x -ELWSUB- mean) * rstd                       SFPU multiplication
+    gx     <- x^ * gamma                                     FPU
+    y      <- gx +ELWADD+ beta                               FPU
 
 The packed lane partials are why a constant x = .5 gives y near .9 instead of 0: the mean comes out
 as .49805.
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.emulation.loops import forward_rows
 from gonogo.kernels.layernorm.emulation.plan import TILE, Machine, Plan, tiles_of
-from gonogo.kernels.layernorm.emulation.rows import lane_sums, normalised, row_mean
+from gonogo.kernels.layernorm.emulation.rows import lane_sums, normalized, row_mean
 from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
 from gonogo.numerics.tensix import arithmetic as wh
 
@@ -32,7 +33,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Sums:
-    """What the two reductions of a row need beside x: constants and columns."""
+    """Constants and columns that the two reductions of a row need beside x."""
 
     reciprocal: np.float32  # 1/N, truncated to bf16 (an unbiased variance has its own)
     variance_reciprocal: np.float32
@@ -81,8 +82,8 @@ def moments(x: Array, sums: Sums, machine: Machine) -> tuple[Array, Array]:
         )
 
     mean = total(x, sums.first_tiles, sums.stale, sums.reciprocal)
-    stored = wh.read_source(_pack_column(mean, machine.buffers))
-    centred = vector(wh.vector_subtract(x, stored[:, None]))
+    stored_mean = wh.read_source(_pack_column(mean, machine.buffers))
+    centred = vector(wh.vector_subtract(x, stored_mean[:, None]))
     squares = vector(wh.vector_multiply(centred, centred))
     everything = np.ones_like(sums.first_tiles)
     variance = total(
@@ -92,8 +93,9 @@ def moments(x: Array, sums: Sums, machine: Machine) -> tuple[Array, Array]:
 
 
 def stored_moments(x: Array, sums: Sums, machine: Machine) -> tuple[Array, Array]:
-    """Mean and rstd packed to the buffers' format, for a backward kernel that makes its own
-    statistics.
+    """Return mean and rstd packed to the buffers' format.
+
+    They are for a backward kernel that computes its own statistics.
     """
     blocks = over_rows(
         lambda start, stop: moments(wh.read_source(x[start:stop]), sums, machine),
@@ -130,7 +132,7 @@ class Operands:
 def _block(
     operands: Operands, plan: Plan, machine: Machine, start: int, stop: int
 ) -> tuple[Array, ...]:
-    """y, mean and rstd of rows start..stop, packed to the output format."""
+    """Return y, mean and rstd of rows start..stop, packed to the output format."""
     x = wh.read_source(operands.x[start:stop])
     mean, rstd = moments(x, operands.sums, machine)
     stored_mean = wh.read_source(
@@ -141,7 +143,7 @@ def _block(
     scale = wh.vector_multiply(
         wh.read_source(_pack_column(rstd, machine.buffers)), np.float32(plan.rstd_factor)
     )
-    xhat = normalised(x, stored_mean, scale, machine)
+    xhat = normalized(x, stored_mean, scale, machine)
     scaled = wh.product(xhat, np.broadcast_to(operands.gamma, xhat.shape), machine.fidelity)
     scaled = wh.read_source(
         wh.pack(wh.round_dst_bf16(scaled) if machine.narrow else scaled, machine.buffers)
@@ -160,7 +162,7 @@ def _block(
 def _block_compiled(
     operands: Operands, plan: Plan, machine: Machine, start: int, stop: int
 ) -> tuple[Array, ...]:
-    """What `_block` gives, from the compiled loop."""
+    """Return what `_block` returns, from the compiled loop."""
     x, sums = operands.x[start:stop], operands.sums
     y, mean, rstd = (
         np.empty_like(x),
@@ -171,8 +173,9 @@ def _block_compiled(
         machine.reads_bf16("buffers", "scaler"), machine.reads_bf16("buffers", "x")
     )
     forward_rows(
-        x, operands.gamma, operands.beta, sums.stale, sums.first_tiles, sums.columns.size, sums.reciprocal, sums.variance_reciprocal,
-        sums.epsilon, np.float32(plan.rstd_factor), plan.subtract_mean, rules, y, mean, rstd,
+        x, operands.gamma, operands.beta, sums.stale, sums.first_tiles, sums.columns.size,
+        sums.reciprocal, sums.variance_reciprocal, sums.epsilon, np.float32(plan.rstd_factor),
+        plan.subtract_mean, rules, y, mean, rstd,
     )  # fmt: skip
     return (
         y if rules.bf16_output else wh.pack(y, machine.output),
@@ -184,8 +187,9 @@ def _block_compiled(
 def forward(
     operands: Operands, plan: Plan, machine: Machine, *, compiled: bool
 ) -> dict[str, Array]:
-    """Y (rows, N), mean and rstd (rows,), packed to the output format; the same bits compiled or
-    not.
+    """Return y (rows, N), mean and rstd (rows,), packed to the output format.
+
+    The bits are the same compiled or not.
     """
     block = _block_compiled if compiled else _block
     blocks = over_rows(

@@ -1,5 +1,6 @@
-"""What a build's logic gives without any rounding, in float64: whether a defect can show with given
-inputs at all.
+"""A build's logic without any rounding, in float64.
+
+It says whether a defect can show with given inputs at all.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from gonogo.kernels.layernorm.emulation.plan import TILE, Plan, tiles_of
 Array = NDArray[np.float64]
 
 STALE = 1.0
-"""What `stale-register` stands for here: 1 left in each lane (the real leftovers depend on what ran
-before)."""
+"""The content of a stale register in float64: 1 left in each lane.
+
+The real leftovers depend on what ran before.
+"""
 
 
 def _row_mean(
@@ -28,8 +31,8 @@ def _row_mean(
     """The mean of each row of `terms` (rows, N) over the tiles that the build sums: (rows, 1)."""
     features = terms.shape[1]
     columns = plan.summed_columns(features)
-    kept = np.repeat(tiles, TILE)[: columns.size]
-    total: Array = terms[:, columns[kept]].sum(axis=1, keepdims=True)
+    summed = np.repeat(tiles, TILE)[: columns.size]
+    total: Array = terms[:, columns[summed]].sum(axis=1, keepdims=True)
     return (total + TILE * stale) / (divisor or features)
 
 
@@ -44,7 +47,7 @@ def _moments(
 
 
 def forward(given: Mapping[str, Array], epsilon: float, plan: Plan) -> dict[str, Array]:
-    """y, mean and rstd of the build's logic."""
+    """Return y, mean and rstd of the build's logic."""
     x = given["x"]
     tiles = plan.first_sum_tiles(tiles_of(x.shape[1]))
     mean, rstd = _moments(x, epsilon, plan, tiles, STALE if plan.stale else 0.0)
@@ -55,7 +58,10 @@ def forward(given: Mapping[str, Array], epsilon: float, plan: Plan) -> dict[str,
 
 
 def backward(given: Mapping[str, Array], epsilon: float, plan: Plan) -> dict[str, Array]:
-    """dx, dgamma and dbeta of the build's logic; its own statistics where `given` has none."""
+    """Return dx, dgamma and dbeta of the build's logic.
+
+    It computes its own statistics where `given` has none.
+    """
     x, dy = given["x"], given["dy"]
     tiles = tiles_of(x.shape[1])
     if "mean" in given:
@@ -68,9 +74,9 @@ def backward(given: Mapping[str, Array], epsilon: float, plan: Plan) -> dict[str
     products = dy * np.roll(given["gamma"], plan.gamma_shift * TILE)
     s1 = _row_mean(products, plan, plan.first_sum_tiles(tiles), STALE if plan.stale else 0.0)
     s2 = _row_mean(products * xhat, plan, plan.second_sum_tiles(tiles))
-    kept = plan.rows_kept(x.shape[0])
+    dgamma_rows = plan.dgamma_rows(x.shape[0])
     return {
         "dx": rstd * plan.rstd_factor * (products - plan.s1_times * s1 - xhat * s2),
-        "dgamma": (dy[:kept] * xhat[:kept]).sum(axis=0),
+        "dgamma": (dy[:dgamma_rows] * xhat[:dgamma_rows]).sum(axis=0),
         "dbeta": dy.sum(axis=0),
     }

@@ -1,8 +1,7 @@
-"""The emulated kernels as compiled loops over rows: the fast twins of `backward._block` and
-`forward._block`, bit for bit.
+"""The emulated kernels as compiled loops over rows.
 
-For bf16 and fp32 buffers only; block formats share exponents between neighbours and take the NumPy
-path.
+They are the fast versions of `backward._block` and `forward._block`, bit for bit, for bf16 and fp32
+buffers only. Block formats share exponents between neighbors and use the NumPy code.
 """
 
 from __future__ import annotations
@@ -48,25 +47,25 @@ class Rules(NamedTuple):
 
 @jit
 def _stored(value: np.float32, bf16: bool) -> np.float32:
-    """What a later op reads of a value packed to a bf16 or fp32 buffer."""
+    """Return the value as a later op reads it from a bf16 or fp32 buffer."""
     return pack_bf16(value) if bf16 else tf32_zero(value)
 
 
 @jit
 def _vector(value: np.float32, narrow: bool) -> np.float32:
-    """What an SFPU store leaves in Dst."""
+    """Return the value as an SFPU store leaves it in Dst."""
     return bf16_zero(value) if narrow else value
 
 
 @jit
 def _matrix(value: np.float32, narrow: bool) -> np.float32:
-    """What the FPU leaves in Dst."""
+    """Return the value as the FPU leaves it in Dst."""
     return pack_bf16(value) if narrow else value
 
 
 @jit
 def _reduce(partial: Array, reciprocal: np.float32, rules: Rules) -> np.float32:
-    """The matmul of 32 lane partials by the tile of 1/N."""
+    """Return the product of 32 lane partials with the tile of 1/N."""
     total = _ZERO
     for lane in range(LANES):
         total = accumulate(
@@ -97,7 +96,7 @@ def backward_rows(
     first_tiles: Flags,
     second_tiles: Flags,
     width: int,
-    kept: int,
+    dgamma_rows: int,
     reciprocal: np.float32,
     s1_times: int,
     rules: Rules,
@@ -105,11 +104,11 @@ def backward_rows(
     dgamma: Array,
     dbeta: Array,
 ) -> None:
-    """One block of rows: dx (packed when rules say so) and the block's column sums, in place.
+    """Compute one block of rows in place: dx (packed when the rules say so) and its column sums.
 
     x, dy, dx are (rows, N); mean, rstd, scale (rows,); the others as in `backward.Operands`.
-    `width` is N, or the padded width when the padding isn't masked; the first `kept` rows enter
-    dgamma.
+    `width` is N, or the padded width when the padding isn't masked. The first `dgamma_rows` rows
+    enter dgamma.
     """
     rows, features = x.shape
     tiles = first_tiles.shape[0]
@@ -132,7 +131,7 @@ def backward_rows(
                     )
                     xhat[column] = normal
                     products[column] = term
-                    if row < kept:
+                    if row < dgamma_rows:
                         component = _stored(
                             _vector(vector_multiply(dy_here, normal), rules.narrow),
                             rules.bf16_buffers,
@@ -182,36 +181,38 @@ def forward_rows(
     mean: Array,
     rstd: Array,
 ) -> None:
-    """One block of rows: y (packed when rules say so), mean and rstd as they are in Dst, in place.
+    """Compute one block of rows in place: y (packed when the rules say so), mean and rstd.
 
-    x, y are (rows, N); mean, rstd (rows,); the others as in `forward.Sums`; `width` is N, or the
-    padded width.
+    mean and rstd are as they are in Dst. x, y are (rows, N); mean, rstd (rows,); the others as in
+    `forward.Sums`. `width` is N, or the padded width.
     """
     rows, features = x.shape
     tiles = first_tiles.shape[0]
     partial = np.empty(LANES, dtype=np.float32)
-    seen = np.empty(width, dtype=np.float32)
+    x_row = np.empty(width, dtype=np.float32)
     for row in range(rows):
         partial[:] = stale
         for column in range(features):
-            seen[column] = read_source(x[row, column], False)
+            x_row[column] = read_source(x[row, column], False)
         for column in range(features, width):
-            seen[column] = seen[column - features]
+            x_row[column] = x_row[column - features]
         for tile in range(tiles):
             if first_tiles[tile]:
                 start = tile * LANES
                 for lane in range(min(LANES, width - start)):
-                    partial[lane] = accumulate(partial[lane], seen[start + lane], rules.narrow_sums)
+                    partial[lane] = accumulate(
+                        partial[lane], x_row[start + lane], rules.narrow_sums
+                    )
         for lane in range(LANES):
             partial[lane] = _stored(partial[lane], rules.bf16_buffers)
         mean[row] = _reduce(partial, reciprocal, rules)
-        stored = _stored(mean[row], rules.bf16_buffers)
+        stored_mean = _stored(mean[row], rules.bf16_buffers)
 
         partial[:] = _ZERO
         for tile in range(tiles):
             start = tile * LANES
             for lane in range(min(LANES, width - start)):
-                centred = _vector(vector_subtract(seen[start + lane], stored), rules.narrow)
+                centred = _vector(vector_subtract(x_row[start + lane], stored_mean), rules.narrow)
                 partial[lane] = accumulate(
                     partial[lane],
                     _vector(vector_multiply(centred, centred), rules.narrow),
@@ -225,9 +226,9 @@ def forward_rows(
         rstd[row] = vector_multiply(root, rstd_factor)
         scale = vector_multiply(_stored(root, rules.bf16_buffers), rstd_factor)
 
-        subtracted = read_source(stored, rules.mean_bf16) if subtract_mean else _ZERO
+        subtracted = read_source(stored_mean, rules.mean_bf16) if subtract_mean else _ZERO
         for column in range(features):
-            normal = _xhat(seen[column], subtracted, scale, rules)
+            normal = _xhat(x_row[column], subtracted, scale, rules)
             scaled = _stored(
                 _matrix(product(normal, gamma[column], rules.high, rules.low), rules.narrow),
                 rules.bf16_buffers,

@@ -1,5 +1,6 @@
-"""What the emulated kernels are told: `Plan`, the logic of a build (right or wrong), and `Machine`,
-the numerics of a test.
+"""The settings of the emulated kernels.
+
+`Plan` is the logic of a build (right or wrong), `Machine` the numerics of a test.
 """
 
 from __future__ import annotations
@@ -25,25 +26,27 @@ BLOCK_TILES = 3
 """Tiles that tt-train's layernorm_bw handles at a time (its block size)."""
 
 L1_BYTES = 1_499_136
-"""What circular buffers may use of a Wormhole core's L1: `worker_l1_size` of tt-metal's Wormhole
-SoC descriptor (1,464 KiB), the figure that tt-metal's own "beyond max L1 size of 1499136 B" error
-names."""
+"""Bytes of a Wormhole core's L1 that circular buffers may use.
+
+It is `worker_l1_size` of tt-metal's Wormhole SoC descriptor (1,464 KiB), and the figure in
+tt-metal's error "beyond max L1 size of 1499136 B".
+"""
 
 ROW_BYTES_PER_TILE = 8192
 FIXED_BYTES = 57_344
 
 
 def takes_block_path(features: int) -> bool:
-    """Whether tt-train's layernorm_bw reads a row of `features` in blocks, because it doesn't fit
-    L1 (above 176 tiles).
+    """Return whether tt-train's layernorm_bw reads a row of `features` in blocks.
 
-    Both paths add the same terms in the same order, so a right kernel gives the same bits on both.
+    It does so where the row doesn't fit in L1 (above 176 tiles). Both paths add the same terms in
+    the same order, so a right kernel gives the same bits on both.
     """
     return ROW_BYTES_PER_TILE * tiles_of(features) + FIXED_BYTES > L1_BYTES
 
 
 def tiles_of(features: int) -> int:
-    """Tiles across a row: Wt = ceil(N / 32)."""
+    """Return the number of tiles across a row: Wt = ceil(N / 32)."""
     return -(-features // TILE)
 
 
@@ -93,46 +96,51 @@ class Plan:
     fate: Literal["hang", "crash"] | None = None
 
     def statistics_only(self) -> Plan:
-        """What of this plan bears on a mean and rstd that a backward kernel makes itself: its other
-        faults are later ones.
+        """Return the switches that affect a mean and rstd that a backward kernel computes itself.
+
+        The plan's other faults come later in the dataflow.
         """
         return Plan(epsilon_factor=self.epsilon_factor, unbiased=self.unbiased)
 
     def logic(self) -> Plan:
-        """This plan without what has no float64 effect: precision, and fates."""
+        """Return this plan without what has no float64 effect: precision, and fates."""
         return replace(self, narrow_sums=False, fate=None)
 
     def first_sum_tiles(self, tiles: int) -> NDArray[np.bool_]:
         """Which of the tiles of a row its first sum takes in (s1; forward: the mean)."""
-        kept = np.ones(tiles, dtype=np.bool_)
+        summed = np.ones(tiles, dtype=np.bool_)
         if self.s1_last_tiles is not None:
-            kept[: max(tiles - self.s1_last_tiles, 0)] = False
+            summed[: max(tiles - self.s1_last_tiles, 0)] = False
         if self.tile_missing and tiles > 1:
-            kept[tiles // 2] = False
+            summed[tiles // 2] = False
         if self.last_tile_missing and tiles > 1:
-            kept[-1] = False
-        return kept
+            summed[-1] = False
+        return summed
 
     def second_sum_tiles(self, tiles: int) -> NDArray[np.bool_]:
-        """Which of the tiles of a row s2 takes in: the last block starts at a multiple of three."""
-        kept = np.ones(tiles, dtype=np.bool_)
+        """Return a mask of the tiles of a row that s2 includes.
+
+        The last block starts at a multiple of three.
+        """
+        summed = np.ones(tiles, dtype=np.bool_)
         if self.s2_last_block:
-            kept[: (tiles - 1) // BLOCK_TILES * BLOCK_TILES] = False
-        return kept
+            summed[: (tiles - 1) // BLOCK_TILES * BLOCK_TILES] = False
+        return summed
 
     def summed_columns(self, features: int) -> NDArray[np.intp]:
-        """The column that each summed lane position reads: 0..N-1, and without the mask the
-        padding's too.
+        """Return the column that each summed lane position reads.
+
+        These are 0..N-1 and, without the mask, those that the padding repeats.
         """
         width = features if self.mask else tiles_of(features) * TILE
         return np.arange(width, dtype=np.intp) % features
 
     def gamma(self, gamma: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Gamma as this build reads it."""
+        """Return gamma as this build reads it."""
         return np.roll(gamma, self.gamma_shift * TILE) if self.gamma_shift else gamma
 
-    def rows_kept(self, rows: int) -> int:
-        """How many rows dgamma sums."""
+    def dgamma_rows(self, rows: int) -> int:
+        """Return how many rows dgamma sums."""
         return (rows - 1) // TILE * TILE if self.drop_last_row_tile else rows
 
 
@@ -144,7 +152,8 @@ class Machine:
         fidelity: phases of every FPU product.
         narrow: 16-bit Dst for everything that passes through it.
         narrow_sums: 16-bit Dst for the sums over the tiles of a row (also a build's regression, in
-            a test that asks for fp32).
+            a
+            test that asks for fp32).
         buffers: format of x^ and of the other stored intermediates.
         output: format of the outputs.
         srcb_bf16: in an op of mixed formats, SrcB sees the fp32 operand as bf16 instead of TF32.
@@ -177,19 +186,27 @@ class Machine:
 
     @property
     def compiled(self) -> bool:
-        """Whether the compiled loops know these numerics; the NumPy definition knows all."""
+        """Whether the compiled loops support these numerics; the NumPy definition supports all."""
         return HAVE_NUMBA and self.buffers in ("bf16", "fp32")
 
     def rules(self, lanes_bf16: bool, mean_bf16: bool = False) -> Rules:
-        """These numerics for the compiled loops."""
+        """Return these numerics for the compiled loops."""
         high, low = FIDELITY_MASKS[self.fidelity]
         return Rules(
-            high, low, self.narrow, self.narrow_sums, lanes_bf16, mean_bf16, self.buffers == "bf16", self.output == "bf16"
-        )  # fmt: skip
+            high,
+            low,
+            narrow=self.narrow,
+            narrow_sums=self.narrow_sums,
+            lanes_bf16=lanes_bf16,
+            mean_bf16=mean_bf16,
+            bf16_buffers=self.buffers == "bf16",
+            bf16_output=self.output == "bf16",
+        )
 
     def reads_bf16(self, source_b: str, source_a: str) -> bool:
-        """Whether SrcB truncates tensor `source_b` to bf16 beside tensor `source_a` in SrcA: a
-        mixed op under `srcb: bf16`.
+        """Return whether SrcB truncates tensor `source_b` to bf16 beside `source_a` in SrcA.
+
+        That is a mixed op under `srcb: bf16`.
         """
         return (
             self.srcb_bf16 and self.formats[source_b] == "fp32" and self.formats[source_a] != "fp32"

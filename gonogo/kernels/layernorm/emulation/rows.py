@@ -1,5 +1,6 @@
-"""What the emulated kernels share, in NumPy: sums of a row lane by lane, their reduction by matmul,
-x^, sums down the rows.
+"""Steps that the emulated kernels share, in NumPy.
+
+They are the sums of a row lane by lane, their reduction by matmul, x^, and sums down the rows.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ Array = NDArray[np.float32]
 
 
 def lane_sums(terms: Array, tiles: NDArray[np.bool_], start: Array, narrow: bool) -> Array:
-    """Sum `terms` (rows, width) over the wanted tiles, lane by lane, in an fp32 or a 16-bit Dst:
-    (rows, 32).
+    """Sum `terms` (rows, width) over the selected tiles, lane by lane: (rows, 32).
+
+    Dst has 16 bits where `narrow`, else it is fp32.
     """
     partial = np.broadcast_to(start, (terms.shape[0], TILE)).astype(np.float32)
     for tile in np.flatnonzero(tiles):
@@ -27,8 +29,7 @@ def lane_sums(terms: Array, tiles: NDArray[np.bool_], start: Array, narrow: bool
 def row_mean(
     partial: Array, reciprocal: np.float32, fidelity: str, lanes_bf16: bool, narrow: bool
 ) -> Array:
-    """The matmul by the tile of 1/N: (rows, 32) lane partials, read through SrcB, to (rows,) in
-    Dst.
+    """Multiply (rows, 32) lane partials, read through SrcB, by the tile of 1/N: (rows,) in Dst.
 
     fp32 accumulation in lane order stands for the hardware's groups of eight products aligned to
     the largest exponent.
@@ -52,9 +53,10 @@ def column_sum(terms: Array, narrow: bool) -> Array:
     return total
 
 
-def normalised(x: Array, mean: Array, rstd: Array, machine: Machine) -> Array:
-    """x^ as it is stored and read again: x (rows, N) -ELWSUB- mean, times rstd (rows,) on the SFPU,
-    packed.
+def normalized(x: Array, mean: Array, rstd: Array, machine: Machine) -> Array:
+    """Return x^ as it is stored and read again.
+
+    That is x (rows, N) -ELWSUB- mean, times rstd (rows,) on the SFPU, packed.
     """
     centred = wh.align_subtract(x, np.broadcast_to(mean[:, None], x.shape))
     if machine.narrow:

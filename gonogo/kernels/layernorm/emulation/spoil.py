@@ -1,5 +1,6 @@
-"""Faults that no dataflow explains: outputs spoilt after the fact, registers left as they were,
-processes that hang or die.
+"""Faults that no dataflow explains.
+
+Outputs are spoiled afterwards, registers are left as they were, processes hang or die.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from gonogo.kernels.layernorm.emulation.plan import TILE, Plan
 Number = TypeVar("Number", np.float32, np.float64)
 
 ELEMENTS_PER_OUTLIER = 2**17
-LEAST_OUTLIERS = 4
+MIN_OUTLIERS = 4
 
 
 class Register:
     """What the last kernel of this process left in the 32 lanes of its accumulator.
 
-    Process-wide on purpose: it makes `stale-register` depend on what ran before, as on a device.
+    It belongs to the whole process on purpose: `stale-register` depends on what ran before, as on a
+    device.
     """
 
     def __init__(self) -> None:
@@ -33,6 +35,7 @@ class Register:
         self._lanes = np.zeros(TILE, dtype=np.float32)
 
     def lanes(self) -> NDArray[np.float32]:
+        """Return a copy of the lanes."""
         with self._lock:
             return self._lanes.copy()
 
@@ -49,28 +52,27 @@ REGISTER = Register()
 
 
 def spoil(first: NDArray[Number], x: NDArray[np.float32], plan: Plan) -> NDArray[Number]:
-    """The first output (rows, N) as the plan's faults leave it; places depend on the input x alone,
-    so a seed repeats.
+    """Return the first output (rows, N) with the plan's faults.
+
+    Their places depend on the input x alone, so a seed repeats.
     """
     if not (plan.outliers or plan.nan_tile):
         return first
-    spoilt = first.copy()
+    spoiled = first.copy()
     if plan.outliers:
-        count = min(first.size, max(LEAST_OUTLIERS, first.size // ELEMENTS_PER_OUTLIER))
+        count = min(first.size, max(MIN_OUTLIERS, first.size // ELEMENTS_PER_OUTLIER))
         places = np.random.default_rng(zlib.crc32(np.ascontiguousarray(x[0]).tobytes())).integers(
             first.size, size=count
         )
-        spoilt.reshape(-1)[np.unique(places)] *= 2
+        spoiled.reshape(-1)[np.unique(places)] *= 2
     if plan.nan_tile:
         row, column = ((length - 1) // TILE // 2 * TILE for length in first.shape)
-        spoilt[row : row + TILE, column : column + TILE] = np.nan
-    return spoilt
+        spoiled[row : row + TILE, column : column + TILE] = np.nan
+    return spoiled
 
 
-def meet(fate: str) -> NoReturn:
-    """Hang until killed, or crash this process. Only the builds named `hang` and `crash` lead
-    here.
-    """
+def hang_or_crash(fate: str) -> NoReturn:
+    """Hang until killed, or crash this process. Only the builds `hang` and `crash` lead here."""
     if fate == "crash":
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         signal.signal(signal.SIGSEGV, signal.SIG_DFL)

@@ -1,7 +1,6 @@
-"""The fast path: references, budgets and every statistic in one pass over the rows, compiled; held
-to the NumPy definition by tests.
+"""The fast path: references, budgets and every statistic in one compiled pass over the rows.
 
-What it claims: counts, maxima of errors, the mismatch count and the ulp percentile are those of the
-definition bit for bit where the references are; sums, and what is made of them, agree to float64
-rounding (they are added in another, fixed, order).
+Tests hold it to the NumPy definition. Counts, maxima of errors, the mismatch count and the ulp
+percentile equal those of the definition bit for bit where the references do. Sums, and what is
+derived from them, agree to float64 rounding: they are added in another, fixed, order.
 """

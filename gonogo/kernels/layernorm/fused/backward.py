@@ -1,5 +1,6 @@
-"""layernorm_bw by the fused path: blocks of rows over the thread pool, totals merged in block
-order, statistics out.
+"""layernorm_bw by the fused path.
+
+Blocks of rows run on the thread pool; their totals are merged in block order into the statistics.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Tolerances = Mapping[str, tuple[float, float] | None]
 
 
 def numbers(t: BackwardTerms) -> Array:
-    """The terms in the order in which backward_rows reads them."""
+    """Return the terms in the order in which backward_rows reads them."""
     return np.array(
         [
             t.out,
@@ -59,8 +60,9 @@ def statistics(
     terms: BackwardTerms,
     allclose: Tolerances,
 ) -> dict[str, compare.Statistics]:
-    """Statistics of the outputs that are there, by name; all of them finite (see
-    expected.statistics).
+    """Return the statistics of the outputs that are present, by name.
+
+    All outputs are finite (see statistics.statistics_fused).
     """
     x, dy = given["x"], given["dy"]
     count, n = x.shape
@@ -70,8 +72,8 @@ def statistics(
     gamma, gamma_raw = np.asarray(given["gamma"], np.float64), np.asarray(raw["gamma"], np.float64)
     mean_raw, rstd_raw = raw_moments
     columns_of = [
-        np.ascontiguousarray(each[:, 0])
-        for each in (
+        np.ascontiguousarray(column[:, 0])
+        for column in (
             known.mean,
             known.rstd,
             known.mean_error,
@@ -89,7 +91,7 @@ def statistics(
     )
     origin = _origin(raw, mean_raw, rstd_raw)
 
-    def tile(start: int, stop: int, found: finish.Totals) -> Array:
+    def tile(start: int, stop: int, block_totals: finish.Totals) -> Array:
         sums = np.zeros((backward_rows.SUMS, n))
         backward_rows.backward_block(
             start,
@@ -111,10 +113,10 @@ def statistics(
             atol,
             tolerance is not None,
             origin,
-            found.totals,
-            found.bins,
+            block_totals.totals,
+            block_totals.bins,
             scores,
-            found.columns[0],
+            block_totals.columns[0],
             sums,
             facts,
             floors,
@@ -127,18 +129,19 @@ def statistics(
         return sums
 
     def block(start: int, stop: int) -> tuple[finish.Totals, list[Array]]:
-        found = finish.Totals.empty(n, 1)
+        block_totals = finish.Totals.empty(n, 1)
         starts = range(start, stop, ROWS_PER_BLOCK)
-        return found, [tile(each, min(each + ROWS_PER_BLOCK, stop), found) for each in starts]
+        tiles = [tile(i, min(i + ROWS_PER_BLOCK, stop), block_totals) for i in starts]
+        return block_totals, tiles
 
     blocks = over_rows(block, count, finish.ROWS)
     parts = [part for _, tiles in blocks for part in tiles]
     result = {}
     if dx is not None:
-        found = finish.Totals.empty(n, 1)
-        for each, _ in blocks:
-            found.add(each)
-        dx_statistics = finish.statistics(found, count * n, tolerance is not None)
+        totals = finish.Totals.empty(n, 1)
+        for block_totals, _ in blocks:
+            totals.add(block_totals)
+        dx_statistics = finish.statistics(totals, count * n, tolerance is not None)
         dx_statistics["rows_left_out"] = int((~known.informative).sum())
         for place, name in enumerate(("row", "xhat")):
             dx_statistics |= compare.scores_of(
@@ -150,7 +153,7 @@ def statistics(
         columns = (
             None
             if not known.informative.any()
-            else _down_columns(found, facts, scores, given, known, dx, terms)
+            else _down_columns(totals, facts, scores, given, known, dx, terms)
         )
         result["dx"] = _common(dx) | dx_statistics | compare.scores_of("col", columns)
 
@@ -171,7 +174,7 @@ def statistics(
             count,
             terms,
         )
-        if terms.own is not None:
+        if terms.own_statistics is not None:
             wide = np.asarray(dy, np.float64)
             expected = definition.with_own_statistics(
                 expected, wide, (np.asarray(x, np.float64) - known.mean) * known.rstd, known
@@ -212,7 +215,7 @@ def _common(output: NDArray[np.float32]) -> compare.Statistics:
 
 
 def _origin(raw: Inputs, mean: Array, rstd: Array) -> float:
-    """The first element of the raw dx: where the sums of the PCC are centred."""
+    """Return the first element of the raw dx, about which the PCC's sums are centered."""
     return float(
         reference.backward(raw["x"][:1], raw["gamma"], mean[:1], rstd[:1], raw["dy"][:1])["dx"][
             0, 0
@@ -221,7 +224,7 @@ def _origin(raw: Inputs, mean: Array, rstd: Array) -> float:
 
 
 def _down_columns(
-    found: finish.Totals,
+    totals: finish.Totals,
     facts: Array,
     scores: Array,
     given: Inputs,
@@ -241,7 +244,7 @@ def _down_columns(
             if terms.stored_sum
             else (0.0,) * 4
         )
-        return finish.column_scores(found.columns[0], together)
+        return finish.column_scores(totals.columns[0], together)
     whole = definition.expectations(given, known, terms)["dx"]
     expected = compare.restrict(whole, known.informative)
     error = dx.astype(np.float64)[known.informative] - expected.reference

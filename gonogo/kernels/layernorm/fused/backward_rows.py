@@ -1,7 +1,8 @@
-"""layernorm_bw, a block of rows in one pass: references, budget and comparison of dx, and the
-column sums behind dgamma and dbeta.
+"""layernorm_bw, a block of rows in one pass.
 
-The formulas are those of budgets/backward.py, term by term and in its order; that file says why.
+The pass computes references, budget and comparison of dx, and the column sums behind dgamma and
+dbeta. The formulas are those of arithmetic/backward.py, term by term and in its order; that file
+says why.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TF32_READ = 2.0**-10
 COHERENT = 4.0
 ROOT_3 = 3.0**0.5
 
-# Column sums for dgamma and dbeta: what each row of `sums` holds.
+# The rows of `sums`: column sums for dgamma and dbeta.
 SUMS = 11
 C, C_ABS, C_BOUND, C_VARIANCE, C_PREDICTED, DY, DY_ABS, DY_SQUARED, C_RAW, DY_RAW, C_CUT = range(
     SUMS
@@ -76,9 +77,11 @@ def backward_block(
     var_rstds: Any,
     informative: Any,
 ) -> None:
-    """Rows start..stop of x and dy (rows, N) float32; `t` is BackwardTerms as numbers. Results go
-    to totals, bins, scores (rows, 9), columns (COLUMNS, N), sums (SUMS, N), facts (rows, 4) and
-    floors (rows,), the squared norm under which a row's reference is nothing.
+    """Compare the rows start..stop of x and dy (rows, N) float32.
+
+    `t` is BackwardTerms as numbers. Results go to totals, bins, scores (rows, 9), columns (COLUMNS,
+    N), sums (SUMS, N), facts (rows, 4) and floors (rows,), the squared norm below which a row's
+    reference counts as zero.
     """
     (
         u_out,
@@ -106,12 +109,17 @@ def backward_block(
     )
     n = x.shape[1]
     xhat, p, px = np.empty(n), np.empty(n), np.empty(n)
-    e_xhat, v_xhat, d_xhat, d_even = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    e_xhat, var_xhat, d_xhat, d_even = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     e_p, d_p, a, b = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
-    pr, xr = np.empty(n), np.empty(n)
+    p_raw, xhat_raw = np.empty(n), np.empty(n)
     ref, raw, bound, noise, out = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     error, golden_error, golden_away, variance = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    ones, held, own_noise, alike = np.ones(n), np.empty(n), np.zeros(n), np.empty(n)
+    ones, stored_xhat, keyed_noise, keyed_amplitude = (
+        np.ones(n),
+        np.empty(n),
+        np.zeros(n),
+        np.empty(n),
+    )
     allowances = 3 if difference > 0.0 else 0
     truncating = allowances
     if step_cut > 0.0:
@@ -134,12 +142,12 @@ def backward_block(
         m, r = mean[i], rstd[i]
         m_abs = abs(m)
         for j in range(n):
-            xv = np.float64(x[i, j])
-            xh = (xv - m) * r
-            pv = np.float64(dy[i, j]) * gamma[j]
-            xhat[j] = xh
-            p[j] = pv
-            px[j] = pv * xh
+            x_j = np.float64(x[i, j])
+            xhat_j = (x_j - m) * r
+            p_j = np.float64(dy[i, j]) * gamma[j]
+            xhat[j] = xhat_j
+            p[j] = p_j
+            px[j] = p_j * xhat_j
         mean_error, rstd_error, var_mean, var_rstd = (
             mean_errors[i],
             rstd_errors[i],
@@ -148,16 +156,16 @@ def backward_block(
         )
         moved_mean = mean_error * r
         for j in range(n):
-            xv = np.float64(x[i, j])
-            top = binade(max(abs(xv), m_abs))
-            e_align = (align * top + read * (abs(xv) + m_abs)) * r
+            x_j = np.float64(x[i, j])
+            top = binade(max(abs(x_j), m_abs))
+            e_align = (align * top + read * (abs(x_j) + m_abs)) * r
             h = u_xhat * binade(abs(xhat[j]) + e_align)
             e_xhat[j] = e_align + h + moved_mean
-            v_xhat[j] = (e_align * e_align + h * h) / 3.0
+            var_xhat[j] = (e_align * e_align + h * h) / 3.0
         m_read = truncated(m, TF32_READ) if read > 0.0 else m
         for j in range(n):
-            xv = np.float64(x[i, j])
-            seen = truncated(xv, TF32_READ) if read > 0.0 else xv
+            x_j = np.float64(x[i, j])
+            seen = truncated(x_j, TF32_READ) if read > 0.0 else x_j
             d = seen - m_read
             if predict_alignment > 0.0:
                 grid = binade(max(abs(seen), abs(m_read))) * 2.0**-10
@@ -170,8 +178,10 @@ def backward_block(
             rounded = (moved + step) - step
             half = binade(moved) * u_xhat
             d_even[j] = rounded - xhat[j]
-            held[j] = moved + np.copysign(half, moved) if abs(rounded - moved) == half else rounded
-            d_xhat[j] = held[j] - xhat[j]
+            stored_xhat[j] = (
+                moved + np.copysign(half, moved) if abs(rounded - moved) == half else rounded
+            )
+            d_xhat[j] = stored_xhat[j] - xhat[j]
 
         # s1 and s2: values, bounds, variances.
         s1, s2 = total(p, n) / n, total(px, n) / n
@@ -197,14 +207,14 @@ def backward_block(
             lanes_abs += abs(lane[c])
             lanes_squared += lane[c] * lane[c]
         d1 += read_lane * lanes_abs / n
-        v1 = (
+        var_s1 = (
             (systematic + read_sum * read_sum / 12.0) * s1 * s1
             + (stored_sum * binade(s1)) ** 2 / 3.0
             + (s2 * r) ** 2 * var_mean
             + s1 * s1 * moved_mean**4 / 3.0
             + (one_sign * s1) ** 2
         )
-        v1 += (
+        var_s1 += (
             (
                 lane_variance * lanes_squared
                 + additions * accumulate * accumulate * (dot(p, p, n) + most1**2)
@@ -218,11 +228,11 @@ def backward_block(
             lanes_abs += abs(lane[c])
             lanes_squared += lane[c] * lane[c]
         d2 += read_lane * lanes_abs / n
-        v2 = (systematic + read_sum * read_sum / 12.0) * s2 * s2 + (
+        var_s2 = (systematic + read_sum * read_sum / 12.0) * s2 * s2 + (
             stored_sum * binade(s2)
         ) ** 2 / 3.0
-        v2 += (s1 * r) ** 2 * var_mean + 4.0 * s2 * s2 * var_rstd + (one_sign * s2) ** 2
-        v2 += (
+        var_s2 += (s1 * r) ** 2 * var_mean + 4.0 * s2 * s2 * var_rstd + (one_sign * s2) ** 2
+        var_s2 += (
             (
                 lane_variance * lanes_squared
                 + additions * accumulate * accumulate * (dot(px, px, n) + most2**2)
@@ -230,7 +240,7 @@ def backward_block(
             / n
             / n
         )
-        own1, own2 = 0.0, dot3(p, p, v_xhat, n)
+        own1, own2 = 0.0, dot3(p, p, var_xhat, n)
         bias1, others = 0.0, 0.0
         if generic:
             for j in range(n):
@@ -260,76 +270,78 @@ def backward_block(
         own1, own2, bias1, bias2 = own1 / n / n, own2 / n / n, bias1 / n, bias2 / n
         used2 = abs(s2) + abs(bias2)
         shift1, shift2 = used2 * (total(d_xhat, n) / n), used2 * (dot(xhat, d_xhat, n) / n)
-        v1 += (
+        var_s1 += (
             own1
             + max(bias1 * bias1 - COHERENT * own1, 0.0)
-            + max(shift1 * shift1 - COHERENT * (s2 * s2 * total(v_xhat, n) / n / n), 0.0)
+            + max(shift1 * shift1 - COHERENT * (s2 * s2 * total(var_xhat, n) / n / n), 0.0)
         )
-        v2 += (
+        var_s2 += (
             own2
             + max(bias2 * bias2 - COHERENT * own2, 0.0)
-            + max(shift2 * shift2 - COHERENT * (s2 * s2 * dot3(xhat, xhat, v_xhat, n) / n / n), 0.0)
+            + max(
+                shift2 * shift2 - COHERENT * (s2 * s2 * dot3(xhat, xhat, var_xhat, n) / n / n), 0.0
+            )
         )
         facts[i, 0], facts[i, 1], facts[i, 2], facts[i, 3] = s1, s2, binade(s1), binade(s2)
 
         # The raw reference of dx.
-        mr, rr = mean_raw[i], rstd_raw[i]
+        m_raw, r_raw = mean_raw[i], rstd_raw[i]
         for j in range(n):
-            xr[j] = (np.float64(x_raw[i, j]) - mr) * rr
-            pr[j] = np.float64(dy_raw[i, j]) * gamma_raw[j]
-        s1_raw, s2_raw = total(pr, n) / n, dot(pr, xr, n) / n
+            xhat_raw[j] = (np.float64(x_raw[i, j]) - m_raw) * r_raw
+            p_raw[j] = np.float64(dy_raw[i, j]) * gamma_raw[j]
+        s1_raw, s2_raw = total(p_raw, n) / n, dot(p_raw, xhat_raw, n) / n
 
         # The columns of dgamma and dbeta.
         for j in range(n):
-            dyv = np.float64(dy[i, j])
-            c = dyv * xhat[j]
+            dy_j = np.float64(dy[i, j])
+            c = dy_j * xhat[j]
             h = stored_column * binade(c)
             size_c = abs(c)
             sums[C, j] += c
             sums[C_ABS, j] += size_c
-            sums[C_BOUND, j] += abs(dyv) * e_xhat[j] + h + (relative + rstd_error) * size_c
+            sums[C_BOUND, j] += abs(dy_j) * e_xhat[j] + h + (relative + rstd_error) * size_c
             sums[C_VARIANCE, j] += (
-                dyv * dyv * v_xhat[j] + h * h / 3.0 + (relative * c) * (relative * c) / 3.0
+                dy_j * dy_j * var_xhat[j] + h * h / 3.0 + (relative * c) * (relative * c) / 3.0
             )
         for j in range(n):
-            dyv = np.float64(dy[i, j])
-            seen = (truncated(dyv, TF32_READ) if read > 0.0 else dyv) * (xhat[j] + d_xhat[j])
+            dy_j = np.float64(dy[i, j])
+            seen = (truncated(dy_j, TF32_READ) if read > 0.0 else dy_j) * (xhat[j] + d_xhat[j])
             stored_c = (
                 truncated(seen, TF32_READ)
                 if stored_column == TF32_READ
                 else rounded_away(seen, stored_column)
             )
-            sums[C_PREDICTED, j] += stored_c - dyv * xhat[j]
+            sums[C_PREDICTED, j] += stored_c - dy_j * xhat[j]
         if step_cut > 0.0:
             for j in range(n):
-                xv, dyv = np.float64(x[i, j]), np.float64(dy[i, j])
-                seen = truncated(xv, TF32_READ) if read > 0.0 else xv
+                x_j, dy_j = np.float64(x[i, j]), np.float64(dy[i, j])
+                seen = truncated(x_j, TF32_READ) if read > 0.0 else x_j
                 x_cut[j] = cut(cut(seen - m_read, step_cut) * r, step_cut)
-                seen = truncated(dyv, TF32_READ) if read > 0.0 else dyv
-                sums[C_CUT, j] += cut(seen * x_cut[j], step_cut) - dyv * xhat[j]
+                seen = truncated(dy_j, TF32_READ) if read > 0.0 else dy_j
+                sums[C_CUT, j] += cut(seen * x_cut[j], step_cut) - dy_j * xhat[j]
         for j in range(n):
-            dyv = np.float64(dy[i, j])
-            sums[DY, j] += dyv
-            sums[DY_ABS, j] += abs(dyv)
-            sums[DY_SQUARED, j] += dyv * dyv
+            dy_j = np.float64(dy[i, j])
+            sums[DY, j] += dy_j
+            sums[DY_ABS, j] += abs(dy_j)
+            sums[DY_SQUARED, j] += dy_j * dy_j
         for j in range(n):
-            dyv = np.float64(dy_raw[i, j])
-            sums[C_RAW, j] += dyv * xr[j]
-            sums[DY_RAW, j] += dyv
+            dy_j = np.float64(dy_raw[i, j])
+            sums[C_RAW, j] += dy_j * xhat_raw[j]
+            sums[DY_RAW, j] += dy_j
         if not given_output:
             continue
 
         for j in range(n):
-            raw[j] = rr * (pr[j] - s1_raw - xr[j] * s2_raw)
+            raw[j] = r_raw * (p_raw[j] - s1_raw - xhat_raw[j] * s2_raw)
             out[j] = np.float64(output[i, j])
         s2_abs = abs(s2)
         for j in range(n):
-            xs2 = xhat[j] * s2
+            xhat_s2_j = xhat[j] * s2
             first = p[j] - s1
-            second = first - xs2
+            second = first - xhat_s2_j
             value = r * second
-            steps = difference * (binade(first) + binade(xs2) + binade(second))
-            tiny = ARITHMETIC * r * (abs(p[j]) + abs(s1) + abs(xs2))
+            steps = difference * (binade(first) + binade(xhat_s2_j) + binade(second))
+            arithmetic_error = ARITHMETIC * r * (abs(p[j]) + abs(s1) + abs(xhat_s2_j))
             before = (
                 r
                 * (
@@ -339,10 +351,10 @@ def backward_block(
                     + abs(xhat[j]) * d2
                     + s2_abs * e_xhat[j]
                     + d2 * moved_mean
-                    + 2.0 * rstd_error * abs(xs2)
+                    + 2.0 * rstd_error * abs(xhat_s2_j)
                 )
                 + (scale + rstd_error) * abs(value)
-                + tiny
+                + arithmetic_error
             )
             ref[j] = value
             bound[j] = before + u_out * binade(abs(value) + before)
@@ -351,22 +363,26 @@ def backward_block(
                 * difference
                 * (binade(first) * binade(first) + binade(second) * binade(second))
             )
-            alike[j] = r * difference * binade(xs2) / ROOT_3
-            own_noise[j] = alike[j] * alike[j]
+            keyed_amplitude[j] = r * difference * binade(xhat_s2_j) / ROOT_3
+            keyed_noise[j] = keyed_amplitude[j] * keyed_amplitude[j]
             h = u_out * binade(value)
             noise[j] = (
-                r * r * (e_p[j] * e_p[j] / 3.0 + s2 * s2 * v_xhat[j] + squares / 3.0)
+                r * r * (e_p[j] * e_p[j] / 3.0 + s2 * s2 * var_xhat[j] + squares / 3.0)
                 + h * h / 3.0
-                + tiny * tiny
+                + arithmetic_error * arithmetic_error
             )
         for j in range(n):
             a[j] = abs(p[j])
         negligible = 2.0**-40 * r * largest(a, n)
         floors[i] = n * negligible * negligible
-        shared[0], shared[1], shared[2] = r * r * v1, r * r * v2, full_scale * full_scale + var_rstd
+        shared[0], shared[1], shared[2] = (
+            r * r * var_s1,
+            r * r * var_s2,
+            full_scale * full_scale + var_rstd,
+        )
         if difference > 0.0:
             lock[0] = lock[1] = lock[2] = 0.0
-            keyed_variance(held, alike, ones, xhat, ref, n, scratch[5], lock)
+            keyed_variance(stored_xhat, keyed_amplitude, ones, xhat, ref, n, scratch[5], lock)
             for k in range(3):
                 s = s1 if k == 0 else (s1 - d1 if k == 1 else s1 + d1)
                 for j in range(n):
@@ -377,7 +393,7 @@ def backward_block(
                     )
                     exact = rounded_away(seen, stored_product) - s
                     first = rounded_away(exact, difference)
-                    left = first - rounded_away(held[j] * s2, difference)
+                    left = first - rounded_away(stored_xhat[j] * s2, difference)
                     allowance[k, j] = r * (
                         (first - exact) + (rounded_away(left, difference) - left)
                     )
@@ -392,10 +408,10 @@ def backward_block(
                 b[j] = cut(a[j] * x_cut[j], step_cut)
             s1_cut, s2_cut = cut(total(a, n) / n, step_cut), cut(total(b, n) / n, step_cut)
             for j in range(n):
-                made = r * cut(
+                truncated_dx = r * cut(
                     cut(a[j] - s1_cut, step_cut) - cut(x_cut[j] * s2_cut, step_cut), step_cut
                 )
-                allowance[truncating, j] = cut(made, 2.0 * u_out) - ref[j]
+                allowance[truncating, j] = cut(truncated_dx, 2.0 * u_out) - ref[j]
         tied = compare_row(
             i,
             n,
@@ -422,7 +438,7 @@ def backward_block(
             variance,
             informative[i],
             lock,
-            own_noise,
+            keyed_noise,
             allowance,
             allowances,
             allowance[truncating] if step_cut > 0.0 else zeros,

@@ -1,6 +1,4 @@
-"""What the rows of a matrix add up to down its columns: the totals of each column direction, filled
-row by row.
-"""
+"""The totals of each column direction, filled row by row."""
 
 from __future__ import annotations
 
@@ -10,9 +8,9 @@ from gonogo.kernels.layernorm.fused.loops import BLOCK, U
 from gonogo.kernels.layernorm.fused.rows import ALLOWANCES
 from gonogo.numerics.jit import jit
 
-# Column totals, for each column direction w: sums of w e, w e0 (ties to even), w^2 s^2, three of w
-# trend, four of |w| spread, w^2 (where w is 1: only whether there was a row), what ties away add to
-# w e0, three of w pattern, ALLOWANCES of w allowance.
+# Column totals for each column direction w: the sums of w e; w e0 (ties to even); w^2 s^2; three of
+# w trend; four of |w| spread; w^2 (where w is 1: only whether there was a row); what ties away add
+# to w e0; three of w pattern; ALLOWANCES of w allowance.
 COLUMNS = 15 + ALLOWANCES
 COLUMN_ERROR, COLUMN_EVEN, COLUMN_VARIANCE, COLUMN_TREND, COLUMN_SPREAD = 0, 1, 2, 3, 6
 COLUMN_NORM, COLUMN_AWAY, COLUMN_PATTERN, COLUMN_ALLOWANCE = 10, 11, 12, 15
@@ -37,11 +35,10 @@ def add_columns(
     allowances: int,
     columns: Any,
 ) -> None:
-    """Add one row to the column totals of one direction: w (or 1 where not `weighted`); `tied` is
-    what compare_row returned.
+    """Add one row to the column totals of one direction: w, or 1 where not `weighted`.
 
-    trends[k] = (a, b, c): the trend a w0 + b w1 + c ref; spreads[k]: of |w0| (0, 1) and |w1| (2,
-    3).
+    `tied` is what compare_row returned. trends[k] = (a, b, c) stands for the trend a w0 + b w1 + c
+    ref. spreads[k] belongs to |w0| (k = 0, 1) or |w1| (k = 2, 3).
     """
     if not weighted and columns[COLUMN_NORM, 0] == 0.0:
         columns[COLUMN_NORM, :] = 1.0
@@ -98,8 +95,9 @@ def add_one(
     columns: Any,
     place: int,
 ) -> None:
-    """Add w factor values of some columns (factor values where not `weighted`) to the totals at
-    `place`.
+    """Add w factor values of some columns to the totals at `place`.
+
+    Where not `weighted`, add factor values.
     """
     if weighted:
         for j in range(first, last):
@@ -120,8 +118,9 @@ def add_size(
     columns: Any,
     place: int,
 ) -> None:
-    """Add factor |w values| of some columns (factor |values| where not `weighted`) to the totals at
-    `place`.
+    """Add factor |w values| of some columns to the totals at `place`.
+
+    Where not `weighted`, add factor |values|.
     """
     if weighted:
         for j in range(first, last):

@@ -1,5 +1,6 @@
-"""layernorm_fw by the fused path: blocks of rows over the thread pool, totals merged in block
-order, statistics out.
+"""layernorm_fw by the fused path.
+
+Blocks of rows run on the thread pool; their totals are merged in block order into the statistics.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Tolerances = Mapping[str, tuple[float, float] | None]
 
 
 def numbers(t: ForwardTerms) -> Array:
-    """The terms in the order in which forward_rows reads them."""
+    """Return the terms in the order in which forward_rows reads them."""
     return np.array(
         [
             t.out,
@@ -54,8 +55,9 @@ def statistics(
     terms: ForwardTerms,
     allclose: Tolerances,
 ) -> dict[str, compare.Statistics]:
-    """Statistics of the outputs that are there, by name; all of them finite (see
-    expected.statistics).
+    """Return the statistics of the outputs that are present, by name.
+
+    All outputs are finite (see statistics.statistics_fused).
     """
     x = given["x"]
     count, n = x.shape
@@ -78,7 +80,7 @@ def statistics(
     together = coherence(means, terms.stored), coherence(rstds, terms.stored)
 
     def block(start: int, stop: int) -> finish.Totals:
-        found = finish.Totals.empty(n, 2)
+        block_totals = finish.Totals.empty(n, 2)
         block_rows.forward_block(
             start,
             stop,
@@ -97,22 +99,22 @@ def statistics(
             atol,
             tolerance is not None,
             origin,
-            found.totals,
-            found.bins,
+            block_totals.totals,
+            block_totals.bins,
             scores,
-            found.columns,
+            block_totals.columns,
             facts,
         )
-        return found
+        return block_totals
 
-    found = finish.Totals.empty(n, 2)
-    for each in over_rows(block, count, finish.ROWS):
-        found.add(each)
+    totals = finish.Totals.empty(n, 2)
+    for block_totals in over_rows(block, count, finish.ROWS):
+        totals.add(block_totals)
     informative = facts[:, block_rows.INFORMATIVE] > 0
     result = {}
     if y is not None:
         result["y"] = _of_y(
-            found,
+            totals,
             facts,
             scores,
             informative,
@@ -129,7 +131,7 @@ def statistics(
             (
                 block_rows.MU,
                 block_rows.BEFORE_MEAN,
-                block_rows.OWN_MEAN,
+                block_rows.ROW_VARIANCE_MEAN,
                 block_rows.TREND_MEAN,
                 block_rows.LANE_BIAS,
             ),
@@ -137,15 +139,25 @@ def statistics(
         (
             "rstd",
             block_rows.R_RAW,
-            (block_rows.R, block_rows.BEFORE_RSTD, block_rows.OWN_RSTD, block_rows.TREND_RSTD),
+            (
+                block_rows.R,
+                block_rows.BEFORE_RSTD,
+                block_rows.ROW_VARIANCE_RSTD,
+                block_rows.TREND_RSTD,
+            ),
         ),
     ):
         if name not in outputs:
             continue
-        value, before, own, *systematic = (facts[:, place, None] for place in parts)
+        value, before, row_variance, *systematic = (facts[:, place, None] for place in parts)
         systematic.append(coherence(value[:, 0], terms.stored) * terms.stored * binade(value))
         expected = definition.per_row(
-            value, before, own, tuple(systematic), terms, None if name == "mean" else informative
+            value,
+            before,
+            row_variance,
+            tuple(systematic),
+            terms,
+            None if name == "mean" else informative,
         )
         result[name] = compare.statistics(
             outputs[name],
@@ -158,7 +170,7 @@ def statistics(
 
 
 def _of_y(
-    found: finish.Totals,
+    totals: finish.Totals,
     facts: Array,
     scores: Array,
     informative: Mask,
@@ -170,7 +182,7 @@ def _of_y(
     declared: bool,
 ) -> compare.Statistics:
     count = y.size
-    result = finish.statistics(found, count, declared)
+    result = finish.statistics(totals, count, declared)
     result |= {
         "count": int(count),
         "nonfinite": 0,
@@ -200,5 +212,5 @@ def _of_y(
         1.0,
     )
     for place, name in enumerate(("gamma", "beta")):
-        result |= compare.scores_of(name, finish.column_scores(found.columns[place], spreads))
+        result |= compare.scores_of(name, finish.column_scores(totals.columns[place], spreads))
     return result

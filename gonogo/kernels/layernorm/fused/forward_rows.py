@@ -1,7 +1,8 @@
-"""layernorm_fw, a block of rows in one pass: references, budget and comparison of y, and the
-per-row facts behind mean and rstd.
+"""layernorm_fw, a block of rows in one pass.
 
-The formulas are those of budgets/forward.py, term by term and in its order; that file says why.
+The pass computes references, budget and comparison of y, and the values per row behind mean and
+rstd. The formulas are those of arithmetic/forward.py, term by term and in its order; that file says
+why.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ ARITHMETIC = 2.0**-22
 COHERENT = 4.0
 TF32_READ = 2.0**-10
 
-# Per row, as in budgets.moments: mean, rstd, before_mean, own_mean, lane_bias, trend_mean,
-# before_rstd, own_rstd, trend_rstd, informative, and the raw mean and rstd.
+# Values per row, as in arithmetic.moments: mean, rstd, before_mean, row_variance_mean, lane_bias,
+# trend_mean, before_rstd, row_variance_rstd, trend_rstd, informative, and the raw mean and rstd.
 FACTS = 12
 (
     MU,
     R,
     BEFORE_MEAN,
-    OWN_MEAN,
+    ROW_VARIANCE_MEAN,
     LANE_BIAS,
     TREND_MEAN,
     BEFORE_RSTD,
-    OWN_RSTD,
+    ROW_VARIANCE_RSTD,
     TREND_RSTD,
     INFORMATIVE,
     MU_RAW,
@@ -73,8 +74,9 @@ def forward_block(
     columns: Any,
     facts: Any,
 ) -> None:
-    """Rows start..stop of x (rows, N) float32; `t` is ForwardTerms as numbers. columns: (2,
-    COLUMNS, N), for gamma and beta.
+    """Compare the rows start..stop of x (rows, N) float32.
+
+    `t` is ForwardTerms as numbers. columns: (2, COLUMNS, N), for gamma and beta.
     """
     (
         u_out,
@@ -119,7 +121,7 @@ def forward_block(
         np.empty(n),
         np.empty(n),
     )
-    own_noise = np.empty(n)
+    keyed_noise = np.empty(n)
     patterns = 3 if read > 0.0 else 2
     pattern = np.zeros((3, n))
     allowances = 7 if step_cut > 0.0 else 3
@@ -159,19 +161,19 @@ def forward_block(
         )
         bound_mean = before_mean + stored * binade(mu_abs + before_mean)
         trend_mean = (reciprocal + half_grid + read + product_mean) * mu
-        own_mean = (
+        row_variance_mean = (
             h_squares / 3.0 / n / n
             + (stored * binade(mu)) ** 2 / 3.0
             + additions * (accumulate * row_size) ** 2
         )
-        own_mean += (read * read + product * product) * dot(a, a, n) / 3.0 / n / n
+        row_variance_mean += (read * read + product * product) * dot(a, a, n) / 3.0 / n / n
         if may_run > 0.0:
-            own_mean += (n * accumulate * row_size) ** 2 / 12.0
+            row_variance_mean += (n * accumulate * row_size) ** 2 / 12.0
         var_mean = (
             trend_mean * trend_mean
             + (together_mean * stored * binade(mu)) ** 2
-            + own_mean
-            + max(lane_bias * lane_bias - COHERENT * own_mean, 0.0)
+            + row_variance_mean
+            + max(lane_bias * lane_bias - COHERENT * row_variance_mean, 0.0)
         )
 
         for j in range(n):
@@ -180,7 +182,7 @@ def forward_block(
             centred[j] = a[j] - mu
         for j in range(n):
             a[j] = centred[j] * centred[j]
-        v = total(a, n) / n
+        row_variance = total(a, n) / n
         lane_sums(a, n, lane)
         h_square, h_square_squares = 0.0, 0.0
         for c in range(32):
@@ -198,24 +200,31 @@ def forward_block(
                 a[j] = abs(centred[j])
             squares += 2.0 * (total(a, n) / n) * running * row_size
         bound_variance = (
-            reciprocal * v
+            reciprocal * row_variance
             + h_square / n
             + bound_mean * bound_mean * (1.0 + reciprocal)
-            + (half_grid + read + product + running) * v
+            + (half_grid + read + product + running) * row_variance
             + squares
             + epsilon_error
         )
-        informative = bound_variance < v + epsilon
+        informative = bound_variance < row_variance + epsilon
         usable = bound_variance if informative else 0.0
-        r = 1.0 / np.sqrt(v + epsilon)
-        half = max(1.0 / np.sqrt(v + epsilon - usable) - r, r - 1.0 / np.sqrt(v + epsilon + usable))
+        r = 1.0 / np.sqrt(row_variance + epsilon)
+        half = max(
+            1.0 / np.sqrt(row_variance + epsilon - usable) - r,
+            r - 1.0 / np.sqrt(row_variance + epsilon + usable),
+        )
         root = 3.0 * accumulate * r if may_run > 0.0 else 0.0
         half += root
         bound_rstd = half + stored * binade(r + half)
-        relative = (v / (v + epsilon)) * (reciprocal + half_grid + product_mean + read) / 2.0
+        relative = (
+            (row_variance / (row_variance + epsilon))
+            * (reciprocal + half_grid + product_mean + read)
+            / 2.0
+        )
         cube = r * r * r / 2.0
         trend_rstd = relative * r + cube * epsilon_error
-        own_rstd = (
+        row_variance_rstd = (
             root * root / 3.0
             + (stored * binade(r)) ** 2 / 3.0
             + cube
@@ -224,29 +233,31 @@ def forward_block(
                 h_square_squares / 3.0 / n / n
                 + bound_mean**4
                 + squares * squares
-                + additions * (accumulate * v) ** 2
+                + additions * (accumulate * row_variance) ** 2
                 + 4.0 / 3.0 * products / n / n
             )
         )
-        var_rstd = trend_rstd * trend_rstd + (together_rstd * stored * binade(r)) ** 2 + own_rstd
+        var_rstd = (
+            trend_rstd * trend_rstd + (together_rstd * stored * binade(r)) ** 2 + row_variance_rstd
+        )
         other = cube * h_square / n
         (
             facts[i, MU],
             facts[i, BEFORE_MEAN],
-            facts[i, OWN_MEAN],
+            facts[i, ROW_VARIANCE_MEAN],
             facts[i, LANE_BIAS],
             facts[i, TREND_MEAN],
         ) = (
             mu,
             before_mean,
-            own_mean,
+            row_variance_mean,
             lane_bias,
             trend_mean,
         )
-        facts[i, R], facts[i, BEFORE_RSTD], facts[i, OWN_RSTD], facts[i, TREND_RSTD] = (
+        facts[i, R], facts[i, BEFORE_RSTD], facts[i, ROW_VARIANCE_RSTD], facts[i, TREND_RSTD] = (
             r,
             half,
-            own_rstd,
+            row_variance_rstd,
             trend_rstd,
         )
         facts[i, INFORMATIVE] = 1.0 if informative else 0.0
@@ -265,52 +276,59 @@ def forward_block(
             raw[j] = gamma_raw[j] * (a[j] * r_raw) + beta_raw[j]
             out[j] = np.float64(output[i, j])
         for j in range(n):
-            xh = centred[j] * r
-            xhat[j] = xh
-            g = abs(gamma[j])
+            xhat_j = centred[j] * r
+            xhat[j] = xhat_j
+            gamma_abs = abs(gamma[j])
             d_centred = (bound_mean + e_align[j]) * (r + bound_rstd) + abs(centred[j]) * bound_rstd
-            d_xhat = d_centred + stored * binade(abs(xh) + d_centred)
-            gx = gamma[j] * xh
-            g_xhat[j] = gx
-            gx_abs, beta_abs = abs(gx), abs(beta[j])
-            d_product = g * d_xhat + relative_product * gx_abs
-            h_add = align * binade(max(gx_abs, beta_abs)) + read * beta_abs
-            value = gx + beta[j]
-            tiny = ARITHMETIC * (gx_abs + beta_abs)
+            d_xhat = d_centred + stored * binade(abs(xhat_j) + d_centred)
+            g_xhat_j = gamma[j] * xhat_j
+            g_xhat[j] = g_xhat_j
+            g_xhat_abs, beta_abs = abs(g_xhat_j), abs(beta[j])
+            d_product = gamma_abs * d_xhat + relative_product * g_xhat_abs
+            h_add = align * binade(max(g_xhat_abs, beta_abs)) + read * beta_abs
+            value = g_xhat_j + beta[j]
+            arithmetic_error = ARITHMETIC * (g_xhat_abs + beta_abs)
             before = (
-                d_product + stored * binade(gx_abs + d_product) + h_add + scale * abs(value) + tiny
+                d_product
+                + stored * binade(g_xhat_abs + d_product)
+                + h_add
+                + scale * abs(value)
+                + arithmetic_error
             )
             ref[j] = value
             bound[j] = before + u_out * binade(abs(value) + before)
-            h_out, h_xhat, h_gx, e = (
+            h_out, h_xhat, h_gx, alignment = (
                 u_out * binade(value),
-                stored * binade(xh),
-                stored * binade(gx),
+                stored * binade(xhat_j),
+                stored * binade(g_xhat_j),
                 e_align[j] * r,
             )
-            rel = relative_product * gx
+            product_error = relative_product * g_xhat_j
             noise[j] = (
                 h_gx * h_gx / 3.0
-                + rel * rel / 3.0
+                + product_error * product_error / 3.0
                 + h_add * h_add / 3.0
                 + h_out * h_out / 3.0
-                + tiny * tiny
+                + arithmetic_error * arithmetic_error
             )
-            variance[j] = gamma[j] * np.sqrt((e * e + h_xhat * h_xhat) / 3.0)
+            variance[j] = gamma[j] * np.sqrt((alignment * alignment + h_xhat * h_xhat) / 3.0)
             pattern[0, j] = np.copysign(
                 min(
                     max(
-                        align * binade(max(gx_abs, beta_abs)),
-                        stored * binade(min(gx_abs, beta_abs)),
+                        align * binade(max(g_xhat_abs, beta_abs)),
+                        stored * binade(min(g_xhat_abs, beta_abs)),
                     ),
                     h_out,
                 ),
                 value,
             )
-            bmin, bmax = binade(min(gx_abs, beta_abs)), binade(max(gx_abs, beta_abs))
+            bmin, bmax = (
+                binade(min(g_xhat_abs, beta_abs)),
+                binade(max(g_xhat_abs, beta_abs)),
+            )
             shifted = min(stored * bmin, align * bmax) if bmin * 8.0 < bmax else 0.0
-            pattern[1, j] = np.copysign(shifted, gx if gx_abs < beta_abs else beta[j])
-            own_noise[j] = (
+            pattern[1, j] = np.copysign(shifted, g_xhat_j if g_xhat_abs < beta_abs else beta[j])
+            keyed_noise[j] = (
                 variance[j] * variance[j]
                 + pattern[0, j] * pattern[0, j]
                 + pattern[1, j] * pattern[1, j]
@@ -318,47 +336,49 @@ def forward_block(
         if read > 0.0:
             for j in range(n):
                 pattern[2, j] = truncated(beta[j], TF32_READ) - beta[j]
-                own_noise[j] += pattern[2, j] * pattern[2, j]
+                keyed_noise[j] += pattern[2, j] * pattern[2, j]
         # Equal x err alike (here `variance` holds the amplitudes); the mean is rounded onto the
         # grid of each x.
         lock[0] = lock[1] = lock[2] = 0.0
         for j in range(n):
             b[j] = np.float64(x[i, j])
         keyed_variance(b, variance, gamma, g_xhat, ref, n, scratch[5], lock)
-        r_held = rounded_away(r, stored)
+        stored_rstd = rounded_away(r, stored)
         for k in range(3):
-            held = rounded_away(
+            stored_mean = rounded_away(
                 mu if k == 0 else (mu - bound_mean if k == 1 else mu + bound_mean), stored
             )
-            held_abs = abs(held)
+            stored_mean_abs = abs(stored_mean)
             for j in range(n):
-                taken = held
+                aligned_mean = stored_mean
                 if abs(b[j]) > mu_abs:
                     grid = 2.0 * align * binade(b[j])
-                    taken = np.copysign(np.floor(held_abs / grid + 0.5) * grid, held)
-                made = (b[j] - taken) * r_held
-                allowance[k, j] = gamma[j] * (
-                    r * (held - taken) + (rounded_away(made, stored) - made)
-                )
+                    aligned_mean = np.copysign(
+                        np.floor(stored_mean_abs / grid + 0.5) * grid, stored_mean
+                    )
+                computed_xhat = (b[j] - aligned_mean) * stored_rstd
+                xhat_rounding = rounded_away(computed_xhat, stored) - computed_xhat
+                allowance[k, j] = gamma[j] * (r * (stored_mean - aligned_mean) + xhat_rounding)
         if step_cut > 0.0:
             for k in range(3):
-                mean_held = rounded_away(
+                stored_mean = rounded_away(
                     mu if k == 0 else (mu - bound_mean if k == 1 else mu + bound_mean), stored
                 )
                 for j in range(n):
-                    exact = b[j] - mean_held
-                    kept = rounded_away(exact, stored)
-                    made = kept * r_held
+                    exact_centred = b[j] - stored_mean
+                    stored_centred = rounded_away(exact_centred, stored)
+                    computed_xhat = stored_centred * stored_rstd
+                    xhat_rounding = rounded_away(computed_xhat, stored) - computed_xhat
                     allowance[3 + k, j] = gamma[j] * (
-                        r * (kept - exact) + (rounded_away(made, stored) - made)
+                        r * (stored_centred - exact_centred) + xhat_rounding
                     )
             mean_cut, r_cut = cut(mu, step_cut), cut(r, step_cut)
             for j in range(n):
-                made = (
+                truncated_y = (
                     cut(gamma[j] * cut(cut(b[j] - mean_cut, step_cut) * r_cut, step_cut), step_cut)
                     + beta[j]
                 )
-                allowance[6, j] = cut(made, 2.0 * u_out) - ref[j]
+                allowance[6, j] = cut(truncated_y, 2.0 * u_out) - ref[j]
         for k in range(patterns):
             lock[0] += dot(gamma, pattern[k], n) ** 2
             lock[1] += dot(g_xhat, pattern[k], n) ** 2
@@ -390,7 +410,7 @@ def forward_block(
             variance,
             informative,
             lock,
-            own_noise,
+            keyed_noise,
             allowance,
             allowances,
             allowance[6] if step_cut > 0.0 else zeros,
@@ -446,8 +466,9 @@ def forward_block(
 
 @jit
 def moments_block(start: int, stop: int, x: Any, epsilon: float, means: Any, rstds: Any) -> None:
-    """Mean and rstd of rows start..stop: how far the rows' rounding is one and the same is known
-    before any row is judged.
+    """Compute mean and rstd of the rows start..stop.
+
+    How much of their rounding all rows share must be known before any row is judged.
     """
     n = x.shape[1]
     a = np.empty(n)

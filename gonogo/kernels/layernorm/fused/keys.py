@@ -13,8 +13,10 @@ MULTIPLIER_64 = np.uint64(0x9E3779B97F4A7C15)
 TOP_HALF = np.uint64(33)
 
 MARK_BITS = 17
-"""Bits of a hash in the filter: twice 16 KiB of marks stay in a first-level cache, and one element
-in 15 of 8462 is a false alarm."""
+"""Bits of a hash in the filter.
+
+Twice 16 KiB of marks stay in a first-level cache, and one element in 15 of 8462 is a false alarm.
+"""
 MARK_SHIFT = np.uint32(32 - MARK_BITS)
 WORD_SHIFT, WORD_MASK = np.uint32(6), np.uint32(63)
 WORDS = 2 ** (MARK_BITS - 6)
@@ -22,8 +24,9 @@ WORDS = 2 ** (MARK_BITS - 6)
 
 @jit
 def key_scratch(n: int) -> Any:
-    """What the functions below work with, for rows of n: hashes, marks, candidates, table (all -1),
-    sums.
+    """Return the scratch memory of the functions below, for rows of n.
+
+    It holds hashes, marks, candidates, a table (all -1), and sums.
     """
     size = 4
     while size < 2 * n:
@@ -40,7 +43,7 @@ def key_scratch(n: int) -> Any:
 
 @jit
 def place_of(value: Any, mask: int) -> Any:
-    """Where a float64 belongs in a table of mask + 1 slots."""
+    """Return the slot of a float64 in a table of mask + 1 slots."""
     return (
         np.int64((np.uint64(np.float64(value).view(np.int64)) * MULTIPLIER_64) >> TOP_HALF) & mask
     )
@@ -48,10 +51,10 @@ def place_of(value: Any, mask: int) -> Any:
 
 @jit
 def repeated(values: Any, n: int, scratch: Any) -> int:
-    """Put into `candidates` the places, ascending, of all whose |value| may occur twice in
-    values[:n]; how many there are.
+    """Find the elements of values[:n] whose |value| may occur twice, and return their count.
 
-    Never misses one: equal values have equal hashes, and a hash that comes twice is marked twice.
+    Their places are put into `candidates`, ascending. None is missed: equal values have equal
+    hashes, and a hash that comes twice is marked twice.
     """
     hashes, marks, candidates = scratch[0], scratch[1], scratch[2]
     seen, again = marks[0], marks[1]
@@ -81,12 +84,11 @@ def repeated(values: Any, n: int, scratch: Any) -> int:
 def shared_keys(
     reference: Any, noise: Any, w0: Any, w1: Any, n: int, scratch: Any, extra: Any
 ) -> None:
-    """What equal |reference| add to the variance of the three directions (w0, w1, reference) beyond
-    independence.
+    """Compute what equal |reference| add to the variance of the directions (w0, w1, reference).
 
-    (sum over a group of a)^2 = sum of a^2 + 2 a (sum of those before), a = |w| sqrt(noise):
-    extra[k] collects the second part. The table maps a key to the index of its group's first
-    element.
+    That is the excess over independent errors: (sum over a group of a)^2 = sum of a^2 + 2 a (sum of
+    the earlier ones), with a = |w| sqrt(noise). extra[k] collects the second part. The table maps a
+    key to the index of its group's first element.
     """
     candidates, table, sums = scratch[2], scratch[3], scratch[4]
     mask = table.size - 1
@@ -98,22 +100,21 @@ def shared_keys(
         while table[slot] >= 0 and abs(reference[table[slot]]) != abs(reference[j]):
             slot = (slot + 1) & mask
         root = np.sqrt(noise[j])
-        a0, a1, a2 = abs(w0[j]) * root, abs(w1[j]) * root, abs(reference[j]) * root
+        amount0, amount1, amount2 = abs(w0[j]) * root, abs(w1[j]) * root, abs(reference[j]) * root
         first = table[slot]
         if first < 0:
             table[slot] = j
-            sums[j, 0], sums[j, 1], sums[j, 2] = a0, a1, a2
-            candidates[used] = (
-                slot  # used <= place: that candidate has been read; the slots are cleared below
-            )
+            sums[j, 0], sums[j, 1], sums[j, 2] = amount0, amount1, amount2
+            # used <= place: that candidate has been read; the slots are cleared below
+            candidates[used] = slot
             used += 1
             continue
-        extra[0] += 2.0 * a0 * sums[first, 0]
-        extra[1] += 2.0 * a1 * sums[first, 1]
-        extra[2] += 2.0 * a2 * sums[first, 2]
-        sums[first, 0] += a0
-        sums[first, 1] += a1
-        sums[first, 2] += a2
+        extra[0] += 2.0 * amount0 * sums[first, 0]
+        extra[1] += 2.0 * amount1 * sums[first, 1]
+        extra[2] += 2.0 * amount2 * sums[first, 2]
+        sums[first, 0] += amount0
+        sums[first, 1] += amount1
+        sums[first, 2] += amount2
     for place in range(used):
         table[candidates[place]] = -1
 
@@ -122,7 +123,10 @@ def shared_keys(
 def keyed_variance(
     key: Any, amplitude: Any, w0: Any, w1: Any, w2: Any, n: int, scratch: Any, lock: Any
 ) -> None:
-    """lock[k] += sum over keys of (sum over the key of w_k amplitude)^2. NaN: no key."""
+    """Add (sum over the key of w_k amplitude)^2, summed over keys, to lock[k].
+
+    NaN is no key.
+    """
     slots, table, sums = scratch[2], scratch[3], scratch[4]
     mask = table.size - 1
     used = 0

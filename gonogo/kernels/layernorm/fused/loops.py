@@ -1,6 +1,8 @@
-"""Small vector loops over one row. A sum has many running totals in a fixed order, kept in an
-array: the compiler makes vectors of `lane[j] += ...` (of several scalar totals it doesn't) without
-being allowed to reassociate. Maxima are those of bit patterns, which may be taken in any order.
+"""Small vector loops over one row.
+
+A sum has many running totals in a fixed order, in an array. The compiler makes vectors of `lane[j]
++= ...` without being allowed to reassociate; of several scalar totals it doesn't. Maxima are those
+of bit patterns, which may be compared in any order.
 """
 
 from __future__ import annotations
@@ -16,25 +18,31 @@ FOLDED = 4
 CHUNK = FOLDED * LANES
 """Columns that are folded into the running totals at a time."""
 BLOCK = 8 * CHUNK
-"""Columns at a time for one function after another: what they read and make stays in a second-level
-cache, and the calls, each of which costs as much as 200 additions, are few."""
+"""Columns that one function after another works on at a time.
+
+Their data stays in a second-level cache. The calls, each of which costs as much as 200 additions,
+are few.
+"""
 
 U = np.uint64
-"""Indices are unsigned: a slice of an array costs as much as 50 additions, and a signed index that
-might be negative is no vector's."""
+"""The type of indices: unsigned.
+
+A slice of an array costs as much as 50 additions. A signed index might be negative, so the compiler
+makes no vectors with it.
+"""
 
 _EXPONENT = np.int64(0x7FF0000000000000)
 
 
 @jit
 def binade(value: Any) -> Any:
-    """2^floor(log2 |v|); 0 at 0."""
+    """Return 2^floor(log2 |v|); 0 at 0."""
     return np.int64(np.float64(value).view(np.int64) & _EXPONENT).view(np.float64)
 
 
 @jit
 def fold(lane: Any, size: int) -> Any:
-    """The sum of `size` running totals (a multiple of 4), in a fixed order."""
+    """Return the sum of `size` running totals (a multiple of 4), in a fixed order."""
     t0 = t1 = t2 = t3 = 0.0
     for j in range(0, size, 4):
         t0 += lane[j]
@@ -46,7 +54,7 @@ def fold(lane: Any, size: int) -> Any:
 
 @jit
 def total(a: Any, n: int) -> Any:
-    """Sum of a[:n]."""
+    """Return the sum of a[:n]."""
     lane = np.zeros(CHUNK)
     full = n - n % CHUNK
     for first in range(0, full, CHUNK):
@@ -59,7 +67,7 @@ def total(a: Any, n: int) -> Any:
 
 @jit
 def dot(a: Any, b: Any, n: int) -> Any:
-    """Sum of a[:n] b[:n]."""
+    """Return the sum of a[:n] b[:n]."""
     lane = np.zeros(CHUNK)
     full = n - n % CHUNK
     for first in range(0, full, CHUNK):
@@ -74,7 +82,7 @@ def dot(a: Any, b: Any, n: int) -> Any:
 
 @jit
 def dot3(a: Any, b: Any, c: Any, n: int) -> Any:
-    """Sum of a[:n] b[:n] c[:n]."""
+    """Return the sum of a[:n] b[:n] c[:n]."""
     lane = np.zeros(CHUNK)
     full = n - n % CHUNK
     for first in range(0, full, CHUNK):
@@ -89,35 +97,37 @@ def dot3(a: Any, b: Any, c: Any, n: int) -> Any:
 
 @jit
 def bits(value: Any) -> Any:
-    """The bits of a float64. Of numbers >= 0 they sort as the numbers do, and a maximum of whole
-    numbers is made with vectors.
+    """Return the bits of a float64.
+
+    The bits of numbers >= 0 sort as the numbers do, and the compiler vectorizes a maximum of
+    integers.
     """
     return np.float64(value).view(np.int64)
 
 
 @jit
 def number(pattern: Any) -> Any:
-    """The float64 of these bits."""
+    """Return the float64 with these bits."""
     return np.int64(pattern).view(np.float64)
 
 
 @jit
 def largest(a: Any, n: int) -> Any:
-    """The maximum of a[:n], at least 0."""
-    found = np.int64(0)
+    """Return the maximum of a[:n], at least 0."""
+    largest_bits = np.int64(0)
     for j in range(n):
-        found = max(found, bits(a[j]))
-    return number(found)
+        largest_bits = max(largest_bits, bits(a[j]))
+    return number(largest_bits)
 
 
 @jit
 def project(
     w0: Any, w1: Any, w2: Any, a: Any, first: Any, last: Any, place: int, lanes: Any
 ) -> None:
-    """Add the w0 a, w1 a and w2 a of the columns first..last to three times LANES running totals,
-    from lanes[place * LANES] on.
+    """Add w0 a, w1 a and w2 a of the columns first..last to three times LANES running totals.
 
-    A whole chunk is folded first: running totals cost a load and a store each.
+    The totals begin at lanes[place * LANES]. A whole chunk is folded first, because running totals
+    cost a load and a store each.
     """
     base = U(place * LANES)
     full = last - (last - first) % U(CHUNK)
@@ -143,8 +153,9 @@ def project(
 
 @jit
 def project_gram(w0: Any, w1: Any, w2: Any, first: Any, last: Any, place: int, lanes: Any) -> None:
-    """What `project` would add for w0, w1 and w2 themselves, to nine totals: of six products, the
-    other three are the same ones.
+    """Add what `project` would add for w0, w1 and w2 themselves, to nine totals.
+
+    Only six products are computed; the other three are equal to some of them.
     """
     base = U(place * LANES)
     full = last - (last - first) % U(CHUNK)
@@ -211,7 +222,7 @@ def project_squares(
 
 @jit
 def largest_partial(a: Any, n: int) -> Any:
-    """Max |partial sum| of a[:n], in order."""
+    """Return max |partial sum| of a[:n], in order."""
     running = most = 0.0
     for j in range(n):
         running += a[j]
@@ -221,7 +232,7 @@ def largest_partial(a: Any, n: int) -> Any:
 
 @jit
 def lane_sums(a: Any, n: int, lane: Any) -> None:
-    """lane[c] = sum of a[c::32], for 32 lanes."""
+    """Set lane[c] to the sum of a[c::32], for 32 lanes."""
     for c in range(32):
         lane[c] = 0.0
     full = n // 32
@@ -235,23 +246,26 @@ def lane_sums(a: Any, n: int, lane: Any) -> None:
 
 @jit
 def truncated(value: Any, grid: float) -> Any:
-    """Toward zero, onto `grid` times the value's binade."""
+    """Return the value truncated toward zero, onto `grid` times its binade."""
     step = binade(value) * grid
     return np.trunc(value / step) * step if step > 0.0 else value
 
 
 NUDGE = 1.0 + 2.0**-40
-"""See budgets.expectation.NUDGE."""
+"""See expectation.NUDGE."""
 
 
 @jit
 def cut(value: Any, grid: float) -> Any:
-    """See budgets.expectation.cut."""
+    """Return the value as a buffer that truncates stores it; see expectation.cut."""
     return truncated(value * NUDGE, grid)
 
 
 @jit
 def rounded_away(value: Any, unit: float) -> Any:
-    """To nearest at the precision of `unit`, ties away from zero; as it is where `unit` is 0."""
+    """Return the value rounded to nearest at the precision of `unit`, ties away from zero.
+
+    Unit 0 leaves it as it is.
+    """
     grid = binade(value) * (2.0 * unit)
     return np.copysign(np.floor(abs(value) / grid + 0.5) * grid, value) if grid > 0.0 else value

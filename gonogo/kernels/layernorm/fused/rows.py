@@ -1,5 +1,6 @@
-"""One row of a matrix output (y, dx) against its expectation: every statistic, added to running
-totals.
+"""One row of a matrix output (y, dx) against its expectation.
+
+Every statistic is added to running totals.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gonogo.kernels.layernorm.fused.loops import (
 )
 from gonogo.numerics.jit import jit
 
-# Running totals of a block of rows: what each place holds.
+# The places of the running totals of a block of rows.
 TOTALS = 28
 (
     SUM_ERROR,
@@ -51,30 +52,37 @@ R1, R2, R3, R4, R5 = 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1
 # Scores of a row, for its three directions: numerator, variance, squared norm.
 SCORES = 9
 
-# Projections of a row onto its three directions: of the directions themselves, of the squares, e0
-# (ties to even; what ties away add to it), e, allowances.
-GRAM, OWN, EVEN, AWAY, ERROR, ALLOWED = 0, 3, 4, 5, 6, 7
+# Projections onto the row's three directions: the directions themselves, the noise (squared), e0
+# (ties to even), what ties away add to e0, the error e, the allowances.
+GRAM, NOISE, EVEN, AWAY, ERROR, ALLOWED = 0, 3, 4, 5, 6, 7
 ALLOWANCES = 7
-"""At most so many."""
+"""The largest number of allowances."""
 PROJECTIONS = ALLOWED + ALLOWANCES
 
 SUMS = 8
-"""The first totals are sums over all columns, with running totals of their own."""
+"""The number of totals that are sums over all columns. They come first, with lanes of their own."""
 
 EXACT_BINS = 4096
 BINS = EXACT_BINS + 32 * 300
-"""ulp distances: whole numbers up to 4096, then 32 bins an octave (see percentile_99)."""
+"""The bins of ulp distances: whole numbers up to 4096, then 32 bins an octave.
+
+compare.percentile_99 explains them.
+"""
 
 SMALLEST_NORMAL = 2.0**-126
 MAGIC = 1.5 * 2.0**52 * 2.0
-"""Times the unit roundoff and a value's binade: adding and subtracting it rounds the value to
-nearest even."""
+"""A factor for the unit roundoff and a value's binade.
+
+Adding and subtracting the product rounds the value to nearest even.
+"""
 RECIPROCAL = np.int64(2046 << 52)
 """Minus the bits of a power of two: the bits of its reciprocal."""
 COHERENT = 4.0
 ALMOST = 1.0 - 2.0**-40
-"""What is not larger than the largest so far by this much, product for quotient, isn't larger when
-rounded either."""
+"""A margin for a product in place of a quotient.
+
+What is not larger than the largest so far by this much isn't larger after rounding either.
+"""
 OUTLIER_BUDGETS = 3.0
 OUTLIER_RATIO = 2.0**-6
 
@@ -85,7 +93,7 @@ FIRST_OCTAVE = (1023 + 12) << 5
 
 @jit
 def count_far(distance: Any, n: Any, bins: Any) -> None:
-    """Add those of ceil(distance) that are above 3 to the histogram."""
+    """Add each ceil(distance) above 3 to the histogram."""
     for j in range(n):
         if distance[j] > 3.0:
             whole = np.ceil(distance[j])
@@ -98,13 +106,13 @@ def count_far(distance: Any, n: Any, bins: Any) -> None:
 
 @jit
 def outside(projection: float, lowest: float, highest: float) -> Any:
-    """How far the projection lies outside [lowest, highest], signed."""
+    """Return how far the projection lies outside [lowest, highest], signed."""
     return max(projection - highest, 0.0) + min(projection - lowest, 0.0)
 
 
 @jit
 def raise_to(totals: Any, place: int, pattern: Any) -> None:
-    """Put a maximum, given as bits, into its total."""
+    """Raise a total to a maximum that is given as bits."""
     totals[place] = max(totals[place], number(pattern))
 
 
@@ -119,8 +127,9 @@ def raise_allclose(
     totals: Any,
     place: int,
 ) -> None:
-    """Raise a total to the largest |out - reference| / (atol + rtol |reference|). Divisions are
-    slow: only where one may be larger.
+    """Raise a total to the largest |out - reference| / (atol + rtol |reference|).
+
+    Divisions are slow, so they run only where one may be larger.
     """
     before = totals[place] * ALMOST
     larger = 0
@@ -137,33 +146,34 @@ def raise_allclose(
 
 @jit
 def needed_atols(out: Any, raw: Any, first: Any, last: Any, totals: Any) -> None:
-    """The largest errors: by themselves, and beside each rtol."""
-    size_max = raw_max = n1 = n2 = n3 = n4 = n5 = np.int64(0)
+    """Raise the totals of the largest errors: by themselves, and beyond each rtol."""
+    size_max = raw_max = needed1 = needed2 = needed3 = needed4 = needed5 = np.int64(0)
     for j in range(first, last):
         size, reference = abs(out[j] - raw[j]), abs(raw[j])
         size_max = max(size_max, bits(size))
         raw_max = max(raw_max, bits(reference))
-        n1 = max(n1, bits(size - R1 * reference))
-        n2 = max(n2, bits(size - R2 * reference))
-        n3 = max(n3, bits(size - R3 * reference))
-        n4 = max(n4, bits(size - R4 * reference))
-        n5 = max(n5, bits(size - R5 * reference))
+        needed1 = max(needed1, bits(size - R1 * reference))
+        needed2 = max(needed2, bits(size - R2 * reference))
+        needed3 = max(needed3, bits(size - R3 * reference))
+        needed4 = max(needed4, bits(size - R4 * reference))
+        needed5 = max(needed5, bits(size - R5 * reference))
     raise_to(totals, MAX_ABS, size_max)
     raise_to(totals, MAX_RAW, raw_max)
     raise_to(totals, NEEDED, size_max)
-    raise_to(totals, NEEDED + 1, n1)
-    raise_to(totals, NEEDED + 2, n2)
-    raise_to(totals, NEEDED + 3, n3)
-    raise_to(totals, NEEDED + 4, n4)
-    raise_to(totals, NEEDED + 5, n5)
+    raise_to(totals, NEEDED + 1, needed1)
+    raise_to(totals, NEEDED + 2, needed2)
+    raise_to(totals, NEEDED + 3, needed3)
+    raise_to(totals, NEEDED + 4, needed4)
+    raise_to(totals, NEEDED + 5, needed5)
 
 
 @jit
 def count_ulps(
     out: Any, raw: Any, first: Any, last: Any, unit: float, totals: Any, bins: Any, distance: Any
 ) -> None:
-    """Distances in ulps of the rounded raw reference. Almost all are 0 to 3: comparisons count
-    those (as vectors).
+    """Count the distances in ulps of the rounded raw reference.
+
+    Almost all are 0 to 3; comparisons count those (as vectors).
     """
     magic = MAGIC * unit
     farthest = np.int64(0)
@@ -192,8 +202,9 @@ def count_ulps(
 
 @jit
 def add_moments(out: Any, raw: Any, first: Any, last: Any, origin: float, lanes: Any) -> None:
-    """The sums of errors and of the raw reference of a chunk, as running totals; a whole chunk is
-    folded first (see loops.project).
+    """Add a chunk's errors and raw reference to the sums, as running totals.
+
+    A whole chunk is folded first (see loops.project).
     """
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
@@ -229,8 +240,9 @@ def add_moments(out: Any, raw: Any, first: Any, last: Any, origin: float, lanes:
 def against_budget(
     row: int, first: Any, last: Any, out: Any, ref: Any, bound: Any, error: Any, totals: Any
 ) -> None:
-    """Some columns against their bound: the worst multiple, where it is, how many are over 1, the
-    outliers.
+    """Compare some columns with their bound.
+
+    The totals get the worst multiple and its place, the number over 1, and the outliers.
     """
     largest = np.int64(0)
     over = 0
@@ -261,7 +273,7 @@ def against_budget(
 def add_variance(
     ref: Any,
     noise: Any,
-    own_noise: Any,
+    keyed_noise: Any,
     w0: Any,
     w1: Any,
     shared: Any,
@@ -269,31 +281,36 @@ def add_variance(
     last: Any,
     variance: Any,
 ) -> None:
-    """s^2 of some columns."""
-    k0, k1, k2 = shared[0], shared[1], shared[2]
+    """Compute s^2 of some columns."""
+    variance0, variance1, variance2 = shared[0], shared[1], shared[2]
     for j in range(first, last):
         variance[j] = (
-            noise[j] + own_noise[j] + k0 * w0[j] * w0[j] + k1 * w1[j] * w1[j] + k2 * ref[j] * ref[j]
+            noise[j]
+            + keyed_noise[j]
+            + variance0 * w0[j] * w0[j]
+            + variance1 * w1[j] * w1[j]
+            + variance2 * ref[j] * ref[j]
         )
 
 
 @jit
 def beyond(error: float, truncated: float) -> Any:
-    """The part of an error outside 0 and `truncated`."""
+    """Return the part of an error outside 0 and `truncated`."""
     return max(error - max(truncated, 0.0), 0.0) + min(error - min(truncated, 0.0), 0.0)
 
 
 @jit
 def deviations(error: float, truncated: float, variance: float) -> Any:
-    """The error beyond `truncated` in standard deviations, squared."""
+    """Return the error beyond `truncated` in standard deviations, squared."""
     far = beyond(error, truncated)
     return far * far / variance if far != 0.0 else 0.0
 
 
 @jit
 def add_chi(error: Any, variance: Any, truncated: Any, first: Any, last: Any, lanes: Any) -> None:
-    """Errors beyond `truncated` in standard deviations, squared (see
-    budgets.expectation.beyond_truncation).
+    """Add the errors beyond `truncated` in standard deviations, squared.
+
+    See expectation.beyond_truncation.
     """
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
@@ -326,11 +343,10 @@ def golden_errors(
     tied: bool,
     totals: Any,
 ) -> bool:
-    """e0 of some columns, ties to even, and what ties away add to it; and how many outputs aren't
-    the golden value.
+    """Compute e0 of some columns with ties to even, and what ties away add to it.
 
-    Whether there were ties (or zeros) in this row so far: while there are none, nothing is written
-    to golden_away.
+    Also count the outputs that aren't the golden value. Returns whether there were ties (or zeros)
+    in this row so far. While there are none, nothing is written to golden_away.
     """
     magic = MAGIC * unit
     mismatch = ties = 0
@@ -356,26 +372,32 @@ def golden_errors(
 
 
 @jit
-def score(scores: Any, found: Any, extra: Any, shared: Any, lock: Any, allowances: int) -> None:
-    """Numerator, variance and squared norm of the three directions, from their projections."""
+def score(
+    scores: Any, projections: Any, extra: Any, shared: Any, lock: Any, allowances: int
+) -> None:
+    """Compute numerator, variance and squared norm of the three directions from projections."""
     for k in range(3):
         lowest = highest = 0.0
         for a in range(ALLOWED, ALLOWED + allowances):
-            lowest, highest = min(lowest, found[a, k]), max(highest, found[a, k])
-        own = found[OWN, k] + extra[k]
-        golden = max(found[EVEN, k] ** 2, (found[EVEN, k] + found[AWAY, k]) ** 2)
+            lowest, highest = min(lowest, projections[a, k]), max(highest, projections[a, k])
+        independent = projections[NOISE, k] + extra[k]
+        golden = max(projections[EVEN, k] ** 2, (projections[EVEN, k] + projections[AWAY, k]) ** 2)
         together = 0.0
         for other in range(3):
-            together += shared[other] * found[GRAM + other, k] * found[GRAM + other, k]
-        scores[3 * k] = outside(found[ERROR, k], lowest, highest)
-        scores[3 * k + 1] = own + lock[k] + max(golden - COHERENT * own, 0.0) + together
-        scores[3 * k + 2] = found[GRAM + k, k]
+            together += shared[other] * projections[GRAM + other, k] * projections[GRAM + other, k]
+        scores[3 * k] = outside(projections[ERROR, k], lowest, highest)
+        scores[3 * k + 1] = (
+            independent + lock[k] + max(golden - COHERENT * independent, 0.0) + together
+        )
+        scores[3 * k + 2] = projections[GRAM + k, k]
 
 
 @jit
 def row_scratch(n: int) -> Any:
-    """What compare_row works with, for rows of n: running totals of sums and of projections,
-    distances, what is found of the projections, extra, and the scratch of the keys.
+    """Return the scratch memory of compare_row, for rows of n.
+
+    It holds running totals of sums and of projections, distances, the projections, extra, and the
+    scratch of the keys.
     """
     lanes, projected = np.zeros(SUMS * LANES), np.zeros(PROJECTIONS * 3 * LANES)
     return (
@@ -389,15 +411,15 @@ def row_scratch(n: int) -> Any:
 
 
 @jit
-def fold_row(totals: Any, found: Any, lanes: Any, projected: Any) -> None:
-    """Take the running totals of a row, and clear them for the next."""
+def fold_row(totals: Any, projections: Any, lanes: Any, projected: Any) -> None:
+    """Fold the running totals of a row into the totals, and clear them for the next row."""
     for k in range(SUMS):
         totals[k] += fold(lanes[k * LANES :], LANES)
     for k in range(PROJECTIONS):
         for w in range(3):
-            found[k, w] = fold(projected[(3 * k + w) * LANES :], LANES)
+            projections[k, w] = fold(projected[(3 * k + w) * LANES :], LANES)
     for first, second in ((0, 1), (0, 2), (1, 2)):
-        found[GRAM + second, first] = found[GRAM + first, second]
+        projections[GRAM + second, first] = projections[GRAM + first, second]
     lanes[:] = 0.0
     projected[:] = 0.0
 
@@ -429,20 +451,23 @@ def compare_row(
     variance: Any,
     informative: bool,
     lock: Any,
-    own_noise: Any,
+    keyed_noise: Any,
     allowance: Any,
     allowances: int,
     truncated: Any,
 ) -> bool:
-    """Add one row. out, raw, ref, bound, noise: (n,) float64; the directions are w0, w1 and ref,
-    and shared[k] is the variance of the row's error along the k-th; lock[k] is what keyed errors
-    and patterns add to the variance of the k-th direction; a projection inside the hull of 0 and
-    the first `allowances` rows of `allowance` is none. `own_noise` is what keyed errors add to s^2;
-    chi counts errors beyond `truncated`. Leaves e, e0 (ties to even), s^2 and, where it returns
-    True, what ties away add to e0 in error, golden_error, variance and golden_away. `origin` shifts
-    raw in the PCC's sums.
+    """Add one row to the totals.
+
+    out, raw, ref, bound, noise: (n,) float64. The directions are w0, w1 and ref. shared[k] is the
+    variance of the row's error along the k-th. lock[k] is what keyed errors and patterns add to the
+    variance of the k-th direction. A projection inside the hull of 0 and the first `allowances`
+    rows of `allowance` counts as 0. `keyed_noise` is what keyed errors add to s^2. chi counts
+    errors beyond `truncated`. `origin` shifts raw in the PCC's sums.
+
+    Leaves e in `error`, e0 (ties to even) in `golden_error` and s^2 in `variance`. Returns whether
+    there were ties. What ties away add to e0 is then in `golden_away`.
     """
-    lanes, projected, distance, found, extra, keys = scratch
+    lanes, projected, distance, projections, extra, keys = scratch
     tied = False
     for start in range(0, n, BLOCK):
         first, last = U(start), U(min(start + BLOCK, n))
@@ -457,10 +482,10 @@ def compare_row(
         for j in range(first, last):
             error[j] = out[j] - ref[j]
         against_budget(row, first, last, out, ref, bound, error, totals)
-        add_variance(ref, noise, own_noise, w0, w1, shared, first, last, variance)
+        add_variance(ref, noise, keyed_noise, w0, w1, shared, first, last, variance)
         add_chi(error, variance, truncated, first, last, lanes)
         project_gram(w0, w1, ref, first, last, 3 * GRAM, projected)
-        project_squares(w0, w1, ref, noise, first, last, 3 * OWN, projected)
+        project_squares(w0, w1, ref, noise, first, last, 3 * NOISE, projected)
         tied = golden_errors(out, ref, first, last, unit, golden_error, golden_away, tied, totals)
         if tied:
             project(w0, w1, ref, golden_away, first, last, 3 * AWAY, projected)
@@ -468,11 +493,11 @@ def compare_row(
         project(w0, w1, ref, error, first, last, 3 * ERROR, projected)
         for k in range(allowances):
             project(w0, w1, ref, allowance[k], first, last, 3 * (ALLOWED + k), projected)
-    fold_row(totals, found, lanes, projected)
+    fold_row(totals, projections, lanes, projected)
     if not informative:
         scores[:] = 0.0
         return False
     totals[USED] += n
     shared_keys(ref, noise, w0, w1, n, keys, extra)
-    score(scores, found, extra, shared, lock, allowances)
+    score(scores, projections, extra, shared, lock, allowances)
     return tied

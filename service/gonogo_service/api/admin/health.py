@@ -63,7 +63,7 @@ def readyz(context: Ctx) -> Response:
         if state not in schema.READY:
             wrong.append(f"the database's schema is {state.value}: run `gonogo db upgrade`")
     try:
-        context.doorbell.ping()
+        context.notifier.ping()
     except (RedisError, OSError) as problem:
         _log.warning("not ready", broker=str(problem))
         found["broker"] = "unreachable"

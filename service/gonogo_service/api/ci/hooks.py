@@ -29,7 +29,7 @@ from gonogo_service.webhooks.signatures import Unverified
 from gonogo_storage.access import audit
 from gonogo_storage.automation import commit_checks
 from gonogo_storage.db.encoding import decode
-from gonogo_storage.db.states import HookSource, InboundState
+from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages import incoming as stored
 
 router = make_router("hooks")
@@ -53,7 +53,7 @@ class Taken(BaseModel):
     )
 
 
-class InboundOut(BaseModel):
+class IncomingDeliveryOut(BaseModel):
     """A delivery; `delivery` is the sender's own id."""
 
     id: str
@@ -62,7 +62,7 @@ class InboundOut(BaseModel):
     event: str
     repository: str | None
     size: int
-    state: InboundState
+    state: IncomingState
     reason: str | None
     outcome: list[dict[str, Any]] = Field(
         description="per rule that speaks of it: what it started, or why not"
@@ -73,16 +73,16 @@ class InboundOut(BaseModel):
     ended_at: str | None
 
 
-class InboundWhole(InboundOut):
+class IncomingDeliveryWhole(IncomingDeliveryOut):
     """With its payload, without secrets; null once it is forgotten, or is no JSON."""
 
     payload: Any
 
 
-class InboundPage(BaseModel):
+class IncomingDeliveryPage(BaseModel):
     """A page of deliveries, newest first."""
 
-    items: list[InboundOut]
+    items: list[IncomingDeliveryOut]
     next: str | None
 
 
@@ -178,7 +178,7 @@ async def ci(context: Ctx, request: Request) -> Response:
 
 @router.get(
     "/hooks/deliveries",
-    responses={200: {"model": InboundPage}},
+    responses={200: {"model": IncomingDeliveryPage}},
     response_class=Response,
     summary="List deliveries that came in",
 )
@@ -186,7 +186,7 @@ def list_deliveries(
     context: Ctx,
     _who: Reader,
     source: HookSource | None = None,
-    state: InboundState | None = None,
+    state: IncomingState | None = None,
     event: Filter = None,
     repository: Filter = None,
     limit: Limit = 50,
@@ -207,19 +207,19 @@ def list_deliveries(
 
 
 @router.get(
-    "/hooks/deliveries/{inbound_id}",
-    responses={200: {"model": InboundWhole}},
+    "/hooks/deliveries/{incoming_id}",
+    responses={200: {"model": IncomingDeliveryWhole}},
     response_class=Response,
     summary="Look at a delivery that came in",
 )
-def look(context: Ctx, _who: Admin, inbound_id: str) -> Response:
+def look(context: Ctx, _who: Admin, incoming_id: str) -> Response:
     """With its payload, which may tell of private repositories; payloads are forgotten after 30
     days.
     """
     with context.reading() as session:
-        found = stored.look(session, inbound_id)
+        found = stored.look(session, incoming_id)
     if found is None:
-        raise missing("delivery", inbound_id)
+        raise missing("delivery", incoming_id)
     told, body = found
     try:
         payload = None if body is None else decode(body)
@@ -229,22 +229,22 @@ def look(context: Ctx, _who: Admin, inbound_id: str) -> Response:
 
 
 @router.post(
-    "/hooks/deliveries/{inbound_id}:replay",
+    "/hooks/deliveries/{incoming_id}:replay",
     status_code=202,
-    responses={202: {"model": InboundOut}},
+    responses={202: {"model": IncomingDeliveryOut}},
     response_class=Response,
     summary="Work a delivery off once more",
 )
-def replay(context: Ctx, who: Admin, inbound_id: str) -> Response:
+def replay(context: Ctx, who: Admin, incoming_id: str) -> Response:
     """By the rules of now. One that started something is not worked off again: nothing is started
     twice.
     """
     with context.session() as session:
-        found = stored.look(session, inbound_id)
+        found = stored.look(session, incoming_id)
         if found is None:
-            raise missing("delivery", inbound_id)
+            raise missing("delivery", incoming_id)
         told, body = found
-        if told["state"] == InboundState.started:
+        if told["state"] == IncomingState.started:
             raise BadField(
                 "state",
                 told["state"],
@@ -253,8 +253,8 @@ def replay(context: Ctx, who: Admin, inbound_id: str) -> Response:
             )
         if body is None:
             raise BadField("payload", None, "is forgotten", limit=f"{stored.KEEP_BODIES.days} days")
-        again = stored.again(session, inbound_id)
-        audit.record(session, actor=who.actor, action="hook.replayed", subject=inbound_id)
+        again = stored.again(session, incoming_id)
+        audit.record(session, actor=who.actor, action="hook.replayed", subject=incoming_id)
     return answer(again, 202)
 
 

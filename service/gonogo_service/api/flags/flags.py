@@ -245,7 +245,7 @@ def change_many(
             "body", {}, "nothing to change", limit="any of state, owner, reason, expires"
         )
 
-    def make(session: Session) -> idempotency_keys.Made:
+    def make(session: Session) -> idempotency_keys.Answer:
         found = flag_changes.change_many(session, ids, fields, actor=who.actor)
         return (
             200,

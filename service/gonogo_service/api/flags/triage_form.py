@@ -12,7 +12,7 @@ from fastapi import APIRouter, Form, Request, Response
 from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo_dashboards.flags import flag_list
-from gonogo_dashboards.flags.flag_list import Kept, Told
+from gonogo_dashboards.flags.flag_list import ChangeResult, EnteredValues
 from gonogo_dashboards.pages import render
 from gonogo_service.access.context import Ctx, Submitter
 from gonogo_service.access.edge import check_csrf
@@ -44,19 +44,19 @@ def change(
     if who.kind == "session":
         check_csrf(who, csrf_token)
     now = utcnow()
-    kept, status = Kept(flag, owner, reason, expires), 200
+    kept, status = EnteredValues(flag, owner, reason, expires), 200
     try:
         fields = _fields(flag, state, owner.strip(), reason.strip(), expires.strip())
         with context.session() as session:
             outcomes = flag_changes.change_many(session, flag, fields, actor=who.actor, now=now)
-            said = flag_list.told(session, state, outcomes)
-        kept = Kept(tuple(each.id for each in outcomes if each.outcome == "refused"), owner)
+            said = flag_list.change_result(session, state, outcomes)
+        kept = EnteredValues(tuple(each.id for each in outcomes if each.outcome == "refused"), owner)
     except FieldError as problem:
         within = "" if problem.limit is None else f" ({problem.limit})"
-        said, status = Told("", problem=f"{problem.field}: {problem.reason}{within}"), 422
+        said, status = ChangeResult("", problem=f"{problem.field}: {problem.reason}{within}"), 422
     with context.reading() as session:
         view = flag_list.listed(
-            session, request.query_params, None, urls.PAGE_LENGTH, now, told=said, kept=kept
+            session, request.query_params, None, urls.PAGE_LENGTH, now, result=said, entered=kept
         )
     return render("flags/flags.html", status, view=view, csrf=context.csrf(request))
 
@@ -67,8 +67,8 @@ def _fields(
     """What the form asks for; an empty field changes nothing. Raises FieldError."""
     if not flags:
         raise FieldError("flag", None, "nothing is selected", limit="tick at least one")
-    if state not in flag_list.DEEDS:
-        raise FieldError("state", state, "unknown value", limit=", ".join(flag_list.DEEDS))
+    if state not in flag_list.ACTIONS:
+        raise FieldError("state", state, "unknown value", limit=", ".join(flag_list.ACTIONS))
     for name, text, most in (("owner", owner, MAX_OWNER), ("reason", reason, MAX_REASON)):
         if len(text) > most or "\0" in text:
             raise FieldError(

@@ -161,7 +161,7 @@ def add(
     """
     _check(body)
 
-    def make(session: Session) -> idempotency_keys.Made:
+    def make(session: Session) -> idempotency_keys.Answer:
         new = NewWaiver(
             body.test,
             body.names,

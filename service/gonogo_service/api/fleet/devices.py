@@ -165,7 +165,7 @@ def change(context: Ctx, who: Admin, device_id: str, body: DeviceChange) -> Resp
         found = stored.patch(session, device_id, fields, actor=who.actor)
         if found is None:
             raise missing("device", device_id)
-    context.doorbell.ring()
+    context.notifier.notify()
     return answer(found)
 
 
@@ -174,7 +174,7 @@ def _drain(context: Ctx, actor: str, host: str, reason: str, drained: bool) -> R
         changed = stored.drain_host(session, host, drained, actor=actor, reason=reason)
     if changed is None:
         raise missing("host", host)
-    context.doorbell.ring()
+    context.notifier.notify()
     return answer({"host": host, "changed": changed})
 
 

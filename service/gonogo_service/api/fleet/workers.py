@@ -66,7 +66,7 @@ def _drain(context: Ctx, actor: str, name: str, reason: str, drained: bool) -> R
         changed = devices.drain_worker(session, name, drained, actor=actor, reason=reason)
     if changed is None:
         raise missing("worker", name)
-    context.doorbell.ring()
+    context.notifier.notify()
     return answer({"worker": name, "changed": changed})
 
 

@@ -99,7 +99,7 @@ def take(
     """
     digest = hashlib.sha256(data).hexdigest()
 
-    def make(session: Session) -> idempotency_keys.Made:
+    def make(session: Session) -> idempotency_keys.Answer:
         commit = _commit(repository, sha, pull_request) or _commit_of(report)
         new = _new(session, report, Selection(suite=suite or report.suite or format), build, commit)
         job = imports.create(
@@ -142,7 +142,7 @@ def take(
     response, _ = idempotency_keys.once(
         context, request, who, key, {"sha256": digest, "query": str(request.url.query)}, make
     )
-    context.doorbell.ring()
+    context.notifier.notify()
     return response
 
 

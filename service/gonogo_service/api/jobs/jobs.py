@@ -64,7 +64,7 @@ def submit(
     """Checks the job and stores it with its chunks; workers start on it at once."""
     checked = submission.check(body, context.settings)
 
-    def make(session: Session) -> idempotency_keys.Made:
+    def make(session: Session) -> idempotency_keys.Answer:
         return _accepted(
             stored.create(session, submission.resolve(session, checked, context.settings, who.name))
         )
@@ -73,7 +73,7 @@ def submit(
         context, request, who, key, body.model_dump(mode="json"), make
     )
     if new:
-        context.doorbell.ring()
+        context.notifier.notify()
     return response
 
 
@@ -91,7 +91,7 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
     with context.reading() as session:
         new = submission.resolve(session, checked, context.settings, who.name)
         seed_s = chunks.estimate_seed_s(session, new.workload_key, new.executor, new.elements)
-        queue = queue_estimate.look(
+        queue = queue_estimate.read_work(
             session, new.queue, timeout_s=context.settings.heartbeat_timeout_s
         )
     results = len(new.seeds) * new.repeats
@@ -101,7 +101,7 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
             new.repeats,
             seed_s,
             context.settings.chunk_seconds,
-            most=chunks.most_seeds(new.elements, new.reference),
+            most=chunks.max_seeds(new.elements, new.reference),
         )
     else:
         parts = chunks.grow(new.seeds, new.repeats, seed_s, context.settings.chunk_seconds)
@@ -191,7 +191,7 @@ def cancel(context: Ctx, who: Submitter, job_id: str) -> Response:
         assert job is not None
         if job.state != before.state:
             audit.record(session, actor=who.actor, action="job.cancelled", subject=job_id)
-    context.doorbell.ring()
+    context.notifier.notify()
     status, body, headers = _accepted(job)
     return answer(body, status, headers)
 
@@ -208,7 +208,7 @@ def resubmit(
 ) -> Response:
     """A new job that asks for the same as this one, by the caller."""
 
-    def make(session: Session) -> idempotency_keys.Made:
+    def make(session: Session) -> idempotency_keys.Answer:
         if found(session, job_id).kind is not JobKind.seeds:
             reason = "was imported: it happened elsewhere, and can't be run again from here"
             raise BadField("job", job_id, reason, limit="a job that ran here")
@@ -221,11 +221,11 @@ def resubmit(
 
     response, new = idempotency_keys.once(context, request, who, key, None, make)
     if new:
-        context.doorbell.ring()
+        context.notifier.notify()
     return response
 
 
-def _accepted(job: Job) -> idempotency_keys.Made:
+def _accepted(job: Job) -> idempotency_keys.Answer:
     where = links(job.id)
     return (
         202,

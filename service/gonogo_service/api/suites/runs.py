@@ -36,7 +36,7 @@ def links(run_id: str) -> dict[str, str]:
     return {"self": f"{API}/runs/{run_id}", "page": urls.run(run_id)}
 
 
-def accepted(run: stored.Run) -> idempotency_keys.Made:
+def accepted(run: stored.Run) -> idempotency_keys.Answer:
     """The answer to whoever made a run."""
     where = links(run.id)
     return (
@@ -61,7 +61,7 @@ def submit(
     """
     commit = None if body.commit is None else body.commit.model_dump()
 
-    def make(session: Session) -> idempotency_keys.Made:
+    def make(session: Session) -> idempotency_keys.Answer:
         order = suites.Order(body.builds, body.labels, commit)
         if not isinstance(body.suite, str):
             return accepted(
@@ -77,7 +77,7 @@ def submit(
         context, request, who, key, body.model_dump(mode="json"), make
     )
     if new:
-        context.doorbell.ring()
+        context.notifier.notify()
     return response
 
 
@@ -143,7 +143,7 @@ def cancel(context: Ctx, who: Submitter, run_id: str) -> Response:
             raise missing("run", run_id)
         if run.version != before[0].version:
             audit.record(session, actor=who.actor, action="run.cancelled", subject=run_id)
-    context.doorbell.ring()
+    context.notifier.notify()
     return answer(shown(run), 202)
 
 

@@ -237,7 +237,7 @@ def run_now(
     as they are.
     """
 
-    def make(session: Session) -> idempotency_keys.Made:
+    def make(session: Session) -> idempotency_keys.Answer:
         schedule = _found(stored.lock(session, schedule_id), schedule_id)
         suite = suites.usable(session, schedule["suite"])
         order = replace(suites.order_of(schedule), suite_version=suite["version"])
@@ -247,7 +247,7 @@ def run_now(
 
     response, new = idempotency_keys.once(context, request, who, key, None, make)
     if new:
-        context.doorbell.ring()
+        context.notifier.notify()
     return response
 
 

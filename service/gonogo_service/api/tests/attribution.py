@@ -97,7 +97,7 @@ def attribution(
             "samples": [
                 {**each._asdict(), "outcome": each.outcome.value} for each in reversed(told)
             ],
-            "looked": found.looked,
+            "looked": found.extent,
             "assessed": {"source": found.source, "at": found.at},
         }
     )

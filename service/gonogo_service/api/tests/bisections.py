@@ -213,7 +213,7 @@ def submit(
         include={"test", "target", "context", "priority", "queue_deadline_s", "labels", "commit"},
     )
 
-    def make(session: Session) -> idempotency_keys.Made:
+    def make(session: Session) -> idempotency_keys.Answer:
         series, field = _series(session, body)
         checked = submission.check(
             JobIn.model_validate({**common, "build": series[0], "seeds": [body.seed_start]}),
@@ -325,7 +325,7 @@ def cancel(context: Ctx, who: Submitter, bisection_id: str) -> Response:
             )
         after = stored.get(session, bisection_id)
     assert after is not None
-    context.doorbell.ring()
+    context.notifier.notify()
     status, body, headers = _accepted(after)
     return answer(body, status, headers)
 
@@ -454,7 +454,7 @@ def _links(bisection_id: str) -> dict[str, str]:
     }
 
 
-def _accepted(found: Bisection) -> idempotency_keys.Made:
+def _accepted(found: Bisection) -> idempotency_keys.Answer:
     where = _links(found.id)
     return (
         202,

@@ -113,7 +113,7 @@ def submit(
     """
     check(body, context.settings)
 
-    def make(session: Session) -> idempotency_keys.Made:
+    def make(session: Session) -> idempotency_keys.Answer:
         gauge = gauge_jobs.create(session, order(session, body, context.settings, who.name))
         audit.record(
             session,
@@ -128,7 +128,7 @@ def submit(
         context, request, who, key, body.model_dump(mode="json"), make
     )
     if new:
-        context.doorbell.ring()
+        context.notifier.notify()
     return response
 
 
@@ -188,7 +188,7 @@ def cancel(context: Ctx, who: Submitter, gauge_id: str) -> Response:
             raise missing("gauge", gauge_id)
         if after["state"] != before["state"]:
             audit.record(session, actor=who.actor, action="gauge.cancelled", subject=gauge_id)
-    context.doorbell.ring()
+    context.notifier.notify()
     status, body, headers = _accepted(after)
     return answer(body, status, headers)
 
@@ -201,7 +201,7 @@ def _links(gauge: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _accepted(gauge: dict[str, Any]) -> idempotency_keys.Made:
+def _accepted(gauge: dict[str, Any]) -> idempotency_keys.Answer:
     where = _links(gauge)
     body = {
         "id": gauge["id"],

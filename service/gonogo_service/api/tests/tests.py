@@ -208,6 +208,6 @@ def _graded(session: Session, variant: Variant) -> dict[str, Any]:
         "grade": found.grade,
         **variant_status.rates(jobs),
         "builds": variant_status.builds(jobs),
-        "looked": found.looked,
+        "looked": found.extent,
         "assessed": {"source": found.source, "at": found.at},
     }

@@ -1,1 +1,1 @@
-"""The role that steps bisections, and what it says of them."""
+"""The role that steps bisections, and the text of their results."""

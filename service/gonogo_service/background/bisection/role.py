@@ -1,8 +1,7 @@
-"""The role that steps bisections: reads what came of their probes, and starts the next ones, or
-concludes. One transaction a step.
+"""The role that steps bisections: it reads the probes' results, and starts more or concludes.
 
-Nothing is remembered between steps: where a search stands follows from its probes, so any process
-may be killed at any moment.
+Each step is one transaction. Nothing is remembered between steps: the state of a search follows
+from its probes, so any process may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from sqlalchemy.orm import Session
 from gonogo.errors import JobError
 from gonogo.flakiness import bisection as method
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
-from gonogo.flakiness.bisection import Look
+from gonogo.flakiness.bisection import SearchState
 from gonogo_service.background.bisection import text
-from gonogo_service.kit.background_context import AWAY, Core, log
+from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_settings import Settings
@@ -30,209 +29,212 @@ from gonogo_storage.db.states import BisectionState
 from gonogo_storage.devices import workers
 from gonogo_storage.jobs import jobs
 
-MOST_SILENT = 3
-"""Runs of a build that say nothing (a crash, a hang, a build that can't be made): after so many it
-counts as one that can't be tested."""
-MOST_SLOTS = 32
-"""Probes in flight of one bisection, however many devices are free: more would hardly tell more
-before the first ones come back."""
+MAX_RUNS_WITHOUT_ANSWER = 3
+"""After this many runs without an answer (crash, hang, failed build) a build can't be tested."""
+MAX_SLOTS = 32
+"""Maximum number of open probes per bisection, however many devices are free.
+
+More would add little information before the first ones end.
+"""
 
 
-def run_once(core: Core, clock: Callable[[], datetime] = utcnow) -> int:
-    """One pass; how many steps were made. Raises core.AWAY errors: what was not done is found by
-    the next pass.
+def run_once(context: BackgroundContext, clock: Callable[[], datetime] = utcnow) -> int:
+    """Run one pass; return the number of steps.
+
+    Raises the AWAY errors. The next pass does what this one did not.
     """
-    made = 0
-    for bisection_id in core.reading(bisections.open_ids):
+    steps = 0
+    for bisection_id in context.reading(bisections.open_ids):
         try:
-            made += bool(
-                core.session(
-                    partial(step, bisection_id=bisection_id, settings=core.settings, now=clock())
+            steps += bool(
+                context.session(
+                    partial(step, bisection_id=bisection_id, settings=context.settings, now=clock())
                 )
             )
         except AWAY:
             raise
-        except Exception:  # one bisection must not keep the others from theirs; it is stepped again
+        except Exception:  # one bisection must not block the others; it is stepped again
             log.exception("a bisection could not be stepped; trying again", bisection=bisection_id)
-    if made:
-        core.ring()
-    return made
+    if steps:
+        context.notify()
+    return steps
 
 
 def step(session: Session, bisection_id: str, settings: Settings, now: datetime) -> bool:
-    """Go on with a bisection in the caller's transaction, if there is anything to do; whether there
-    was.
-    """
-    found = bisections.get(session, bisection_id)
-    if found is None or found.state.final:
+    """Advance a bisection in the caller's transaction; return whether there was anything to do."""
+    bisection = bisections.get(session, bisection_id)
+    if bisection is None or bisection.state.final:
         return False
-    live = workers.live(session, now=now, timeout_s=settings.heartbeat_timeout_s)[found.queue]
+    live = workers.live(session, now=now, timeout_s=settings.heartbeat_timeout_s)[bisection.queue]
     since = now - timedelta(seconds=settings.heartbeat_timeout_s)
-    slots = min(MOST_SLOTS, bisections.slots(session, found, live=live, since=since))
+    slots = min(MAX_SLOTS, bisections.slots(session, bisection, live=live, since=since))
     if not bisections.due(session, bisection_id, slots=slots):
         return False
-    found = bisections.lock(session, bisection_id)
-    if found is None:
+    bisection = bisections.lock(session, bisection_id)
+    if bisection is None:
         return False
     probes, problem = bisections.read(session, bisection_id)
     if problem is not None:
         end(
             session,
-            found,
+            bisection,
             state=BisectionState.failed,
             conclusion=None,
-            words="a probe could not be run",
+            words="a probe could not run",
             error=problem,
             now=now,
         )
         return True
-    flying = [probe for probe in probes if not probe.ended]
-    room = min(slots - len(flying), found.max_runs - found.runs)
+    open_probes = [probe for probe in probes if not probe.ended]
+    room = min(slots - len(open_probes), bisection.max_runs - bisection.runs)
     searches = [
-        (track, _searches(found, track, probes, max(0, room)))
-        for track in Signal(found.signal).tracks
+        (track, _searches(bisection, track, probes, max(0, room)))
+        for track in Signal(bisection.signal).tracks
     ]
-    told = [
-        text.shown(track, look, builds, found.builds)
-        for track, (looks, builds) in searches
-        for look in looks
+    tracks = [
+        text.search_json(track, search, builds, bisection.builds)
+        for track, (states, builds) in searches
+        for search in states
     ]
-    if told != found.tracks:
-        bisections.tell(session, bisection_id, told)
-    if all(look.stage.final for _, (looks, _) in searches for look in looks):
+    if tracks != bisection.tracks:
+        bisections.store_tracks(session, bisection_id, tracks)
+    if all(search.stage.final for _, (states, _) in searches for search in states):
         findings = [
-            text.finding(session, found, probes, track, look, builds)
-            for track, (looks, builds) in searches
-            for look in looks
-            if look.found
+            text.finding(session, bisection, probes, track, search, builds)
+            for track, (states, builds) in searches
+            for search in states
+            if search.located
         ]
-        findings.sort(key=lambda each: (each["place"], each["track"]))
+        findings.sort(key=lambda finding: (finding["place"], finding["track"]))
         untestable = any(
-            look.stage is Stage.untestable for _, (looks, _) in searches for look in looks[:1]
+            search.stage is Stage.untestable for _, (states, _) in searches for search in states[:1]
         )
         conclusion = "found" if findings else "untestable" if untestable else "no_change"
         end(
             session,
-            found,
+            bisection,
             conclusion=conclusion,
             words=text.words(conclusion, findings),
             findings=findings,
             now=now,
         )
         return True
-    if found.runs >= found.max_runs and not flying:
-        words = (
-            f"{found.max_runs} runs were not enough: the likeliest places are those of its picture"
-        )
-        end(session, found, conclusion="undecided", words=words, now=now)
+    if bisection.runs >= bisection.max_runs and not open_probes:
+        words = f"{bisection.max_runs} runs were not enough: the chart shows the likeliest places"
+        end(session, bisection, conclusion="undecided", words=words, now=now)
         return True
-    wanted = _merged(
+    next_places = _interleaved(
         [
-            [builds[place] for place in look.wanted]
-            for _, (looks, builds) in searches
-            for look in looks
+            [builds[place] for place in search.next_builds]
+            for _, (states, builds) in searches
+            for search in states
         ]
     )
     try:
-        for place in wanted[: max(0, room)]:
-            probes = (*probes, _start(session, found, place, probes, settings, now))
-    # a build that is gone, a limit that was lowered: nothing was written of this probe
+        for place in next_places[: max(0, room)]:
+            probes = (*probes, _start(session, bisection, place, probes, settings, now))
+    # a build was removed, or a limit was lowered: nothing of this probe was stored
     except JobError as refused:
         end(
             session,
-            found,
+            bisection,
             state=BisectionState.failed,
             conclusion=None,
-            words="a probe could not be made",
+            words="a probe could not be submitted",
             error=str(refused),
             now=now,
         )
     return True
 
 
-def end(session: Session, found: Bisection, *, now: datetime, words: str, **what: Any) -> None:
-    """Write the end of a bisection, and cancel what is still in flight."""
-    for job_id in bisections.finish(session, found.id, words=words, now=now, **what):
+def end(
+    session: Session, bisection: Bisection, *, now: datetime, words: str, **details: Any
+) -> None:
+    """Store the end of a bisection, and cancel its open probes."""
+    for job_id in bisections.finish(session, bisection.id, words=words, now=now, **details):
         jobs.cancel(session, job_id, now=now)
-    log.info("bisection ended", bisection=found.id, words=words)
+    log.info("bisection ended", bisection=bisection.id, words=words)
 
 
 def _searches(
-    found: Bisection, track: Signal, probes: Sequence[Probe], want: int
-) -> tuple[tuple[Look, ...], tuple[int, ...]]:
-    """(how the searches of a track stand, the builds that can be tested): the places of the looks
-    are places among these.
+    bisection: Bisection, track: Signal, probes: Sequence[Probe], want: int
+) -> tuple[tuple[SearchState, ...], tuple[int, ...]]:
+    """Return (the state of a track's searches, the testable builds).
+
+    The places in the searches are places among these builds.
     """
     answers = [
         (probe.place, probe.wrong if track is Signal.numbers else probe.red)
         for probe in probes
         if probe.ended
     ]
-    silent = [
-        sum(place == each and said is None for place, said in answers)
-        for each in range(len(found.builds))
+    without_answer = [
+        sum(place == build and is_bad is None for place, is_bad in answers)
+        for build in range(len(bisection.builds))
     ]
-    spoken = {place for place, said in answers if said is not None}
-    lost = {
+    answered = {place for place, is_bad in answers if is_bad is not None}
+    untestable = {
         place
-        for place, number in enumerate(silent)
-        if number >= MOST_SILENT and place not in spoken
+        for place, count in enumerate(without_answer)
+        if count >= MAX_RUNS_WITHOUT_ANSWER and place not in answered
     }
-    builds = method.testable(len(found.builds), lost)
+    builds = method.testable(len(bisection.builds), untestable)
     at = {place: number for number, place in enumerate(builds)}
     tallies = [(0, 0)] * len(builds)
-    for place, said in answers:
-        if said is not None and place in at:
+    for place, is_bad in answers:
+        if is_bad is not None and place in at:
             bad, runs = tallies[at[place]]
-            tallies[at[place]] = (bad + said, runs + 1)
+            tallies[at[place]] = (bad + is_bad, runs + 1)
     pending = [at[probe.place] for probe in probes if not probe.ended and probe.place in at]
     if len(builds) < 2:
-        return (Look(Stage.untestable, 0, 0, (), 0.0, None, 0.0, 0.5, 0.5, ()),), builds
+        return (SearchState(Stage.untestable, 0, 0, (), 0.0, None, 0.0, 0.5, 0.5, ()),), builds
     sharp = track is Signal.numbers
-    looks = method.looks(
+    states = method.search_states(
         tallies,
-        expect=Expect(found.expect),
+        expect=Expect(bisection.expect),
         sharp=sharp,
         pending=pending,
         want=want,
-        several=found.several or sharp,
+        several=bisection.several or sharp,
     )
-    return looks, builds
+    return states, builds
 
 
-def _merged(rows: Sequence[Sequence[int]]) -> list[int]:
-    """The wishes of all searches in turn; one run serves all that wish for the same build at
-    once.
+def _interleaved(searches: Sequence[Sequence[int]]) -> list[int]:
+    """Return the builds that the searches need next, one of each search in turn.
+
+    One run serves all searches that need the same build in the same turn.
     """
     merged: list[int] = []
-    for turn in range(max((len(row) for row in rows), default=0)):
-        wishes = [row[turn] for row in rows if turn < len(row)]
-        merged += dict.fromkeys(wishes)
+    for turn in range(max((len(places) for places in searches), default=0)):
+        needed = [places[turn] for places in searches if turn < len(places)]
+        merged += dict.fromkeys(needed)
     return merged
 
 
 def _start(
     session: Session,
-    found: Bisection,
+    bisection: Bisection,
     place: int,
     probes: Sequence[Probe],
     settings: Settings,
     now: datetime,
 ) -> Probe:
-    """A probe of the build at that place, with the next seed that it hasn't run: equal numbers of
-    runs are equal seeds. Raises JobError.
+    """Start a probe of the build at a place, with the next seed that it hasn't run.
+
+    Builds with the same number of runs have run the same seeds. Raises JobError.
     """
     number = sum(probe.place == place for probe in probes)
-    seed = found.seed_start + number
-    request = found.request
-    labels = {**request.get("labels", {}), LABEL: found.id}
+    seed = bisection.seed_start + number
+    request = bisection.request
+    labels = {**request.get("labels", {}), LABEL: bisection.id}
     body = JobIn.model_validate(
-        {**request, "build": found.builds[place], "seeds": [seed], "labels": labels}
+        {**request, "build": bisection.builds[place], "seeds": [seed], "labels": labels}
     )
     job = jobs.create(
         session,
-        submission.resolve(session, submission.check(body, settings), settings, found.owner),
+        submission.resolve(session, submission.check(body, settings), settings, bisection.owner),
         now=now,
     )
-    bisections.add(session, found.id, place=place, seed=seed, job=job.id)
+    bisections.add(session, bisection.id, place=place, seed=seed, job=job.id)
     return Probe(len(probes) + 1, place, seed, job.id, False, None, None, None)

@@ -1,6 +1,4 @@
-"""What a bisection says: its searches as the page draws them, what changed at a place that it
-found, and all of it in words.
-"""
+"""A bisection's results: its searches in JSON, the changes that it found, and their sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.bisecting import Signal
-from gonogo.flakiness.bisection import Look
+from gonogo.flakiness.bisection import SearchState
 from gonogo.flakiness.masking import BuildChange, Change, compare_builds
 from gonogo_storage.automation.bisection_records import record
 from gonogo_storage.automation.bisections import Bisection, Probe
@@ -19,76 +17,79 @@ _WORDS = {
     "fixed": "fixed at {build}: rounding explains the error from there on",
     "broken": "broken at {build}: rounding doesn't explain the error from there on",
     "masked": "masked at {build}, not fixed: the verdict turned green and the fault stayed",
-    "unmasked": "shown at {build}, not made there: the verdict turned red, and the fault was there before",
+    "unmasked": (
+        "unmasked at {build}, not introduced: the verdict turned red, and the fault existed before"
+    ),
     "quieter": "fewer failures from {build} on",
     "louder": "more failures from {build} on",
 }
 
 
-def shown(track: Signal, look: Look, builds: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
-    """A search in plain JSON: `posterior` is [[place of the first changed build, probability], ...]
-    among the builds that can be tested.
+def search_json(
+    track: Signal, search: SearchState, builds: Sequence[int], names: Sequence[str]
+) -> dict[str, Any]:
+    """Return a search in plain JSON.
+
+    `posterior` is [[place of the first changed build, probability], ...] among the testable builds.
     """
-    place = None if look.culprit is None else builds[look.culprit]
+    place = None if search.culprit is None else builds[search.culprit]
     return {
         "track": track.value,
-        "stage": look.stage.value,
-        "low": builds[look.low] if builds else 0,
-        "high": builds[look.high] if builds else 0,
+        "stage": search.stage.value,
+        "low": builds[search.low] if builds else 0,
+        "high": builds[search.high] if builds else 0,
         "posterior": [
-            [builds[look.low + 1 + number], round(share, 6)]
-            for number, share in enumerate(look.posterior)
+            [builds[search.low + 1 + number], round(share, 6)]
+            for number, share in enumerate(search.posterior)
         ],
-        "evidence": round(look.evidence, 4),
+        "evidence": round(search.evidence, 4),
         "place": place,
         "build": None if place is None else names[place],
-        "probability": round(look.probability, 6),
-        "before": round(look.before, 6),
-        "after": round(look.after, 6),
+        "probability": round(search.probability, 6),
+        "before": round(search.before, 6),
+        "after": round(search.after, 6),
     }
 
 
 def finding(
     session: Session,
-    found: Bisection,
+    bisection: Bisection,
     probes: Sequence[Probe],
     track: Signal,
-    look: Look,
+    search: SearchState,
     builds: Sequence[int],
 ) -> dict[str, Any]:
-    """A change that was found, with its evidence: the runs of its two neighbours compared by their
-    numbers.
-    """
-    assert look.culprit is not None
-    before, place = builds[look.culprit - 1], builds[look.culprit]
+    """Return a change with its evidence: the compared numbers of its two neighbors' runs."""
+    assert search.culprit is not None
+    before, place = builds[search.culprit - 1], builds[search.culprit]
     change = compare_builds(
-        record(session, found, probes, before), record(session, found, probes, place)
+        record(session, bisection, probes, before), record(session, bisection, probes, place)
     )
-    kind = kind_of(track, change, better=look.after < look.before)
-    between = [found.builds[each] for each in range(before + 1, place)]
-    said = _WORDS[kind].format(build=found.builds[place])
+    kind = kind_of(track, change, better=search.after < search.before)
+    between = [bisection.builds[skipped] for skipped in range(before + 1, place)]
+    sentence = _WORDS[kind].format(build=bisection.builds[place])
     if between:
-        said += f", or at one of {', '.join(between)}, which could not be tested"
+        sentence += f", or at one of {', '.join(between)}, which could not be tested"
     return {
         "track": track.value,
         "kind": kind,
         "place": place,
-        "build": found.builds[place],
-        "before": found.builds[before],
+        "build": bisection.builds[place],
+        "before": bisection.builds[before],
         "between": between,
-        "probability": round(look.probability, 6),
-        "rates": [round(look.before, 6), round(look.after, 6)],
-        "words": said,
+        "probability": round(search.probability, 6),
+        "rates": [round(search.before, 6), round(search.after, 6)],
+        "words": sentence,
         "comparison": change.to_json(),
     }
 
 
 def kind_of(track: Signal, change: BuildChange, *, better: bool) -> str:
-    """fixed, broken, masked, unmasked, or (nothing is known of the errors, or rounding explains
-    them) quieter or louder.
+    """Return fixed, broken, masked, unmasked, quieter or louder.
 
-    better: the rate of bad runs falls. A verdict that changes while the error stays unexplained has
-    been masked, or shows at last.
+    `better` says that the rate of bad runs falls. A verdict that changes while the error stays
+    unexplained is masked or unmasked. Quieter and louder mean that the errors are unknown, or that
+    rounding explains them.
     """
     if track is Signal.numbers:
         return "fixed" if better else "broken"
@@ -103,9 +104,9 @@ def kind_of(track: Signal, change: BuildChange, *, better: bool) -> str:
 
 
 def words(conclusion: str, findings: Sequence[Mapping[str, Any]]) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     if conclusion == "no_change":
         return "no change: the first and the last build are alike"
     if conclusion == "untestable":
-        return "fewer than two of the builds could be run"
-    return "; ".join(dict.fromkeys(str(each["words"]) for each in findings))
+        return "fewer than two of the builds could run"
+    return "; ".join(dict.fromkeys(str(finding["words"]) for finding in findings))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 
-from gonogo.devices.golden import Accusation, Change, Golden, Sung, judge
+from gonogo.devices.golden import Accusation, Change, Golden, CanaryResult, judge
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 KNOWN = Golden("x", "lab-1/a", "lab-1/b")
@@ -13,10 +13,10 @@ KNOWN = Golden("x", "lab-1/a", "lab-1/b")
 
 def sung(
     device: str, digest: str, since: int = 0, at: int | None = None, host: str = "lab-1"
-) -> Sung:
+) -> CanaryResult:
     """A device's canary; times in minutes."""
     last = since if at is None else at
-    return Sung(
+    return CanaryResult(
         f"{host}/{device}",
         host,
         digest,

@@ -11,7 +11,7 @@ import pytest
 
 from gonogo.errors import FieldError
 from gonogo.flakiness.bisecting import Expect, Stage
-from gonogo.flakiness.bisection import Tally, _model, look
+from gonogo.flakiness.bisection import Tally, _model, search_state
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 
 NEAR = [(0, 20), (1, 20), (17, 20), (20, 20)]
@@ -43,7 +43,7 @@ def test_the_belief_is_the_sum_over_all_places_and_pairs_of_rates(
         weight * likelihood(rate, tallies)
         for weight, rate in zip(model.same, model.rates, strict=True)
     )
-    found = look(tallies, expect=expect, sharp=sharp)
+    found = search_state(tallies, expect=expect, sharp=sharp)
     assert found.posterior == pytest.approx([each / sum(whole) for each in whole])
     assert found.evidence == pytest.approx(math.log(sum(whole) / 4 / none))
     assert model.pairs.sum() == pytest.approx(1)
@@ -53,11 +53,11 @@ def test_the_belief_is_the_sum_over_all_places_and_pairs_of_rates(
 def test_a_neighbour_runs_while_one_more_run_saves_more_than_it_costs() -> None:
     """The dearer a run, the fewer: then what is likely enough is believed at once; the neighbour
     with more to tell goes first."""
-    assert look(NEAR).stage is Stage.found
+    assert search_state(NEAR).stage is Stage.located
     dear, cheap = replace(POLICY, bisect_cost=0.5), replace(POLICY, bisect_cost=1e-9)
     few: list[Tally] = [(0, 20), (0, 6), (3, 4), (20, 20)]
-    assert look(few, policy=dear).stage is Stage.found
-    found = look(few, policy=cheap, want=2)
+    assert search_state(few, policy=dear).stage is Stage.located
+    found = search_state(few, policy=cheap, want=2)
     assert found.stage is Stage.verify
     assert found.probability >= POLICY.bisect_stop
     later, earlier = (
@@ -65,25 +65,25 @@ def test_a_neighbour_runs_while_one_more_run_saves_more_than_it_costs() -> None:
         sum(found.posterior[: (found.culprit or 0) - 1]),
     )
     assert later > earlier
-    assert found.wanted == (
+    assert found.next_builds == (
         2,
         1,
     )  # the first changed build speaks against later places, the one before it against earlier ones
-    assert look(few, policy=cheap, pending=[2], want=2).wanted == (1,)
-    assert look(few, policy=cheap, pending=[2, 1]).wanted == ()
+    assert search_state(few, policy=cheap, pending=[2], want=2).next_builds == (1,)
+    assert search_state(few, policy=cheap, pending=[2, 1]).next_builds == ()
 
 
 def test_what_the_runs_of_a_search_say_is_counted_once_however_boldly_it_chooses() -> None:
     tallies: list[Tally] = [(0, 3), *[(0, 0)] * 14, (2, 3), *[(0, 0)] * 15, (3, 4)]
-    bold, calm = look(tallies), look(tallies, policy=replace(POLICY, bisect_boldness=1.0))
+    bold, calm = search_state(tallies), search_state(tallies, policy=replace(POLICY, bisect_boldness=1.0))
     assert bold.stage is Stage.search
     assert (bold.posterior, bold.evidence) == (calm.posterior, calm.evidence)
-    very = look(tallies, policy=replace(POLICY, bisect_boldness=20.0))
-    assert very.wanted != calm.wanted
+    very = search_state(tallies, policy=replace(POLICY, bisect_boldness=20.0))
+    assert very.next_builds != calm.next_builds
     each_third = replace(
         POLICY, bisect_boldness=20.0, bisect_calm=10
     )  # the tenth run is chosen calmly
-    assert look(tallies, policy=each_third).wanted == calm.wanted
+    assert search_state(tallies, policy=each_third).next_builds == calm.next_builds
 
 
 @pytest.mark.parametrize("expect", [Expect.regression, Expect.fix])
@@ -94,11 +94,11 @@ def test_runs_against_the_expected_order_say_no_change_however_many_they_are(
     tallies: list[Tally] = (
         [bad, bad, good, good] if expect is Expect.regression else [good, good, bad, bad]
     )
-    found = look(tallies, expect=expect)
+    found = search_state(tallies, expect=expect)
     assert found.stage is Stage.no_change
     assert math.isfinite(found.evidence)
     assert sum(found.posterior) == pytest.approx(1)
-    assert look(tallies).culprit == 2
+    assert search_state(tallies).culprit == 2
 
 
 def test_a_policy_that_cannot_be_is_refused() -> None:
@@ -116,12 +116,12 @@ def test_a_policy_that_cannot_be_is_refused() -> None:
 @pytest.mark.parametrize(("builds", "flying", "most_s"), [(128, 0, 0.05), (2000, 3, 1.0)])
 def test_a_step_is_short(builds: int, flying: int, most_s: float) -> None:
     tallies: list[Tally] = [(0, 5), *[(0, 0)] * (builds - 2), (4, 5)]
-    look(tallies)
+    search_state(tallies)
     took = []
     for _ in range(3):
         begun = time.process_time()
         assert (
-            len(look(tallies, pending=[builds // 2] * flying, want=1 + flying).wanted) == 1 + flying
+            len(search_state(tallies, pending=[builds // 2] * flying, want=1 + flying).next_builds) == 1 + flying
         )
         took.append(time.process_time() - begun)
     assert min(took) < most_s

@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from gonogo.flakiness.classes import Class, Known, Ran
+from gonogo.flakiness.classes import Class, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, gate
 from gonogo.flakiness.masking import Coefficients, Record, Seed
 from gonogo.spec.verdicts import Explanation, Verdict
 
-OPEN = Known("f1", "flaky", False)
-TAKEN_ON = Known(
+OPEN = OpenFlag("f1", "flaky", False)
+TAKEN_ON = OpenFlag(
     "f2", "flaky", True, owner="kim", reason="a race, see the board", expires="2026-12-01T00:00:00Z"
 )
 
 
-def ran(build: str = "b", record: Record | None = None, **counts: int) -> Ran:
+def ran(build: str = "b", record: Record | None = None, **counts: int) -> RunSummary:
     """A side: `ran(fail=3, pass_=5)`; `red` are not-judged runs that call themselves red, `green`
     those that don't."""
     red, green = counts.pop("red", 0), counts.pop("green", 0)
     told = {name.rstrip("_"): number for name, number in counts.items()} | (
         {"not_judged": red + green} if red + green else {}
     )
-    return Ran(build, ("job",), told, red, record=record)
+    return RunSummary(build, ("job",), told, red, record=record)
 
 
 def record(
@@ -50,7 +50,7 @@ def record(
     )
 
 
-def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
+def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) -> list[str]:
     """The classes of everything that is said."""
     return [each.kind.value for each in classify(base, head, flags).findings]
 
@@ -88,14 +88,14 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
         (
             ran(pass_=8),
             ran(fail=2, pass_=6),
-            (Known("f", "flaky", False, own=True),),
+            (OpenFlag("f", "flaky", False, from_head=True),),
             "new_failure",
         ),  # its own finding excuses nothing
-        (ran(pass_=8), ran(fail=2, pass_=6), (Known("f", "flaky", True, own=True),), "waived"),
+        (ran(pass_=8), ran(fail=2, pass_=6), (OpenFlag("f", "flaky", True, from_head=True),), "waived"),
         (
             ran(pass_=8),
             ran(fail=2, pass_=6),
-            (Known("f", "passes_by_tolerance", False),),
+            (OpenFlag("f", "passes_by_tolerance", False),),
             "new_failure",
         ),  # a flag of something else
         (ran(pass_=8), ran(fail_by_tolerance=1, pass_=7), (), "red_but_right"),
@@ -103,7 +103,7 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
         (
             ran(pass_=8),
             ran(fail_by_tolerance=8),
-            (Known("f", "tolerance_too_tight", True),),
+            (OpenFlag("f", "tolerance_too_tight", True),),
             "waived",
         ),
         (ran(pass_=8), ran(pass_by_tolerance=8), (), "new_hollow_pass"),
@@ -113,7 +113,7 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
         (
             None,
             ran(pass_by_tolerance=8),
-            (Known("f", "passes_by_tolerance", False),),
+            (OpenFlag("f", "passes_by_tolerance", False),),
             "known_hollow",
         ),
         (None, ran(pass_by_tolerance=8), (), "unknown"),
@@ -121,21 +121,21 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
         (
             ran(pass_=8),
             ran(pass_by_tolerance=1, pass_=7),
-            (Known("f", "passes_by_tolerance", False),),
+            (OpenFlag("f", "passes_by_tolerance", False),),
             "known_hollow",
         ),
         (
             ran(pass_=2),
             ran(pass_by_tolerance=2),
-            (Known("f", "passes_by_tolerance", False),),
+            (OpenFlag("f", "passes_by_tolerance", False),),
             "new_hollow_pass",
         ),  # it came back
         (ran(pass_=8), ran(hang=1, pass_=7), (), "infrastructure"),
-        (ran(pass_=8), ran(hang=1, pass_=7), (Known("f", "hangs", True),), "waived"),
+        (ran(pass_=8), ran(hang=1, pass_=7), (OpenFlag("f", "hangs", True),), "waived"),
         (ran(pass_=8), ran(error=8), (), "infrastructure"),
-        (ran(pass_=8), Ran("h", ("j",), {"pass": 1}, sick={"lab/0": 7}), (), "infrastructure"),
-        (ran(pass_=8), Ran("h", ("j",), ended_empty={"cancelled": 1}), (), "infrastructure"),
-        (ran(pass_=8), Ran("h", ("j",), {"pass": 1}, waiting=1), (), "pending"),
+        (ran(pass_=8), RunSummary("h", ("j",), {"pass": 1}, sick={"lab/0": 7}), (), "infrastructure"),
+        (ran(pass_=8), RunSummary("h", ("j",), ended_empty={"cancelled": 1}), (), "infrastructure"),
+        (ran(pass_=8), RunSummary("h", ("j",), {"pass": 1}, waiting=1), (), "pending"),
         (ran(fail=8), ran(pass_=8), (), "fixed"),
         (ran(fail_by_tolerance=8), ran(pass_=8), (), "fixed"),
         (
@@ -158,7 +158,7 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
     ],
 )
 def test_every_case_has_its_class(
-    base: Ran | None, head: Ran | None, flags: tuple[Known, ...], wanted: str
+    base: RunSummary | None, head: RunSummary | None, flags: tuple[OpenFlag, ...], wanted: str
 ) -> None:
     said = classify(base, head, flags)
     assert (said.kind.value, said.kind.sentence != "", said.words != "") == (wanted, True, True)
@@ -174,7 +174,7 @@ def test_one_kind_of_trouble_hides_no_other() -> None:
         "new_hollow_pass",
         "waived",
     ]
-    assert kinds(None, Ran("h", ("j",), {"fail": 1}, waiting=2)) == ["unknown", "pending"]
+    assert kinds(None, RunSummary("h", ("j",), {"fail": 1}, waiting=2)) == ["unknown", "pending"]
 
 
 def test_what_the_errors_look_like_decides_whether_it_is_the_same_failure() -> None:
@@ -207,7 +207,7 @@ def test_what_the_errors_look_like_decides_whether_it_is_the_same_failure() -> N
 
 def test_an_unknown_says_why_base_is_silent() -> None:
     for base, why in (
-        (None, "base was not run"), (Ran("b", ("j",), waiting=1), "base is not over"), (ran(error=8), "base gave no answer"),
+        (None, "base was not run"), (RunSummary("b", ("j",), waiting=1), "base has not finished"), (ran(error=8), "base gave no answer"),
     ):  # fmt: skip
         assert classify(base, ran(fail=8)).words == f"red 8 of 8; {why}"
     assert classify(ran(green=8), ran(pass_by_tolerance=8)).words.endswith(
@@ -247,7 +247,7 @@ GATES = {
     "new hang": (ran(pass_=8), ran(hang=8), ()),
     "old hang": (ran(hang=8), ran(hang=8), ()),
     "error": (ran(pass_=8), ran(error=8), ()),
-    "pending": (ran(pass_=8), Ran("h", ("j",), waiting=1), ()),
+    "pending": (ran(pass_=8), RunSummary("h", ("j",), waiting=1), ()),
     "undecided": (ran(pass_=8), ran(suspect=8), ()),
     "red gtest": (ran(red=8), ran(red=8), ()),
     "green gtest": (ran(green=8), ran(green=8), ()),

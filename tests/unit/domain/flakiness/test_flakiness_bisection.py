@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gonogo.flakiness.bisecting import Expect, Stage
-from gonogo.flakiness.bisection import Look, Tally, look, looks, testable
+from gonogo.flakiness.bisection import SearchState, Tally, search_state, search_states, testable
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 
 testable.__test__ = False  # type: ignore[attr-defined]  # pytest: not a test
@@ -24,14 +24,14 @@ def search(
     sharp: bool,
     expect: Expect = Expect.either,
     seed: int = 1,
-) -> tuple[Look, int]:
+) -> tuple[SearchState, int]:
     """Run to the end with these rates of bad runs; the runs it took."""
     rng = random.Random(seed)
     for runs in range(2000):
-        found = look(tallies, expect=expect, sharp=sharp)
+        found = search_state(tallies, expect=expect, sharp=sharp)
         if found.stage.final:
             return found, runs
-        (place,) = found.wanted
+        (place,) = found.next_builds
         red, number = tallies[place]
         tallies[place] = (red + (rng.random() < bad[place]), number + 1)
     raise AssertionError("no end")
@@ -47,7 +47,7 @@ def test_a_logic_bug_takes_log_n_runs_and_two_at_every_place(count: int, expect:
             sharp=True,
             expect=expect,
         )
-        assert (found.stage, found.culprit) == (Stage.found, place)
+        assert (found.stage, found.culprit) == (Stage.located, place)
         assert runs <= math.ceil(math.log2(count)) + 2
 
 
@@ -66,7 +66,7 @@ def test_the_posterior_is_that_of_the_plain_sum() -> None:
         * side(*map(sum, zip(*tallies[place:], strict=True)))
         for place in range(1, 5)
     ]
-    found = look(tallies, expect=Expect.either, policy=policy)
+    found = search_state(tallies, expect=Expect.either, policy=policy)
     assert found.posterior == pytest.approx([each / sum(whole) for each in whole], rel=0.02)
 
 
@@ -78,7 +78,7 @@ def test_noisy_series_end_at_the_place(before: float, after: float, most: int) -
     for seed in range(6):
         found, runs = search([(0, 0)] * 32, [before] * 21 + [after] * 11, sharp=False, seed=seed)
         right += found.culprit == 21
-        assert found.found
+        assert found.located
         assert found.probability >= POLICY.bisect_stop
         assert runs <= most
         assert abs(found.before - before) < 0.3
@@ -95,38 +95,38 @@ def test_nothing_changed(rate: float) -> None:
 
 def test_the_ends_run_first_and_both_neighbours_before_it_is_believed() -> None:
     tallies: list[Tally] = [(0, 0)] * 9
-    assert look(tallies, want=3).wanted == (0, 8, 0)
-    assert look(tallies, pending=[0]).wanted == (8,)
+    assert search_state(tallies, want=3).next_builds == (0, 8, 0)
+    assert search_state(tallies, pending=[0]).next_builds == (8,)
     tallies[0], tallies[4], tallies[6], tallies[8] = (3, 30), (3, 30), (24, 30), (24, 30)
-    found = look(tallies)
-    assert (found.stage, found.wanted) == (Stage.search, (5,))
+    found = search_state(tallies)
+    assert (found.stage, found.next_builds) == (Stage.search, (5,))
     tallies[5] = (1, 1)
-    found = look(tallies)
+    found = search_state(tallies)
     assert found.culprit == 5
     assert found.stage in (Stage.verify, Stage.search)  # one run of it isn't enough
     tallies[5] = (10, 12)
-    assert look(tallies).stage is Stage.found
+    assert search_state(tallies).stage is Stage.located
 
 
 def test_probes_side_by_side_split_the_series_between_them() -> None:
     tallies: list[Tally] = [(0, 1)] + [(0, 0)] * 62 + [(1, 1)]
-    places = look(tallies, sharp=True, want=3).wanted
+    places = search_state(tallies, sharp=True, want=3).next_builds
     assert len(set(places)) == 3
     assert sorted(places) == pytest.approx([16, 32, 48], abs=2)
-    assert look(tallies, sharp=True, pending=places[:1]).wanted[0] != places[0]
+    assert search_state(tallies, sharp=True, pending=places[:1]).next_builds[0] != places[0]
 
 
 def test_several_changes_are_found_one_beside_the_other() -> None:
     bad = [1.0] * 5 + [0.0] * 6 + [1.0] * 9 + [0.0] * 4
     tallies: list[Tally] = [(0, 0)] * len(bad)
     for _ in range(60):
-        parts = looks(tallies, sharp=True)
-        wanted = next((part.wanted[0] for part in parts if part.wanted), None)
+        parts = search_states(tallies, sharp=True)
+        wanted = next((part.next_builds[0] for part in parts if part.next_builds), None)
         if wanted is None:
             break
         red, runs = tallies[wanted]
         tallies[wanted] = (red + int(bad[wanted]), runs + 1)
-    found = {part.culprit for part in parts if part.found}
+    found = {part.culprit for part in parts if part.located}
     assert found
     assert found <= {5, 11, 20}
     assert all(part.stage.final for part in parts)
@@ -138,18 +138,18 @@ PAIRS = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(lambda pair: (min(pa
 @settings(max_examples=40, deadline=None)
 @given(st.lists(PAIRS, min_size=1, max_size=12), st.booleans())
 def test_any_counts_give_an_answer(tallies: list[Tally], sharp: bool) -> None:
-    found = look(tallies, sharp=sharp, want=2)
+    found = search_state(tallies, sharp=sharp, want=2)
     if len(tallies) < 2:
         assert found.stage is Stage.untestable
         return
     assert sum(found.posterior) == pytest.approx(1)
     assert math.isfinite(found.evidence)
-    assert bool(found.wanted) is not found.stage.final
-    assert look(tallies, sharp=sharp, want=2) == found
+    assert bool(found.next_builds) is not found.stage.final
+    assert search_state(tallies, sharp=sharp, want=2) == found
 
 
 def test_what_cannot_be_is_refused() -> None:
     for tallies, high in (([(2, 1), (0, 0)], 1), ([(0, 0)], 1), ([], 0)):
         with pytest.raises(ValueError, match="no search between"):
-            look(tallies, high=high)
+            search_state(tallies, high=high)
     assert testable(5, {1, 4}) == (0, 2, 3)

@@ -128,9 +128,9 @@ def test_sharpness_and_hollow() -> None:
     assert sharpness({"drop-s1": rate(0, 8), "cannot-show": rate(0, 0)})[0] is Sharpness.sharp
     found, words = sharpness({"drop-s1": rate(0, 8), "last-block-only": rate(8, 8)})
     assert found is Sharpness.blunt
-    assert words.startswith("1 of 2 known-wrong kernels pass: last-block-only 8 of 8")
+    assert words.startswith("1 of 2 mutants pass: last-block-only 8 of 8")
     _, words = sharpness({f"wrong-{number}": rate(8, 8) for number in range(7)})
-    assert words.startswith("7 of 7 known-wrong kernels pass: wrong-0 8 of 8")
+    assert words.startswith("7 of 7 mutants pass: wrong-0 8 of 8")
     assert words.endswith(" and 2 more")
     assert "wrong-4" in words
     assert "wrong-5" not in words

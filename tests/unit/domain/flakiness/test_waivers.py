@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.flakiness.classes import Class, Known, Ran
+from gonogo.flakiness.classes import Class, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, gate
 from gonogo.flakiness.waivers import (
@@ -36,8 +36,8 @@ def waiver(**changes: Any) -> Waiver:
     )
 
 
-def ran(**counts: int) -> Ran:
-    return Ran("b", ("job",), {name.rstrip("_"): number for name, number in counts.items()})
+def ran(**counts: int) -> RunSummary:
+    return RunSummary("b", ("job",), {name.rstrip("_"): number for name, number in counts.items()})
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_only_the_classes_that_it_names_and_nothing_that_never_ran() -> None:
     assert waived(new, [waiver(classes=(Class.known_flaky,))]) is new
     everything = waiver(classes=OVERRIDABLE)
     for base, head in (
-        (ran(pass_=8), Ran("h", ("j",), {"pass": 1}, waiting=1)),
-        (ran(pass_=8), Ran("h", ("j",), ended_empty={"cancelled": 1})),
-        (ran(pass_=8), Ran("h", ("j",), sick={"lab/0": 8})),
+        (ran(pass_=8), RunSummary("h", ("j",), {"pass": 1}, waiting=1)),
+        (ran(pass_=8), RunSummary("h", ("j",), ended_empty={"cancelled": 1})),
+        (ran(pass_=8), RunSummary("h", ("j",), sick={"lab/0": 8})),
         (ran(pass_=8), ran(pass_=8)),
         (ran(fail=8), ran(pass_=8)),
     ):
@@ -105,7 +105,7 @@ def test_only_the_classes_that_it_names_and_nothing_that_never_ran() -> None:
 
 
 def test_a_flag_that_someone_took_on_is_named_before_an_waiver_and_of_several_the_longest() -> None:
-    known = Known("f1", "flaky", True, owner="ada", reason="seen", expires="2026-11-01T00:00:00Z")
+    known = OpenFlag("f1", "flaky", True, owner="ada", reason="seen", expires="2026-11-01T00:00:00Z")
     (by_flag,) = waived(classify(ran(pass_=8), ran(fail=8), [known]), [waiver()]).findings
     assert (by_flag.evidence["flag"]["id"], "waiver" in by_flag.evidence) == ("f1", False)
     later = waiver(id="o2", expires=END.replace(hour=12))

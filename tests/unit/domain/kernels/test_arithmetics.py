@@ -142,10 +142,10 @@ def test_an_fp32_input_is_truncated_as_it_is_read(tensor: str) -> None:
 
 
 def test_only_a_kernel_that_makes_its_own_statistics_errs_in_them() -> None:
-    assert backward().own is None
+    assert backward().own_statistics is None
     own = backward(statistics="own")
-    assert own.own == forward_terms(spec(numerics={"statistics": "own"}), "tt-train")
-    assert differing(own, backward()) == {"own"}
+    assert own.own_statistics == forward_terms(spec(numerics={"statistics": "own"}), "tt-train")
+    assert differing(own, backward()) == {"own_statistics"}
 
 
 def test_the_stored_epsilon_is_truncated_to_bf16() -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 MARK = "GONOGO_PROGRAM_RUN"
 TAIL_BYTES = 8 << 10
 CHUNK_BYTES = 1 << 16
-MOST_LINE_BYTES = 1 << 16
+MAX_LINE_BYTES = 1 << 16
 """A longer line is looked at in pieces: a program may print without end and without line breaks."""
 TERM_GRACE_S = 2.0
 
@@ -63,7 +63,7 @@ class Lines:
         for line in whole:
             self._see(line.decode("utf-8", "replace").rstrip("\r"))
         self._rest = bytearray(rest)
-        if len(self._rest) > MOST_LINE_BYTES:
+        if len(self._rest) > MAX_LINE_BYTES:
             self.end()
 
     def end(self) -> None:

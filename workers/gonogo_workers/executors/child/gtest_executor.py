@@ -31,12 +31,12 @@ DEADLINE_S = 600.0
 """Where nobody set one; the kernel host does."""
 SHARE = 0.95
 """Of the worker's deadline: we must end before it does, or the tests that did finish are lost."""
-LEAST_S = 0.2
+MIN_S = 0.2
 KEPT_RUNS = 2
 """Arrays that were handed over are read by the worker while the next iteration may already run."""
-MOST_ARGUMENT = 100_000
+MAX_ARGUMENT = 100_000
 """Characters of a filter: Linux takes no longer argument than 128 KiB."""
-MOST_SEED = 99_999
+MAX_SEED = 99_999
 """The largest seed that GoogleTest knows."""
 SUITE_FIELDS = ("filter", "order", "isolated", "timeout_s")
 OURS = ("GTEST_OUTPUT", "GTEST_FILTER", "GTEST_SHUFFLE", "GTEST_RANDOM_SEED", "GTEST_REPEAT", "GTEST_COLOR", "GTEST_BRIEF",
@@ -133,7 +133,7 @@ class GtestExecutor:
             ended = run(
                 [*self.command, "--gtest_list_tests", f"--gtest_filter={words}"],
                 environment=self.environment(),
-                seconds=max(LEAST_S, deadline - time.monotonic()),
+                seconds=max(MIN_S, deadline - time.monotonic()),
                 see=lines.append,
                 folder=self.options.get("root"),
                 quiet=True,
@@ -205,7 +205,7 @@ class _Iteration:
             self.environment["GONOGO_SEED"] = str(seed)
         if shuffled and seed is not None:
             # GoogleTest's own rule for seeds beyond its largest; 0 would mean the time of day
-            self.flags = ["--gtest_shuffle", f"--gtest_random_seed={(seed - 1) % MOST_SEED + 1}"]
+            self.flags = ["--gtest_shuffle", f"--gtest_random_seed={(seed - 1) % MAX_SEED + 1}"]
 
     def run(self, groups: Sequence[Sequence[str]], whole: str | None) -> list[Report]:
         """Each group in a process of its own; after a hang nothing more is run: on a device that
@@ -214,7 +214,7 @@ class _Iteration:
         found: list[Report] = []
         hung = ""
         for number, names in enumerate(groups):
-            if not hung and self.deadline - time.monotonic() < LEAST_S:
+            if not hung and self.deadline - time.monotonic() < MIN_S:
                 hung = "the end of the iteration's time"
             if hung:
                 found += [_row(name, "skipped", f"not run: {hung} came before") for name in names]
@@ -234,12 +234,12 @@ class _Iteration:
         filtered = ":".join(names)
         if whole is not None and set(self.executor.listed(whole, self.deadline)) == set(names):
             filtered = whole
-        if len(filtered) > MOST_ARGUMENT:
+        if len(filtered) > MAX_ARGUMENT:
             raise ValueError(
                 f"{len(names)} tests are too many to name one by one: use a filter of the suite's own"
             )
         story = Story()
-        seconds = max(LEAST_S, self.deadline - time.monotonic())
+        seconds = max(MIN_S, self.deadline - time.monotonic())
         ended = run(
             [
                 *self.executor.command,

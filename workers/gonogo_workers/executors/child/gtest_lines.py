@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_KEPT_LINES = 400
+MAX_KEPT_LINES = 400
 """Of what one test prints: failure texts come last, so the last ones are kept."""
-MOST_FAILURES = 50
-MOST_TEXT = 2000
+MAX_FAILURES = 50
+MAX_TEXT = 2000
 DUMP_PROBLEM = "gonogo_dump: "
 """How include/gonogo_dump.hpp begins a line on stderr when arrays could not be handed over."""
 
@@ -107,13 +107,13 @@ class Story:
         if not line.strip():
             return
         kept = self.outside if self.running is None else self.running.lines
-        kept.append(line[:MOST_TEXT])
-        if len(kept) > 2 * MOST_KEPT_LINES:
-            del kept[:-MOST_KEPT_LINES]
+        kept.append(line[:MAX_TEXT])
+        if len(kept) > 2 * MAX_KEPT_LINES:
+            del kept[:-MAX_KEPT_LINES]
         if self.running is not None:
             measure(self.running.measurements, line)
             if line.startswith(DUMP_PROBLEM):
-                self.running.problems.append(line.removeprefix(DUMP_PROBLEM)[:MOST_TEXT])
+                self.running.problems.append(line.removeprefix(DUMP_PROBLEM)[:MAX_TEXT])
 
     def read(self, text: str) -> bool:
         """Add what the JSON says; False for a text that is no such JSON (cut off, where the disk
@@ -162,7 +162,7 @@ def failures(told: Told) -> list[dict[str, Any]]:
             {
                 "expression": words,
                 "count": 0,
-                "message": message[:MOST_TEXT],
+                "message": message[:MAX_TEXT],
                 "file": file,
                 "line": line,
             },
@@ -171,14 +171,14 @@ def failures(told: Told) -> list[dict[str, Any]]:
         measure(told.measurements, message)
         for near in _NEAR.finditer(message):
             _keep(told.measurements, "max_diff", near["number"])
-    return list(found.values())[:MOST_FAILURES]
+    return list(found.values())[:MAX_FAILURES]
 
 
 def reason_of_skip(told: Told) -> str:
     """Why a test was skipped, in its own words."""
     if told.disabled:
         return "disabled"
-    return "\n".join(message for _, _, message in _blocks(told, "Skipped"))[:MOST_TEXT]
+    return "\n".join(message for _, _, message in _blocks(told, "Skipped"))[:MAX_TEXT]
 
 
 def expression(message: str) -> str:
@@ -189,21 +189,21 @@ def expression(message: str) -> str:
     first = lines[0]
     near = _NEAR.match(message)
     if near is not None:
-        return f"|{near['a']} - {near['b']}| <= {near['limit']}"[:MOST_TEXT]
+        return f"|{near['a']} - {near['b']}| <= {near['limit']}"[:MAX_TEXT]
     if first.startswith("Value of: "):
-        return first.removeprefix("Value of: ")[:MOST_TEXT]
+        return first.removeprefix("Value of: ")[:MAX_TEXT]
     if first == "Expected equality of these values:":
         sides = [
             line.strip()
             for line in lines[1:]
             if line.startswith("  ") and not line.startswith("    ")
         ]
-        return " == ".join(sides[:2])[:MOST_TEXT]
+        return " == ".join(sides[:2])[:MAX_TEXT]
     if first.startswith("Expected: "):
-        return first.removeprefix("Expected: ").partition(", actual: ")[0][:MOST_TEXT]
+        return first.removeprefix("Expected: ").partition(", actual: ")[0][:MAX_TEXT]
     if first == "Failed" and len(lines) > 1:
-        return lines[1][:MOST_TEXT]
-    return first[:MOST_TEXT]
+        return lines[1][:MAX_TEXT]
+    return first[:MAX_TEXT]
 
 
 def measure(found: dict[str, float], line: str) -> None:

@@ -55,7 +55,7 @@ DEADLINE_S = 600.0
 """The worker's own default; a worker with another one has it in its environment."""
 SHARE = 0.95
 """Of the worker's deadline: we must end before it does, or the tests that did finish are lost."""
-LEAST_S = 1.0
+MIN_S = 1.0
 KEPT_RUNS = 2
 """Arrays handed over are read by the worker while the next iteration may already run."""
 
@@ -168,7 +168,7 @@ class _Run:
         arguments += [f"--gonogo-report={lines}", *_chosen(filters, folder)]
         if self.order is not None:
             arguments.append(f"--gonogo-shuffle={self.order}")
-        seconds = max(LEAST_S, min(self.deadline - time.monotonic(), timeout_s or self.deadline))
+        seconds = max(MIN_S, min(self.deadline - time.monotonic(), timeout_s or self.deadline))
         ended = run(
             [
                 sys.executable,
@@ -193,7 +193,7 @@ class _Run:
         found: list[Report] = []
         blocker = ""
         for stage in stages:
-            if not blocker and self.deadline - time.monotonic() < LEAST_S:
+            if not blocker and self.deadline - time.monotonic() < MIN_S:
                 blocker = "the end of the iteration's time"
             if blocker:
                 of_stage = [

@@ -40,7 +40,7 @@ NAME = re.compile(
     r"torch-(?P<cuda>cuda-)?(?P<variant>eager|decomposed|compiled)(?P<group>-group-norm)?(?P<linear>-linear)?"
 )
 OPTIONS = ("variant", "norm", "device", "linear", "threads", "narrow")
-MOST_WEIGHTS = 2**26
+MAX_WEIGHTS = 2**26
 """Of the downstream linear, N x N: 128 MiB in bf16."""
 FIXED = {"accumulate": "fp32", "fidelity": "hifi4"}
 """Numerics that torch has in one way only: fp32 accumulators, exact products."""
@@ -314,10 +314,10 @@ class TorchExecutor:
         """Weights (n, n) of unit variance, in bf16: the same for ever, whatever the versions of
         NumPy and torch.
         """
-        if n * n > MOST_WEIGHTS:
-            most = math.isqrt(MOST_WEIGHTS)
+        if n * n > MAX_WEIGHTS:
+            most = math.isqrt(MAX_WEIGHTS)
             raise CannotServe(
-                f"a linear on rows of {n} has {n * n} weights; at most {MOST_WEIGHTS}: rows of up to {most}"
+                f"a linear on rows of {n} has {n * n} weights; at most {MAX_WEIGHTS}: rows of up to {most}"
             )
         if n not in self._weights:
             words = np.random.Philox(key=self.setup.linear or 0).random_raw(n * n)

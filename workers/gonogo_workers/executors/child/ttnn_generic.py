@@ -39,7 +39,7 @@ a whole row of tiles."""
 TILE_BYTES = 2 * TILE * TILE
 L1_BYTES = 1_300_000
 """What a core's 1.5 MB of memory leaves for buffers, after the firmware's and the kernels' own."""
-MOST_WIDTH = (L1_BYTES // TILE_BYTES - sum(count or 0 for count in BUFFERS.values())) // sum(
+MAX_WIDTH = (L1_BYTES // TILE_BYTES - sum(count or 0 for count in BUFFERS.values())) // sum(
     count is None for count in BUFFERS.values()
 )
 
@@ -57,9 +57,9 @@ def backward(
     bf16_only(chosen, tuple(inputs), NAME)
     shape = shape4(test["shape"])
     width = -(-shape[3] // TILE)
-    if width > MOST_WIDTH:
+    if width > MAX_WIDTH:
         raise Unsupported(
-            f"a row of {width} tiles doesn't fit into a core's memory; the most is {MOST_WIDTH}"
+            f"a row of {width} tiles doesn't fit into a core's memory; the most is {MAX_WIDTH}"
         )
     ones = np.zeros((1, 1, TILE, TILE), np.float32)
     ones[..., :: TILE // 2, :] = 1.0  # the first row of each face is what a reduction multiplies by

@@ -1,6 +1,4 @@
-"""Where this command works: the configured database, or that of the `gonogo up` whose folder is
-here.
-"""
+"""The database that a command works on: the configured one, or that of `gonogo up` here."""
 
 from __future__ import annotations
 
@@ -18,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def configure() -> gonogo_settings.Settings:
-    """The settings; without any, those of the embedded service in var/ (its SQLite file and keys),
-    put into this process's environment.
+    """Return the settings; without a database, those of the embedded service in var/.
 
-    Raises JobError when there is neither.
+    Its SQLite file and keys are then put into this process's environment. Raises JobError when
+    there is neither.
     """
     config = gonogo_settings.load()
     if config.database_url:
@@ -29,7 +27,8 @@ def configure() -> gonogo_settings.Settings:
     folder = Path(config.var_dir).absolute()
     if not (folder / "gonogo.sqlite").exists():
         raise JobError(
-            f"no database: GONOGO_DATABASE_URL is not set, and {folder} holds none (`gonogo up` makes one)"
+            f"no database: GONOGO_DATABASE_URL is not set, and {folder} holds none "
+            "(`gonogo up` makes one)"
         )
     os.environ["GONOGO_DATABASE_URL"] = f"sqlite:///{folder / 'gonogo.sqlite'}"
     for name in ("secret_key", "worker_key"):
@@ -41,8 +40,9 @@ def configure() -> gonogo_settings.Settings:
 
 @contextmanager
 def engine() -> Iterator[Engine]:
-    """An engine for the database. Raises JobError without one, InfrastructureError when it can't be
-    reached.
+    """Yield an engine for the database.
+
+    Raises JobError without one, InfrastructureError when it can't be reached.
     """
     from sqlalchemy.exc import OperationalError, ProgrammingError
 
@@ -51,15 +51,15 @@ def engine() -> Iterator[Engine]:
 
     config = configure()
     assert config.database_url is not None
-    made = make_engine(config.database_url)
+    database = make_engine(config.database_url)
     try:
-        yield made
+        yield database
     except (
         OperationalError,
         ProgrammingError,
     ) as problem:  # a missing table is the one of SQLite, the other of PostgreSQL
         with suppress(OperationalError):
-            if (state := schema.state(made)) not in schema.READY:
+            if (state := schema.state(database)) not in schema.READY:
                 raise InfrastructureError(
                     f"the database's schema is {state.value}: run `gonogo db upgrade`"
                 ) from problem
@@ -67,4 +67,4 @@ def engine() -> Iterator[Engine]:
             f"the database can't be used: {str(problem.orig).strip()}"
         ) from problem
     finally:
-        made.dispose()
+        database.dispose()

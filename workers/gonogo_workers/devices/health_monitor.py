@@ -1,6 +1,4 @@
-"""Keeps one device of a worker: whether it may take work, its canary, what a failure leads to, and
-its later re-tests.
-"""
+"""Monitors one device of a worker: whether it takes work, its canary, recovery and re-tests."""
 
 from __future__ import annotations
 
@@ -20,51 +18,53 @@ from gonogo.errors import InfrastructureError
 from gonogo_settings import Settings
 from gonogo_workers.devices import health, locks, recovery
 from gonogo_workers.devices.discovery import Device
-from gonogo_workers.executors.builds_file import BuildsFile, Meaning, meaning
+from gonogo_workers.executors.builds_file import BuildsFile, ResolvedBuild, resolve_build
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.registry import ExecutorSpec
 
 log = logging.getLogger(__name__)
 
-MOST_RETEST_S = 3600.0
+MAX_RETEST_S = 3600.0
 
 
 class Order(StrEnum):
-    """What the service wants of a device (a key in the broker, as for a cancel)."""
+    """The service's order for a device (a key in the broker, as for a cancel)."""
 
     work = "work"
     """Take chunks."""
     drain = "drain"
-    """End the current seed, hand the rest back, take nothing until told otherwise."""
+    """End the current seed, hand the rest back, take nothing until receive_order otherwise."""
     maintenance = "maintenance"
-    """The same, and run no canary either: a person is at it."""
+    """The same, and run no canary either: a person is working on the device."""
 
 
 @dataclass(frozen=True)
 class Canary:
-    """The build that a device must get right, and what its name means on this host."""
+    """The build that a device must get right, as this host resolves it."""
 
-    meaning: Meaning
+    resolved: ResolvedBuild
     build: str
 
 
 def canary_of(spec: ExecutorSpec, builds: BuildsFile, device: Device) -> Canary | None:
-    """The canary of an executor on this device: the build that `[executors.NAME] canary` names,
-    else ours; None: there is none.
+    """Return the canary of an executor on this device; None where it has none.
+
+    It is the build that `[executors.NAME] canary` names, else the executor's default.
     """
     build = builds.executors.get(spec.name, {}).get("canary", health.CANARY_BUILDS.get(spec.name))
     if not build:
         return None
-    meant = meaning(spec, build, builds)
-    return Canary(replace(meant, environment={**meant.environment, **device.environment}), build)
+    resolved = resolve_build(spec, build, builds)
+    return Canary(
+        replace(resolved, environment={**resolved.environment, **device.environment}), build
+    )
 
 
-class Keeper:
-    """The health of one device, as this worker knows it. `check` belongs to the thread that holds
-    the device's lock.
+class DeviceHealthMonitor:
+    """The health of one device, as this worker knows it.
 
-    `report` sends a change to the service; `changed` is called whenever `takes_work` may have
-    changed.
+    `check` belongs to the thread that holds the device's lock. `report` sends a change to the
+    service; `changed` is called whenever `takes_work` may have changed.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Keeper:
         report: Callable[[Mapping[str, Any]], None],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Raises FieldError for a command of the settings that can't be read."""
+        """Raise FieldError for a recovery command of the settings that can't be read."""
         self.device, self.canary = device, canary
         self._folder, self._settings, self._report, self._changed = (
             lock_folder,
@@ -89,14 +89,14 @@ class Keeper:
         self._memory = locks.lock_path(lock_folder, device.name).with_suffix(".health")
         self.order = Order.work
         self.health, self.reason = self._remembered()
-        self._asked: int | None = None
+        self._test_requests: int | None = None
         self._retest_at = 0.0
-        self._sang_at = time.monotonic()
+        self._last_canary_at = time.monotonic()
         self._chunks = 0
         self._digests: dict[str, str] = {}
         self._doubt: str | None = None
-        self._wanted = False
-        """Whether the service waits for the outcome of a test, even if it changes nothing."""
+        self._test_requested = False
+        """Whether the service waits for the result of a test, even if it changes nothing."""
         self._stop = threading.Event()
         self._wake = threading.Condition()
         self._host: KernelHost | None = None
@@ -104,12 +104,12 @@ class Keeper:
 
     @property
     def takes_work(self) -> bool:
-        """Whether chunks may be run on the device now."""
+        """Return whether chunks may run on the device now."""
         return self.order is Order.work and self.health is not health.Health.bad
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a heartbeat says of the device."""
+        """The description of the device in a heartbeat."""
         return {
             **self.device.facts,
             "health": self.health.value,
@@ -118,70 +118,69 @@ class Keeper:
         }
 
     def begin(self) -> None:
-        """The worker runs: a device that an earlier worker of it left as bad is tested again
-        now.
-        """
+        """Test the device again if an earlier worker left it as bad."""
         if self.health is health.Health.bad:
             self._retest(0.0)
 
     def stop(self) -> None:
-        """End the re-tests; whatever runs for one is killed."""
+        """End the re-tests and kill the one that runs."""
         self._stop.set()
         host = self._host
         if host is not None:
             host.stop()
 
-    def told(self, order: Order, asked: int) -> None:
-        """The service's word. A higher `asked` than before wants the device tested again now."""
+    def receive_order(self, order: Order, test_requests: int) -> None:
+        """Follow the service's order; test the device when `test_requests` has grown."""
         before, self.order = self.order, order
         if order is not before:
-            log.warning("device %s: the service says %s", self.device.identity, order.value)
+            log.warning("device %s: the service orders %s", self.device.identity, order.value)
             self._changed()
-        if self._asked is not None and asked > self._asked and order is not Order.maintenance:
-            self._wanted = True
+        known = self._test_requests
+        if known is not None and test_requests > known and order is not Order.maintenance:
+            self._test_requested = True
             self._retest(0.0)
-        self._asked = asked
+        self._test_requests = test_requests
 
     def due(self) -> str | None:
-        """Why the next chunk has to wait for a canary, if it has to."""
+        """Return why the next chunk has to wait for a canary; None if it needn't."""
         every_s, every_jobs = self._settings.canary_every_s, self._settings.canary_every_jobs
         if self._doubt is not None:
             return self._doubt
-        if every_s and time.monotonic() - self._sang_at >= every_s:
+        if every_s and time.monotonic() - self._last_canary_at >= every_s:
             return f"{every_s:g} s had passed"
         return (
             f"{self._chunks} chunks had run" if every_jobs and self._chunks >= every_jobs else None
         )
 
     def doubt(self, why: str) -> None:
-        """Something happened after which the next chunk waits for a canary."""
+        """Make the next chunk wait for a canary, because of `why`."""
         self._doubt = why
 
     def ran(self) -> None:
-        """A chunk was run."""
+        """Count a chunk that ran."""
         self._chunks += 1
 
     def check(
-        self, held: locks.HeldDevice, why: str, tell: Callable[[str], None] = lambda _: None
+        self, locked: locks.HeldDevice, why: str, tell: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Run the canary; where it fails, climb the ladder. Raises DeviceSick when the device is
-        bad then.
+        """Run the canary; where it fails, climb the recovery ladder.
 
-        Without a canary nothing can be said: the device stays as it is.
+        Raises DeviceSick when the device is bad after that. Without a canary nothing can be said:
+        the device stays as it is.
         """
         if self.canary is None:
             self._doubt = None
             return
         done = recovery.climb(
-            self._ladder, lambda: self._sing(held), tell=tell, stopping=self._stop.is_set
+            self._ladder, lambda: self._run_canary(locked), tell=tell, stopping=self._stop.is_set
         )
         if done.good:
             first = done.steps[0].rung == done.steps[-1].rung
             reason = f"{done.reason}; it was tested because {why}"
-            if self.health is not health.Health.good or not first or self._wanted:
+            if self.health is not health.Health.good or not first or self._test_requested:
                 self._become(health.Health.good, reason, done)
             else:  # nothing has changed, but its bits are compared with those of other devices
-                self._tell(health.Health.good, reason, done, routine=True)
+                self._send_report(health.Health.good, reason, done, routine=True)
             return
         if self._stop.is_set():
             raise InfrastructureError("stopped while the device was tested")
@@ -189,18 +188,18 @@ class Keeper:
         self._retest(self._settings.retest_s)
         raise health.DeviceSick(f"device {self.device.name} is bad: {done.reason}")
 
-    def _sing(self, held: locks.HeldDevice) -> str | None:
+    def _run_canary(self, locked: locks.HeldDevice) -> str | None:
         assert self.canary is not None
 
         def started(host: KernelHost) -> None:
             self._host = host
-            held.record(host.pid, host.host_run)
+            locked.record(host.pid, host.host_run)
 
         try:
-            digest = health.canary(
-                self.canary.meaning,
+            digests = health.canary(
+                self.canary.resolved,
                 self.canary.build,
-                lock_fd=held.fd,
+                lock_fd=locked.fd,
                 deadline_s=self._settings.canary_deadline_s,
                 started=started,
             )
@@ -208,22 +207,22 @@ class Keeper:
             return str(problem)
         finally:
             self._host = None
-        self._sang_at, self._chunks, self._doubt = time.monotonic(), 0, None
-        self._digests = digest
+        self._last_canary_at, self._chunks, self._doubt = time.monotonic(), 0, None
+        self._digests = digests
         return None
 
     def _become(self, now: health.Health, reason: str, done: recovery.Recovery) -> None:
         before, self.health, self.reason = self.health, now, reason
-        self._wanted = False
+        self._test_requested = False
         log.warning(
             "device %s: %s -> %s: %s", self.device.identity, before.value, now.value, reason
         )
         self._remember()
-        self._tell(now, reason, done)
+        self._send_report(now, reason, done)
         if before is not now:
             self._changed()
 
-    def _tell(
+    def _send_report(
         self, now: health.Health, reason: str, done: recovery.Recovery, *, routine: bool = False
     ) -> None:
         evidence = {
@@ -232,18 +231,19 @@ class Keeper:
             "canary": self.canary.build if self.canary else None,
             "digests": self._digests,
         }
-        told = {
+        report = {
             "device": self.device.identity,
             "health": now.value,
             "reason": reason,
             "evidence": evidence,
             "at": time.time(),
         }
-        self._report({**told, "routine": True} if routine else told)
+        self._report({**report, "routine": True} if routine else report)
 
     def _retest(self, after_s: float) -> None:
-        """Test again later, with backoff; one thread at a time, and a new wish shortens its
-        wait.
+        """Test again later, with backoff.
+
+        There is one thread at a time, and a new request shortens its wait.
         """
         if self.canary is None:
             return
@@ -264,16 +264,16 @@ class Keeper:
                     self._wake.wait(min(left, 1.0))
             if self._stop.is_set() or self._passes():
                 return
-            pause = min(2 * pause, MOST_RETEST_S)
+            pause = min(2 * pause, MAX_RETEST_S)
             with self._wake:
                 self._retest_at = time.monotonic() + pause
 
     def _passes(self) -> bool:
-        """One re-test; True when no further one is needed."""
+        """Test once more; return True when no further test is needed."""
         if self.order is Order.maintenance:
             return False
         try:
-            held = locks.acquire(
+            locked = locks.acquire(
                 self._folder, self.device.name, lambda: not self._stop.is_set(), self._stop
             )
         except InfrastructureError as problem:
@@ -281,7 +281,7 @@ class Keeper:
             return False
         try:
             self.check(
-                held,
+                locked,
                 "it was bad before"
                 if self.health is health.Health.bad
                 else "the service asked for it",
@@ -289,18 +289,19 @@ class Keeper:
         except InfrastructureError:
             return False
         finally:
-            held.close()
+            locked.close()
         return True
 
     def _remembered(self) -> tuple[health.Health, str | None]:
-        """What an earlier worker knew of this device: a restart makes no bad device good. (Without
-        a canary nobody could say so.)
+        """Return what an earlier worker knew of this device: a restart makes no bad device good.
+
+        Without a canary nothing could make it good again, so it is good.
         """
         if self.canary is None:
             return health.Health.good, None
         with suppress(OSError, ValueError, KeyError, TypeError):
-            told = json.loads(self._memory.read_text())
-            return health.Health(told["health"]), str(told["reason"])
+            stored = json.loads(self._memory.read_text())
+            return health.Health(stored["health"]), str(stored["reason"])
         return health.Health.good, None
 
     def _remember(self) -> None:
