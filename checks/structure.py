@@ -107,8 +107,8 @@ def main() -> int:
     )
     for package in structures:
         largest = f"{package.largest_folder} ({package.largest_folder_modules})"
-        row = f"{package.package:20} {package.modules:7} {package.arrows:19} {len(package.circles):7}  {largest}"
-        print(row)
+        figures = f"{package.modules:7} {package.arrows:19} {len(package.circles):7}"
+        print(f"{package.package:20} {figures}  {largest}")
     for package in structures:
         for circle in package.circles:
             print(f"circle in {package.package}: {', '.join(circle)}")

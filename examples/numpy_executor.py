@@ -1,26 +1,28 @@
-"""A plug-in executor: LayerNorm in float32 NumPy. Start a worker with
-GONOGO_EXECUTORS="numpy=numpy_executor:NumpyExecutor".
+"""A plug-in executor: LayerNorm in float32 NumPy.
+
+Start a worker with GONOGO_EXECUTORS="numpy=numpy_executor:NumpyExecutor".
 """
 
 import numpy as np
 
 
 class NumpyExecutor:
-    """`float32` is a right kernel; `no-s2` forgets the second reduction of the backward pass, as a
-    real one did.
+    """LayerNorm with two builds.
+
+    `float32` is a right kernel; `no-s2` omits the second reduction of the backward pass, as a real
+    kernel did.
     """
 
     BUILDS = ("float32", "no-s2")
 
     def __init__(self, build):
         if build not in self.BUILDS:
-            raise ValueError(f"unknown build {build!r}; there are {', '.join(self.BUILDS)}")
+            raise ValueError(f"unknown build {build!r}; allowed: {', '.join(self.BUILDS)}")
         self.build = build
 
     def run(self, test, inputs):
-        epsilon = np.float32(
-            test.get("epsilon", 1e-6)
-        )  # a field at its default is left out of `test`
+        # `test` leaves out fields with default values
+        epsilon = np.float32(test.get("epsilon", 1e-6))
         x, gamma = inputs["x"], inputs["gamma"]
         if "mean" in inputs:  # layernorm_bw with "statistics": "given"
             mean, rstd = inputs["mean"][..., None], inputs["rstd"][..., None]

@@ -1,12 +1,11 @@
-"""The errors of GoNoGo: whose fault something is, drawn as a tree at the top of this file.
+"""GoNoGo's errors, as a tree that says who is responsible.
 
 GonogoError
-├── InfrastructureError      broker, database, device or host: nothing is said about the kernel
-├── JobError                 the request can't be done as asked
-│   ├── FieldError           one field of the input is wrong: names the field, the value and the
-limit │   └── KernelOutputError    what the kernel gave back can't be judged (a shape, a type, a
-tensor that is missing) ├── KernelFailure            wrong numbers: the only one that feeds
-flakiness └── Bug                      ours
+├── InfrastructureError      broker, database, device or host: says nothing about the kernel
+├── JobError                 the request can't be done as it is
+│   ├── FieldError           a field of the input is wrong: has the field, the value and the limit
+│   └── KernelOutputError    a kernel's output can't be judged (a shape, a type, a missing tensor)
+└── Bug                      ours
 """
 
 from __future__ import annotations
@@ -20,37 +19,33 @@ _SHOWN = 80
 """Values are shown up to this many characters: a message must stay one line even for a huge
 input."""
 _QUOTED = 200
-"""The same in a document that a program reads: an answer must not grow with a hostile request."""
+"""The same limit in a document for programs: a response must not grow with a hostile request."""
 _DIGITS = 24
-"""A whole number of more digits is told by its first ones and their count."""
+"""A whole number with more digits is shown by its first digits and their count."""
 
 
 class GonogoError(Exception):
-    """Root of every error that GoNoGo raises on purpose."""
+    """The base class of every error that GoNoGo raises on purpose."""
 
 
 class InfrastructureError(GonogoError):
-    """Broker, database, device or host failed; the kernel is not judged by it."""
+    """The broker, the database, a device or a host failed; this doesn't judge the kernel."""
 
 
 class JobError(GonogoError):
-    """The request can't be done as asked; asking again changes nothing."""
-
-
-class KernelFailure(GonogoError):
-    """The kernel gave wrong numbers."""
+    """The request can't be done as it is; repeating it changes nothing."""
 
 
 class Bug(GonogoError):
-    """GoNoGo itself is wrong: a state that its own code promises never to reach."""
+    """GoNoGo itself is wrong: its code reached a state that it promises never to reach."""
 
 
 class FieldError(JobError):
     """One field of the input is wrong.
 
-    `field` is a dotted path ("test.shape"), `value` what was given, `limit` what would have been
-    allowed (None when the reason says it all). The CLI prints str(error); the HTTP service makes a
-    problem document of the parts.
+    `field` is a dotted path ("test.shape"), `value` the value that was given, and `limit` what is
+    allowed (None if the reason says it all). The CLI prints str(error); the HTTP service makes a
+    problem document from the parts.
     """
 
     def __init__(self, field: str, value: object, reason: str, *, limit: object = None) -> None:
@@ -58,24 +53,25 @@ class FieldError(JobError):
         self.value = value
         self.reason = reason = shorten(reason)
         self.limit = limit
-        within = "" if limit is None else f" (limit: {limit})"
-        super().__init__(f"{field}: {reason}{within}; got {_cut(_written(value), _SHOWN)}")
+        allowed = "" if limit is None else f" (allowed: {limit})"
+        super().__init__(f"{field}: {reason}{allowed}; got {_cut(_written(value), _SHOWN)}")
 
 
 class KernelOutputError(JobError):
-    """What a kernel gave back can't be judged: a tensor is missing, or of a wrong shape or type."""
+    """A kernel's output can't be judged: a tensor is missing, or has a wrong shape or type."""
 
 
 def shorten(text: str) -> str:
     """Return the text with every huge number in it cut: 12345678...(4001 digits)."""
     return re.sub(
-        rf"\d{{{_DIGITS + 1},}}", lambda found: f"{found[0][:8]}...({len(found[0])} digits)", text
+        rf"\d{{{_DIGITS + 1},}}", lambda match: f"{match[0][:8]}...({len(match[0])} digits)", text
     )
 
 
 def quote(value: object) -> Any:
-    """Return a value as it may stand in a problem document: plain JSON, short, whole numbers as every
-    language reads them.
+    """Return a value for a problem document: plain JSON, short, readable in every language.
+
+    Whole numbers that some languages can't read exactly become text.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -101,8 +97,9 @@ def quote(value: object) -> Any:
 
 
 def _written(value: object) -> str:
-    """repr, short where it holds huge numbers: Python itself refuses to write those of more than
-    4300 digits.
+    """Return the repr of a value, shortened if it has huge numbers.
+
+    Python itself refuses to write numbers with more than 4300 digits.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 14_000:
         return f"a whole number of about {int(value.bit_length() * math.log10(2))} digits"
@@ -117,8 +114,9 @@ def _cut(text: str, most: int) -> str:
 
 
 def in_words(problem: BaseException) -> str:
-    """Return the message of an error of ours; of any other its type as well, without which "'x'" or "0"
-    says nothing.
+    """Return the message of an error; with its type, unless it is one of ours.
+
+    Without the type, messages such as "'x'" or "0" say nothing.
     """
     return (
         str(problem) if isinstance(problem, GonogoError) else f"{type(problem).__name__}: {problem}"

@@ -1,6 +1,6 @@
-"""Every URL of the pages and of the API that a page links to, made in one place.
+"""Every URL of the pages, and of the API where a page links to it.
 
-Paths only: a page works under any host name.
+They are paths only, so a page works under any host name.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 
 API = "/api/v1"
 STATIC = "/static"
-PAGE_LENGTH, MOST_LENGTH = 50, 200
-"""Of a list: `limit`, unless asked for, and at most."""
+PAGE_LENGTH, MAX_LENGTH = 50, 200
+"""The default and the largest `limit` of a list."""
 OVERVIEW = "/"
 JOBS = "/jobs"
 TESTS = "/tests"
@@ -39,13 +39,13 @@ RULES = "/rules"
 BISECTIONS = "/bisections"
 IMPORTS = f"{API}/imports"
 GITHUB_DELIVERIES = f"{API}/hooks/github"
-"""Where GitHub posts its webhooks."""
+"""The endpoint for GitHub's webhooks."""
 CI_DELIVERIES = f"{API}/hooks/ci"
-"""Where other CI systems post theirs, signed as Standard Webhooks says."""
+"""The endpoint for other CI systems' webhooks, signed as in Standard Webhooks."""
 
 
 def overview(*, as_json: bool = False) -> str:
-    """Return the overview; with `as_json`, its JSON version."""
+    """Return the overview's URL; with `as_json`, that of its JSON version."""
     return "/overview.json" if as_json else OVERVIEW
 
 
@@ -55,7 +55,7 @@ def jobs(
     cursor: str | None = None,
     as_json: bool = False,
 ) -> str:
-    """Return the list of jobs; filters that are empty or None are left out."""
+    """Return the URL of the list of jobs; filters that are empty or None are left out."""
     return (f"{JOBS}.json" if as_json else JOBS) + _query({**(filters or {}), "cursor": cursor})
 
 
@@ -70,12 +70,15 @@ def job(
     chosen = (
         {} if seed is None else {"seed": str(seed[0]), "repeat": str(seed[1]) if seed[1] else None}
     )
-    return f"{JOBS}/{_part(job_id)}{'.json' if as_json else ''}" + _query({"output": output, **chosen})
+    return f"{JOBS}/{_part(job_id)}{'.json' if as_json else ''}" + _query(
+        {"output": output, **chosen}
+    )
 
 
 def new_job(given: Mapping[str, str | None] | None = None, *, as_json: bool = False) -> str:
-    """Return the form that submits a job; {"from": a job's id} or {"test": a test's key}: what it begins
-    with.
+    """Return the form that submits a job.
+
+    given: {"from": a job's id} or {"test": a test's key}, to prefill the form.
     """
     return (f"{NEW_JOB}.json" if as_json else NEW_JOB) + _query(given or {})
 
@@ -98,7 +101,7 @@ def gauge(
 
 
 def cancel_gauge(gauge_id: str) -> str:
-    """POST: cancels a gauge."""
+    """Return the endpoint that cancels a gauge (POST)."""
     return f"{MEASURE}/{_part(gauge_id)}:cancel"
 
 
@@ -120,7 +123,7 @@ def bisection(bisection_id: str, *, as_json: bool = False) -> str:
 
 
 def cancel_bisection(bisection_id: str) -> str:
-    """POST: cancels a bisection."""
+    """Return the endpoint that cancels a bisection (POST)."""
     return f"{API}{bisection(bisection_id)}:cancel"
 
 
@@ -145,12 +148,14 @@ def matrix(
     cursor: str | None = None,
     as_json: bool = False,
 ) -> str:
-    """Tests by builds; filters that are empty or None are left out."""
+    """Return the matrix of tests and builds; filters that are empty or None are left out."""
     return (f"{MATRIX}.json" if as_json else MATRIX) + _query({**(filters or {}), "cursor": cursor})
 
 
-def history(key: str, chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False) -> str:
-    """Return a test's page, for one of its variants (line, arch, board), an output and a statistic."""
+def history(
+    key: str, chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False
+) -> str:
+    """Return a test's page, for a variant (branch, arch, board), an output and a statistic."""
     return f"{TESTS}/{_part(key)}{'.json' if as_json else ''}" + _query(chosen or {})
 
 
@@ -160,34 +165,35 @@ def flags(
     cursor: str | None = None,
     as_json: bool = False,
 ) -> str:
-    """Return the list of findings, the open ones unless `state` says otherwise ("any"); filters that are
-    empty or None are left out.
+    """Return the list of flags; filters that are empty or None are left out.
+
+    It lists the open ones unless `state` says otherwise ("any").
     """
     return (f"{FLAGS}.json" if as_json else FLAGS) + _query({**(filters or {}), "cursor": cursor})
 
 
 def flag(flag_id: str, *, as_json: bool = False) -> str:
-    """Return one finding with its evidence."""
+    """Return one flag with its evidence."""
     return f"{FLAGS}/{_part(flag_id)}{'.json' if as_json else ''}"
 
 
 def change_flag(flag_id: str) -> str:
-    """PATCH: takes a finding on, closes it, says why."""
+    """Return the endpoint that acknowledges, resolves or reopens a flag (PATCH)."""
     return f"{API}/flags/{_part(flag_id)}"
 
 
 def end_waiver(waiver_id: str) -> str:
-    """DELETE: what was taken on is no longer."""
+    """Return the endpoint that ends a waiver (DELETE)."""
     return f"{API}/waivers/{_part(waiver_id)}"
 
 
 def test_api(key: str) -> str:
-    """What the API says of a test: its grade, and its history by all builds."""
+    """Return the API's view of a test: its grade, and its history over all builds."""
     return f"{API}/tests/{_part(key)}"
 
 
 def of_test(key: str, what: str, chosen: Mapping[str, str | None] | None = None) -> str:
-    """What the API says of a test: "attribution", "changes", "comparison"."""
+    """Return a part of the API's view of a test: "attribution", "changes" or "comparison"."""
     return f"{API}/tests/{_part(key)}/{what}" + _query(chosen or {})
 
 
@@ -217,7 +223,7 @@ def run(run_id: str, *, as_json: bool = False) -> str:
 
 
 def cancel_run(run_id: str) -> str:
-    """POST: cancels every job of a run."""
+    """Return the endpoint that cancels every job of a run (POST)."""
     return f"{API}/runs/{_part(run_id)}:cancel"
 
 
@@ -228,7 +234,7 @@ def compare(
     limit: str | None = None,
     as_json: bool = False,
 ) -> str:
-    """Return a build or a run against another, test by test."""
+    """Return the comparison of two builds or runs, test by test."""
     return (f"{COMPARE}.json" if as_json else COMPARE) + _query(
         {"base": base, "head": head, "limit": limit}
     )
@@ -240,7 +246,10 @@ def schedules(*, cursor: str | None = None, as_json: bool = False) -> str:
 
 
 def run_now(schedule_id: str) -> str:
-    """POST: submits a schedule's suite now; the answer has the run's id."""
+    """Return the endpoint that submits a schedule's suite now (POST).
+
+    The response has the run's id.
+    """
     return f"{API}/schedules/{_part(schedule_id)}:run-now"
 
 
@@ -256,8 +265,9 @@ def webhook(
     cursor: str | None = None,
     as_json: bool = False,
 ) -> str:
-    """Return a subscription's page: what was sent, what waits, what failed; such as {"state": "failed"}
-    alone.
+    """Return a subscription's page: messages that were sent, wait or failed.
+
+    filters: such as {"state": "failed"}.
     """
     return f"{WEBHOOKS}/{_part(webhook_id)}{'.json' if as_json else ''}" + _query(
         {**(filters or {}), "cursor": cursor}
@@ -265,19 +275,21 @@ def webhook(
 
 
 def webhook_delivery(webhook_id: str, delivery_id: str, *, as_json: bool = False) -> str:
-    """Return one message: what was sent, and every try."""
-    return (
-        f"{WEBHOOKS}/{_part(webhook_id)}/deliveries/{_part(delivery_id)}{'.json' if as_json else ''}"
-    )
+    """Return one message with every attempt to deliver it."""
+    suffix = ".json" if as_json else ""
+    return f"{WEBHOOKS}/{_part(webhook_id)}/deliveries/{_part(delivery_id)}{suffix}"
 
 
 def replay(webhook_id: str, delivery_id: str) -> str:
-    """POST: sends a message again."""
+    """Return the endpoint that sends a message again (POST)."""
     return f"{API}/webhooks/{_part(webhook_id)}/deliveries/{_part(delivery_id)}:replay"
 
 
 def test_webhook(webhook_id: str) -> str:
-    """POST: sends a test message; the answer has the delivery's id."""
+    """Return the endpoint that sends a test message (POST).
+
+    The response has the delivery's id.
+    """
     return f"{API}/webhooks/{_part(webhook_id)}:test"
 
 
@@ -287,13 +299,15 @@ def answers(
     cursor: str | None = None,
     as_json: bool = False,
 ) -> str:
-    """What GitHub was told; such as {"state": "failed"} alone."""
-    return (f"{ANSWERS}.json" if as_json else ANSWERS) + _query({**(filters or {}), "cursor": cursor})
+    """Return the list of answers to GitHub; filters: such as {"state": "failed"}."""
+    return (f"{ANSWERS}.json" if as_json else ANSWERS) + _query(
+        {**(filters or {}), "cursor": cursor}
+    )
 
 
-def answer_again(subject_id: str) -> str:
-    """POST: tells GitHub again, whole and as it is now."""
-    return f"{API}/github/answers/{_part(subject_id)}:again"
+def answer_again(commit_check_id: str) -> str:
+    """Return the endpoint that sends an answer to GitHub again, in its current state (POST)."""
+    return f"{API}/github/answers/{_part(commit_check_id)}:again"
 
 
 def hooks(
@@ -302,27 +316,27 @@ def hooks(
     cursor: str | None = None,
     as_json: bool = False,
 ) -> str:
-    """What came in from GitHub and other CI; filters that are empty or None are left out."""
+    """Return the list of incoming webhooks; filters that are empty or None are left out."""
     return (f"{HOOKS}.json" if as_json else HOOKS) + _query({**(filters or {}), "cursor": cursor})
 
 
 def hook(incoming_id: str, *, as_json: bool = False) -> str:
-    """Return a delivery that came in, and what was made of it."""
+    """Return an incoming webhook, and what resulted from it."""
     return f"{HOOKS}/{_part(incoming_id)}{'.json' if as_json else ''}"
 
 
 def hook_api(incoming_id: str) -> str:
-    """Return the same by the API, with its whole payload."""
+    """Return the API's view of an incoming webhook, with its whole payload."""
     return f"{API}/hooks/deliveries/{_part(incoming_id)}"
 
 
 def replay_hook(incoming_id: str) -> str:
-    """POST: works a delivery off once more."""
+    """Return the endpoint that processes an incoming webhook again (POST)."""
     return f"{hook_api(incoming_id)}:replay"
 
 
 def rules(*, cursor: str | None = None, as_json: bool = False) -> str:
-    """What starts what."""
+    """Return the list of rules."""
     return (f"{RULES}.json" if as_json else RULES) + _query({"cursor": cursor})
 
 
@@ -332,17 +346,17 @@ def events(job_id: str) -> str:
 
 
 def cancel(job_id: str) -> str:
-    """POST: cancels a job."""
+    """Return the endpoint that cancels a job (POST)."""
     return f"{API}/jobs/{_part(job_id)}:cancel"
 
 
 def resubmit(job_id: str) -> str:
-    """POST: submits the same job again; the answer has the new id."""
+    """Return the endpoint that submits the same job again (POST); the response has the new id."""
     return f"{API}/jobs/{_part(job_id)}:resubmit"
 
 
 FILES = ("csv", "ndjson", "parquet", "junit", "ctrf")
-"""The formats in which results are streamed whole."""
+"""The formats in which whole results are streamed."""
 
 
 def results(job_id: str, form: str | None = None) -> str:
@@ -375,8 +389,9 @@ def _part(text: str) -> str:
 
 
 def further(name: str, value: str) -> str:
-    """What is put behind an address that has a query already; for tables of addresses that differ
-    in one name.
+    """Return a parameter to append to a URL that has a query already.
+
+    It is for tables of URLs that differ in one parameter.
     """
     return f"&{urlencode({name: value})}"
 

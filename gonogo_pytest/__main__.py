@@ -1,4 +1,4 @@
-"""`python -m gonogo_pytest [FOLDER]`: deliver what runs of pytest in this folder left over."""
+"""`python -m gonogo_pytest [FOLDER]`: deliver what runs of pytest left over in this folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gonogo_pytest.delivery import catch_up, is_server
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 where nothing is left, 3 where something is."""
+    """Deliver leftover runs; return 0 if nothing is left, else 3."""
     parser = argparse.ArgumentParser(
         "python -m gonogo_pytest",
         description="Deliver what killed and unsent runs of pytest left over here.",

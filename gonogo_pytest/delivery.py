@@ -1,4 +1,4 @@
-"""A run reaches its server or its SQLite file exactly once, now or later."""
+"""Deliver a run to its server or its SQLite file exactly once, now or later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from gonogo_pytest.spool import Run
 
 
 class Undelivered(Exception):
-    """Says where to, and why not. `refused`: trying again would not help."""
+    """A run could not be delivered; the message has the destination and the reason.
+
+    `refused`: trying again would not help.
+    """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
@@ -22,12 +25,12 @@ class Undelivered(Exception):
 
 
 def is_server(to: str) -> bool:
-    """Return whether a destination is a server's address; else it is a file."""
+    """Return whether a destination is a server's address; otherwise it is a file."""
     return to.startswith(("http://", "https://"))
 
 
 def deliver(run: Run) -> list[str]:
-    """Where its numbers are, in words.
+    """Deliver a run, and return where its numbers are, in words.
 
     The same run delivered again is stored once. Raises Undelivered.
     """
@@ -37,13 +40,13 @@ def deliver(run: Run) -> list[str]:
                 run.to,
                 run.id,
                 encoded(run.header),
-                (encoded(each.to_json()) for each in run.records),
+                (encoded(record.to_json()) for record in run.records),
             )
         except server.Unsent as problem:
             raise Undelivered(str(problem), refused=problem.refused) from None
         return [
-            f"{run.to.rstrip('/')}{urls.job(each['id'])} ({each.get('verdict')})"
-            for each in answers
+            f"{run.to.rstrip('/')}{urls.job(answer['id'])} ({answer.get('verdict')})"
+            for answer in answers
         ]
     try:
         with LocalFile(Path(run.to)) as file:
@@ -56,14 +59,13 @@ def deliver(run: Run) -> list[str]:
 def catch_up(
     folder: Path, *, only: str | None = None, but: str | None = None, to: str | None = None
 ) -> Iterator[tuple[bool, str]]:
-    """Deliver what earlier runs left over in a folder, each where it was to go: (whether that
-    worked, words) for each.
+    """Deliver the leftovers of earlier runs in a folder; yield (whether it worked, words) of each.
 
-    only: just those for this destination, and none that was refused before. but: not this run,
-    which goes on here. to: all of them there. After the first that can't be delivered others to the
-    same place aren't tried.
+    only: just those for this destination, and none that was refused before. but: except this run,
+    which is still going on. to: deliver all of them there instead. After the first failure no other
+    run for the same destination is tried.
     """
-    away: set[str] = set()
+    unreachable: set[str] = set()
     for left in spool.left_over(folder, but=but, refused=only is None):
         try:
             run = left.read()
@@ -72,7 +74,7 @@ def catch_up(
             continue
         if to is not None:
             run = Run(run.id, to, run.header, run.records, run.exit_status, run.finished_at)
-        if run.to in away or only not in (None, run.to):
+        if run.to in unreachable or only not in (None, run.to):
             continue
         try:
             words = deliver(run) if run.records else ["no test of it had begun"]
@@ -80,7 +82,7 @@ def catch_up(
             if problem.refused:
                 left.refused()
             else:
-                away.add(run.to)
+                unreachable.add(run.to)
             yield (
                 False,
                 f"the run of {run.header['started_at']} is still in {left.path.name}: {problem}",
@@ -88,5 +90,5 @@ def catch_up(
             continue
         left.delete()
         died = "" if run.finished_at else ", which was killed"
-        for each in words:
-            yield True, f"the run of {run.header['started_at']}{died}: {each}"
+        for place in words:
+            yield True, f"the run of {run.header['started_at']}{died}: {place}"

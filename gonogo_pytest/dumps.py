@@ -1,5 +1,6 @@
-"""Arrays on disk for the worker that runs these tests: it judges them when the test has gone on
-(docs/gtest.md has the same for C++).
+"""Store arrays on disk for the worker that runs these tests, which judges them later.
+
+docs/gtest.md has the same for C++.
 """
 
 from __future__ import annotations
@@ -14,34 +15,35 @@ from gonogo.public import recorded
 from gonogo.public.recorded import Arrays
 
 DUMP_VARIABLE = "GONOGO_DUMP_DIR"
-"""Names the folder into which arrays are handed over; a worker that runs the test sets it."""
+"""The environment variable with the folder for arrays; a worker that runs the test sets it."""
 MANIFEST = "manifest.json"
 _numbers = itertools.count()
 
 
 def under_worker() -> bool:
-    """Return whether a GoNoGo worker runs these tests: it hears of them by itself."""
+    """Return whether a GoNoGo worker runs these tests; then it receives their reports itself."""
     return bool(os.environ.get(DUMP_VARIABLE))
 
 
 def take() -> Callable[[], None]:
-    """From now on arrays that this process compares are stored in the worker's folder; returns what
-    ends it.
+    """Store all arrays that this process compares in the worker's folder from now on.
 
-    The plug-in says it. A process that a test starts anew (a forked one inherits it) says it by
-    itself. Raises KeyError where no worker is.
+    The plug-in calls it. A new process that a test starts must call it (a forked one inherits it).
+    Returns a function that stops it. Raises KeyError if no worker runs the test.
     """
     folder = Path(os.environ[DUMP_VARIABLE])
     return recorded.take(lambda arrays: store(folder, arrays))
 
 
 def store(folder: Path, arrays: Arrays) -> None:
-    """One folder per comparison, renamed into place when it is whole: a crash in between leaves
-    nothing that looks like one.
+    """Store the arrays in a folder of their own.
+
+    The folder is renamed when it is complete, so a crash in between leaves nothing that looks
+    complete.
     """
     import numpy as np
 
-    told = {"test": current_test(), "name": arrays.name, "kernel": arrays.fields["kernel"]}
+    identity = {"test": current_test(), "name": arrays.name, "kernel": arrays.fields["kernel"]}
     place = folder / f"{os.getpid()}-{next(_numbers)}"
     unfinished = folder / f".{place.name}"
     unfinished.mkdir(parents=True)
@@ -51,14 +53,15 @@ def store(folder: Path, arrays: Arrays) -> None:
             files[kind][tensor] = f"{kind}-{tensor}.npy"
             np.save(unfinished / files[kind][tensor], array, allow_pickle=False)
     (unfinished / MANIFEST).write_text(
-        json.dumps({**told, "fields": arrays.fields, "arithmetic": arrays.arithmetic, **files}),
+        json.dumps({**identity, "fields": arrays.fields, "arithmetic": arrays.arithmetic, **files}),
         "utf-8",
     )
     unfinished.rename(place)
 
 
 def current_test() -> str | None:
-    """Return the node id of the test that runs, as pytest puts it into the environment: processes that the
-    test starts know it, too.
+    """Return the node id of the running test, from the environment variable that pytest sets.
+
+    Processes that the test starts know it, too.
     """
     return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0] or None

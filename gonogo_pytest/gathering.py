@@ -1,5 +1,6 @@
-"""In the process of the tests: hears of every comparison and sends it along with pytest's report of
-the test, through pytest-xdist too.
+"""Attach every comparison to pytest's report of its test, in the process of the tests.
+
+So comparisons also travel through pytest-xdist.
 """
 
 from __future__ import annotations
@@ -16,30 +17,31 @@ from gonogo.public import recorded
 from gonogo.public.recorded import Comparison
 
 ATTRIBUTE = "gonogo"
-"""Of a report: JSON text, which every way between processes carries."""
+"""A report's attribute with JSON text, which every connection between processes carries."""
 STRICT = "gonogo_strict"
-"""Of a report that is red only because of --gonogo-strict."""
+"""A report's attribute that marks it as red only because of --gonogo-strict."""
 SEED_FIXTURE = "gonogo_seed"
 
 
 class Gatherer:
-    """Registered in every process that runs tests."""
+    """The plug-in that every process with tests registers."""
 
     def __init__(self, strict: bool) -> None:
         self.strict = strict
         self._test: list[Comparison] = []
         self._phase: list[Comparison] = []
-        self._stop = recorded.listen(self._heard)
+        self._stop = recorded.listen(self._add)
 
-    def _heard(self, comparison: Comparison) -> None:
+    def _add(self, comparison: Comparison) -> None:
         self._phase.append(comparison)
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, Any, None]:
-        """What the phase compared goes with its report; a green call with a hollow pass turns red
-        in strict mode.
+        """Attach the phase's comparisons to its report.
+
+        In strict mode a green call with a hollow pass turns red.
         """
         answer = yield
         report: pytest.TestReport = answer.get_result()
@@ -48,14 +50,14 @@ class Gatherer:
         self._test += self._phase
         seed = seed_of(item)
         if self._phase or seed is not None:
-            told = {
+            content = {
                 "name": plain_name(item, seed),
                 "seed": seed,
-                "comparisons": [asdict(each) for each in self._phase],
+                "comparisons": [asdict(comparison) for comparison in self._phase],
             }
-            setattr(report, ATTRIBUTE, json.dumps(told))
+            setattr(report, ATTRIBUTE, json.dumps(content))
         self._phase.clear()
-        hollow = [each for each in self._test if each.hollow]
+        hollow = [comparison for comparison in self._test if comparison.hollow]
         if (
             self.strict
             and hollow
@@ -67,18 +69,18 @@ class Gatherer:
             report.longrepr = "\n".join(
                 [
                     "hollow pass (--gonogo-strict): green, and wrong",
-                    *(each.words for each in hollow),
+                    *(comparison.words for comparison in hollow),
                 ]
             )
             setattr(report, STRICT, True)
 
     def pytest_unconfigure(self) -> None:
-        """Hear no more: pytest may be run again in this process."""
+        """Stop listening: pytest may run again in this process."""
         self._stop()
 
 
 def seed_of(item: pytest.Item) -> int | None:
-    """Return the seed that the test drew its data by, where it took `gonogo_seed`."""
+    """Return the seed of the test's data, if the test uses `gonogo_seed`."""
     callspec = getattr(item, "callspec", None)
     seed = None if callspec is None else callspec.params.get(SEED_FIXTURE)
     return (
@@ -87,7 +89,7 @@ def seed_of(item: pytest.Item) -> int | None:
 
 
 def plain_name(item: pytest.Item, seed: int | None) -> str:
-    """Return the node id without the seed: the seeds of a test are one history."""
+    """Return the node id without the seed: the seeds of a test share one history."""
     callspec = getattr(item, "callspec", None)
     if seed is None or callspec is None or not item.nodeid.endswith(f"[{callspec.id}]"):
         return item.nodeid
@@ -96,18 +98,18 @@ def plain_name(item: pytest.Item, seed: int | None) -> str:
 
 
 def id_of(seed: int) -> str:
-    """What stands in a node id for a seed."""
+    """Return the text for a seed in a node id."""
     return f"seed{seed}"
 
 
-def told_by(report: object) -> dict[str, Any]:
-    """What the gatherer sent along with a report; {} where it had nothing to say."""
+def gathered(report: object) -> dict[str, Any]:
+    """Return the content that the gatherer attached to a report; {} if there is none."""
     text = getattr(report, ATTRIBUTE, None)
     return (
         {}
         if text is None
         else {
-            **(told := json.loads(text)),
-            "comparisons": [Comparison(**each) for each in told["comparisons"]],
+            **(content := json.loads(text)),
+            "comparisons": [Comparison(**values) for values in content["comparisons"]],
         }
     )

@@ -1,8 +1,7 @@
-"""What happens to each test, line by line in a file, and which tests are run at all: the executor's
-side of the pytest plug-in.
+"""The executor's side of the pytest plug-in: select tests, and write every event to a file.
 
-Standard library, pytest and gonogo.public.recorded only; runs in other people's interpreters (Python 3.10
-or newer).
+It needs only the standard library, pytest and gonogo.public.recorded, because it runs in other
+people's interpreters (Python 3.10 or newer).
 """
 
 from __future__ import annotations
@@ -20,22 +19,23 @@ from gonogo.public import recorded
 MAX_MESSAGE = 4000
 MAX_EXPRESSION = 300
 HERE = os.path.join(os.getcwd(), "")
-"""Where pytest was started: places in the tests are told from here, wherever a test goes
-meanwhile."""
+"""The folder in which pytest was started. Places in the tests are relative to it, even if a test
+changes the current folder."""
 
 
 class Chooser:
-    """Runs only what was asked for.
+    """Run only the requested tests.
 
-    The ids are compared with those collected and never become paths or options of pytest.
+    The requested ids are compared with the collected ones, and never become paths or options of
+    pytest.
     """
 
-    def __init__(self, wanted: Iterable[str]) -> None:
-        self.wanted = [each.strip().rstrip("/") for each in wanted]
-        self.files = [each.partition("::")[0] for each in self.wanted]
+    def __init__(self, node_ids: Iterable[str]) -> None:
+        self.node_ids = [node_id.strip().rstrip("/") for node_id in node_ids]
+        self.files = [node_id.partition("::")[0] for node_id in self.node_ids]
 
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
-        """Don't even import the files that hold nothing of it."""
+        """Return True for files without a requested test, so that they aren't even imported."""
         try:
             place = collection_path.relative_to(config.rootpath).as_posix()
         except ValueError:
@@ -47,20 +47,22 @@ class Chooser:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Leave out the others."""
+        """Deselect all other tests."""
         chosen = [
             item
             for item in items
-            if any(self._holds(wanted, item.nodeid) for wanted in self.wanted)
+            if any(self._holds(node_id, item.nodeid) for node_id in self.node_ids)
         ]
         if len(chosen) < len(items):
-            kept = set(chosen)
-            config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+            selected = set(chosen)
+            config.hook.pytest_deselected(items=[item for item in items if item not in selected])
             items[:] = chosen
 
     @staticmethod
-    def _holds(wanted: str, nodeid: str) -> bool:
-        return nodeid == wanted or nodeid.startswith((f"{wanted}::", f"{wanted}[", f"{wanted}/"))
+    def _holds(node_id: str, item_id: str) -> bool:
+        return item_id == node_id or item_id.startswith(
+            (f"{node_id}::", f"{node_id}[", f"{node_id}/")
+        )
 
 
 def _below(place: str, folder: str) -> bool:
@@ -68,7 +70,7 @@ def _below(place: str, folder: str) -> bool:
 
 
 class Recorder:
-    """Appends a line per event: collected, start, done, uncollected, problem, end.
+    """Append a line per event: collected, start, done, uncollected, problem, end.
 
     Each line is one write, so a crash cuts none.
     """
@@ -79,12 +81,12 @@ class Recorder:
         self._open: dict[str, Outcome] = {}
 
     def write(self, event: str, **values: Any) -> None:
-        """One line; a child that a test forked says nothing."""
+        """Write one line; a child that a test forked writes nothing."""
         if os.getpid() == self._pid:
             os.write(self._file, json.dumps({"event": event, **values}).encode() + b"\n")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that can't be imported, or that skips itself as a whole."""
+        """Write a line for a file that can't be imported, or that skips itself as a whole."""
         if report.failed:
             self.write(
                 "uncollected",
@@ -98,25 +100,24 @@ class Recorder:
             )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """The tests, in the order in which they will run."""
+        """Write the tests in the order in which they will run."""
         if getattr(session, "items", None):
             self.write("collected", tests=[item.nodeid for item in session.items])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """The same when pytest-xdist collects in processes of its own; every one of them has all
-        tests.
-        """
+        """Write the tests if pytest-xdist's own processes collect; each of them has all tests."""
         self.write("collected", tests=list(ids))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """From here on a test is the running one."""
+        """Write that a test begins."""
         self._open[nodeid] = Outcome()
         self.write("start", test=nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Setup, call and teardown are folded into one outcome; a test that a plug-in runs again
-        has several.
+        """Fold setup, call and teardown into one outcome, and write it after the teardown.
+
+        A test that a plug-in runs again has several outcomes.
         """
         outcome = self._open.setdefault(report.nodeid, Outcome())
         outcome.add(report)
@@ -125,35 +126,36 @@ class Recorder:
             del self._open[report.nodeid]
 
     def pytest_internalerror(self, excrepr: object) -> None:
-        """Pytest or a plug-in broke."""
+        """Write that pytest or a plug-in broke."""
         self.write("problem", message=f"internal error: {excrepr}"[-MAX_MESSAGE:])
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """A test, or a hook, ended the whole run (pytest.exit)."""
+        """Write that a test, or a hook, ended the whole run (pytest.exit)."""
         self.write("problem", message=f"the run was ended: {excinfo.exconly()}"[:MAX_MESSAGE])
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Everything that follows is no test's."""
+        """Write the end: no later event belongs to a test."""
         self.write("end", status=int(exitstatus))
 
 
 class Measurer:
-    """Under a worker: the numbers of comparisons that it can't judge, having no arrays, are
-    measurements of their tests.
+    """Store the numbers of comparisons without arrays as measurements of their tests.
+
+    It runs under a worker, which can't judge these comparisons.
     """
 
     NUMBERS = ("max_abs", "tolerance_ratio", "pcc_deficit", "tolerance_roundings")
 
     def __init__(self) -> None:
         self._properties: list[tuple[str, object]] | None = None
-        self._stop = recorded.listen(self._heard)
+        self._stop = recorded.listen(self._add)
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """From here on comparisons are this test's."""
+        """Assign the following comparisons to this test."""
         self._properties = item.user_properties
 
-    def _heard(self, comparison: recorded.Comparison) -> None:
+    def _add(self, comparison: recorded.Comparison) -> None:
         if self._properties is not None and comparison.spec is None:
             for output, statistics in comparison.outputs.items():
                 label = (
@@ -168,12 +170,12 @@ class Measurer:
                 ]
 
     def pytest_unconfigure(self) -> None:
-        """Hear no more."""
+        """Stop listening."""
         self._stop()
 
 
 class Outcome:
-    """What setup, call and teardown of one test come to.
+    """The outcome of setup, call and teardown of one test.
 
     failed: the call failed (or a subtest, a strict xfail that passed, a run that a plug-in
     repeats). error: setup or teardown did, or both phases around a call that didn't fail. skipped:
@@ -190,12 +192,10 @@ class Outcome:
 
     def add(self, report: pytest.TestReport) -> None:
         """Fold one phase in."""
-        part_of_a_test = hasattr(report, "context")  # a subtest: its time is in that of the call
+        part_of_a_test = hasattr(report, "context")  # a subtest: the call's time includes its own
         if report.when == "call" and not part_of_a_test:
             self.duration_ms = (self.duration_ms or 0.0) + report.duration * 1e3
-        again = (
-            str(report.outcome) == "rerun"
-        )  # pytest-rerunfailures: a failure that is tried once more
+        again = str(report.outcome) == "rerun"  # pytest-rerunfailures: a failure is tried again
         if report.failed or again:
             self._failed(report, "failed" if report.when == "call" else "error", again)
         elif report.skipped and not part_of_a_test and self.outcome == "passed":
@@ -228,8 +228,9 @@ class Outcome:
             self.outcome, self.message = outcome, (prefix + message)[:MAX_MESSAGE]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the part of a `done` line that says how it went; measurements may be NaN or Infinity,
-        which Python's JSON has.
+        """Return the part of a `done` line with the outcome.
+
+        Measurements may be NaN or Infinity, which Python's JSON allows.
         """
         return {
             "outcome": self.outcome,
@@ -241,8 +242,9 @@ class Outcome:
 
 
 def _failure(report: pytest.TestReport) -> tuple[str, str]:
-    """Return the source line that failed (else the first line of the message), and the message with its
-    place.
+    """Return the failing source line, and the message with its place.
+
+    Without a source line the first is the first line of the message.
     """
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is None:
@@ -260,7 +262,7 @@ def _failure(report: pytest.TestReport) -> tuple[str, str]:
 
 
 def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:
-    """Why something was skipped."""
+    """Return why something was skipped."""
     where = report.longrepr
     return str(where[2] if isinstance(where, tuple) else where).removeprefix("Skipped: ")[
         :MAX_MESSAGE
@@ -268,7 +270,7 @@ def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Return a number that a test recorded, NumPy's among them; None for texts and truths."""
+    """Return a number that a test recorded, including NumPy's; None for texts and bools."""
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Runs in an SQLite file, where there is no server: tests, comparisons and numbers, and what a
-server would be told of them.
+"""Store runs in an SQLite file, if there is no server: tests, comparisons and numbers.
 
-SQL outside of storage/: it stands in a user's repository, without the rest of GoNoGo.
+A run also has the lines that a server would get. This is SQL outside of gonogo_storage, because it
+runs in a user's repository, without the rest of GoNoGo.
 """
 
 from __future__ import annotations
@@ -23,25 +23,28 @@ SCHEMA = (
         id TEXT PRIMARY KEY, started_at TEXT NOT NULL, finished_at TEXT, exit_status INTEGER,
         suite TEXT NOT NULL, build TEXT, header TEXT NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS tests (
-        run TEXT NOT NULL REFERENCES runs (id), number INTEGER NOT NULL, name TEXT NOT NULL, seed INTEGER, repeat INTEGER NOT NULL,
-        outcome TEXT NOT NULL, duration_ms REAL, message TEXT NOT NULL, line TEXT NOT NULL, PRIMARY KEY (run, number))""",
+        run TEXT NOT NULL REFERENCES runs (id), number INTEGER NOT NULL, name TEXT NOT NULL,
+        seed INTEGER, repeat INTEGER NOT NULL, outcome TEXT NOT NULL, duration_ms REAL,
+        message TEXT NOT NULL, line TEXT NOT NULL, PRIMARY KEY (run, number))""",
     """CREATE TABLE IF NOT EXISTS outputs (
-        run TEXT NOT NULL, test INTEGER NOT NULL, comparison INTEGER NOT NULL, name TEXT, output TEXT NOT NULL,
-        verdict TEXT NOT NULL, explanation TEXT NOT NULL, within INTEGER NOT NULL, tolerance TEXT NOT NULL, spec TEXT,
-        max_abs REAL, tolerance_ratio REAL, budget_ratio REAL, tolerance_roundings REAL, statistics TEXT NOT NULL,
-        PRIMARY KEY (run, test, comparison, output), FOREIGN KEY (run, test) REFERENCES tests (run, number))""",
+        run TEXT NOT NULL, test INTEGER NOT NULL, comparison INTEGER NOT NULL, name TEXT,
+        output TEXT NOT NULL, verdict TEXT NOT NULL, explanation TEXT NOT NULL,
+        within INTEGER NOT NULL, tolerance TEXT NOT NULL, spec TEXT, max_abs REAL,
+        tolerance_ratio REAL, budget_ratio REAL, tolerance_roundings REAL,
+        statistics TEXT NOT NULL, PRIMARY KEY (run, test, comparison, output),
+        FOREIGN KEY (run, test) REFERENCES tests (run, number))""",
     "CREATE INDEX IF NOT EXISTS tests_by_name ON tests (name, seed)",
 )
 COLUMNS = ("max_abs", "tolerance_ratio", "budget_ratio", "tolerance_roundings")
 
 
 class LocalFile:
-    """One file; any number of runs, also of processes that write at the same time."""
+    """One file with any number of runs; processes may write to it at the same time."""
 
     def __init__(self, path: Path) -> None:
-        """Makes the file and its tables.
+        """Make the file and its tables.
 
-        Raises OSError or sqlite3.Error where that can't be, ValueError for a later version's file.
+        Raises OSError or sqlite3.Error if that fails, ValueError for a later version's file.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
@@ -50,7 +53,8 @@ class LocalFile:
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
                 raise ValueError(
-                    f"{path} is of a later version of GoNoGo ({version}, known: {VERSION})"
+                    f"{path} was written by a later version of GoNoGo (format {version},"
+                    f" known: {VERSION})"
                 )
             with self._writing():
                 for statement in SCHEMA:
@@ -62,7 +66,7 @@ class LocalFile:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Yield a transaction that waits for other writers at its start, where SQLite can."""
+        """Open a transaction that waits for other writers at its start, if SQLite can."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -72,11 +76,12 @@ class LocalFile:
         self._connection.execute("COMMIT")
 
     def add(self, run: Run) -> None:
-        """The run, in one transaction; one that is there already stays as it is."""
+        """Store the run in one transaction; a run that is there already stays as it is."""
         with self._writing():
             header = run.header
             new = self._connection.execute(
-                """INSERT OR IGNORE INTO runs (id, started_at, finished_at, exit_status, suite, build, header)
+                """INSERT OR IGNORE INTO runs
+                (id, started_at, finished_at, exit_status, suite, build, header)
                 VALUES (?, ?, ?, ?, ?, ?, ?)""",
                 (
                     run.id,
@@ -93,9 +98,18 @@ class LocalFile:
             for number, record in enumerate(run.records):
                 self._connection.execute(
                     "INSERT INTO tests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (run.id, number, record.name, record.seed, record.repeat, record.outcome, record.duration_ms, record.message,
-                     encoded(record.to_json()).decode()),
-                )  # fmt: skip
+                    (
+                        run.id,
+                        number,
+                        record.name,
+                        record.seed,
+                        record.repeat,
+                        record.outcome,
+                        record.duration_ms,
+                        record.message,
+                        encoded(record.to_json()).decode(),
+                    ),
+                )
                 self._connection.executemany(
                     "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     _rows(run.id, number, record),
@@ -109,10 +123,25 @@ class LocalFile:
 
 
 def _rows(run: str, number: int, record: Record) -> Iterator[tuple[Any, ...]]:
-    for place, each in enumerate(record.comparisons):
-        spec = None if each.spec is None else json.dumps(each.spec)
-        gate = json.dumps(each.tolerance if each.spec is None else each.spec.get("tolerance", {}))
-        for output, statistics in each.outputs.items():
-            said = (each.verdict, each.explanation, int(each.within), gate, spec)
-            numbers = [statistics.get(name) for name in COLUMNS]
-            yield (run, number, place, each.name, output, *said, *numbers, json.dumps(statistics))
+    for place, comparison in enumerate(record.comparisons):
+        spec = None if comparison.spec is None else json.dumps(comparison.spec)
+        gate = json.dumps(
+            comparison.tolerance
+            if comparison.spec is None
+            else comparison.spec.get("tolerance", {})
+        )
+        for output, statistics in comparison.outputs.items():
+            yield (
+                run,
+                number,
+                place,
+                comparison.name,
+                output,
+                comparison.verdict,
+                comparison.explanation,
+                int(comparison.within),
+                gate,
+                spec,
+                *(statistics.get(name) for name in COLUMNS),
+                json.dumps(statistics),
+            )

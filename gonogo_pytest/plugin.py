@@ -1,12 +1,11 @@
-"""pytest plug-in, loaded by pytest where gonogo is installed.
+"""The pytest plug-in, which pytest loads if gonogo is installed.
 
-Gives the fixtures `gonogo` and `gonogo_seed`; records what tests compare.
-
-Needs the standard library, pytest 7 or newer and the few modules that PLUGIN_FILES of
-workers/gonogo_workers/executors/child/pytest_executor.py names: they run in other people's
-interpreters (Python 3.10 or newer). Under that executor a line for each event goes to a file, and
-is read even if this process dies in the middle of a test; elsewhere collecting.py keeps the numbers
-or tells them to a server.
+It provides the fixtures `gonogo` and `gonogo_seed`, and records what tests compare. It needs the
+standard library, pytest 7 or newer and the few modules in PLUGIN_FILES of
+workers/gonogo_workers/executors/child/pytest_executor.py, which run in other people's interpreters
+(Python 3.10 or newer). Under that executor a line for each event goes to a file, which is read even
+if this process dies in the middle of a test; elsewhere collecting.py stores the numbers or sends
+them to a server.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from gonogo_pytest import dumps
 from gonogo_pytest.lines import Chooser, Measurer, Recorder
 
 FORMAT = 1
-"""Of the lines. The executor looks for exactly this line to see whether an installed gonogo speaks
-as it does."""
+"""The version of the lines. The executor searches for exactly this line to see whether an
+installed gonogo writes the same lines."""
 SEEDS = 3
 LOCAL_FILE = ".gonogo.sqlite"
 OFF = "off"
@@ -33,14 +32,14 @@ SEEDS_MARK = "gonogo_seeds"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the executor, and the one for people."""
+    """Add the options of the executor and of users."""
     group = parser.getgroup("gonogo", "GoNoGo")
     group.addoption(
         "--gonogo-report",
         metavar="FILE",
         help="append a line of JSON for everything that happens to a test",
     )
-    chosen = "run only the node ids in this JSON list, or what lies below them"
+    chosen = "run only the node ids in this JSON list, and everything below them"
     group.addoption("--gonogo-only", metavar="FILE", action="append", default=[], help=chosen)
     group.addoption(
         "--gonogo-shuffle",
@@ -52,9 +51,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gonogo-compare",
         choices=handover.MODES,
         default=handover.MODES[0],
-        help="what gonogo.compare(kernel, ...) does with arrays that are no pass, when they are judged on the spot",
+        help="what gonogo.compare(kernel, ...) does if arrays that it judges itself aren't a pass",
     )
-    where = f"report the run to this server (http...), or to this SQLite file; '{OFF}': to nobody; default: {LOCAL_FILE} if a test compares"
+    where = (
+        f"report the run to this server (http...), or to this SQLite file; '{OFF}': nowhere;"
+        f" default: {LOCAL_FILE} if a test compares"
+    )
     group.addoption("--gonogo", metavar="WHERE", help=where)
     group.addoption(
         "--gonogo-strict",
@@ -100,13 +102,15 @@ def _count(text: str) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start recording; with pytest-xdist only in the process that hears of all tests."""
-    mark = f"{SEEDS_MARK}(count, start=0): how many seeds a test that takes gonogo_seed is run with, whatever --gonogo-seeds says"
+    """Start recording; with pytest-xdist only in the process that receives all reports."""
+    mark = (
+        f"{SEEDS_MARK}(count, start=0): the seeds of a test that takes gonogo_seed; overrides"
+        " --gonogo-seeds"
+    )
     config.addinivalue_line("markers", mark)
     handover.set_mode(config.getoption("--gonogo-compare"))
-    config.add_cleanup(
-        lambda: handover.set_mode(handover.MODES[0])
-    )  # pytest may be run again in this process
+    # pytest may run again in this process
+    config.add_cleanup(lambda: handover.set_mode(handover.MODES[0]))
     for only in config.getoption("--gonogo-only"):
         config.pluginmanager.register(Chooser(map(str, json.loads(Path(only).read_text("utf-8")))))
     report = config.getoption("--gonogo-report")
@@ -120,7 +124,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _report(config: pytest.Config) -> None:
-    """Have the numbers gathered where tests run, and collected where all of them are heard of.
+    """Register the gatherer where tests run, and the collector where all reports arrive.
 
     Raises UsageError.
     """
@@ -151,19 +155,20 @@ def _report(config: pytest.Config) -> None:
                 config.invocation_params.dir / where if where else config.rootpath / LOCAL_FILE
             )
         )
-    asked = where not in (None, OFF)
+    requested = where not in (None, OFF)
     collector = collecting.Collector(
         lambda: surroundings.header(config.rootpath, suite, build, labels),
         root=config.rootpath,
         to=to,
-        asked=asked,
+        requested=requested,
     )
     config.pluginmanager.register(collector, "gonogo-collector")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes `gonogo_seed` is run once for each seed; under a worker once, with the
-    job's seed: its name stays the same.
+    """Run a test that uses `gonogo_seed` once for each seed.
+
+    Under a worker it runs once, with the job's seed, and its name stays the same.
     """
     if "gonogo_seed" not in metafunc.fixturenames or dumps.under_worker():
         return
@@ -171,9 +176,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "gonogo_seed" in _argnames(mark) for mark in metafunc.definition.iter_markers("parametrize")
     ):
         return
-    own = metafunc.definition.get_closest_marker(SEEDS_MARK)
-    if own is not None:
-        seeds = _marked(*own.args, **own.kwargs)
+    marker = metafunc.definition.get_closest_marker(SEEDS_MARK)
+    if marker is not None:
+        seeds = _marked(*marker.args, **marker.kwargs)
     else:
         start = metafunc.config.getoption("--gonogo-seed-start")
         seeds = range(start, start + metafunc.config.getoption("--gonogo-seeds"))
@@ -191,8 +196,10 @@ def _argnames(mark: pytest.Mark) -> list[str]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The order that a seed gives: the same for ever, and for two tests of a file the same whatever
-    other tests there are.
+    """Sort the tests by the shuffle seed.
+
+    A seed always gives the same order, and the order of two tests of a file doesn't depend on other
+    tests.
     """
     seed = config.getoption("--gonogo-shuffle")
     if seed is not None:
@@ -206,32 +213,33 @@ def _key(seed: int, name: str) -> bytes:
 
 
 class Gonogo:
-    """What a test gets as `gonogo`: its seed, `measure` for a number worth keeping, `compare` for
-    arrays worth judging.
+    """The object that a test gets as `gonogo`.
+
+    It has the test's seed, `measure` for numbers, and `compare` for arrays.
     """
 
     def __init__(self, properties: list[tuple[str, object]], seed: int) -> None:
         self._properties = properties
         self.seed = seed
-        """For the test's random data: that of `gonogo_seed`; under a worker the job's seed, or the
-        number of the iteration."""
+        """The seed for the test's random data: that of `gonogo_seed`; under a worker the job's
+        seed, or the number of the iteration."""
 
     def measure(self, name: str, value: float) -> None:
-        """Keep a number with the outcome of this test.
+        """Store a number with the outcome of this test.
 
-        Raises TypeError or ValueError for what is no number.
+        Raises TypeError or ValueError if it isn't a number.
         """
         self._properties.append((str(name), float(value)))
 
     def compare(self, *given: Any, **named: Any) -> Any:
-        """As `gonogo.compare`."""
+        """Compare arrays; see `gonogo.compare`."""
         __tracebackhide__ = True
         return dropin.compare(*given, **named)
 
 
 @pytest.fixture(name="gonogo")
 def gonogo_fixture(request: pytest.FixtureRequest) -> Gonogo:
-    """GoNoGo's measurements and comparisons for this test."""
+    """Return GoNoGo's measurements and comparisons for this test."""
     callspec = getattr(request.node, "callspec", None)
     seed = callspec.params.get("gonogo_seed") if callspec is not None else None
     return Gonogo(request.node.user_properties, _seed_of_worker() if seed is None else seed)
@@ -239,7 +247,7 @@ def gonogo_fixture(request: pytest.FixtureRequest) -> Gonogo:
 
 @pytest.fixture
 def gonogo_seed(request: pytest.FixtureRequest) -> int:
-    """Return the seed for a test's random data; the test is run with each of --gonogo-seeds."""
+    """Return the seed for a test's random data; the test runs with each of --gonogo-seeds."""
     return int(getattr(request, "param", _seed_of_worker()))
 
 

@@ -11,18 +11,18 @@ from typing import Any
 
 from gonogo.public.recorded import Comparison
 
-MOST_COMPARISONS = 100
-MOST_FAILURES = 20
-MOST_MEASUREMENTS = 100
-MOST_MESSAGE = 2000
-MOST_WORDS = 1000
+MAX_COMPARISONS = 100
+MAX_FAILURES = 20
+MAX_MEASUREMENTS = 100
+MAX_MESSAGE = 2000
+MAX_WORDS = 1000
 
 
 @dataclass
 class Record:
-    """What became of a test.
+    """The record of a test with one seed.
 
-    `outcome` is its own: one that is red only because of --gonogo-strict is `passed`.
+    `outcome` is the test's own: a test that is red only because of --gonogo-strict is `passed`.
     """
 
     name: str
@@ -39,46 +39,49 @@ class Record:
     worker: str | None = None
     comparisons: list[Comparison] = field(default_factory=list)
 
-    def kept(self) -> dict[str, Any]:
-        """Return all of it, as `of` reads it."""
+    def stored(self) -> dict[str, Any]:
+        """Return the whole record in plain JSON types; `of` reads it back."""
         return asdict(self)
 
     @classmethod
-    def of(cls, kept: dict[str, Any]) -> Record:
-        """From what `kept` gave. Raises TypeError or KeyError for anything else."""
-        return cls(**{**kept, "comparisons": [Comparison(**each) for each in kept["comparisons"]]})
+    def of(cls, stored: dict[str, Any]) -> Record:
+        """Return the record that `stored` wrote. Raises TypeError or KeyError otherwise."""
+        comparisons = [Comparison(**values) for values in stored["comparisons"]]
+        return cls(**{**stored, "comparisons": comparisons})
 
     def to_json(self) -> dict[str, Any]:
-        """As a line of format "gonogo"; what a server would refuse for its size is cut."""
+        """Return it as a line of format "gonogo", cut to the sizes that a server accepts."""
         finite = {name: value for name, value in self.measurements.items() if math.isfinite(value)}
         failures = [
-            {**each, "message": str(each.get("message", ""))[:MOST_WORDS]}
-            for each in self.failures[:MOST_FAILURES]
+            {**failure, "message": str(failure.get("message", ""))[:MAX_WORDS]}
+            for failure in self.failures[:MAX_FAILURES]
         ]
-        told = {
+        fields = {
             "name": self.name,
             "outcome": self.outcome,
             "seed": self.seed,
             "repeat": self.repeat,
             "duration_ms": None if self.duration_ms is None else round(self.duration_ms, 4),
-            "message": self.message[:MOST_MESSAGE],
+            "message": self.message[:MAX_MESSAGE],
             "failures": failures,
-            "measurements": dict(list(finite.items())[:MOST_MEASUREMENTS]),
+            "measurements": dict(list(finite.items())[:MAX_MEASUREMENTS]),
             "file": self.file,
             "line": self.line,
             "worker": self.worker,
-            "comparisons": [each.to_json() for each in self.comparisons[:MOST_COMPARISONS]],
+            "comparisons": [
+                comparison.to_json() for comparison in self.comparisons[:MAX_COMPARISONS]
+            ],
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 def encoded(document: object) -> bytes:
-    """Return one line of JSON; surrogates that UTF-8 has not are escaped."""
+    """Return one line of JSON; surrogates, which UTF-8 can't encode, are escaped."""
     return json.dumps(document, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def new_id() -> str:
-    """Return a UUIDv7 (RFC 9562): sortable by time."""
+    """Return a UUIDv7 (RFC 9562), which sorts by time."""
     milliseconds, chance = time.time_ns() // 1_000_000, int.from_bytes(os.urandom(10), "big")
     value = (
         milliseconds << 80 | 0x7 << 76 | (chance >> 68) << 64 | 0b10 << 62 | chance & (1 << 62) - 1

@@ -1,5 +1,6 @@
-"""Tell a run to a GoNoGo server: POST /imports, format "gonogo". urllib only: it runs in the
-interpreter of a user's tests.
+"""Send a run to a GoNoGo server: POST /imports, format "gonogo".
+
+It uses urllib only, because it runs in the interpreter of a user's tests.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 TIMEOUT_S = 60.0
-MOST_BYTES = 16 * 2**20
-"""Of a body: a run with more is several imports. Half of a server's default limit."""
+MAX_BYTES = 16 * 2**20
+"""The size of a body: a larger run becomes several imports. It is half of a server's default
+limit."""
 TOKEN_VARIABLE = "GONOGO_TOKEN"
-MOST_SAID = 500
+MAX_REASON = 500
 REFUSALS = (400, 413, 415, 422)
-"""Answers that the same body gets again."""
+"""Status codes that the same body gets again."""
 
 
 class Unsent(Exception):
-    """The server can't be reached, or doesn't take the run: says which address, and why.
+    """The server can't be reached, or refuses the run; the message has the address and the reason.
 
-    `refused`: it won't ever.
+    `refused`: trying again would not help.
     """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
@@ -33,18 +35,17 @@ class Unsent(Exception):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the token to another place."""
+    """Refuse redirects, which would send the token to another place."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def send(url: str, run: str, header: bytes, lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Store the run; the server's answers, one for each part.
+    """Store the run, and return the server's responses, one for each part.
 
-    The same run sent again is stored once: each part has its Idempotency-Key.
-
-    header, lines: JSON without line breaks. Raises Unsent; parts that arrived before stay.
+    The same run sent again is stored once, because each part has its Idempotency-Key. header,
+    lines: JSON without line breaks. Raises Unsent; parts that arrived before stay.
     """
     return [
         _post(url, f"{run}-{number}", body) for number, body in enumerate(_bodies(header, lines))
@@ -54,7 +55,7 @@ def send(url: str, run: str, header: bytes, lines: Iterable[bytes]) -> list[dict
 def _bodies(header: bytes, lines: Iterable[bytes]) -> Iterator[bytes]:
     part, size = [header], len(header)
     for line in lines:
-        if size + len(line) > MOST_BYTES and len(part) > 1:
+        if size + len(line) > MAX_BYTES and len(part) > 1:
             yield b"\n".join(part)
             part, size = [header], len(header)
         part.append(line)
@@ -72,24 +73,22 @@ def _post(url: str, key: str, body: bytes) -> dict[str, Any]:
     opener = urllib.request.build_opener(_NoRedirect)
     try:
         with opener.open(request, timeout=TIMEOUT_S) as answer:
-            found = json.loads(answer.read())
+            stored = json.loads(answer.read())
     except urllib.error.HTTPError as problem:
         raise Unsent(
-            f"{url} answers {problem.code}: {_said(problem)}", refused=problem.code in REFUSALS
+            f"{url} answers {problem.code}: {_reason(problem)}", refused=problem.code in REFUSALS
         ) from None
-    except (
-        OSError,
-        ValueError,
-    ) as problem:  # URLError is an OSError; ValueError: no JSON, or an address that is none
+    # URLError is an OSError; ValueError: invalid JSON or an invalid address
+    except (OSError, ValueError) as problem:
         raise Unsent(f"{url} can't be reached: {getattr(problem, 'reason', problem)}") from None
-    if not isinstance(found, dict) or "id" not in found:
-        raise Unsent(f"{url} is no GoNoGo server")
-    return found
+    if not isinstance(stored, dict) or "id" not in stored:
+        raise Unsent(f"{url} isn't a GoNoGo server")
+    return stored
 
 
-def _said(answer: urllib.error.HTTPError) -> str:
-    """Return the detail of a problem document, else what the status means."""
+def _reason(answer: urllib.error.HTTPError) -> str:
+    """Return the detail of a problem document, else the meaning of the status."""
     try:
-        return str(json.loads(answer.read(1 << 20))["detail"])[:MOST_SAID]
+        return str(json.loads(answer.read(1 << 20))["detail"])[:MAX_REASON]
     except (OSError, ValueError, KeyError, TypeError):
-        return str(answer.reason)[:MOST_SAID]
+        return str(answer.reason)[:MAX_REASON]

@@ -1,10 +1,9 @@
-"""A run on disk as it happens: a line for everything that is worth keeping, so that neither kill -9
-nor a server that is away loses it.
+"""Store a run on disk as it happens, so that neither kill -9 nor an absent server loses it.
 
-One file for each run in the root folder, `.gonogo-unsent-RUN.jsonl`, deleted once the run is
-delivered. Who runs or delivers it holds a lock of the file (fcntl's, which ends with the process,
-however that ends, and which a process that a test forks doesn't inherit): what is there without a
-lock was left over by a run that died, or that nobody took.
+Each run has a file in the root folder, `.gonogo-unsent-RUN.jsonl`, with a line for each event. It
+is deleted once the run is delivered. The process that runs or delivers it holds a lock of the file:
+fcntl's, which ends with the process, however that ends, and which a forked process doesn't inherit.
+A file without a lock was left over by a run that died, or that was not delivered.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from gonogo_pytest.records import Record
 VERSION = 1
 PREFIX, SUFFIX = ".gonogo-unsent-", ".jsonl"
 REFUSED = ".refused"
-"""At the end of the name of one that its server won't take: later runs leave it alone, `python -m
+"""The suffix of a file that its server refuses: later runs leave it alone, `python -m
 gonogo_pytest` tries again."""
 KILLED = "the run was killed before the end of this test was heard of"
 
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that is delivered of a run."""
+    """The parts of a run that are delivered."""
 
     id: str
     to: str
@@ -40,18 +39,18 @@ class Run:
     """The first line of format "gonogo"."""
     records: list[Record]
     exit_status: int | None = None
-    """pytest's; None of one that died."""
+    """pytest's exit status; None if the run died."""
     finished_at: str | None = None
 
 
 class Spool:
-    """The file of the run that goes on here. A child that a test forked writes nothing."""
+    """The file of the current run. A child that a test forked writes nothing."""
 
     def __init__(self, folder: Path, run: str, to: str, header: dict[str, Any]) -> None:
-        """Makes it.
+        """Make the file.
 
-        Raises OSError, also where the file system has no locks: others could take a run that goes
-        on for a dead one.
+        Raises OSError, also if the file system has no locks: others could take a live run for a
+        dead one.
         """
         self.path = folder / f"{PREFIX}{run}{SUFFIX}"
         self._pid = os.getpid()
@@ -66,32 +65,32 @@ class Spool:
             raise
 
     def began(self, node: str) -> None:
-        """A test runs from here on."""
+        """Write that a test begins."""
         self._write({"node": node})
 
-    def heard(self, node: str | None, record: Record, *, done: bool) -> None:
-        """What became of it up to now, or at all."""
-        self._write({"node": node, "record": record.kept(), "done": done})
+    def write_record(self, node: str | None, record: Record, *, done: bool) -> None:
+        """Write a test's record, final if `done`."""
+        self._write({"node": node, "record": record.stored(), "done": done})
 
     def ended(self, exit_status: int, at: str) -> None:
-        """All tests are over."""
+        """Write that all tests are finished."""
         self._write({"exit_status": exit_status, "at": at})
 
     def refused(self) -> Path:
-        """Set aside what its server won't ever take."""
+        """Rename the file of a run that its server will never accept; return its path."""
         self.path = self.path.rename(f"{self.path}{REFUSED}")
         return self.path
 
     def close(self, *, keep: bool) -> None:
-        """Give the lock back, and the file too unless it is to be kept for another try."""
+        """Release the lock, and delete the file unless `keep`."""
         if not keep and os.getpid() == self._pid:
             self.path.unlink(missing_ok=True)
         os.close(self._file)
 
     def _write(self, line: dict[str, Any]) -> None:
-        """In one write: a crash cuts no line.
+        """Write a line at once, so that a crash cuts none.
 
-        Raises OSError, also where the disk was full in the middle of it: then it is the last.
+        Raises OSError, also if the disk became full in the middle of it: then it is the last line.
         """
         if os.getpid() == self._pid:
             data = json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
@@ -100,51 +99,49 @@ class Spool:
 
 
 class Left:
-    """A file that a run left over, locked."""
+    """A leftover file of a run, locked."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self.path, self._file = path, file
 
     def read(self) -> Run:
-        """Return the run; tests that weren't over are crashes.
+        """Return the run; unfinished tests are crashes.
 
-        Raises ValueError for a file that is none, or a later version's.
+        Raises ValueError for other files, or a later version's.
         """
         lines = [line for line in self._file.read().split(b"\n") if line]
         try:
             first, *rest = [json.loads(line) for line in lines[:-1]] + _last(lines)
             if first["version"] != VERSION:
-                raise ValueError(f"it is of version {first['version']}, known: {VERSION}")
+                raise ValueError(f"its version is {first['version']}, known: {VERSION}")
             return _folded(
                 Run(str(first["run"]), str(first["to"]), dict(first["header"]), []), rest
             )
         except (KeyError, TypeError, AttributeError) as problem:
-            raise ValueError(f"not what a run of pytest leaves: {problem!r}") from problem
+            raise ValueError(f"not a file of a pytest run: {problem!r}") from problem
 
     def delete(self) -> None:
-        """It is delivered."""
+        """Delete the file after the delivery."""
         self.path.unlink(missing_ok=True)
 
     def refused(self) -> None:
-        """As `Spool.refused`."""
+        """Rename the file; see `Spool.refused`."""
         if self.path.suffix != REFUSED:
             self.path = self.path.rename(f"{self.path}{REFUSED}")
 
 
 def left_over(folder: Path, *, but: str | None = None, refused: bool = False) -> Iterator[Left]:
-    """What runs in this folder left over, oldest first, one locked at a time; runs that go on, and
-    `but`, are left alone.
+    """Yield the leftover files of runs in this folder, oldest first, one locked at a time.
 
-    refused: those as well that their server did not take.
+    Running ones, and `but`, are left out. refused: include those that their server refused.
     """
     for path in sorted(folder.glob(f"{PREFIX}*{SUFFIX}*" if refused else f"{PREFIX}*{SUFFIX}")):
-        if but is not None and path.name.startswith(
-            f"{PREFIX}{but}"
-        ):  # a lock ends with any file of this process that is closed
+        # closing any descriptor of the file would end this process's lock
+        if but is not None and path.name.startswith(f"{PREFIX}{but}"):
             continue
         try:
             file = path.open("r+b")
-        except OSError:  # delivered meanwhile by another process, or not ours
+        except OSError:  # delivered by another process in the meantime, or not ours
             continue
         with file:
             try:
@@ -156,7 +153,7 @@ def left_over(folder: Path, *, but: str | None = None, refused: bool = False) ->
 
 
 def _last(lines: list[bytes]) -> list[Any]:
-    """Return the last line, unless it was cut by a full disk or a loss of power."""
+    """Return the last line, unless a full disk or a power loss cut it."""
     try:
         return [json.loads(lines[-1])] if lines else []
     except ValueError:

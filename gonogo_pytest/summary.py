@@ -1,6 +1,4 @@
-"""The words at the end of a run of pytest: which passes are hollow, which reds are right, how loose
-the other tolerances are.
-"""
+"""The summary at the end of a pytest run: hollow passes, false alarms, and loose tolerances."""
 
 from __future__ import annotations
 
@@ -8,32 +6,32 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gonogo.public.recorded import RED_BUT_RIGHT, Comparison, factor
+from gonogo.public.recorded import FALSE_ALARM, Comparison, factor
 from gonogo_pytest.records import Record
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 LOOSE = 8.0
-"""Half ulps: a right kernel's last rounding needs one, and its budget a few; what is above is worth
-a line."""
+"""A limit in half ulps: a right kernel's last rounding needs one, and its budget a few; more is
+worth a line."""
 
 Group = tuple[str, str | None]
 
 
 def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> None:
-    """Nothing where nothing was compared and nothing is to be said of the numbers."""
-    pairs = [(record, each) for record in records for each in record.comparisons]
+    """Write the summary; nothing if there were no comparisons and no messages."""
+    pairs = [(record, comparison) for record in records for comparison in record.comparisons]
     lines = list(ended)
     if not pairs and not lines:
         return
-    hollow = _groups((record, each) for record, each in pairs if each.hollow)
+    hollow = _groups((record, comparison) for record, comparison in pairs if comparison.hollow)
     terminal.write_sep(
         "=", f"gonogo: {len(hollow)} hollow" if hollow else "gonogo", yellow=bool(hollow)
     )
     _titled(terminal, "HOLLOW", hollow, yellow=True)
     _titled(
         terminal,
-        "RED BUT RIGHT",
-        _groups(pair for pair in pairs if pair[1].verdict == RED_BUT_RIGHT),
+        "FALSE ALARM",
+        _groups(pair for pair in pairs if pair[1].verdict == FALSE_ALARM),
         cyan=True,
     )
     _titled(terminal, "NOT JUDGED", _groups(pair for pair in pairs if pair[1].problem), red=True)
@@ -42,11 +40,12 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
         [pair for pair in pairs if pair[1].verdict == "not_judged" and not pair[1].problem],
     )
     if pairs:
-        counts = Counter(each.verdict for _, each in pairs)
-        told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+        counts = Counter(comparison.verdict for _, comparison in pairs)
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
         tests = len({record.name for record, _ in pairs})
         terminal.write_line(
-            f"{len(pairs)} comparison{'s' * (len(pairs) != 1)} of {tests} test{'s' * (tests != 1)}: {told}"
+            f"{len(pairs)} comparison{'s' * (len(pairs) != 1)} of {tests}"
+            f" test{'s' * (tests != 1)}: {verdicts}"
         )
     for line in lines:
         terminal.write_line(line)
@@ -55,22 +54,22 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
 def _groups(
     pairs: Iterable[tuple[Record, Comparison]],
 ) -> dict[Group, list[tuple[Record, Comparison]]]:
-    """Return the seeds of a test side by side."""
-    found: dict[Group, list[tuple[Record, Comparison]]] = {}
-    for record, each in pairs:
-        found.setdefault((record.name, each.name), []).append((record, each))
-    return found
+    """Return the records and comparisons by test and name, so that seeds stand together."""
+    groups: dict[Group, list[tuple[Record, Comparison]]] = {}
+    for record, comparison in pairs:
+        groups.setdefault((record.name, comparison.name), []).append((record, comparison))
+    return groups
 
 
 def _titled(
-    terminal: Any, title: str, groups: dict[Group, list[tuple[Record, Comparison]]], **colour: bool
+    terminal: Any, title: str, groups: dict[Group, list[tuple[Record, Comparison]]], **color: bool
 ) -> None:
-    """A line for each test, with its seeds, and below it the words of the first."""
+    """Write a line for each test, with its seeds, and below it the words of the first."""
     for shown, ((test, name), pairs) in enumerate(groups.items()):
-        if shown == MOST_SHOWN:
+        if shown == MAX_SHOWN:
             terminal.write_line(f"... and {len(groups) - shown} more {title}")
             return
-        terminal.write(title, **colour)
+        terminal.write(title, **color)
         terminal.write_line(f" {test}{_seeds(pairs)}{f' ({name})' if name else ''}")
         first = pairs[0][1]
         for line in (first.problem or first.words).splitlines():
@@ -78,22 +77,27 @@ def _titled(
 
 
 def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> None:
-    """How many times the output format's own rounding the tolerance is, of those where it is many
-    times, or less than once.
+    """Write how loose the tolerances are, as multiples of the output format's own rounding.
+
+    Only tolerances of many times, or less than once, the rounding are written.
     """
     lines = []
     for (test, name), group in _groups(pairs).items():
         for output in group[0][1].outputs:
-            found = [each.outputs[output] for _, each in group if output in each.outputs]
+            statistics = [
+                comparison.outputs[output]
+                for _, comparison in group
+                if output in comparison.outputs
+            ]
             times = [
-                each["tolerance_roundings"]
-                for each in found
-                if each.get("tolerance_roundings") is not None
+                numbers["tolerance_roundings"]
+                for numbers in statistics
+                if numbers.get("tolerance_roundings") is not None
             ]
             least = [
-                each["tolerance_roundings_least"]
-                for each in found
-                if each.get("tolerance_roundings_least") is not None
+                numbers["tolerance_roundings_least"]
+                for numbers in statistics
+                if numbers.get("tolerance_roundings_least") is not None
             ]
             tight = bool(least) and min(least) < 1
             if not times or not (tight or min(times) > LOOSE):
@@ -103,9 +107,11 @@ def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> No
                 + (f" ({name})" if name else "")
                 + (f" {output}" if output != "actual" else "")
             )
-            words = f"{_span(times)} times {found[0]['format']}'s own rounding"
+            words = f"{_span(times)} times {statistics[0]['format']}'s own rounding"
             used = [
-                each["tolerance_ratio"] for each in found if each.get("tolerance_ratio") is not None
+                numbers["tolerance_ratio"]
+                for numbers in statistics
+                if numbers.get("tolerance_ratio") is not None
             ]
             if used:
                 most = max(used)
@@ -120,10 +126,10 @@ def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> No
                 else ""
             )
             lines.append((not tight, -max(times), f"not_judged: {where}: the tolerance is {words}"))
-    for _, _, line in sorted(lines)[:MOST_SHOWN]:
+    for _, _, line in sorted(lines)[:MAX_SHOWN]:
         terminal.write_line(line)
-    if len(lines) > MOST_SHOWN:
-        terminal.write_line(f"... and {len(lines) - MOST_SHOWN} more not judged")
+    if len(lines) > MAX_SHOWN:
+        terminal.write_line(f"... and {len(lines) - MAX_SHOWN} more not judged")
 
 
 def _seeds(pairs: Sequence[tuple[Record, Comparison]]) -> str:

@@ -1,6 +1,4 @@
-"""What is known of a run beside its tests: suite, build, commit; from the options, else from the
-CI's environment, else from git.
-"""
+"""Facts about a run: suite, build and commit, from the options, the CI's environment or git."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ def header(
     """Return the first line of format "gonogo" for a run of these tests, without its time."""
     commit = commit_of(os.environ)
     sha = commit["sha"] if commit else git_head(root)
-    told = {
+    fields = {
         "format": "gonogo",
         "version": 1,
         "suite": suite or (commit["repository"] if commit else root.name) or "pytest",
@@ -36,14 +34,14 @@ def header(
         "commit": commit,
         "labels": dict(labels) or None,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def commit_of(environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """{"repository", "sha", "pull_request"} as GitHub Actions or GitLab CI say it; None elsewhere.
+    """Return {"repository", "sha", "pull_request"} from GitHub Actions or GitLab CI.
 
-    For a pull request GitHub's GITHUB_SHA is a merge that nobody pushed; the commit that was pushed
-    stands in the event's file.
+    None elsewhere. For a pull request GitHub's GITHUB_SHA is a merge that nobody pushed; the
+    event's file has the pushed commit.
     """
     if environment.get("GITHUB_SHA"):
         repository, sha, number = (
@@ -78,13 +76,13 @@ def git_head(root: Path) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = done.stdout.strip()
-    return found if done.returncode == 0 and re.fullmatch(SHA, found) else None
+    sha = done.stdout.strip()
+    return sha if done.returncode == 0 and re.fullmatch(SHA, sha) else None
 
 
 def _event(path: str | None) -> dict[str, Any]:
     try:
-        found = json.loads(Path(path or "").read_text("utf-8"))
+        event = json.loads(Path(path or "").read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return event if isinstance(event, dict) else {}

@@ -76,7 +76,9 @@ class Settings(BaseSettings):
 
     embedded: bool = Field(
         False,
-        description="set by `gonogo up` for its children: SQLite, private Redis, no login on loopback",
+        description=(
+            "set by `gonogo up` for its children: SQLite, private Redis, no login on loopback"
+        ),
     )
     database_url: str | None = Field(
         None,
@@ -84,7 +86,9 @@ class Settings(BaseSettings):
     )
     broker_url: str | None = Field(
         None,
-        description="Redis URL of the queues: `redis://...`, `rediss://...` or `unix:///path/to/socket`",
+        description=(
+            "Redis URL of the queues: `redis://...`, `rediss://...` or `unix:///path/to/socket`"
+        ),
     )
     secret_key: SecretStr | None = Field(
         None,
@@ -94,7 +98,9 @@ class Settings(BaseSettings):
     )
     worker_key: SecretStr | None = Field(
         None,
-        description="key that signs the messages between service and workers; at least 32 characters",
+        description=(
+            "key that signs the messages between service and workers; at least 32 characters"
+        ),
     )
     url: str | None = Field(
         None,
@@ -108,7 +114,9 @@ class Settings(BaseSettings):
     )
     webhook_secret: SecretStr | None = Field(
         None,
-        description="command line: the subscription's secret (`whsec_...`) for `gonogo webhook verify`",
+        description=(
+            "command line: the subscription's secret (`whsec_...`) for `gonogo webhook verify`"
+        ),
     )
     host: str = Field("127.0.0.1", description="address that the API binds")
     port: int = Field(
@@ -144,7 +152,9 @@ class Settings(BaseSettings):
     )
     executors: str = Field(
         "",
-        description="worker: plug-ins, comma-separated `name=package.module:Factory@/path/to/python`",
+        description=(
+            "worker: plug-ins, comma-separated `name=package.module:Factory@/path/to/python`"
+        ),
     )
     arch: str = Field(
         "wormhole", description="worker: architecture of its device, part of the queue's name"

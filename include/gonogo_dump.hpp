@@ -1,7 +1,7 @@
-// gonogo_dump.hpp: lets a C++ test hand the arrays of a kernel to GoNoGo, which says whether rounding explains their error.
+// gonogo_dump.hpp: lets a C++ test hand the arrays of a kernel to GoNoGo, which tells whether rounding explains their error.
 //
-// One header, C++17, POSIX, nothing to link. Without the environment variable GONOGO_DUMP_DIR everything here does nothing;
-// the gtest executor of a GoNoGo worker sets it. An example (docs/gtest.md has a complete one):
+// One header, C++17, POSIX, nothing to link. It does nothing unless the environment variable GONOGO_DUMP_DIR is set;
+// the gtest executor of a GoNoGo worker sets it. Example (docs/gtest.md has a complete one):
 //
 //     #include <gtest/gtest.h>
 //     #include "gonogo_dump.hpp"       // after gtest's, so that it knows which test is running
@@ -12,13 +12,13 @@
 //         .output("dx", dx)
 //         .write();
 //
-// Inputs are what the kernel was given, so values that the test's input format (numerics; bf16 unless said otherwise) can
-// represent; raw() takes the values from before they were rounded to it. A problem never fails the test: write() gives false
-// and says why on stderr.
+// Inputs are the values that the kernel received, so the test's input format (numerics; bf16 by default) can represent them.
+// raw() takes the values before they were rounded to that format. A problem never fails the test: write() returns false and
+// prints the reason on stderr.
 //
 // Files: GONOGO_DUMP_DIR/<process>-<number>/manifest.json and one .npy (little-endian float32, C order) for each tensor. The
-// folder gets its name when it is complete, so a crash leaves nothing that looks like one. Threads and forked processes may
-// write at the same time.
+// folder gets its final name when it is complete, so a crash leaves no partial dump. Threads and forked processes may write
+// at the same time.
 #ifndef GONOGO_DUMP_HPP
 #define GONOGO_DUMP_HPP
 
@@ -44,13 +44,13 @@
 
 namespace gonogo {
 
-/// Whether anybody wants arrays.
+/// Return whether arrays are to be handed over.
 inline bool enabled() noexcept {
     const char* folder = std::getenv("GONOGO_DUMP_DIR");
     return folder != nullptr && *folder != '\0';
 }
 
-/// The seed of this run: GONOGO_SEED where the job controls it, else the number of the iteration, else `otherwise`.
+/// Return the seed of this run: GONOGO_SEED where the job controls it, else the number of the iteration, else `otherwise`.
 inline std::uint64_t seed(std::uint64_t otherwise = 0) noexcept {
     for (const char* name : {"GONOGO_SEED", "GONOGO_ITERATION"}) {
         const char* text = std::getenv(name);
@@ -65,7 +65,7 @@ namespace detail {
 
 using Namer = std::string (*)();
 
-/// What tells the running test's name; set by any file that includes GoogleTest before this header.
+/// The function that returns the running test's name; set by each file that includes GoogleTest before this header.
 inline std::atomic<Namer>& namer() {
     static std::atomic<Namer> found{nullptr};
     return found;
@@ -94,7 +94,7 @@ inline std::string quoted(const std::string& text) {
     return out + '"';
 }
 
-/// A number as JSON; `valid` becomes false for one that JSON doesn't have.
+/// Return a number as JSON; `valid` becomes false for a number that JSON can't represent.
 inline std::string number(double value, bool& valid) {
     if (!std::isfinite(value)) {
         valid = false;
@@ -126,7 +126,7 @@ inline std::size_t elements(const std::vector<std::size_t>& shape) {
     return count;
 }
 
-/// The header of a version 1.0 .npy file, padded to a multiple of 64 bytes.
+/// Return the header of a version 1.0 .npy file, padded to a multiple of 64 bytes.
 inline std::string npy_header(const std::vector<std::size_t>& shape) {
     const std::uint16_t one = 1;
     unsigned char first = 0;
@@ -142,7 +142,7 @@ inline std::string npy_header(const std::vector<std::size_t>& shape) {
     return out + words;
 }
 
-/// Write a whole new file; an empty text when that went well, else what went wrong.
+/// Write a new file; return an empty string on success, else the error.
 inline std::string store(const std::string& path, const void* head, std::size_t head_size, const void* body, std::size_t body_size) {
     const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     std::string problem = file < 0 ? std::strerror(errno) : "";
@@ -171,10 +171,10 @@ inline std::atomic<unsigned long>& counter() {
 
 }  // namespace detail
 
-/// The arrays of one run of a kernel, collected and then written. Values are converted to float32 and copied as they are added.
+/// The arrays of one run of a kernel, collected and then written. Values are copied as float32 when they are added.
 class Dump {
 public:
-    /// `kernel`: "layernorm_fw" or "layernorm_bw". `test`: the test that hands over ("Suite.Name"); by default the running one.
+    /// `kernel`: "layernorm_fw" or "layernorm_bw". `test`: the test that hands the arrays over ("Suite.Name"; default: the running one).
     explicit Dump(std::string kernel, std::string test = "")
         : wanted_(enabled()), kernel_(std::move(kernel)), test_(std::move(test)) {
         if (wanted_ && test_.empty()) {
@@ -182,7 +182,7 @@ public:
         }
     }
 
-    /// Shape of x; the last dimension is the length of a row. Without it: the shape given with x.
+    /// Set the shape of x; the last dimension is the length of a row. The default is the shape given with x.
     Dump& shape(std::vector<std::size_t> lengths) {
         shape_ = std::move(lengths);
         return *this;
@@ -192,7 +192,7 @@ public:
         return field("epsilon", value);
     }
 
-    /// The test's own gate: |error| <= atol + rtol |reference|. Without any, the test's green or red is its gate.
+    /// Set the test's tolerance: |error| <= atol + rtol |reference|. Without it, the test's own green or red counts.
     Dump& tolerance(double rtol, double atol) {
         bool valid = true;
         const std::string words = "{\"rtol\": " + detail::number(rtol, valid) + ", \"atol\": " + detail::number(atol, valid) + "}";
@@ -200,12 +200,12 @@ public:
         return json("tolerance", words);
     }
 
-    /// Formats of the kernel as JSON, such as R"({"input": "bf16", "output": "fp32"})"; see docs/spec.md.
+    /// Set the formats of the kernel as JSON, such as R"({"input": "bf16", "output": "fp32"})"; see docs/spec.md.
     Dump& numerics(const std::string& words) {
         return json("numerics", words);
     }
 
-    /// Any other field of a test as JSON, such as json("program", "\"legacy\"").
+    /// Set any other field of a test as JSON, such as json("program", "\"legacy\"").
     Dump& json(const std::string& name, const std::string& words) {
         if (wanted_) {
             fields_[name] = words;
@@ -220,32 +220,32 @@ public:
         return json(name, words);
     }
 
-    /// The arithmetic model of the kernel ("generic", "fp32", "tt-train", ...), where the build names none.
+    /// Set the arithmetic model of the kernel ("generic", "fp32", "tt-train", ...), used where the build names none.
     Dump& arithmetic(std::string name) {
         arithmetic_ = std::move(name);
         return *this;
     }
 
-    /// Tells several dumps of one test apart.
+    /// Set a name that distinguishes several dumps of one test.
     Dump& name(std::string words) {
         name_ = std::move(words);
         return *this;
     }
 
-    /// A tensor that the kernel was given: x, dy, gamma, beta, mean, rstd; `count` values of any arithmetic type.
+    /// Add an input tensor of the kernel (x, dy, gamma, beta, mean, rstd): `count` values of any arithmetic type.
     template <typename T>
     Dump& input(const std::string& tensor, const T* values, std::size_t count, std::vector<std::size_t> lengths = {}) {
         return add(tensors_, tensor, values, values + count, std::move(lengths));
     }
 
-    /// The same of a container with begin() and end(): std::vector, std::array, std::span, xt::xarray.
+    /// Add an input from a container with begin() and end(): std::vector, std::array, std::span, xt::xarray.
     template <typename Container, typename = decltype(std::begin(std::declval<const Container&>()))>
     Dump& input(const std::string& tensor, const Container& values, std::vector<std::size_t> lengths = {}) {
         return add(tensors_, tensor, std::begin(values), std::end(values), std::move(lengths));
     }
 
-    /// A tensor as it was before it was rounded to the kernel's input format: tolerances compare with its result. When only this
-    /// is given, and not the input itself, the input is this one rounded to its format.
+    /// Add a tensor before rounding to the kernel's input format: tolerances compare with its result. Without the input itself,
+    /// the input is this tensor rounded to its format.
     template <typename T>
     Dump& raw(const std::string& tensor, const T* values, std::size_t count, std::vector<std::size_t> lengths = {}) {
         return add(raw_, tensor, values, values + count, std::move(lengths));
@@ -256,7 +256,7 @@ public:
         return add(raw_, tensor, std::begin(values), std::end(values), std::move(lengths));
     }
 
-    /// A tensor that the kernel gave: y, mean, rstd; dx, dgamma, dbeta.
+    /// Add an output tensor of the kernel: y, mean, rstd; dx, dgamma, dbeta.
     template <typename T>
     Dump& output(const std::string& tensor, const T* values, std::size_t count, std::vector<std::size_t> lengths = {}) {
         return add(tensors_, tensor, values, values + count, std::move(lengths));
@@ -267,7 +267,7 @@ public:
         return add(tensors_, tensor, std::begin(values), std::end(values), std::move(lengths));
     }
 
-    /// Hand over what was collected. True when it was written, or nobody wants it; false, with a line on stderr, when it could not be.
+    /// Write the collected arrays. Return true when they were written or not requested; false, with a line on stderr, on failure.
     bool write() noexcept {
         if (!wanted_) {
             return true;
@@ -341,7 +341,7 @@ private:
         const std::string folder = std::getenv("GONOGO_DUMP_DIR");
         std::string hidden;
         std::string final;
-        do {  // a number is free unless an earlier process had our id
+        do {  // the number is taken if an earlier process had this id
             const std::string own = std::to_string(static_cast<long>(::getpid())) + "-" + std::to_string(detail::counter()++);
             hidden = folder + "/." + own;
             final = folder + "/" + own;
@@ -373,10 +373,10 @@ private:
         return problem;
     }
 
-    /// Checks a tensor's size against the shape of the test, and gives it its shape where it came without one.
+    /// Check a tensor's size against the shape of the test, and set its shape where it came without one.
     std::string fit(const std::string& tensor, Tensor& found) const {
         const bool whole = tensor == "x" || tensor == "dy" || tensor == "y" || tensor == "dx";
-        if (!whole && kernel_.rfind("layernorm_", 0) != 0) {  // of another kernel only the one who judges knows the shapes
+        if (!whole && kernel_.rfind("layernorm_", 0) != 0) {  // for other kernels only GoNoGo knows the shapes
             if (found.shape.empty()) {
                 found.shape = {found.values.size()};
             }
@@ -393,7 +393,7 @@ private:
         return "";
     }
 
-    /// The test's JSON; a backward kernel that was not given its statistics made its own.
+    /// Return the test's JSON; a backward kernel without given statistics computed its own.
     std::string fields() const {
         std::map<std::string, std::string> all = fields_;
         all["shape"] = "[" + detail::joined(shape_, "") + "]";

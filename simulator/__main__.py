@@ -1,10 +1,10 @@
-"""Make the simulated Wormhole in the cache folder, and say how to use it.
+"""Build the simulated Wormhole in the cache folder, and print how to use it.
 
 `make wormhole-sim` calls this; it does nothing when the folder is complete.
 
-Exit codes: 0 it is there; 3 it can't be made here (the reason in one line). A folder that was not
-finished is never used: its mark is written last, after a kernel has run on it, and the next run
-begins it anew. Runs at the same time wait for each other.
+Exit codes: 0 it exists; 3 it can't be built here (the reason in one line). An unfinished folder is
+never used: its mark is written last, after a kernel has run on it, and the next run starts over.
+Concurrent runs wait for each other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TRIAL_DEADLINE_S = 300.0
 
 
 def main() -> int:
-    """Make it, or say why not."""
+    """Build the simulator, or print why it can't be built."""
     folder = root()
     try:
         program, version = host.interpreter()
@@ -38,7 +38,7 @@ def main() -> int:
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if place.complete.exists():
-                print(f"the simulated Wormhole is there: {place.folder}")
+                print(f"the simulated Wormhole exists: {place.folder}")
             else:
                 make(place, program)
             write_builds(place)
@@ -53,11 +53,11 @@ def main() -> int:
 
 
 def make(place: Place, program: str) -> None:
-    """Everything below the place's folder, from nothing. Raises Unavailable."""
+    """Build everything below the place's folder, from nothing. Raises Unavailable."""
     start = time.monotonic()
     shutil.rmtree(place.folder, ignore_errors=True)
     place.folder.mkdir()
-    print(f"making the simulated Wormhole in {place.folder} (1.3 GB)")
+    print(f"building the simulated Wormhole in {place.folder} (1.3 GB)")
     run("make a virtual environment", [program, "-m", "venv", str(place.folder / "venv")])
     pip = [str(place.interpreter), "-m", "pip", "--quiet", "--disable-pip-version-check"]
     locked = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
@@ -73,20 +73,20 @@ def make(place: Place, program: str) -> None:
 
 
 def toolchain(place: Place, download: list[str]) -> None:
-    """The compiler, out of its wheel."""
+    """Download the compiler's wheel and unpack the compiler."""
     name, version, digest = TOOLCHAIN
     wheels = place.folder / "wheels"
     wheels.mkdir()
-    wanted = wheels / "toolchain.txt"
-    wanted.write_text(f"{name}=={version} --hash=sha256:{digest}\n", "utf-8")
-    run(f"download {name} {version}", [*download, "-r", str(wanted), "-d", str(wheels)])
-    found = sorted(wheels.glob("*.whl"))
-    if len(found) != 1:
-        raise Unavailable(f"{name} {version} came as {len(found)} wheels, not one")
+    requirement = wheels / "toolchain.txt"
+    requirement.write_text(f"{name}=={version} --hash=sha256:{digest}\n", "utf-8")
+    run(f"download {name} {version}", [*download, "-r", str(requirement), "-d", str(wheels)])
+    files = sorted(wheels.glob("*.whl"))
+    if len(files) != 1:
+        raise Unavailable(f"{name} {version} came as {len(files)} wheels, not one")
     unpack = [
         str(place.interpreter),
         str(HERE / "toolchain.py"),
-        str(found[0]),
+        str(files[0]),
         digest,
         str(place.folder),
     ]
@@ -95,19 +95,19 @@ def toolchain(place: Place, download: list[str]) -> None:
 
 
 def metal(place: Place) -> None:
-    """Make the folder that ttnn takes for a tt-metal checkout.
+    """Make the folder that ttnn uses as a tt-metal checkout.
 
-    It has the wheel's own parts, and the compiler where a checkout has it.
+    It has the wheel's parts, and the compiler where a checkout has it.
     """
-    wheel, made = place.packages / "ttnn", place.folder / "metal"
-    (made / "runtime").mkdir(parents=True)
-    (made / "build").mkdir()
+    wheel, folder = place.packages / "ttnn", place.folder / "metal"
+    (folder / "runtime").mkdir(parents=True)
+    (folder / "build").mkdir()
     links = {
-        made / "tt_metal": wheel / "tt_metal",
-        made / "ttnn": wheel / "ttnn",
-        made / "runtime" / "hw": wheel / "runtime" / "hw",
-        made / "runtime" / "sfpi": place.folder / "runtime" / "sfpi",
-        made / "build" / "lib": wheel / "build" / "lib",
+        folder / "tt_metal": wheel / "tt_metal",
+        folder / "ttnn": wheel / "ttnn",
+        folder / "runtime" / "hw": wheel / "runtime" / "hw",
+        folder / "runtime" / "sfpi": place.folder / "runtime" / "sfpi",
+        folder / "build" / "lib": wheel / "build" / "lib",
     }
     for link, target in links.items():
         if not target.exists():
@@ -116,7 +116,7 @@ def metal(place: Place) -> None:
 
 
 def trial(place: Place) -> None:
-    """A kernel must have run on it before it counts as made."""
+    """Run a kernel on the simulator: only then is it complete."""
     run(
         "run a LayerNorm on it",
         [str(place.interpreter), str(HERE / "trial.py")],
@@ -126,7 +126,7 @@ def trial(place: Place) -> None:
 
 
 def write_builds(place: Place) -> None:
-    """The builds file that GONOGO_BUILDS names, replaced as a whole."""
+    """Write the builds file that GONOGO_BUILDS names; replace it as a whole."""
     lines = [
         "# Made by `make wormhole-sim`: ttnn on the simulated Wormhole (docs/wormhole.md).",
         "[executors.ttnn]",
@@ -143,21 +143,21 @@ def write_builds(place: Place) -> None:
 
 
 def run(
-    what: str,
+    step: str,
     command: list[str],
     environment: dict[str, str] | None = None,
     deadline_s: float | None = None,
 ) -> None:
-    """One step in a process group of its own; what it left running is ended with it.
+    """Run one step in a separate process group; processes that it left running end with it.
 
-    Raises Unavailable with its last words.
+    Raises Unavailable with the end of its output.
     """
-    print(f"  {what}", flush=True)
+    print(f"  {step}", flush=True)
     with (
-        Path(os.devnull).open() as nothing,
+        Path(os.devnull).open() as no_input,
         subprocess.Popen(
             command,
-            stdin=nothing,
+            stdin=no_input,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -169,13 +169,13 @@ def run(
             output, _ = process.communicate(timeout=deadline_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            raise Unavailable(f"can't {what}: no end within {deadline_s:.0f} s") from None
+            raise Unavailable(f"can't {step}: no end within {deadline_s:.0f} s") from None
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
     if process.returncode:
         raise Unavailable(
-            f"can't {what} (exit code {process.returncode}): {output.strip()[-LAST_WORDS:]}"
+            f"can't {step} (exit code {process.returncode}): {output.strip()[-LAST_WORDS:]}"
         )
 
 

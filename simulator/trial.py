@@ -1,6 +1,6 @@
 """Run one LayerNorm on the simulated Wormhole and compare it with NumPy.
 
-The simulator's own Python runs this as a script; it exits with 0 when the result is right.
+The simulator's Python runs this as a script; it exits with 0 when the result is right.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BOUND = 0.06
 
 
 def main() -> int:
-    """0 when the kernel's result is a LayerNorm's."""
+    """Return 0 when the kernel's result is a LayerNorm's."""
     rng = np.random.default_rng(0)
     x, gamma, beta = (
         rng.standard_normal(shape).astype(np.float32)
@@ -26,16 +26,16 @@ def main() -> int:
     )
     device = ttnn.open_device(device_id=0)
 
-    def up(array: Any) -> Any:
+    def upload(array: Any) -> Any:
         return ttnn.to_device(ttnn.Tensor(array, ttnn.bfloat16).to(ttnn.TILE_LAYOUT), device)
 
-    y = ttnn.layer_norm(up(x), weight=up(gamma), bias=up(beta), epsilon=EPSILON)
-    given = ttnn.to_dtype(ttnn.from_device(y), ttnn.float32).to(ttnn.ROW_MAJOR_LAYOUT).to_numpy()
+    y = ttnn.layer_norm(upload(x), weight=upload(gamma), bias=upload(beta), epsilon=EPSILON)
+    result = ttnn.to_dtype(ttnn.from_device(y), ttnn.float32).to(ttnn.ROW_MAJOR_LAYOUT).to_numpy()
     ttnn.close_device(device)
-    wanted = (x - x.mean(-1, keepdims=True)) / np.sqrt(
+    expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(
         x.var(-1, keepdims=True) + EPSILON
     ) * gamma + beta
-    worst = float(np.abs(given - wanted).max())
+    worst = float(np.abs(result - expected).max())
     print(f"layer_norm on the simulated Wormhole: largest error {worst:.4f}")
     return 0 if worst < BOUND else 1
 

@@ -44,7 +44,7 @@ class Arithmetic:
     fused: bool = False
     """Whether a multiplication and the addition after it round once."""
     form: str = "textbook"
-    """The arithmetic and fault of dx and y: see kernels.py."""
+    """The form of dx and y: see kernels.py."""
     reciprocal: bool = False
     """Whether means are products with a stored 1/N instead of quotients."""
     parts: int = 0

@@ -14,7 +14,7 @@ from benchmarks.strangers.plugin import Stranger
 from benchmarks.strangers.rights import BASES, RIGHTS
 from benchmarks.strangers.showing import Showing, showing
 from benchmarks.strangers.wrongs import WRONGS
-from gonogo.flakiness.suspects import settled
+from gonogo.flakiness.suspects import pooled_explanations
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.spec.verdicts import Explanation, Verdict
@@ -83,7 +83,7 @@ def put_to_test(build: str, case: Case, seeds: int = SEEDS, clean: str | None = 
     if suspect and not record.flagged:
         record.flagged = any(
             level in (Explanation.suspect, Explanation.unexplained)
-            for level in settled(rows).values()
+            for level in pooled_explanations(rows).values()
         )
     return record
 

@@ -56,7 +56,7 @@ PACK_FROM = 2_000
 
 
 class Context(Protocol):
-    """What the composition root gives to the pages."""
+    """The parts of the service that the composition root gives to the pages."""
 
     @property
     def settings(self) -> Settings:
@@ -186,7 +186,7 @@ def make_router(
             request.path_params["job_id"],
             query.get("output"),
             at,
-            seed_details.wanted(query),
+            seed_details.requested(query),
         )
 
     def all_devices(session: Session, _: Request, at: datetime) -> device_page.DevicesView:

@@ -1,3 +1,4 @@
-"""What other systems say of commits, and the rules that make jobs of it; pure: payloads in, values
-out.
+"""Events from other systems about commits, and the rules that start jobs for them.
+
+It is pure: payloads in, values out.
 """

@@ -1,9 +1,9 @@
-"""A cron line in a time zone: which moment comes next.
+"""Cron lines in a time zone: compute the next due moment.
 
-Pure: a moment in, a moment out; only the zones' rules are read from the system.
+It is pure, a moment in and a moment out, except that the zones' rules are read from the system.
 
-A line whose hour is `*` runs by elapsed time: every hour that passes is an hour of it. Every other
-line runs by the clock on the wall:
+A line whose hour is `*` runs by elapsed time: every hour that passes counts. Every other line runs
+by the wall clock:
 
 - a time that is skipped when clocks go forward runs once, at the first moment after the gap;
 - a time that comes twice when they go back runs once, the first time.
@@ -26,7 +26,7 @@ EXAMPLE = "minute, hour, day of month, month, day of week, such as 30 2 * * MON-
 
 @dataclass(frozen=True)
 class CronLine:
-    """A cron line and the zone whose clock it means. Make one with `parse`."""
+    """A cron line and the time zone of its clock. Make one with `parse`."""
 
     expression: str
     zone: str
@@ -35,8 +35,9 @@ class CronLine:
     def parse(
         cls, expression: str, zone: str, *, fields: tuple[str, str] = ("cron", "timezone")
     ) -> CronLine:
-        """Checked: raises FieldError for a line that is none or never comes, and for an unknown
-        zone. `fields` are their names.
+        """Parse and check a line; `fields` are the names of the two values in errors.
+
+        Raises FieldError for an invalid line, a line that is never due, and an unknown zone.
         """
         if len(expression) > MAX_LENGTH or len(expression.split()) != FIELDS:
             raise FieldError(
@@ -52,35 +53,34 @@ class CronLine:
             ) from None
         except StopIteration:
             raise FieldError(
-                fields[0], expression, "never comes", limit="a day that exists"
+                fields[0], expression, "is never due", limit="a day that exists"
             ) from None
         return line
 
     def after(self, moment: datetime) -> datetime:
-        """Return the first due time later than an aware moment, in UTC."""
+        """Return the first due time later than a time zone aware moment, in UTC."""
         zone = _zone(self.zone, "timezone")
         local = moment.astimezone(zone)
         if self.expression.split()[1] == "*":
             return next(CronSim(self.expression, local)).astimezone(UTC)
         for wall in CronSim(self.expression, local.replace(tzinfo=None)):
             due = _on(wall, zone)
-            if (
-                due > moment
-            ):  # not after it: the second time of a doubled hour, whose first one has been
+            # a time that isn't later belongs to a doubled hour, and was due the first time already
+            if due > moment:
                 return due
         raise StopIteration
 
     def next(self, moment: datetime, count: int) -> list[datetime]:
         """Return the next `count` due times."""
-        found: list[datetime] = []
+        due_times: list[datetime] = []
         for _ in range(count):
             moment = self.after(moment)
-            found.append(moment)
-        return found
+            due_times.append(moment)
+        return due_times
 
 
 def _on(wall: datetime, zone: ZoneInfo) -> datetime:
-    """Return the first moment at which the clock on the wall shows `wall`, or has just passed over it."""
+    """Return the first moment at which the wall clock shows `wall`, or has just passed it."""
     while True:
         moment = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
         if moment.astimezone(zone).replace(tzinfo=None) == wall:

@@ -1,8 +1,8 @@
-"""What a delivery says of a commit: GitHub's payloads and those of other CI systems in one form.
+"""Events about commits: GitHub's payloads and those of other CI systems in one form.
 
 Sources: GitHub's "Webhook events and payloads" for push, pull_request, workflow_run, check_suite
-and check_run. Every other event, and what in these says nothing about a commit to test (a tag, a
-deleted branch), is Ignored with a reason, never an error.
+and check_run. Every other event is Ignored with a reason, never an error; so are those that say
+nothing about a commit to test (a tag, a deleted branch).
 """
 
 from __future__ import annotations
@@ -19,66 +19,67 @@ from gonogo.spec import fields
 GITHUB = ("push", "pull_request", "workflow_run", "check_suite")
 """Events that a rule may name."""
 CHECK_RUN = "check_run"
-TAKEN = (*GITHUB, CHECK_RUN)
-"""Events from which something may follow: a check run says that somebody wants one of ours again,
-which needs no rule of its own."""
+HANDLED = (*GITHUB, CHECK_RUN)
+"""Events that may start something. A check run needs no rule: it means that somebody requested
+one of our checks again."""
 COMMIT = "commit"
 """The event of other CI systems."""
-AGAIN = "rerequested"
-FOUND = "found"
-"""The action of a pull request that GitHub was asked for, as nothing had told of it."""
+REREQUESTED = "rerequested"
+POLLED = "found"
+"""The action of a pull request that we got by asking GitHub, because no delivery mentioned it."""
 BOTH = "gonogo-both"
-"""The button on our check runs that asks for head and base once more."""
+"""The button on our check runs that requests head and base again."""
 SHA = re.compile(r"[0-9a-f]{7,64}")
 REPOSITORY = re.compile(r"(?!\.)[A-Za-z0-9._-]+(/(?!\.\.?(/|$))[A-Za-z0-9._-]+)*")
 BRANCH = "refs/heads/"
-MOST_PATHS = 20_000
-MOST_COMMITS = 2048
-"""GitHub tells of so many commits of a push at most."""
-MOST_TEXT = 500
-MOST_NUMBER = 2**31 - 1
+MAX_PATHS = 20_000
+MAX_COMMITS = 2048
+"""GitHub lists at most this many commits of a push."""
+MAX_TEXT = 500
+MAX_NUMBER = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class CommitEvent:
-    """Something happened to a commit."""
+    """An event about a commit."""
 
     event: str
     repository: str
-    """"owner/name"; of a pull request the repository that it is made to."""
+    """"owner/name"; for a pull request, its target repository."""
     head_sha: str
     base_sha: str | None = None
-    """What the head is compared with: the commit before a push, the tip of the branch that a pull
-    request is made to."""
+    """The commit that the head is compared with: the commit before a push, or the tip of a pull
+    request's target branch."""
     action: str | None = None
     branch: str | None = None
-    """That was pushed to, or that the pull request is made to."""
+    """The branch that was pushed to, or a pull request's target branch."""
     pull_request: int | None = None
     fork: bool = False
-    """The commit comes from a repository that others may write to, or nobody knows where from."""
+    """True if the commit comes from a repository that others may write to, or from an unknown
+    one."""
     paths: tuple[str, ...] | None = None
-    """What changed between base and head; None: the delivery does not say."""
+    """The paths that changed between base and head; None: the delivery does not say."""
     occurred_at: datetime | None = None
-    """By the sender's clock."""
+    """The time by the sender's clock."""
     installation: int | None = None
-    """Of the GitHub App that was told."""
+    """The installation of the GitHub App that received it."""
     workflow: str | None = None
-    """Of workflow_run: its name; of check_suite: the App that it is of."""
+    """For workflow_run its name; for check_suite its App."""
     conclusion: str | None = None
     again: bool = False
-    """A person asked for it once more: nothing that ran before for the head will do."""
+    """True if a person requested it again: no earlier run of the head counts."""
     again_base: bool = False
-    """Nor for the base."""
+    """True if no earlier run of the base counts, either."""
     rule: str | None = None
-    """The one rule that it is for; None: every rule that fits."""
+    """The only rule that it concerns; None: every rule that fits."""
     head_build: str | None = None
     base_build: str | None = None
-    """Named by other CI systems; else the rule says which builds the commits are."""
+    """The builds, if another CI system named them; otherwise the rule names them."""
 
 
 @dataclass(frozen=True)
 class Ignored:
-    """Nothing is to be done, and why."""
+    """An event that starts nothing, and the reason."""
 
     reason: str
     repository: str | None = None
@@ -86,28 +87,26 @@ class Ignored:
 
 @dataclass(frozen=True)
 class Rerequest:
-    """Somebody asks at GitHub for a check run of an App once more, or for all of them on a
-    commit.
-    """
+    """A request at GitHub to run an App's check of a commit again, or all of them."""
 
     repository: str
     head_sha: str
     app: tuple[str, ...]
-    """By which the App whose check it is may be known: its number, its client id."""
+    """The App's identifiers: its number and its client id."""
     slug: str
     check: str | None = None
     """The id that the App gave its check run; None: all of the commit's."""
     both: bool = False
-    """Base as well."""
+    """True if base is requested as well."""
     installation: int | None = None
     otherwise: CommitEvent | None = None
-    """What a check suite says to rules that speak of check suites."""
+    """The event for rules that name check suites."""
 
 
 def from_github(event: str, payload: object) -> CommitEvent | Rerequest | Ignored:
-    """What GitHub's payload of that event (`X-GitHub-Event`) says.
+    """Parse GitHub's payload of that event (`X-GitHub-Event`).
 
-    Raises FieldError where one of TAKEN has not the form that it has.
+    Raises FieldError if the payload of a HANDLED event has another form.
     """
     data = fields.mapping(payload, "body")
     read = _READERS.get(event)
@@ -119,9 +118,9 @@ def from_github(event: str, payload: object) -> CommitEvent | Rerequest | Ignore
 
 
 def from_ci(payload: object) -> CommitEvent | Ignored:
-    """What another CI system says: {"type": "commit", "data": {"repository", "sha", ...}}.
+    """Parse the message of another CI system.
 
-    Raises FieldError.
+    It has the form {"type": "commit", "data": {"repository", "sha", ...}}. Raises FieldError.
     """
     message = fields.mapping(payload, "body")
     kind = message.get("type")
@@ -156,7 +155,7 @@ def from_ci(payload: object) -> CommitEvent | Ignored:
         branch=_text(data, "branch", "data"),
         pull_request=None
         if number is None
-        else fields.integer(number, "data.pull_request", least=1, most=MOST_NUMBER),
+        else fields.integer(number, "data.pull_request", least=1, most=MAX_NUMBER),
         fork=_flag(data, "fork"),
         paths=_paths(data.get("paths")),
         occurred_at=_moment(message.get("timestamp")),
@@ -166,38 +165,39 @@ def from_ci(payload: object) -> CommitEvent | Ignored:
     )
 
 
-def from_asked(payload: object) -> CommitEvent:
-    """Return a pull request of a pushed commit, as GitHub was asked for it: {"rule", "head_build",
-    "pull_request", ...}. Raises FieldError.
+def from_polled(payload: object) -> CommitEvent:
+    """Parse a pull request of a pushed commit that we got by asking GitHub.
+
+    It has the form {"rule", "head_build", "pull_request", ...}. Raises FieldError.
     """
     data = fields.mapping(payload, "body")
-    found = _pull_request({**data, "action": FOUND})
-    return replace(found, rule=_text(data, "rule", ""), head_build=_text(data, "head_build", ""))
+    event = _pull_request({**data, "action": POLLED})
+    return replace(event, rule=_text(data, "rule", ""), head_build=_text(data, "head_build", ""))
 
 
 def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
     repository = _repository(_inner(data, "repository").get("full_name"), "repository.full_name")
     ref = data.get("ref")
     if not isinstance(ref, str) or not ref.startswith(BRANCH):
-        return Ignored(f"a push to {str(ref)[:100]}, which is no branch", repository)
+        return Ignored(f"a push to {str(ref)[:100]}, which is not a branch", repository)
     after = data.get("after")
     if data.get("deleted") or _nothing(after):
         return Ignored(f"the branch {ref.removeprefix(BRANCH)[:100]} was deleted", repository)
     before = data.get("before")
     commits = data.get("commits")
     paths: set[str] | None = None
-    # a new branch and a forced push tell of some of the commits only, and so does a very large one
+    # new branches, forced pushes and very large pushes list only some of the commits
     if (
         isinstance(commits, list)
-        and 0 < len(commits) < MOST_COMMITS
+        and 0 < len(commits) < MAX_COMMITS
         and not (data.get("created") or data.get("forced"))
     ):
-        told = (
-            _inner({"commit": each}, "commit").get(kind) or ()
-            for each in commits
+        changes = (
+            _inner({"commit": commit}, "commit").get(kind) or ()
+            for commit in commits
             for kind in ("added", "modified", "removed")
         )
-        paths = {path for found in told for path in found if isinstance(path, str)}
+        paths = {path for change in changes for path in change if isinstance(path, str)}
     return CommitEvent(
         event="push",
         repository=repository,
@@ -226,7 +226,7 @@ def _pull_request(data: Mapping[str, Any]) -> CommitEvent:
             request.get("number", data.get("number")),
             "pull_request.number",
             least=1,
-            most=MOST_NUMBER,
+            most=MAX_NUMBER,
         ),
         fork=_foreign(head, base),
         occurred_at=_moment(request.get("updated_at")),
@@ -236,18 +236,22 @@ def _pull_request(data: Mapping[str, Any]) -> CommitEvent:
 
 def _workflow_run(data: Mapping[str, Any]) -> CommitEvent | Ignored:
     run = _inner(data, "workflow_run")
-    own, whose = _inner(data, "repository"), _inner(run, "head_repository")
+    repository, source = _inner(data, "repository"), _inner(run, "head_repository")
     return _about(
-        data, run, own, fork=not _same(whose, own), workflow=run.get("name"), where="workflow_run"
+        data,
+        run,
+        repository,
+        fork=not _same(source, repository),
+        workflow=run.get("name"),
+        where="workflow_run",
     )
 
 
 def _check_suite(data: Mapping[str, Any]) -> CommitEvent | Rerequest:
     suite = _inner(data, "check_suite")
-    # GitHub gives no branch for a commit that is on none of this repository's: it was pushed to a
-    # fork
+    # GitHub names no branch for a commit that is on no branch here: it was pushed to a fork
     fork = not isinstance(suite.get("head_branch"), str)
-    found = _about(
+    event = _about(
         data,
         suite,
         _inner(data, "repository"),
@@ -255,19 +259,19 @@ def _check_suite(data: Mapping[str, Any]) -> CommitEvent | Rerequest:
         workflow=_inner(suite, "app").get("slug"),
         where="check_suite",
     )
-    return _rerequest(data, suite, "check_suite", otherwise=found) if found.again else found
+    return _rerequest(data, suite, "check_suite", otherwise=event) if event.again else event
 
 
 def _check_run(data: Mapping[str, Any]) -> Rerequest | Ignored:
     run, action = _inner(data, "check_run"), _text(data, "action", "")
     pressed = _inner(data, "requested_action").get("identifier")
-    if action != AGAIN and (action != "requested_action" or pressed != BOTH):
-        said = (
+    if action != REREQUESTED and (action != "requested_action" or pressed != BOTH):
+        words = (
             f"a check run's button {str(pressed)[:40]!r}"
             if action == "requested_action"
             else f"a check run that was {str(action)[:40]}"
         )
-        return Ignored(f"nothing follows from {said}", _named(data.get("repository")))
+        return Ignored(f"nothing follows from {words}", _named(data.get("repository")))
     check = run.get("external_id")
     return _rerequest(
         data, run, "check_run", check=check if isinstance(check, str) else "", both=pressed == BOTH
@@ -275,12 +279,12 @@ def _check_run(data: Mapping[str, Any]) -> Rerequest | Ignored:
 
 
 def _rerequest(
-    data: Mapping[str, Any], told: Mapping[str, Any], where: str, **more: Any
+    data: Mapping[str, Any], subject: Mapping[str, Any], where: str, **more: Any
 ) -> Rerequest:
-    app = _inner(told, "app")
+    app = _inner(subject, "app")
     return Rerequest(
         repository=_repository(_inner(data, "repository").get("full_name"), "repository.full_name"),
-        head_sha=_sha(told.get("head_sha"), f"{where}.head_sha"),
+        head_sha=_sha(subject.get("head_sha"), f"{where}.head_sha"),
         app=tuple(str(app[name]) for name in ("id", "client_id") if app.get(name)),
         slug=_plain(app.get("slug")) or "unknown",
         installation=_installation(data),
@@ -290,43 +294,42 @@ def _rerequest(
 
 def _about(
     data: Mapping[str, Any],
-    told: Mapping[str, Any],
-    own: Mapping[str, Any],
+    subject: Mapping[str, Any],
+    repository: Mapping[str, Any],
     *,
     fork: bool,
     workflow: object,
     where: str,
 ) -> CommitEvent:
-    """What workflow_run and check_suite have in common.
+    """Return the event of a workflow_run or a check_suite, from what they have in common.
 
-    Of several pull requests with this head it is the first one's.
+    If several pull requests have this head, it is the first one's.
     """
-    # also those are listed that are made from here to another repository, whose numbers mean others
-    # here
-    listed = (each for each in told.get("pull_requests") or () if isinstance(each, Mapping))
-    requests = [each for each in listed if _same(_inner(_inner(each, "base"), "repo"), own)]
+    # The list has requests to other repositories, too; their numbers mean other requests here.
+    listed = (item for item in subject.get("pull_requests") or () if isinstance(item, Mapping))
+    requests = [item for item in listed if _same(_inner(_inner(item, "base"), "repo"), repository)]
     first = requests[0] if requests else {}
     head, base = _inner(first, "head"), _inner(first, "base")
     number = first.get("number")
     action = _text(data, "action", "")
-    before = base.get("sha") if requests else told.get("before")
+    before = base.get("sha") if requests else subject.get("before")
     return CommitEvent(
         event=where,
-        repository=_repository(own.get("full_name"), "repository.full_name"),
-        head_sha=_sha(told.get("head_sha"), f"{where}.head_sha"),
+        repository=_repository(repository.get("full_name"), "repository.full_name"),
+        head_sha=_sha(subject.get("head_sha"), f"{where}.head_sha"),
         base_sha=None if _nothing(before) else _sha(before, f"{where}.before"),
         action=action,
-        branch=_text(base, "ref", where) if requests else _text(told, "head_branch", where),
+        branch=_text(base, "ref", where) if requests else _text(subject, "head_branch", where),
         pull_request=None
         if number is None
-        else fields.integer(number, f"{where}.pull_requests.0.number", least=1, most=MOST_NUMBER),
+        else fields.integer(number, f"{where}.pull_requests.0.number", least=1, most=MAX_NUMBER),
         fork=fork or (bool(requests) and _foreign(head, base)),
-        # when it was made: it may change long after a newer commit came
-        occurred_at=_moment(told.get("created_at")),
+        # the time of creation, because it may change long after a newer commit came
+        occurred_at=_moment(subject.get("created_at")),
         installation=_installation(data),
         workflow=_plain(workflow),
-        conclusion=_plain(told.get("conclusion")),
-        again=action == AGAIN,
+        conclusion=_plain(subject.get("conclusion")),
+        again=action == REREQUESTED,
     )
 
 
@@ -340,19 +343,19 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], CommitEvent | Rerequest | Igno
 
 
 def _inner(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = data.get(name)
-    return found if isinstance(found, Mapping) else {}
+    inner = data.get(name)
+    return inner if isinstance(inner, Mapping) else {}
 
 
 def _named(repository: object) -> str | None:
-    found = repository.get("full_name") if isinstance(repository, Mapping) else None
-    return found if isinstance(found, str) and len(found) <= MOST_TEXT else None
+    name = repository.get("full_name") if isinstance(repository, Mapping) else None
+    return name if isinstance(name, str) and len(name) <= MAX_TEXT else None
 
 
 def _plain(value: object) -> str | None:
-    """Return a text that anyone may have chosen, without what is not printable."""
+    """Return a text that anyone may have chosen, without unprintable characters."""
     return (
-        "".join(each for each in value[:MOST_TEXT] if each.isprintable())
+        "".join(char for char in value[:MAX_TEXT] if char.isprintable())
         if isinstance(value, str)
         else None
     )
@@ -363,8 +366,9 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _foreign(head: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    """Return whether a pull request comes from another repository than it is made to; a head whose
-    repository is gone does.
+    """Return whether a pull request's head is in another repository than its target.
+
+    A head whose repository is gone counts as foreign.
     """
     return not _same(_inner(head, "repo"), _inner(base, "repo"))
 
@@ -375,14 +379,14 @@ def _nothing(sha: object) -> bool:
 
 def _sha(value: object, path: str) -> str:
     if not isinstance(value, str) or not SHA.fullmatch(value.lower()):
-        raise FieldError(path, value, "is no commit", limit="7 to 64 hexadecimal digits")
+        raise FieldError(path, value, "isn't a commit", limit="7 to 64 hexadecimal digits")
     return value.lower()
 
 
 def _repository(value: object, path: str) -> str:
     if not isinstance(value, str) or len(value) > 200 or not REPOSITORY.fullmatch(value):
         raise FieldError(
-            path, value, "is no repository", limit="owner/name, at most 200 characters"
+            path, value, "isn't a repository", limit="owner/name, at most 200 characters"
         )
     return value
 
@@ -390,13 +394,13 @@ def _repository(value: object, path: str) -> str:
 def _text(data: Mapping[str, Any], name: str, path: str) -> str | None:
     value = data.get(name)
     if value is not None and (
-        not isinstance(value, str) or not value or len(value) > MOST_TEXT or not value.isprintable()
+        not isinstance(value, str) or not value or len(value) > MAX_TEXT or not value.isprintable()
     ):
         raise FieldError(
             fields.join(path, name),
             value,
             "must be text",
-            limit=f"1 to {MOST_TEXT} printable characters",
+            limit=f"1 to {MAX_TEXT} printable characters",
         )
     return value
 
@@ -413,24 +417,22 @@ def _paths(value: object) -> tuple[str, ...] | None:
         return None
     if (
         not isinstance(value, list)
-        or len(value) > MOST_PATHS
-        or not all(isinstance(each, str) for each in value)
+        or len(value) > MAX_PATHS
+        or not all(isinstance(path, str) for path in value)
     ):
         raise FieldError(
-            "data.paths", value, "must be a list of paths", limit=f"at most {MOST_PATHS}"
+            "data.paths", value, "must be a list of paths", limit=f"at most {MAX_PATHS}"
         )
     return tuple(value)
 
 
 def _installation(data: Mapping[str, Any]) -> int | None:
-    found = _inner(data, "installation").get("id")
-    return found if isinstance(found, int) and 0 < found < 2**63 else None
+    installation = _inner(data, "installation").get("id")
+    return installation if isinstance(installation, int) and 0 < installation < 2**63 else None
 
 
 def _moment(value: object) -> datetime | None:
-    """Return a time as GitHub writes it, in text or as seconds since the epoch; None where it is
-    neither.
-    """
+    """Return a time as GitHub writes it, in text or as seconds since the epoch; else None."""
     try:
         if isinstance(value, int) and not isinstance(value, bool):
             return datetime.fromtimestamp(value, UTC)

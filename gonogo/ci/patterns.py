@@ -1,5 +1,6 @@
-"""Patterns of branches, paths and repositories, as GitHub's workflows have them: `*` stays in a
-folder, `**` does not, `!` takes back.
+"""Patterns of branches, paths and repositories, as in GitHub's workflows.
+
+`*` stays within a folder, `**` does not, and `!` excludes.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ _MEANS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def fits(patterns: Sequence[str], text: str, *, any_case: bool = False) -> bool:
-    """Return whether the last pattern that speaks of `text` lets it in.
+    """Return whether the last pattern that matches `text` includes it.
 
-    No pattern lets everything in, and so do patterns that only take back.
+    Without patterns, or with excluding patterns only, everything else is included.
     """
     fitting = all(pattern.startswith("!") for pattern in patterns)
     for pattern in patterns:

@@ -1,4 +1,4 @@
-"""Payloads as people may see them: whole, but for what opens something."""
+"""Payloads for display: complete, except for secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 HIDDEN = "…"
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 _NAMES = re.compile(
     r"secret|token|password|signature|private_?key|authorization|credential", re.IGNORECASE
 )
@@ -15,18 +15,20 @@ _IN_ADDRESSES = re.compile(r"([?&](?:access_)?token=)[^&\s\"]+", re.IGNORECASE)
 
 
 def without_secrets(value: Any, depth: int = 0) -> Any:
-    """JSON without the texts and lists of fields named as secrets are (GitHub sends some in
-    alerts), and without tokens in addresses.
+    """Return JSON without secrets, and without tokens in addresses.
+
+    Texts and lists are hidden if the name of their field looks like a secret's; GitHub sends some
+    in alerts.
     """
-    if depth > MOST_DEPTH:
+    if depth > MAX_DEPTH:
         return HIDDEN
     if isinstance(value, Mapping):
         return {
-            name: HIDDEN if _secret(name, each) else without_secrets(each, depth + 1)
-            for name, each in value.items()
+            name: HIDDEN if _secret(name, member) else without_secrets(member, depth + 1)
+            for name, member in value.items()
         }
     if isinstance(value, list):
-        return [without_secrets(each, depth + 1) for each in value]
+        return [without_secrets(item, depth + 1) for item in value]
     return _IN_ADDRESSES.sub(rf"\1{HIDDEN}", value) if isinstance(value, str) else value
 
 

@@ -15,22 +15,23 @@ ACTIONS: Mapping[str, tuple[str, ...]] = {
     "workflow_run": ("completed",),
     "check_suite": ("requested", "rerequested"),
 }
-"""What counts where a rule names no actions: a new head, a finished workflow, a suite that was
-asked for. A push has no action."""
+"""The actions that count if a rule names none: a new head, a finished workflow, a requested
+suite. A push has no action."""
 PLACES = ("sha", "short", "branch", "number")
-"""What `{...}` in the name of a build may be: the commit, its first 12 digits, the branch, the pull
-request's number (0: none)."""
+"""The names that may stand in `{...}` in a build's name: the commit, its first 12 digits, the
+branch, and the pull request's number (0: none)."""
 OF_THE_COMMIT = ("{sha}", "{short}")
 SHORT = 12
-MOST_NAME = 200
+MAX_NAME = 200
 _PLACE = re.compile(r"\{([^{}]*)\}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._+/@-]")
 
 
 @dataclass(frozen=True)
 class Registration:
-    """How the build of a commit that nobody has registered is registered; nothing of it can be
-    executed.
+    """The fields with which an unregistered commit's build is registered.
+
+    Nothing in it can be executed.
     """
 
     executor: str
@@ -41,7 +42,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule as it is stored; see `fit`."""
+    """A rule as it is stored. See `concerns` and `refusal`."""
 
     name: str
     events: tuple[str, ...]
@@ -54,10 +55,10 @@ class Rule:
     forks: bool = False
     enabled: bool = True
     base: bool = True
-    """Whether the commit that the head is compared with is run as well, unless it was."""
+    """True if the commit that the head is compared with is run, too, unless it has run already."""
     pull_requests: bool = True
-    """Whether a push is answered at the open pull requests of its commit, too, of which no delivery
-    told."""
+    """True if a push is also answered at the open pull requests of its commit that no delivery
+    mentioned."""
     head_build: str | None = None
     base_build: str | None = None
     register: Registration | None = None
@@ -67,7 +68,10 @@ class Rule:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Rule:
-        """From the JSON that the API checked and stored; what it leaves out is as above."""
+        """Return the rule in the JSON that the API checked and stored.
+
+        Missing fields have their defaults.
+        """
         lists = (
             "events",
             "repositories",
@@ -98,7 +102,7 @@ class Rule:
         )
 
     def concerns(self, event: CommitEvent) -> bool:
-        """Return whether it speaks of such events of that repository at all."""
+        """Return whether it covers such events of that repository at all."""
         if event.rule is not None:
             return event.rule == self.name
         return event.event in self.events and fits(
@@ -106,7 +110,7 @@ class Rule:
         )
 
     def closed(self, *, fork: bool) -> str | None:
-        """Why it starts nothing whatever happened; None: it may."""
+        """Return why it starts nothing for any event; None: it may start something."""
         if not self.enabled:
             return "the rule is switched off"
         if fork and not self.forks:
@@ -114,12 +118,13 @@ class Rule:
         return None
 
     def refusal(self, event: CommitEvent) -> str | None:
-        """Why it starts nothing for an event that it concerns; None: it starts what it names.
+        """Return why it starts nothing for an event that it concerns; None: it starts its jobs.
 
-        Paths that nobody knows fit: a test too many costs time, one too few hides a fault.
+        Unknown paths fit: one test too many costs time, one too few hides a fault.
         """
         closed = self.closed(fork=event.fork)
-        if closed is not None or event.rule is not None:  # it took the push that this goes back to
+        # An event for one rule follows from a push that the rule has accepted already.
+        if closed is not None or event.rule is not None:
             return closed
         actions = self.actions or ACTIONS.get(event.event, ())
         if actions and event.action is not None and event.action not in actions:
@@ -129,7 +134,8 @@ class Rule:
             and event.action == "completed"
             and event.conclusion not in self.conclusions
         ):
-            return f"the workflow ended with {event.conclusion}, not with {' or '.join(self.conclusions)}"
+            allowed = " or ".join(self.conclusions)
+            return f"the workflow ended with {event.conclusion}, not with {allowed}"
         named = event.event in ("workflow_run", "check_suite")
         if (
             self.workflows
@@ -145,7 +151,7 @@ class Rule:
 
 
 def problem_of(template: str) -> str | None:
-    """What is wrong with the name of a build with `{...}` in it; None: nothing."""
+    """Return what is wrong with a build's name that may contain `{...}`; None: nothing."""
     unknown = [place for place in _PLACE.findall(template) if place not in PLACES]
     if unknown:
         return f"{{{unknown[0]}}} is not among " + ", ".join(f"{{{place}}}" for place in PLACES)
@@ -153,7 +159,7 @@ def problem_of(template: str) -> str | None:
     return (
         None
         if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+/@-]*", rest)
-        else "holds a character that names of builds can't have"
+        else "has a character that builds' names can't have"
     )
 
 
@@ -168,4 +174,4 @@ def build_name(template: str, sha: str, event: CommitEvent) -> str:
         "branch": event.branch or "none",
         "number": str(event.pull_request or 0),
     }
-    return _UNFIT.sub("-", _PLACE.sub(lambda found: values[found[1]], template))[:MOST_NAME]
+    return _UNFIT.sub("-", _PLACE.sub(lambda match: values[match[1]], template))[:MAX_NAME]

@@ -1,1 +1,4 @@
-"""Rules about devices: the golden digest of a canary, and when a device is suspected instead of its tests."""
+"""Rules about devices: the golden digest of a canary, and suspicion of a device.
+
+A device is suspected instead of its tests.
+"""

@@ -1,11 +1,10 @@
-"""The canary's golden digest: what a build must give, bit for bit, on every healthy device of an
-architecture.
+"""The canary's golden digest: the bits that every healthy device of an architecture gives.
 
-The first explained run of a (build, architecture) teaches it and a second device confirms it. What
-a build's name means is its host's own affair (the builds file), so two hosts may rightly differ;
-two devices of one host may not. A device is therefore suspected only when another device of its
-host gave the golden digest after it had begun to give another, and no device anywhere shares the
-other.
+The first explained run of a (build, architecture) defines it and a second device confirms it. Each
+host's builds file defines what a build's name means, so two hosts may rightly differ; two devices
+of one host may not. A device is therefore suspected only if two things hold: another device of its
+host gave the golden digest after this one had begun to give another, and no device anywhere shares
+the other digest.
 """
 
 from __future__ import annotations
@@ -18,23 +17,22 @@ from enum import StrEnum
 
 
 class Change(StrEnum):
-    """What became of a golden digest."""
+    """The change of a golden digest."""
 
     learned = "learned"
-    """There was none: a first device gave it, and nobody knows yet whether it is right."""
+    """There was none: a first device gave it, and it is not known yet whether it is right."""
     confirmed = "confirmed"
     """A second device gave the same."""
     replaced = "replaced"
-    """Every device that tells gives another one, and its numbers are explained: the build has
-    changed."""
+    """Every device gives another one, and its numbers are explained: the build has changed."""
 
 
 @dataclass(frozen=True)
 class CanaryResult:
-    """The latest explained canary of one device that is there.
+    """The latest explained canary of one present device.
 
-    `since`: the first of the unbroken series that gave this digest; both times are of the clock of
-    the device's host.
+    `since` is the first of the unbroken series that gave this digest. Both times are by the clock
+    of the device's host.
     """
 
     device: str
@@ -46,8 +44,9 @@ class CanaryResult:
 
 @dataclass(frozen=True)
 class Golden:
-    """What is held to be right, and which devices said so; `second` is None until it is
-    confirmed.
+    """The digest that counts as right, and the devices that gave it.
+
+    `second` is None until a second device confirms it.
     """
 
     digest: str
@@ -57,8 +56,9 @@ class Golden:
 
 @dataclass(frozen=True)
 class Accusation:
-    """A device that gives another digest than the golden one, and one of its host that gave the
-    golden one later.
+    """A device that gives another digest than the golden one, and a witness.
+
+    The witness is a device of the same host that gave the golden digest later.
     """
 
     device: str
@@ -66,31 +66,35 @@ class Accusation:
 
     @property
     def words(self) -> str:
-        """One sentence."""
-        return f"its canary's bits differ from those of {self.witness} on the same host, which still gives the golden digest"
+        """The accusation in a phrase."""
+        return (
+            f"its canary's bits differ from those of {self.witness} on the same host, which still"
+            " gives the golden digest"
+        )
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the canaries of all devices say together; `golden` is None as long as nobody sang."""
+    """The conclusion from the canaries of all devices; `golden` is None before the first canary."""
 
     golden: Golden | None
     change: Change | None = None
     accused: tuple[Accusation, ...] = ()
     excused: frozenset[str] = frozenset()
-    """Devices whose digest can't be held against them: it is the golden one, or another device
+    """Devices whose digest is no evidence against them: it is the golden one, or another device
     shares it."""
 
 
-def judge(golden: Golden | None, sung: Iterable[CanaryResult]) -> Finding:
-    """Return the golden digest after these canaries (one entry per device), and the devices to suspect, by
-    name.
+def judge(golden: Golden | None, canaries: Iterable[CanaryResult]) -> Finding:
+    """Return the golden digest after these canaries, and the devices to suspect, by name.
+
+    canaries: one entry per device.
     """
-    singers = sorted(sung, key=lambda each: (each.since, each.device))
-    choirs: dict[str, list[CanaryResult]] = defaultdict(list)
-    for each in singers:
-        choirs[each.digest].append(each)
-    after = _settle(golden, singers, choirs)
+    ordered = sorted(canaries, key=lambda canary: (canary.since, canary.device))
+    by_digest: dict[str, list[CanaryResult]] = defaultdict(list)
+    for canary in ordered:
+        by_digest[canary.digest].append(canary)
+    after = _updated(golden, ordered, by_digest)
     if after is None:
         return Finding(None)
     change = None
@@ -102,48 +106,54 @@ def judge(golden: Golden | None, sung: Iterable[CanaryResult]) -> Finding:
         change = Change.confirmed
     accused = []
     if after.second is not None:
-        for each in singers:
-            alone = each.digest != after.digest and len(choirs[each.digest]) == 1
+        for canary in ordered:
+            alone = canary.digest != after.digest and len(by_digest[canary.digest]) == 1
             later = [
                 other
-                for other in choirs.get(after.digest, ())
-                if other.host == each.host and other.at > each.since
+                for other in by_digest.get(after.digest, ())
+                if other.host == canary.host and other.at > canary.since
             ]
             if alone and later:
-                accused.append(Accusation(each.device, later[0].device))
+                accused.append(Accusation(canary.device, later[0].device))
     excused = frozenset(
-        each.device
-        for each in singers
-        if each.digest == after.digest or len(choirs[each.digest]) > 1
+        canary.device
+        for canary in ordered
+        if canary.digest == after.digest or len(by_digest[canary.digest]) > 1
     )
-    return Finding(after, change, tuple(sorted(accused, key=lambda each: each.device)), excused)
+    return Finding(
+        after,
+        change,
+        tuple(sorted(accused, key=lambda accusation: accusation.device)),
+        excused,
+    )
 
 
-def _settle(
-    golden: Golden | None, singers: list[CanaryResult], choirs: dict[str, list[CanaryResult]]
+def _updated(
+    golden: Golden | None, ordered: list[CanaryResult], by_digest: dict[str, list[CanaryResult]]
 ) -> Golden | None:
-    """What is golden now.
+    """Return the golden digest after these canaries.
 
-    A confirmed digest falls only when all give another, two at least: one device never overrules
-    two.
+    A confirmed digest falls only if all devices, at least two, give another one: one device never
+    overrules two.
     """
-    if not singers:
+    if not ordered:
         return golden
     if golden is None:
-        golden = Golden(singers[0].digest, singers[0].device)
-    agreed = len(choirs) == 1 and singers[0].digest != golden.digest
+        golden = Golden(ordered[0].digest, ordered[0].device)
+    agreed = len(by_digest) == 1 and ordered[0].digest != golden.digest
     if golden.second is not None:
         return (
-            Golden(singers[0].digest, singers[0].device, singers[1].device)
-            if agreed and len(singers) > 1
+            Golden(ordered[0].digest, ordered[0].device, ordered[1].device)
+            if agreed and len(ordered) > 1
             else golden
         )
     second = next(
-        (each for each in choirs.get(golden.digest, ()) if each.device != golden.first), None
+        (canary for canary in by_digest.get(golden.digest, ()) if canary.device != golden.first),
+        None,
     )
     if second is not None:
         return Golden(golden.digest, golden.first, second.device)
-    pair = next((choir for choir in choirs.values() if len(choir) > 1), None)
+    pair = next((canaries for canaries in by_digest.values() if len(canaries) > 1), None)
     if pair is not None:
         return Golden(pair[0].digest, pair[0].device, pair[1].device)
-    return Golden(singers[0].digest, singers[0].device) if agreed else golden
+    return Golden(ordered[0].digest, ordered[0].device) if agreed else golden

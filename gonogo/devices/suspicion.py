@@ -1,7 +1,4 @@
-"""Is it the tests, or the device?
-
-When most unrelated tests fail on one device and not on the others, the device is suspected.
-"""
+"""Suspect the device, not the tests, if most unrelated tests fail on it and pass on others."""
 
 from __future__ import annotations
 
@@ -10,20 +7,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-MOST: Final = 0.8
+MAX_FAILING_SHARE: Final = 0.8
 """4-flakiness: more than 80% of unrelated tests on a device failing means the device."""
-LEAST_TESTS: Final = 5
-"""Fewer unrelated tests could fail together by chance: with a false-alarm rate of .2 each, 5 of 5
-do in 3e-4 of the cases."""
+MIN_TESTS: Final = 5
+"""Fewer unrelated tests could fail together by chance: with a false-alarm rate of .2 each, 5 of
+5 do in 3e-4 of the cases."""
 ELSEWHERE: Final = 0.5
-"""A test counts as failing on a device, or as well elsewhere, by the majority of its seeds
-there."""
+"""A test counts as failing on a device if this share of its seeds fails there, and as passing
+elsewhere if fewer fail."""
 
 
 @dataclass(frozen=True)
-class Tried:
-    """How often a test with one build was run on a device, and how often it did not pass (hangs,
-    crashes and errors are counted).
+class WorkloadRuns:
+    """The runs of a workload with one build on a device, and those that did not pass.
+
+    Hangs, crashes and errors count as failures.
     """
 
     device: str
@@ -40,38 +38,38 @@ class Suspicion:
     device: str
     failing: int
     tests: int
-    """Unrelated tests that were run on it, and well on another device, with the same build."""
+    """Unrelated tests that ran on it, and passed on another device with the same build."""
     examples: tuple[dict[str, Any], ...]
 
     @property
     def words(self) -> str:
-        """One sentence."""
+        """The suspicion in a phrase."""
         return (
             f"{self.failing} of {self.tests} unrelated tests fail on this device and pass on others"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evidence in plain JSON."""
+        """Return the evidence in plain JSON types."""
         return {
             "failing": self.failing,
             "tests": self.tests,
             "examples": list(self.examples),
-            "most": MOST,
-            "least_tests": LEAST_TESTS,
+            "most": MAX_FAILING_SHARE,
+            "least_tests": MIN_TESTS,
         }
 
 
-def suspects(tried: Iterable[Tried]) -> list[Suspicion]:
+def suspects(entries: Iterable[WorkloadRuns]) -> list[Suspicion]:
     """Return the devices to suspect, by name.
 
-    Only a test that passes on another device with the same build says anything about a device: one
-    that fails everywhere is the test's or the build's fault. Tests are unrelated when their
-    workloads differ; of one workload with several builds, the majority counts.
+    Only a test that passes on another device with the same build says anything about a device: if a
+    test fails everywhere, the test or the build is at fault. Tests are unrelated if their workloads
+    differ; where one workload ran with several builds, the majority counts.
     """
-    by_test: dict[tuple[str, str], dict[str, Tried]] = defaultdict(dict)
-    for each in tried:
-        if each.runs > 0:
-            by_test[(each.workload, each.build)][each.device] = each
+    by_test: dict[tuple[str, str], dict[str, WorkloadRuns]] = defaultdict(dict)
+    for entry in entries:
+        if entry.runs > 0:
+            by_test[(entry.workload, entry.build)][entry.device] = entry
     votes: dict[str, dict[str, list[tuple[bool, dict[str, Any]]]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -91,19 +89,19 @@ def suspects(tried: Iterable[Tried]) -> list[Suspicion]:
                     "elsewhere": [failures, runs],
                 }
                 votes[device][workload].append((fails, example))
-    found = []
+    suspicions = []
     for device, workloads in sorted(votes.items()):
         failing = {
             workload: sum(fails for fails, _ in cast) * 2 > len(cast)
             for workload, cast in workloads.items()
         }
         bad = [workload for workload, fails in failing.items() if fails]
-        if len(workloads) >= LEAST_TESTS and len(bad) > MOST * len(workloads):
+        if len(workloads) >= MIN_TESTS and len(bad) > MAX_FAILING_SHARE * len(workloads):
             examples = tuple(
                 example
                 for workload in sorted(bad)[:10]
                 for fails, example in workloads[workload][:1]
                 if fails
             )
-            found.append(Suspicion(device, len(bad), len(workloads), examples))
-    return found
+            suspicions.append(Suspicion(device, len(bad), len(workloads), examples))
+    return suspicions

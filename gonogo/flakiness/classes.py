@@ -63,7 +63,7 @@ _SENTENCES = {
         "Green on head only because the tolerance is loose, and not so on base: rounding doesn't"
         " explain the error."
     ),
-    Class.unknown: "Red or hollow on head, and base was not run: nobody can say who did it.",
+    Class.unknown: "Red or hollow on head, and base was not run: it may be new or old.",
     Class.infrastructure: "A hang, a crash or an error: says nothing of the kernel's numbers.",
     Class.pending: "Not finished on head yet.",
     Class.red_but_right: "Red on head, and right: the tolerance is tighter than the formats allow.",
@@ -107,9 +107,9 @@ class OpenFlag:
     id: str
     kind: str
     acknowledged: bool
-    """Whether someone has acknowledged it, and that has not expired: then it waives."""
+    """True if someone has acknowledged it, and that has not expired: then it waives."""
     from_head: bool = False
-    """Whether a run on head opened it: then it excuses nothing unless someone acknowledged it."""
+    """True if a run on head opened it: then it excuses nothing unless someone acknowledged it."""
     owner: str | None = None
     reason: str | None = None
     expires: str | None = None
@@ -197,7 +197,7 @@ class Finding:
     """The worst of head's verdicts that it is about."""
     words: str
     new: bool
-    """Whether base is known not to have had it."""
+    """True if base is known not to have had it."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """`head` and `base`: rates of the verdict; `p`: Fisher's test that they differ; `flag`;
     `change`: the result of masking, in JSON. Waived findings also have `waiver`, and

@@ -158,7 +158,7 @@ class _Case:
     def red_but_right(self) -> Finding | None:
         """Return the finding of red runs that rounding explains.
 
-        The tolerance is to blame, whoever tightened it.
+        The tolerance is to blame, even if another commit tightened it.
         """
         verdict = Verdict.fail_by_tolerance
         number, before = self.head.of(verdict), self.base.of(verdict)

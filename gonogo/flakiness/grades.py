@@ -45,7 +45,7 @@ _STABILITIES = {
 
 
 class Sharpness(StrEnum):
-    """Whether mutants fail the test."""
+    """The second axis: do mutants fail the test?"""
 
     sharp = "sharp"
     """Every mutant that can show failed on every seed."""
@@ -74,9 +74,9 @@ class Grade:
     stability: Stability
     sharpness: Sharpness
     hollow: bool
-    """Whether green seeds of this build are unexplained."""
+    """True if green seeds of this build are unexplained."""
     latent: bool
-    """Whether it is marginal: the flag `latent_flake`."""
+    """True if it is marginal: the flag `latent_flake`."""
     failures: Rate
     tail: Tail | None
     missed: Mapping[str, Rate]

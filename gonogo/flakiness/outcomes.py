@@ -36,7 +36,7 @@ _INFRASTRUCTURE = frozenset({Verdict.error, Verdict.crash, Verdict.hang})
 
 
 def outcome_of(verdict: Verdict | str, green: bool | None = None) -> Outcome:
-    """Return the outcome of a verdict: its gate's color, whatever explains it.
+    """Return the outcome of a verdict: its gate's color, even if rounding explains a red one.
 
     green: the color of a run that is not judged (a gtest without arrays). Raises ValueError for an
     unknown verdict.
@@ -56,5 +56,5 @@ def _outcome(verdict: Verdict) -> Outcome:
 
 
 _OUTCOMES: dict[str, Outcome] = {verdict: _outcome(verdict) for verdict in Verdict}
-"""By the text of the verdict: making an enum member for each of thousands of rows would take
+"""Outcomes by the verdict's text: making an enum member for each of thousands of rows would take
 longest."""

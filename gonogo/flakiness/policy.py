@@ -70,8 +70,8 @@ class FlakinessPolicy:
     """The number of points with enough arrangements for a permutation test at `change_alarm`: 2
     / C(16, 8) = 1.6e-4."""
     change_welch: float = 1e-4
-    """With fewer points Welch's test decides, at this p after Bonferroni over the places
-    (4-flakiness: power .96 for 2 sigma, 20 + 20)."""
+    """The level of Welch's test, which decides with fewer points, after Bonferroni over the
+    places (4-flakiness: power .96 for 2 sigma, 20 + 20)."""
     rate_level: float = 0.99
     """The level of the interval of the place, and of both rates, at a change of a rate
     (4-flakiness)."""
@@ -121,8 +121,8 @@ class FlakinessPolicy:
     better known than they are, and the search for the place starts sooner (calibrated: at .8, .2
     counting once takes 3% more runs). The reported belief counts each run once."""
     bisect_calm: int = 3
-    """Every so many runs a choice counts each run once, too: boldness alone can stay at a build
-    that tells nothing new."""
+    """Every this many runs a choice counts each run once after all: boldness alone can stay at a
+    build that tells nothing new."""
     bisect_sharp: float = 0.995
     """The belief that a fault shows on every seed or none, where numbers distinguish runs: a
     logic bug does (4-flakiness)."""

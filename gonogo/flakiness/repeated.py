@@ -27,20 +27,19 @@ def tail_of(
     level: float | None = None,
     left: int = 0,
 ) -> Tail:
-    """`tails.tail` of (seed, tolerance_ratio), oldest first, where seeds may come more than once
-    with other numbers.
+    """Return `tails.tail` of (seed, tolerance_ratio) pairs in which seeds may repeat.
 
-    Seed None: not controlled, each a seed of its own. left: runs that the caller left out already
-    because they repeat one bit for bit.
+    numbers: oldest first. Seed None: not controlled, so it counts as a distinct seed. left: runs
+    that the caller left out because they repeat another bit for bit.
 
-    - Every seed once: `tail`, rates per seed.
-    - A seed's numbers differ as much among themselves as from those of other seeds (one-way
+    - If every seed is there once: `tail`, rates per seed.
+    - If a seed's numbers differ among themselves as much as from those of other seeds (one-way
       analysis of variance on ranks, Conover and Iman, American Statistician 35, 1981; p >
       policy.same_seed): each run is a new sample, and rates are per run.
-    - Else the seeds are few samples seen many times, whatever the number of runs: one number per
-      seed, the newest, makes the tail, per seed. Beside it the runs of each seed with enough of
+    - Else the seeds are few samples seen many times, however many runs there are: one number per
+      seed, the newest, makes the tail, per seed. In addition, the runs of each seed with enough of
       them have a tail of their own; the mean over these seeds is how often one of their runs fails.
-      It is told where it is the larger one, and says nothing of other seeds.
+      It is reported if it is larger, and says nothing about other seeds.
     """
     pairs = [(seed, value) for seed, value in numbers]
     groups = _by_seed(pairs)

@@ -1,4 +1,4 @@
-"""What attribution reads: one run of one test each, and the tables of them by configuration."""
+"""The input of attribution: samples (one run of one test), and their tables."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def distinct_places(
     that happens to repeat the bits. Samples without a controlled seed or a digest all count.
 
     numbers: a figure of each sample; the same figure of the same seed by another build is no new
-    sample either, whatever the bits. varying: the nondeterministic builds, if known already.
+    sample either, even with other bits. varying: the nondeterministic builds, if known already.
     """
     varying = nondeterministic_builds(samples) if varying is None else varying
     seen: set[Hashable] = set()
@@ -152,11 +152,11 @@ def table(
     first: str | None,
     policy: FlakinessPolicy,
 ) -> tuple[Configuration, ...]:
-    """Rows by `key`; compared with the row `first` where it exists, else with the sum of the other
-    rows.
+    """Return the rows by `key`, each compared with the row `first` or with all others.
 
-    Within a row, and within that sum, each sample counts `once`: else one seed that always fails,
-    run every night on one device, or run again on each of the others, would be a matter of devices.
+    They are compared with all others if there is no row `first`. Within a row, and within the sum
+    of the others, only distinct samples count. Otherwise one seed that always fails, and runs every
+    night on one device or again on each of the others, would look like a matter of devices.
     """
     repeated: dict[str, int] = {}
     hosts: dict[str, set[str]] = {}

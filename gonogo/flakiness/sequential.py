@@ -1,5 +1,6 @@
-"""When a job has seen enough seeds: Wald's sequential test, stopping at a logic bug, and more seeds
-where one is suspect.
+"""Decide when a job has seen enough seeds: Wald's sequential test.
+
+It also stops at a logic bug, and adds seeds if one is suspect.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from gonogo.flakiness.rates import Outcome
 
 
 class Stopping(StrEnum):
-    """What a job of sequential seeds does next."""
+    """The next step of a sequential job."""
 
     more = "more"
     stable = "stable"
@@ -33,14 +34,16 @@ _SENTENCES = {
     Stopping.more: "Not decided yet: more seeds.",
     Stopping.stable: "It stops: the failure rate is the stable one of the policy or less.",
     Stopping.flaky: "It stops: the failure rate is the flaky one of the policy or more.",
-    Stopping.wrong: "It stops: a seed's error is unexplained, and one seed is enough for a wrong kernel.",
+    Stopping.wrong: (
+        "It stops: a seed's error is unexplained, and one seed is enough for a wrong kernel."
+    ),
     Stopping.undecided: "It stops at its largest number of seeds without a decision.",
 }
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Where a sequential job stands."""
+    """The state of a sequential job."""
 
     state: Stopping
     seeds: int
@@ -50,16 +53,16 @@ class Decision:
     """Log likelihood ratio of the flaky rate against the stable one."""
     bounds: tuple[float, float]
     needed: int
-    """Seeds after which a decision is possible at the earliest, if none of them fails; 0 when it
-    has stopped."""
+    """The smallest number of further seeds after which a decision is possible, if none of them
+    fails; 0 when it has stopped."""
     saved_ms: float | None
-    """Device time of the seeds that need not run, at the mean of those that did; None where no
+    """Device time of the seeds that need not run, at the mean of those that did; None if no
     duration is known."""
     words: str
 
     @property
     def stopped(self) -> bool:
-        """Return whether no more seeds are wanted."""
+        """Return whether no more seeds are needed."""
         return self.state is not Stopping.more
 
     def to_json(self) -> dict[str, Any]:
@@ -78,15 +81,17 @@ class Decision:
 
 
 def bounds(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
-    """Return (accept stable at or below, accept flaky at or above): log(b/(1-a)) and log((1-b)/a) (A.
-    Wald, Sequential Analysis, 1947, 3.2).
+    """Return the log likelihood ratios at which stable and flaky are accepted.
+
+    Stable is accepted at or below log(b/(1-a)), flaky at or above log((1-b)/a) (A. Wald, Sequential
+    Analysis, 1947, 3.2).
     """
     a, b = policy.false_flaky, policy.false_stable
     return math.log(b / (1 - a)), math.log((1 - b) / a)
 
 
 def steps(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
-    """What one passed and one failed seed add to the log likelihood ratio."""
+    """Return what one passed and one failed seed add to the log likelihood ratio."""
     return math.log((1 - policy.flaky_rate) / (1 - policy.stable_rate)), math.log(
         policy.flaky_rate / policy.stable_rate
     )
@@ -104,19 +109,20 @@ def decide(
     silent: int = 0,
     ran: int = 0,
 ) -> Decision:
-    """Return whether to stop after `seeds` kernel outcomes, `failures` of them red; infrastructure
-    failures are not counted by the caller.
+    """Return whether to stop after `seeds` kernel outcomes, `failures` of them red.
 
-    The ratio depends on the counts only, so seeds may arrive in any order and in batches: looking
-    more rarely than after every seed keeps both error rates. unexplained: seeds whose error
-    rounding doesn't explain; one stops the job unless `to_the_end` (4-flakiness).
-    silent: seeds on top that ran and say nothing of the kernel (infrastructure): of `most` they are
-    used up. ran: how many seeds ran in fact, where some ran behind the deciding one; only the
-    others are saved. durations_ms: negative, unknown or non-finite ones (clocks that go back) are
-    left out of the mean. Raises ValueError for counts that can't be.
+    The caller doesn't count infrastructure failures. The ratio depends on the counts only, so seeds
+    may arrive in any order and in batches: checking more rarely than after every seed keeps both
+    error rates.
+
+    unexplained: seeds whose error rounding doesn't explain; one stops the job unless `to_the_end`
+    (4-flakiness). silent: further seeds that ran and say nothing about the kernel (infrastructure);
+    they use up `most`. ran: how many seeds actually ran, where some ran after the deciding one;
+    only the others are saved. durations_ms: negative, unknown or non-finite ones (clocks that go
+    back) are left out of the mean. Raises ValueError for impossible counts.
     """
     if not 0 <= failures <= seeds or most < 1 or unexplained < 0 or silent < 0:
-        raise ValueError(f"{failures} failures of {seeds} seeds of {most} can't be")
+        raise ValueError(f"impossible counts: {failures} failures of {seeds} seeds of {most}")
     passed, failed = steps(policy)
     low, high = bounds(policy)
     evidence = (seeds - failures) * passed + failures * failed
@@ -133,7 +139,9 @@ def decide(
     if state is Stopping.more:
         needed = max(1, min(most - seeds - silent, math.ceil((low - evidence) / passed - 1e-9)))
     known = [
-        each for each in durations_ms if each is not None and math.isfinite(each) and each >= 0
+        duration
+        for duration in durations_ms
+        if duration is not None and math.isfinite(duration) and duration >= 0
     ]
     left = max(0, most - max(seeds + silent, ran))
     saved = left * (sum(known) / len(known)) if known and state is not Stopping.more else None
@@ -153,36 +161,38 @@ def _words(
     apart = f" ({silent} more say nothing of the kernel)" if silent else ""
     if state is Stopping.more:
         return f"{failures} of {seeds} seeds failed{apart}: not decided yet"
+    stable, flaky = policy.stable_rate, policy.flaky_rate
     reason = {
-        Stopping.stable: f"the failure rate is {policy.stable_rate:g} rather than {policy.flaky_rate:g}",
-        Stopping.flaky: f"the failure rate is {policy.flaky_rate:g} rather than {policy.stable_rate:g}",
+        Stopping.stable: f"the failure rate is {stable:g} rather than {flaky:g}",
+        Stopping.flaky: f"the failure rate is {flaky:g} rather than {stable:g}",
         Stopping.wrong: "an error is unexplained, and one seed shows a wrong kernel",
         Stopping.undecided: f"all {most} seeds ran without a decision",
     }[state]
-    spared = f"; {saved / 1000:.3g} s of device time saved" if saved else ""
+    savings = f"; {saved / 1000:.3g} s of device time saved" if saved else ""
     return (
-        f"stopped after {seeds} of at most {most} seeds{apart}, {failures} failed: {reason}{spared}"
+        f"stopped after {seeds} of at most {most} seeds{apart}, {failures} failed:"
+        f" {reason}{savings}"
     )
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the decision has read: the seeds of a job in their order, as far as they came without
-    a gap.
+    """The seeds of a job that the decision has read, in order and without a gap.
 
-    Workers answer in any order, and what comes first may depend on the result (a seed that hangs
-    comes late). Read in the order of the seeds the decision is the same whatever came when.
+    Workers answer in any order, and which seed comes first may depend on the result (a seed that
+    hangs comes late). Because seeds are read in order, the decision doesn't depend on the order of
+    arrival.
     """
 
     seen: int = 0
-    """Seeds read, with those that say nothing of the kernel."""
+    """Seeds read, including those that say nothing about the kernel."""
     counted: int = 0
     failures: int = 0
     unexplained: int = 0
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Progress:
-        """From what `to_json` gave; other keys are left alone."""
+        """Parse the object that `to_json` makes; other keys are ignored."""
         return cls(*(int(data[name]) for name in cls.__dataclass_fields__))
 
     def to_json(self) -> dict[str, int]:
@@ -197,16 +207,15 @@ class Progress:
         *,
         to_the_end: bool = False,
     ) -> tuple[Progress, Decision]:
-        """Read the next seeds, (outcome, whether it is unexplained) each, up to the one that
-        decides; the decision after that one.
+        """Read the next seeds up to the deciding one, and return the decision after it.
 
-        It looks after every seed, so that the number of seeds doesn't depend on how they came
-        together in batches.
+        seeds: (outcome, whether it is unexplained) of each. A decision is made after every seed, so
+        the number of seeds doesn't depend on how they were batched.
         """
         now = self
-        found = now.decide(most, policy, to_the_end=to_the_end)
+        decision = now.decide(most, policy, to_the_end=to_the_end)
         for outcome, unexplained in seeds:
-            if found.stopped:
+            if decision.stopped:
                 break
             judged = outcome in (Outcome.passed, Outcome.failed)
             now = replace(
@@ -216,8 +225,8 @@ class Progress:
                 failures=now.failures + (outcome is Outcome.failed),
                 unexplained=now.unexplained + unexplained,
             )
-            found = now.decide(most, policy, to_the_end=to_the_end)
-        return now, found
+            decision = now.decide(most, policy, to_the_end=to_the_end)
+        return now, decision
 
     def decide(
         self,
@@ -228,7 +237,7 @@ class Progress:
         ran: int = 0,
         mean_ms: float | None = None,
     ) -> Decision:
-        """`decide` of these counts; mean_ms: the mean time of a seed."""
+        """Return `decide` of these counts; mean_ms: the mean time of a seed."""
         return decide(
             self.failures,
             self.counted,
@@ -244,8 +253,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the test costs, computed exactly: mean seeds and probability of calling it flaky, at the
-    true rate `rate`.
+    """The cost of the test at the true rate `rate`, computed exactly.
+
+    It is the mean number of seeds, and the probability of calling the test flaky or of no decision.
     """
 
     rate: float
@@ -255,14 +265,14 @@ class Plan:
 
 
 def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -> Plan:
-    """Exact run length and error of the test by dynamic programming over the number of failures (no
-    approximation of the overshoot).
+    """Return the exact run length and error of the test, by dynamic programming.
 
-    `most` truncates it; what is still undecided there is given. Order most x failures.
+    The recursion is over the number of failures, without an approximation of the overshoot. `most`
+    truncates it; the share that is undecided by then is reported. Time is O(most x failures).
     """
     if not 0 <= true_rate <= 1:
-        raise ValueError(f"{true_rate} is no rate")
-    import numpy as np  # the API knows what a job may cost without it
+        raise ValueError(f"a rate is between 0 and 1, not {true_rate}")
+    import numpy as np  # here, because the API imports this module without numpy
 
     passed, failed = steps(policy)
     low, high = bounds(policy)
@@ -277,19 +287,18 @@ def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -
         evidence = (seeds - count) * passed + count * failed
         flaky += float(following[evidence >= high - 1e-12].sum())
         following[(evidence >= high - 1e-12) | (evidence <= low + 1e-12)] = 0.0
-        kept = np.flatnonzero(following > 1e-18)
-        if not len(kept):
+        likely = np.flatnonzero(following > 1e-18)
+        if not len(likely):
             return Plan(true_rate, mean, flaky, 0.0)
-        alive = following[: kept[-1] + 1]
+        alive = following[: likely[-1] + 1]
     return Plan(true_rate, mean, flaky, float(alive.sum()))
 
 
 def fixed_seeds(policy: FlakinessPolicy = POLICY, most: int = 2000) -> int | None:
-    """Return the smallest fixed number of seeds with a threshold that keeps both error rates of the
-    policy; None above `most`.
+    """Return the smallest fixed number of seeds that keeps both error rates of the policy.
 
-    Exact binomial tails, one number after the other, at the smallest threshold that the stable rate
-    allows.
+    None above `most`. Exact binomial tails are computed for one number after the other, at the
+    smallest threshold that the stable rate allows.
     """
     import numpy as np
 
@@ -314,7 +323,8 @@ def fixed_seeds(policy: FlakinessPolicy = POLICY, most: int = 2000) -> int | Non
 
 
 def more_for_suspects(suspects: int, rounds_done: int, policy: FlakinessPolicy = POLICY) -> int:
-    """Seeds that a job with suspect seeds gets on top: 8, at most twice; a suspect seed raises no
-    flag alone (4-flakiness).
+    """Return how many seeds a job with suspect seeds gets in addition: 8, at most twice.
+
+    A suspect seed alone raises no flag (4-flakiness).
     """
     return policy.suspect_seeds if suspects > 0 and rounds_done < policy.suspect_rounds else 0

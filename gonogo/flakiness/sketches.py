@@ -1,5 +1,6 @@
-"""Quantiles of any number of values in a few hundred counters: sketches that add up, the same
-whatever the order and the machine.
+"""Quantile sketches: the quantiles of any number of values, from a few hundred counters.
+
+Sketches can be added. They depend neither on the order of the values nor on the machine.
 """
 
 from __future__ import annotations
@@ -13,42 +14,43 @@ from typing import Any
 PER_OCTAVE = 32
 """Buckets between a number and its double: a bucket's middle is at most 1.083% from each of its
 numbers, (g-1)/(g+1) of g = 2^(1/32)."""
-MOST_BUCKETS = 512
-"""More, and neighbours are joined in pairs until they fit: 16 octaves (4.8 decades) at the full
-accuracy, all finite numbers at level 8."""
+MAX_BUCKETS = 512
+"""Above this, neighboring buckets are joined in pairs until they fit: 16 octaves (4.8 decades)
+at the full accuracy, all finite numbers at level 8."""
 
 
 def _edges() -> tuple[float, ...]:
-    """2^(j/32) for j = 0..31, rounded up to a double, in exact integers: no two machines' libm
-    disagree about a value at an edge.
+    """Return 2^(j/32) for j = 0..31, rounded up to a double, in exact integers.
+
+    So no two machines' libm disagree about a value at an edge.
     """
-    found = []
+    edges = []
     for j in range(PER_OCTAVE):
         guess = round(math.ldexp(2.0 ** (j / PER_OCTAVE), 52))
         while guess**PER_OCTAVE >= 1 << (52 * PER_OCTAVE + j):
             guess -= 1
         while guess**PER_OCTAVE < 1 << (52 * PER_OCTAVE + j):
             guess += 1
-        found.append(math.ldexp(float(guess), -52))
-    return tuple(found)
+        edges.append(math.ldexp(float(guess), -52))
+    return tuple(edges)
 
 
 _EDGES = _edges()
 _FIRST = PER_OCTAVE + 1
-"""frexp's part is in [1/2, 1), and bisect counts the edges that are passed, the first one
-always."""
+"""frexp's mantissa is in [1/2, 1), and bisect counts the edges at or below it, always including
+the first."""
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """Counts of |value| in logarithmic buckets (DDSketch: Masson, Rim and Lee, VLDB 2019; joining
-    in pairs: UDDSketch, 2020).
+    """Counts of |value| in logarithmic buckets.
 
+    After DDSketch (Masson, Rim and Lee, VLDB 2019), with joining in pairs from UDDSketch (2020).
     Bucket i of level L holds the numbers of [2^(i w), 2^((i+1) w)), w = 2^L / 32. The level is the
-    least at which MOST_BUCKETS are enough: it depends on the set of values only, so a sum of
-    sketches is the sketch of all their values, in whatever order and grouping. Values are
-    magnitudes: a sign is dropped. Zeros and infinities are counted apart and take part in
-    quantiles; NaN, and values that aren't there (None), are counted and take part in nothing.
+    smallest at which MAX_BUCKETS are enough: it depends on the set of values only, so a sum of
+    sketches is the sketch of all their values, in any order and grouping. Values are magnitudes: a
+    sign is dropped. Zeros and infinities are counted separately and take part in quantiles; NaN and
+    missing values (None) are counted and take part in nothing.
     """
 
     buckets: Mapping[int, int] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class Sketch:
     nan: int = 0
     missing: int = 0
     least: float | None = None
-    """The smallest and the largest finite magnitude above zero, exact; None without any."""
+    """The smallest and the largest finite magnitude above zero, exact; None if there are none."""
     most: float | None = None
 
     @classmethod
@@ -71,7 +73,7 @@ class Sketch:
             part, exponent = math.frexp(size)
             index = PER_OCTAVE * exponent + bisect_right(_EDGES, 2 * part) - _FIRST
             buckets[index] = buckets.get(index, 0) + 1
-        missing, zero, inf = (sizes.count(each) for each in (None, 0.0, math.inf))
+        missing, zero, inf = (sizes.count(value) for value in (None, 0.0, math.inf))
         nan = len(sizes) - len(finite) - missing - zero - inf
         return cls(
             *_fitted(buckets, 0),
@@ -89,32 +91,32 @@ class Sketch:
 
     @property
     def count(self) -> int:
-        """The values that take part in quantiles: finite or infinite."""
+        """The number of values that take part in quantiles: finite or infinite."""
         return self.zero + sum(self.buckets.values()) + self.inf
 
     @property
     def largest(self) -> float | None:
-        """The largest finite value, exact; None without any."""
+        """The largest finite value, exact; None if there are none."""
         return 0.0 if self.most is None and self.zero else self.most
 
     @property
     def error(self) -> float:
-        """The largest relative error of a quantile (beside half of the smallest subnormal
-        number).
+        """The largest relative error of a quantile, except for the smallest subnormal numbers.
+
+        There it is half of the smallest one.
         """
         return (self._ratio - 1) / (self._ratio + 1)
 
     @property
     def _ratio(self) -> float:
-        """Between the upper and the lower edge of a bucket."""
+        """The ratio of the upper to the lower edge of a bucket."""
         return math.pow(2.0, 2**self.level / PER_OCTAVE)
 
     def quantile(self, share: float) -> float | None:
-        """Return the smallest value that at least `share` of the values don't exceed, within `error` of
-        itself; 0 and 1: the exact ends.
+        """Return the smallest value that at least `share` of the values don't exceed.
 
-        None without values; Inf where the quantile is infinite. Raises ValueError for a share
-        outside 0 to 1.
+        It is within a relative `error`; shares 0 and 1 give the exact ends. None without values;
+        Inf where the quantile is infinite. Raises ValueError for a share outside 0 to 1.
         """
         if not 0 <= share <= 1:
             raise ValueError(f"a share is between 0 and 1, not {share}")
@@ -138,15 +140,15 @@ class Sketch:
             return None
         if self.inf:
             return math.inf
-        # each share first: a sum of large numbers would overflow
+        # weights before the sum: a sum of large numbers would overflow
         return math.fsum(
             self._middle(index) * (count / self.count) for index, count in self.buckets.items()
         )
 
     def bins(self) -> list[tuple[float, float, int]]:
-        """Return (from, below, values) of each bucket that has any, ascending: for a histogram.
+        """Return (from, below, values) of each bucket with values, ascending, for a histogram.
 
-        Zeros, infinities and NaN aren't in it.
+        Zeros, infinities and NaN are not included.
         """
         return [
             (_edge(index << self.level), _edge((index + 1) << self.level), count)
@@ -154,18 +156,19 @@ class Sketch:
         ]
 
     def _middle(self, index: int) -> float:
-        """Return the number that is nearest to all of a bucket, in proportion; never outside the smallest
-        and largest value.
+        """Return the number with the smallest relative distance to all numbers of a bucket.
+
+        It is never outside the smallest and the largest value.
         """
         low = _edge(index << self.level)
         middle = low * (2 * self._ratio / (1 + self._ratio))
         return min(max(middle, self.least or 0.0), math.inf if self.most is None else self.most)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types, what is zero or empty left out; the same for equal sketches."""
-        found: dict[str, Any] = {}
+        """Return it in plain JSON types without zeros; equal sketches give equal JSON."""
+        content: dict[str, Any] = {}
         if self.buckets:
-            found = {
+            content = {
                 "at": list(self.buckets),
                 "n": list(self.buckets.values()),
                 "least": self.least,
@@ -178,11 +181,11 @@ class Sketch:
             "nan": self.nan,
             "missing": self.missing,
         }
-        return found | {name: value for name, value in counts.items() if value}
+        return content | {name: value for name, value in counts.items() if value}
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Sketch:
-        """From `to_json`."""
+        """Parse the object that `to_json` makes."""
         buckets = dict(zip(data.get("at", ()), data.get("n", ()), strict=True))
         level, zero, inf, nan, missing = (
             int(data.get(name, 0)) for name in ("level", "zero", "inf", "nan", "missing")
@@ -194,7 +197,7 @@ class Sketch:
 
 
 def total(sketches: Iterable[Sketch]) -> Sketch:
-    """Return the sketch of the values of all; of none the empty one."""
+    """Return the sketch of the values of all; an empty one if there are none."""
     parts = list(sketches)
     level = max((part.level for part in parts), default=0)
     buckets: dict[int, int] = {}
@@ -214,11 +217,11 @@ def total(sketches: Iterable[Sketch]) -> Sketch:
 
 
 def _fitted(buckets: Mapping[int, int], level: int) -> tuple[dict[int, int], int]:
-    """In order, joined in pairs until there are few enough; and the level then.
+    """Return the buckets in order, joined in pairs until there are few enough, and their level.
 
-    Shifts round down: the edges at powers of two stay.
+    Shifts round down, so the edges at powers of two remain.
     """
-    while len(buckets) > MOST_BUCKETS:
+    while len(buckets) > MAX_BUCKETS:
         joined: dict[int, int] = {}
         for index, count in buckets.items():
             joined[index >> 1] = joined.get(index >> 1, 0) + count
@@ -227,6 +230,6 @@ def _fitted(buckets: Mapping[int, int], level: int) -> tuple[dict[int, int], int
 
 
 def _edge(index: int) -> float:
-    """2^(index/32), Inf beyond the largest number."""
+    """Return 2^(index/32), Inf beyond the largest number."""
     octave, step = divmod(index, PER_OCTAVE)
     return math.inf if octave >= 1024 else math.ldexp(_EDGES[step], octave)

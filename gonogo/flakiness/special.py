@@ -11,20 +11,20 @@ from statistics import NormalDist
 
 _TINY = 1e-300
 _STEPS = 200
-"""Of a bisection: interval halving reaches the last bit of a double long before."""
+"""Steps of a bisection: interval halving reaches the last bit of a double long before."""
 
 
 def log_beta(a: float, b: float) -> float:
-    """Log B(a, b)."""
+    """Return log B(a, b)."""
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
-    """P(X <= x) of Beta(a, b): the regularised incomplete beta function I_x(a, b), relative error
-    about 1e-12.
+    """Return P(X <= x) of Beta(a, b), with a relative error of about 1e-12.
 
-    Continued fraction DLMF 8.17.22 by Lentz's method, on the side of the mean where it converges in
-    O(sqrt(max(a, b))) terms; DLMF 8.17.4 for the other side.
+    It is the regularized incomplete beta function I_x(a, b): the continued fraction DLMF 8.17.22 by
+    Lentz's method, on the side of the mean where it converges in O(sqrt(max(a, b))) terms; DLMF
+    8.17.4 for the other side.
     """
     if not (a > 0 and b > 0):
         raise ValueError(f"Beta({a}, {b}) needs positive parameters")
@@ -38,7 +38,7 @@ def beta_cdf(x: float, a: float, b: float) -> float:
 
 
 def beta_tail(x: float, a: float, b: float) -> float:
-    """P(X > x) of Beta(a, b), small values with all their digits."""
+    """Return P(X > x) of Beta(a, b), with all digits of small values."""
     return beta_cdf(1 - x, b, a) if x > 0.5 else _upper(x, a, b)
 
 
@@ -69,17 +69,15 @@ def _lower(x: float, a: float, b: float) -> float:
     return min(1.0, front * value)
 
 
-@lru_cache(
-    maxsize=16_384
-    # a page of a test asks for a hundred intervals, mostly of the same counts, and each costs
-    # milliseconds
-)
+# A test's page needs a hundred intervals, mostly of the same counts, and each takes milliseconds.
+@lru_cache(maxsize=16_384)
 def beta_quantile(q: float, a: float, b: float) -> float:
-    """Return the x with P(X <= x) = q of Beta(a, b), by bisection on the monotone cdf (of the nearer tail,
-    for its digits).
+    """Return the x with P(X <= x) = q of Beta(a, b), by bisection on the monotone cdf.
+
+    The cdf is that of the nearer tail, which keeps its digits.
     """
     if not 0 <= q <= 1:
-        raise ValueError(f"{q} is no probability")
+        raise ValueError(f"a probability is between 0 and 1, not {q}")
     if q in (0.0, 1.0):
         return q
     low, high = 0.0, 1.0
@@ -97,11 +95,10 @@ def beta_quantile(q: float, a: float, b: float) -> float:
 
 
 def student_tail(t: float, freedom: float) -> float:
-    """Two-sided p of Student's t: I_{v/(v+t^2)}(v/2, 1/2) (DLMF 8.17, Abramowitz and Stegun
-    26.5.27).
+    """Return the two-sided p of Student's t: I_{v/(v+t^2)}(v/2, 1/2).
 
-    Near t = 0 by its complement: with v in the thousands v/(v+t^2) is 1 in doubles already where p
-    differs from 1 by 1e-7.
+    See DLMF 8.17 and Abramowitz and Stegun 26.5.27. Near t = 0 it is computed by its complement:
+    with v in the thousands v/(v+t^2) is already 1 in doubles where p differs from 1 by 1e-7.
     """
     if math.isnan(t) or not freedom > 0:
         return 1.0

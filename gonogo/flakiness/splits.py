@@ -1,6 +1,4 @@
-"""Where a series splits best, and whether that is more than chance: the tests behind the change
-points.
-"""
+"""The tests behind the change points: the best split of a series, and its significance."""
 
 from __future__ import annotations
 
@@ -20,20 +18,24 @@ _BATCHES = (99, 900)
 def segments(
     start: int, end: int, test: Callable[[int, int], tuple[int, float] | None]
 ) -> list[tuple[int, float]]:
-    """Binary segmentation without recursion's depth: accepted (place, p or odds), in order."""
-    found, open_ = [], [(start, end)]
+    """Return the accepted splits (place, p or odds) of binary segmentation, in order.
+
+    It uses a stack, so that the depth isn't limited by recursion.
+    """
+    splits, open_ = [], [(start, end)]
     while open_:
         first, last = open_.pop()
         split = test(first, last)
         if split is not None:
-            found.append(split)
+            splits.append(split)
             open_ += [(first, split[0]), (split[0], last)]
-    return sorted(found)
+    return sorted(splits)
 
 
 def residuals(rows: Array, least: int) -> Array:
-    """Residual sums of squares (series, splits) of a mean on either side of every allowed split of
-    each row.
+    """Return the residual sums of squares (series, splits) of every allowed split of each row.
+
+    The model is one mean on either side of the split.
     """
     count = rows.shape[1]
     sums = np.cumsum(rows, axis=1)[:, least - 1 : count - least]
@@ -44,11 +46,11 @@ def residuals(rows: Array, least: int) -> Array:
     )
 
 
-def standardised(values: Array) -> Array | None:
-    """Mean 0 and spread 1; None for a constant, up to the last bits of its numbers."""
-    centred = values - values.mean()
-    spread = float(np.sqrt(np.square(centred).mean()))
-    return None if spread <= 1e-12 * max(1.0, float(np.abs(values).max())) else centred / spread
+def standardized(values: Array) -> Array | None:
+    """Return the values with mean 0 and spread 1; None for a constant, up to the last bits."""
+    centered = values - values.mean()
+    spread = float(np.sqrt(np.square(centered).mean()))
+    return None if spread <= 1e-12 * max(1.0, float(np.abs(values).max())) else centered / spread
 
 
 def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> tuple[int, float] | None:
@@ -56,7 +58,7 @@ def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> tuple[int,
     least = policy.change_least
     if len(values) < max(2 * least, 8):
         return None
-    ready = standardised(values)
+    ready = standardized(values)
     if ready is None:
         return None
     left = residuals(ready[None, :], least)[0]
@@ -74,7 +76,7 @@ def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> tuple[int,
         beaten += int((residuals(permuted, least).min(axis=1) <= best + 1e-9).sum())
         drawn += size
         if beaten + 1 > policy.change_alarm * (policy.change_permutations + 1):
-            # whatever the other permutations say (Besag and Clifford, Biometrika 78, 1991)
+            # the other permutations can't change that (Besag and Clifford, Biometrika 78, 1991)
             return None
     return start + place, (beaten + 1) / (drawn + 1)
 
@@ -82,27 +84,27 @@ def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> tuple[int,
 def welch_split(
     samples: Sequence[Array], start: int, end: int, policy: FlakinessPolicy
 ) -> tuple[int, float] | None:
-    """Return the best split of few points by Welch's test on all their seeds."""
+    """Return the best split of few points, by Welch's test on all their seeds."""
     least = (
         1
-        if min(len(each) for each in samples[start:end]) >= policy.change_least
+        if min(len(sample) for sample in samples[start:end]) >= policy.change_least
         else policy.change_least
     )
     places = range(start + least, end - least + 1)
     if not places:
         return None
-    found = []
+    contrasts = []
     for place in places:
         contrast = welch(np.concatenate(samples[start:place]), np.concatenate(samples[place:end]))
-        found.append((contrast.p, -abs(contrast.t or 0.0), place))
-    p, _, place = min(found)
-    p = min(1.0, p * len(found))
+        contrasts.append((contrast.p, -abs(contrast.t or 0.0), place))
+    p, _, place = min(contrasts)
+    p = min(1.0, p * len(contrasts))
     return (place, p) if p <= policy.change_welch else None
 
 
 def place_likelihood(values: Array) -> Array:
-    """Normalised likelihood of each split 1..n-1 of a segment that holds one change."""
-    ready = standardised(values)
+    """Return the normalized likelihood of each split 1..n-1 of a segment with one change."""
+    ready = standardized(values)
     count = len(values)
     if ready is None or count < 3:
         return np.full(max(1, count - 1), 1.0 / max(1, count - 1))
@@ -113,8 +115,9 @@ def place_likelihood(values: Array) -> Array:
 
 
 def interval(likelihood: Array, level: float) -> tuple[int, int]:
-    """Return the central interval of the split (1 = before the second point) that holds `level` of the
-    likelihood.
+    """Return the central interval of the split that holds `level` of the likelihood.
+
+    A split of 1 is before the second point.
     """
     grown = np.cumsum(likelihood)
     low = int(np.searchsorted(grown, (1 - level) / 2))
@@ -123,7 +126,7 @@ def interval(likelihood: Array, level: float) -> tuple[int, int]:
 
 
 def rate_splits(counts: Array, prior: float) -> Array:
-    """Log Bayes factor of a change at each place against none."""
+    """Return the log Bayes factor of a change at each place against none."""
     failures, runs = np.cumsum(counts[:, 0]), np.cumsum(counts[:, 1])
     all_failures, all_runs = failures[-1], runs[-1]
 

@@ -1,6 +1,4 @@
-"""Suspect seeds: one raises no flag; more seeds are run, and the statistics of all of them together
-decide.
-"""
+"""Suspect seeds: the pooled statistics of more seeds decide, because one seed raises no flag."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ from gonogo.spec.verdicts import Explanation, Policy, explain
 
 
 def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the statistics of one output over many seeds, in the names of stored statistics.
+    """Return the statistics of one output over many seeds, under the stored names.
 
-    rms over the seeds of the rms directions and of chi: of noise alone it tends to 1, a wrong term
-    adds the same to each, so that chance averages out and a fault does not. Maxima stay maxima, and
+    rms directions and chi: the rms over the seeds. For noise alone it tends to 1; a wrong term adds
+    the same to each seed, so chance averages out and a fault does not. Maxima stay maxima, and
     their counts add up, as the limit of a maximum grows with its count. budget_ratio is the second
     largest: one rare element in one seed is forgiven, but a budget is a worst case, so two seeds
     beyond it are no accident (a single wrong row or column would hide behind the median of seeds
@@ -28,29 +26,29 @@ def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         for name, raw in row.items():
             if isinstance(raw, int | float) and not isinstance(raw, bool) and math.isfinite(raw):
                 values.setdefault(name, []).append(abs(float(raw)))
-    found = {}
+    statistics = {}
     for name, numbers in values.items():
         if name == "budget_ratio":
-            found[name] = sorted(numbers)[max(len(numbers) - 2, 0)]
+            statistics[name] = sorted(numbers)[max(len(numbers) - 2, 0)]
         elif name == "chi" or name.endswith("_z"):
             largest = max(numbers)
-            found[name] = (
-                largest * math.sqrt(sum((each / largest) ** 2 for each in numbers) / len(numbers))
+            statistics[name] = (
+                largest * math.sqrt(sum((value / largest) ** 2 for value in numbers) / len(numbers))
                 if largest > 0
                 else 0.0
             )
         elif name.endswith("_z_max"):
-            found[name] = max(numbers)
+            statistics[name] = max(numbers)
         elif name == "count" or name.endswith("_count"):
-            found[name] = math.fsum(numbers)
-    return found
+            statistics[name] = math.fsum(numbers)
+    return statistics
 
 
-def settled(
+def pooled_explanations(
     outputs: Mapping[str, Iterable[Mapping[str, Any]]], policy: Policy = VERDICTS
 ) -> dict[str, Explanation]:
-    """For each output of a job with suspect seeds: what the pooled statistics say.
+    """Return the explanation of each output of a job with suspect seeds, from pooled statistics.
 
-    Still suspect: no finding, and no all-clear.
+    An output that is still suspect is neither a finding nor an all-clear.
     """
     return {name: explain(pooled(rows), policy) for name, rows in outputs.items()}

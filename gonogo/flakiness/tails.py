@@ -1,6 +1,6 @@
-"""Latent flakes: how often will a green test fail?
+"""Latent flakes: predict how often a green test will fail, from the tail of its tolerance_ratio.
 
-From the tail of its tolerance_ratio, with an upper bound.
+The prediction has an upper bound.
 """
 
 from __future__ import annotations
@@ -21,30 +21,32 @@ Array = NDArray[np.float64]
 LIMIT = 1.0
 """A test fails where its tolerance_ratio is above this."""
 _SHRUNK_TO, _SHRUNK_BY = 0.2, 10.0
-"""The bound's fits take in so many further exceedances of that shape. Maxima of light tails have
-shape 0, of t(4) .25: without it the bound at .95 held in 78% of lognormal series of 20 seeds; with
-it the worst of six distributions has .89, Pareto(.25) (calibrated)."""
+"""The bound's fits are shrunk towards the shape 0.2 with the weight of 10 further exceedances.
+Maxima of light tails have shape 0, of t(4) .25: without it the bound at .95 held in 78% of
+lognormal series of 20 seeds; with it the worst of six distributions has .89, Pareto(.25)
+(calibrated)."""
 _BLOCK = 2_000_000
-"""Numbers of one intermediate array of the bootstrap: 16 MB."""
+"""Numbers in one intermediate array of the bootstrap: 16 MB."""
 
 
 @dataclass(frozen=True)
 class Tail:
-    """The predicted failure rate per seed and its one-sided upper bound; None, and the reason in
-    words, where nothing can be predicted.
+    """The predicted failure rate per seed and its one-sided upper bound.
+
+    If nothing can be predicted they are None, and `words` says why.
     """
 
     seeds: int
-    """Samples that it is made of, in `per`."""
+    """The number of samples, in the unit `per`."""
     left_out: int
-    """Seeds without a number (NaN): counted, and left out."""
+    """The number of seeds without a number (NaN), which are left out."""
     failures: Rate
-    """What was observed: seeds above the limit."""
+    """The observed rate of seeds above the limit."""
     predicted: float | None
     upper: float | None
     at_most: bool
-    """Whether `predicted` is the least that may be predicted, 1/(10 x seeds): the fit gives that or
-    less."""
+    """True if `predicted` is the smallest rate that may be predicted, 1/(10 x seeds): the fit
+    gives that or less."""
     level: float
     thresholds: tuple[tuple[float, int, float], ...]
     """(threshold, exceedances, predicted rate) of every fit."""
@@ -53,10 +55,10 @@ class Tail:
     distinct: int
     """Distinct seeds among the samples."""
     per: str = "seeds"
-    """What the rates are per: "seeds"; or "runs", where seeds ran again and gave other numbers
+    """The unit of the rates: "seeds"; or "runs", where seeds ran again and gave other numbers
     (gonogo.flakiness.repeated)."""
     repeated: int = 0
-    """Runs that are no samples of their own, since they give again what a seed gave."""
+    """Runs that are no samples, because they repeat a seed's numbers."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types."""
@@ -69,8 +71,8 @@ class Tail:
             "at_most": self.at_most,
             "level": self.level,
             "thresholds": [
-                {"threshold": at, "exceedances": count, "predicted": found}
-                for at, count, found in self.thresholds
+                {"threshold": threshold, "exceedances": count, "predicted": predicted}
+                for threshold, count, predicted in self.thresholds
             ],
             "largest": self.largest,
             "words": self.words,
@@ -86,26 +88,27 @@ def tail(
     level: float | None = None,
     unit: str = "seeds",
 ) -> Tail:
-    """Predict P(tolerance_ratio > 1) from the ratios of many seeds of one variant, each an
-    independent sample (`unit`: named so in words).
+    """Predict P(tolerance_ratio > 1) from the ratios of many seeds of one variant.
+
+    ratios: independent samples, in any order; None and NaN are left out, Inf is a failure outside
+    the fit. unit: the name of a sample in words.
 
     Peaks over a threshold (Pickands, Annals of Statistics 3, 1975): the exceedances of a high
-    threshold u follow a generalised Pareto distribution, so P(X > 1) = k/n (1 + xi
+    threshold u follow a generalized Pareto distribution, so P(X > 1) = k/n (1 + xi
     (1-u)/sigma)^(-1/xi). Fits by Zhang and Stephens, Technometrics 51, 2009 (posterior mean, no
     iteration). The threshold is swept over the policy's shares: the prediction is the median of
     them, the bound the largest of their bounds, each the `level` quantile of a parametric bootstrap
-    (tail and number of exceedances drawn anew, fitted again, the shape shrunk towards 0.2 with the
+    (tail and number of exceedances drawn again, fitted again, the shape shrunk towards 0.2 with the
     weight of 10 exceedances against the bias of small tails). Never below 1/(10 x seeds).
 
-    Takes numbers in any order; None and NaN are left out, Inf is a failure outside the fit. No tail
-    can be fitted to numbers that are all equal or mostly above 1: then what was observed decides,
-    in words. Deterministic: the bootstrap's stream is fixed.
+    No tail can be fitted to numbers that are all equal or mostly above 1: then the observed rate
+    decides, and `words` says so. Deterministic: the bootstrap's stream is fixed.
     """
-    wanted = policy.tail_level if level is None else level
+    level = policy.tail_level if level is None else level
     values = (
         ratios
         if isinstance(ratios, np.ndarray)
-        else [math.nan if each is None else each for each in ratios]
+        else [math.nan if ratio is None else ratio for ratio in ratios]
     )
     array = np.asarray(values, dtype=np.float64).ravel()
     known = np.sort(np.abs(array[~np.isnan(array)]))
@@ -114,14 +117,14 @@ def tail(
     largest = float(known[-1]) if seeds and math.isfinite(known[-1]) else None
     if seeds < policy.least_seeds:
         words = f"not enough {unit}: {seeds} of {policy.least_seeds}"
-        return Tail(seeds, left_out, observed, None, None, False, wanted, (), largest, words, seeds)
+        return Tail(seeds, left_out, observed, None, None, False, level, (), largest, words, seeds)
     finite = known[np.isfinite(known)]
-    fits = _sweep(finite, policy, wanted)
+    fits = _sweep(finite, policy, level)
     floor = 1.0 / (policy.tail_reach * seeds)
     if not fits:
         # the one-sided bound of the level is the upper end of the interval that leaves twice as
         # much outside
-        counted = rate(observed.failures, seeds, policy, level=max(0.0, 2 * wanted - 1))
+        counted = rate(observed.failures, seeds, policy, level=max(0.0, 2 * level - 1))
         reason = "all equal, or ties only" if not observed.failures else "too many above the limit"
         predicted = max(floor, observed.failures / seeds)
         words = f"no tail to fit ({reason}): {observed.words} failed"
@@ -132,7 +135,7 @@ def tail(
             predicted,
             counted.high,
             not observed.failures,
-            wanted,
+            level,
             (),
             largest,
             words,
@@ -142,12 +145,12 @@ def tail(
     middle = float(np.median([predicted for _, _, predicted, _ in fits]))
     bound = max(upper for _, _, _, upper in fits)
     if infinite:
-        lost = rate(seeds - len(finite), seeds, policy, level=max(0.0, 2 * wanted - 1)).high or 1.0
+        lost = rate(seeds - len(finite), seeds, policy, level=max(0.0, 2 * level - 1)).high or 1.0
         middle, bound = infinite + (1 - infinite) * middle, lost + (1 - lost) * bound
     predicted = max(floor, middle)
     upper = min(1.0, max(predicted, bound))
-    words = f"{rates_in_words(predicted, upper, middle <= floor, wanted, unit)} ({seeds} {unit})"
-    swept = tuple((at, count, found) for at, count, found, _ in fits)
+    words = f"{rates_in_words(predicted, upper, middle <= floor, level, unit)} ({seeds} {unit})"
+    swept = tuple((threshold, count, rate_above) for threshold, count, rate_above, _ in fits)
     return Tail(
         seeds,
         left_out,
@@ -155,7 +158,7 @@ def tail(
         predicted,
         upper,
         middle <= floor,
-        wanted,
+        level,
         swept,
         largest,
         words,
@@ -164,17 +167,21 @@ def tail(
 
 
 def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, unit: str) -> str:
-    """Return one phrase, "at most 2 failures per thousand seeds predicted, 3 at 95% confidence"."""
-    least = "at most " if at_most else ""
-    return f"{least}{1000 * predicted:.3g} failures per thousand {unit} predicted, {1000 * upper:.3g} at {100 * level:.3g}% confidence"
+    """Return the rates in a phrase.
+
+    For example "at most 2 failures per thousand seeds predicted, 3 at 95% confidence".
+    """
+    prefix = "at most " if at_most else ""
+    return (
+        f"{prefix}{1000 * predicted:.3g} failures per thousand {unit} predicted,"
+        f" {1000 * upper:.3g} at {100 * level:.3g}% confidence"
+    )
 
 
 def _sweep(
     ordered: Array, policy: FlakinessPolicy, level: float
 ) -> list[tuple[float, int, float, float]]:
-    """Return (threshold, exceedances, predicted, bound) of each threshold that leaves a tail below the
-    limit.
-    """
+    """Return (threshold, exceedances, predicted, bound) of each threshold below the limit."""
     seeds = len(ordered)
     counts = {min(policy.tail_most, int(share * seeds)) for share in policy.tail_shares}
     rng = np.random.Generator(np.random.Philox(seeds))
@@ -185,7 +192,7 @@ def _sweep(
         above = ordered[seeds - count :]
         threshold = float(ordered[seeds - count - 1] / 2 + above[0] / 2)
         excess = above - threshold
-        # what is left of equal numbers after a subtraction is no tail
+        # rounding residues of equal numbers are no tail
         if (
             threshold >= LIMIT
             or not excess[-1] > 1e-9 * above[-1]
@@ -193,11 +200,8 @@ def _sweep(
         ):
             continue
         reach = (LIMIT - threshold) / float(excess[-1])
-        if (
-            reach > 1e6
-            # a million times the whole tail away: nothing beyond the floor of 1/(10 x seeds) could be
-            # told apart
-        ):
+        if reach > 1e6:
+            # The limit is a million tails away: the rate is below the floor of 1/(10 x seeds).
             fits.append((threshold, count, 0.0, 0.0))
             continue
         one = excess[None, :] / excess[-1]
@@ -215,24 +219,24 @@ def _bound(
     level: float,
     rng: np.random.Generator,
 ) -> float:
-    """Quantile `level` of the predicted rate over bootstrap samples of the shrunk fit."""
+    """Return the quantile `level` of the predicted rate over samples of the shrunk fit."""
     count = one.shape[1]
     shape, scale = pareto_fit(one, shrink=True)
     places = 20 + int(math.sqrt(count))
     block = max(1, _BLOCK // (places * count))
-    found = []
+    rates = []
     for start in range(0, policy.tail_bootstraps, block):
         draws = min(block, policy.tail_bootstraps - start)
         exceeding = rng.binomial(seeds, count / seeds, size=draws).clip(1) / seeds
         samples = np.sort(
             _drawn(rng.random((draws, count)), float(shape[0]), float(scale[0])), axis=1
         )
-        found.append(exceeding * survival(reach, *pareto_fit(samples, shrink=True)))
-    return float(np.quantile(np.concatenate(found), level))
+        rates.append(exceeding * survival(reach, *pareto_fit(samples, shrink=True)))
+    return float(np.quantile(np.concatenate(rates), level))
 
 
 def _drawn(uniform: Array, shape: float, scale: float) -> Array:
-    """Generalised Pareto numbers by the inverse of their distribution function."""
+    """Return generalized Pareto numbers by the inverse of their distribution function."""
     exponential = -np.log1p(-uniform)
     return np.asarray(
         scale * (exponential if abs(shape) < 1e-9 else np.expm1(shape * exponential) / shape),
@@ -241,11 +245,10 @@ def _drawn(uniform: Array, shape: float, scale: float) -> Array:
 
 
 def pareto_fit(excess: Array, shrink: bool = False) -> tuple[Array, Array]:
-    """Return (shape xi, scale sigma) of each row of positive exceedances (samples, k), sorted ascending:
-    Zhang and Stephens 2009.
+    """Return (shape xi, scale sigma) of each row of exceedances, by Zhang and Stephens 2009.
 
-    Their grid of 20 + sqrt(k) values of theta = -xi/sigma below 1/max, weighted by the arithmetic
-    likelihood. xi > 0 is a heavy tail.
+    excess: positive, (samples, k), sorted ascending in each row. The grid has 20 + sqrt(k) values
+    of theta = -xi/sigma below 1/max, weighted by the arithmetic likelihood. xi > 0 is a heavy tail.
     """
     count = excess.shape[1]
     grid = np.arange(1, 21 + int(math.sqrt(count)))
@@ -268,10 +271,10 @@ def pareto_fit(excess: Array, shrink: bool = False) -> tuple[Array, Array]:
 
 
 def survival(z: float, shape: Array, scale: Array) -> Array:
-    """P(excess > z) of generalised Pareto distributions."""
+    """Return P(excess > z) of generalized Pareto distributions."""
     with np.errstate(all="ignore"):
         inside = 1 + shape * z / scale
         flat = np.abs(shape) < 1e-9
         curved = np.exp(-np.log(np.where(inside > 0, inside, 1.0)) / np.where(flat, 1.0, shape))
-        found = np.where(flat, np.exp(-z / scale), np.where(inside > 0, curved, 0.0))
-    return np.asarray(np.nan_to_num(found, nan=0.0), dtype=np.float64)
+        probability = np.where(flat, np.exp(-z / scale), np.where(inside > 0, curved, 0.0))
+    return np.asarray(np.nan_to_num(probability, nan=0.0), dtype=np.float64)

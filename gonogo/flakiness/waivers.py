@@ -1,4 +1,4 @@
-"""Waivers: someone takes on, until a day, what CI would say of some tests.
+"""Waivers: someone accepts failures of some tests until a day.
 
 A class becomes `waived`; a verdict never changes.
 """
@@ -22,33 +22,35 @@ RED_OR_HOLLOW = (
     Class.known_flaky,
     Class.known_hollow,
 )
-"""What a waiver waives unless it says otherwise."""
-OVERRIDABLE = (*RED_OR_HOLLOW, Class.infrastructure, Class.undecided)
-"""What one may suppress at all: neither what is not over or did not run, nor good news."""
-ALWAYS_SAID = ("sick", "ended_empty")
-"""Evidence of findings that no waiver covers: nothing ran of which anything could be said, and
+"""The classes that a waiver covers by default."""
+WAIVABLE = (*RED_OR_HOLLOW, Class.infrastructure, Class.undecided)
+"""The classes that a waiver may cover at all: not those of unfinished or missing runs, nor good
+news."""
+NEVER_WAIVED = ("sick", "ended_empty")
+"""Keys in the evidence of findings that no waiver covers: nothing ran that could be judged, and
 zero tests run is never green."""
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """Which tests (all of key, names and labels that are given must fit), on which builds, which
-    classes, whose, why, until when.
+    """A waiver: its tests, builds and classes, with its owner, reason and end.
+
+    A test must match all of key, names and labels that are given.
     """
 
     id: str
     owner: str
     reason: str
     expires: datetime
-    """Aware. From then on it does nothing."""
+    """Time zone aware. From then on the waiver has no effect."""
     test: str | None = None
     """The key of a test."""
     names: tuple[str, ...] = ()
-    """Patterns (gonogo.ci.patterns) of the names that a comparison shows."""
+    """Patterns (gonogo.ci.patterns) for the names in a comparison."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """One job of the test on head has all of them."""
+    """Labels that one job of the test on head must have, all of them."""
     builds: tuple[str, ...] = ()
-    """Patterns of head's build; none: any."""
+    """Patterns for head's build; empty: any build."""
     classes: tuple[Class, ...] = RED_OR_HOLLOW
 
     def concerns(
@@ -58,26 +60,27 @@ class Waiver:
         labels: Iterable[Mapping[str, str]],
         build: str | None = None,
     ) -> bool:
-        """Return whether it is about a test of that key, called one of these names, whose jobs have these
-        labels.
+        """Return whether it covers a test with that key, name (one of several) and jobs' labels.
 
-        build: head's; None: whatever it is, as where nothing is compared.
+        build: head's; None: any, where nothing is compared.
         """
         if self.test is not None and self.test != test:
             return False
         if self.names and not fits_any(self.names, names):
             return False
-        if self.labels and not any(self.labels.items() <= each.items() for each in labels):
+        if self.labels and not any(
+            self.labels.items() <= job_labels.items() for job_labels in labels
+        ):
             return False
         return build is None or not self.builds or fits(self.builds, build)
 
     @property
     def words(self) -> str:
-        """ "waived until 2026-12-01 by kim: the race of ticket 12"."""
+        """The waiver in a phrase: "waived until 2026-12-01 by kim: the race of ticket 12"."""
         return f"waived until {day(self.expires)} by {self.owner}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        """What the evidence of a finding says of it, in plain JSON types."""
+        """Return it in plain JSON types, as in the evidence of a finding."""
         expires = self.expires.astimezone(UTC).isoformat().replace("+00:00", "Z")
         return {
             "id": self.id,
@@ -89,7 +92,7 @@ class Waiver:
 
 
 def day(moment: datetime) -> str:
-    """Return the day on which something ends, with the minute where that is not midnight UTC."""
+    """Return the day on which something ends, with the minute if that is not midnight UTC."""
     there = moment.astimezone(UTC)
     return (
         f"{there:%Y-%m-%d}"
@@ -98,44 +101,44 @@ def day(moment: datetime) -> str:
     )
 
 
-def waived(said: Classification, waivers: Sequence[Waiver]) -> Classification:
-    """Return the classification with what the waivers cover as `waived`.
+def waived(classification: Classification, waivers: Sequence[Waiver]) -> Classification:
+    """Return the classification in which covered findings have the class `waived`.
 
-    waivers: those that concern the test and are in force. The finding keeps its verdict; its
-    evidence names the waiver, and under `otherwise` the class that it would have. Where several
-    cover a class, the one that lasts longest is named.
+    waivers: those in force that concern the test. A finding keeps its verdict; its evidence names
+    the waiver, and under `otherwise` the class without it. Where several waivers cover a class, the
+    one that lasts longest is named.
     """
-    lasting = sorted(waivers, key=lambda each: each.expires, reverse=True)
-    found = [_covered(finding, lasting) for finding in said.findings]
-    if found == list(said.findings):
-        return said
+    lasting = sorted(waivers, key=lambda waiver: waiver.expires, reverse=True)
+    findings = [_covered(finding, lasting) for finding in classification.findings]
+    if findings == list(classification.findings):
+        return classification
     return Classification(
-        tuple(sorted(found, key=lambda each: (each.kind.rank, each.verdict.rank)))
+        tuple(sorted(findings, key=lambda finding: (finding.kind.rank, finding.verdict.rank)))
     )
 
 
-def touches(said: Classification) -> bool:
-    """Return whether a waiver could change anything of it."""
-    return any(_may(finding) for finding in said.findings)
+def waivable(classification: Classification) -> bool:
+    """Return whether a waiver could change any of its findings."""
+    return any(_waivable(finding) for finding in classification.findings)
 
 
-def _may(finding: Finding) -> bool:
-    return finding.kind in OVERRIDABLE and not any(name in finding.evidence for name in ALWAYS_SAID)
+def _waivable(finding: Finding) -> bool:
+    return finding.kind in WAIVABLE and not any(name in finding.evidence for name in NEVER_WAIVED)
 
 
 def _covered(finding: Finding, waivers: Iterable[Waiver]) -> Finding:
-    held = (
-        next((each for each in waivers if finding.kind in each.classes), None)
-        if _may(finding)
+    waiver = (
+        next((waiver for waiver in waivers if finding.kind in waiver.classes), None)
+        if _waivable(finding)
         else None
     )
-    if held is None:
+    if waiver is None:
         return finding
-    evidence = {**finding.evidence, "waiver": held.to_json(), "otherwise": finding.kind.value}
+    evidence = {**finding.evidence, "waiver": waiver.to_json(), "otherwise": finding.kind.value}
     return replace(
         finding,
         kind=Class.waived,
-        words=f"{finding.words}; {held.words}",
+        words=f"{finding.words}; {waiver.words}",
         new=False,
         evidence=evidence,
     )

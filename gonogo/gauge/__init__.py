@@ -1,9 +1,8 @@
-"""The gauge: measure a test with known-right (GO) and known-wrong (NO-GO) kernels, and say what
-tolerance it should have.
+"""The gauge: measure a test with right kernels and mutants, and advise a tolerance.
 
-`kernels` are the parts and `measure` makes a row of one run (arrays in, stored numbers out);
-`report` reads rows only, with `comparators`, `windows`, `rates` and `gates`, so that a stored gauge
-is judged anew without running anything. `elsewhere` are other inputs that are tried where no
-tolerance works. `plan` names the parts for a service that computes no kernel, `line` is the command
-that measures again.
+A mutant is a kernel that is known to be wrong. `kernels` defines the parts and `measure` makes a
+row from one run (arrays in, stored numbers out). `report` reads rows only, with `comparators`,
+`windows`, `rates` and `gates`, so a stored gauge can be judged again without running anything.
+`elsewhere` has other inputs to try if no tolerance works. `plan` names the parts for a service that
+computes no kernel, and `line` is the command that measures again.
 """

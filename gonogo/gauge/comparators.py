@@ -1,5 +1,6 @@
-"""Comparators as one number each: how large a tolerance an output would need, and the tolerance
-that a number stands for.
+"""Comparators as one number each: the tolerance that an output would need.
+
+They also convert such a number to a tolerance.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ Name = Literal["allclose", "pcc", "frobenius", "ulp"]
 
 @dataclass(frozen=True)
 class Comparator:
-    """allclose at one rtol, PCC, relative Frobenius or ULP.
+    """A comparator: allclose at one rtol, PCC, relative Frobenius or ULP.
 
-    Its *deviation* grows with the error: the least atol, 1 - PCC, the relative Frobenius error, the
-    largest distance in ulps.
+    Its *deviation* grows with the error: the smallest sufficient atol, 1 - PCC, the relative
+    Frobenius error, or the largest distance in ulps.
     """
 
     name: Name
@@ -32,35 +33,38 @@ class Comparator:
         return self.name if self.rtol is None else f"{self.name} rtol {self.rtol:g}"
 
     def deviation(self, numbers: Mapping[str, Any]) -> float:
-        """Of one output's statistics, or of its edges: infinite where NaN or Inf was given, where
-        the metric is undefined (which isn't met) and where no number was stored.
+        """Return the deviation in one output's statistics, or in its edges.
+
+        It is infinite if the output holds NaN or Inf, if the metric is undefined (which isn't met),
+        and if no number was stored.
         """
         if numbers.get("nonfinite"):
             return math.inf
-        found: object
+        value: object
         if self.name == "allclose":
             needed = numbers.get("needed_atol")
-            found = (
+            value = (
                 next((a for r, a in needed.items() if float(r) == self.rtol), None)
                 if isinstance(needed, Mapping)
                 else None
             )
         else:
-            found = numbers.get(
+            value = numbers.get(
                 {"pcc": "pcc_deficit", "frobenius": "rel_frobenius", "ulp": "ulp_max"}[self.name]
             )
-        if isinstance(found, bool) or not isinstance(found, int | float) or math.isnan(found):
+        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
             return math.inf
-        return max(float(found), 0.0)
+        return max(float(value), 0.0)
 
     @property
     def largest(self) -> float:
-        """Deviations from here on bound nothing: a PCC of 0 is no correlation at all."""
+        """The deviation from which on nothing is bounded: a PCC of 0 is no correlation at all."""
         return 1.0 if self.name == "pcc" else math.inf
 
     def exceeded(self, numbers: Mapping[str, Any], tolerance: Mapping[str, float]) -> bool:
-        """Return whether the output is outside what `tolerance` gave, compared as gonogo.spec.verdicts.within
-        does.
+        """Return whether the output is outside the `tolerance` that this comparator made.
+
+        The comparison is the same as in gonogo.spec.verdicts.within.
         """
         deviation = self.deviation(numbers)
         if self.name == "pcc":
@@ -68,15 +72,16 @@ class Comparator:
         return deviation > tolerance["atol" if self.name == "allclose" else self.name]
 
     def tolerance(self, deviation: float) -> dict[str, float]:
-        """Return the tolerance that lets pass what deviates by no more."""
+        """Return the tolerance that passes deviations up to this one."""
         if self.name == "allclose":
             return {"rtol": self.rtol or 0.0, "atol": deviation}
         return {"pcc": 1.0 - deviation} if self.name == "pcc" else {self.name: deviation}
 
 
 def comparators(rtols: Iterable[float] = ()) -> tuple[Comparator, ...]:
-    """Those that are advised on: allclose at the stored rtols and at `rtols`, PCC, Frobenius,
-    ULP.
+    """Return the comparators that advice considers.
+
+    They are allclose at the stored rtols and at `rtols`, PCC, Frobenius and ULP.
     """
     return (
         *(Comparator("allclose", rtol) for rtol in sorted({*STORED_RTOLS, *rtols})),
@@ -87,38 +92,38 @@ def comparators(rtols: Iterable[float] = ()) -> tuple[Comparator, ...]:
 
 
 def above(value: float, digits: int) -> float:
-    """Return the least number of so many significant digits that isn't below the value."""
+    """Return the smallest number with that many significant digits that isn't below the value."""
     return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value)))
 
 
 def beyond(tolerance: Mapping[str, float], numbers: Mapping[str, Any]) -> float | None:
-    """Return how many times too large an output's error is for a tolerance: its strictest comparator's; up
-    to 1 is within.
+    """Return how many times too large an output's error is for a tolerance.
 
-    It grows in proportion to the error: 1 - PCC goes with the square of a small error, so its root
-    counts; with an rtol, in which the error's place matters as well, that is so near 1. allclose
-    needs one of STORED_RTOLS. Infinite where a metric is undefined or missing, or where nothing but
-    0 is allowed; None for a tolerance without comparators.
+    It is the ratio of the strictest comparator; up to 1 is within. It grows in proportion to the
+    error: 1 - PCC goes with the square of a small error, so its root counts; with an rtol, for
+    which the place of the error matters as well, this holds near 1. allclose needs one of
+    STORED_RTOLS. Infinite where a metric is undefined or missing, or where only 0 is allowed; None
+    for a tolerance without comparators.
     """
-    found = []
+    ratios = []
     if "atol" in tolerance or "rtol" in tolerance:
-        found.append(
+        ratios.append(
             _times(
                 Comparator("allclose", tolerance.get("rtol", 0.0)).deviation(numbers),
                 tolerance.get("atol", 0.0),
             )
         )
     if "pcc" in tolerance:
-        found.append(
+        ratios.append(
             math.sqrt(_times(Comparator("pcc").deviation(numbers), 1.0 - tolerance["pcc"]))
         )
     linear: tuple[Name, ...] = ("frobenius", "ulp")
-    found += [
+    ratios += [
         _times(Comparator(name).deviation(numbers), tolerance[name])
         for name in linear
         if name in tolerance
     ]
-    return max(found, default=None)
+    return max(ratios, default=None)
 
 
 def _times(deviation: float, limit: float) -> float:

@@ -1,5 +1,6 @@
-"""How often a test errs at any tolerance: false alarms of right kernels and misses of wrong ones,
-from the runs of a gauge.
+"""Error curves of a test over the tolerance, from the runs of a gauge.
+
+They count false alarms of right kernels and missed mutants.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from gonogo.gauge.comparators import Comparator
 from gonogo.gauge.rates import Rate
 from gonogo.gauge.windows import Row
 
-MOST_STEPS = 160
+MAX_STEPS = 160
 """A picture has no room for more; the others are left out evenly."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """At this tolerance, and up to the next step: how many runs of right kernels fail, how many of
-    wrong ones pass.
+    """Failing runs of right kernels and passing runs of mutants, from this tolerance on.
+
+    They hold up to the next step.
     """
 
     tolerance: float
@@ -30,11 +32,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Onset:
-    """A kernel, and the tolerance from which on it is judged otherwise; None: no tolerance does
-    that, as it gives NaN.
+    """A kernel, and the tolerance at which its verdict changes; None if there is none (NaN).
 
-    Of a right one: the least that all of its runs pass, so that it raises no alarm. Of a wrong one:
-    the least that any of its runs passes, so that it is missed.
+    For a right kernel it is the smallest that all of its runs pass, so that it raises no alarm. For
+    a mutant it is the smallest that any of its runs passes, so that it is missed.
     """
 
     part: str
@@ -47,8 +48,8 @@ class Onset:
 class Curves:
     """Both curves over the tolerance of a comparator; `steps` ascend, and none is at 0.
 
-    right, wrong: by how much each run deviates, ascending, of right kernels and of wrong ones;
-    infinite where NaN or Inf was given.
+    right, wrong: the deviation of each run of right kernels and of mutants, ascending; infinite for
+    NaN or Inf.
     """
 
     right: tuple[float, ...]
@@ -58,48 +59,50 @@ class Curves:
 
     @property
     def quiet_from(self) -> float | None:
-        """The least tolerance at which every right kernel passes; None without any."""
-        return _largest([each.tolerance for each in self.onsets if each.right])
+        """The smallest tolerance at which every right kernel passes; None if there is none."""
+        return _largest([onset.tolerance for onset in self.onsets if onset.right])
 
     @property
     def blind_from(self) -> float | None:
-        """The least tolerance at which some wrong kernel passes; None where none ever does."""
+        """The smallest tolerance at which some mutant passes; None if none ever does."""
         return min(
             (
-                each.tolerance
-                for each in self.onsets
-                if not each.right and each.tolerance is not None
+                onset.tolerance
+                for onset in self.onsets
+                if not onset.right and onset.tolerance is not None
             ),
             default=None,
         )
 
     def at(self, tolerance: float) -> tuple[Rate, Rate]:
-        """Return (false alarms, misses) at a tolerance, of all runs, whichever steps were left out."""
+        """Return (false alarms, misses) at a tolerance, of all runs, also between the steps."""
         return _errors(self.right, self.wrong, tolerance)
 
 
 def curves(
     comparator: Comparator, go: Sequence[Row], able: Sequence[Row], outputs: Sequence[str]
 ) -> Curves:
-    """Of one tolerance for all these outputs, from the rows of right kernels and of wrong ones that
-    can show.
+    """Return the curves of one tolerance for all these outputs.
 
-    A run passes where the deviations of all the outputs that it has are no larger; NaN and Inf
-    never pass.
+    go: rows of right kernels; able: rows of mutants that can show. A run passes if the deviations
+    of all the outputs that it has are no larger; NaN and Inf never pass.
     """
-    go_by, able_by = _deviations(comparator, go, outputs), _deviations(comparator, able, outputs)
-    right, wrong = (tuple(sorted(value for _, value in found)) for found in (go_by, able_by))
+    right_runs, mutant_runs = (
+        _deviations(comparator, go, outputs),
+        _deviations(comparator, able, outputs),
+    )
+    right, wrong = (tuple(sorted(value for _, value in runs)) for runs in (right_runs, mutant_runs))
     places = sorted({value for value in (*right, *wrong) if 0 < value < math.inf})
-    if len(places) > MOST_STEPS:
+    if len(places) > MAX_STEPS:
         places = [
-            places[place * (len(places) - 1) // (MOST_STEPS - 1)] for place in range(MOST_STEPS)
+            places[place * (len(places) - 1) // (MAX_STEPS - 1)] for place in range(MAX_STEPS)
         ]
     steps = tuple(Step(place, *_errors(right, wrong, place)) for place in places)
-    return Curves(right, wrong, (*_onsets(True, go_by), *_onsets(False, able_by)), steps)
+    return Curves(right, wrong, (*_onsets(True, right_runs), *_onsets(False, mutant_runs)), steps)
 
 
 def _errors(right: Sequence[float], wrong: Sequence[float], tolerance: float) -> tuple[Rate, Rate]:
-    """Return (right runs that fail, wrong ones that pass) of ascending deviations."""
+    """Return (right runs that fail, mutant runs that pass) from ascending deviations."""
     return Rate(len(right) - bisect_right(right, tolerance), len(right)), Rate(
         bisect_right(wrong, tolerance), len(wrong)
     )
@@ -108,20 +111,20 @@ def _errors(right: Sequence[float], wrong: Sequence[float], tolerance: float) ->
 def _deviations(
     comparator: Comparator, rows: Sequence[Row], outputs: Sequence[str]
 ) -> list[tuple[str, float]]:
-    """Return (part, the largest deviation of the outputs that the run has)."""
-    found = []
+    """Return (part, the largest deviation of the outputs that the run has) of each row."""
+    runs = []
     for row in rows:
         values = [
             comparator.deviation(row["outputs"][name]) for name in outputs if name in row["outputs"]
         ]
         if values:
-            found.append((row["part"], max(values)))
-    return found
+            runs.append((row["part"], max(values)))
+    return runs
 
 
-def _onsets(right: bool, found: Sequence[tuple[str, float]]) -> Iterator[Onset]:
-    for part in dict.fromkeys(name for name, _ in found):
-        values = [value for name, value in found if name == part]
+def _onsets(right: bool, runs: Sequence[tuple[str, float]]) -> Iterator[Onset]:
+    for part in dict.fromkeys(name for name, _ in runs):
+        values = [value for name, value in runs if name == part]
         turn = max(values) if right else min(values)
         yield Onset(part, right, len(values), turn if math.isfinite(turn) else None)
 

@@ -1,5 +1,6 @@
-"""Other inputs that are tried where no tolerance works: they make a wrong term large against the
-rounding of a right one.
+"""Other inputs to try if no tolerance works.
+
+They make a wrong term large against the rounding of a right one.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gonogo.gauge.advice import spelt
+from gonogo.gauge.advice import spelled
 from gonogo.gauge.report import Gauge
 from gonogo.kernels import registry
 
@@ -17,46 +18,44 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """Inputs under a short name, and what they make large."""
+class OtherInputs:
+    """Inputs with a short name, and a sentence that says what they make large."""
 
     name: str
     sentence: str
     inputs: dict[str, Any]
 
 
-def candidates(test: TestSpec) -> list[Elsewhere]:
-    """Inputs for the test's kernel, the likeliest first; those that the test has already are left
-    out.
-    """
-    found = [Elsewhere(*each) for each in registry.numerics(test).candidates(test)]
-    return [each for each in found if replace(test, inputs=each.inputs).inputs != test.inputs]
+def candidates(test: TestSpec) -> list[OtherInputs]:
+    """Return inputs for the test's kernel, the likeliest first, without the test's own."""
+    others = [OtherInputs(*candidate) for candidate in registry.numerics(test).candidates(test)]
+    return [other for other in others if replace(test, inputs=other.inputs).inputs != test.inputs]
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What the gauge says of the test with other inputs, against what it says with its own."""
+class TriedInputs:
+    """The gauge of the test with other inputs, compared with its gauge with its own."""
 
-    where: Elsewhere
+    where: OtherInputs
     gauge: Gauge
     gains: tuple[str, ...]
-    """Wrong parts that the tolerance advised there rejects and the one advised here doesn't."""
+    """Mutants that the tolerance advised there rejects and the one advised here doesn't."""
     loses: tuple[str, ...]
-    """Wrong parts that the one here rejects, and that pass there or can't show."""
+    """Mutants that the tolerance advised here rejects, and that pass there or can't show."""
 
     @classmethod
-    def of(cls, here: Gauge, where: Elsewhere, there: Gauge) -> Tried:
-        """Compares the two gauges."""
-        ours, theirs = _rejected(here), _rejected(there)
+    def of(cls, here: Gauge, where: OtherInputs, there: Gauge) -> TriedInputs:
+        """Compare the two gauges."""
+        rejected_here, rejected_there = _rejected(here), _rejected(there)
         return cls(
             where,
             there,
-            tuple(p for p in theirs if p not in ours),
-            tuple(p for p in ours if p not in theirs),
+            tuple(p for p in rejected_there if p not in rejected_here),
+            tuple(p for p in rejected_here if p not in rejected_there),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """{"name", "inputs", "advice", "gains", "loses"}."""
+        """Return name, sentence, inputs, advice, gains and loses in plain JSON types."""
         return {
             "name": self.where.name,
             "sentence": self.where.sentence,
@@ -68,17 +67,17 @@ class Tried:
 
     @property
     def words(self) -> str:
-        """In one sentence."""
+        """The comparison in one sentence."""
         advice = self.gauge.advice
         does = (
             "does"
             if advice.works
             else f"rejects {len(advice.parts) - len(advice.missed)} of {len(advice.parts)}"
         )
-        said = f'With inputs "{self.where.name}" {spelt(advice.tolerance)} {does}'
+        sentence = f'With inputs "{self.where.name}" {spelled(advice.tolerance)} {does}'
         if self.gains:
-            said += f", among them {', '.join(self.gains)}"
-        return said + (f"; lost there: {', '.join(self.loses)}." if self.loses else ".")
+            sentence += f", among them {', '.join(self.gains)}"
+        return sentence + (f"; lost there: {', '.join(self.loses)}." if self.loses else ".")
 
 
 def _rejected(gauge: Gauge) -> list[str]:
@@ -89,24 +88,25 @@ def _rejected(gauge: Gauge) -> list[str]:
     )
 
 
-def beyond(tried: Sequence[Tried]) -> str:
-    """What other inputs would see, in words that follow others; nothing when none was tried."""
+def beyond(tried: Sequence[TriedInputs]) -> str:
+    """Return what other inputs would see, as text to append; "" if none was tried."""
     if not tried:
         return ""
     useful = cover(tried)
     if not useful:
         return f" None of {len(tried)} other inputs that were tried shows more."
-    return " " + " ".join(each.words for each in useful)
+    return " " + " ".join(inputs.words for inputs in useful)
 
 
-def cover(tried: Sequence[Tried]) -> list[Tried]:
-    """Return the inputs to add to the test's own, the one that rejects most of what is missed first, each
-    for what it adds to the others.
+def cover(tried: Sequence[TriedInputs]) -> list[TriedInputs]:
+    """Return the inputs to add to the test's own, those that reject most missed mutants first.
+
+    Each is there for what it adds to the others.
     """
-    left = {part for each in tried for part in each.gains}
-    found: list[Tried] = []
+    left = {part for inputs in tried for part in inputs.gains}
+    chosen: list[TriedInputs] = []
     while left:
-        each = max(tried, key=lambda one: len(left & set(one.gains)))
-        found.append(each)
-        left -= set(each.gains)
-    return found
+        best = max(tried, key=lambda inputs: len(left & set(inputs.gains)))
+        chosen.append(best)
+        left -= set(best.gains)
+    return chosen

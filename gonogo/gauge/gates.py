@@ -1,4 +1,4 @@
-"""The gates of public test suites as tolerances: what each would have said of the same runs."""
+"""The gates of public test suites, as tolerances: each says how it would judge the same runs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Gate:
-    """A tolerance that a public suite uses, and where."""
+    """A tolerance that a public suite uses, and the place where it does."""
 
     name: str
     tolerance: Mapping[str, float]
     sentence: str
     outputs: tuple[str, ...]
-    """Those that the suite compares; a kernel that has none of them isn't gated."""
+    """Outputs that the suite compares; a kernel that has none of them isn't gated."""
     kernels: tuple[str, ...] = ()
-    """Those that the suite tests; empty: any."""
+    """Kernels that the suite tests; empty: any."""
 
 
 LAYERNORM = ("layernorm_fw",)
@@ -76,4 +76,4 @@ GATES: Mapping[str, Gate] = {gate.name: gate for gate in _ALL}
 """Every gate by name."""
 
 RTOLS = tuple(sorted({gate.tolerance["rtol"] for gate in _ALL if "rtol" in gate.tolerance}))
-"""The rtols that a row must be stored at so that every gate can be judged."""
+"""The rtols at which a row must be stored, so that every gate can be judged."""

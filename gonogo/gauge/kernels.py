@@ -1,4 +1,4 @@
-"""The parts of the gauge: right kernels in several arithmetics (GO), known-wrong ones (NO-GO)."""
+"""The parts of the gauge: right kernels in several arithmetics, and mutants."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """Which end of the gauge a part is."""
+    """The end of the gauge that a part is."""
 
     go = "go"
-    """Right: it must pass."""
+    """A right kernel: it must pass."""
     no_go = "no_go"
-    """Wrong: it must fail, where it can show."""
+    """A mutant: it must fail where it can show."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ class Part:
 
     Attributes:
         name: unique among the parts.
-        kind: right or wrong.
-        sentence: what it is, in one line.
+        kind: right kernel or mutant.
+        sentence: a description in one line.
         build, executor: what runs it.
-        test: what it is asked to run: the test itself, or with other numerics.
-        judged: whose budget judges it: the test itself, or `test` where the other numerics have a
-            budget of their own.
+        test: the test that it runs: the test itself, or with other numerics.
+        judged: the test whose budget judges it: the test itself, or `test` where the other numerics
+            have a budget of their own.
         turned: rows and columns are given in reverse order and the outputs turned back: the sums
             run in another order.
-        unsure: whether a fault can show must be read off its outputs: nothing says what it does
-            without rounding.
+        unsure: whether a fault can show must be read off its outputs, because its effect without
+            rounding is not known.
     """
 
     name: str
@@ -51,10 +51,9 @@ class Part:
 
 
 def right(test: TestSpec) -> list[Part]:
-    """Return the right kernels of the emulator; those whose switch the test sets already are left out."""
-    from gonogo.kernels.registry import (
-        numerics,  # loads the emulator with numba behind it: whoever plans a gauge needs names only
-    )
+    """Return the emulator's right kernels, except those whose switch the test sets already."""
+    # Imported here: it loads the emulator and numba, and planning a gauge needs names only.
+    from gonogo.kernels.registry import numerics
 
     return [
         Part("correct", Kind.go, "The right kernel.", "correct", test, test),
@@ -68,14 +67,14 @@ def right(test: TestSpec) -> list[Part]:
             turned=True,
         ),
         *(
-            Part(name, Kind.go, sentence, "correct", asked, judged)
-            for name, sentence, asked, judged in numerics(test).right_variants(test)
+            Part(name, Kind.go, sentence, "correct", variant, judged)
+            for name, sentence, variant, judged in numerics(test).right_variants(test)
         ),
     ]
 
 
 def wrong(test: TestSpec) -> list[Part]:
-    """Return the named faults that change this kernel."""
+    """Return the mutants: the named faults that change this kernel."""
     from gonogo.kernels.registry import numerics
 
     return [
@@ -86,7 +85,7 @@ def wrong(test: TestSpec) -> list[Part]:
 
 
 def foreign(test: TestSpec, executor: str, build: str, kind: Kind) -> Part:
-    """Return a build of somebody's, which they say is right, or wrong."""
+    """Return the part for a user's build, which the user declares right or wrong."""
     sentence = f"Build {build} of {executor}, said to be {'right' if kind is Kind.go else 'wrong'}."
     return Part(
         f"{executor}:{build}", kind, sentence, build, test, test, executor=executor, unsure=True

@@ -10,7 +10,7 @@ from typing import Any
 from gonogo.spec.builds import EMULATOR
 
 LEFT_OUT = ("memory", "program")
-"""Fields of a test that the command has no flags for, and the emulator no use."""
+"""Fields of a test that the command has no flags for, and that the emulator doesn't use."""
 
 
 def gauge_line(
@@ -22,7 +22,7 @@ def gauge_line(
     builds: Sequence[str] = (),
     wrong_builds: Sequence[str] = (),
 ) -> str:
-    """`gonogo gauge ...` for a test in its canonical form: the same parts on the same seeds."""
+    """Return `gonogo gauge ...` for a test in canonical form: the same parts and seeds."""
     words = [
         "gonogo",
         "gauge",

@@ -1,5 +1,6 @@
-"""One run of one part, measured: arrays in, a row of stored numbers out, from which everything else
-is read.
+"""Measure one run of one part: arrays in, a row of stored numbers out.
+
+Everything else is read from these rows.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from gonogo.spec.test_spec import TestSpec
 
 Arrays = Mapping[str, NDArray[Any]]
 Row = dict[str, Any]
-"""{"part", "kind", "seed", "able", "verdict", "explanation", "outputs": statistics, "edges"}: plain
-JSON types."""
+"""{"part", "kind", "seed", "able", "verdict", "explanation", "outputs": statistics, "edges"}, in
+plain JSON types."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A seed's arrays: raw, and as the device is given them."""
+    """A seed's arrays: raw, and as the device gets them."""
 
     test: TestSpec
     seed: int
@@ -39,7 +40,7 @@ class Drawn:
 
     @classmethod
     def of(cls, test: TestSpec, seed: int) -> Drawn:
-        """Draws them. Raises FieldError for a seed out of range."""
+        """Draw the arrays of a seed. Raises FieldError for a seed out of range."""
         raw = generate(test, seed)
         return cls(test, seed, raw, quantise(test, raw))
 
@@ -50,7 +51,7 @@ class Drawn:
 
 
 def rtols_of(test: TestSpec) -> tuple[float, ...]:
-    """Return every rtol that a row is stored at: the usual ones, the gates' and the test's own."""
+    """Return every rtol at which a row is stored: the usual ones, the gates' and the test's own."""
     declared = {
         a[0]
         for name in test.outputs
@@ -60,8 +61,9 @@ def rtols_of(test: TestSpec) -> tuple[float, ...]:
 
 
 def turn(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """Rows and columns in reverse order: of inputs before a run, and of outputs after it. y and dx
-    in rows, as the domain has them.
+    """Return arrays with rows and columns in reverse order: inputs before a run, outputs after it.
+
+    y and dx are in rows, as the domain has them.
     """
     flat = {name: np.reshape(a, test.flat_shape_of(name)) for name, a in arrays.items()}
     return {
@@ -71,7 +73,7 @@ def turn(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
 
 
 def given_to(part: Part, drawn: Drawn) -> Arrays:
-    """What the part is given."""
+    """Return the part's input arrays."""
     return turn(part.test, drawn.given) if part.turned else drawn.given
 
 
@@ -86,7 +88,7 @@ def measured(
 ) -> Row:
     """Return the row of one run.
 
-    `outputs` as the kernel gave them, for `given_to`. Raises KernelOutputError as
+    outputs: as the kernel returned them, for `given_to`. Raises KernelOutputError, as in
     gonogo.judging.judging.judge.
     """
     test = part.judged
@@ -101,8 +103,8 @@ def measured(
         test, drawn.raw, drawn.given, outputs, arithmetic=arithmetic, produced=produced
     )
     declared = {
-        name: dict(each.statistics)
-        for name, each in judgement.outputs.items()
+        name: dict(output.statistics)
+        for name, output in judgement.outputs.items()
         if name in test.outputs
     }
     for name, numbers in declared.items():
@@ -124,14 +126,15 @@ def measured(
         row["able"] = able(part, drawn, outputs, arithmetic)
     elif with_edges:
         chi = {name: numbers.get("chi") for name, numbers in declared.items()}
-        found = edges.edges(test, drawn.raw, drawn.given, arithmetic, rtols_of(test), chi=chi)
-        row["edges"] = {name: found[name].to_json() for name in declared}
+        by_output = edges.edges(test, drawn.raw, drawn.given, arithmetic, rtols_of(test), chi=chi)
+        row["edges"] = {name: by_output[name].to_json() for name in declared}
     return row
 
 
 def able(part: Part, drawn: Drawn, outputs: Arrays, arithmetic: str | None) -> bool:
-    """Return whether the part's fault can show on this seed: by its float64 effect, or where nobody knows
-    that, by what it gave.
+    """Return whether the part's fault can show on this seed.
+
+    Its float64 effect decides, or its outputs if that effect is not known.
     """
     if part.unsure:
         flat = {
@@ -151,7 +154,7 @@ def able(part: Part, drawn: Drawn, outputs: Arrays, arithmetic: str | None) -> b
 def _needed(
     test: TestSpec, name: str, outputs: Arrays, drawn: Drawn, rtols: Iterable[float]
 ) -> dict[str, float]:
-    """Return the needed atol at the rtols that aren't among the statistics' own."""
+    """Return the needed atol at the rtols that the statistics don't have."""
     extra = [rtol for rtol in rtols if rtol not in STORED_RTOLS]
     output = matrix(test, name, outputs)
     if not extra or not np.isfinite(output).all():

@@ -1,5 +1,6 @@
-"""The parts of a gauge by name: what a service hands out without loading the emulator, numba or
-NumPy. Workers know what they do.
+"""The parts of a gauge by name, for a service that loads neither the emulator nor numba nor NumPy.
+
+Workers know what the parts do.
 """
 
 from __future__ import annotations
@@ -18,15 +19,13 @@ if TYPE_CHECKING:
 
 RIGHT = "correct"
 """The emulator's right build."""
-GO = (RIGHT, "reversed", "srcb-bf16", "hifi3")
-"""Every name that gonogo.gauge.kernels.right gives for some test (a test compares them)."""
+RIGHT_KERNELS = (RIGHT, "reversed", "srcb-bf16", "hifi3")
+"""Every name that gonogo.gauge.kernels.right returns for some test (a test compares them)."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One part as it is handed out: name, kind, executor and build of a
-    gonogo.gauge.kernels.Part.
-    """
+    """One part as it is sent to workers: the name, kind, executor and build of a Part."""
 
     name: str
     kind: Kind
@@ -49,14 +48,14 @@ def planned(
     builds: Sequence[str] = (),
     wrong_builds: Sequence[str] = (),
 ) -> list[Planned]:
-    """Return every part that a test's gauge may have: the emulator's, then somebody's builds.
+    """Return every part that a test's gauge may have: the emulator's, then the user's builds.
 
-    Those of the emulator that have nothing to do with this test (a switch that it sets already, a
-    build that hangs) are among them: a worker answers for them with `not_run`, without running
-    anything. Raises FieldError for a build named twice.
+    They include the emulator's parts that don't apply to this test (a switch that it sets already,
+    a build that hangs): a worker answers `not_run` for them, without running anything. Raises
+    FieldError for a build named twice.
     """
-    found = [Planned(name, Kind.go, EMULATOR, RIGHT) for name in GO]
-    found += [
+    parts = [Planned(name, Kind.go, EMULATOR, RIGHT) for name in RIGHT_KERNELS]
+    parts += [
         Planned(name, Kind.no_go, EMULATOR, name)
         for name in KERNELS[test.kernel].builds
         if name != RIGHT
@@ -71,11 +70,11 @@ def planned(
             if part.name in names:
                 raise FieldError(f"{field}.{place}", build, "is named twice")
             names.add(part.name)
-            found.append(Planned(part.name, kind, executor, build))
-    return found
+            parts.append(Planned(part.name, kind, executor, build))
+    return parts
 
 
 def work_of(parts: Iterable[int], seeds: Iterable[int]) -> list[list[int]]:
-    """[[seed, part], ...], the parts of a seed together: its arrays are drawn once."""
+    """Return [[seed, part], ...] with the parts of a seed together: its arrays are drawn once."""
     numbers = list(parts)
     return [[seed, part] for seed in seeds for part in numbers]

@@ -1,6 +1,4 @@
-"""A rate with its interval, from a count: how often right kernels failed, how often wrong ones
-passed.
-"""
+"""A rate with its interval, from a count: false alarms of right kernels, missed mutants."""
 
 from __future__ import annotations
 
@@ -10,16 +8,16 @@ from typing import Any
 from gonogo.flakiness.special import beta_quantile
 
 CONFIDENCE = 0.95
-"""Of the intervals."""
+"""The level of the intervals."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """`count` of `of`, with its Clopper-Pearson interval: exact, so never too narrow, also at 0 of
-    3.
+    """`count` of `of`, with its Clopper-Pearson interval.
 
-    Not the Jeffreys interval of gonogo.flakiness.rates, which is right on average over many tests:
-    a gauge promises a bound for this one.
+    The interval is exact, so it is never too narrow, even at 0 of 3. The Jeffreys interval of
+    gonogo.flakiness.rates is right on average over many tests, but a gauge promises a bound for
+    this one.
     """
 
     count: int
@@ -27,17 +25,18 @@ class Rate:
 
     def __post_init__(self) -> None:
         if not 0 <= self.count <= self.of:
-            raise ValueError(f"{self.count} of {self.of} is no rate")
+            raise ValueError(f"impossible counts: {self.count} of {self.of}")
 
     @property
     def value(self) -> float | None:
-        """None of no trials."""
+        """The rate; None without trials."""
         return self.count / self.of if self.of else None
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The quantiles of the beta distribution that Clopper and Pearson (Biometrika 26, 1934)
-        take; 0 to 1 of no trials.
+        """The interval of Clopper and Pearson (Biometrika 26, 1934); 0 to 1 without trials.
+
+        Its ends are quantiles of beta distributions.
         """
         half = (1 - CONFIDENCE) / 2
         low = beta_quantile(half, self.count, self.of - self.count + 1) if self.count else 0.0
@@ -49,6 +48,6 @@ class Rate:
         return low, high
 
     def to_json(self) -> dict[str, Any]:
-        """{"count", "of", "rate", "low", "high"}."""
+        """Return "count", "of", "rate", "low" and "high" in plain JSON types."""
         low, high = self.interval
         return {"count": self.count, "of": self.of, "rate": self.value, "low": low, "high": high}

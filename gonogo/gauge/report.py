@@ -1,6 +1,4 @@
-"""The gauge's report: stored rows of GO and NO-GO runs in; false alarms, misses, windows and advice
-out.
-"""
+"""The gauge's report: from stored rows to false alarms, misses, windows and advice."""
 
 from __future__ import annotations
 
@@ -23,38 +21,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gauge:
-    """What is said of one test. Rates are over runs: a seed of a part."""
+    """The result of gauging one test. Rates are over runs; a run is a seed of a part."""
 
     test: TestSpec
     seeds: int
     false_alarms: Mapping[str, Rate]
-    """Right part -> how often it failed."""
+    """Right kernel -> how often it failed."""
     predicted: float | None
     """The chance that a right kernel fails on a seed, from its budget; None without a declared
     allclose."""
     misses: Mapping[str, Rate]
-    """Wrong part -> how often it passed, of the seeds on which it can show."""
+    """Mutant -> how often it passed, of the seeds on which it can show."""
     seen: Mapping[str, Rate]
-    """Wrong part -> how often rounding doesn't explain it, over all seeds: what GoNoGo sees
-    whatever the tolerance."""
+    """Mutant -> how often rounding doesn't explain it, over all seeds: GoNoGo sees these with
+    any tolerance."""
     hidden: Mapping[str, int]
-    """Wrong part -> seeds on which it can't show with these inputs."""
+    """Mutant -> seeds on which it can't show with these inputs."""
     broken: Mapping[str, int]
-    """Part -> runs that ended without numbers (error, crash, hang): they count into no rate."""
+    """Part -> runs that ended without numbers (error, crash, hang): they count in no rate."""
     windows: tuple[Window, ...]
     advice: Advice
     gates: Mapping[str, tuple[Rate, tuple[str, ...], tuple[str, ...]]]
-    """Public gate -> its false alarms, the wrong parts that it rejects on every seed, those that
+    """Public gate -> its false alarms, the mutants that it rejects on every seed, and those that
     pass on some."""
 
     @property
     def alarms(self) -> Rate:
-        """All right parts together."""
+        """The rate of false alarms of all right kernels together."""
         return _sum(self.false_alarms)
 
     @property
     def missed(self) -> Rate:
-        """All wrong parts together."""
+        """The rate of misses of all mutants together."""
         return _sum(self.misses)
 
     @property
@@ -66,7 +64,7 @@ class Gauge:
 
     @property
     def blind(self) -> tuple[str, ...]:
-        """The wrong parts that pass on every seed on which they can show."""
+        """The mutants that pass on every seed on which they can show."""
         return tuple(
             name for name, rate in self.misses.items() if rate.of and rate.count == rate.of
         )
@@ -96,7 +94,7 @@ class Gauge:
                 },
             },
             "broken": dict(self.broken),
-            "windows": [each.to_json() for each in self.windows],
+            "windows": [window.to_json() for window in self.windows],
             "advice": {**self.advice.to_json(), "words": self.advice.words},
             "gates": {
                 name: {
@@ -112,30 +110,30 @@ class Gauge:
     @property
     def words(self) -> str:
         """The findings in a few sentences."""
-        said = []
+        sentences = []
         if self.alarms.of:
-            rare = self.predicted is not None and 0 < self.predicted < 5e-7
-            predicted = (
-                ""
-                if self.predicted is None
-                else f" (predicted: {'below 1e-6' if rare else f'{self.predicted:.2g}'} of the seeds)"
-            )
-            said.append(
-                f"False alarms: {self.alarms.count} of {self.alarms.of} runs of right kernels{predicted}."
+            predicted = ""
+            if self.predicted is not None:
+                rare = 0 < self.predicted < 5e-7
+                share = "below 1e-6" if rare else f"{self.predicted:.2g}"
+                predicted = f" (predicted: {share} of the seeds)"
+            sentences.append(
+                f"False alarms: {self.alarms.count} of {self.alarms.of} runs of right"
+                f" kernels{predicted}."
             )
         able = {name: rate for name, rate in self.misses.items() if rate.of}
         if able:
-            said.append(f"Missed: {self.missed.count} of {self.missed.of} runs of wrong kernels")
-            said[-1] += f"; {', '.join(self.blind)} on every seed." if self.blind else "."
+            sentences.append(f"Missed: {self.missed.count} of {self.missed.of} runs of mutants")
+            sentences[-1] += f"; {', '.join(self.blind)} on every seed." if self.blind else "."
         if never := [name for name, rate in self.misses.items() if not rate.of]:
-            said.append(f"Can't show with these inputs: {', '.join(never)}.")
+            sentences.append(f"Can't show with these inputs: {', '.join(never)}.")
         if self.broken:
-            said.append(
+            sentences.append(
                 "Without numbers: "
                 + ", ".join(f"{name} ({count})" for name, count in self.broken.items())
                 + "."
             )
-        return " ".join((*said, self.advice.words))
+        return " ".join((*sentences, self.advice.words))
 
 
 def _sum(rates: Mapping[str, Rate]) -> Rate:
@@ -143,11 +141,11 @@ def _sum(rates: Mapping[str, Rate]) -> Rate:
 
 
 def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
-    """Return the gauge of a test from the rows of gonogo.gauge.measure; any number of them, also none."""
+    """Return the gauge of a test from rows of gonogo.gauge.measure; there may be none."""
     useful = with_numbers(rows)
-    go = [row for row in useful if row["kind"] == "go"]
-    no_go = [row for row in useful if row["kind"] == "no_go"]
-    able = [row for row in no_go if row.get("able")]
+    right_rows = [row for row in useful if row["kind"] == "go"]
+    mutant_rows = [row for row in useful if row["kind"] == "no_go"]
+    able = [row for row in mutant_rows if row.get("able")]
     declared = {
         name: tolerance
         for name in test.outputs
@@ -156,25 +154,27 @@ def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
     outputs = [
         name
         for name in test.outputs
-        if (name in declared or not declared) and any(name in row["outputs"] for row in go)
+        if (name in declared or not declared) and any(name in row["outputs"] for row in right_rows)
     ]
-    given = {output for row in go for output in row["outputs"]}
+    given = {output for row in right_rows for output in row["outputs"]}
     rtols = {tolerance.rtol for tolerance in declared.values() if tolerance.rtol is not None}
-    windows = tuple(window(each, go, able, outputs) for each in comparators(rtols))
+    windows = tuple(
+        window(comparator, right_rows, able, outputs) for comparator in comparators(rtols)
+    )
     passing = [_passes(declared, row) for row in useful]
     passed = {id(row): green for row, green in zip(useful, passing, strict=True)}
-    wrong = tuple(dict.fromkeys(row["part"] for row in no_go))
+    wrong = tuple(dict.fromkeys(row["part"] for row in mutant_rows))
     return Gauge(
         test=test,
         seeds=len({row["seed"] for row in rows}),
         false_alarms={
             part: Rate(
-                sum(not passed[id(row)] for row in go if row["part"] == part),
-                sum(row["part"] == part for row in go),
+                sum(not passed[id(row)] for row in right_rows if row["part"] == part),
+                sum(row["part"] == part for row in right_rows),
             )
-            for part in dict.fromkeys(row["part"] for row in go)
+            for part in dict.fromkeys(row["part"] for row in right_rows)
         },
-        predicted=_predicted(go, declared),
+        predicted=_predicted(right_rows, declared),
         misses={
             part: Rate(
                 sum(passed[id(row)] for row in able if row["part"] == part),
@@ -182,17 +182,17 @@ def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
             )
             for part in wrong
         },
-        seen={part: _seen([row for row in no_go if row["part"] == part]) for part in wrong},
+        seen={part: _seen([row for row in mutant_rows if row["part"] == part]) for part in wrong},
         hidden={
             part: count
             for part in wrong
-            if (count := sum(row["part"] == part and not row.get("able") for row in no_go))
+            if (count := sum(row["part"] == part and not row.get("able") for row in mutant_rows))
         },
         broken=_counts(row["part"] for row in rows if id(row) not in passed),
         windows=windows,
         advice=advice(windows, able),
         gates={
-            name: _gate(dict.fromkeys(gated, Tolerance.parse(gate.tolerance)), go, able)
+            name: _gate(dict.fromkeys(gated, Tolerance.parse(gate.tolerance)), right_rows, able)
             for name, gate in GATES.items()
             if (not gate.kernels or test.kernel in gate.kernels)
             and (gated := [output for output in gate.outputs if output in given])
@@ -201,7 +201,7 @@ def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
 
 
 def with_numbers(rows: Sequence[Row]) -> list[Row]:
-    """Return the runs that count into rates: those that gave outputs and were judged."""
+    """Return the rows that count in rates: those of runs with outputs that were judged."""
     return [
         row
         for row in rows
@@ -211,13 +211,14 @@ def with_numbers(rows: Sequence[Row]) -> list[Row]:
 
 
 def _passes(declared: Mapping[str, Tolerance], row: Row) -> bool:
-    """Return whether the test is green on the row: every declared tolerance holds, and nothing is NaN or
-    Inf.
+    """Return whether the test is green on the row.
+
+    Every declared tolerance must hold, and nothing may be NaN or Inf.
     """
     return all(within(declared.get(name), numbers) for name, numbers in row["outputs"].items())
 
 
-def _predicted(go: Sequence[Row], declared: Mapping[str, Tolerance]) -> float | None:
+def _predicted(right_rows: Sequence[Row], declared: Mapping[str, Tolerance]) -> float | None:
     """Return the mean over seeds of the chance that some output's allclose fails.
 
     Other comparators have no such prediction.
@@ -225,7 +226,7 @@ def _predicted(go: Sequence[Row], declared: Mapping[str, Tolerance]) -> float | 
     if not any(tolerance.allclose for tolerance in declared.values()):
         return None
     chances = []
-    for row in go:
+    for row in right_rows:
         if row.get("edges"):
             silent = 1.0
             for edge in row["edges"].values():
@@ -239,16 +240,16 @@ def _seen(rows: Sequence[Row]) -> Rate:
 
 
 def _counts(names: Any) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name in names:
-        found[name] = found.get(name, 0) + 1
-    return found
+        counts[name] = counts.get(name, 0) + 1
+    return counts
 
 
 def _gate(
-    tolerances: Mapping[str, Tolerance], go: Sequence[Row], able: Sequence[Row]
+    tolerances: Mapping[str, Tolerance], right_rows: Sequence[Row], able: Sequence[Row]
 ) -> tuple[Rate, tuple[str, ...], tuple[str, ...]]:
-    alarms = Rate(sum(not _passes(tolerances, row) for row in go), len(go))
+    alarms = Rate(sum(not _passes(tolerances, row) for row in right_rows), len(right_rows))
     missed = {row["part"] for row in able if _passes(tolerances, row)}
     parts = tuple(dict.fromkeys(row["part"] for row in able))
     return (

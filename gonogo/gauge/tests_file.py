@@ -1,5 +1,6 @@
-"""A file of many tests to gauge, as plain data (YAML, JSON or TOML read by whoever has the
-file).
+"""A file of many tests to gauge, as plain data.
+
+The caller reads the YAML, JSON or TOML.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ NAMES = ("name", "test", "seeds", "seed_start", "executor", "builds", "wrong_bui
 
 @dataclass(frozen=True)
 class Entry:
-    """One test to gauge: with how many seeds, and which builds beside the emulator's are right and
-    wrong.
+    """One test to gauge, its seeds, and the builds to use besides the emulator's.
+
+    `builds` are right and `wrong_builds` are mutants.
     """
 
     name: str
@@ -33,10 +35,10 @@ class Entry:
 
 
 def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list[Entry]:
-    """{"defaults": {...}, "tests": [{"name", "test": {...}, ...}]}, or the list alone.
+    """Parse {"defaults": {...}, "tests": [{"name", "test": {...}, ...}]}, or the list alone.
 
-    `defaults` holds any key of an entry but its name; its `test` is merged below each entry's own.
-    Raises FieldError.
+    `defaults` holds any key of an entry except its name; each entry's `test` is merged over its
+    `test`. Raises FieldError.
     """
     whole: Mapping[str, Any] = (
         {"tests": data} if isinstance(data, list) else fields.mapping(data, "file")
@@ -49,14 +51,14 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
     if not isinstance(tests, list) or not 1 <= len(tests) <= MAX_TESTS:
         shown = len(tests) if isinstance(tests, list) else tests
         raise FieldError("tests", shown, "must be a list of tests", limit=f"1 to {MAX_TESTS} tests")
-    found = []
-    for place, each in enumerate(tests):
+    entries = []
+    for place, item in enumerate(tests):
         path = f"tests[{place}]"
-        given = {**defaults, **fields.mapping(each, path)}
+        given = {**defaults, **fields.mapping(item, path)}
         fields.known(given, NAMES, path)
         test = {**shared, **fields.mapping(given.get("test") or {}, f"{path}.test")}
         spec = TestSpec.parse(test, max_elements=max_elements, path=f"{path}.test")
-        found.append(
+        entries.append(
             Entry(
                 name=_text(
                     given.get("name", f"{spec.kernel} {'x'.join(map(str, spec.shape))}"),
@@ -74,10 +76,10 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
                 wrong_builds=_names(given.get("wrong_builds"), f"{path}.wrong_builds"),
             )
         )
-    names = [each.name for each in found]
+    names = [entry.name for entry in entries]
     if twice := [name for name in names if names.count(name) > 1]:
         raise FieldError("tests", twice[0], "is the name of two tests")
-    return found
+    return entries
 
 
 def _text(value: object, path: str) -> str:
@@ -91,4 +93,4 @@ def _names(value: object, path: str) -> tuple[str, ...]:
         return ()
     if not isinstance(value, list | tuple):
         raise FieldError(path, value, "must be a list of names of builds")
-    return tuple(_text(each, path) for each in value)
+    return tuple(_text(name, path) for name in value)

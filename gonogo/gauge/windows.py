@@ -1,5 +1,7 @@
-"""The window of a comparator: from the least tolerance that lets right kernels pass to the largest
-that rejects every wrong one.
+"""The window of a comparator: the tolerances between right kernels and mutants.
+
+It begins at the smallest tolerance that passes right kernels, and ends at the largest that rejects
+every mutant.
 """
 
 from __future__ import annotations
@@ -17,15 +19,18 @@ Tolerances = Mapping[str, Mapping[str, float]]
 """Output -> tolerance."""
 
 TAIL_SEEDS = 8
-"""Fewer deviations say nothing of their tail."""
+"""Fewer deviations say nothing about their tail."""
 TAIL = 1e-3
-"""How rare a right kernel's deviation the tail names at most; never rarer than 1 in 10 times the
-runs."""
+"""The rarest deviation of a right kernel that the tail predicts; never rarer than 1 in 10 times
+the runs."""
 
 
 @dataclass(frozen=True)
 class Tail:
-    """What right kernels deviated by, and by how much a run in 1/probability may."""
+    """The largest observed deviation of right kernels, and a predicted one.
+
+    A run deviates by more than `level` with `probability`.
+    """
 
     observed: float
     level: float | None
@@ -33,9 +38,10 @@ class Tail:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Tail:
-        """Return the largest error of many elements is Gumbel distributed: by its moments, scale =
-        sqrt(6)/pi standard deviations, and level = mean + scale (-ln(-ln(1 - p)) - Euler's
-        constant).
+        """Return the tail of these deviations.
+
+        The largest error of many elements is Gumbel distributed: by its moments, scale = sqrt(6)/pi
+        standard deviations, and level = mean + scale (-ln(-ln(1 - p)) - Euler's constant).
         """
         largest = max(values, default=math.inf)
         if len(values) < TAIL_SEEDS or not math.isfinite(largest):
@@ -58,13 +64,11 @@ class Window:
 
     `room` is the factor between its edges: above 1 there is a tolerance that works, up to 1 none.
 
-    lower: output -> the least tolerance, analytic and at least what was observed. An output of
-    which nothing can be said is left out.
-    within_reach: the room for the wrong parts that the lower edge rejects on every seed: all lower
-    edges may be widened by this factor together before another part passes (infinite: no wrong
-    run).
-    single: the edges of one tolerance for all outputs. missed: wrong part -> seeds that pass at the
-    lower edge.
+    lower: output -> the smallest tolerance, analytic and at least the observed one; outputs without
+    any deviation are left out. within_reach: the room for the mutants that the lower edge rejects
+    on every seed: all lower edges may be widened by this factor together before another part passes
+    (infinite: no run of a mutant). single: the edges of one tolerance for all outputs. missed:
+    mutant -> seeds that pass at the lower edge.
     """
 
     comparator: Comparator
@@ -77,18 +81,19 @@ class Window:
 
     @property
     def usable(self) -> bool:
-        """Return whether it says something of any output."""
+        """Return whether it has an edge for any output."""
         return bool(self.lower)
 
     @property
     def works(self) -> bool:
-        """Return whether one of its tolerances passes every right kernel and rejects every wrong one that
-        can show.
+        """Return whether one of its tolerances separates right kernels from mutants.
+
+        It must pass every right kernel and reject every mutant that can show.
         """
         return self.usable and self.room > 1
 
     def tolerances(self) -> dict[str, dict[str, float]]:
-        """Return the advised ones: the lower edge, with as few digits as the window has room for."""
+        """Return the advised tolerances: the lower edge, with as few digits as possible."""
         digits = next(
             (
                 d
@@ -102,7 +107,7 @@ class Window:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; null for infinite."""
+        """Return it in plain JSON types; infinite numbers are null."""
         return {
             "comparator": self.comparator.name,
             "rtol": self.comparator.rtol,
@@ -130,29 +135,36 @@ def _finite(value: float) -> float | None:
 
 
 def window(
-    comparator: Comparator, go: Sequence[Row], no_go: Sequence[Row], outputs: Iterable[str]
+    comparator: Comparator,
+    right_rows: Sequence[Row],
+    mutant_rows: Sequence[Row],
+    outputs: Iterable[str],
 ) -> Window:
-    """From the rows of right kernels, and of wrong ones that can show, over these outputs."""
+    """Return the window of right kernels, and of mutants that can show, over these outputs."""
     lower: dict[str, float] = {}
     tails: dict[str, Tail] = {}
     for name in outputs:
         values = [
-            comparator.deviation(row["outputs"][name]) for row in go if name in row["outputs"]
+            comparator.deviation(row["outputs"][name])
+            for row in right_rows
+            if name in row["outputs"]
         ]
         known = [
             comparator.deviation(row["edges"][name])
-            for row in go
+            for row in right_rows
             if row.get("edges") and name in row["edges"]
         ]
         edge = max((*values, *known), default=math.inf)
         if edge < comparator.largest:
             lower[name], tails[name] = edge, Tail.of(values)
-    rooms = [(row["part"], _room(comparator, row, lower)) for row in no_go]
+    rooms = [(row["part"], _room(comparator, row, lower)) for row in mutant_rows]
     missed: dict[str, int] = {}
     for part, room in rooms:
         if not room > 1:
             missed[part] = missed.get(part, 0) + 1
-    largest = [max((_of(comparator, row, name) for name in lower), default=0.0) for row in no_go]
+    largest = [
+        max((_of(comparator, row, name) for name in lower), default=0.0) for row in mutant_rows
+    ]
     single = (max(lower.values(), default=math.inf), min(largest, default=math.inf))
     room = min((room for _, room in rooms), default=math.inf)
     within_reach = min((room for part, room in rooms if part not in missed), default=math.inf)
@@ -164,13 +176,13 @@ def _of(comparator: Comparator, row: Row, name: str) -> float:
 
 
 def _room(comparator: Comparator, row: Row, lower: Mapping[str, float]) -> float:
-    """By what factor all lower edges may be widened until the row's largest excess passes."""
-    found = 0.0
+    """Return the factor by which all lower edges may be widened until the row passes."""
+    room = 0.0
     for name, low in lower.items():
         deviation = _of(comparator, row, name)
         if deviation > 0:
-            found = max(found, deviation / low if low > 0 else math.inf)
-    return found
+            room = max(room, deviation / low if low > 0 else math.inf)
+    return room
 
 
 def rejects(comparators: Mapping[Comparator, Tolerances], row: Row) -> bool:

@@ -1,1 +1,1 @@
-"""From a seed to its verdict: inputs, expected outputs, judging, comparison of builds, rejudging."""
+"""From a seed to its verdict: inputs, expectations, judging, comparison of builds, rejudging."""

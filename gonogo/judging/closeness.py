@@ -1,8 +1,7 @@
-"""Two arrays and a declared tolerance: the numbers, which comparators hold, and how loose the
-tolerance is for the output's format.
+"""Two arrays and a declared tolerance: the numbers, which comparators hold, and how loose it is.
 
-Nothing here knows a kernel: it says red or green, and never why. NumPy only; runs in other people's
-interpreters (Python 3.10).
+Nothing here knows a kernel: it says red or green, and never why. NumPy only; it runs in other
+people's interpreters (Python 3.10).
 """
 
 from __future__ import annotations
@@ -29,14 +28,17 @@ DEFAULTS: dict[str | None, tuple[float, float]] = {
     "fp64": (1e-7, 1e-7),
     None: (0.0, 0.0),
 }
-"""(rtol, atol) where a test declares nothing: those of torch.testing.assert_close, by the output's
-dtype."""
+"""(rtol, atol) where a test declares nothing.
+
+They are those of torch.testing.assert_close, by the output's dtype.
+"""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The comparators that a test declares; None = not declared. Those of
-    gonogo.spec.tolerances.Tolerance, with its meanings.
+    """The comparators that a test declares; None = not declared.
+
+    They are those of gonogo.spec.tolerances.Tolerance, with the same meanings.
     """
 
     rtol: float | None = None
@@ -54,13 +56,12 @@ class Gate:
                 and (name == "pcc" or value >= 0)
                 and (name != "pcc" or -1 <= value <= 1)
             ):
-                raise ValueError(
-                    f"{name} must be {'between -1 and 1' if name == 'pcc' else 'a number from 0'}; got {value!r}"
-                )
+                allowed = "between -1 and 1" if name == "pcc" else "a number from 0"
+                raise ValueError(f"{name} must be {allowed}; got {value!r}")
 
     @property
     def declared(self) -> bool:
-        """Whether there is any comparator."""
+        """True where there is any comparator."""
         return any(
             value is not None
             for value in (self.rtol, self.atol, self.pcc, self.frobenius, self.ulp)
@@ -76,7 +77,7 @@ class Gate:
         )
 
     def to_json(self) -> dict[str, float]:
-        """The declared comparators, as the tolerance of a test (docs/spec.md)."""
+        """Return the declared comparators, as the tolerance of a test (docs/spec.md)."""
         rtol_atol = (
             {} if self.allclose is None else dict(zip(("rtol", "atol"), self.allclose, strict=True))
         )
@@ -90,13 +91,12 @@ class Gate:
 
 @np.errstate(all="ignore")  # a stranger's tests may turn warnings into errors
 def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str | None) -> Numbers:
-    """The statistics of `actual` against `expected` (equal shapes), in float64, by the names of
-    docs/verdicts.md.
+    """Return the statistics of `actual` against `expected` (equal shapes), in float64.
 
-    form: the output's number format (None: whole numbers, which have no ulp). Values that are NaN
-    in both (with equal_nan), or the same infinity in both, are equal; every other value that isn't
-    finite on one side counts as `nonfinite`. Null where a metric is undefined, or infinite, as
-    `nonfinite_statistics` says.
+    Their names are those of docs/verdicts.md. form: the output's number format (None: whole
+    numbers, which have no ulp). Values that are NaN in both (with equal_nan), or the same infinity
+    in both, are equal. Every other value that isn't finite on one side counts as `nonfinite`. A
+    metric is null where it is undefined, or infinite, as `nonfinite_statistics` says.
     """
     a, r = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
     finite = np.isfinite(a) & np.isfinite(r)
@@ -117,7 +117,7 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
         return storable(result)
     out, ref = a[finite], r[finite]
     error = out - ref
-    size, reach = np.abs(error), np.abs(ref)
+    size, magnitude = np.abs(error), np.abs(ref)
     norm, off = float(np.sqrt((ref**2).sum())), float(np.sqrt((error**2).sum()))
     result |= {
         "max_abs": float(size.max()),
@@ -126,7 +126,7 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
         "rel_frobenius": _ratio(off, norm),
         "pcc_deficit": pcc_deficit(ref, error),
         "needed_atol": {
-            f"{rtol:g}": float(np.maximum((size - rtol * reach).max(), 0.0))
+            f"{rtol:g}": float(np.maximum((size - rtol * magnitude).max(), 0.0))
             for rtol in NEEDED_RTOLS
         },
         "tolerance_ratio": None,
@@ -139,7 +139,7 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
     ratios = size
     if gate.allclose is not None:
         rtol, atol = gate.allclose
-        ratios = np.where(size == 0, 0.0, size / (atol + rtol * reach))
+        ratios = np.where(size == 0, 0.0, size / (atol + rtol * magnitude))
         result["tolerance_ratio"] = float(ratios.max())
         result["outside"] = int((ratios > 1).sum()) + int(odd.sum())
     if not odd.any():
@@ -147,52 +147,52 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
     return storable(result)
 
 
-def missed(gate: Gate, found: Numbers) -> list[str]:
-    """Which comparators don't hold, each in words; an empty list is green. An undefined metric is
-    not met, unless nothing differs.
+def missed(gate: Gate, statistics: Numbers) -> list[str]:
+    """Return which comparators don't hold, each in words; an empty list is green.
+
+    An undefined metric doesn't hold, unless nothing differs.
     """
     words = []
-    if found["nonfinite"]:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in found["nonfinite_kinds"].items())
-        words.append(
-            f"{found['nonfinite']} of {found['count']} values are not finite on one side only ({kinds})"
+    if statistics["nonfinite"]:
+        kinds = ", ".join(
+            f"{count} {kind}" for kind, count in statistics["nonfinite_kinds"].items()
         )
-    if "max_abs" not in found or found["max_abs"] == 0:
+        share = f"{statistics['nonfinite']} of {statistics['count']} values"
+        words.append(f"{share} are not finite on one side only ({kinds})")
+    if "max_abs" not in statistics or statistics["max_abs"] == 0:
         return words
-    ratio = found["tolerance_ratio"]
+    ratio = statistics["tolerance_ratio"]
     if gate.allclose is not None and not (ratio is not None and ratio <= 1):
-        share = f"{found['outside']} of {found['count']} values"
+        share = f"{statistics['outside']} of {statistics['count']} values"
         times = "infinite" if ratio is None else f"{ratio:.3g}"
-        words.append(
-            f"{share} outside rtol {gate.allclose[0]:g}, atol {gate.allclose[1]:g} (tolerance ratio {times})"
-        )
+        rtol, atol = gate.allclose
+        words.append(f"{share} outside rtol {rtol:g}, atol {atol:g} (tolerance ratio {times})")
     if gate.pcc is not None:
-        deficit = found["pcc_deficit"]
+        deficit = statistics["pcc_deficit"]
         if deficit is None:
             words.append("PCC is undefined: one of the two is constant")
         elif not 1 - deficit >= gate.pcc:
             words.append(f"PCC {1 - deficit:.6g} below {gate.pcc:g}")
-    relative = found["rel_frobenius"]
+    relative = statistics["rel_frobenius"]
     if gate.frobenius is not None and not (relative is not None and relative <= gate.frobenius):
-        words.append(
-            f"relative Frobenius {'infinite' if relative is None else f'{relative:.3g}'} above {gate.frobenius:g}"
-        )
-    if gate.ulp is not None and not found.get("ulp_max", math.inf) <= gate.ulp:
-        words.append(f"{found.get('ulp_max', math.nan):.4g} ULP above {gate.ulp:g}")
+        size = "infinite" if relative is None else f"{relative:.3g}"
+        words.append(f"relative Frobenius {size} above {gate.frobenius:g}")
+    if gate.ulp is not None and not statistics.get("ulp_max", math.inf) <= gate.ulp:
+        words.append(f"{statistics.get('ulp_max', math.nan):.4g} ULP above {gate.ulp:g}")
     return words
 
 
 @np.errstate(all="ignore")
 def roundings(expected: NDArray[Any], gate: Gate, form: str | None) -> dict[str, Any] | None:
-    """How many times the output format's own rounding the tolerance is; None where the format, or a
-    comparator, is unknown.
+    """Return how many times the output format's own rounding the tolerance is.
 
-    The own rounding of a value is half an ulp, h. "times" is the strictest comparator's: of rtol
-    and atol the median over the values that aren't 0 of (atol + rtol |ref|) / h; `least`, at the
-    value where it is smallest: below 1 a right kernel can fail. PCC and Frobenius are compared with
-    what rounding alone makes of them, noise of variance h^2/3: 1 - PCC = mean(h^2/3) / (2
-    var(ref)), of which the root is taken, being an amplitude; |e| / |ref| = sqrt(mean(h^2/3) /
-    mean(ref^2)). An ULP is two h.
+    None where the format, or a comparator, is unknown. The own rounding of a value is half an ulp,
+    h. "times" is the strictest comparator's. For rtol and atol it is the median over the values
+    that aren't 0 of (atol + rtol |ref|) / h. `least` is the same at the value where it is smallest:
+    below 1 a right kernel can fail. PCC and Frobenius are compared with the effect of rounding
+    alone, noise of variance h^2/3. 1 - PCC = mean(h^2/3) / (2 var(ref)), of which the root is
+    taken, because it is an amplitude. |e| / |ref| = sqrt(mean(h^2/3) / mean(ref^2)). An ULP is two
+    h.
     """
     values = np.asarray(expected, np.float64)
     values = (
@@ -202,13 +202,13 @@ def roundings(expected: NDArray[Any], gate: Gate, form: str | None) -> dict[str,
     )
     if form is None or not gate.declared or not values.any():
         return None
-    own = _half_ulp(values, form)
-    noise, there = float((own**2).mean()) / 3, values != 0
+    half_ulps = _half_ulp(values, form)
+    noise, nonzero = float((half_ulps**2).mean()) / 3, values != 0
     by: dict[str, float] = {}
     least = None
     if gate.allclose is not None:
         rtol, atol = gate.allclose
-        times = ((atol + rtol * np.abs(values)) / own)[there]
+        times = ((atol + rtol * np.abs(values)) / half_ulps)[nonzero]
         by["allclose"], least = float(np.median(times)), float(times.min())
     if gate.pcc is not None and (spread := float(values.var())) > 0:
         by["pcc"] = math.sqrt(max(0.0, 1 - gate.pcc) / (noise / (2 * spread)))
@@ -228,7 +228,7 @@ def roundings(expected: NDArray[Any], gate: Gate, form: str | None) -> dict[str,
 
 
 def rounded(values: Array, form: str) -> Array:
-    """To nearest even in a format."""
+    """Return the values rounded to nearest even in a format."""
     return values if form == "fp64" else np.asarray(round_to(values, form), np.float64)
 
 
@@ -242,7 +242,7 @@ def _binade(values: Array) -> Array:
 
 
 def _place(flat: int, shape: tuple[int, ...]) -> list[int]:
-    return [int(each) for each in np.unravel_index(flat, shape)] if shape else []
+    return [int(index) for index in np.unravel_index(flat, shape)] if shape else []
 
 
 def _ratio(numerator: float, denominator: float) -> float:

@@ -21,41 +21,41 @@ from gonogo.spec.verdicts import Explanation, Verdict, verdict, within
 Arrays = Mapping[str, NDArray[Any]]
 
 HARMLESS = frozenset({Verdict.suspect, Verdict.inconclusive})
-"""Verdicts that say neither right nor wrong: one run warns of them and fails nothing."""
-KEPT = ("max_abs", "tolerance_ratio", "pcc_deficit", "rel_frobenius")
-"""What is kept of the comparison with float64 where a test has an expectation of its own."""
+"""Verdicts that mean neither right nor wrong: one run warns of them and fails nothing."""
+FLOAT64_STATISTICS = ("max_abs", "tolerance_ratio", "pcc_deficit", "rel_frobenius")
+"""The statistics against float64 that are stored where a test has its own expectation."""
 SHOWN = ("budget_ratio", "chi", "row_z", "max_abs", "tolerance_ratio")
 
 
 def judge_here(
     test_fields: Mapping[str, Any], arrays: Arrays, raw: Arrays, arithmetic: str | None = None
 ) -> tuple[SeedJudgement, str | None, bool, dict[str, Any]]:
-    """The judgement, words unless it is a pass, whether it is bad enough to fail a test, and what
-    to record of it.
+    """Return the judgment, its words, whether it fails a test, and the record of it.
 
-    arrays: inputs and outputs in the test's shapes; the inputs are those that the kernel was given.
-    raw: unquantised inputs, as gonogo.judging.stored_tensors.given_inputs takes them. Raises FieldError for a test,
-    a tensor or an arithmetic that can't be, and for inputs that the test's input format can't
-    represent; JobError where one is missing.
+    The words are None for a pass. arrays: inputs and outputs in the test's shapes; the inputs are
+    those that the kernel was given. raw: inputs before quantization, as
+    gonogo.judging.stored_tensors.given_inputs takes them. Raises FieldError for an impossible test,
+    tensor or arithmetic model, and for inputs that the test's input format can't represent;
+    JobError where one is missing.
     """
     test, judgement, given, outputs = _judged(test_fields, arrays, raw, arithmetic)
     is_within = all(
-        within(test.tolerance_for(name), each.statistics)
-        for name, each in judgement.outputs.items()
+        within(test.tolerance_for(name), output.statistics)
+        for name, output in judgement.outputs.items()
     )
     words = None if judgement.verdict is Verdict.pass_ else _words(test, judgement, given, outputs)
-    found = _recorded(
+    record = _recorded(
         test,
         judgement,
         judgement.verdict,
         is_within,
-        {name: each.statistics for name, each in judgement.outputs.items()},
+        {name: output.statistics for name, output in judgement.outputs.items()},
     )
     return (
         judgement,
         words,
         judgement.verdict not in HARMLESS and words is not None,
-        found | {"words": words or ""},
+        record | {"words": words or ""},
     )
 
 
@@ -67,32 +67,38 @@ def judge_against(
     expected: Mapping[str, Mapping[str, Any]],
     is_within: Mapping[str, bool],
 ) -> dict[str, Any]:
-    """Judge outputs that a test compared with an expectation of its own: that is what its tolerance
-    holds against, as ever, and rounding must explain the error against float64.
+    """Judge outputs that a test compared with its own expectation.
 
-    expected: output -> its statistics against the test's expectation (gonogo.judging.closeness.numbers),
-    which take the place of those against the float64 reference; a few of these stay as
-    `against_float64`. is_within: output -> whether the test's gate holds. Returns the parts of a
-    gonogo.public.recorded.Comparison; raises as `judge_here`.
+    The test's tolerance holds against that expectation. Rounding must explain the error against
+    float64.
+
+    expected: output -> its statistics against the test's expectation
+    (gonogo.judging.closeness.numbers), which replace those against the float64 reference; a few of
+    these stay as `against_float64`. is_within: output -> whether the test's gate holds. Returns the
+    parts of a gonogo.public.recorded.Comparison. Raises as `judge_here` does.
     """
     test, judgement, given, outputs = _judged(test_fields, arrays, raw, arithmetic)
     statistics: dict[str, Any] = {}
-    for name, each in judgement.outputs.items():
-        own = {
+    for name, output in judgement.outputs.items():
+        against_expectation = {
             key: value
             for key, value in expected[name].items()
             if key not in ("count", "worst_index", "nonfinite", "nonfinite_kinds")
         }
-        kept = {key: each.statistics.get(key) for key in KEPT}
-        statistics[name] = {**each.statistics, **own, "against_float64": kept}
+        against_float64 = {key: output.statistics.get(key) for key in FLOAT64_STATISTICS}
+        statistics[name] = {
+            **output.statistics,
+            **against_expectation,
+            "against_float64": against_float64,
+        }
     green = all(is_within.values())
-    said = verdict(green, judgement.explanation)
+    final_verdict = verdict(green, judgement.explanation)
     words = (
         ""
-        if said is Verdict.pass_
-        else _words(test, replace(judgement, verdict=said), given, outputs)
+        if final_verdict is Verdict.pass_
+        else _words(test, replace(judgement, verdict=final_verdict), given, outputs)
     )
-    return _recorded(test, judgement, said, green, statistics) | {"words": words}
+    return _recorded(test, judgement, final_verdict, green, statistics) | {"words": words}
 
 
 def _judged(
@@ -118,25 +124,28 @@ def _judged(
 def _recorded(
     test: TestSpec,
     judgement: SeedJudgement,
-    said: Verdict,
+    final_verdict: Verdict,
     green: bool,
     statistics: Mapping[str, Any],
 ) -> dict[str, Any]:
     return {
-        "verdict": said.value,
+        "verdict": final_verdict.value,
         "explanation": judgement.explanation.value,
         "within": green,
         "spec": test.canonical(),
-        "outputs": {name: dict(each) for name, each in statistics.items()},
+        "outputs": {name: dict(values) for name, values in statistics.items()},
     }
 
 
 def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Tensors) -> str:
-    """The message: verdict, its sentence, the numbers of every output that isn't a pass, and the
+    """Return the message of a verdict.
+
+    It holds the verdict, its sentence, the numbers of every output that doesn't pass, and the
     diagnosis.
     """
     lines = [
-        f"{test.kernel} {list(test.shape)}: {judgement.verdict.value} (budget of {judgement.arithmetic}). {judgement.verdict.sentence}"
+        f"{test.kernel} {list(test.shape)}: {judgement.verdict.value} "
+        f"(budget of {judgement.arithmetic}). {judgement.verdict.sentence}"
     ]
     for name, output in judgement.outputs.items():
         if output.verdict is not Verdict.pass_:
@@ -146,11 +155,13 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
                 if isinstance(value := output.statistics.get(key), float)
             ]
             lines.append(
-                f"  {name}: {output.verdict.value}, {output.explanation.value}; {', '.join(numbers)}"
+                f"  {name}: {output.verdict.value}, {output.explanation.value}; "
+                f"{', '.join(numbers)}"
             )
     if judgement.explanation is Explanation.unexplained:
-        said = numerics(test).diagnose(test, given, outputs).words
-        diagnosed = diagnoses.beside({"words": said}, judgement.explanation)["words"]
+        diagnosis = numerics(test).diagnose(test, given, outputs).words
+        words = {"words": diagnosis}
+        diagnosed = diagnoses.consistent_diagnosis(words, judgement.explanation)["words"]
         if diagnosed:
             lines.append(f"  {diagnosed}")
     return "\n".join(lines)

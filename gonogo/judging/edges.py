@@ -1,5 +1,6 @@
-"""How far a right kernel may be from the raw reference: the lower edge of every tolerance, from the
-budget, before any kernel ran.
+"""The lower edge of every tolerance: how far a right kernel may be from the raw reference.
+
+It follows from the budget, before any kernel runs.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
 DEVIATIONS = 7.5
-"""A right kernel's error stays below min(B, 7.5 s): B is a worst case, and beyond 7.5 standard
-deviations a normal error comes once in 1.6e13 elements, beyond what any suite runs."""
+"""A right kernel's error stays below min(B, 7.5 s).
+
+B is a worst case. Beyond 7.5 standard deviations a normal error comes once in 1.6e13 elements, more
+than any suite runs.
+"""
 
 
 @dataclass
 class Edges:
-    """The least tolerance of each comparator that no right kernel should exceed on one seed;
-    infinite where nothing can be said.
+    """The smallest tolerance of each comparator that no right kernel should exceed on one seed.
 
-    needed_atol: rtol -> atol. The others as the statistics of the same names. `alarm` is the
-    probability that a right kernel is outside the declared allclose on this seed, None where the
-    test declares none.
+    It is infinite where nothing is known. needed_atol: rtol -> atol. The others are named as the
+    statistics. `alarm` is the probability that a right kernel is outside the declared allclose on
+    this seed, None where the test declares none.
     """
 
     needed_atol: dict[float, float]
@@ -42,7 +45,7 @@ class Edges:
     alarm: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, null for an infinite one; rtols as the statistics write them."""
+        """Return plain numbers, null for an infinite one; rtols as the statistics write them."""
 
         def plain(value: float | None) -> float | None:
             return value if value is not None and math.isfinite(value) else None
@@ -58,23 +61,23 @@ class Edges:
 
 @dataclass
 class _Sums:
-    """What is added up over the blocks of one output."""
+    """Running sums over the blocks of one output."""
 
     edges: Edges
     allclose: tuple[float, float] | None
     shrink: float = 1.0  # of the variance, for the alarm only
     count: int = 0
-    distances: float = 0.0  # squares of what quantising moved the reference
+    distances: float = 0.0  # squares of the reference's shifts by quantization
     variances: float = 0.0
     raw_squares: float = 0.0
-    centred: float = 0.0  # the raw reference's, about its first value
+    centred: float = 0.0  # squares of the raw reference, about its first value
     total: float = 0.0
-    worst: float = 0.0  # of the error at most, as a 2-norm
-    silent: float = 0.0  # log of the probability that no element is outside
+    worst: float = 0.0  # squares of the largest possible errors
+    log_no_alarm: float = 0.0  # log of the probability that no element is outside
     first: float | None = None
 
     def add(self, expected: Expectation, raw: Array) -> None:
-        """One block: an expectation and the raw reference of its shape."""
+        """Add one block: an expectation and the raw reference of its shape."""
         distance = expected.reference - raw
         variance = np.asarray(np.broadcast_to(expected.variance, raw.shape))
         bound = np.asarray(np.broadcast_to(expected.bound, raw.shape))
@@ -101,12 +104,12 @@ class _Sums:
         if self.allclose is not None:
             rtol, atol = self.allclose
             step = output_step(expected.reference, expected.out, expected.out_block)
-            self.silent += silence(
+            self.log_no_alarm += log_no_alarm(
                 distance, atol + rtol * size, bound, self.shrink * variance, step
             )
 
     def finished(self) -> Edges:
-        """The edges of the whole output."""
+        """Return the edges of the whole output."""
         error = math.sqrt(
             min(self.distances + POLICY.chi_limit(self.count) ** 2 * self.variances, self.worst)
         )
@@ -115,12 +118,12 @@ class _Sums:
         spread = math.sqrt(max(self.centred - self.total**2 / max(self.count, 1), 0.0))
         self.edges.pcc_deficit = _pcc_deficit(error / spread) if spread > error else math.inf
         if self.allclose is not None:
-            self.edges.alarm = -math.expm1(self.silent) + 0.0  # never -0
+            self.edges.alarm = -math.expm1(self.log_no_alarm) + 0.0  # never -0
         return self.edges
 
 
 def _pcc_deficit(relative: float) -> float:
-    """The largest 1 - PCC of an error of that norm relative to the centred reference's.
+    """Return the largest 1 - PCC of an error with that norm, relative to the centered reference's.
 
     For a = b + d of fixed |d| < |b| the angle is largest where d is at right angles to a: sin =
     |d|/|b|.
@@ -128,26 +131,29 @@ def _pcc_deficit(relative: float) -> float:
     return 1.0 - math.sqrt(1.0 - relative**2) if relative > 1e-4 else relative**2 / 2
 
 
-def silence(distance: Array, threshold: Array, bound: Array, variance: Array, step: Array) -> float:
-    """The log of the probability that no element is outside its threshold, for a right kernel.
+def log_no_alarm(
+    distance: Array, threshold: Array, bound: Array, variance: Array, step: Array
+) -> float:
+    """Return the log of the probability that no element of a right kernel is outside its threshold.
 
     An element errs by the rounding of the output, uniform on +-step, and by what came before,
-    normal with the rest of its variance; together never by more than its bound. Elements are taken
-    as independent: with errors that rows share, this probability is a little too small.
+    normal with the rest of its variance; together never by more than its bound. Elements count as
+    independent: with errors that rows share, this probability is a little too small.
     """
     some = np.abs(distance) + bound > threshold
     if not some.any():
         return 0.0
-    d, t, b, h = (each[some] for each in (distance, threshold, bound, step))
+    d, t, b, h = (values[some] for values in (distance, threshold, bound, step))
     sigma = np.sqrt(np.maximum(variance[some] - h**2 / 3, 0.0))
     outside = _beyond(t - d, b, h, sigma) + _beyond(t + d, b, h, sigma)
     return float(np.log1p(-np.minimum(outside, 1.0 - 1e-15)).sum())
 
 
 def _beyond(limit: Array, bound: Array, h: Array, sigma: Array) -> Array:
-    """P(U + G > limit) for U uniform on +-h and G normal, 0 where the bound forbids it. With Phi' =
-    phi and I(z) = z Phi(z) + phi(z) the integral of Phi, P = 1 - sigma/(2h) [I((limit + h)/sigma) -
-    I((limit - h)/sigma)].
+    """Return P(U + G > limit) for U uniform on +-h and G normal; 0 where the bound forbids it.
+
+    With Phi' = phi and I(z) = z Phi(z) + phi(z) the integral of Phi, P = 1 - sigma/(2h) [I((limit +
+    h)/sigma) - I((limit - h)/sigma)].
     """
     from scipy.special import ndtr
 
@@ -157,8 +163,8 @@ def _beyond(limit: Array, bound: Array, h: Array, sigma: Array) -> Array:
     def upper(z: Array) -> Array:  # the integral of 1 - Phi from z to infinity
         return np.asarray(np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) - z * ndtr(-z))
 
-    found = np.clip(s / (2 * h) * (upper((limit - h) / s) - upper((limit + h) / s)), 0.0, 1.0)
-    return np.where(limit < bound, found, 0.0)
+    probability = np.clip(s / (2 * h) * (upper((limit - h) / s) - upper((limit + h) / s)), 0.0, 1.0)
+    return np.where(limit < bound, probability, 0.0)
 
 
 def edges(
@@ -170,34 +176,38 @@ def edges(
     *,
     chi: Mapping[str, float | None] | None = None,
 ) -> dict[str, Edges]:
-    """The edges of every output for one seed: min(B, 7.5 s) for |e|, plus the distance of the
-    quantised and the raw reference.
+    """Return the edges of every output for one seed.
 
-    raw, given: as gonogo.judging.inputs makes them. For the norms (Frobenius, PCC) the expected square of
-    the error, with chi at the most that is still explained. Rows of which nothing can be said make
-    the edges infinite: a right kernel may give anything there.
-    chi: output -> what a right kernel's run showed. s is chosen not to be too small; the chance of
-    an alarm takes chi s for it, where that is smaller. The edges don't.
+    For |e| they are min(B, 7.5 s) plus the distance of the quantized and the raw reference. For the
+    norms (Frobenius, PCC) they use the expected square of the error, with chi at the most that is
+    still explained. Rows that aren't informative make the edges infinite: a right kernel may give
+    anything there.
+
+    raw, given: as gonogo.judging.inputs makes them. chi: output -> the chi of a right kernel's run.
+    s is chosen not to be too small. The chance of an alarm uses chi s in its place, where that is
+    smaller. The edges don't.
     """
     numerics = registry.numerics(test)
     references = numerics.reference(test, raw)
-    found: dict[str, _Sums] = {}
+    sums_by_output: dict[str, _Sums] = {}
     for name, expected, rows, columns in numerics.pieces(test, given, arithmetic):
         tolerance = test.tolerance_for(name)
         allclose = tolerance.allclose if tolerance is not None else None
         shown = (chi or {}).get(name)
         shrink = 1.0 if shown is None else min(1.0, shown) ** 2
-        sums = found.setdefault(name, _Sums(Edges(dict.fromkeys(rtols, 0.0)), allclose, shrink))
+        sums = sums_by_output.setdefault(
+            name, _Sums(Edges(dict.fromkeys(rtols, 0.0)), allclose, shrink)
+        )
         reference = np.asarray(references[name], np.float64)
         matrix = reference.reshape(1, -1)[:, columns] if reference.ndim == 1 else reference[rows]
-        sums.add(_said(expected), matrix)
-    return {name: found[name].finished() for name in test.outputs if name in found}
+        sums.add(_unbounded(expected), matrix)
+    return {
+        name: sums_by_output[name].finished() for name in test.outputs if name in sums_by_output
+    }
 
 
-def _said(expected: Expectation) -> Expectation:
-    """The expectation with infinite bounds and variances in the rows of which nothing can be
-    said.
-    """
+def _unbounded(expected: Expectation) -> Expectation:
+    """Return the expectation with infinite bounds and variances in rows that aren't informative."""
     if expected.informative is None or expected.informative.all():
         return expected
     silent = ~expected.informative[:, None]

@@ -1,5 +1,6 @@
-"""The error map: where in a matrix the errors sit, per 32x32 tile, small enough to store and to
-draw.
+"""The error map: where in a matrix the errors are, per 32x32 tile.
+
+It is small enough to store and to draw.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ MAX_TILE_COLUMNS = 512
 
 @dataclass(frozen=True)
 class ErrorMap:
-    """Errors e = actual - reference of a (rows, features) matrix, one cell per block of `group`
-    (rows, columns) of 32x32 tiles.
+    """Errors e = actual - reference of a (rows, features) matrix in cells.
 
-    `max_abs` is the largest |e| and `signed_mean` the mean e of a cell's finite errors (NaN where
-    it has none), `nonfinite` counts the others. The last row and column of cells may be narrower
-    than the rest. `max_ulp`: max_abs in units in the last place that `format` has at the cell's
-    largest |reference|, so that it means the same in every cell; None without a format.
+    A cell is a block of `group` (rows, columns) of 32x32 tiles. `max_abs` is the largest |e| and
+    `signed_mean` the mean e of a cell's finite errors (NaN where it has none); `nonfinite` counts
+    the others. The last row and column of cells may be narrower than the rest. `max_ulp`: max_abs
+    in units in the last place that `format` has at the cell's largest |reference|, so that it means
+    the same in every cell; None without a format.
     """
 
     rows: int
@@ -39,7 +40,7 @@ class ErrorMap:
     format: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types: numbers of six digits, null for a cell without a finite error."""
+        """Return plain JSON types: numbers of six digits, null for a cell without finite errors."""
         ulps = (
             {}
             if self.max_ulp is None
@@ -65,16 +66,16 @@ def _numbers(cells: NDArray[np.float64]) -> list[list[float | None]]:
 def error_map(
     actual: NDArray[np.floating], reference: NDArray[np.floating], output_format: str | None = None
 ) -> ErrorMap:
-    """The map of `actual` (rows, features) against `reference`; vectors (features,) count as one
-    row. `output_format`: for max_ulp.
+    """Return the map of `actual` (rows, features) against `reference`.
 
-    More than 128 x 512 tiles are grouped, by whole tiles, until they fit. Raises ValueError where
-    the shapes differ.
+    Vectors (features,) count as one row. output_format: for max_ulp. More than 128 x 512 tiles are
+    grouped, by whole tiles, until they fit. Raises ValueError where the shapes differ.
     """
     actual, reference = np.atleast_2d(actual), np.atleast_2d(reference)
     if actual.shape != reference.shape or actual.ndim != 2:
         raise ValueError(
-            f"actual {actual.shape} and reference {reference.shape} must be equal shapes of (rows, features)"
+            f"actual {actual.shape} and reference {reference.shape} "
+            "must be equal shapes of (rows, features)"
         )
     rows, features = actual.shape
     group = (_group(rows, MAX_TILE_ROWS), _group(features, MAX_TILE_COLUMNS))
@@ -90,8 +91,7 @@ def error_map(
         lines = slice(cell * height, (cell + 1) * height)
         largest, total = np.zeros(shape[1]), np.zeros(shape[1])
         count = np.zeros(shape[1], np.int64)
-        # a strip of 32 rows at a time: the errors of a group of wide tiles need not be in memory
-        # together
+        # a strip of 32 rows at a time, so that a group of wide tiles needs little memory
         for start in range(lines.start, min(lines.stop, rows), TILE):
             strip = slice(start, min(start + TILE, lines.stop, rows))
             with np.errstate(invalid="ignore", over="ignore"):
@@ -112,12 +112,12 @@ def error_map(
                         np.fmax.reduceat(np.fmax.reduce(error, axis=0), columns),
                         out=scale[cell],
                     )
-        seen = count > 0
-        max_abs[cell, seen] = largest[seen]
-        signed_mean[cell, seen] = total[seen] / count[seen]
+        counted = count > 0
+        max_abs[cell, counted] = largest[counted]
+        signed_mean[cell, counted] = total[counted] / count[counted]
     if output_format is None:
         return ErrorMap(rows, features, group, max_abs, signed_mean, nonfinite)
-    # an axis of one: of the formats whose values share exponents each cell is a block of its own
+    # an axis of one: in formats whose values share exponents each cell is a block of its own
     steps = ulp(scale[..., None], output_format)[..., 0]
     with np.errstate(invalid="ignore", over="ignore"):
         return ErrorMap(
@@ -126,8 +126,9 @@ def error_map(
 
 
 def _group(extent: int, limit: int) -> int:
-    """How many tiles of `extent` values one cell must hold so that there are at most `limit`
-    cells.
+    """Return how many tiles one cell must hold so that there are at most `limit` cells.
+
+    extent: how many values the tiles hold.
     """
     tiles = -(-extent // TILE)
     return max(1, -(-tiles // limit))

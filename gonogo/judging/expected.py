@@ -1,4 +1,4 @@
-"""From a test and its arrays to the statistics of every output, by the numerics of its kernel."""
+"""The statistics of every output of a test, by the numerics of its kernel."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def expectations(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, Expectation]:
-    """The expectation of every output of a kernel of that arithmetic (None: generic) on what the
-    device was given.
+    """Return the expectation of every output, from what the device was given.
+
+    arithmetic: the arithmetic model of the kernel; None is the generic one.
     """
     return registry.numerics(test).expectations(test, given, arithmetic)
 
@@ -31,5 +32,5 @@ def statistics(
     outputs: Mapping[str, NDArray[np.float32]],
     arithmetic: str | None,
 ) -> dict[str, Any]:
-    """The statistics of every output. `outputs` are matrices (see judging.matrix)."""
+    """Return the statistics of every output. `outputs` are matrices (see judging.matrix)."""
     return registry.numerics(test).statistics(test, raw, given, outputs, arithmetic)

@@ -1,10 +1,9 @@
-"""From a seed to arrays: the raw tensors of a test, and what the device is given after
-quantisation.
+"""From a seed to arrays: the raw tensors of a test, and their quantized form for the device.
 
-The bytes are fixed for ever by (seed, tensor name, regime, shape): a Philox stream per tensor,
-keyed by SHA-256, whose raw 64-bit words are turned into floats here, with nothing but + - * / and
-sqrt (no libm, whose last bits differ between machines, and no Generator methods, whose streams may
-change between versions).
+(seed, tensor name, regime, shape) fix the bytes forever. A Philox stream per tensor, keyed by
+SHA-256, gives raw 64-bit words. They are turned into floats here, with nothing but + - * / and
+sqrt: no libm, whose last bits differ between machines, and no Generator methods, whose streams may
+change between versions.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ MAX_SEED = 2**53
 """Seeds are JSON numbers: 0 <= seed < 2**53."""
 
 STREAM = "gonogo-1"
-"""Version of the streams. Changing it changes every input ever drawn."""
+"""The version of the streams. Changing it changes every input ever drawn."""
 
 
 def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
-    """The raw tensors of a seed.
+    """Return the raw tensors of a seed.
 
     x, dy: (rows, N); gamma, beta: (N,); float32, C-contiguous. For a kernel that is given its
     statistics also mean and rstd of the raw x, (rows,), float64: biased variance plus epsilon.
@@ -52,21 +51,21 @@ def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
 
 
 def quantise(test: TestSpec, raw: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
-    """What the device is given: each raw tensor rounded to nearest even to its input format;
-    float32, same shapes.
+    """Return what the device is given: each raw tensor rounded to nearest even to its input format.
 
-    mean and rstd are columns on the device: with a bfp format each value has a block, and so an
-    exponent, of its own.
+    The result is float32, in the same shapes. mean and rstd are columns on the device: with a bfp
+    format each value has a block, and so an exponent, of its own.
     """
     return {
-        name: _quantised(values, test.numerics.format_of(name), column=test.is_per_row(name))
+        name: _quantized(values, test.numerics.format_of(name), column=test.is_per_row(name))
         for name, values in raw.items()
     }
 
 
 def row_statistics(x: NDArray[Any], epsilon: float) -> tuple[Doubles, Doubles]:
-    """Mean and 1/sqrt(biased variance + epsilon) of each row of x (rows, N), in float64, summed in
-    a fixed order.
+    """Return mean and 1/sqrt(biased variance + epsilon) of each row of x (rows, N), in float64.
+
+    They are summed in a fixed order.
     """
     mean = np.empty(x.shape[0])
     rstd = np.empty(x.shape[0])
@@ -83,8 +82,9 @@ def row_statistics(x: NDArray[Any], epsilon: float) -> tuple[Doubles, Doubles]:
 
 
 def _sums(a: Doubles) -> Doubles:
-    """Row sums by halving: the order is fixed by the width alone, whatever the processor's vectors
-    are.
+    """Return row sums by halving.
+
+    The width alone fixes the order, whatever vectors the processor has.
     """
     while a.shape[1] > 1:
         half = a.shape[1] // 2
@@ -119,7 +119,7 @@ def _draw(regime: Regime, shape: tuple[int, int], seed: int, name: str) -> Float
 
 
 def _words(shape: tuple[int, int], seed: int, name: str) -> NDArray[np.uint32]:
-    """Random 32-bit words, the low half of each Philox word first; shape `shape`."""
+    """Return random 32-bit words in `shape`, the low half of each Philox word first."""
     digest = hashlib.sha256(f"{STREAM}/{seed}/{name}".encode()).digest()
     philox = np.random.Philox(key=np.frombuffer(digest[:16], "<u8").astype(np.uint64))
     count = shape[0] * shape[1]
@@ -129,8 +129,9 @@ def _words(shape: tuple[int, int], seed: int, name: str) -> NDArray[np.uint32]:
 
 
 def _uniform(words: NDArray[np.uint32], low: float, high: float) -> Floats:
-    """Low + (high - low) u in float32, u the top 24 bits times 2**-24; never above high, although a
-    product rounds.
+    """Return low + (high - low) u in float32, u the top 24 bits times 2**-24.
+
+    It is never above high, although a product rounds.
     """
     values = np.empty(words.shape, np.float32)
     width, start, end = np.float32((high - low) * 2.0**-24), np.float32(low), np.float32(high)
@@ -148,7 +149,10 @@ def _uniform(words: NDArray[np.uint32], low: float, high: float) -> Floats:
 
 
 def _normal(words: NDArray[np.uint32], mean: float, std: float) -> Floats:
-    """Mean + std z in float64, rounded once; z the normal quantile of (word + 1/2) 2**-32."""
+    """Return mean + std z in float64, rounded once.
+
+    z is the normal quantile of (word + 1/2) 2**-32.
+    """
     values = np.empty(words.shape, np.float32)
 
     def block(first: int, last: int) -> None:
@@ -160,7 +164,7 @@ def _normal(words: NDArray[np.uint32], mean: float, std: float) -> Floats:
     return values
 
 
-def _quantised(values: NDArray[Any], fmt: str, *, column: bool) -> Floats:
+def _quantized(values: NDArray[Any], fmt: str, *, column: bool) -> Floats:
     if fmt == "fp32" and values.dtype == np.float32:
         return values
     if values.ndim == 1:

@@ -1,5 +1,6 @@
-"""Judge one run of one seed: compare every output with its expectation, explain it, and read the
-verdict from the table.
+"""Judge one run of one seed.
+
+Every output is compared with its expectation and explained; the table gives the verdict.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from gonogo.spec.verdicts import (
 
 @dataclass(frozen=True)
 class OutputJudgement:
-    """What is said of one output, with the numbers behind it (JSON-ready)."""
+    """The judgment of one output, with the numbers behind it (JSON-ready)."""
 
     verdict: Verdict
     explanation: Explanation
     statistics: Statistics
 
     def to_json(self) -> dict[str, Any]:
-        """The output's entry of a result."""
+        """Return the output's entry of a result."""
         return {
             "verdict": self.verdict.value,
             "explanation": self.explanation.value,
@@ -46,8 +47,9 @@ class OutputJudgement:
 
 @dataclass(frozen=True)
 class SeedJudgement:
-    """What is said of one seed: both axes aggregated over the outputs first, then the table
-    read.
+    """The judgment of one seed.
+
+    Both axes are aggregated over the outputs first; then the table is read.
     """
 
     verdict: Verdict
@@ -57,7 +59,7 @@ class SeedJudgement:
     policy: str
 
     def to_json(self) -> dict[str, Any]:
-        """The part of a result row that the kernel's numbers decide."""
+        """Return the part of a result row that the kernel's numbers decide."""
         return {
             "verdict": self.verdict.value,
             "explanation": self.explanation.value,
@@ -77,12 +79,13 @@ def judge(
     produced: tuple[str, ...] | None = None,
     policy: Policy = POLICY,
 ) -> SeedJudgement:
-    """Judge what a kernel made of `given`.
+    """Judge a kernel's outputs for `given`.
 
-    raw, given: as gonogo.judging.inputs makes them (2-D x and dy). outputs: the test's shapes or flattened
-    to rows. `produced` are the outputs that the build declares (None: all of them); others are not
-    produced and not missed. Raises KernelOutputError for a missing output, a wrong shape or type;
-    NaN and Inf are judged, not refused.
+    raw, given: as gonogo.judging.inputs makes them (2-D x and dy). outputs: the test's shapes or
+    flattened to rows. arithmetic: the arithmetic model; None is the generic one. produced: the
+    outputs that the build declares (None: all of them); others are not produced and not missed.
+    Raises KernelOutputError for a missing output, a wrong shape or type. NaN and Inf are judged,
+    not refused.
     """
     declared = (
         test.outputs
@@ -111,8 +114,9 @@ def judge(
 
 
 def _not_judged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> OutputJudgement:
-    """A downstream output: without a reference or a budget of its own it counts for nothing; its
-    digest tells runs apart.
+    """Return the judgment of a downstream output, which counts for nothing.
+
+    It has no reference or budget of its own. Its digest tells runs apart.
     """
     value = matrix(test, name, outputs)
     numbers: Statistics = {
@@ -124,8 +128,9 @@ def _not_judged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) 
 
 
 def matrix(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-    """The output as a C-contiguous float32 matrix: (rows, features) of those of the test's shape
-    (y, dx), one row of the others.
+    """Return the output as a C-contiguous float32 matrix.
+
+    It is (rows, features) for outputs of the test's shape (y, dx), and one row for others.
     """
     if name not in outputs:
         raise KernelOutputError(

@@ -1,12 +1,11 @@
-"""One build's output against another's: the same statistics as against float64, with the budgets of
-both.
+"""One build's output against another's: the same statistics as against float64, with both budgets.
 
 Two right builds err from the exact result independently: |a - b| <= |a - exact| + |b - exact| <=
 B_a + B_b, and the variances add, s^2 = s_a^2 + s_b^2. What both share (a systematic part of the
 same dataflow) cancels in a - b, so the sum is never too small.
 
 There are no directions here. a - b = (a - exact) - (b - exact): a difference with a direction is a
-direction of one of the two against float64, where each build has them judged.
+direction of one of the two against float64, and each build has those judged there.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, NDArray[Any]]
 
-OF_THE_BUDGET = (
+BUDGET_STATISTICS = (
     "budget_ratio",
     "over_budget_fraction",
     "chi",
@@ -36,31 +35,29 @@ OF_THE_BUDGET = (
     "outliers",
     "rows_left_out",
 )
-"""Statistics that a comparison without a budget, or without a second reference, has no meaning
-for."""
+"""Statistics without meaning in a comparison that has no budget, or no second reference."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What one build may err by: (rows, N), or one row. `informative` as in Expectation."""
+    """The allowed error of one build: (rows, N), or one row. `informative` as in Expectation."""
 
     bound: Array
     variance: Array
     informative: Mask | None
 
     def with_other(self, other: Bound) -> Bound:
-        """What two builds may differ by."""
-        masks = [each for each in (self.informative, other.informative) if each is not None]
+        """Return the allowed difference of two builds."""
+        masks = [mask for mask in (self.informative, other.informative) if mask is not None]
         informative = np.logical_and.reduce(masks) if masks else None
         return Bound(self.bound + other.bound, self.variance + other.variance, informative)
 
 
 def bounds(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, Bound]:
-    """Of every output of the test, for a kernel of that arithmetic (None: generic), on what the device
-    was given (rows flat).
+    """Return the bound of every output of the test, for what the device was given (rows flat).
 
-    By blocks of rows, and of columns where an output sums over rows: in bounded memory, whatever
-    the shape.
+    arithmetic: the arithmetic model of the kernel; None is the generic one. It works by blocks of
+    rows, and of columns where an output sums over rows: in bounded memory, whatever the shape.
     """
     return {
         name: joined(parts, 0 if test.is_matrix(name) else 1)
@@ -69,85 +66,96 @@ def bounds(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, B
 
 
 def statistics(
-    ours: NDArray[np.float32],
-    theirs: NDArray[np.float32],
+    output_values: NDArray[np.float32],
+    reference_values: NDArray[np.float32],
     bound: Bound,
     test: TestSpec,
     name: str,
     shape: tuple[int, ...],
 ) -> dict[str, Any]:
-    """Statistics of our output with theirs as the reference (matrices; `shape` is the output's
-    own), JSON-ready.
+    """Return the statistics of a build's output with another build's as the reference, JSON-ready.
 
-    `mismatch_fraction` is the part of the elements that differ at all. What isn't finite on either
-    side counts as not finite.
+    Both are matrices; `shape` is the output's own. `mismatch_fraction` is the part of the elements
+    that differ at all. What isn't finite on either side counts as not finite.
     """
     output = test.numerics.output
     tolerance = test.tolerance_for(name)
     allclose = None if tolerance is None else tolerance.allclose
-    found = _compared(
-        ours, theirs, bound, UNIT_ROUNDOFF[output], output in BLOCK_FORMATS, allclose, shape
+    results = _compared(
+        output_values,
+        reference_values,
+        bound,
+        UNIT_ROUNDOFF[output],
+        output in BLOCK_FORMATS,
+        allclose,
+        shape,
     )
     return {
         key: value
-        for key, value in found.items()
+        for key, value in results.items()
         if key not in ("tolerance_ratio_quantised", "outliers", "digest")
     }
 
 
 def without_budget(
-    ours: NDArray[np.float32], theirs: NDArray[np.float32], out: float, shape: tuple[int, ...]
+    output_values: NDArray[np.float32],
+    reference_values: NDArray[np.float32],
+    out: float,
+    shape: tuple[int, ...],
 ) -> dict[str, Any]:
-    """The same for an output that no budget is known of; `out` is the unit roundoff of its
-    format.
+    """Return the same for an output without a known budget.
+
+    out: the unit roundoff of its format.
     """
-    nothing = Bound(np.full(ours.shape, np.inf), np.ones(ours.shape), None)
-    found = _compared(ours, theirs, nothing, out, False, None, shape)
+    nothing = Bound(np.full(output_values.shape, np.inf), np.ones(output_values.shape), None)
+    results = _compared(output_values, reference_values, nothing, out, False, None, shape)
     return {
         key: value
-        for key, value in found.items()
-        if key not in (*OF_THE_BUDGET, "tolerance_ratio", "digest")
+        for key, value in results.items()
+        if key not in (*BUDGET_STATISTICS, "tolerance_ratio", "digest")
     }
 
 
 def _compared(
-    ours: NDArray[np.float32],
-    theirs: NDArray[np.float32],
+    output_values: NDArray[np.float32],
+    reference_values: NDArray[np.float32],
     bound: Bound,
     out: float,
     block: bool,
     allclose: tuple[float, float] | None,
     shape: tuple[int, ...],
 ) -> dict[str, Any]:
-    finite = np.isfinite(theirs)
+    finite = np.isfinite(reference_values)
     if not finite.all():  # an element that only one side has can't be compared: it counts as NaN
-        ours, theirs = (
-            np.where(finite, ours, np.float32(np.nan)),
-            np.where(finite, theirs, np.float32(0)),
+        output_values, reference_values = (
+            np.where(finite, output_values, np.float32(np.nan)),
+            np.where(finite, reference_values, np.float32(0)),
         )
-    wide = theirs.astype(np.float64)
-    wanted = Expectation(
+    wide = reference_values.astype(np.float64)
+    expectation = Expectation(
         wide, bound.bound, bound.variance, out, block, informative=bound.informative
     )
-    found = compare.statistics(ours, wanted, wide, allclose=allclose, shape=shape)
-    # A build may put out more digits than its format has: here it is compared as it is, not as
-    # rounded
+    results = compare.statistics(output_values, expectation, wide, allclose=allclose, shape=shape)
+    # A build may write more digits than its format has. Here they are compared as they are, not
+    # rounded.
     distance = (
-        np.abs(ours - wide)
+        np.abs(output_values - wide)
         / (2 * np.maximum(output_step(wide, out, block), out * compare.SMALLEST_NORMAL))
-    )[np.isfinite(ours)]
+    )[np.isfinite(output_values)]
     if distance.size:
-        found |= {"ulp_max": float(distance.max()), "ulp_p99": compare.percentile_99(distance)}
-    return compare.storable(found | {"mismatch_fraction": float((ours != theirs).mean())})
+        results |= {"ulp_max": float(distance.max()), "ulp_p99": compare.percentile_99(distance)}
+    return compare.storable(
+        results | {"mismatch_fraction": float((output_values != reference_values).mean())}
+    )
 
 
-def joined(mine: list[Expectation], axis: int) -> Bound:
-    """The blocks' expectations of one output side by side along its axis."""
-    masks = [each.informative for each in mine if each.informative is not None]
+def joined(parts: list[Expectation], axis: int) -> Bound:
+    """Join the expectations of one output's blocks along its axis."""
+    masks = [part.informative for part in parts if part.informative is not None]
     informative: Mask | None = None
     if masks:
-        # a matrix has a mask of its rows; an output of one row is informative as a whole, in all or
-        # in some of its blocks
+        # A matrix has a mask of its rows. An output of one row is informative as a whole, where any
+        # block is.
         informative = (
             np.concatenate(masks)
             if axis == 0
@@ -155,7 +163,7 @@ def joined(mine: list[Expectation], axis: int) -> Bound:
         )
     size = _along(axis)
     return Bound(
-        size([each.bound for each in mine]), size([each.variance for each in mine]), informative
+        size([part.bound for part in parts]), size([part.variance for part in parts]), informative
     )
 
 

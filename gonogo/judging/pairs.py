@@ -1,9 +1,9 @@
-"""Two builds compared with each other: what a job's `reference` means for the verdict of a seed.
+"""The comparison of two builds: what a job's `reference` means for the verdict of a seed.
 
-The two questions stay two. *Within*: the declared comparators hold against the reference build's
-output (instead of the float64 one). *Explained*: rounding explains the error against float64, as
-ever, and the difference of the two builds too (within B_a + B_b). An output that the reference
-build doesn't produce is judged against float64 alone.
+There are still two questions. *Within*: the declared comparators hold against the reference build's
+output (instead of the float64 one). *Explained*: rounding explains the error against float64, and
+the difference of the two builds, too (within B_a + B_b). An output that the reference build doesn't
+produce is judged against float64 alone.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ from gonogo.spec.verdicts import (
 )
 
 Arrays = Mapping[str, NDArray[Any]]
-OF_ALL = ("budget_ratio", "chi")
-"""What is shown of the reference build's own comparison with float64."""
+FLOAT64_STATISTICS = ("budget_ratio", "chi")
+"""The statistics that are shown of the reference build's own comparison with float64."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The build that another one is compared with: how it is judged, and what it gives (None: all
-    outputs).
+    """The build that another one is compared with.
+
+    Attributes:
+        build: its name.
+        arithmetic: its arithmetic model; None is the generic one.
+        produced: its outputs; None for all.
     """
 
     build: str
@@ -49,7 +53,7 @@ class Reference:
 
     @classmethod
     def parse(cls, data: object, path: str = "reference") -> Reference | None:
-        """From a message's JSON object; None stays None. Raises FieldError."""
+        """Read it from a message's JSON object. None stays None. Raises FieldError."""
         if data is None:
             return None
         given = fields.mapping(data, path)
@@ -76,78 +80,92 @@ def compare(
     raw: Arrays,
     given: Arrays,
     outputs: Arrays,
-    theirs: Arrays,
+    reference_outputs: Arrays,
     reference: Reference,
     *,
     policy: Policy = POLICY,
 ) -> SeedJudgement:
-    """The judgement of a seed (against float64) with the comparison with `theirs`, what the
-    reference build made of the same inputs.
+    """Return the judgment of a seed with the comparison of two builds.
+
+    judged: the judgment of this build against float64. reference_outputs: what the reference build
+    made of the same inputs.
 
     Each common output gets "reference": {"build", "explanation", "within", "against_float64",
-    statistics}. Raises KernelOutputError where an output of the reference build is missing or of a
+    statistics}. Raises KernelOutputError where an output of the reference build is missing or has a
     wrong shape.
     """
-    own = judge(
+    reference_judged = judge(
         test,
         raw,
         given,
-        theirs,
+        reference_outputs,
         arithmetic=reference.arithmetic,
         produced=reference.produced,
         policy=policy,
     )
-    common = [name for name in judged.outputs if name in own.outputs and name in test.outputs]
-    ours_bounds = paired.bounds(test, given, judged.arithmetic)
-    their_bounds = (
-        ours_bounds
-        if own.arithmetic == judged.arithmetic
-        else paired.bounds(test, given, own.arithmetic)
+    common = [
+        name for name in judged.outputs if name in reference_judged.outputs and name in test.outputs
+    ]
+    our_bounds = paired.bounds(test, given, judged.arithmetic)
+    reference_bounds = (
+        our_bounds
+        if reference_judged.arithmetic == judged.arithmetic
+        else paired.bounds(test, given, reference_judged.arithmetic)
     )
-    found: dict[str, OutputJudgement] = {}
+    results: dict[str, OutputJudgement] = {}
     all_within = True
     for name, output in judged.outputs.items():
         if name not in test.outputs:
-            found[name] = _downstream(test, name, output, outputs, theirs, reference)
+            results[name] = _downstream(test, name, output, outputs, reference_outputs, reference)
             continue
         is_within = within(test.tolerance_for(name), output.statistics)
         if name in common:
-            bound = ours_bounds[name].with_other(their_bounds[name])
-            ours, other = matrix(test, name, outputs), matrix(test, name, theirs)
-            numbers = paired.statistics(ours, other, bound, test, name, test.shape_of(name))
+            bound = our_bounds[name].with_other(reference_bounds[name])
+            our_values, reference_values = (
+                matrix(test, name, outputs),
+                matrix(test, name, reference_outputs),
+            )
+            numbers = paired.statistics(
+                our_values, reference_values, bound, test, name, test.shape_of(name)
+            )
             is_within = within(test.tolerance_for(name), numbers)
-            said = explain(numbers, policy)
-            entry = _entry(reference, said, is_within, own.outputs[name]) | numbers
-            explanation = worst_explanation((output.explanation, said))
+            difference = explain(numbers, policy)
+            entry = (
+                _entry(reference, difference, is_within, reference_judged.outputs[name]) | numbers
+            )
+            explanation = worst_explanation((output.explanation, difference))
             output = OutputJudgement(
                 verdict(is_within, explanation),
                 explanation,
                 {**output.statistics, "reference": entry},
             )
         all_within = all_within and is_within
-        found[name] = output
+        results[name] = output
     explanation = worst_explanation(
-        output.explanation for name, output in found.items() if name in test.outputs
+        output.explanation for name, output in results.items() if name in test.outputs
     )
     return replace(
-        judged, verdict=verdict(all_within, explanation), explanation=explanation, outputs=found
+        judged, verdict=verdict(all_within, explanation), explanation=explanation, outputs=results
     )
 
 
 def _entry(
-    reference: Reference, said: Explanation, is_within: bool | None, own: OutputJudgement | None
+    reference: Reference,
+    difference: Explanation,
+    is_within: bool | None,
+    reference_judged: OutputJudgement | None,
 ) -> dict[str, Any]:
     against = (
         None
-        if own is None
+        if reference_judged is None
         else {
-            "explanation": own.explanation.value,
-            **{name: own.statistics.get(name) for name in OF_ALL},
+            "explanation": reference_judged.explanation.value,
+            **{name: reference_judged.statistics.get(name) for name in FLOAT64_STATISTICS},
         }
     )
     return {
         "build": reference.build,
-        "explanation": said.value,
+        "explanation": difference.value,
         "within": is_within,
         "against_float64": against,
     }
@@ -158,36 +176,40 @@ def _downstream(
     name: str,
     output: OutputJudgement,
     outputs: Arrays,
-    theirs: Arrays,
+    reference_outputs: Arrays,
     reference: Reference,
 ) -> OutputJudgement:
-    """An output without a budget: its difference is shown, and counts for nothing."""
-    if name not in theirs or name not in test.downstream:
+    """Return an output without a budget: its difference is shown, and counts for nothing."""
+    if name not in reference_outputs or name not in test.downstream:
         return output
     shape = test.shape_of(name)
-    mine, other = (
+    our_values, reference_values = (
         np.asarray(side[name], np.float32).reshape(test.rows, test.features)
-        for side in (outputs, theirs)
+        for side in (outputs, reference_outputs)
     )
-    numbers = paired.without_budget(mine, other, UNIT_ROUNDOFF["bf16"], shape)
+    numbers = paired.without_budget(our_values, reference_values, UNIT_ROUNDOFF["bf16"], shape)
     entry = _entry(reference, Explanation.not_judged, None, None) | numbers
     return replace(output, statistics={**output.statistics, "reference": entry})
 
 
 def words(judged: SeedJudgement) -> str | None:
-    """One line where rounding doesn't explain the difference of the two builds: which outputs, and
-    which of the two is off.
+    """Return one line where rounding doesn't explain the difference of the two builds.
+
+    It names the outputs, and which of the two builds is off. None where there is nothing to say.
     """
     lines = []
     for name, output in judged.outputs.items():
         entry = output.statistics.get("reference")
         if not entry or entry["explanation"] not in (Explanation.unexplained, Explanation.suspect):
             continue
-        theirs = (entry["against_float64"] or {}).get("explanation")
+        reference_explanation = (entry["against_float64"] or {}).get("explanation")
         off = [
             who
-            for who, said in (("this build", _alone(output, entry)), ("the reference", theirs))
-            if said in (Explanation.unexplained, Explanation.suspect)
+            for who, explanation in (
+                ("this build", _alone(output, entry)),
+                ("the reference", reference_explanation),
+            )
+            if explanation in (Explanation.unexplained, Explanation.suspect)
         ]
         blame = (
             f"rounding doesn't explain {' and '.join(off)} against float64"
@@ -201,7 +223,10 @@ def words(judged: SeedJudgement) -> str | None:
 
 
 def _alone(output: OutputJudgement, entry: Mapping[str, Any]) -> str:
-    """What float64 alone says of our output: its stored statistics, without the comparison."""
+    """Return the explanation of our output against float64 alone.
+
+    It comes from its stored statistics, without the comparison.
+    """
     return explain(
         {name: value for name, value in output.statistics.items() if name != "reference"}
     ).value

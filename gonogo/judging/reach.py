@@ -1,5 +1,6 @@
-"""Can a defect show with these inputs? Its float64 effect against the budget and the directions of
-the right kernel.
+"""Defects that can show with given inputs.
+
+A defect's float64 effect is compared with the budget and the directions of the right kernel.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
 DIRECTION = 4.0
-"""The z beyond which an effect shows on a direction; on the elements it shows beyond the budget."""
+"""The z beyond which an effect shows on a direction. On elements it shows beyond the budget."""
 
 
 def can_show(
@@ -26,31 +27,35 @@ def can_show(
     ideal: Mapping[str, NDArray[np.float64]],
     arithmetic: str | None,
 ) -> bool:
-    """Whether `ideal`, the defect's outputs in float64, differs from the right function by more
-    than B on some element, or by more than 4 standard deviations on some direction (its largest
-    form), for this seed. A non-finite effect shows.
+    """Return whether `ideal`, the defect's outputs in float64, differs from the right function.
+
+    They must differ by more than B on some element, or by more than 4 standard deviations on some
+    direction (its largest form), for this seed. A non-finite effect shows.
     """
-    for name, wanted in expected.expectations(test, given, arithmetic).items():
+    for name, expectation in expected.expectations(test, given, arithmetic).items():
         if name not in ideal:
             continue
         effect = (
-            np.asarray(ideal[name], np.float64).reshape(wanted.reference.shape) - wanted.reference
+            np.asarray(ideal[name], np.float64).reshape(expectation.reference.shape)
+            - expectation.reference
         )
         informative = (
-            np.ones(effect.shape[0], bool) if wanted.informative is None else wanted.informative
+            np.ones(effect.shape[0], bool)
+            if expectation.informative is None
+            else expectation.informative
         )
         if not np.isfinite(effect).all():
             return True
-        if (np.abs(effect) > wanted.bound)[informative].any():
+        if (np.abs(effect) > expectation.bound)[informative].any():
             return True
         if not informative.any() or not effect.any():
             continue
-        usable = compare.restrict(wanted, informative)
+        usable = compare.restrict(expectation, informative)
         golden_errors = compare.golden_of(usable)
-        for direction in wanted.directions:
+        for direction in expectation.directions:
             chosen = compare.restrict_direction(direction, informative)
-            found = directions.scores(usable, chosen, effect[informative], golden_errors)
-            if found.largest is not None and found.largest > DIRECTION:
+            scores = directions.scores(usable, chosen, effect[informative], golden_errors)
+            if scores.largest is not None and scores.largest > DIRECTION:
                 return True
     return False
 
@@ -61,11 +66,10 @@ def shows(
     outputs: Mapping[str, NDArray[np.floating]],
     arithmetic: str | None,
 ) -> bool:
-    """The same in one fused pass, for large shapes, with the outputs rounded to float32 (which
-    alone is within any budget).
+    """Return the same for large shapes, in one fused pass over outputs rounded to float32.
 
-    `outputs` may also be a kernel's own: a right kernel's rounding is within B and four deviations,
-    so what it shows is a fault.
+    That rounding alone is within any budget. `outputs` may also be a kernel's own: a right kernel's
+    rounding is within B and four deviations, so what it shows is a fault.
     """
     matrices = {}
     for name in test.outputs:
@@ -83,8 +87,9 @@ def shows(
 
 
 def _beyond(numbers: Mapping[str, Any]) -> bool:
-    """Whether the statistics of an effect are beyond B on some element or beyond DIRECTION on some
-    row or column.
+    """Return whether an effect's statistics are beyond B on an element, or beyond DIRECTION.
+
+    DIRECTION holds for rows and columns.
     """
     limits = {
         name: 1.0 if name == "budget_ratio" else DIRECTION

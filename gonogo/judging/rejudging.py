@@ -1,16 +1,15 @@
-"""Judge a stored seed again, from its stored numbers only: under another tolerance, or under the
-policy in force.
+"""Judge a stored seed again from its stored numbers, under another tolerance or policy.
 
-What stored numbers allow, for each output:
+The stored numbers allow, for each output:
 
 - *explained* is exact: the policy reads nothing but stored statistics.
 - *within* is exact for PCC, Frobenius and ULP, for an allclose whose rtol is one of
   `needed_atol`'s, and for the declared one.
-- For another rtol it is decided by bounds. needed(r) = max(|e| - r |ref|, 0) is convex in r and
-  falls: between two known points it lies below their chord, and above the chords beside it;
+- For another rtol bounds decide. needed(r) = max(|e| - r |ref|, 0) is convex in r and falls:
+  between two known points it lies below their chord, and above the chords beside it.
   `tolerance_ratio` t of the declared (r0, a0) adds the point needed(t r0) = t a0, since the element
-  that has the largest ratio lies on that line. Where the bounds lie on both sides of the atol
-  nothing is said: the seed is undecided.
+  with the largest ratio lies on that line. Where the bounds lie on both sides of the atol, the seed
+  is undecided.
 
 A seed without numbers (hang, crash, error) keeps its verdict.
 """
@@ -39,14 +38,14 @@ from gonogo.spec.verdicts import (
 MARGIN = 1e-9
 """Relative room at a bound for the rounding of stored float64 numbers."""
 APART = 1e-3
-"""Points nearer than this are one: a chord between them would be made of rounding."""
+"""Points nearer than this count as one: a chord between them would consist of rounding."""
 Point = tuple[float, float]
 """(rtol, the atol that is needed with it)."""
 
 
 @dataclass(frozen=True)
 class Rejudged:
-    """What a seed's verdict would be; None and why where its numbers can't tell."""
+    """The new verdict of a seed; None and the reason where its numbers can't tell."""
 
     verdict: Verdict | None
     reason: str | None = None
@@ -55,12 +54,11 @@ class Rejudged:
 def rejudge(
     row: Mapping[str, Any], test: TestSpec, declared: TestSpec, policy: Policy = POLICY
 ) -> Rejudged:
-    """A result row (as the API shows one) of `declared`, judged by the tolerance of `test`, which
-    is the same but for that.
+    """Judge a result row of `declared` (as the API shows it) by the tolerance of `test`.
 
-    As the judging does it: both axes are aggregated over the outputs first. In a job with a
-    reference build the comparators look at the difference from it, and both differences must be
-    explained.
+    The two tests differ in nothing else. As in judging, both axes are aggregated over the outputs
+    first. In a job with a reference build the comparators use the difference from it, and both
+    differences must be explained.
     """
     outputs: Mapping[str, Statistics] = row.get("outputs") or {}
     judged = {name: numbers for name, numbers in outputs.items() if name in test.outputs}
@@ -80,10 +78,10 @@ def rejudge(
         if isinstance(other, Mapping) and other.get("within") is not None:
             numbers = dict(other)
             explanations.append(explain(numbers, policy))
-        wanted, before = test.tolerance_for(name), declared.tolerance_for(name)
-        holds.append(within_stored(wanted, before, numbers))
-        if holds[-1] is None and wanted is not None:
-            reasons.append(_reason(name, wanted, numbers))
+        tolerance, declared_tolerance = test.tolerance_for(name), declared.tolerance_for(name)
+        holds.append(within_stored(tolerance, declared_tolerance, numbers))
+        if holds[-1] is None and tolerance is not None:
+            reasons.append(_reason(name, tolerance, numbers))
     if False in holds:
         return Rejudged(verdict(False, worst_explanation(explanations)))
     if None in holds:
@@ -92,20 +90,23 @@ def rejudge(
 
 
 def within_stored(
-    wanted: Tolerance | None, declared: Tolerance | None, numbers: Statistics
+    tolerance: Tolerance | None, declared: Tolerance | None, numbers: Statistics
 ) -> bool | None:
-    """Whether an output is within a tolerance that its job didn't declare; None where the stored
-    numbers can't tell.
+    """Return whether an output is within a tolerance that its job didn't declare.
+
+    None where the stored numbers can't tell.
     """
     if (
-        wanted is None
-        or wanted.allclose is None
-        or (declared is not None and declared.allclose == wanted.allclose)
+        tolerance is None
+        or tolerance.allclose is None
+        or (declared is not None and declared.allclose == tolerance.allclose)
     ):
-        return within(wanted, numbers)
-    if not within(Tolerance(pcc=wanted.pcc, frobenius=wanted.frobenius, ulp=wanted.ulp), numbers):
+        return within(tolerance, numbers)
+    if not within(
+        Tolerance(pcc=tolerance.pcc, frobenius=tolerance.frobenius, ulp=tolerance.ulp), numbers
+    ):
         return False
-    rtol, atol = wanted.allclose
+    rtol, atol = tolerance.allclose
     low, high = bounds(known_points(numbers, declared), rtol)
     if low == high:
         return high <= atol
@@ -115,7 +116,7 @@ def within_stored(
 
 
 def known_points(numbers: Statistics, declared: Tolerance | None) -> list[Point]:
-    """Where the needed atol of an output is known, by rtol."""
+    """Return the points where the needed atol of an output is known, by rtol."""
     needed = numbers.get("needed_atol")
     points: dict[float, float] = {}
     if isinstance(needed, Mapping):
@@ -140,20 +141,20 @@ def known_points(numbers: Statistics, declared: Tolerance | None) -> list[Point]
 
 
 def bounds(points: list[Point], rtol: float) -> Point:
-    """The least and the largest atol that may be needed with an rtol, from points of a convex
-    falling function; equal where it is known.
+    """Return the smallest and the largest atol that may be needed with an rtol.
 
-    (0, inf) where nothing is known.
+    They follow from points of a convex falling function, and are equal where it is known. (0, inf)
+    where nothing is known.
     """
     for known, needed in points:
         if known == rtol:
             return needed, needed
     before = [point for point in points if point[0] < rtol]
     after = [point for point in points if point[0] > rtol]
-    low = max([0.0, *(each[1] for each in after[:1])])
-    for first, second in ((before[-2:], rtol), (after[:2], rtol)):
-        if len(first) == 2:
-            low = max(low, _line(first[0], first[1], second))
+    low = max([0.0, *(needed for _, needed in after[:1])])
+    for pair in (before[-2:], after[:2]):
+        if len(pair) == 2:
+            low = max(low, _line(pair[0], pair[1], rtol))
     if not before:
         return low, math.inf
     return low, min(before[-1][1], _line(before[-1], after[0], rtol) if after else math.inf)
@@ -163,8 +164,11 @@ def _line(first: Point, second: Point, at: float) -> float:
     return first[1] + (second[1] - first[1]) * (at - first[0]) / (second[0] - first[0])
 
 
-def _reason(output: str, wanted: Tolerance, numbers: Statistics) -> str:
-    rtol, _ = wanted.allclose or (0.0, 0.0)
+def _reason(output: str, tolerance: Tolerance, numbers: Statistics) -> str:
+    rtol, _ = tolerance.allclose or (0.0, 0.0)
     needed = numbers.get("needed_atol")
     known = ", ".join(needed) if isinstance(needed, Mapping) else "none"
-    return f"{output}: the atol needed with rtol {rtol:g} isn't stored, and its neighbours don't decide; stored for rtol {known}"
+    return (
+        f"{output}: the atol needed with rtol {rtol:g} isn't stored, and its neighbors don't "
+        f"decide; stored for rtol {known}"
+    )

@@ -1,5 +1,6 @@
-"""Tensors that somebody else's program stored: into the domain's shapes, and checked to be what a
-kernel can have been given.
+"""Tensors that another program stored, in the domain's shapes.
+
+They are checked: a kernel must be able to have been given them.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ Tensors = dict[str, NDArray[Any]]
 
 
 def shaped(test: TestSpec, name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """The tensor with its rows flattened: (rows, N) of x, dy, y, dx; (rows,); (N,).
+    """Return the tensor with its rows flattened: (rows, N) for x, dy, y, dx; (rows,); (N,).
 
-    Dimensions of 1 may be anywhere ([1, 1, 1, N] of a gamma), rows may be flat. Raises FieldError
-    for another shape or type.
+    Dimensions of 1 may be anywhere ([1, 1, 1, N] of a gamma), and rows may be flat. Raises
+    FieldError for another shape or type.
     """
-    wanted, flat = test.shape_of(name), test.flat_shape_of(name)
+    shape, flat = test.shape_of(name), test.flat_shape_of(name)
     if array.dtype.kind != "f":
         raise FieldError(
             name, str(array.dtype), "must be a float array", limit="float16, float32, float64"
         )
-    if _squeezed(array.shape) not in (_squeezed(wanted), _squeezed(flat)):
-        raise FieldError(name, list(array.shape), "has a wrong shape", limit=list(wanted))
+    if _squeezed(array.shape) not in (_squeezed(shape), _squeezed(flat)):
+        raise FieldError(name, list(array.shape), "has a wrong shape", limit=list(shape))
     double = name in test.input_names and array.dtype.itemsize > 4
     return array.astype("float64" if double else "float32", order="C").reshape(flat)
 
@@ -37,12 +38,12 @@ def shaped(test: TestSpec, name: str, array: NDArray[Any]) -> NDArray[Any]:
 def given_inputs(
     test: TestSpec, tensors: Mapping[str, NDArray[Any]], raw: Mapping[str, NDArray[Any]]
 ) -> tuple[Tensors, Tensors]:
-    """(raw, given) for `gonogo.judging.judging.judge`, out of stored inputs.
+    """Return (raw, given) for `gonogo.judging.judging.judge`, from stored inputs.
 
     `tensors` are what the kernel was given: values that the input format can represent. `raw` are
-    unquantised ones: an input that is only there is rounded to its format, and tolerances compare
-    with it. Raises FieldError for a value that no kernel can have been given, JobError for an input
-    that is missing.
+    inputs before quantization. An input that is only there is rounded to its format, and tolerances
+    compare with it. Raises FieldError for a value that no kernel can have been given, JobError for
+    an input that is missing.
     """
     unknown = [name for name in (*tensors, *raw) if name not in (*test.input_names, *test.outputs)]
     if unknown:
@@ -59,7 +60,7 @@ def given_inputs(
         loose = {"mean": mean, "rstd": rstd} | loose
     if missing := [name for name in test.input_names if name not in exact and name not in loose]:
         raise JobError(
-            f"{', '.join(missing)} missing: {test.kernel} is given {', '.join(test.input_names)}"
+            f"{', '.join(missing)} missing: {test.kernel} needs {', '.join(test.input_names)}"
         )
     inputs = loose | exact
     given: Tensors = dict(quantise(test, inputs))
@@ -67,7 +68,10 @@ def given_inputs(
         differing = (given[name] != exact[name]) & ~np.isnan(exact[name])
         if differing.any():
             place = tuple(int(index) for index in np.argwhere(differing)[0])
-            reason = f"isn't a {test.numerics.format_of(name)} value: no kernel was given it; hand it over as raw, or see numerics.input"
+            reason = (
+                f"isn't a {test.numerics.format_of(name)} value: no kernel was given it; "
+                "pass it as raw, or see numerics.input"
+            )
             raise FieldError(f"{name}{list(place)}", float(exact[name][place]), reason)
     return {**given, **loose}, given
 

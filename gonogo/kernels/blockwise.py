@@ -179,7 +179,7 @@ LARGEST = (
     "raw",
     "ulp",
     "tolerance",
-    "quantised",
+    "quantized",
     *(f"needed{rtol:g}" for rtol in compare.NEEDED_RTOLS),
 )
 
@@ -341,8 +341,8 @@ def _totals(
     if allclose is not None:
         rtol, atol = allclose
         largest["tolerance"] = _largest(size, atol + rtol * magnitude)
-        quantised = np.abs(out - expected.reference), atol + rtol * np.abs(expected.reference)
-        largest["quantised"] = _largest(*quantised)
+        quantized = np.abs(out - expected.reference), atol + rtol * np.abs(expected.reference)
+        largest["quantized"] = _largest(*quantized)
     centred = raw - first
     sums = dict.fromkeys(SUMS, 0.0)
     sums |= {
@@ -451,7 +451,7 @@ def _finished(
         "ulp_p99": _percentile(totals.distances, count),
         "needed_atol": {f"{rtol:g}": m[f"needed{rtol:g}"] for rtol in compare.NEEDED_RTOLS},
         "tolerance_ratio": m["tolerance"] if declared else None,
-        "tolerance_ratio_quantised": m["quantised"] if declared else None,
+        "tolerance_ratio_quantised": m["quantized"] if declared else None,
         "outliers": int(s["outliers"]),
         "rows_left_out": int(s["left_out"]),
     }

@@ -119,7 +119,7 @@ class Numerics(ABC):
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
         """Return what is wrong with the outputs (any subset, flat), term by term. Never raises."""
-        words = f"cannot tell: nobody has written down which terms {test.kernel} has"
+        words = f"cannot tell: {test.kernel} has no forensics"
         return Diagnosis(
             (Term(test.outputs[0], "all", 0, (), (), words, can_tell=False),), words, False
         )

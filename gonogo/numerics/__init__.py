@@ -1,1 +1,1 @@
-"""Number formats, statistics, directions, and the arithmetic of a Tensix core: the same for every kernel."""
+"""Number formats, statistics, directions and a Tensix core's arithmetic, for every kernel."""

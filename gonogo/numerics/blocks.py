@@ -11,8 +11,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ROWS_PER_BLOCK = 32
-"""One tile of rows. Partial results are combined in block order, so the block size is part of the
-arithmetic."""
+"""One tile of rows.
+
+Partial results are combined in block order, so the block size is part of the arithmetic.
+"""
 
 
 @cache
@@ -21,10 +23,10 @@ def _pool(_pid: int) -> ThreadPoolExecutor:
 
 
 def over_rows(function: Callable[[int, int], T], rows: int, block: int = ROWS_PER_BLOCK) -> list[T]:
-    """Call `function(start, stop)` for each fixed block of rows, over all cores; the results in
-    block order.
+    """Call `function(start, stop)` for each fixed block of rows, and return the results in order.
 
-    Must not be called from inside one of its own blocks (the pool could wait for itself).
+    The blocks run on all cores. Must not be called from inside one of its own blocks (the pool
+    could wait for itself).
     """
     spans = [(start, min(start + block, rows)) for start in range(0, rows, block)]
     if len(spans) <= 1:

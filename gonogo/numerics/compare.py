@@ -1,8 +1,7 @@
-"""The comparison of one output with what is expected of it: every stored statistic, as plain NumPy
-(the definition).
+"""The comparison of one output with its expectation: every stored statistic.
 
-The fused path (fused.py) makes the same statistics in one pass over the rows; tests hold it to this
-one.
+This is the definition, in plain NumPy. The compiled path (kernels/layernorm/fused) computes the
+same statistics in one pass over the rows; tests hold it to this one.
 """
 
 from __future__ import annotations
@@ -32,10 +31,12 @@ from gonogo.numerics.expectation import (
 )
 
 OUTLIER_BUDGETS = 3.0
-"""An outlier is beyond so many budgets,"""
+"""An outlier is beyond this many budgets."""
 OUTLIER_RATIO = 2.0**-6
-"""and within this part of a power of two times the reference: the Wormhole HiFi4 + fp32-accumulate
-erratum."""
+"""An outlier is within this part of a power of two times the reference.
+
+That is the Wormhole HiFi4 + fp32-accumulate erratum.
+"""
 
 SMALLEST_NORMAL = 2.0**-126
 
@@ -43,11 +44,11 @@ Statistics = dict[str, Any]
 
 
 def digest(output: NDArray[np.float32], shape: tuple[int, ...]) -> str:
-    """16 hex digits: XXH3-64 over the shape (int64) and the C-order little-endian float32 bytes;
-    NaNs one pattern, -0 kept.
+    """Return 16 hex digits: XXH3-64 over the shape and the float32 bytes.
 
-    It tells whether two runs gave the same bits; against whoever wants two outputs to look the same
-    it is no proof.
+    The shape is int64, the bytes are in C order and little-endian. All NaNs have one pattern; -0
+    stays. It says whether two runs gave the same bits. It is no proof against people who want two
+    outputs to look the same.
     """
     array = np.ascontiguousarray(output, dtype="<f4")
     if np.isnan(array).any():
@@ -61,27 +62,29 @@ def digest(output: NDArray[np.float32], shape: tuple[int, ...]) -> str:
 
 
 def rounded(reference: Array, unit: float, block: bool) -> Array:
-    """The golden value: the reference rounded to nearest even in the output's format."""
+    """Return the golden value: the reference rounded to nearest even in the output's format."""
     grid = 2 * output_step(reference, unit, block)
     safe = np.where(grid > 0, grid, 1.0)
     return np.asarray(np.where(grid > 0, np.rint(reference / safe) * safe, reference))
 
 
 def golden_of(expected: Expectation) -> directions.Golden:
-    """Errors of perfectly rounded outputs: of the reference, ties to even and ties away, and of
-    what stored intermediates make of it.
+    """Return the errors of perfectly rounded outputs.
+
+    They are those of the reference, ties to even and ties away, and of the reference with the
+    stored intermediates' predicted rounding.
     """
     even = rounded(expected.reference, expected.out, expected.out_block)
-    found = [even, ties_away(expected.reference, even, expected)]
+    goldens = [even, ties_away(expected.reference, even, expected)]
     if expected.bias is not None and expected.bias.any():
         predicted = expected.reference + expected.bias
         even = rounded(predicted, expected.out, expected.out_block)
-        found += [even, ties_away(predicted, even, expected)]
-    return tuple(each - expected.reference for each in found)
+        goldens += [even, ties_away(predicted, even, expected)]
+    return tuple(golden - expected.reference for golden in goldens)
 
 
 def ties_away(values: Array, even: Array, expected: Expectation) -> Array:
-    """The values rounded with ties away from zero, from those rounded to even."""
+    """Return the values rounded with ties away from zero, from those rounded to even."""
     step = output_step(values, expected.out, expected.out_block)
     return np.asarray(
         np.where(
@@ -98,12 +101,12 @@ def statistics(
     allclose: tuple[float, float] | None,
     shape: tuple[int, ...],
 ) -> Statistics:
-    """Every statistic of 3-numerics.md of one output.
+    """Return every statistic of one output (docs/verdicts.md).
 
     output, raw: the shape of expected.reference (rows, N). Tolerances, errors, PCC and ULP compare
-    with `raw`; budget_ratio, chi, mismatch, outliers and the directions with the quantised
-    reference, over informative rows. `shape` is the output's own (for the digest). null where a
-    metric is undefined or infinite; `nonfinite` counts values that are not finite where the
+    with `raw`; budget_ratio, chi, mismatch, outliers and the directions compare with the quantized
+    reference, over informative rows. shape: the output's own (for the digest). A metric is null
+    where it is undefined or infinite. `nonfinite` counts values that are not finite where the
     reference is.
     """
     result: Statistics = {"count": int(output.size), "digest": digest(output, shape)}
@@ -123,14 +126,16 @@ def statistics(
 
 
 def finite_rows(output: NDArray[np.float32]) -> Mask:
-    """The rows that are compared: of a matrix those without NaN and Inf; an output of one row is
-    compared where it is finite.
+    """Return a mask of the rows that are compared.
+
+    Of a matrix they are those without NaN and Inf. An output of one row is compared where it is
+    finite.
     """
     return np.asarray(np.isfinite(output).all(axis=1)) if output.shape[0] > 1 else np.ones(1, bool)
 
 
 def nonfinite(out: NDArray[np.floating]) -> Statistics:
-    """How many values are not finite, of which kinds, and where the first one is."""
+    """Return how many values are not finite, of which kinds, and where the first one is."""
     finite = np.isfinite(out)
     if finite.all():
         return {"nonfinite": 0, "nonfinite_kinds": None}
@@ -220,22 +225,22 @@ def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statisti
     result["worst_index"] = [int(worst[0]), int(worst[1])]
     golden_errors = golden_of(expected)
     for direction in expected.directions:
-        if not finite.all():  # of one row, some values: its projections say nothing
+        if not finite.all():  # one row with missing values has no projections
             result |= scores_of(direction.name, None)
             continue
-        used = tuple(each[informative] for each in golden_errors)
-        found = directions.scores(
+        used = tuple(errors[informative] for errors in golden_errors)
+        scores = directions.scores(
             restrict(expected, informative),
             restrict_direction(direction, informative),
             error[informative],
             used,
         )
-        result |= scores_of(direction.name, found)
+        result |= scores_of(direction.name, scores)
     return result
 
 
 def restrict(expected: Expectation, keep: Mask) -> Expectation:
-    """The expectation of some of its rows."""
+    """Return the expectation of some of its rows."""
     if keep.all():
         return expected
 
@@ -253,35 +258,37 @@ def restrict(expected: Expectation, keep: Mask) -> Expectation:
         bias=None if expected.bias is None else rows(expected.bias),
         trend=tuple(rows(t) for t in expected.trend),
         spread=None if expected.spread is None else rows(expected.spread),
-        allowance=tuple(rows(each) for each in expected.allowance),
+        allowance=tuple(rows(errors) for errors in expected.allowance),
         truncated=None if expected.truncated is None else rows(expected.truncated),
         keyed=tuple(
             replace(k, key=rows(k.key), amplitude=rows(k.amplitude)) for k in expected.keyed
         ),
         informative=None if expected.informative is None else expected.informative[keep],
-        directions=tuple(restrict_direction(each, keep) for each in expected.directions),
+        directions=tuple(restrict_direction(direction, keep) for direction in expected.directions),
     )
 
 
 def restrict_direction(direction: Direction, keep: Mask) -> Direction:
-    """The direction on some of the rows."""
+    """Return the direction on some of the rows."""
     if direction.axis == "tiles" or direction.weights.shape[0] != keep.size or keep.all():
         return direction
     floor = direction.floor[keep] if isinstance(direction.floor, np.ndarray) else direction.floor
     return replace(direction, weights=direction.weights[keep], floor=floor)
 
 
-def scores_of(name: str, found: directions.Scores | None) -> Statistics:
-    if found is None:
+def scores_of(name: str, scores: directions.Scores | None) -> Statistics:
+    """Return the statistics of a direction from its scores; None where it can't be measured."""
+    if scores is None:
         return {f"{name}_z": None, f"{name}_z_max": None, f"{name}_count": 0}
     return {
-        f"{name}_z": found.rms,
-        f"{name}_z_max": found.largest,
-        f"{name}_count": found.count,
+        f"{name}_z": scores.rms,
+        f"{name}_z_max": scores.largest,
+        f"{name}_count": scores.count,
     }
 
 
 def blank(expected: Expectation) -> Statistics:
+    """Return the statistics of an output in which nothing could be compared with the budget."""
     names = ("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction")
     result: Statistics = dict.fromkeys(names)
     result |= {"outliers": 0, "rows_left_out": 0}

@@ -1,5 +1,6 @@
-"""What the forensics say: a `Term` per reduction or factor of a kernel, a `Diagnosis` of all of
-them.
+"""The results of forensics.
+
+A `Term` stands for each reduction or factor of a kernel, a `Diagnosis` for all of them.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Any
 class Term:
     """One term of one output: how often each tile's part of it was used (1 = as it should be).
 
-    `coefficients` and `errors` (standard errors) have one entry per group of `group` neighbouring
-    tiles (group 1: one per tile); None where the data say nothing of that group. `tiles` counts
-    tiles along the reduced (or, for factors, the feature) dimension; `unit` is "tile" or "row
-    tile". `scatter` is what the coefficients leave over, in units of rounding.
+    `coefficients` and `errors` (standard errors) have one entry per group of `group` neighboring
+    tiles (group 1: one per tile); None where the data can't tell that group. `tiles` counts tiles
+    along the reduced (or, for factors, the feature) dimension; `unit` is "tile" or "row tile".
+    `scatter` is the residual of the coefficients, in units of rounding.
     """
 
     output: str
@@ -32,18 +33,16 @@ class Term:
     can_tell: bool = True
     scatter: float | None = None
     hidden: bool = False
-    """Whether the inputs themselves (constant, alike in every row) keep the tiles from being
-    told."""
+    """True where the inputs themselves (constant, alike in every row) hide the tiles."""
     coarse: bool = False
-    """Whether the test's own arithmetic (a low fidelity, a format of few bits) may make such an
-    error."""
+    """True where the test's own arithmetic (low fidelity, few bits) may make such an error."""
     named: bool = False
-    """Whether the words name something that was added to the sums, and no tiles."""
+    """True where the words name something that was added to the sums, and no tiles."""
     rows: tuple[int, ...] = ()
     """The rows, counted from 1, that do not follow the others; empty when all do."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types: floats of six digits, null where there is no number."""
+        """Return plain JSON types: floats of six digits, null where there is no number."""
         return {
             "output": self.output,
             "name": self.name,
@@ -62,12 +61,11 @@ class Term:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Every term of the outputs at hand, the findings joined in words, and whether the data could
-    tell.
+    """Every term of the outputs, the findings joined in words, and whether the data could tell.
 
-    `residuals` maps an output to what is left of it: `before` and `after` (rms error before and
-    after all terms found, in units of the output format's rounding) and the shares of the error's
-    energy along the directions of the terms.
+    `residuals` maps an output to what is left of it. `before` and `after` are the rms error before
+    and after all terms found, in units of the output format's rounding. The others are the shares
+    of the error's energy along the directions of the terms.
     """
 
     terms: tuple[Term, ...]
@@ -76,7 +74,7 @@ class Diagnosis:
     residuals: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types."""
+        """Return plain JSON types."""
         return {
             "terms": [term.to_json() for term in self.terms],
             "words": self.words,
@@ -89,17 +87,17 @@ class Diagnosis:
 
 
 def number(value: float | None) -> float | None:
-    """A finite float of six significant digits, else None."""
+    """Return a finite float of six significant digits, else None."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.6g}")
 
 
 def numbers(values: Iterable[float]) -> tuple[float | None, ...]:
-    """Finite floats as they are, None for the others."""
+    """Return finite floats as they are, and None for the others."""
     return tuple(float(value) if math.isfinite(value) else None for value in values)
 
 
 def join(findings: Iterable[str]) -> str:
-    """The findings once each, in order, joined by "; "."""
+    """Join the findings by "; ", each once and in order."""
     return "; ".join(dict.fromkeys(words for words in findings if words))

@@ -1,22 +1,22 @@
-"""Directions: rounding is noise, a wrong term has a direction. Slopes of the error and their
-standard deviations.
+"""Directions: rounding is noise, a wrong term has a direction.
 
-The slope of e on a direction w is sum(w e) / sum(w^2); over its standard deviation it is z, in
-which sum(w^2) cancels:
+The functions compute slopes of the error and their standard deviations. The slope of e on a
+direction w is sum(w e) / sum(w^2). Over its standard deviation it is z, in which sum(w^2) cancels:
+
     z = sum(w e) / sqrt(var),
     var = sum over groups of (sum over the group |w| sqrt(noise))^2      each element's own error;
-    equal references share one
-        + sum_k variance_k (sum w pattern_k)^2                            errors shared by the row
-        + sum over keys of (sum over the key w amplitude)^2               errors that equal inputs,
-        or equal grids, share (Keyed) + excess of (sum w e0)^2 and (sum w bias)^2
-        what a perfectly rounded output, and the rounding of the
-                                                                          stored intermediates, show
-                                                                          beyond chance by
-                                                                          themselves
-and sum(w e) counts only as far as it lies outside the hull of 0 and the allowances' projections;
-e0 = rounded(reference) - reference, for ties to even and ties away (the larger counts). Down a
-column rows are independent, but for identical rows, for trends and for spreads (see
-expectation.py).
+                                                                         equal references share one
+        + sum_k variance_k (sum w pattern_k)^2                           errors shared by the row
+        + sum over keys of (sum over the key w amplitude)^2              errors that equal inputs,
+        or
+                                                                         equal grids, share (Keyed)
+        + excess of (sum w e0)^2 and (sum w bias)^2                      see below
+
+The excess is what a perfectly rounded output, and the rounding of the stored intermediates, show
+beyond chance by themselves. sum(w e) counts only as far as it lies outside the hull of 0 and the
+allowances' projections. e0 = rounded(reference) - reference, for ties to even and ties away (the
+larger counts). Down a column rows are independent, except for identical rows, for trends and for
+spreads (see expectation.py).
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ from numpy.typing import NDArray
 from gonogo.numerics.expectation import Array, Direction, Expectation, Keyed, Mask, excess
 
 Golden = tuple[Array, ...]
-"""Errors of perfectly rounded outputs: ties to even, ties away, and of the predicted value where a
-bias is known."""
+"""Errors of perfectly rounded outputs: ties to even, and ties away.
+
+Where a bias is known, those of the predicted value follow.
+"""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The z of one direction: over its rows, columns or tiles; `count` of those that say
-    something.
+    """The z of one direction: over its rows, columns or tiles.
+
+    `count` is the number of those that could be measured.
     """
 
     rms: float | None
@@ -47,7 +50,7 @@ class Scores:
 
     @classmethod
     def of(cls, numerator: Array, variance: Array, valid: Mask) -> Scores:
-        """Z where `valid`; 0/0 says nothing, x/0 is infinite."""
+        """Return z where `valid`. 0/0 can't be measured; x/0 is infinite."""
         used = valid & ~((variance <= 0) & (numerator == 0)) & np.isfinite(numerator)
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(used, numerator / np.sqrt(variance), np.nan)
@@ -59,15 +62,15 @@ class Scores:
 
 
 def grouped(group: NDArray[np.intp], amounts: Array) -> Array:
-    """Sum over groups of (sum of amounts)^2; amounts (..., N)."""
+    """Return the sum over groups of (sum of amounts)^2; amounts are (..., N)."""
     flat = amounts.reshape(-1, amounts.shape[-1])
-    return np.array([(np.bincount(group, weights=each) ** 2).sum() for each in flat]).reshape(
+    return np.array([(np.bincount(group, weights=row) ** 2).sum() for row in flat]).reshape(
         amounts.shape[:-1]
     )
 
 
 def identical_rows(reference: Array) -> NDArray[np.intp]:
-    """For each row the index of the first row that equals it bit for bit."""
+    """Return for each row the index of the first row that equals it bit for bit."""
     seen: dict[bytes, int] = {}
     return np.array(
         [
@@ -79,14 +82,14 @@ def identical_rows(reference: Array) -> NDArray[np.intp]:
 
 
 def outside(projection: Array, allowances: Sequence[Array]) -> Array:
-    """How far each projection lies outside the hull of 0 and the allowances', signed."""
+    """Return how far each projection lies outside the hull of 0 and the allowances', signed."""
     zero = np.zeros_like(projection)
     lowest, highest = np.min([zero, *allowances], axis=0), np.max([zero, *allowances], axis=0)
     return np.asarray(np.maximum(projection - highest, 0.0) + np.minimum(projection - lowest, 0.0))
 
 
 def keyed(w: Array, errors: Keyed) -> Array:
-    """Variance per row of errors that the elements with one key share."""
+    """Return the variance per row of errors that the elements with one key share."""
     variance = np.zeros(w.shape[0])
     for row, (key, amounts) in enumerate(zip(errors.key, w * errors.amplitude, strict=True)):
         some = ~np.isnan(key)
@@ -99,42 +102,52 @@ def keyed(w: Array, errors: Keyed) -> Array:
 def along_rows(
     expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
 ) -> Scores:
-    """One slope per row."""
+    """Return one score per row."""
     w = direction.weights
-    own = np.array(
+    independent = np.array(
         [
             grouped(g, np.abs(a) * np.sqrt(v))
             for g, a, v in zip(expected.groups, w, expected.noise, strict=True)
         ]
     )
-    return _along(expected, direction, own, error, golden_errors)
+    return _along(expected, direction, independent, error, golden_errors)
 
 
 def along_tiles(
     expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
 ) -> Scores:
-    """Several directions on the single row of an output: one per row of the weights."""
-    own = grouped(expected.groups[0], np.abs(direction.weights) * np.sqrt(expected.noise[0]))
-    return _along(expected, direction, own, error, golden_errors)
+    """Return the scores of several directions on the single row of an output.
+
+    There is one per row of the weights.
+    """
+    independent = grouped(
+        expected.groups[0], np.abs(direction.weights) * np.sqrt(expected.noise[0])
+    )
+    return _along(expected, direction, independent, error, golden_errors)
 
 
 def _along(
-    expected: Expectation, direction: Direction, own: Array, error: Array, golden_errors: Golden
+    expected: Expectation,
+    direction: Direction,
+    independent: Array,
+    error: Array,
+    golden_errors: Golden,
 ) -> Scores:
     w = direction.weights
-    variance = own + excess(
-        np.max(np.array([(w * each).sum(axis=1) ** 2 for each in golden_errors]), axis=0), own
+    variance = independent + excess(
+        np.max(np.array([(w * golden).sum(axis=1) ** 2 for golden in golden_errors]), axis=0),
+        independent,
     )
     for shared in expected.shared:
         variance = variance + shared.variance[:, 0] * (w * shared.pattern).sum(axis=1) ** 2
-    for each in expected.keyed:
-        variance = variance + keyed(w, each)
+    for errors in expected.keyed:
+        variance = variance + keyed(w, errors)
     for factor in expected.factors:
         variance = variance + ((w @ factor.T) ** 2).sum(axis=1)
     if expected.bias is not None:
-        variance = variance + excess((w * expected.bias).sum(axis=1) ** 2, own)
+        variance = variance + excess((w * expected.bias).sum(axis=1) ** 2, independent)
     numerator = outside(
-        (w * error).sum(axis=1), [(w * each).sum(axis=1) for each in expected.allowance]
+        (w * error).sum(axis=1), [(w * allowance).sum(axis=1) for allowance in expected.allowance]
     )
     return Scores.of(numerator, variance, (w**2).sum(axis=1) > direction.floor)
 
@@ -142,22 +155,23 @@ def _along(
 def along_columns(
     expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
 ) -> Scores:
-    """One slope per column: independent rows, groups of identical rows coherent."""
+    """Return one score per column: rows are independent, groups of identical rows coherent."""
     w = np.broadcast_to(direction.weights, error.shape)
     amounts = np.abs(w) * np.sqrt(expected.variance)
     first = identical_rows(expected.reference)
     together = np.zeros_like(amounts)
     np.add.at(together, first, amounts)
-    own = (together**2).sum(axis=0)
-    variance = own + excess(
-        np.max(np.array([(w * each).sum(axis=0) ** 2 for each in golden_errors]), axis=0), own
+    independent = (together**2).sum(axis=0)
+    variance = independent + excess(
+        np.max(np.array([(w * golden).sum(axis=0) ** 2 for golden in golden_errors]), axis=0),
+        independent,
     )
     for trend in expected.trend:
         variance = variance + (w * trend).sum(axis=0) ** 2
     if expected.spread is not None:
         variance = variance + (np.abs(w) * expected.spread).sum(axis=0) ** 2
     numerator = outside(
-        (w * error).sum(axis=0), [(w * each).sum(axis=0) for each in expected.allowance]
+        (w * error).sum(axis=0), [(w * allowance).sum(axis=0) for allowance in expected.allowance]
     )
     return Scores.of(numerator, variance, (w**2).sum(axis=0) > direction.floor)
 
@@ -165,8 +179,9 @@ def along_columns(
 def scores(
     expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
 ) -> Scores:
-    """The z of `direction`. Rows (of the matrix) that hold a non-finite error must have been left
-    out by the caller.
+    """Return the z of `direction`.
+
+    The caller must have left out rows (of the matrix) that hold a non-finite error.
     """
     if direction.axis == "column":
         return along_columns(expected, direction, error, golden_errors)

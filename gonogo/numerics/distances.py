@@ -1,5 +1,6 @@
-"""How far two arrays are apart: the numbers that need no budget. NumPy only: it runs in other
-people's interpreters, too (Python 3.10).
+"""Distances between two arrays that need no budget.
+
+NumPy only: it runs in other people's interpreters, too (Python 3.10).
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 NEEDED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
-"""The rtols for which the needed atol is stored, so that any tolerance with one of them can be
-re-judged."""
+"""The rtols for which the needed atol is stored.
+
+Any tolerance with one of them can be judged again.
+"""
 EXACT_ULPS = 4096
 CANCELLED = 2.0**-44
-"""A variance that is left of a difference of sums this much larger is their rounding, not a
-variance."""
+"""The share of a difference of sums below which it is rounding, not a variance."""
 
 
 def pcc_deficit(raw: Array, error: Array) -> float | None:
-    """1 - Pearson correlation of raw + error and raw, with its digits kept: from d = error,
-    centred, 1 - rho = (|d|^2 - (|a| - |b|)^2) / (2 |a| |b|), |a| - |b| = (2 b.d + |d|^2) / (|a| +
-    |b|). None where undefined (constants).
+    """Return 1 - Pearson correlation of raw + error and raw, without losing digits.
+
+    With b = raw and d = error, both centered, and a = b + d: 1 - rho = (|d|^2 - (|a| - |b|)^2) / (2
+    |a| |b|), |a| - |b| = (2 b.d + |d|^2) / (|a| + |b|). None where undefined (constants).
     """
     b = raw - raw.flat[0]
     n = raw.size
@@ -39,8 +42,9 @@ def pcc_deficit(raw: Array, error: Array) -> float | None:
 
 
 def pcc_from_sums(n: int, dd: float, bb: float, bd: float, largest: float) -> float | None:
-    """See pcc_deficit: from the centred sums |d|^2, |b|^2 and b.d; `largest` |raw| sets the floor
-    under which b is constant.
+    """Return pcc_deficit from the centered sums |d|^2, |b|^2 and b.d.
+
+    `largest` |raw| sets the floor below which b is constant.
     """
     floor = n * (largest * 2.0**-50) ** 2
     aa = bb + 2 * bd + dd
@@ -52,16 +56,18 @@ def pcc_from_sums(n: int, dd: float, bb: float, bd: float, largest: float) -> fl
 
 
 def percentile_99(distances: Array) -> float:
-    """The smallest whole number of ulps that at least 99% of the distances do not exceed; from 4096
-    on six digits of it.
+    """Return the smallest whole number of ulps that at least 99% of the distances do not exceed.
+
+    From 4096 on it is rounded down as `coarse` does.
     """
     whole = np.ceil(np.sort(distances, axis=None))
     return coarse(float(whole[max(0, -(-99 * whole.size // 100) - 1)]))
 
 
 def coarse(whole: float) -> float:
-    """A distance as the histogram keeps it: exact below 4096, above it the lower edge of one of 32
-    bins an octave.
+    """Return a distance as the histogram stores it.
+
+    It is exact below 4096; above, it is the lower edge of one of 32 bins an octave.
     """
     if whole < EXACT_ULPS:
         return whole
@@ -70,8 +76,9 @@ def coarse(whole: float) -> float:
 
 
 def storable(statistics: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain Python numbers (JSON-ready); an infinite statistic becomes null, and its name stands in
-    `nonfinite_statistics`.
+    """Return plain Python numbers, ready for JSON.
+
+    An infinite statistic becomes null, and its name is in `nonfinite_statistics`.
     """
     result: dict[str, Any] = {}
     infinite: dict[str, str] = {}

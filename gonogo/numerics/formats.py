@@ -1,6 +1,4 @@
-"""Number formats: what they can hold, how a float is rounded to them, and the size of their units
-in the last place.
-"""
+"""Number formats: their range, rounding to them, and the size of their units in the last place."""
 
 from __future__ import annotations
 
@@ -15,22 +13,25 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 BLOCK = 16
-"""Values that share an exponent in a bfp format: one row of a 16x16 face, 16 consecutive values of
-the last axis."""
+"""Values that share an exponent in a bfp format.
+
+They are one row of a 16x16 face: 16 consecutive values of the last axis.
+"""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A number format. `mantissa_bits` are the stored ones (a bfp format's include its explicit
-    leading one).
+    """A number format.
+
+    `mantissa_bits` are the stored ones; a bfp format's include its explicit leading one.
     """
 
     name: str
     mantissa_bits: int
     min_exponent: int
-    """Of the smallest normal number 2**min_exponent."""
+    """The exponent of the smallest normal number 2**min_exponent."""
     block: bool = False
-    """Whether 16 values share the exponent of the largest."""
+    """True where 16 values share the exponent of the largest."""
 
     @property
     def fraction_bits(self) -> int:
@@ -39,15 +40,16 @@ class Format:
 
     @property
     def unit_roundoff(self) -> float:
-        """Largest relative error of rounding to nearest: half an ulp of 1 (bfp: of the largest of a
-        block).
+        """The largest relative error of rounding to nearest: half an ulp of 1.
+
+        In a bfp format it is relative to the largest value of a block.
         """
         return 2.0 ** -(self.fraction_bits + 1)
 
 
 FORMATS: dict[str, Format] = {
-    each.name: each
-    for each in (
+    form.name: form
+    for form in (
         Format("fp32", 23, -126),
         Format("tf32", 10, -126),
         Format("bf16", 7, -126),
@@ -59,19 +61,20 @@ FORMATS: dict[str, Format] = {
 
 
 def format_named(name: str | Format) -> Format:
-    """The Format of that name; KeyError for another."""
+    """Return the Format of that name; KeyError for another."""
     return name if isinstance(name, Format) else FORMATS[name]
 
 
 def round_to(a: ArrayLike, fmt: str | Format, mode: Mode = "even") -> Floats:
-    """`a` (float32 or float64, any shape) rounded once to `fmt`; float32, C-contiguous, exactly
-    representable in it.
+    """Return `a` (float32 or float64, any shape) rounded once to `fmt`.
+
+    The result is float32, C-contiguous, and exactly representable in the format.
 
     Modes: to nearest with ties to even (hosts) or away from zero (the packer), or toward zero (the
     unpacker). Overflow gives inf as in IEEE (bfp: the largest magnitude), toward zero the largest
-    number; -0 and inf are kept (bfp has no -0), NaN becomes the quiet NaN of its sign. bfp formats
-    share exponents along the last axis, padded with zeros to 16; subnormal inputs are zeros to
-    them; "away" for bfp4_b is the device's way: to bfp8_b with ties away, then truncated.
+    number. -0 and inf stay (bfp has no -0); NaN becomes the quiet NaN of its sign. bfp formats
+    share exponents along the last axis, padded with zeros to 16; they treat subnormal inputs as
+    zeros. "away" for bfp4_b is the device's way: to bfp8_b with ties away, then truncated.
     """
     form = format_named(fmt)
     values = np.asarray(a)
@@ -90,11 +93,11 @@ def round_to(a: ArrayLike, fmt: str | Format, mode: Mode = "even") -> Floats:
 
 
 def half_ulp(v: ArrayLike, fmt: str | Format) -> Doubles:
-    """h(v): half the spacing of `fmt` just above |v|, float64, shape of `v`.
+    """Return h(v): half the spacing of `fmt` just above |v|, float64, in the shape of `v`.
 
-    At a power of two that is the spacing above it; in the subnormal range and at 0 that of the
-    smallest numbers; inf at inf, NaN at NaN. bfp formats: by the shared exponent of each 16 values
-    of the last axis, so all 16 have the same.
+    At a power of two that is the spacing above it. In the subnormal range and at 0 it is that of
+    the smallest numbers; at inf it is inf, at NaN NaN. bfp formats use the shared exponent of each
+    16 values of the last axis, so all 16 have the same.
     """
     form = format_named(fmt)
     values = np.abs(_widened(v))
@@ -103,8 +106,8 @@ def half_ulp(v: ArrayLike, fmt: str | Format) -> Doubles:
         values = _unblocked(
             np.broadcast_to(blocks.max(axis=-1, keepdims=True), blocks.shape), values.shape, length
         )
-    # The exponent field alone is 2**floor(log2 v) for every normal float64; smaller ones are below
-    # every min_exponent here.
+    # The exponent field alone is 2**floor(log2 v) for every normal float64. Smaller values are
+    # below every min_exponent here.
     bits = np.ascontiguousarray(values).view(np.uint64) & np.uint64(0x7FF0000000000000)
     power = np.maximum(bits.view(np.float64), 2.0**form.min_exponent)
     with np.errstate(invalid="ignore"):
@@ -114,18 +117,20 @@ def half_ulp(v: ArrayLike, fmt: str | Format) -> Doubles:
 
 
 def ulp(v: ArrayLike, fmt: str | Format) -> Doubles:
-    """The spacing of `fmt` just above |v|: twice half_ulp."""
+    """Return the spacing of `fmt` just above |v|: twice half_ulp."""
     return 2.0 * half_ulp(v, fmt)
 
 
 def _widened(a: ArrayLike) -> Doubles:
-    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+    with np.errstate(invalid="ignore"):  # a signaling NaN becomes a quiet one
         return np.asarray(a, np.float64)
 
 
 def _to_float32(a: Doubles, mode: Mode | Literal["odd"]) -> Floats:
-    """float64 to float32 once. "odd": an inexact result gets an odd last bit, so that rounding it
-    again to fewer bits (at least two fewer) is the same as rounding `a` at once.
+    """Convert float64 to float32 with one rounding.
+
+    "odd": an inexact result gets an odd last bit. Rounding it again to fewer bits (at least two
+    fewer) is then the same as rounding `a` at once.
     """
     with np.errstate(over="ignore", under="ignore"):
         nearest = np.array(a.astype(np.float32), order="C")  # an array even when 0-d
@@ -146,7 +151,7 @@ def _to_float32(a: Doubles, mode: Mode | Literal["odd"]) -> Floats:
     if mode == "odd":
         odd: Floats = (bits | rest.astype(np.uint32)).view(np.float32)
         return odd
-    # Away: the next float (or inf) when what was cut off is at least half of the spacing.
+    # Away: the next float (or inf) when the part that was cut off is at least half of the spacing.
     with np.errstate(invalid="ignore"):  # inf - inf, where `rest` is False
         cut = np.abs(a) - np.abs(toward_zero.astype(np.float64))
     up = rest & (cut >= half_ulp(toward_zero, "fp32"))
@@ -177,8 +182,9 @@ def _with_nans(result: Floats, values: Floats, nan: NDArray[np.bool_]) -> Floats
 
 
 def _round_half(values: Floats, mode: Mode) -> Floats:
-    """fp16: on its own grid, which is subnormal below 2**-14; 65520 and above is inf (toward zero:
-    65504).
+    """Round to fp16 on its own grid, which is subnormal below 2**-14.
+
+    65520 and above is inf (toward zero: 65504).
     """
     result = _on_grid(_widened(values), ulp(values, "fp16"), mode)
     largest = 65504.0
@@ -188,16 +194,17 @@ def _round_half(values: Floats, mode: Mode) -> Floats:
 
 
 def _round_block(values: Floats, form: Format, mode: Mode) -> Floats:
-    """A bfp format: sign and magnitude on the grid that the largest exponent of the block gives,
-    clamped to its largest.
+    """Round to a bfp format.
 
-    Inf and NaN stay and count as the largest exponent, as 255 does in the shared byte.
+    Sign and magnitude lie on the grid that the largest exponent of the block gives, clamped to the
+    grid's largest value. Inf and NaN stay and count as the largest exponent, as 255 does in the
+    shared byte.
     """
     smallest = np.float32(2.0**-126)
     doubles = _widened(np.where(np.abs(values) < smallest, np.float32(0), values))
     finite = np.where(np.isfinite(doubles), doubles, np.copysign(2.0**128, doubles))
-    # half_ulp is 2**(shared exponent - fraction bits - 1) of the block, and 2**-126's for a block
-    # of zeros.
+    # half_ulp is 2**(shared exponent - fraction bits - 1) of the block; a block of zeros has that
+    # of 2**-126.
     spacing = ulp(finite, form)
     if form.name == "bfp4_b" and mode == "away":
         first = _round_block(values, FORMATS["bfp8_b"], "away").astype(np.float64)
@@ -205,14 +212,13 @@ def _round_block(values: Floats, form: Format, mode: Mode) -> Floats:
     else:
         magnitude = _on_grid(finite, spacing, mode)
     largest = (2.0**form.mantissa_bits - 1) * spacing
-    result = (
-        np.clip(magnitude, -largest, largest) + 0.0
-    )  # no -0: the sign goes with a zero magnitude
+    # + 0.0: there is no -0, because a zero magnitude has no sign
+    result = np.clip(magnitude, -largest, largest) + 0.0
     return _quieted(np.where(np.isfinite(values), result, values).astype(np.float32, order="C"))
 
 
 def _on_grid(values: Doubles, spacing: Doubles, mode: Mode) -> Doubles:
-    """Multiples of `spacing` (powers of two: the quotients are exact)."""
+    """Round to multiples of `spacing` (powers of two, so the quotients are exact)."""
     with np.errstate(invalid="ignore"):
         quotient = values / spacing
         if mode == "even":
@@ -231,8 +237,9 @@ def _on_grid(values: Doubles, spacing: Doubles, mode: Mode) -> Doubles:
 
 
 def _blocks(values: Doubles) -> tuple[Doubles, int]:
-    """The last axis cut in blocks of 16, padded with zeros: shape (..., blocks, 16), and the length
-    before padding.
+    """Cut the last axis in blocks of 16, padded with zeros: shape (..., blocks, 16).
+
+    The second result is the length before padding.
     """
     flat = np.atleast_1d(values)
     length = flat.shape[-1]

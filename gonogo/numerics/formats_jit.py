@@ -1,8 +1,7 @@
-"""Scalar roundings for the insides of compiled loops; bit for bit those of formats.round_to and
-formats.half_ulp.
+"""Scalar roundings for the insides of compiled loops.
 
-Each takes and gives one float32 (half_ulp: float64). Without numba they are plain Python on NumPy
-scalars.
+They equal formats.round_to and formats.half_ulp bit for bit. Each takes and returns one float32
+(half_ulp: float64). Without numba they are plain Python on NumPy scalars.
 """
 
 from __future__ import annotations
@@ -21,74 +20,74 @@ _NAN = np.uint32(0x7FC00000)
 _BF16_SHIFT = np.uint32(16)
 _BF16_HALF = np.uint32(0x8000)
 _BF16_BELOW_HALF = np.uint32(0x7FFF)
-_BF16_KEPT = np.uint32(0xFFFF0000)
+_BF16_MASK = np.uint32(0xFFFF0000)
 _TF32_SHIFT = np.uint32(13)
 _TF32_HALF = np.uint32(0x1000)
 _TF32_BELOW_HALF = np.uint32(0x0FFF)
-_TF32_KEPT = np.uint32(0xFFFFE000)
+_TF32_MASK = np.uint32(0xFFFFE000)
 _SMALLEST_NORMAL = np.uint32(0x00800000)
 _POWER = np.uint64(0x7FF0000000000000)
 
 
 @jit
 def bf16_even(value: np.float32) -> np.float32:
-    """To bf16, nearest, ties to even: the host."""
+    """Round to bf16, nearest, ties to even: the host."""
     bits = np.float32(value).view(np.uint32)
     if (bits & _MAGNITUDE) > _INFINITY:
         return np.uint32((bits & _SIGN) | _NAN).view(np.float32)
     rounding = np.uint32(((bits >> _BF16_SHIFT) & _ONE) + _BF16_BELOW_HALF)
-    return np.uint32(np.uint32(bits + rounding) & _BF16_KEPT).view(np.float32)
+    return np.uint32(np.uint32(bits + rounding) & _BF16_MASK).view(np.float32)
 
 
 @jit
 def bf16_away(value: np.float32) -> np.float32:
-    """To bf16, nearest, ties away from zero: the packer."""
+    """Round to bf16, nearest, ties away from zero: the packer."""
     bits = np.float32(value).view(np.uint32)
     if (bits & _MAGNITUDE) > _INFINITY:
         return np.uint32((bits & _SIGN) | _NAN).view(np.float32)
-    return np.uint32(np.uint32(bits + _BF16_HALF) & _BF16_KEPT).view(np.float32)
+    return np.uint32(np.uint32(bits + _BF16_HALF) & _BF16_MASK).view(np.float32)
 
 
 @jit
 def bf16_zero(value: np.float32) -> np.float32:
-    """To bf16, toward zero: the unpacker, and an SFPU store to a 16-bit Dst."""
+    """Round to bf16, toward zero: the unpacker, and an SFPU store to a 16-bit Dst."""
     bits = np.float32(value).view(np.uint32)
     if (bits & _MAGNITUDE) > _INFINITY:
         return np.uint32((bits & _SIGN) | _NAN).view(np.float32)
-    return np.uint32(bits & _BF16_KEPT).view(np.float32)
+    return np.uint32(bits & _BF16_MASK).view(np.float32)
 
 
 @jit
 def tf32_even(value: np.float32) -> np.float32:
-    """To TF32, nearest, ties to even."""
+    """Round to TF32, nearest, ties to even."""
     bits = np.float32(value).view(np.uint32)
     if (bits & _MAGNITUDE) > _INFINITY:
         return np.uint32((bits & _SIGN) | _NAN).view(np.float32)
     rounding = np.uint32(((bits >> _TF32_SHIFT) & _ONE) + _TF32_BELOW_HALF)
-    return np.uint32(np.uint32(bits + rounding) & _TF32_KEPT).view(np.float32)
+    return np.uint32(np.uint32(bits + rounding) & _TF32_MASK).view(np.float32)
 
 
 @jit
 def tf32_away(value: np.float32) -> np.float32:
-    """To TF32, nearest, ties away from zero."""
+    """Round to TF32, nearest, ties away from zero."""
     bits = np.float32(value).view(np.uint32)
     if (bits & _MAGNITUDE) > _INFINITY:
         return np.uint32((bits & _SIGN) | _NAN).view(np.float32)
-    return np.uint32(np.uint32(bits + _TF32_HALF) & _TF32_KEPT).view(np.float32)
+    return np.uint32(np.uint32(bits + _TF32_HALF) & _TF32_MASK).view(np.float32)
 
 
 @jit
 def tf32_zero(value: np.float32) -> np.float32:
-    """To TF32, toward zero: the unpacker drops 13 bits."""
+    """Round to TF32, toward zero: the unpacker drops 13 bits."""
     bits = np.float32(value).view(np.uint32)
     if (bits & _MAGNITUDE) > _INFINITY:
         return np.uint32((bits & _SIGN) | _NAN).view(np.float32)
-    return np.uint32(bits & _TF32_KEPT).view(np.float32)
+    return np.uint32(bits & _TF32_MASK).view(np.float32)
 
 
 @jit
 def flush(value: np.float32) -> np.float32:
-    """Subnormals to the zero of their sign: what an SFPU op does to its operands and result."""
+    """Flush subnormals to the zero of their sign, as an SFPU op does to its operands and result."""
     bits = np.float32(value).view(np.uint32)
     if (bits & _MAGNITUDE) < _SMALLEST_NORMAL:
         return np.uint32(bits & _SIGN).view(np.float32)
@@ -97,8 +96,9 @@ def flush(value: np.float32) -> np.float32:
 
 @jit
 def half_ulp(value: np.float64, fraction_bits: int, min_exponent: int) -> np.float64:
-    """formats.half_ulp of a Format's fraction_bits and min_exponent (not of a bfp format, which
-    needs its block).
+    """Return formats.half_ulp for a Format's fraction_bits and min_exponent.
+
+    A bfp format needs its block, so it isn't covered.
     """
     if np.isnan(value):
         return np.float64(np.nan)
@@ -109,7 +109,7 @@ def half_ulp(value: np.float64, fraction_bits: int, min_exponent: int) -> np.flo
 
 @jit
 def half_ulp_bf16(value: np.float64) -> np.float64:
-    """h(v) of bf16: 2**(floor(log2 |v|) - 8), 2**-134 below the normal numbers."""
+    """Return h(v) of bf16: 2**(floor(log2 |v|) - 8), 2**-134 below the normal numbers."""
     if np.isnan(value):
         return np.float64(np.nan)
     power = np.uint64(np.float64(value).view(np.uint64) & _POWER).view(np.float64)

@@ -1,9 +1,10 @@
-"""The one switch between numba and plain NumPy: `jit` compiles when numba is there, else leaves a
-function alone.
+"""The one switch between numba and plain NumPy.
 
-numba keeps compiled code by the file of the function itself, so that after an edit of a function or
-a constant that others use, theirs would stay stale. Ours is therefore kept in a folder that is
-named after all sources that compiled code can come from.
+`jit` compiles a function where numba is installed, and else returns it unchanged.
+
+numba caches compiled code by the file of the function itself. After an edit of a function or a
+constant that other files use, their cached code would be stale. Therefore the cache folder is named
+after all sources that compiled code can come from.
 """
 
 from __future__ import annotations
@@ -33,34 +34,32 @@ else:
 
 DOMAIN = Path(__file__).resolve().parent.parent
 SOURCES = (DOMAIN / "numerics", DOMAIN / "kernels")
-"""Where compiled functions and the constants in them come from."""
+"""The folders of compiled functions and of the constants in them."""
 PREFIX = "gonogo-"
 
 
 def jit(function: F) -> F:
-    """Compile a per-block loop: nogil (several host threads run it at once), cached on disk, IEEE
-    semantics.
+    """Compile a per-block loop: without the GIL, cached on disk, with IEEE semantics.
 
-    Never `parallel=True` (numba's workqueue layer aborts the process when entered from several
-    threads) and never `fastmath` (it would change the arithmetic that is the workload here).
-    `error_model="numpy"`: x/0 is inf, as in NumPy. Where no folder can be written nothing is kept,
-    and each process compiles for itself.
+    Several threads run it at once. Never `parallel=True` (numba's workqueue layer aborts the
+    process when entered from several threads) and never `fastmath` (it would change the arithmetic
+    that is the workload here). `error_model="numpy"`: x/0 is inf, as in NumPy. Where no folder can
+    be written, nothing is cached, and each process compiles for itself.
     """
     if not HAVE_NUMBA:
         return function
     folder = cache_folder()
-    with _keeping_in(folder):
+    with _caching_in(folder):
         compiled: Any = njit(nogil=True, cache=folder is not None, error_model="numpy")(function)
     return cast(F, compiled)
 
 
 @lru_cache(maxsize=1)
 def cache_folder() -> Path | None:
-    """The folder of these sources' compiled code: in NUMBA_CACHE_DIR, else beside the sources, else
-    in the user's cache folder.
+    """Return the folder of these sources' compiled code; None where no folder can be written.
 
-    Made here; the one of an earlier state of these sources is removed. None where no folder can be
-    written.
+    It is in NUMBA_CACHE_DIR, else beside the sources, else in the user's cache folder. It is
+    created here, and the folder of an earlier state of these sources is removed.
     """
     named = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("GONOGO_NUMBA_CACHE_DIR")
     user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "gonogo"
@@ -79,8 +78,9 @@ def cache_folder() -> Path | None:
 
 
 def plain(array: NDArray[Any]) -> NDArray[Any]:
-    """The array as compiled code takes it, C-contiguous and writable, else a copy: for read-only
-    ones it is compiled anew.
+    """Return the array as compiled code needs it: C-contiguous and writable.
+
+    Other arrays are copied, because numba would compile a second version for read-only ones.
     """
     return (
         array if array.flags.writeable and array.flags.c_contiguous else np.array(array, order="C")
@@ -88,8 +88,9 @@ def plain(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def stamp(sources: tuple[Path, ...] = SOURCES) -> str:
-    """A name for the state of the sources: where they are (checkouts may share a folder), and a
-    hash of names and contents.
+    """Return a name for the state of the sources.
+
+    It holds their place (checkouts may share a folder), and a hash of names and contents.
     """
     content = hashlib.sha256()
     for root in sources:
@@ -102,8 +103,9 @@ def stamp(sources: tuple[Path, ...] = SOURCES) -> str:
 
 
 def _remove_older(folder: Path) -> None:
-    """Remove what other states of the same sources left. A process that still runs them makes its
-    folder again when it needs it.
+    """Remove the folders of other states of the same sources.
+
+    A process that still runs them creates its folder again when it needs it.
     """
     for other in folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"):
         if other != folder:
@@ -111,9 +113,10 @@ def _remove_older(folder: Path) -> None:
 
 
 @contextmanager
-def _keeping_in(folder: Path | None) -> Iterator[None]:
-    """Numba looks where to keep a function's code when the function is made; other packages'
-    functions keep their own place.
+def _caching_in(folder: Path | None) -> Iterator[None]:
+    """Set numba's cache folder while a function is created, which is when numba reads it.
+
+    Other packages' functions keep their own place.
     """
     config: Any = _config
     before = config.CACHE_DIR

@@ -1,1 +1,1 @@
-"""What people import: `gonogo.compare`, the drop-in assertions, and the hooks of the pytest plug-in."""
+"""Functions that tests import: `gonogo.compare`, drop-in assertions, and the plug-in's hooks."""

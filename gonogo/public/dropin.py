@@ -1,8 +1,8 @@
-"""Drop-in replacements of a test's own assertions: red and green stay as they were, and the numbers
-behind them are kept and judged.
+"""Drop-in replacements for a test's own assertions, which also record and judge the numbers.
 
-Standard library at import. This file runs in other people's interpreters (Python 3.10 or newer),
-where the numerics may be missing: then red and green are all that it gives.
+A test passes and fails as before. This module runs in other people's interpreters (Python 3.10 or
+newer), where the numerics may be missing; then a comparison only passes or fails. At import it
+loads only the standard library.
 """
 
 from __future__ import annotations
@@ -22,11 +22,27 @@ KERNEL_FORMATS = ("bf16", "fp16", "fp32", "bfp8_b", "bfp4_b")
 
 
 def compare(*given: Any, **named: Any) -> Any:
-    """Compare a kernel's output with what a test expects of it, or (first argument a kernel's name)
-    hand a kernel's arrays over.
+    """Compare a kernel's output with the expected one, or have a kernel's arrays judged.
 
-    compare(actual, expected, rtol=, atol=, ...) is `against` below; compare("layernorm_bw", x=...,
-    dx=..., tolerance=...) is gonogo.public.handover.compare.
+    There are two forms. The first replaces an assertion of your test:
+
+        gonogo.compare(actual, expected, rtol=1e-2, atol=5e-2)
+
+    It raises AssertionError unless every declared comparator holds, as your assertion does, and it
+    records the numbers. If you name the kernel and its inputs, the error is also judged: does
+    rounding explain it?
+
+        inputs = {"x": x, "gamma": gamma, "beta": beta}
+        gonogo.compare(y, expected, rtol=1e-2, kernel="layernorm_fw", inputs=inputs)
+
+    The second form needs no expected output. Its first argument is the name of a kernel, and its
+    other arguments are the kernel's inputs and outputs, and fields of the test:
+
+        gonogo.compare("layernorm_bw", x=x, gamma=gamma, dy=dy, dx=dx, tolerance={"rtol": 1e-3})
+
+    See `help(gonogo.public.dropin.against)` for all arguments of the first form, and
+    `help(gonogo.public.handover.compare)` for those of the second. docs/pytest.md has complete
+    examples.
     """
     __tracebackhide__ = True  # pytest shows the test's line
     if "actual" in named or (given and not isinstance(given[0], str)):
@@ -53,50 +69,73 @@ def against(
     msg: object = None,
     **fields: Any,
 ) -> Comparison:
-    """Fail as the test's own assertion would: AssertionError unless every declared comparator
-    holds. Record the numbers.
+    """Raise AssertionError unless every declared comparator holds; record and judge the numbers.
 
-    actual, expected: NumPy arrays or what NumPy reads, torch or ttnn tensors, of one shape, or one
-    of them a single number; or two mappings (output -> tensor), or two sequences of tensors.
-    Comparators as in a test's `tolerance` (docs/spec.md); of only one of rtol and atol the other is
-    0; with none at all those of torch.testing.assert_close for the output's dtype hold. All is
-    computed in float64.
+    Everything is computed in float64. If no comparator is given at all, the defaults of
+    torch.testing.assert_close for the output's dtype apply.
 
-    With `kernel` (a name, or an object with more fields of a test) and `inputs` (what the kernel
-    was given, by name; `raw`: unquantised) it is judged in full: does rounding explain the error?
-    `output` says which output `actual` is; default: the kernel's first. `fields` are further fields
-    of the test (epsilon, numerics, shape); `arithmetic` is the kernel's arithmetic model. The formats of
-    inputs and output are those of the tensors unless `numerics` says them. Without kernel and
-    inputs the verdict is `not_judged`, and the numbers say how many times the output format's own
-    rounding the tolerance is.
+    Args:
+        actual: a tensor (a NumPy array or anything that NumPy can read, a torch or ttnn tensor), or
+            a mapping from output to tensor, or a sequence of tensors.
+        expected: the same with the expected values. Of two tensors one may be a single number;
+            otherwise their shapes must be equal.
+        rtol: |actual - expected| <= atol + rtol |expected| must hold; 0 if only atol is given.
+        atol: see rtol; 0 if only rtol is given.
+        pcc: the smallest allowed Pearson correlation coefficient.
+        frobenius: the largest allowed relative error in the Frobenius norm.
+        ulp: the largest allowed distance in units in the last place of the output's format.
+        equal_nan: whether NaN equals NaN.
+        kernel: the kernel's name, or an object with more fields of a test (docs/spec.md).
+        inputs: the kernel's inputs by name, with the values that it got. With `kernel` and
+            `inputs` the error is judged in full. Without them the verdict is `not_judged`, and
+            the numbers say how many times the rounding of the output's format the tolerance is.
+        raw: unquantized inputs by name. An input that is only here was rounded to its format for
+            the kernel.
+        output: the name of the output that `actual` is; default: the kernel's first.
+        name: a name that distinguishes several comparisons of one test.
+        arithmetic: the kernel's arithmetic model (docs/verdicts.md).
+        msg: a message to put first in the AssertionError.
+        fields: further fields of the test, such as epsilon, numerics or shape. Formats are taken
+            from the tensors unless `numerics` names them.
 
-    Raises FieldError or JobError for a spec or inputs that can't be, TypeError for what is no
-    tensor, ValueError for a wrong tolerance.
+    Returns:
+        The comparison, with its verdict and its numbers.
+
+    Raises:
+        AssertionError: a comparator doesn't hold.
+        FieldError, JobError: the spec or the inputs are invalid.
+        TypeError: a value isn't a tensor, or a dtype has no default tolerance.
+        ValueError: the tolerance is invalid.
     """
     __tracebackhide__ = True
     from gonogo.judging.closeness import Gate
 
     if fields and kernel is None:
         raise TypeError(
-            f"compare() got an unexpected keyword argument {next(iter(fields))!r} (fields of a test go with kernel=)"
+            f"compare() got an unexpected keyword argument {next(iter(fields))!r}"
+            " (fields of a test need kernel=)"
         )
     gate = Gate(rtol, atol, pcc, frobenius, ulp, equal_nan)
     spec = {"kernel": kernel} if isinstance(kernel, str) else dict(kernel or {})
     spec |= fields
     pairs = [
-        (label, tensors.read(mine, label), tensors.read(theirs, f"the expected {label}"))
-        for label, mine, theirs in _pairs(actual, expected, output or _first(spec) or "actual")
+        (label, tensors.read(result, label), tensors.read(reference, f"the expected {label}"))
+        for label, result, reference in _pairs(actual, expected, output or _first(spec) or "actual")
     ]
-    found = _Against(name, gate if gate.declared else _default_gate(gate, pairs), spec, arithmetic)
-    for label, mine, theirs in pairs:
-        found.add(label, mine, theirs)
-    said = found.judged(dict(inputs or {}), dict(raw or {}))
-    recorded.tell(said)
-    if not said.within:
+    pending = _PendingComparison(
+        name, gate if gate.declared else _default_gate(gate, pairs), spec, arithmetic
+    )
+    for label, result, reference in pairs:
+        pending.add(label, result, reference)
+    comparison = pending.judged(dict(inputs or {}), dict(raw or {}))
+    recorded.publish(comparison)
+    if not comparison.within:
         raise AssertionError(
-            "\n".join(filter(None, ("" if msg is None else _text(msg), found.message(said))))
+            "\n".join(
+                filter(None, ("" if msg is None else _text(msg), pending.message(comparison)))
+            )
         )
-    return said
+    return comparison
 
 
 def assert_allclose(
@@ -109,7 +148,11 @@ def assert_allclose(
     verbose: bool = True,
     **more: Any,
 ) -> None:
-    """numpy.testing.assert_allclose with its defaults; more: what `compare` takes beside."""
+    """Assert as numpy.testing.assert_allclose does, and record and judge the numbers.
+
+    It has the arguments and defaults of NumPy's function. `more` are further arguments of
+    `against`, such as kernel and inputs. Raises AssertionError if the arrays aren't close.
+    """
     __tracebackhide__ = True
     if more.pop("strict", False):
         _same("dtype", actual, desired)
@@ -132,37 +175,41 @@ def assert_close(
     check_stride: bool = False,
     **more: Any,
 ) -> None:
-    """torch.testing.assert_close with its defaults; layouts and strides aren't looked at. more:
-    what `compare` takes beside.
+    """Assert as torch.testing.assert_close does, and record and judge the numbers.
+
+    It has the arguments and defaults of torch's function, but doesn't compare layouts and strides.
+    `more` are further arguments of `against`, such as kernel and inputs. Raises AssertionError if
+    the tensors aren't close, and ValueError if only one of rtol and atol is given.
     """
     __tracebackhide__ = True
     if (rtol is None) != (atol is None):
         raise ValueError("rtol and atol must both be given, or neither")
-    for label, mine, theirs in _pairs(actual, expected, "actual"):
-        if hasattr(mine, "detach") and hasattr(theirs, "detach"):
-            for what in [
-                name
-                for name, wanted in (("dtype", check_dtype), ("device", check_device))
-                if wanted
-            ]:
-                _same(what, mine, theirs, label)
+    checks = (("dtype", check_dtype), ("device", check_device))
+    for label, result, reference in _pairs(actual, expected, "actual"):
+        if hasattr(result, "detach") and hasattr(reference, "detach"):
+            for attribute in [name for name, enabled in checks if enabled]:
+                _same(attribute, result, reference, label)
     against(actual, expected, rtol, atol, equal_nan=equal_nan, msg=msg, **more)
 
 
 def assert_with_pcc(
     expected_pytorch_result: Any, actual_pytorch_result: Any, pcc: float = 0.9999, **more: Any
 ) -> tuple[bool, str]:
-    """Ttnn's assert_with_pcc: the expected tensor first. (True, the PCC in words); PCC of a
-    constant is undefined and not met.
+    """Assert as ttnn's assert_with_pcc does, and record and judge the numbers.
+
+    The expected tensor comes first, as in ttnn. `more` are further arguments of `against`, such as
+    kernel and inputs. Returns True and the PCC in words. Raises AssertionError if the PCC is too
+    low; the PCC of a constant is undefined, and so too low.
     """
     __tracebackhide__ = True
-    said = against(actual_pytorch_result, expected_pytorch_result, pcc=pcc, **more)
-    deficits = [found.get("pcc_deficit") for found in said.outputs.values()]
-    return True, f"PCC: {min((1 - each for each in deficits if each is not None), default=1.0)}"
+    comparison = against(actual_pytorch_result, expected_pytorch_result, pcc=pcc, **more)
+    deficits = [numbers.get("pcc_deficit") for numbers in comparison.outputs.values()]
+    coefficients = (1 - deficit for deficit in deficits if deficit is not None)
+    return True, f"PCC: {min(coefficients, default=1.0)}"
 
 
-class _Against:
-    """One comparison while it is made."""
+class _PendingComparison:
+    """A comparison to which outputs can still be added."""
 
     def __init__(
         self, name: str | None, gate: Gate, spec: dict[str, Any], arithmetic: str | None
@@ -178,144 +225,155 @@ class _Against:
         self.missed: dict[str, list[str]] = {}
         self.details: dict[str, str] = {}
 
-    def add(self, label: str, mine: Tensor, theirs: Tensor) -> None:
-        """The numbers of one output."""
+    def add(self, label: str, actual: Tensor, expected: Tensor) -> None:
+        """Compute the numbers of one output."""
         import numpy as np
 
         from gonogo.judging import closeness
 
-        self.actual[label] = mine
-        a, r = mine.values, theirs.values
+        self.actual[label] = actual
+        a, r = actual.values, expected.values
         if a.shape != r.shape and a.ndim and r.ndim:
-            self.outputs[label] = {"count": int(a.size), "format": mine.format}
+            self.outputs[label] = {"count": int(a.size), "format": actual.format}
             self.missed[label] = [f"shapes differ: {list(a.shape)}, expected {list(r.shape)}"]
             return
         a, r = np.broadcast_arrays(a, r)
         if a.size == 0:
-            self.outputs[label], self.missed[label] = {"count": 0, "format": mine.format}, []
+            self.outputs[label], self.missed[label] = {"count": 0, "format": actual.format}, []
             return
-        numbers = closeness.numbers(a, r, self.gate, mine.format)
-        own = closeness.roundings(r, self.gate, mine.format)
+        numbers = closeness.numbers(a, r, self.gate, actual.format)
+        roundings = closeness.roundings(r, self.gate, actual.format)
         self.missed[label] = closeness.missed(self.gate, numbers)
-        numbers |= {"format": mine.format, "dtype": mine.dtype}
-        if own is not None:
+        numbers |= {"format": actual.format, "dtype": actual.dtype}
+        if roundings is not None:
             numbers |= {
-                "tolerance_roundings": own["times"],
-                "tolerance_roundings_least": own["least"],
+                "tolerance_roundings": roundings["times"],
+                "tolerance_roundings_least": roundings["least"],
             }
         self.outputs[label] = numbers
         place = numbers.get("worst_index")
         if place is not None and self.missed[label]:
             at = tuple(place)
             self.details[label] = (
-                f"worst at {place}: got {float(a[at])!r}, expected {float(r[at])!r}, {mine.format or mine.dtype}"
+                f"worst at {place}: got {float(a[at])!r}, expected {float(r[at])!r},"
+                f" {actual.format or actual.dtype}"
             )
 
     def judged(self, inputs: dict[str, Any], raw: dict[str, Any]) -> Comparison:
-        """In full where the kernel and its inputs are known."""
+        """Return the comparison, judged in full if the kernel and its inputs are known."""
         within = not any(self.missed.values())
-        said = Comparison(
+        comparison = Comparison(
             within=within, name=self.name, tolerance=self.gate.to_json(), outputs=self.outputs
         )
         if "kernel" not in self.spec or not (inputs or raw):
             missing = "inputs" if "kernel" in self.spec else "kernel"
-            said.words = "; ".join(
+            comparison.words = "; ".join(
                 filter(None, (f"{NO_SPEC} ({missing} missing)", *map(self._loose, self.outputs)))
             )
-            return said
+            return comparison
         if any(
-            "max_abs" not in found and not found.get("nonfinite") for found in self.outputs.values()
+            "max_abs" not in numbers and not numbers.get("nonfinite")
+            for numbers in self.outputs.values()
         ):
-            said.words = "nothing could be compared"
-            return said
+            comparison.words = "nothing could be compared"
+            return comparison
         given = {key: tensors.read(value, key) for key, value in inputs.items()}
-        loose = {key: tensors.read(value, f"raw {key}").values for key, value in raw.items()}
+        raw_arrays = {key: tensors.read(value, f"raw {key}").values for key, value in raw.items()}
         arrays = {
-            key: each.values.astype("float32", copy=False)
-            for key, each in {**given, **self.actual}.items()
+            key: tensor.values.astype("float32", copy=False)
+            for key, tensor in {**given, **self.actual}.items()
         }
         fields = handover.test_fields(
-            self.spec.pop("kernel"), {**loose, **arrays}, {"tolerance": said.tolerance, **self.spec}
+            self.spec.pop("kernel"),
+            {**raw_arrays, **arrays},
+            {"tolerance": comparison.tolerance, **self.spec},
         )
         fields["numerics"] = self._formats(given) | dict(fields.get("numerics") or {})
-        if recorded.handed_over(recorded.Arrays(fields, arrays, loose, self.name, self.arithmetic)):
-            said.words = "handed over to the worker, which judges it"
-            return said
+        if recorded.handed_over(
+            recorded.Arrays(fields, arrays, raw_arrays, self.name, self.arithmetic)
+        ):
+            comparison.words = "sent to the worker, which judges it"
+            return comparison
         try:
             from gonogo.judging.comparison import judge_against
         except ImportError as problem:
-            said.words = f"the numerics that could judge it are not installed ({problem})"
-            return said
+            comparison.words = f"the numerics that could judge it are not installed ({problem})"
+            return comparison
         try:
-            found = judge_against(
+            judgement = judge_against(
                 fields,
                 arrays,
-                loose,
+                raw_arrays,
                 self.arithmetic,
                 self.outputs,
                 {key: not words for key, words in self.missed.items()},
             )
         except Exception as problem:
-            said.problem = f"{type(problem).__name__}: {problem}"
-            recorded.tell(said)
+            comparison.problem = f"{type(problem).__name__}: {problem}"
+            recorded.publish(comparison)
             raise
-        return Comparison(name=self.name, arithmetic=self.arithmetic, **found)
+        return Comparison(name=self.name, arithmetic=self.arithmetic, **judgement)
 
     def _formats(self, given: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Return the formats of the tensors at hand.
+        """Return the formats of the tensors.
 
-        A float32 input beside an output of fewer bits isn't taken for what the kernel was given.
+        A float32 input with an output of fewer bits is left out: the kernel may have got another
+        format.
         """
         form = next(iter(self.actual.values())).format
         formats = {}
-        for name, each in given.items():
-            known = "fp32" if each.format == "fp64" else each.format
+        for name, tensor in given.items():
+            known = "fp32" if tensor.format == "fp64" else tensor.format
             if known in KERNEL_FORMATS and (known != "fp32" or form in ("fp32", "fp64")):
                 formats[name] = known
-        found: dict[str, Any] = {"input": formats} if formats else {}
+        numerics: dict[str, Any] = {"input": formats} if formats else {}
         if form in KERNEL_FORMATS:
-            found["output"] = form
-        return found
+            numerics["output"] = form
+        return numerics
 
     def _loose(self, label: str) -> str:
-        """Return how loose the gate is for the format of an output; empty where that can't be said."""
+        """Return how loose the gate is for the format of an output; "" if that is not known."""
         numbers = self.outputs[label]
         times = numbers.get("tolerance_roundings")
         if times is None:
             return ""
         least = numbers["tolerance_roundings_least"]
-        words = f"{label}: the tolerance is {recorded.factor(times)} times {numbers['format']}'s own rounding"
+        words = (
+            f"{label}: the tolerance is {recorded.factor(times)} times"
+            f" {numbers['format']}'s own rounding"
+        )
         if least is not None and least < 1:
             words += f", and at some values only {least:.2g} times: a right kernel can fail"
         elif least is not None and least < times / 2:
             words += f" ({recorded.factor(least)} times at the largest values)"
         return words
 
-    def message(self, said: Comparison) -> str:
-        """Why it is red: which comparators, where, and what the judgement says of it."""
+    def message(self, comparison: Comparison) -> str:
+        """Return why it fails: the comparators, the place, and the judgement."""
         head = f"{self.name}: " if self.name else ""
         lines = [
             f"{head}{label}: {'; '.join(words)}" for label, words in self.missed.items() if words
         ]
         lines += [f"  {label}: {words}" for label, words in self.details.items()]
-        if said.verdict != "not_judged":
-            lines.append(f"  verdict {said.verdict}")
-        return "\n".join([*lines, *(f"  {line}" for line in said.words.splitlines())])
+        if comparison.verdict != "not_judged":
+            lines.append(f"  verdict {comparison.verdict}")
+        return "\n".join([*lines, *(f"  {line}" for line in comparison.words.splitlines())])
 
 
 def _pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any, Any]]:
     """Return (label, actual, expected) of every tensor.
 
-    Raises AssertionError where the two sides hold different ones.
+    Raises AssertionError if the two sides have different tensors.
     """
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if actual.keys() != expected.keys():
             raise AssertionError(
-                f"the outputs differ: {', '.join(map(str, actual))}; expected {', '.join(map(str, expected))}"
+                f"the outputs differ: {', '.join(map(str, actual))};"
+                f" expected {', '.join(map(str, expected))}"
             )
         return [(str(key), actual[key], expected[key]) for key in actual]
     if all(
-        isinstance(side, list | tuple) and any(hasattr(each, "shape") for each in side)
+        isinstance(side, list | tuple) and any(hasattr(item, "shape") for item in side)
         for side in (actual, expected)
     ):
         if len(actual) != len(expected):
@@ -328,7 +386,7 @@ def _pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any, Any]]
 
 
 def _first(spec: Mapping[str, Any]) -> str | None:
-    """Return the kernel's first output, where the kernel is known here."""
+    """Return the kernel's first output, if the kernel is known here."""
     if "kernel" not in spec:
         return None
     try:
@@ -339,32 +397,35 @@ def _first(spec: Mapping[str, Any]) -> str | None:
 
 
 def _default_gate(gate: Gate, pairs: list[tuple[str, Tensor, Tensor]]) -> Gate:
-    """Torch's defaults: of several dtypes the largest tolerance."""
+    """Return the gate with torch's defaults: the largest tolerance of several dtypes."""
     from dataclasses import replace
 
     from gonogo.judging.closeness import DEFAULTS
 
-    found = [(0.0, 0.0)]
+    defaults = [(0.0, 0.0)]
     for label, *both in pairs:
-        for each in both:
-            known = tensors.FORMATS.get(each.dtype.rpartition(".")[2].lower(), each.format)
+        for tensor in both:
+            known = tensors.FORMATS.get(tensor.dtype.rpartition(".")[2].lower(), tensor.format)
             if known not in DEFAULTS:
                 raise TypeError(
-                    f"{label} is {each.dtype}: it has no default tolerance, give rtol and atol, or another comparator"
+                    f"{label} is {tensor.dtype}, which has no default tolerance: give rtol and"
+                    " atol, or another comparator"
                 )
-            found.append(DEFAULTS[known])
-    return replace(gate, rtol=max(rtol for rtol, _ in found), atol=max(atol for _, atol in found))
+            defaults.append(DEFAULTS[known])
+    return replace(
+        gate, rtol=max(rtol for rtol, _ in defaults), atol=max(atol for _, atol in defaults)
+    )
 
 
-def _same(what: str, actual: Any, expected: Any, label: str = "actual") -> None:
+def _same(attribute: str, actual: Any, expected: Any, label: str = "actual") -> None:
     __tracebackhide__ = True
-    mine, theirs = getattr(actual, what, None), getattr(expected, what, None)
-    if mine != theirs:
-        raise AssertionError(f"{label}: {what} {mine}, expected {theirs}")
+    value, reference = getattr(actual, attribute, None), getattr(expected, attribute, None)
+    if value != reference:
+        raise AssertionError(f"{label}: {attribute} {value}, expected {reference}")
 
 
 def _text(msg: object) -> str:
-    """Torch allows a function of the message."""
+    """Return the message; torch also allows a function that makes it."""
     return str(msg("")) if callable(msg) else str(msg)
 
 

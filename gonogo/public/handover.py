@@ -1,9 +1,8 @@
-"""`gonogo.compare(kernel, ...)`: a test hands the arrays of a kernel over, to who takes them or to
-be judged on the spot.
+"""`gonogo.compare(kernel, ...)`: have a kernel's arrays judged, here or by a worker.
 
-Standard library at import; NumPy when something is compared, the numerics only when it is judged
-here. This file runs in other people's interpreters (Python 3.10 or newer), where the rest of gonogo
-may be missing.
+This module runs in other people's interpreters (Python 3.10 or newer), where the rest of gonogo may
+be missing. It imports the standard library at first, NumPy when something is compared, and the
+numerics only when a comparison is judged here.
 """
 
 from __future__ import annotations
@@ -19,13 +18,14 @@ from gonogo.public.recorded import Arrays
 TENSORS = ("x", "dy", "gamma", "beta", "mean", "rstd", "y", "dx", "dgamma", "dbeta")
 LAYERNORM = ("layernorm_fw", "layernorm_bw")
 MODES = ("fail", "warn", "off")
-"""The first is the default."""
+"""The possible reactions to a comparison that isn't a pass. The first is the default."""
 MAX_NAME = 200
 
 
 class ComparisonWarning(UserWarning):
-    """A comparison that was judged on the spot isn't a plain pass, and the mode is `warn`; or
-    rounding neither explains nor excludes it.
+    """A comparison that was judged here isn't a plain pass.
+
+    It is issued in the mode `warn`, and if rounding neither explains nor excludes the error.
     """
 
 
@@ -33,8 +33,9 @@ _mode = MODES[0]
 
 
 def set_mode(mode: str) -> None:
-    """What a comparison on the spot does when it isn't a pass: one of MODES (the plug-in's option
-    --gonogo-compare).
+    """Set what a comparison that was judged here does if it isn't a pass: one of MODES.
+
+    It is the plug-in's option --gonogo-compare. Raises ValueError for another mode.
     """
     global _mode
     if mode not in MODES:
@@ -50,29 +51,37 @@ def compare(
     raw: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> Any:
-    """Have the arrays of one run of a kernel judged: is its error within the tolerance, and does
-    rounding explain it?
+    """Judge the arrays of one run of a kernel.
 
-    kernel: "layernorm_fw", "layernorm_bw", or another (docs/kernels.md). Tensors by name, of the
-    test's shapes: x, dy, y, dx `shape`; gamma, beta, dgamma, dbeta `[N]`; mean, rstd `shape[:-1]`
-    (inputs of layernorm_bw, outputs of layernorm_fw): NumPy arrays, anything NumPy can read, torch
-    or ttnn tensors. The inputs are what the kernel was given: values that the input format can
-    represent. Everything else is a field of the test (epsilon, numerics, tolerance, shape ...); the
-    shape is that of x unless given. `name` tells several comparisons of one test apart. `arithmetic`
-    is the arithmetic model of the kernel, unless the build has one. `raw` are unquantised inputs,
-    with which the tolerance compares; an input that is only there was rounded to its format for the
-    kernel.
+    Is its error within the tolerance, and does rounding explain it?
 
-    Where someone takes the arrays (recorded.take: the plug-in does, for a worker, which judges them
-    in full) None is returned. Otherwise they are judged here: the judgement is returned when it is
-    a pass; else an AssertionError with the numbers (mode `fail`), a ComparisonWarning (mode `warn`)
-    or nothing (mode `off`). Raises TypeError for what is neither a tensor nor plain JSON.
+    Args:
+        kernel: "layernorm_fw", "layernorm_bw", or another kernel (docs/kernels.md).
+        name: a name that distinguishes several comparisons of one test.
+        arithmetic: the kernel's arithmetic model (docs/verdicts.md), unless the build has one.
+        raw: unquantized inputs by name; the tolerance compares with their reference. An input that
+            is only here was rounded to its format for the kernel.
+        given: the kernel's tensors by name, and fields of the test. Tensors are NumPy arrays,
+            anything that NumPy can read, torch or ttnn tensors. Their shapes are the test's: x, dy,
+            y, dx have `shape`; gamma, beta, dgamma, dbeta `[N]`; mean, rstd `shape[:-1]` (inputs of
+            layernorm_bw, outputs of layernorm_fw). Inputs must have the values that the kernel got,
+            which the input format can represent. Fields of the test are epsilon, numerics,
+            tolerance, shape and so on (docs/spec.md); the shape is x's by default.
+
+    Returns:
+        The judgement. None if the plug-in sends the arrays to a worker, which judges them in full,
+        and None in the mode `off`.
+
+    Raises:
+        AssertionError: the judgement isn't a pass (mode `fail`). The mode `warn` issues a
+            ComparisonWarning instead.
+        TypeError: a value is neither a tensor nor plain JSON, or x is missing.
+        RuntimeError: the numerics aren't installed here.
     """
     __tracebackhide__ = True  # pytest shows the test's line
     names: tuple[str, ...] = TENSORS
-    if (
-        kernel not in LAYERNORM
-    ):  # another kernel may have tensors of other names; which, only the one who judges knows
+    # Other kernels may have tensors of other names, which only the code that judges them knows.
+    if kernel not in LAYERNORM:
         names += tuple(
             name
             for name, value in given.items()
@@ -83,21 +92,22 @@ def compare(
         for tensor in names
         if given.get(tensor) is not None
     }
-    loose = {tensor: _array(tensor, value, wide=True) for tensor, value in (raw or {}).items()}
+    raw_arrays = {tensor: _array(tensor, value, wide=True) for tensor, value in (raw or {}).items()}
     fields = test_fields(
         kernel,
-        {**loose, **arrays},
+        {**raw_arrays, **arrays},
         {key: value for key, value in given.items() if value is not None},
     )
-    shown = None if name is None else str(name)[:MAX_NAME]
-    if recorded.handed_over(Arrays(fields, arrays, loose, shown, arithmetic)):
+    label = None if name is None else str(name)[:MAX_NAME]
+    if recorded.handed_over(Arrays(fields, arrays, raw_arrays, label, arithmetic)):
         return None
-    return None if _mode == "off" else _judged(fields, arrays, loose, shown, arithmetic)
+    return None if _mode == "off" else _judged(fields, arrays, raw_arrays, label, arithmetic)
 
 
 def _array(name: str, value: Any, *, wide: bool = False) -> Any:
-    """Return the tensor as a C-contiguous array of float32 (wider values are rounded to it), or where
-    `wide` values are kept of float64.
+    """Return the tensor as a C-contiguous array of float32, rounded to it if wider.
+
+    With `wide`, wider values stay float64.
     """
     import numpy as np
 
@@ -106,14 +116,18 @@ def _array(name: str, value: Any, *, wide: bool = False) -> Any:
 
 
 def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the test's JSON; kernels that weren't given their statistics made their own."""
+    """Return the test's JSON. A kernel without statistics among its inputs computes its own.
+
+    Raises TypeError for a value that is neither a tensor nor plain JSON, or if x is missing.
+    """
     for key, value in given.items():
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as problem:
             known = ", ".join(TENSORS)
             raise TypeError(
-                f"{key} is neither a tensor ({known}) nor a field of a test in plain JSON: {problem}"
+                f"{key} is neither a tensor ({known}) nor a field of a test in plain JSON:"
+                f" {problem}"
             ) from problem
     fields = {"kernel": kernel, **given}
     if "shape" not in fields:
@@ -129,7 +143,7 @@ def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> d
 def _judged(
     fields: dict[str, Any],
     arrays: dict[str, Any],
-    loose: dict[str, Any],
+    raw_arrays: dict[str, Any],
     name: str | None,
     arithmetic: str | None,
 ) -> Any:
@@ -138,16 +152,17 @@ def _judged(
         from gonogo.judging.comparison import judge_here
     except ImportError as problem:
         raise RuntimeError(
-            f"gonogo.compare can't judge here ({problem}): install gonogo, run the test by a GoNoGo worker, or use --gonogo-compare=off"
+            f"gonogo.compare can't judge here ({problem}): install gonogo, run the test by a GoNoGo"
+            " worker, or use --gonogo-compare=off"
         ) from problem
     try:
-        judgement, words, serious, found = judge_here(fields, arrays, loose, arithmetic)
+        judgement, words, serious, parts = judge_here(fields, arrays, raw_arrays, arithmetic)
     except Exception as problem:
-        recorded.tell(
+        recorded.publish(
             recorded.Comparison(name=name, problem=f"{type(problem).__name__}: {problem}")
         )
         raise
-    recorded.tell(recorded.Comparison(name=name, arithmetic=arithmetic, **found))
+    recorded.publish(recorded.Comparison(name=name, arithmetic=arithmetic, **parts))
     if words is None:
         return judgement
     message = f"{name}: {words}" if name else words

@@ -1,9 +1,8 @@
-"""Tensors of any library as NumPy arrays, and the number format that their values have.
+"""Tensors of any library as NumPy arrays, with the number format of their values.
 
-Runs in other people's interpreters (Python 3.10).
-
-Standard library at import; NumPy when a tensor is read. torch and ttnn are never imported: a tensor
-of theirs can't be without them.
+This module runs in other people's interpreters (Python 3.10). It imports the standard library at
+first, and NumPy when a tensor is read. It never imports torch or ttnn: their tensors can't exist
+before they are imported.
 """
 
 from __future__ import annotations
@@ -26,30 +25,31 @@ FORMATS = {
     "bfloat8_b": "bfp8_b",
     "bfloat4_b": "bfp4_b",
 }
-"""How NumPy, torch, ttnn and ml_dtypes name the formats that GoNoGo knows."""
+"""dtype names of NumPy, torch, ttnn and ml_dtypes for the formats that GoNoGo knows."""
 TELLING_VALUES = 16
-"""So many different values must fit bf16 before a float32 array is taken for one of bf16: a few
-small whole numbers say nothing."""
+"""This many different values must fit bf16 before a float32 array counts as bf16: a few small
+whole numbers say nothing."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """Values in float32 or float64, exactly those that the tensor had (whole numbers above 2^53 are
-    rounded).
+    """A tensor's exact values in float32 or float64.
+
+    Only whole numbers above 2^53 are rounded.
     """
 
     values: NDArray[Any]
     dtype: str
-    """As its library names it."""
+    """The name that its library uses."""
     format: str | None
-    """One of FORMATS' values: what the dtype says, or bf16 where all values of a float32 tensor fit
-    it; None for whole numbers."""
+    """One of FORMATS' values: the dtype's, or bf16 if all values of a float32 tensor fit it;
+    None for whole numbers."""
 
 
 def read(value: Any, name: str) -> Tensor:
-    """Return a NumPy array, anything that NumPy can read, a torch or a ttnn tensor.
+    """Read a NumPy array, anything that NumPy can read, a torch tensor or a ttnn tensor.
 
-    Raises TypeError for what holds no real numbers.
+    Raises TypeError if it holds no real numbers.
     """
     import numpy as np
 
@@ -66,9 +66,8 @@ def read(value: Any, name: str) -> Tensor:
         wide = kind.rpartition(".")[2] in ("float64", "double", "int64", "int32", "long", "int")
         value = (value.double() if wide else value.float()).numpy()  # NumPy knows no bfloat16
     array = np.asarray(value)
-    if (
-        array.dtype.kind not in "fiubV" or array.dtype.names is not None
-    ):  # ml_dtypes' bfloat16 was of kind V
+    # V: the kind of ml_dtypes' bfloat16
+    if array.dtype.kind not in "fiubV" or array.dtype.names is not None:
         raise TypeError(
             f"{name} must be an array of real numbers; got {type(value).__name__} of {array.dtype}"
         )
@@ -84,9 +83,9 @@ def read(value: Any, name: str) -> Tensor:
 
 
 def _of_ttnn(ttnn: Any, value: Any) -> Any:
-    """Return a ttnn tensor in float32, which every format of theirs fits.
+    """Return a ttnn tensor in float32, which can represent all of ttnn's formats.
 
-    By torch, which may be missing, only where this ttnn can't without.
+    It uses torch, which may be missing, only if this version of ttnn needs it.
     """
     if not hasattr(ttnn, "to_dtype") or not hasattr(value, "to_numpy"):
         return ttnn.to_torch(value)
@@ -97,8 +96,9 @@ def _of_ttnn(ttnn: Any, value: Any) -> Any:
 
 
 def fits_bf16(values: NDArray[Any]) -> bool:
-    """Return whether a float32 array holds what was computed in bf16 and widened, as tests do before they
-    compare (`.float()`).
+    """Return whether a float32 array has values that were computed in bf16 and widened.
+
+    Tests widen them (`.float()`) before they compare.
     """
     import numpy as np
 

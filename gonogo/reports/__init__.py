@@ -1,9 +1,12 @@
-"""Reports of test runs that happened elsewhere: files in (JUnit XML, gtest, CTRF, GoNoGo's own
-lines) as one plain form.
+"""Reports of test runs that happened elsewhere, converted from files to one plain form.
 
-cases.py      what a report holds: tests, their outcomes, and of our own format their numbers
-outcomes.py   what a test says of itself, and the verdict that its arrays make of it
+The formats are JUnit XML, gtest, CTRF, and GoNoGo's own lines.
+
+cases.py      the contents of a report: tests, their outcomes, and their numbers (own format only)
+outcomes.py   a test's own outcome, and the verdict that its arrays give
 rows.py       from tests to the rows of a job
-lines.py      format "gonogo"     junit.py, gtest.py, ctrf.py   the others     xml.py   XML that may
-be hostile reading.py    from bytes and the name of a format to a report
+lines.py      format "gonogo"
+junit.py, gtest.py, ctrf.py   the other formats
+xml.py        XML that may be hostile
+reading.py    from bytes and the name of a format to a report
 """

@@ -1,5 +1,6 @@
-"""What a report of a run holds: its tests, what each said of itself, and from our own plug-in the
-numbers of what it compared.
+"""The contents of a report: its tests with their outcomes.
+
+Our own plug-in also reports the numbers of the arrays that tests compared.
 """
 
 from __future__ import annotations
@@ -11,34 +12,35 @@ from typing import Any
 from gonogo.reports.outcomes import Outcome
 from gonogo.spec.test_spec import TestSpec
 
-MOST_CASES = 200_000
-"""Tests of a report, each seed and repeat of one counted."""
-MOST_OF_ITERATION = 20_000
-"""Tests of one iteration, as of a job that runs here."""
-MOST_FAILURES = 20
-MOST_MEASUREMENTS = 100
+MAX_CASES = 200_000
+"""Tests of a report; each seed and repeat of a test counts."""
+MAX_ITERATION_CASES = 20_000
+"""Tests of one iteration; jobs that run here have the same limit."""
+MAX_FAILURES = 20
+MAX_MEASUREMENTS = 100
 MAX_SEED = 2**53 - 1
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Arrays that a test compared: their numbers, never the arrays."""
+    """Arrays that a test compared: their numbers, never the arrays themselves."""
 
     outputs: Mapping[str, Mapping[str, Any]]
     """Output -> statistics, as gonogo.judging.judging has them, in plain JSON types."""
     name: str | None = None
-    """Its own, where a test compares several times."""
+    """Its name, if a test compares several times."""
     test: TestSpec | None = None
-    """The kernel's spec, where it is known: the numbers are judged in full. None: they are kept,
-    and the verdict is `not_judged`."""
+    """The kernel's spec if it is known: then the numbers are judged in full. None: they are
+    stored, and the verdict is `not_judged`."""
     tolerance: Mapping[str, float] = field(default_factory=dict)
     """The gate of a comparison without a spec; one with a spec has it there."""
     arithmetic: str | None = None
-    """The arithmetic model that the numbers were made with."""
+    """The arithmetic model that judged the numbers."""
     words: str = ""
-    """The diagnosis, or whatever else is to be said of it."""
+    """The diagnosis, or another remark."""
     problem: str = ""
-    """Why its arrays could not be judged, where that was tried: then the test is an `error`."""
+    """The reason why its arrays could not be judged, if that was tried: then the test is an
+    `error`."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Case:
     name: str
     outcome: Outcome
     seed: int | None = None
-    """The seed that the test drew its data by, where one did; it is the number of the iteration."""
+    """The seed that the test drew its data by, if any; it is the number of the iteration."""
     repeat: int = 0
     duration_ms: float | None = None
     message: str = ""
@@ -56,13 +58,13 @@ class Case:
     """{"expression", "count", "message"} and, where known, {"file", "line"}."""
     measurements: Mapping[str, float] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
-    """What else the file says of it, shown with its entry: file, line, suite, tags, ..."""
+    """Other facts in the file, shown with its entry: file, line, suite, tags, ..."""
     comparisons: tuple[Comparison, ...] = ()
 
 
 @dataclass(frozen=True)
 class TestReport:
-    """A whole file."""
+    """The report in a whole file."""
 
     __test__ = False  # pytest: not a test case
 
@@ -71,12 +73,12 @@ class TestReport:
     """The name that the file gives itself."""
     build: str | None = None
     tool: str | None = None
-    """What ran the tests, with its version."""
+    """The program that ran the tests, with its version."""
     commit: Mapping[str, Any] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     started_at: str | None = None
 
     @property
     def numbers(self) -> bool:
-        """Return whether any test brought numbers of arrays: of the other formats none can."""
+        """Return whether any test has numbers of arrays; only our own format can."""
         return any(comparison.outputs for case in self.cases for comparison in case.comparisons)

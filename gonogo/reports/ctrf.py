@@ -7,9 +7,9 @@ from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.reports import documents, junit
-from gonogo.reports.cases import MOST_CASES, Case, TestReport
+from gonogo.reports.cases import MAX_CASES, Case, TestReport
 from gonogo.reports.outcomes import Outcome
-from gonogo.reports.texts import MOST_MESSAGE_CHARS, clean
+from gonogo.reports.texts import MAX_MESSAGE_CHARS, clean
 from gonogo.spec import fields
 
 STATUSES = {
@@ -19,8 +19,8 @@ STATUSES = {
     "pending": Outcome.skipped,
     "other": Outcome.error,
 }
-_MOST_TEXT = 500
-_MOST_TAGS = 20
+_MAX_TEXT = 500
+_MAX_TAGS = 20
 
 
 def parse(data: bytes) -> TestReport:
@@ -29,10 +29,10 @@ def parse(data: bytes) -> TestReport:
         fields.mapping(documents.load(data), "report").get("results"), "results"
     )
     tests = results.get("tests")
-    if not isinstance(tests, list) or len(tests) > MOST_CASES:
+    if not isinstance(tests, list) or len(tests) > MAX_CASES:
         given = len(tests) if isinstance(tests, list) else tests
         raise FieldError(
-            "results.tests", given, "must be a list of tests", limit=f"at most {MOST_CASES}"
+            "results.tests", given, "must be a list of tests", limit=f"at most {MAX_CASES}"
         )
     tool, place = results.get("tool"), results.get("environment")
     tool = tool if isinstance(tool, dict) else {}
@@ -43,7 +43,7 @@ def parse(data: bytes) -> TestReport:
         documents.text(place.get("repositoryName"), 200),
     )
     return TestReport(
-        tuple(_case(each, f"results.tests.{number}") for number, each in enumerate(tests)),
+        tuple(_case(test, f"results.tests.{number}") for number, test in enumerate(tests)),
         suite=documents.text(place.get("testEnvironment"), 200) or name,
         tool=" ".join(filter(None, (name, version))) or None,
         commit={"repository": repository, "sha": sha} if sha and repository else None,
@@ -58,15 +58,15 @@ def _case(data: object, path: str) -> Case:
     status = fields.choice(given.get("status"), tuple(STATUSES), f"{path}.status")
     outcome, message = (
         STATUSES[status],
-        documents.text(given.get("message"), MOST_MESSAGE_CHARS) or "",
+        documents.text(given.get("message"), MAX_MESSAGE_CHARS) or "",
     )
-    trace = documents.text(given.get("trace"), MOST_MESSAGE_CHARS) or ""
+    trace = documents.text(given.get("trace"), MAX_MESSAGE_CHARS) or ""
     if outcome is Outcome.passed and given.get("flaky") is True:
-        outcome, message = Outcome.failed, clean(junit.AGAIN + message, MOST_MESSAGE_CHARS)
+        outcome, message = Outcome.failed, clean(junit.PASSED_ON_RETRY + message, MAX_MESSAGE_CHARS)
     elif status == "other":
         message = (
             message
-            or f"status other: {documents.text(given.get('rawStatus'), 200) or 'not said which'}"
+            or f"status other: {documents.text(given.get('rawStatus'), 200) or 'unspecified'}"
         )
     failed = outcome in (Outcome.failed, Outcome.error) and (message or trace)
     duration = given.get("duration")
@@ -86,24 +86,26 @@ def _case(data: object, path: str) -> Case:
 
 
 def _group(suite: object) -> str:
-    """Return the suite of a test: a text, or since version 0 of the specification's later drafts the path
-    to it, outermost first.
+    """Return the suite of a test.
+
+    It is a text, or, since version 0 of the specification's later drafts, the path to it, outermost
+    first.
     """
     if isinstance(suite, list):
-        return clean(" > ".join(str(each) for each in suite[:16] if isinstance(each, str)), 300)
+        return clean(" > ".join(str(part) for part in suite[:16] if isinstance(part, str)), 300)
     return documents.text(suite, 300) or ""
 
 
 def _more(given: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if place := documents.text(given.get("filePath"), _MOST_TEXT):
-        found["file"] = place
+    more: dict[str, Any] = {}
+    if place := documents.text(given.get("filePath"), _MAX_TEXT):
+        more["file"] = place
     if isinstance(given.get("line"), int) and 0 <= given["line"] < 2**31:
-        found["line"] = given["line"]
+        more["line"] = given["line"]
     if isinstance(given.get("retries"), int) and 0 < given["retries"] < 2**31:
-        found["retries"] = given["retries"]
+        more["retries"] = given["retries"]
     if tags := [
-        clean(each, 100) for each in (given.get("tags") or ())[:_MOST_TAGS] if isinstance(each, str)
+        clean(tag, 100) for tag in (given.get("tags") or ())[:_MAX_TAGS] if isinstance(tag, str)
     ]:
-        found["tags"] = tags
-    return found
+        more["tags"] = tags
+    return more

@@ -1,5 +1,6 @@
-"""The reports of googletest: `--gtest_output=xml:FILE`, which is JUnit XML with more, and
-`--gtest_output=json:FILE`.
+"""Reports of googletest, in XML or JSON.
+
+`--gtest_output=xml:FILE` writes JUnit XML with additions, `--gtest_output=json:FILE` writes JSON.
 """
 
 from __future__ import annotations
@@ -12,29 +13,41 @@ from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.reports import documents, junit, xml
-from gonogo.reports.cases import MOST_CASES, MOST_FAILURES, Case, TestReport
+from gonogo.reports.cases import MAX_CASES, MAX_FAILURES, Case, TestReport
 from gonogo.reports.outcomes import Outcome
-from gonogo.reports.texts import MOST_MESSAGE_CHARS, clean
+from gonogo.reports.texts import MAX_MESSAGE_CHARS, clean
 from gonogo.spec import fields
 
-_OWN = frozenset(
-    {"name", "classname", "file", "line", "status", "result", "time", "timestamp", "value_param", "type_param", "failures", "skipped"}
-)  # fmt: skip
-"""What googletest says of a test; whatever else stands there, the test recorded
-(RecordProperty)."""
+_KNOWN_KEYS = frozenset(
+    {
+        "name",
+        "classname",
+        "file",
+        "line",
+        "status",
+        "result",
+        "time",
+        "timestamp",
+        "value_param",
+        "type_param",
+        "failures",
+        "skipped",
+    }
+)
+"""Keys that googletest writes; the test recorded all others (RecordProperty)."""
 _PLACE = re.compile(r"^(?P<file>[^\n]{1,400}?):(?P<line>\d{1,9})$")
 _DEFAULT_NAME = "AllTests"
 
 
 def parse_xml(data: bytes) -> TestReport:
-    """From XML. Raises FieldError."""
-    reader = junit.Reader(_OWN)
+    """Return the report in XML. Raises FieldError."""
+    reader = junit.Reader(_KNOWN_KEYS)
     xml.read(data, reader.start, reader.end)
-    return _told(reader.report())
+    return _with_places(reader.report())
 
 
 def parse_json(data: bytes) -> TestReport:
-    """From JSON. Raises FieldError."""
+    """Return the report in JSON. Raises FieldError."""
     document = fields.mapping(documents.load(data), "report")
     if not isinstance(document.get("testsuites"), list):
         raise FieldError(
@@ -49,16 +62,16 @@ def parse_json(data: bytes) -> TestReport:
         tests = fields.mapping(suite, path).get("testsuite", [])
         if not isinstance(tests, list):
             raise FieldError(f"{path}.testsuite", tests, "must be a list of tests")
-        if len(cases) + len(tests) > MOST_CASES:
+        if len(cases) + len(tests) > MAX_CASES:
             raise FieldError(
-                f"{path}.testsuite", len(tests), "too many tests", limit=f"{MOST_CASES} in a file"
+                f"{path}.testsuite", len(tests), "too many tests", limit=f"{MAX_CASES} in a file"
             )
         cases += [
             _case(test, str(suite.get("name", "")), f"{path}.testsuite.{n}")
             for n, test in enumerate(tests)
         ]
     started = document.get("timestamp")
-    return _told(
+    return _with_places(
         TestReport(
             tuple(cases),
             documents.text(document.get("name"), 200),
@@ -73,19 +86,19 @@ def _case(data: object, suite: str, path: str) -> Case:
     if not isinstance(name, str) or not name:
         raise FieldError(f"{path}.name", name, "must be text", limit="the name of a test")
     failures = [
-        documents.text(each.get("failure"), MOST_MESSAGE_CHARS) or ""
-        for each in documents.objects(given.get("failures"))
+        documents.text(item.get("failure"), MAX_MESSAGE_CHARS) or ""
+        for item in documents.objects(given.get("failures"))
     ]
     skipped = [
-        documents.text(each.get("message"), MOST_MESSAGE_CHARS) or ""
-        for each in documents.objects(given.get("skipped"))
+        documents.text(item.get("message"), MAX_MESSAGE_CHARS) or ""
+        for item in documents.objects(given.get("skipped"))
     ]
     ran = (
         str(given.get("status", "RUN")).upper() == "RUN"
         and str(given.get("result", "COMPLETED")).upper() == "COMPLETED"
     )
     time = str(given.get("time", "")).removesuffix("s")
-    others = {key: value for key, value in given.items() if key not in _OWN}
+    others = {key: value for key, value in given.items() if key not in _KNOWN_KEYS}
     numbers = {
         clean(key, 100): number
         for key, value in others.items()
@@ -106,7 +119,7 @@ def _case(data: object, suite: str, path: str) -> Case:
         else Outcome.skipped,
         duration_ms=None if seconds is None or seconds < 0 else round(1000 * seconds, 4),
         message=(failures or skipped or [""])[0],
-        failures=tuple(junit.failure(each) for each in failures[:MOST_FAILURES]),
+        failures=tuple(junit.failure(text) for text in failures[:MAX_FAILURES]),
         measurements=numbers,
         more=more
         | (
@@ -117,9 +130,10 @@ def _case(data: object, suite: str, path: str) -> Case:
     )
 
 
-def _told(report: TestReport) -> TestReport:
-    """With the places of failures, which googletest puts into their first line; its own name for
-    everything says nothing.
+def _with_places(report: TestReport) -> TestReport:
+    """Return the report with the places of failures, which googletest writes in their first line.
+
+    Its default name for the whole suite is dropped.
     """
     cases = tuple(
         replace(case, failures=tuple(map(_placed, case.failures))) for case in report.cases
@@ -134,8 +148,8 @@ def _told(report: TestReport) -> TestReport:
 
 def _placed(failure: Mapping[str, Any]) -> Mapping[str, Any]:
     first, _, rest = str(failure["message"]).partition("\n")
-    found = _PLACE.match(first.strip())
-    if found is None:
+    place = _PLACE.match(first.strip())
+    if place is None:
         return failure
     lines = [
         line.strip() for line in rest.splitlines() if line.strip() and line.strip() != "Failure"
@@ -146,8 +160,8 @@ def _placed(failure: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         **failure,
         "expression": clean(words, 500),
-        "file": found["file"],
-        "line": int(found["line"]),
+        "file": place["file"],
+        "line": int(place["line"]),
     }
 
 

@@ -1,10 +1,9 @@
-"""JUnit XML, as pytest, Maven's Surefire, CTest, Jest and many others write it; there is no
-standard, only a common core.
+"""JUnit XML, as pytest, Maven's Surefire, CTest, Jest and many others write it.
 
-`<testsuites>` or `<testsuite>` is the root; suites may be nested. A `<testcase>` is red with a
-`<failure>`, an error with an `<error>`, skipped with `<skipped>` or a status that says so, and
-green otherwise. A test that failed and passed when it was run again (Surefire's `<flakyFailure>`)
-is red, as it is where GoNoGo runs it.
+There is no standard, only a common core. `<testsuites>` or `<testsuite>` is the root; suites may be
+nested. A `<testcase>` is red with a `<failure>`, an error with an `<error>`, skipped with
+`<skipped>` or a status that says so, and green otherwise. A test that failed and passed when it was
+run again (Surefire's `<flakyFailure>`) is red, as it is where GoNoGo runs it.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.reports import xml
-from gonogo.reports.cases import MOST_CASES, MOST_FAILURES, MOST_MEASUREMENTS, Case, TestReport
+from gonogo.reports.cases import MAX_CASES, MAX_FAILURES, MAX_MEASUREMENTS, Case, TestReport
 from gonogo.reports.outcomes import Outcome
-from gonogo.reports.texts import MOST_MESSAGE_CHARS, clean
+from gonogo.reports.texts import MAX_MESSAGE_CHARS, clean
 
 ROOTS = ("testsuites", "testsuite")
-AGAIN = "failed, then passed when it was run again: "
+PASSED_ON_RETRY = "failed, then passed when it was run again: "
 _RED = {"failure": Outcome.failed, "error": Outcome.error}
 _FLAKY = ("flakyFailure", "flakyError")
 _NOT_RUN = frozenset({"skipped", "notrun", "disabled", "waived", "ignored", "pending"})
-_MOST_TEXT = 500
+_MAX_TEXT = 500
 
 
 @dataclass
 class _Open:
-    """A test whose end has not been read yet."""
+    """A test whose closing tag has not been read yet."""
 
     attributes: Mapping[str, str]
     suite: str
@@ -41,14 +40,14 @@ class _Open:
 
 
 class Reader:
-    """Takes elements one by one; `report` is what they come to.
+    """A reader that takes elements one by one and builds a report.
 
-    Attributes that other formats have become measurements.
+    Attributes that JUnit doesn't have become measurements, if `known` is given.
     """
 
     def __init__(self, known: frozenset[str] | None = None) -> None:
         self._known = known
-        """Attributes of a test that are no measurements; None: no attribute is one."""
+        """Attributes of a test that aren't measurements; None: no attribute is one."""
         self._path: list[tuple[str, Mapping[str, str]]] = []
         self._case: _Open | None = None
         self._cases: list[Case] = []
@@ -56,33 +55,35 @@ class Reader:
         self._started: str | None = None
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        """An element begins."""
+        """Begin an element. Raises FieldError."""
         if not self._path and name not in ROOTS:
             raise FieldError(
                 "file",
                 f"<{name[:100]}>",
-                "is no JUnit report: its root is another",
+                "isn't a JUnit report: its root is another element",
                 limit="<testsuites> or <testsuite>",
             )
         if name in ROOTS and len(self._path) < 2:
             self._names.append(attributes.get("name", ""))
             self._started = self._started or attributes.get("timestamp")
         elif name == "testcase" and self._case is None:
-            if len(self._cases) >= MOST_CASES:
+            if len(self._cases) >= MAX_CASES:
                 raise FieldError(
                     "testcase",
                     len(self._cases) + 1,
                     "too many tests",
-                    limit=f"{MOST_CASES} in a file",
+                    limit=f"{MAX_CASES} in a file",
                 )
-            suites = [each.get("name", "") for kind, each in self._path if kind == "testsuite"]
+            suites = [
+                attributes.get("name", "") for kind, attributes in self._path if kind == "testsuite"
+            ]
             self._case = _Open(attributes, suites[-1] if suites else "")
             if any(attributes.get(key, "").lower() in _NOT_RUN for key in ("status", "result")):
                 self._case.outcome = Outcome.skipped
         self._path.append((name, attributes))
 
     def end(self, name: str, text: str) -> None:
-        """An element ends; `text` is what stood in it."""
+        """End an element; `text` is its text."""
         _, attributes = self._path.pop()
         if self._case is None:
             return
@@ -92,17 +93,17 @@ class Reader:
         elif (
             name == "property"
             and "name" in attributes
-            and len(self._case.properties) < MOST_MEASUREMENTS
+            and len(self._case.properties) < MAX_MEASUREMENTS
         ):
             self._case.properties[clean(attributes["name"], 100)] = attributes.get(
                 "value", text.strip()
             )
         else:
-            self._said(self._case, name, attributes, text)
+            self._add_result(self._case, name, attributes, text)
 
     def report(self) -> TestReport:
-        """Everything that was read."""
-        names = [each for each in self._names[:2] if each]
+        """Return the report of everything read so far."""
+        names = [name for name in self._names[:2] if name]
         suite = (
             names[0]
             if self._names and (self._names[0] or len(self._names) == 2) and names
@@ -114,27 +115,27 @@ class Reader:
             started_at=self._started,
         )
 
-    def _said(self, case: _Open, name: str, attributes: Mapping[str, str], text: str) -> None:
-        said = attributes.get("message", "")
+    def _add_result(self, case: _Open, name: str, attributes: Mapping[str, str], text: str) -> None:
+        message = attributes.get("message", "")
         if name == "skipped":
             if case.outcome is Outcome.passed:
                 case.outcome = Outcome.skipped
-            case.message = case.message or clean(said or text.strip(), MOST_MESSAGE_CHARS)
+            case.message = case.message or clean(message or text.strip(), MAX_MESSAGE_CHARS)
             return
         if name not in _RED and name not in _FLAKY:
             return
         whole = "\n".join(
-            dict.fromkeys(filter(None, (said.strip(), text.strip())))
+            dict.fromkeys(filter(None, (message.strip(), text.strip())))
         ) or attributes.get("type", "")
         if name in _FLAKY:
             if case.outcome is Outcome.passed:
                 case.outcome, case.message = (
                     Outcome.failed,
-                    clean(AGAIN + whole, MOST_MESSAGE_CHARS),
+                    clean(PASSED_ON_RETRY + whole, MAX_MESSAGE_CHARS),
                 )
         elif case.outcome not in _RED.values():
-            case.outcome, case.message = _RED[name], clean(whole, MOST_MESSAGE_CHARS)
-        if len(case.failures) < MOST_FAILURES:
+            case.outcome, case.message = _RED[name], clean(whole, MAX_MESSAGE_CHARS)
+        if len(case.failures) < MAX_FAILURES:
             case.failures.append(failure(whole))
 
     def _closed(self, case: _Open) -> Case:
@@ -152,14 +153,14 @@ class Reader:
                 if (number := _number(value)) is not None
             }
         more: dict[str, Any] = {
-            key: clean(given[key], _MOST_TEXT)
+            key: clean(given[key], _MAX_TEXT)
             for key in ("file", "value_param", "type_param")
             if given.get(key)
         }
         if (line := given.get("line", "")).isascii() and line.isdigit() and len(line) < 10:
             more["line"] = int(line)
         texts = {
-            name: clean(value, _MOST_TEXT)
+            name: clean(value, _MAX_TEXT)
             for name, value in case.properties.items()
             if name not in numbers
         }
@@ -177,7 +178,7 @@ class Reader:
 def parse(data: bytes) -> TestReport:
     """Return the report in a file of JUnit XML.
 
-    Raises FieldError for what is none, and for too many tests.
+    Raises FieldError for other files, and for too many tests.
     """
     reader = Reader()
     xml.read(data, reader.start, reader.end)
@@ -185,7 +186,7 @@ def parse(data: bytes) -> TestReport:
 
 
 def full_name(group: str, name: str) -> str:
-    """ "group.name"; one of them where the other is missing, or says it already."""
+    """Return `group.name`, or one of them if the other is missing or contained in it."""
     return (
         name
         if not group or name == group or name.startswith(f"{group}.")
@@ -196,16 +197,16 @@ def full_name(group: str, name: str) -> str:
 
 
 def failure(text: str) -> dict[str, Any]:
-    """{"expression", "count", "message"} of a failure's text."""
+    """Return {"expression", "count", "message"} of a failure's text."""
     return {
-        "expression": clean(text.partition("\n")[0], _MOST_TEXT),
+        "expression": clean(text.partition("\n")[0], _MAX_TEXT),
         "count": 1,
-        "message": clean(text, MOST_MESSAGE_CHARS // 2),
+        "message": clean(text, MAX_MESSAGE_CHARS // 2),
     }
 
 
 def _milliseconds(text: str | None) -> float | None:
-    """Seconds in a text, Surefire's "1,234.5" among them; None for what is no time."""
+    """Return the seconds in a text, such as Surefire's "1,234.5", as ms; None for other texts."""
     seconds = _number((text or "").replace(",", ""))
     return None if seconds is None or seconds < 0 or seconds > 1e9 else round(1000 * seconds, 4)
 

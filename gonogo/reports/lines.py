@@ -1,9 +1,7 @@
 """Format "gonogo": a line of JSON for the run, then one for each test (docs/imports.md).
 
-What the pytest plug-in writes.
-
-A comparison that names its kernel's spec is judged here, from its numbers: a file may say which
-numbers it measured, not what they mean.
+The pytest plug-in writes it. A comparison that names its kernel's spec is judged here, from its
+numbers: a file may say which numbers it measured, not what they mean.
 """
 
 from __future__ import annotations
@@ -15,16 +13,16 @@ from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.reports.cases import (
+    MAX_CASES,
+    MAX_FAILURES,
+    MAX_MEASUREMENTS,
     MAX_SEED,
-    MOST_CASES,
-    MOST_FAILURES,
-    MOST_MEASUREMENTS,
     Case,
     Comparison,
     TestReport,
 )
 from gonogo.reports.outcomes import Outcome
-from gonogo.reports.texts import MOST_MESSAGE_CHARS, MOST_NAME_CHARS, clean
+from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean
 from gonogo.spec import fields
 from gonogo.spec.builds import ARITHMETICS
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
@@ -34,21 +32,35 @@ FORMAT = "gonogo"
 VERSION = 1
 HEADER = ("format", "version", "suite", "build", "tool", "commit", "labels", "started_at")
 CASE = (
-    "name", "outcome", "seed", "repeat", "duration_ms", "message", "failures", "measurements", "file", "line", "worker", "comparisons",
-)  # fmt: skip
+    "name",
+    "outcome",
+    "seed",
+    "repeat",
+    "duration_ms",
+    "message",
+    "failures",
+    "measurements",
+    "file",
+    "line",
+    "worker",
+    "comparisons",
+)
 COMPARISON = ("name", "test", "tolerance", "arithmetic", "outputs", "words", "problem")
-MOST_COMPARISONS = 100
-MOST_OUTPUTS = 64
-MOST_STATISTICS = 200
-MOST_REPEATS = 1_000_000
-MOST_TEXT = 500
+MAX_COMPARISONS = 100
+MAX_OUTPUTS = 64
+MAX_STATISTICS = 200
+MAX_REPEATS = 1_000_000
+MAX_TEXT = 500
 MAX_LINE = 2**20
 """Bytes: a line is decoded as a whole, and may become sixty times as large."""
 _SHOWN = 60
 
 
 def parse(data: bytes, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
-    """From the lines of a file. Raises FieldError, below "lines.<number>" (from 1)."""
+    """Return the report in the lines of a file.
+
+    Raises FieldError, with the path "lines.<number>" (from 1).
+    """
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_LINE:
@@ -57,8 +69,8 @@ def parse(data: bytes, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
     fields.known(header, HEADER, "lines.1")
     fields.choice(header.get("format"), (FORMAT,), "lines.1.format")
     fields.integer(header.get("version"), "lines.1.version", least=VERSION, most=VERSION)
-    if len(lines) - 1 > MOST_CASES:
-        raise FieldError("lines", len(lines), "too many tests", limit=f"{MOST_CASES} in a file")
+    if len(lines) - 1 > MAX_CASES:
+        raise FieldError("lines", len(lines), "too many tests", limit=f"{MAX_CASES} in a file")
     specs: dict[str, TestSpec] = {}
     cases = tuple(
         _case(_decoded(line, number), f"lines.{number}", specs, max_elements)
@@ -82,13 +94,13 @@ def parse(data: bytes, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
 
 def _decoded(line: bytes, number: int) -> Any:
     def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no JSON")
+        raise ValueError(f"{word} isn't JSON")
 
     try:
         return json.loads(line, parse_constant=refuse)
     except (ValueError, RecursionError) as problem:  # a decoding error is a ValueError, too
         raise FieldError(
-            f"lines.{number}", line[:_SHOWN], f"is no JSON: {clean(problem, 200)}"
+            f"lines.{number}", line[:_SHOWN], f"isn't JSON: {clean(problem, 200)}"
         ) from None
 
 
@@ -98,18 +110,18 @@ def _case(data: object, path: str, specs: dict[str, TestSpec], max_elements: int
     name, seed, duration = given.get("name"), given.get("seed"), given.get("duration_ms")
     if not isinstance(name, str) or not name.strip():
         raise FieldError(f"{path}.name", name, "must be text", limit="the name of a test")
-    failures = _list(given.get("failures"), f"{path}.failures", MOST_FAILURES)
-    comparisons = _list(given.get("comparisons"), f"{path}.comparisons", MOST_COMPARISONS)
+    failures = _list(given.get("failures"), f"{path}.failures", MAX_FAILURES)
+    comparisons = _list(given.get("comparisons"), f"{path}.comparisons", MAX_COMPARISONS)
     return Case(
         name=name,
         outcome=Outcome(fields.choice(given.get("outcome"), tuple(Outcome), f"{path}.outcome")),
         seed=None if seed is None else fields.integer(seed, f"{path}.seed", least=0, most=MAX_SEED),
-        repeat=fields.integer(given.get("repeat", 0), f"{path}.repeat", least=0, most=MOST_REPEATS),
+        repeat=fields.integer(given.get("repeat", 0), f"{path}.repeat", least=0, most=MAX_REPEATS),
         duration_ms=None
         if duration is None
         else fields.number(duration, f"{path}.duration_ms", least=0),
-        message=_text(given.get("message"), f"{path}.message", MOST_MESSAGE_CHARS) or "",
-        failures=tuple(_failure(each, f"{path}.failures.{n}") for n, each in enumerate(failures)),
+        message=_text(given.get("message"), f"{path}.message", MAX_MESSAGE_CHARS) or "",
+        failures=tuple(_failure(item, f"{path}.failures.{n}") for n, item in enumerate(failures)),
         measurements=_measurements(given.get("measurements") or {}, f"{path}.measurements"),
         more={
             key: _plain(given[key], f"{path}.{key}")
@@ -117,8 +129,8 @@ def _case(data: object, path: str, specs: dict[str, TestSpec], max_elements: int
             if given.get(key) is not None
         },
         comparisons=tuple(
-            _comparison(each, f"{path}.comparisons.{n}", specs, max_elements)
-            for n, each in enumerate(comparisons)
+            _comparison(item, f"{path}.comparisons.{n}", specs, max_elements)
+            for n, item in enumerate(comparisons)
         ),
     )
 
@@ -129,7 +141,7 @@ def _comparison(
     given = fields.mapping(data, path)
     fields.known(given, COMPARISON, path)
     test = None
-    if given.get("test") is not None:  # of a thousand seeds one spec is read once
+    if given.get("test") is not None:  # a thousand seeds share one spec: parse it once
         text = json.dumps(given["test"], sort_keys=True)
         test = specs.get(text) or TestSpec.parse(
             given["test"], max_elements=max_elements, path=f"{path}.test"
@@ -141,19 +153,19 @@ def _comparison(
             f"{path}.tolerance",
             tolerance,
             "a spec has its tolerance in it",
-            limit="null beside a test",
+            limit="null with a test",
         )
     outputs = fields.mapping(given.get("outputs") or {}, f"{path}.outputs")
-    if len(outputs) > MOST_OUTPUTS:
+    if len(outputs) > MAX_OUTPUTS:
         raise FieldError(
-            f"{path}.outputs", len(outputs), "too many outputs", limit=str(MOST_OUTPUTS)
+            f"{path}.outputs", len(outputs), "too many outputs", limit=str(MAX_OUTPUTS)
         )
     if test is not None:
         fields.known(outputs, (*test.outputs, *test.downstream), f"{path}.outputs")
     return Comparison(
         outputs={
-            clean(name, MOST_NAME_CHARS): _statistics(each, f"{path}.outputs.{name}")
-            for name, each in outputs.items()
+            clean(name, MAX_NAME_CHARS): _statistics(statistics, f"{path}.outputs.{name}")
+            for name, statistics in outputs.items()
         },
         name=_text(given.get("name"), f"{path}.name"),
         test=test,
@@ -163,24 +175,24 @@ def _comparison(
         arithmetic=None
         if arithmetic is None
         else fields.choice(arithmetic, ARITHMETICS, f"{path}.arithmetic"),
-        words=_text(given.get("words"), f"{path}.words", MOST_MESSAGE_CHARS) or "",
-        problem=_text(given.get("problem"), f"{path}.problem", MOST_MESSAGE_CHARS) or "",
+        words=_text(given.get("words"), f"{path}.words", MAX_MESSAGE_CHARS) or "",
+        problem=_text(given.get("problem"), f"{path}.problem", MAX_MESSAGE_CHARS) or "",
     )
 
 
 def _statistics(data: object, path: str) -> dict[str, Any]:
-    """Numbers, null, short texts, lists and maps of these.
+    """Return numbers, null, short texts, and lists and maps of these.
 
-    A verdict that stands there is left out: it is made from the numbers.
+    A verdict among them is left out: verdicts are computed from the numbers.
     """
     given = fields.mapping(data, path)
-    if len(given) > MOST_STATISTICS:
-        raise FieldError(path, len(given), "too many statistics", limit=str(MOST_STATISTICS))
-    made = {"verdict", "explanation", "outcome", "test", "policy"}
+    if len(given) > MAX_STATISTICS:
+        raise FieldError(path, len(given), "too many statistics", limit=str(MAX_STATISTICS))
+    computed = {"verdict", "explanation", "outcome", "test", "policy"}
     return {
         clean(name, 100): _plain(value, f"{path}.{name}")
         for name, value in given.items()
-        if name not in made
+        if name not in computed
     }
 
 
@@ -188,9 +200,9 @@ def _failure(data: object, path: str) -> dict[str, Any]:
     given = fields.mapping(data, path)
     fields.known(given, ("expression", "count", "message", "file", "line"), path)
     return {
-        "expression": _text(given.get("expression"), f"{path}.expression", MOST_TEXT) or "",
+        "expression": _text(given.get("expression"), f"{path}.expression", MAX_TEXT) or "",
         "count": fields.integer(given.get("count", 1), f"{path}.count", least=1, most=MAX_SEED),
-        "message": _text(given.get("message"), f"{path}.message", MOST_MESSAGE_CHARS // 2) or "",
+        "message": _text(given.get("message"), f"{path}.message", MAX_MESSAGE_CHARS // 2) or "",
         **{
             key: _plain(given[key], f"{path}.{key}")
             for key in ("file", "line")
@@ -201,16 +213,17 @@ def _failure(data: object, path: str) -> dict[str, Any]:
 
 def _measurements(data: object, path: str) -> dict[str, float]:
     given = fields.mapping(data, path)
-    if len(given) > MOST_MEASUREMENTS:
-        raise FieldError(path, len(given), "too many measurements", limit=str(MOST_MEASUREMENTS))
+    if len(given) > MAX_MEASUREMENTS:
+        raise FieldError(path, len(given), "too many measurements", limit=str(MAX_MEASUREMENTS))
     return {
         clean(name, 100): fields.number(value, f"{path}.{name}") for name, value in given.items()
     }
 
 
 def _plain(value: object, path: str, *, deep: bool = False) -> Any:
-    """Plain JSON, one level of lists and maps; numbers are finite, and whole ones what a database
-    holds.
+    """Return plain JSON with one level of lists and maps.
+
+    Numbers must be finite, and whole numbers must fit a database column.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -219,13 +232,13 @@ def _plain(value: object, path: str, *, deep: bool = False) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return value
     if isinstance(value, str):
-        return clean(value, MOST_TEXT)
-    if not deep and isinstance(value, list) and len(value) <= MOST_STATISTICS:
-        return [_plain(each, f"{path}.{number}", deep=True) for number, each in enumerate(value)]
-    if not deep and isinstance(value, Mapping) and len(value) <= MOST_STATISTICS:
+        return clean(value, MAX_TEXT)
+    if not deep and isinstance(value, list) and len(value) <= MAX_STATISTICS:
+        return [_plain(item, f"{path}.{number}", deep=True) for number, item in enumerate(value)]
+    if not deep and isinstance(value, Mapping) and len(value) <= MAX_STATISTICS:
         return {
-            clean(name, 100): _plain(each, f"{path}.{name}", deep=True)
-            for name, each in value.items()
+            clean(name, 100): _plain(item, f"{path}.{name}", deep=True)
+            for name, item in value.items()
         }
     raise FieldError(
         path,
@@ -243,7 +256,7 @@ def _list(value: object, path: str, most: int) -> list[Any]:
     return value
 
 
-def _text(value: object, path: str, most: int = MOST_TEXT) -> str | None:
+def _text(value: object, path: str, most: int = MAX_TEXT) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):

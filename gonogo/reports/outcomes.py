@@ -1,6 +1,4 @@
-"""What a test that exists already says of itself, and the verdict that the judgement of its arrays
-makes of that.
-"""
+"""The outcome that a test itself reports, and the verdict that results from its arrays."""
 
 from __future__ import annotations
 
@@ -12,18 +10,18 @@ from gonogo.spec.verdicts import Explanation, Verdict, verdict, worst, worst_exp
 
 
 class Outcome(StrEnum):
-    """What a test says of itself."""
+    """The outcome that a test itself reports."""
 
     error = "error"
     """It could not be run, or not be judged."""
     crash = "crash"
     """Its process ended in the middle of it."""
     hang = "hang"
-    """It did not end within its deadline."""
+    """It did not finish within its deadline."""
     failed = "failed"
     """Red."""
     skipped = "skipped"
-    """It skipped itself, is disabled, or was not run because of another one."""
+    """It skipped itself, is disabled, or was not run because of another test."""
     not_run = "not_run"
     """It is not in this build."""
     passed = "passed"
@@ -39,41 +37,45 @@ WITHOUT_ARRAYS = {
     Outcome.not_run: Verdict.not_run,
     Outcome.passed: Verdict.not_judged,
 }
-OTHER_REASON = "The arrays are within their tolerance, and rounding explains them: it is red for a reason that they don't show."
+OTHER_REASON = (
+    "The arrays are within their tolerance, and rounding explains them: it is red for a reason that"
+    " they don't show."
+)
 
 
 @dataclass(frozen=True)
-class OfArrays:
-    """What the judgement of one comparison of a test came to."""
+class ArraysVerdict:
+    """The verdict on the arrays of one comparison of a test."""
 
     verdict: Verdict
     explanation: Explanation
     declared: bool
-    """Whether it declares a tolerance."""
+    """True if the comparison declares a tolerance."""
 
 
-def verdict_of(outcome: Outcome, arrays: Sequence[OfArrays]) -> tuple[Verdict, Explanation, bool]:
-    """Verdict and explanation of one test, and whether it is red for a reason that its arrays don't
-    show.
+def verdict_of(
+    outcome: Outcome, arrays: Sequence[ArraysVerdict]
+) -> tuple[Verdict, Explanation, bool]:
+    """Return verdict and explanation of one test, and whether it is red for another reason.
 
-    Red or green is the gate where its arrays declare no tolerance. Where they declare one, and it
-    holds, and rounding explains the error, a red test is red for another reason: that is not judged,
-    and never a pass.
+    Another reason is one that its arrays don't show. Where the arrays declare no tolerance, the
+    test's red or green is the gate. Where they declare one, and it holds, and rounding explains the
+    error, a red test is red for another reason: that is not judged, and never a pass.
     """
     alone = WITHOUT_ARRAYS[outcome]
     if not arrays:
         return alone, Explanation.not_judged, False
-    explanation = worst_explanation(each.explanation for each in arrays)
-    said = worst(each.verdict for each in arrays)
+    explanation = worst_explanation(result.explanation for result in arrays)
+    combined = worst(result.verdict for result in arrays)
     if outcome is Outcome.failed:
         if (
             explanation is Explanation.explained
-            and said is Verdict.pass_
-            and all(each.declared for each in arrays)
+            and combined is Verdict.pass_
+            and all(result.declared for result in arrays)
         ):
             return Verdict.not_judged, explanation, True
         if explanation is not Explanation.inconclusive:
-            said = verdict(is_within=False, explanation=explanation)
+            combined = verdict(is_within=False, explanation=explanation)
     elif outcome is not Outcome.passed:
-        said = worst((said, alone))
-    return said, explanation, False
+        combined = worst((combined, alone))
+    return combined, explanation, False

@@ -1,4 +1,4 @@
-"""From the bytes of a file and the name of its format to a report."""
+"""Read a report from the bytes of a file and the name of its format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FORMATS = ("junit", "gtest-xml", "gtest-json", "ctrf", "gonogo")
 
 
 def read(data: bytes, form: str, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
-    """Return the report in a file. Raises FieldError for what is no report of that format."""
+    """Return the report in a file. Raises FieldError if it isn't a report of that format."""
     match fields.choice(form, FORMATS, "format"):
         case "junit":
             return junit.parse(data)
@@ -27,10 +27,10 @@ def read(data: bytes, form: str, *, max_elements: int = MAX_ELEMENTS) -> TestRep
 
 
 def guess(data: bytes) -> str:
-    """Return the format of a file from its first bytes. Raises FieldError where they are of none."""
+    """Return the format of a file from its first bytes. Raises FieldError if it is unknown."""
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"<"):
-        # gtest's JUnit says in its root or in its first tests what JUnit XML of others never says
+        # only gtest's XML has this name in its root element
         return "gtest-xml" if b"<testsuites" in start and b'name="AllTests"' in start else "junit"
     if start.startswith(b"{"):
         first = data.lstrip(b"\xef\xbb\xbf \t\r\n").split(b"\n", 1)[0]
@@ -44,6 +44,6 @@ def guess(data: bytes) -> str:
     raise FieldError(
         "file",
         data[:60],
-        "is of no format that can be told; say which",
+        "has an unknown format; name it",
         limit="one of " + ", ".join(FORMATS),
     )

@@ -1,9 +1,8 @@
-"""XML from strangers: elements one after the other, without entities, document types, and without
-end.
+"""Untrusted XML: elements one after the other, without entities or document types, within limits.
 
-expat, from the standard library. A document type declaration ends the reading where it begins, so
-that there is no entity to be expanded and nothing outside to be fetched; depth, number and size of
-what is left have limits. No tree is built.
+The parser is expat, from the standard library. A document type declaration ends the reading where
+it begins, so there is no entity to expand and nothing to fetch from outside; depth, number and size
+of elements have limits. No tree is built.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ MAX_DEPTH = 64
 MAX_ELEMENTS = 2_000_000
 MAX_ATTRIBUTES = 64
 MAX_TEXT = 65_536
-"""Characters of one element's text that are kept: a log may be longer, its rest is left out."""
+"""Characters of one element's text that are read; the rest of a longer log is left out."""
 _SHOWN = 60
 _PART = 65_536
 
@@ -65,11 +64,10 @@ class _Reader:
 
 
 def read(data: bytes, start: Start, end: End) -> None:
-    """Call `start(name, attributes)` and `end(name, text)` for every element, in order; names
-    without their namespace's prefix.
+    """Call `start(name, attributes)` and `end(name, text)` for every element, in order.
 
-    `text` is what stands directly in the element. Raises FieldError for what is no XML, has a
-    document type, or is beyond the limits.
+    Names have no namespace prefix. `text` is the text directly in the element. Raises FieldError if
+    it isn't XML, has a document type, or exceeds the limits.
     """
     reader = _Reader(start, end)
     parser = expat.ParserCreate()
@@ -80,19 +78,14 @@ def read(data: bytes, start: Start, end: End) -> None:
         reader.text,
     )
     parser.StartDoctypeDeclHandler = _doctype
-    parser.EntityDeclHandler = (
-        _doctype  # not reached behind the other; it costs nothing to be sure twice
-    )
+    parser.EntityDeclHandler = _doctype  # never reached after the other, but costs nothing
     try:
-        for place in range(0, len(data), _PART):  # expat copies what it is given at once
+        for place in range(0, len(data), _PART):  # expat copies each part that it gets
             parser.Parse(data[place : place + _PART], False)
         parser.Parse(b"", True)
-    except (
-        expat.ExpatError,
-        ValueError,
-        LookupError,
-    ) as problem:  # an unknown encoding is a LookupError or a ValueError
-        raise FieldError("file", data[:_SHOWN], f"is no XML: {problem}") from None
+    # an unknown encoding is a LookupError or a ValueError
+    except (expat.ExpatError, ValueError, LookupError) as problem:
+        raise FieldError("file", data[:_SHOWN], f"isn't XML: {problem}") from None
 
 
 def _doctype(*_: object) -> NoReturn:

@@ -12,16 +12,16 @@ from gonogo.spec.verdicts import Explanation
 
 RIGHT = "no term is wrong"
 """The words for a kernel in which every term can be judged and is right."""
-PARTLY = "no term that can be told is wrong"
-"""The same where some terms can't be judged; the reasons follow."""
+PARTLY = "no term that can be judged is wrong"
+"""The words for a kernel in which some terms can't be judged; the reasons follow."""
 NOT_FOUND = (
-    "rounding does not explain the error, and no term that these data can tell does:"
+    "rounding does not explain the error, and neither does any term that can be judged:"
     " cannot tell what is wrong"
 )
 AT_THE_EDGE = "no term stands out; the error is at the edge of what rounding explains"
 
 
-def beside(content: Mapping[str, Any], explanation: str | None) -> dict[str, Any]:
+def consistent_diagnosis(content: Mapping[str, Any], explanation: str | None) -> dict[str, Any]:
     """Return the diagnosis of a seed, made consistent with the seed's explanation.
 
     It must not call a kernel right if rounding doesn't explain its error.

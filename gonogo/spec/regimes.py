@@ -129,8 +129,8 @@ def normalize(
     their columns, `rows` those with a value for every element. The regime at the top is x's (and
     dy's unless dy is listed); gamma and beta are listed where they aren't U[0, 1). Regimes are
     written in full. Accepts a regime for x and dy at the top, an object (or a number, a constant)
-    per tensor beside or instead of it, and the short form {"regime": "constant", "x": .5, "dy": 1,
-    "gamma": 1}. Raises FieldError.
+    per tensor in addition to it or instead of it, and the short form {"regime": "constant", "x":
+    .5, "dy": 1, "gamma": 1}. Raises FieldError.
     """
     if data is None:
         return {}

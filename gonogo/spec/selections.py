@@ -46,8 +46,8 @@ class Selection:
 
     suite: str | None = None
     filter: str | None = None
-    """In the language of the executor: a gtest filter; for pytest an expression of -k, or node
-    ids."""
+    """A filter in the language of the executor: a gtest filter; for pytest an expression of -k,
+    or node ids."""
     shuffle: bool | int | None = None
     """True: in the order of the job's seed; a number: in the order of that seed, the same in
     every iteration; None: in the defined order."""
@@ -126,7 +126,7 @@ class Selection:
 
     @property
     def workload_key(self) -> str:
-        """The same as its key: a selection has no tolerance that its history could outlive."""
+        """Its key: a selection has no tolerance that its history could outlive."""
         return self.key
 
     @property

@@ -53,8 +53,8 @@ class Numerics:
     buffers: str = "bf16"
     """The format of stored intermediates."""
     statistics: str = "given"
-    """Whether the backward kernel's inputs include mean and rstd (given), or it computes its
-    own; forward kernels always compute their own."""
+    """The source of the backward kernel's mean and rstd: its inputs (given), or its own
+    computation; forward kernels always compute their own."""
     srcb: str = "tf32"
     """The format in which SrcB sees an fp32 value in an op of mixed formats."""
     layout: str = "tile"

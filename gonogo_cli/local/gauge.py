@@ -18,7 +18,7 @@ from gonogo_cli.local import options
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gonogo.gauge.elsewhere import Tried
+    from gonogo.gauge.elsewhere import TriedInputs
     from gonogo.gauge.kernels import Part
     from gonogo.gauge.measure import Row
     from gonogo.gauge.report import Gauge
@@ -143,7 +143,7 @@ def gauge(
     _finish(results, single=file is None, as_json=as_json, fail_on=fail_on)
 
 
-Measured = tuple["Entry", "Gauge", "list[Tried]"]
+Measured = tuple["Entry", "Gauge", "list[TriedInputs]"]
 
 
 def gauged(
@@ -152,7 +152,7 @@ def gauged(
     search: bool,
     deadline: float | None,
     tell: Callable[[int, str], None] = lambda _total, _name: None,
-) -> tuple[Gauge, list[Tried]]:
+) -> tuple[Gauge, list[TriedInputs]]:
     """Measure one test, and with other inputs too where no tolerance works with its own."""
     from gonogo.gauge import elsewhere, report
 
@@ -171,7 +171,7 @@ def gauged(
             tell(total, name and f"{name}, {inputs}")
 
         there = report.report(other.test, _rows(other, deadline, report_progress))
-        tried.append(elsewhere.Tried.of(here, where, there))
+        tried.append(elsewhere.TriedInputs.of(here, where, there))
     return here, tried
 
 

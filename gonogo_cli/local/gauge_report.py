@@ -11,7 +11,7 @@ from rich.text import Text
 from gonogo_cli.kit import show
 
 if TYPE_CHECKING:
-    from gonogo.gauge.elsewhere import Tried
+    from gonogo.gauge.elsewhere import TriedInputs
     from gonogo.gauge.rates import Rate
     from gonogo.gauge.report import Gauge
     from gonogo.gauge.tests_file import Entry
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COLORS = {"sharp": "green", "blunt": "bold magenta", "unmeasured": "yellow"}
 
 
-def show_gauges(results: Sequence[tuple[Entry, Gauge, list[Tried]]], *, single: bool) -> None:
+def show_gauges(results: Sequence[tuple[Entry, Gauge, list[TriedInputs]]], *, single: bool) -> None:
     """Print everything about one test, or the summary of many."""
     from gonogo.gauge.elsewhere import beyond
 
@@ -129,7 +129,7 @@ def gates(result: Gauge) -> Table:
     return table
 
 
-def summary(results: Sequence[tuple[Entry, Gauge, list[Tried]]]) -> Table:
+def summary(results: Sequence[tuple[Entry, Gauge, list[TriedInputs]]]) -> Table:
     """Return a table with a row per test."""
     table = _table("test", "is", "false alarms", "missed", "blind to", "a tolerance works")
     for entry, result, _ in results:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.errors import FieldError
-from gonogo.spec.diagnoses import beside
+from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation, Verdict, worst
 from gonogo_cli.kit import show
@@ -113,7 +113,7 @@ def diagnosed(
         if name in test.outputs  # a downstream output has no terms to diagnose
     }
     diagnosis = numerics(test).diagnose(test, given, flat)
-    return beside(diagnosis.to_json(), row.get("explanation"))
+    return consistent_diagnosis(diagnosis.to_json(), row.get("explanation"))
 
 
 def finish(

@@ -76,7 +76,7 @@ def catch_up(
             else "GONOGO_GITHUB_TOKEN is not set"
         )
     since = utcnow() - timedelta(hours=hours)
-    caught = fetching.Caught()
+    caught = fetching.CatchUpCounts()
     with engine() as database:
         with reading(database) as session:
             rules = [rule["content"] for rule in ci_rules.in_use(session)]

@@ -289,7 +289,7 @@ def read(session: Session, bisection_id: str) -> tuple[tuple[Probe, ...], str | 
     """Record the results of probes whose jobs have ended.
 
     Returns (all probes, why one could not run; None: all could). Hangs, crashes and errors say
-    nothing of the kernel. Nor does a job that was cancelled before its seed ran.
+    nothing of the kernel. Nor does a job that was canceled before its seed ran.
     """
     problem = None
     for row in session.scalars(
@@ -375,10 +375,9 @@ def finish(
     error: str | None = None,
     now: datetime,
 ) -> list[str]:
-    """End a bisection, with one outbox message; return the jobs in flight, for the caller to
-    cancel.
+    """End a bisection, with one outbox message.
 
-    The caller holds its lock.
+    Returns its jobs in flight, for the caller to cancel. The caller holds its lock.
     """
     row = session.get_one(BisectionRow, bisection_id)
     row.state, row.conclusion, row.words, row.error = state, conclusion, words, error

@@ -1,5 +1,4 @@
-"""Runs that a delivery started: their repository, commits and pull request, to answer the
-sender."""
+"""Runs that a delivery started, with repository, commits and pull request for the answer."""
 
 from __future__ import annotations
 

@@ -345,7 +345,7 @@ def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
 def verdict_of(verdicts: Sequence[str | None]) -> Verdict | None:
     """Return the worst verdict of the jobs of a run.
 
-    None when a job was cancelled before anything wrong was seen and the others passed: what did not
+    None when a job was canceled before anything wrong was seen and the others passed: what did not
     run can't be green.
     """
     worst = worst_verdict([Verdict(verdict) for verdict in verdicts if verdict is not None])

@@ -1,5 +1,6 @@
-"""Builds that an administrator registered. The emulator's own builds are code: `gonogo.spec.builds`;
-callers look there as well.
+"""Registered builds.
+
+The emulator's builds are code (`gonogo.spec.builds`); callers look there as well.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.paging import Page
 from gonogo_storage.tables import BuildRow
 
-LEAST_DIGITS = 7
-"""Of a commit, to tell it from others."""
+MIN_COMMIT_DIGITS = 7
+"""Minimum number of digits that identify a commit."""
 
 
 class BuildExists(ValueError):
-    """Another build has this name; what a name means never changes."""
+    """Another build has this name; the meaning of a name never changes."""
 
 
 def add(
@@ -34,8 +35,9 @@ def add(
     outputs: list[str] | None = None,
     now: datetime | None = None,
 ) -> dict[str, Any]:
-    """Register a build; the same one again is no error. Raises BuildExists when the name stands for
-    another.
+    """Register a build, or do nothing if it is registered already.
+
+    Raises BuildExists if another build has the name.
     """
     fields = {
         "executor": executor,
@@ -56,8 +58,10 @@ def add(
 
 
 def get(session: Session, name: str) -> dict[str, Any] | None:
-    """{"name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs", "created_at"}, or
-    None.
+    """Return a build, or None.
+
+    The keys: "name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs",
+    "created_at".
     """
     row = session.get(BuildRow, name)
     return None if row is None else _build(row)
@@ -71,7 +75,7 @@ def list_(
     limit: int = 100,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """Builds in the order of their names."""
+    """Return builds in the order of their names."""
     query = select(BuildRow).order_by(BuildRow.name).limit(limit + 1)
     if executor is not None:
         query = query.where(BuildRow.executor == executor)
@@ -85,26 +89,27 @@ def list_(
 
 
 def of_commit(session: Session, sha: str) -> str | None:
-    """The name of the build that was registered for a commit (in full, or by its first digits); of
-    several the newest.
+    """Return the name of the newest build that is registered for a commit, or None.
+
+    A build may name the commit in full or by its first digits.
     """
-    named = or_(
+    same_commit = or_(
         BuildRow.commit == sha,
         and_(
-            func.length(BuildRow.commit) >= LEAST_DIGITS,
+            func.length(BuildRow.commit) >= MIN_COMMIT_DIGITS,
             func.substr(literal(sha), 1, func.length(BuildRow.commit)) == BuildRow.commit,
         ),
     )
     return session.scalar(
         select(BuildRow.name)
-        .where(named)
+        .where(same_commit)
         .order_by(BuildRow.created_at.desc(), BuildRow.name)
         .limit(1)
     )
 
 
 def next_sequence(session: Session, branch: str) -> int:
-    """A place after every registered build of a branch."""
+    """Return the next sequence number of a branch, after all its registered builds."""
     return 1 + (
         session.scalar(select(func.max(BuildRow.sequence)).where(BuildRow.branch == branch)) or 0
     )

@@ -1,5 +1,6 @@
-"""The tests ever submitted as people look for them: newest first, each with where it has run and
-what came out last. Reads only.
+"""The list of submitted tests, newest first, with their variants, grades and last results.
+
+This module only reads.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gonogo_storage.tables import AssessmentRow, FlagRow, JobRow, TestSpecRow
 
 @dataclass(frozen=True)
 class GradeRecord:
-    """The grade of a variant as it was assessed, of its newest build."""
+    """The grade of a variant's newest assessed build."""
 
     stability: str
     sharpness: str
@@ -31,7 +32,7 @@ class GradeRecord:
 
 @dataclass(frozen=True)
 class TestRecord:
-    """A test in a list; `verdict` and the rest are those of its last job, whatever its state."""
+    """A test in a list; `job` and the fields after it describe its last job in any state."""
 
     __test__ = False  # pytest: not a test case
 
@@ -40,7 +41,7 @@ class TestRecord:
     canonical: Mapping[str, Any]
     variants: tuple[Variant, ...]
     grades: Mapping[Variant, GradeRecord]
-    """Of the variants that were assessed."""
+    """The grades of assessed variants."""
     open_flags: int
     job: str | None
     build: str | None
@@ -50,7 +51,7 @@ class TestRecord:
 
 
 def specs(session: Session, keys: Collection[str]) -> dict[str, dict[str, Any]]:
-    """The canonical form of each of these tests."""
+    """Return {key: canonical form} of these tests."""
     query = select(TestSpecRow.key, TestSpecRow.canonical).where(TestSpecRow.key.in_(keys))
     return dict(session.execute(query).all())
 
@@ -58,7 +59,7 @@ def specs(session: Session, keys: Collection[str]) -> dict[str, dict[str, Any]]:
 def list_(
     session: Session, *, kernel: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[TestRecord]:
-    """Tests, those submitted first last; the cursor is a key. Raises BadCursor."""
+    """Return tests, the newest first; the cursor is a key. Raises BadCursor."""
     table = TestSpecRow
     query = select(table).order_by(table.created_at.desc(), table.key.desc()).limit(limit + 1)
     if kernel is not None:
@@ -77,17 +78,17 @@ def list_(
         _last_jobs(session, keys),
     )
     ran = variants_of_all(session, keys)
-    found = []
+    records = []
     for row in rows:
         variants = ran.get(row.key, ())
-        grades = {each: graded[each] for each in variants if each in graded}
+        grades = {variant: graded[variant] for variant in variants if variant in graded}
         job = last.get(row.key, (None,) * 5)
-        found.append(
+        records.append(
             TestRecord(
                 row.key, row.kernel, row.canonical, variants, grades, flagged.get(row.key, 0), *job
             )
         )
-    return Page.cut(found, limit, lambda item: item.key)
+    return Page.cut(records, limit, lambda item: item.key)
 
 
 def _open_flags(session: Session, keys: Collection[str]) -> dict[str, int]:
@@ -114,7 +115,7 @@ def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecor
 
 
 def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:
-    """Of each test its newest job: id, build, state, verdict, created_at."""
+    """Return each test's newest job: (id, build, state, verdict, created_at)."""
     table, newest = JobRow, aliased(JobRow)
     last = (
         select(newest.id)

@@ -1,6 +1,4 @@
-"""Tests ever submitted, and what their jobs found: per build for a test, over time for a
-workload.
-"""
+"""Submitted tests, and their results: per build for a test, over time for a workload."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ METRICS = (
     "scale_z",
 )
 MEANS = ("rms", "pcc_deficit")
-"""Of these a job keeps the mean over its seeds, of the others the largest."""
+"""A job stores the mean of these over its seeds, and the maximum of the others."""
 
 
 def ensure(
@@ -46,7 +44,7 @@ def ensure(
     canonical: dict[str, Any],
     now: datetime,
 ) -> None:
-    """Store a test unless it is there."""
+    """Store a test unless it exists."""
     insert_once(
         session,
         TestSpecRow,
@@ -63,7 +61,7 @@ def ensure(
 
 
 def name_of(kernel: str, canonical: Mapping[str, Any]) -> str:
-    """A test's name where no suite gives it one: kernel and shape, or which tests it selects."""
+    """Return the name of a test without one: kernel and shape, or the tests that it selects."""
     return (
         Selection.parse(canonical).words
         if is_selection(canonical)
@@ -72,7 +70,7 @@ def name_of(kernel: str, canonical: Mapping[str, Any]) -> str:
 
 
 def get(session: Session, key: str) -> dict[str, Any] | None:
-    """A test: {"key", "workload_key", "kernel", "test", "created_at"}, or None."""
+    """Return a test, {"key", "workload_key", "kernel", "test", "created_at"}, or None."""
     row = session.get(TestSpecRow, key)
     return None if row is None else _spec(row)
 
@@ -80,7 +78,7 @@ def get(session: Session, key: str) -> dict[str, Any] | None:
 def list_(
     session: Session, *, limit: int = 50, cursor: str | None = None, kernel: str | None = None
 ) -> Page[dict[str, Any]]:
-    """Tests in the order of their keys."""
+    """Return tests in the order of their keys."""
     query = select(TestSpecRow).order_by(TestSpecRow.key).limit(limit + 1)
     if cursor is not None:
         query = query.where(TestSpecRow.key > cursor)
@@ -92,7 +90,7 @@ def list_(
 
 
 def suites(session: Session, limit: int = 50) -> list[str]:
-    """Suites that selections named, in order, as far as the newest selections do."""
+    """Return the suites of the newest `limit` selections, in order."""
     newest = (
         select(TestSpecRow.canonical)
         .where(TestSpecRow.kernel == KERNEL)
@@ -105,17 +103,17 @@ def suites(session: Session, limit: int = 50) -> list[str]:
 
 
 def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
-    """What a test did on each build, newest build first: every stored seed by verdict, also of jobs
-    that still run or were cancelled.
+    """Return a test's results on each build, the newest build first.
 
     [{"build", "branch", "sequence", "jobs", "seeds", "counts": {verdict: n}, "outputs": {output:
     {metric: value}}, "last_job", "last_at"}]
 
-    `jobs`, `last_job` and `outputs` are of finished jobs. Jobs that compare two builds are in none
-    of it. Everything comes from roll-ups, per day or per job, and from an index of jobs: what it
-    costs doesn't grow with the seeds.
+    `seeds` and `counts` include all stored seeds, also of running and cancelled jobs. `jobs`,
+    `last_job` and `outputs` only include finished jobs. Jobs that compare two builds are left out.
+    Everything comes from roll-ups and an index of jobs, so that the cost doesn't grow with the
+    number of seeds.
     """
-    found: dict[tuple[int, str, str], dict[str, Any]] = {}
+    by_build: dict[tuple[int, str, str], dict[str, Any]] = {}
 
     def entry(build: str, branch: str, sequence: int) -> dict[str, Any]:
         empty = {
@@ -127,27 +125,26 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
             "counts": {},
             "outputs": {},
         }
-        return found.setdefault(
+        return by_build.setdefault(
             (sequence, build, branch), {**empty, "last_job": None, "last_at": None}
         )
 
-    for each in rollups.of_test(
+    for rollup in rollups.of_test(
         session, key, by=("build", "branch", "build_sequence"), numbers=False
     ):
-        counted = entry(*each.place.values())
-        counted["seeds"], counted["counts"] = each.seeds, dict(each.counts)
+        counted = entry(*rollup.place.values())
+        counted["seeds"], counted["counts"] = rollup.seeds, dict(rollup.counts)
     finished = (JobRow.test_key == key, JobRow.state == JobState.finished, COUNTED)
     builds = (JobRow.build, JobRow.branch, JobRow.build_sequence)
-    last = func.max(
-        cast(JobRow.id, Text)
-    )  # ids are in the order of submission; PostgreSQL has no max(uuid) before 18
+    # Ids are in the order of submission. PostgreSQL has no max(uuid) before version 18.
+    last = func.max(cast(JobRow.id, Text))
     for build, branch, sequence, jobs, text in session.execute(
         select(*builds, func.count(), last).where(*finished).group_by(*builds)
     ):
         ended = entry(build, branch, sequence)
         ended["jobs"], ended["last_job"] = jobs, str(UUID(text))
     ends = select(JobRow.id, JobRow.finished_at).where(
-        JobRow.id.in_([each["last_job"] for each in found.values() if each["last_job"]])
+        JobRow.id.in_([build["last_job"] for build in by_build.values() if build["last_job"]])
     )
     at = {job_id: timestamp(moment) for job_id, moment in session.execute(ends)}
     query = select(*builds, RollupRow.output, *map(_over_jobs, METRICS)).join(
@@ -161,15 +158,13 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
     for build, branch, sequence, output, *values in session.execute(query):
         entry(build, branch, sequence)["outputs"][output] = dict(zip(METRICS, values, strict=True))
     return [
-        each | {"last_at": at.get(each["last_job"])}
-        for _, each in sorted(found.items(), key=lambda item: (-item[0][0], item[0][1:]))
+        result | {"last_at": at.get(result["last_job"])}
+        for _, result in sorted(by_build.items(), key=lambda item: (-item[0][0], item[0][1:]))
     ]
 
 
 def _over_jobs(metric: str) -> ColumnElement[Any]:
-    """A metric over jobs: the largest, or of those whose mean a job keeps the mean over all
-    seeds.
-    """
+    """Return the SQL of a metric over jobs: the maximum, or for MEANS the mean over all seeds."""
     column = getattr(RollupRow, metric)
     if metric not in MEANS:
         return func.max(column)
@@ -181,11 +176,10 @@ def _over_jobs(metric: str) -> ColumnElement[Any]:
 def history(
     session: Session, workload_key: str, *, limit: int = 200, cursor: str | None = None
 ) -> Page[dict[str, Any]]:
-    """Every closed job of a workload, newest first, whatever its tolerance: what a history chart
-    draws. Raises BadCursor.
+    """Return the ended jobs of a workload, whatever their tolerance, newest first.
 
     Items: {"job", "test_key", "build", "branch", "sequence", "verdict", "counts", "seeds", "at",
-    "outputs": {output: {metric: value}}}.
+    "outputs": {output: {metric: value}}}. Raises BadCursor.
     """
     query = select(JobRow).where(
         JobRow.workload_key == workload_key,
@@ -223,9 +217,7 @@ def history(
 
 
 def workload(session: Session, workload_key: str) -> list[dict[str, Any]]:
-    """The tests of a workload (the same but for the tolerance), oldest first; empty when there is
-    none.
-    """
+    """Return the tests of a workload (they differ only in tolerance), oldest first."""
     query = (
         select(TestSpecRow)
         .where(TestSpecRow.workload_key == workload_key)
@@ -235,8 +227,9 @@ def workload(session: Session, workload_key: str) -> list[dict[str, Any]]:
 
 
 def siblings(session: Session, key: str) -> list[str]:
-    """The keys of the other tests of a test's workload (the same but for the tolerance), oldest
-    first.
+    """Return the keys of the other tests of a test's workload, oldest first.
+
+    They differ only in tolerance.
     """
     table = TestSpecRow
     workload = select(table.workload_key).where(table.key == key).scalar_subquery()

@@ -19,7 +19,7 @@ from gonogo.flakiness.classes import Class, Classification, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, Gate, gate
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.flakiness.waivers import touches, waived
+from gonogo.flakiness.waivers import waivable, waived
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.comparison import check_lines, comparison_side, waivers
@@ -102,7 +102,7 @@ class Comparison:
 
     @property
     def complete(self) -> bool:
-        """Whether every job of both sides is over."""
+        """Return whether every job of both sides is over."""
         return not (self.base.waiting or self.head.waiting)
 
     @property
@@ -113,7 +113,7 @@ class Comparison:
 
     @property
     def words(self) -> str:
-        """The counts as one phrase, "1 new hollow pass, 3 passed"."""
+        """Return the counts as one phrase, "1 new hollow pass, 3 passed"."""
         return (
             ", ".join(Class(kind).counted(number) for kind, number in self.counts.items())
             or "no test ran"
@@ -190,7 +190,7 @@ def compare(
         # the tolerance distinguishes most tests of the same shape
         if name_counts[name, place.arch, place.board] > 1:
             name = " ".join(filter(None, (name, _tolerance(canonical.get("tolerance", {})))))
-        if after is not None and touches(classification):
+        if after is not None and waivable(classification):
             classification = waived(
                 classification,
                 active_waivers.of(

@@ -90,7 +90,7 @@ class SideResults:
     jobs: int
     waiting: int
     more_jobs: bool
-    """Whether older jobs were left out."""
+    """True if older jobs were left out."""
     tests: Mapping[Place, RunSummary]
     facts: Mapping[Place, tuple[JobFacts, ...]] = field(default_factory=dict)
     """For kernels: the jobs that have results, newest first."""

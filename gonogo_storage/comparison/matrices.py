@@ -150,9 +150,9 @@ def _filters(
     of_test += [getattr(JobRow, name) == value for name, value in kinds if value is not None]
     if label is not None:
         name, equals, value = label.partition("=")
-        labelled = [JobLabelRow.job_id == JobRow.id, JobLabelRow.name == name]
+        labeled = [JobLabelRow.job_id == JobRow.id, JobLabelRow.name == name]
         conditions.append(
-            exists().where(*of_test, *labelled, *([JobLabelRow.value == value] if equals else []))
+            exists().where(*of_test, *labeled, *([JobLabelRow.value == value] if equals else []))
         )
     if suite is not None:
         conditions.append(

@@ -233,8 +233,8 @@ def patch(
 ) -> dict[str, Any] | None:
     """Apply a person's changes to a device and return it; None if it doesn't exist.
 
-    The fields: health ("good", "maintenance"), drained, test (request a canary), reason. Setting the
-    health back to good requests a canary: a worker that still considers the device bad runs it
+    The fields: health ("good", "maintenance"), drained, test (request a canary), reason. Setting
+    the health back to good requests a canary: a worker that still considers the device bad runs it
     before it takes work again.
     """
     now = now or utcnow()
@@ -364,7 +364,7 @@ def orders(session: Session) -> dict[str, dict[str, Any]]:
 
 
 def without_work(session: Session) -> set[tuple[str, str]]:
-    """Return (worker, queue) of the devices that get no work, even if the worker doesn't know yet."""
+    """Return (worker, queue) of devices that get no work; their worker may not know it yet."""
     query = select(DeviceRow.worker, DeviceRow.queues).where(
         DeviceRow.drained | DeviceRow.health.in_(NO_WORK)
     )

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.devices import golden
-from gonogo.devices.golden import Change, Finding, Golden, CanaryResult
+from gonogo.devices.golden import CanaryResult, Change, Finding, Golden
 from gonogo_storage.access import audit
 from gonogo_storage.db.states import CanaryOutcome, DeviceHealth
 from gonogo_storage.devices import devices, periods
@@ -33,7 +33,7 @@ class ReportOutcome:
     """The outcome of a worker's report."""
 
     changed: bool
-    """Whether the health of the report's device changed."""
+    """True if the health of the report's device changed."""
     suspected: Mapping[str, str] = field(default_factory=dict)
     """Device -> why it became suspect."""
     excused: tuple[str, ...] = ()
@@ -217,7 +217,7 @@ def _store_golden(
     )
     session.flush()
     detail = {
-        "digest": held.digest,
+        "digest": known.digest,
         "before": before,
         "devices": [device for device in (known.first, known.second) if device is not None],
     }
@@ -233,14 +233,14 @@ def _difference(known: Golden, outputs: Mapping[str, str]) -> str:
         for name in {*golden_digests, *outputs}
         if golden_digests.get(name) != outputs.get(name)
     )
-    devices_ = (
+    givers = (
         f"{known.first} and {known.second}"
         if known.second is not None
         else f"{known.first}, which no second device has confirmed"
     )
     return (
         f"rounding explains the canary's numbers, but the bits of {', '.join(names)} differ from"
-        f" the golden ones of {devices_}"
+        f" the golden ones of {givers}"
     )
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from gonogo.devices.suspicion import Tried
+from gonogo.devices.suspicion import WorkloadRuns
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.ids import floor
 from gonogo_storage.tables import JobRow, SeedResultRow
@@ -23,7 +23,7 @@ _SILENT = (
 MAX_ROWS = 20_000
 
 
-def by_device(session: Session, *, since: datetime) -> list[Tried]:
+def by_device(session: Session, *, since: datetime) -> list[WorkloadRuns]:
     """Return the number of results, and of wrong ones, by device, test and build.
 
     It counts the jobs created since then; a result is one output of a seed.
@@ -44,6 +44,6 @@ def by_device(session: Session, *, since: datetime) -> list[Tried]:
         .limit(MAX_ROWS)
     )
     return [
-        Tried(str(device), workload, build, int(runs), int(failures))
+        WorkloadRuns(str(device), workload, build, int(runs), int(failures))
         for device, workload, build, runs, failures in session.execute(query)
     ]

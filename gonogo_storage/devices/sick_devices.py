@@ -28,7 +28,7 @@ class Spell:
     end: datetime | None
     words: str
     suspected: bool
-    """Whether most unrelated tests failed on it."""
+    """True if most unrelated tests failed on it."""
     failing: int = 0
     """Number of unrelated tests that failed on it but pass elsewhere; 0 without a suspicion."""
     tests: int = 0

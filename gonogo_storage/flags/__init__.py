@@ -1,1 +1,1 @@
-"""Flags: open findings about tests, their evidence, their history, and the order to look at them in."""
+"""Flags: findings about tests, their evidence, their history, and the order for triage."""

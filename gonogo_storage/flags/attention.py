@@ -1,5 +1,6 @@
-"""What needs someone: findings that nobody has looked at, and what is red in the runs of the last
-day. Bounded reads only.
+"""Things that need attention: open flags, and red jobs in the runs of the last day.
+
+All reads are bounded.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from gonogo_storage.tables import FlagRow, JobRow, RunJobRow, RunRow, TestSpecRo
 
 RED = (Verdict.error, Verdict.crash, Verdict.hang, Verdict.fail, Verdict.fail_by_tolerance)
 NIGHT = timedelta(days=1)
-MOST_RUNS = 200
-"""Runs of the last day that are looked at, newest first."""
-MOST_RED = 400
-"""Red jobs of these that are compared with those before."""
+MAX_RUNS = 200
+"""Maximum number of the last day's runs that are read, newest first."""
+MAX_RED = 400
+"""Maximum number of their red jobs that are compared with earlier jobs."""
 
 
 @dataclass(frozen=True)
 class FlagRecord:
-    """A finding about a test, with its evidence as ingest wrote it."""
+    """A flag about a test, with its evidence as ingest wrote it."""
 
     id: str
     kind: str
@@ -48,8 +49,8 @@ class FlagRecord:
 
 
 @dataclass(frozen=True)
-class KindOfFlag:
-    """The findings of one kind that nobody has looked at: how many, and the latest of them."""
+class OpenFlags:
+    """The open flags of one kind: their number, and the latest of them."""
 
     kind: str
     count: int
@@ -58,9 +59,7 @@ class KindOfFlag:
 
 @dataclass(frozen=True)
 class RedJob:
-    """A job of a run that ended red; `before` is the verdict of the test's last job before the run,
-    None: it had none.
-    """
+    """A job of a run that ended red."""
 
     job: str
     run: str
@@ -69,66 +68,69 @@ class RedJob:
     build: str
     verdict: str
     before: str | None
+    """The verdict of the test's last job before the run, if there is one."""
     words: str | None
-    """Its diagnosis, or its error."""
+    """The diagnosis or the error."""
 
     @property
     def new(self) -> bool:
-        """Whether the test wasn't red the last time."""
+        """Return whether the test wasn't red the last time."""
         return self.before not in RED
 
 
 @dataclass(frozen=True)
 class Night:
-    """The runs of the last day: how many, how many of them are over, and what is red in them."""
+    """The runs of the last day: their number, how many have ended, and their red jobs."""
 
     runs: int
     ended: int
     red: tuple[RedJob, ...]
     whole: bool
-    """Whether every run and every red job was looked at."""
+    """True if all runs and all red jobs were read."""
 
 
-def flags(session: Session, *, each: int) -> tuple[list[KindOfFlag], int]:
-    """(Unseen findings by kind, as triage orders them, with the latest `each` of every kind; how
-    many others someone has taken on).
+def flags(session: Session, *, latest: int) -> tuple[list[OpenFlags], int]:
+    """Return the open flags by kind, and the number of acknowledged flags.
+
+    The kinds are in triage's order; each has its `latest` flags.
     """
     counted = select(FlagRow.kind, FlagRow.state, func.count()).where(
         FlagRow.state.in_(triage.STATES["unresolved"])
     )
     counts: Counter[str] = Counter()
-    there: list[tuple[str, str]] = []
-    taken = 0
+    kinds_and_states: list[tuple[str, str]] = []
+    acknowledged = 0
     for kind, state, number in session.execute(counted.group_by(FlagRow.kind, FlagRow.state)):
         if state == FlagState.acknowledged:
-            taken += number
+            acknowledged += number
         else:
             counts[kind] += number
-            there.append((kind, state))
+            kinds_and_states.append((kind, state))
     known = [kind for kind in triage.ORDER if kind in counts]
     order = [*known, *sorted(kind for kind in counts if kind not in known)]
-    latest = _latest(session, there, each)
+    records = _latest(session, kinds_and_states, latest)
     return [
-        KindOfFlag(str(kind), counts[kind], tuple(latest[kind][:each])) for kind in order
-    ], taken
+        OpenFlags(str(kind), counts[kind], tuple(records[kind][:latest])) for kind in order
+    ], acknowledged
 
 
 def _latest(
-    session: Session, there: Sequence[tuple[str, str]], each: int
+    session: Session, kinds_and_states: Sequence[tuple[str, str]], limit: int
 ) -> dict[str, list[FlagRecord]]:
-    """By kind, the latest evidence first: of each kind and state the latest by their ids, for which
-    there is an index.
+    """Return flags by kind, the latest evidence first.
+
+    They are the latest of each kind and state by their ids, for which there is an index.
     """
-    found: dict[str, list[FlagRecord]] = {}
-    if not there:
-        return found
+    by_kind: dict[str, list[FlagRecord]] = {}
+    if not kinds_and_states:
+        return by_kind
     parts = [
         select(FlagRow.id)
         .where(FlagRow.state == state, FlagRow.kind == kind)
         .order_by(FlagRow.id.desc())
-        .limit(each)
+        .limit(limit)
         .subquery()
-        for kind, state in there
+        for kind, state in kinds_and_states
     ]
     ids = union_all(*(select(part.c.id) for part in parts))
     names = [name for name in FlagRecord.__dataclass_fields__ if name != "test"]
@@ -138,31 +140,32 @@ def _latest(
         .where(FlagRow.id.in_(ids))
     )
     for row, test in session.execute(query.order_by(FlagRow.updated_at.desc(), FlagRow.id.desc())):
-        found.setdefault(row.kind, []).append(
+        by_kind.setdefault(row.kind, []).append(
             FlagRecord(**{name: getattr(row, name) for name in names}, test=test)
         )
-    return found
+    return by_kind
 
 
 def night(session: Session, *, now: datetime) -> Night:
-    """What ended red in the runs of the last day, worst first, what is new before what was red the
-    last time too.
+    """Return the runs of the last day with their red jobs, the worst first.
+
+    Newly red jobs come before those whose test was red the last time, too.
     """
     query = select(
         RunRow.id, RunRow.name, RunRow.state, RunRow.job_counts, RunRow.finished_at
     ).where(RunRow.id >= floor(now - NIGHT))
-    found = session.execute(query.order_by(RunRow.id.desc()).limit(MOST_RUNS + 1)).all()
-    runs = found[:MOST_RUNS]
-    # a run that is over knows what its jobs gave: most nights most of them need not be opened
-    looked = [
+    rows = session.execute(query.order_by(RunRow.id.desc()).limit(MAX_RUNS + 1)).all()
+    runs = rows[:MAX_RUNS]
+    # An ended run stores its jobs' verdicts, so that the jobs of most runs need not be read.
+    maybe_red = [
         run.id
         for run in runs
         if run.finished_at is None or any(verdict in run.job_counts for verdict in RED)
     ]
-    red = _red(session, looked)
+    red = _red(session, maybe_red)
     ended = sum(run.finished_at is not None for run in runs)
     return Night(
-        len(runs), ended, tuple(red[:MOST_RED]), len(found) <= MOST_RUNS and len(red) <= MOST_RED
+        len(runs), ended, tuple(red[:MAX_RED]), len(rows) <= MAX_RUNS and len(red) <= MAX_RED
     )
 
 
@@ -202,18 +205,17 @@ def _red(session: Session, runs: Sequence[str]) -> list[RedJob]:
         )
         .add_columns(
             JobRow.state,
-            JobRow.diagnosis["words"].as_string().label("said"),
+            JobRow.diagnosis["words"].as_string().label("diagnosis"),
             before.label("before"),
         )
         .join(RunJobRow, RunJobRow.job_id == JobRow.id)
         .join(RunRow, RunRow.id == RunJobRow.run_id)
-        .where(
-            RunJobRow.run_id.in_(runs), JobRow.verdict.in_(RED)
-        )  # not by state: its index would be taken, and leads to every job
+        # Not by state: the database would use its index, which leads to every job.
+        .where(RunJobRow.run_id.in_(runs), JobRow.verdict.in_(RED))
         .order_by(rank, JobRow.id.desc())
-        .limit(MOST_RED + 1)
+        .limit(MAX_RED + 1)
     )
-    found = [
+    jobs = [
         RedJob(
             row.id,
             row.run_id,
@@ -222,9 +224,9 @@ def _red(session: Session, runs: Sequence[str]) -> list[RedJob]:
             row.build,
             row.verdict,
             row.before,
-            row.said or row.error,
+            row.diagnosis or row.error,
         )
         for row in session.execute(query)
         if row.state == JobState.finished
     ]
-    return sorted(found, key=lambda job: not job.new)
+    return sorted(jobs, key=lambda job: not job.new)

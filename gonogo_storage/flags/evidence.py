@@ -1,6 +1,4 @@
-"""What a closed job's numbers show: the diagnosis to put on its page, and the flags to open with
-their evidence.
-"""
+"""Conclusions from an ended job's results: its diagnosis, and flags with their evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
-from gonogo.spec.diagnoses import beside
+from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.selections import KERNEL, Selection, is_selection
 from gonogo.spec.tolerances import for_output
 from gonogo.spec.verdicts import Explanation, Verdict
@@ -36,22 +34,26 @@ SHOWN = (
 
 _EXPLAINED_RANK = {name.value: rank for rank, name in enumerate(Explanation)}  # worst first
 _SENTENCES = {
-    FlagKind.passes_by_tolerance: "Green only because the tolerance is loose: rounding does not explain the error.",
-    FlagKind.tolerance_too_tight: "Red though right: rounding explains the error, the tolerance is tighter than the formats allow.",
+    FlagKind.passes_by_tolerance: (
+        "Green only because the tolerance is loose: rounding does not explain the error."
+    ),
+    FlagKind.tolerance_too_tight: (
+        "Red though right: rounding explains the error, the tolerance is tighter than the formats"
+        " allow."
+    ),
 }
 
 
 def diagnosis(session: Session, job_id: str) -> dict[str, Any] | None:
-    """The diagnosis of the seed that shows most, and for a staged suite the table of its stages;
-    None while there is neither.
+    """Return the diagnosis of the most telling seed, and the stages of a staged suite.
 
     {"seed", "repeat", "verdict", "explanation", **Diagnosis.to_json()}, with stages also {"stages":
-    gonogo_storage.seeds.stages.of_job}, whose words come first.
+    gonogo_storage.seeds.stages.of_job}, whose words come first. It is None if there is neither.
     """
     numbers, table = _of_numbers(session, job_id), stages.of_job(session, job_id)
     if table is None:
         return numbers
-    found = numbers or {
+    diagnosed = numbers or {
         "seed": None,
         "repeat": None,
         "terms": [],
@@ -59,21 +61,23 @@ def diagnosis(session: Session, job_id: str) -> dict[str, Any] | None:
         "residuals": {},
     }
     return {
-        **found,
-        "words": " ".join(filter(None, (table["words"], found.get("words")))),
+        **diagnosed,
+        "words": " ".join(filter(None, (table["words"], diagnosed.get("words")))),
         "stages": table,
     }
 
 
 def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
-    """Of the seed that shows most: unexplained before explained, worse verdicts first, then the
-    largest budget_ratio.
+    """Return the diagnosis of the most telling seed, or None.
+
+    Unexplained seeds come before explained ones, then the worse verdict, then the larger
+    budget_ratio.
     """
-    diagnosed = select(ArtifactRow.id, ArtifactRow.seed, ArtifactRow.repeat)
-    found = session.execute(
-        diagnosed.where(ArtifactRow.job_id == job_id, ArtifactRow.kind == "diagnosis")
+    query_diagnosed = select(ArtifactRow.id, ArtifactRow.seed, ArtifactRow.repeat)
+    artifacts = session.execute(
+        query_diagnosed.where(ArtifactRow.job_id == job_id, ArtifactRow.kind == "diagnosis")
     ).all()
-    if not found:
+    if not artifacts:
         return None
     table = SeedResultRow
     facts: dict[tuple[int, int], tuple[str, str, float]] = {}
@@ -85,7 +89,7 @@ def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
             table.seed_explanation,
             func.max(func.coalesce(table.budget_ratio, 0.0)),
         )
-        .where(table.job_id == job_id, table.seed.in_({row.seed for row in found}))
+        .where(table.job_id == job_id, table.seed.in_({row.seed for row in artifacts}))
         .group_by(table.seed, table.repeat, table.seed_verdict, table.seed_explanation)
     )
     for seed, repeat, verdict, explanation, ratio in session.execute(query):
@@ -97,7 +101,7 @@ def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
         )
         return (_EXPLAINED_RANK[explanation], Verdict(verdict).rank, -ratio, row.seed, row.repeat)
 
-    best = min(found, key=order)
+    best = min(artifacts, key=order)
     content = session.scalars(select(ArtifactRow.content).where(ArtifactRow.id == best.id)).one()
     fact = facts.get((best.seed, best.repeat), (None, None))
     return {
@@ -105,13 +109,14 @@ def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
         "repeat": best.repeat,
         "verdict": fact[0],
         "explanation": fact[1],
-        **beside(content, fact[1]),
+        **consistent_diagnosis(content, fact[1]),
     }
 
 
 def findings(session: Session, job: JobRow) -> list[Finding]:
-    """The flags that the seeds of a job call for. None of a job that compares two builds: a flag is
-    about one build and float64.
+    """Return the flags that a job's seeds call for.
+
+    A job that compares two builds has none, because a flag compares one build with float64.
     """
     if job.reference is not None:
         return []
@@ -135,22 +140,23 @@ def findings(session: Session, job: JobRow) -> list[Finding]:
 def _seeds_with(
     session: Session, job_id: str, verdicts: list[str], sick: frozenset[str]
 ) -> dict[str, int]:
-    """How many (seed, repeat) got each of these verdicts on a device that is well: a sick one says
-    nothing of a test.
+    """Return the number of (seed, repeat) with each of these verdicts on healthy devices.
+
+    Results of sick devices say nothing about a test.
     """
     table = SeedResultRow
     pairs = select(table.seed, table.repeat, table.seed_verdict).where(
         table.job_id == job_id, table.seed_verdict.in_(verdicts)
     )
-    found = pairs.where(_well(sick)).distinct().subquery()
+    seeds = pairs.where(_on_healthy_device(sick)).distinct().subquery()
     return dict(
         session.execute(
-            select(found.c.seed_verdict, func.count()).group_by(found.c.seed_verdict)
+            select(seeds.c.seed_verdict, func.count()).group_by(seeds.c.seed_verdict)
         ).all()
     )
 
 
-def _well(sick: frozenset[str]) -> ColumnElement[bool]:
+def _on_healthy_device(sick: frozenset[str]) -> ColumnElement[bool]:
     device = SeedResultRow.device
     return device.is_(None) | device.not_in(sick) if sick else true()
 
@@ -158,14 +164,15 @@ def _well(sick: frozenset[str]) -> ColumnElement[bool]:
 def _iterations_with(
     session: Session, job_id: str, verdicts: list[str], sick: frozenset[str]
 ) -> dict[str, int]:
-    """In how many iterations of a selection some test got each of these verdicts: an iteration's
-    own is that of its worst test.
+    """Return the number of a selection's iterations in which a test got each of these verdicts.
+
+    The iteration's own verdict is that of its worst test.
     """
     table = SeedResultRow
     query = select(table.verdict, func.count(table.seed.distinct())).where(
         table.job_id == job_id, table.outcome.is_not(None)
     )
-    query = query.where(_well(sick))
+    query = query.where(_on_healthy_device(sick))
     return dict(
         session.execute(query.where(table.verdict.in_(verdicts)).group_by(table.verdict)).all()
     )
@@ -182,20 +189,20 @@ def _finding(
     table = SeedResultRow
     hollow = kind is FlagKind.passes_by_tolerance
     size = func.coalesce(table.budget_ratio if hollow else table.tolerance_ratio, 0.0)
-    # of a selection the arrays' own outputs, not the entries of the tests, which have no numbers
+    # Of a selection, the outputs with arrays; the entries of its tests have no numbers.
     of_verdict = (
         table.verdict == verdict.value
         if job.kernel == KERNEL
         else table.seed_verdict == verdict.value
     )
-    query = select(table).where(table.job_id == job.id, of_verdict, _well(sick))
+    query = select(table).where(table.job_id == job.id, of_verdict, _on_healthy_device(sick))
     if hollow:
         query = query.where(table.explanation == Explanation.unexplained.value)
     row = session.scalars(
         query.order_by(size.desc(), table.seed, table.repeat, table.output).limit(1)
     ).first()
     canonical = session.get_one(TestSpecRow, job.test_key).canonical
-    proof: dict[str, Any] = {
+    evidence: dict[str, Any] = {
         "sentence": _SENTENCES[kind],
         "job": job.id,
         "build": job.build,
@@ -205,17 +212,17 @@ def _finding(
         "diagnosis": (job.diagnosis or {}).get("words"),
     }
     if row is not None:
-        proof |= {
+        evidence |= {
             "seed": row.seed,
             "repeat": row.repeat,
             "output": row.output,
             "arithmetic": row.arithmetic,
             "policy": row.policy,
         }
-        proof["statistics"] = {name: getattr(row, name) for name in SHOWN}
-        proof["needed_atol"] = (row.statistics or {}).get("needed_atol")
-        if job.kind == JobKind.seeds:  # what was imported can't be run from here
-            proof["check"] = check_line(
+        evidence["statistics"] = {name: getattr(row, name) for name in SHOWN}
+        evidence["needed_atol"] = (row.statistics or {}).get("needed_atol")
+        if job.kind == JobKind.seeds:  # imported results can't be rerun
+            evidence["check"] = check_line(
                 canonical,
                 build=job.build,
                 executor=job.executor,
@@ -223,18 +230,18 @@ def _finding(
                 output=row.output,
                 context=job.context,
             )
-        proof["check_leaves_out"] = [name for name in ("memory", "program") if name in canonical]
-    return Finding.of(job, kind, proof)
+        evidence["check_leaves_out"] = [name for name in ("memory", "program") if name in canonical]
+    return Finding.of(job, kind, evidence)
 
 
 def _tolerance(canonical: Mapping[str, Any], row: SeedResultRow | None) -> dict[str, Any]:
-    """The tolerance that was met or missed: the test's, or the one that came with the arrays."""
-    own = (
+    """Return the tolerance that was met or missed: the test's, or the one sent with the arrays."""
+    test = (
         canonical
         if not is_selection(canonical) or row is None
         else (row.statistics or {}).get("test") or {}
     )
-    return dict(own.get("tolerance", {}))
+    return dict(test.get("tolerance", {}))
 
 
 def check_line(
@@ -249,11 +256,10 @@ def check_line(
     repeats: int = 1,
     context: Any = None,
 ) -> str:
-    """The shell command that runs `seeds` seeds of a test from `seed` on, one by default, again on
-    the reader's own machine.
+    """Return the shell command that reruns `seeds` seeds of a test from `seed` on a user's machine.
 
-    Of a tolerance that differs between outputs it takes the one of the output in question: the
-    command has no flags for the others.
+    If the outputs have different tolerances, it has that of `output`, because the command has no
+    flags for the others.
     """
     if is_selection(canonical):
         return _selection_line(Selection.parse(canonical), build, executor, seed, seeds, repeats)
@@ -286,7 +292,7 @@ def check_line(
     for name in ("parameters", "inputs", "numerics"):
         if canonical.get(name):
             words += [f"--{name}", json.dumps(canonical[name], separators=(",", ":"))]
-    if isinstance(context, Mapping):  # otherwise isolated, which is how the command runs a test
+    if isinstance(context, Mapping):  # otherwise isolated, which is the command's default
         words += ["--context", json.dumps(context, separators=(",", ":"))]
     return shlex.join(words)
 
@@ -294,7 +300,7 @@ def check_line(
 def _selection_line(
     selection: Selection, build: str, executor: str, iteration: int, seeds: int, repeats: int
 ) -> str:
-    """The same for iterations of a selection."""
+    """Return the shell command that reruns iterations of a selection."""
     words = ["gonogo", "check", "--executor", executor, "--build", build]
     for flag, value in (("--suite", selection.suite), ("--filter", selection.filter)):
         if value is not None:

@@ -1,5 +1,6 @@
-"""What happens to flags beside new evidence: people take them on, close and open them;
-acknowledgements expire; quiet ones are resolved.
+"""Changes of flags other than new evidence.
+
+People acknowledge, resolve and reopen them, acknowledgements expire, and quiet flags resolve.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from gonogo_storage.flags import flag_history, flags
 from gonogo_storage.tables import FlagRow
 
 FIELDS = ("state", "owner", "reason", "expires")
-BY_HAND: Mapping[FlagState, tuple[FlagState, ...]] = {
+MANUAL_CHANGES: Mapping[FlagState, tuple[FlagState, ...]] = {
     FlagState.open: (FlagState.acknowledged, FlagState.resolved),
     FlagState.reopened: (FlagState.acknowledged, FlagState.resolved),
     FlagState.acknowledged: (FlagState.open, FlagState.resolved),
     FlagState.resolved: (FlagState.open,),
 }
-"""Where a person may move a flag to. `reopened` is not among them: only new evidence reopens."""
-MOST_EXPIRED = 100
+"""State -> the states that a person may set. Only new evidence sets `reopened`."""
+MAX_EXPIRED = 100
 
 
 class Outdated(ValueError):
-    """The flag (the waiver) has another version than the one that the change was made for."""
+    """The flag or waiver has another version than the change expects."""
 
-    def __init__(self, given: int, found: int) -> None:
-        self.given, self.found = given, found
-        super().__init__(f"version {given} was changed since: it is {found}")
+    def __init__(self, given: int, current: int) -> None:
+        self.given, self.current = given, current
+        super().__init__(f"version {given} is outdated; the current version is {current}")
 
 
 def change(
@@ -48,18 +49,16 @@ def change(
     version: int | None = None,
     now: datetime | None = None,
 ) -> dict[str, Any] | None:
-    """Set any of state, owner, reason and expires; the flag with its history, or None when there is
-    none.
+    """Set any of state, owner, reason and expires; return the flag with its history, or None.
 
-    The row is locked, so that a job that closes at the same moment neither loses the change nor is
-    lost by it. What is equal already makes no new version and no entry. Every change is in the
-    flag's history and in the audit. Raises FieldError for a state that the present one does not
-    lead to, an expiry that is past or without an acknowledgement; Outdated when `version` is given
-    and not the present one.
+    The row is locked, so that neither this change nor that of an ending job is lost. Equal values
+    make no new version and no entry. Every change goes into the flag's history and the audit log.
+    Raises FieldError if the present state doesn't allow the new one, or for an expiry that is past
+    or not of an acknowledgement. Raises Outdated if `version` is given and not the present one.
     """
     unknown = fields.keys() - set(FIELDS)
     if unknown:
-        raise ValueError(f"a flag has no {sorted(unknown)} to change")
+        raise ValueError(f"unknown fields {sorted(unknown)}; allowed: {', '.join(FIELDS)}")
     row = (
         session.get(FlagRow, flag_id, with_for_update=True, populate_existing=True)
         if is_id(flag_id)
@@ -75,14 +74,14 @@ def change(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one flag of several that were to be changed."""
+    """The outcome of changing one of several flags."""
 
     id: str
     outcome: Literal["changed", "same", "refused", "missing"]
     before: Mapping[str, Any] | None
-    """The flag as it was."""
+    """The flag before."""
     flag: Mapping[str, Any] | None
-    """As it is now; None: there is none."""
+    """The flag now; None if it doesn't exist."""
     problem: FieldError | None = None
 
 
@@ -94,19 +93,17 @@ def change_many(
     actor: str,
     now: datetime | None = None,
 ) -> list[Outcome]:
-    """`change` for several flags in the caller's transaction, in their order, each id once: one
-    that can't be changed holds up no other.
+    """Change several flags in the caller's transaction; return an outcome per id, in their order.
 
-    The same again changes nothing. Raises FieldError for what no flag can become: an expiry that is
-    past.
+    A flag that can't be changed doesn't stop the others. Repeating the call changes nothing. Raises
+    FieldError for an expiry that is past.
     """
     now = now or utcnow()
     if (expires := fields.get("expires")) is not None:
         check_end(expires, now)
-    known = sorted({each for each in flag_ids if is_id(each)})
-    query = (
-        select(FlagRow).where(FlagRow.id.in_(known)).order_by(FlagRow.id)
-    )  # in one order: two such requests never wait for each other
+    known = sorted({flag_id for flag_id in flag_ids if is_id(flag_id)})
+    # In the order of ids, so that two such requests never deadlock.
+    query = select(FlagRow).where(FlagRow.id.in_(known)).order_by(FlagRow.id)
     rows = {
         row.id: row
         for row in session.scalars(
@@ -114,7 +111,8 @@ def change_many(
         )
     }
     return [
-        _one(session, rows.get(each), each, fields, actor, now) for each in dict.fromkeys(flag_ids)
+        _one(session, rows.get(flag_id), flag_id, fields, actor, now)
+        for flag_id in dict.fromkeys(flag_ids)
     ]
 
 
@@ -139,19 +137,20 @@ def _one(
 def _apply(
     session: Session, row: FlagRow, fields: Mapping[str, Any], *, actor: str, now: datetime
 ) -> bool:
-    """Change a flag that is locked; whether anything is another one than before. Raises FieldError
-    before anything is written.
+    """Change a locked flag; return whether anything changed.
+
+    Raises FieldError before anything is written.
     """
-    wanted = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
+    values = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
     before = FlagState(row.state)
-    after = FlagState(wanted.get("state", before))
+    after = FlagState(values.get("state", before))
     if after is FlagState.open and before is FlagState.reopened:
         after = before  # it is open already
-    _check(before, after, wanted, now)
-    wanted["state"] = after.value
+    _check(before, after, values, now)
+    values["state"] = after.value
     if after is not FlagState.acknowledged:
-        wanted["expires_at"] = None
-    changed = {name: value for name, value in wanted.items() if getattr(row, name) != value}
+        values["expires_at"] = None
+    changed = {name: value for name, value in values.items() if getattr(row, name) != value}
     if not changed:
         return False
     for name, value in changed.items():
@@ -175,21 +174,21 @@ def _apply(
     )
     audit.record(session, actor=actor, action="flag.changed", subject=row.id, detail=detail)
     if what == "resolved":
-        flag_history.tell(session, row, "flag.resolved", now=now)
+        flag_history.publish(session, row, "flag.resolved", now=now)
     session.flush()
     return True
 
 
-def _check(before: FlagState, after: FlagState, wanted: Mapping[str, Any], now: datetime) -> None:
-    if after is not before and after not in BY_HAND[before]:
-        limit = ", ".join((before.value, *BY_HAND[before]))
+def _check(before: FlagState, after: FlagState, values: Mapping[str, Any], now: datetime) -> None:
+    if after is not before and after not in MANUAL_CHANGES[before]:
+        limit = ", ".join((before.value, *MANUAL_CHANGES[before]))
         raise FieldError(
             "state",
             after.value,
             f"a flag that is {before.value} does not become {after.value} by hand",
             limit=limit,
         )
-    expires = wanted.get("expires_at")
+    expires = values.get("expires_at")
     if expires is None:
         return
     if after is not FlagState.acknowledged:
@@ -203,7 +202,7 @@ def _check(before: FlagState, after: FlagState, wanted: Mapping[str, Any], now: 
 
 
 def check_end(expires: datetime, now: datetime) -> None:
-    """What a person takes on ends in the future. Raises FieldError."""
+    """Raise FieldError unless the end of an acknowledgement or waiver is in the future."""
     if expires <= now:
         raise FieldError("expires", timestamp(expires), "is past", limit=f"after {timestamp(now)}")
 
@@ -211,37 +210,39 @@ def check_end(expires: datetime, now: datetime) -> None:
 def resolve(
     session: Session, flag_id: str, *, version: int, why: str, detail: dict[str, Any], now: datetime
 ) -> bool:
-    """Resolve a flag that was quiet long enough; False, and nothing done, when it changed since
-    `version` or is resolved already.
+    """Resolve a flag that was quiet long enough; return whether it did.
+
+    It does nothing if the flag changed since `version` or is already resolved.
     """
     row = session.get(FlagRow, flag_id, with_for_update=True, populate_existing=True)
     if row is None or row.version != version or row.state == FlagState.resolved:
         return False
-    _by_itself(session, row, FlagState.resolved, "resolved", why, detail, now)
-    flag_history.tell(session, row, "flag.resolved", now=now)
+    _change_automatically(session, row, FlagState.resolved, "resolved", why, detail, now)
+    flag_history.publish(session, row, "flag.resolved", now=now)
     session.flush()
     return True
 
 
 def expire(session: Session, *, now: datetime) -> int:
-    """Open again what was acknowledged until a time that has come, a hundred at a time; how
-    many.
-    """
+    """Reopen flags whose acknowledgement has expired, at most MAX_EXPIRED; return how many."""
     query = select(FlagRow).where(
         FlagRow.state == FlagState.acknowledged, FlagRow.expires_at <= now
     )
-    rows = list(session.scalars(query.limit(MOST_EXPIRED).with_for_update(skip_locked=True)))
+    rows = list(session.scalars(query.limit(MAX_EXPIRED).with_for_update(skip_locked=True)))
     for row in rows:
         why = f"acknowledged until {timestamp(row.expires_at)}"
-        _by_itself(session, row, FlagState.open, "expired", why, {"owner": row.owner}, now)
-        flag_history.tell(session, row, "flag.opened", now=now)
+        _change_automatically(
+            session, row, FlagState.open, "expired", why, {"owner": row.owner}, now
+        )
+        flag_history.publish(session, row, "flag.opened", now=now)
     session.flush()
     return len(rows)
 
 
 def expired(session: Session, *, now: datetime) -> bool:
-    """Whether there is anything for `expire` to do (a read, so that the write lock is taken only
-    then).
+    """Return whether `expire` has anything to do.
+
+    This read avoids taking the write lock for nothing.
     """
     query = (
         select(FlagRow.id)
@@ -251,7 +252,7 @@ def expired(session: Session, *, now: datetime) -> bool:
     return session.scalar(query) is not None
 
 
-def _by_itself(
+def _change_automatically(
     session: Session,
     row: FlagRow,
     after: FlagState,
@@ -273,7 +274,10 @@ def _by_itself(
         reason=why,
         detail=detail,
     )
-    told = {"reason": why, **detail}
     audit.record(
-        session, actor=flag_history.BACKGROUND, action=f"flag.{what}", subject=row.id, detail=told
+        session,
+        actor=flag_history.BACKGROUND,
+        action=f"flag.{what}",
+        subject=row.id,
+        detail={"reason": why, **detail},
     )

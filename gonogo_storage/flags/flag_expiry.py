@@ -1,5 +1,6 @@
-"""When a flag is over by itself: so many explained seeds in a row, on so many builds of the
-variant, since its last evidence.
+"""Decide when a flag resolves by itself.
+
+It needs enough explained seeds in a row, on enough builds of the variant, since its last evidence.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ _EXPLAINED = frozenset({Verdict.pass_, Verdict.fail_by_tolerance})
 _GREEN = frozenset({Verdict.pass_})
 _LOST = frozenset({Verdict.hang, Verdict.crash, Verdict.error})
 _SILENT = frozenset({Verdict.skipped, Verdict.not_run, Verdict.inconclusive, Verdict.not_judged})
-BY_NUMBERS = frozenset({FlagKind.passes_by_tolerance, FlagKind.fix_masked, FlagKind.hangs})
-"""Kinds that a red seed says nothing for, as long as rounding explains it."""
-BY_ITSELF = frozenset(FlagKind) - {FlagKind.blunt_test}
-"""Kinds that seeds can resolve; a blunt test is sharp when a gauge says so."""
+EXPLAINED_IS_QUIET = frozenset({FlagKind.passes_by_tolerance, FlagKind.fix_masked, FlagKind.hangs})
+"""Kinds for which a red seed is no evidence if rounding explains it."""
+SELF_RESOLVING = frozenset(FlagKind) - {FlagKind.blunt_test}
+"""Kinds that seeds can resolve; only a gauge resolves `blunt_test`."""
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """What has been quiet since the last evidence."""
+    """The quiet jobs since a flag's last evidence."""
 
     seeds: int
     builds: tuple[str, ...]
@@ -35,7 +36,7 @@ class Quiet:
     words: str
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types."""
+        """Return plain JSON types."""
         return {
             "seeds": self.seeds,
             "builds": list(self.builds),
@@ -47,13 +48,13 @@ class Quiet:
 def since(
     kind: FlagKind, jobs: Iterable[JobFacts], after: str, policy: FlakinessPolicy = POLICY
 ) -> Quiet:
-    """Count explained seeds over whole jobs of a variant, the newest first, back to one with a seed
-    that isn't quiet, or to job `after`.
+    """Count the quiet seeds of a variant's jobs, newest first, back to job `after`.
 
-    Explained and green for most kinds; explained is enough where the colour says nothing
-    (BY_NUMBERS). Hangs, crashes and errors, and seeds without information, count neither way, but
-    for the kind `hangs`, of which a hang is evidence. Of selections, whose tests may have no
-    numbers at all, a green iteration counts for the kinds that need none (flaky, hangs, context).
+    It stops at the first job with a seed that isn't quiet. A quiet seed is explained and green; for
+    the kinds in EXPLAINED_IS_QUIET, explained is enough. Hangs, crashes, errors and inconclusive
+    seeds don't count either way, except that a hang is evidence of `hangs`. Tests of a selection
+    may have no numbers: for the kinds that need none (flaky, hangs, context), a green iteration
+    counts.
     """
     seeds = 0
     builds: list[str] = []
@@ -70,23 +71,23 @@ def since(
             if job.build not in builds:
                 builds.append(job.build)
     enough = seeds >= policy.quiet_seeds and len(builds) >= policy.quiet_builds
-    words = f"{seeds} of {policy.quiet_seeds} explained seeds in a row, on {len(builds)} of {policy.quiet_builds} builds"
+    words = (
+        f"{seeds} of {policy.quiet_seeds} explained seeds in a row,"
+        f" on {len(builds)} of {policy.quiet_builds} builds"
+    )
     return Quiet(seeds, tuple(builds), tuple(seen), enough, words)
 
 
 def _quiet_seeds(kind: FlagKind, job: JobFacts) -> int | None:
-    """How many seeds of a job count; None where one speaks for the flag, or is wrong in another
-    way.
-    """
+    """Return the number of quiet seeds of a job; None if a seed is evidence or otherwise wrong."""
     counts = {Verdict(name): number for name, number in job.counts.items() if number}
-    good = _EXPLAINED if kind in BY_NUMBERS else _GREEN
+    good = _EXPLAINED if kind in EXPLAINED_IS_QUIET else _GREEN
     neutral = (_SILENT | _LOST) - ({Verdict.hang} if kind is FlagKind.hangs else set())
     if counts.keys() - good - neutral:
         return None
-    found = sum(counts.get(verdict, 0) for verdict in good)
+    quiet = sum(counts.get(verdict, 0) for verdict in good)
     if job.selection and kind in (FlagKind.flaky, FlagKind.hangs, FlagKind.context_dependent):
-        told = job.outcomes
-        if any(told.get(name) for name in ("failed", "error")):
+        if any(job.outcomes.get(name) for name in ("failed", "error")):
             return None
-        found += counts.get(Verdict.not_judged, 0)
-    return found
+        quiet += counts.get(Verdict.not_judged, 0)
+    return quiet

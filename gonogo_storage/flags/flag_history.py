@@ -1,6 +1,4 @@
-"""The life of a flag, as it is told: one row per change that people care for, and the letter of
-those that others are told of.
-"""
+"""The history of flags: a row per change that matters to people, and messages to subscribers."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from gonogo_storage.messages import outbox
 from gonogo_storage.tables import FlagChangeRow, FlagRow
 
 BACKGROUND = "background"
-"""The actor of what is concluded from numbers, or from the time."""
-MOST = 200
+"""The actor of changes that follow from results or from the time."""
+MAX_CHANGES = 200
 
 
 def note(
@@ -30,8 +28,9 @@ def note(
     reason: str | None = None,
     detail: dict[str, Any] | None = None,
 ) -> None:
-    """Add a change that was just made; the flag's version is already the new one, and makes the row
-    unique.
+    """Add the latest change of a flag to its history.
+
+    The flag already has its new version, which makes the row unique.
     """
     session.add(
         FlagChangeRow(
@@ -48,8 +47,8 @@ def note(
     )
 
 
-def tell(session: Session, row: FlagRow, topic: str, *, now: datetime) -> None:
-    """The letter `flag.opened` or `flag.resolved`; once per version of the flag."""
+def publish(session: Session, row: FlagRow, topic: str, *, now: datetime) -> None:
+    """Add the message `flag.opened` or `flag.resolved` to the outbox, once per flag version."""
     outbox.add(
         session,
         topic,
@@ -60,19 +59,26 @@ def tell(session: Session, row: FlagRow, topic: str, *, now: datetime) -> None:
 
 
 def of(session: Session, flag_id: str) -> list[dict[str, Any]]:
-    """The newest changes of a flag, newest first: [{"version", "at", "actor", "what", "before",
-    "after", "reason", "detail"}].
+    """Return the newest changes of a flag, newest first.
+
+    [{"version", "at", "actor", "what", "before", "after", "reason", "detail"}]
     """
     query = (
         select(FlagChangeRow)
         .where(FlagChangeRow.flag_id == flag_id)
         .order_by(FlagChangeRow.version.desc())
-        .limit(MOST)
+        .limit(MAX_CHANGES)
     )
     return [
         {
-            "version": row.version, "at": timestamp(row.at), "actor": row.actor, "what": row.what, "before": row.before,
-            "after": row.after, "reason": row.reason, "detail": row.detail,
+            "version": row.version,
+            "at": timestamp(row.at),
+            "actor": row.actor,
+            "what": row.what,
+            "before": row.before,
+            "after": row.after,
+            "reason": row.reason,
+            "detail": row.detail,
         }
         for row in session.scalars(query)
-    ]  # fmt: skip
+    ]

@@ -1,6 +1,4 @@
-"""Flags: open findings about a test, one per kind, test, branch and board, with their
-evidence.
-"""
+"""Flags: findings about a test, one per kind, test, branch and board, with their evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from gonogo_storage.tables import FlagRow, JobRow
 
 @dataclass(frozen=True)
 class Finding:
-    """What a closed job found; the first five fields are the flag's identity."""
+    """A finding of an ended job; the first five fields are the flag's identity."""
 
     kind: FlagKind
     test_key: str
@@ -38,7 +36,7 @@ class Finding:
 
     @classmethod
     def of(cls, job: JobRow, kind: FlagKind, evidence: dict[str, Any]) -> Finding:
-        """What a job found about its own variant."""
+        """Return a finding of a job about its own variant."""
         return cls(
             kind=kind,
             test_key=job.test_key,
@@ -54,14 +52,13 @@ class Finding:
 
 
 def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[str, Any], bool]:
-    """Open the flag or renew its evidence; a resolved one is reopened. The flag, and whether it was
-    opened or reopened just now.
+    """Open or reopen a flag, or renew its evidence; return it, and whether it opened or reopened.
 
-    An opening is noted in the flag's history, and `flag.opened` written to the outbox. The same job
-    again (it was judged or assessed anew) is no new evidence: it counts once, and does not reopen
-    what was resolved since.
+    An opening goes into the flag's history and, as `flag.opened`, into the outbox. The same job,
+    judged or assessed again, is no new evidence: it counts once, and doesn't reopen a flag that was
+    resolved since.
     """
-    fresh = {
+    new_row = {
         "id": new_id(),
         "kind": finding.kind.value,
         "state": FlagState.open.value,
@@ -80,7 +77,7 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[s
         "opened_at": now,
         "updated_at": now,
     }
-    insert_once(session, FlagRow, [fresh])
+    insert_once(session, FlagRow, [new_row])
     identity = (FlagRow.kind, FlagRow.test_key, FlagRow.branch, FlagRow.arch, FlagRow.board)
     values = (finding.kind.value, finding.test_key, finding.branch, finding.arch, finding.board)
     query = select(FlagRow).where(
@@ -125,14 +122,15 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[s
             reason=words,
             detail=detail,
         )
-        flag_history.tell(session, row, "flag.opened", now=now)
+        flag_history.publish(session, row, "flag.opened", now=now)
     session.flush()
     return as_json(row), opened
 
 
 def _newest_job(session: Session, finding: Finding) -> str:
-    """The newest job of the variant by its id, or this one: a clock that went back must not make
-    jobs before the evidence look later.
+    """Return the larger id: of the variant's newest job, or of the finding's job.
+
+    So a clock that went back doesn't make jobs before the evidence look later.
     """
     table = JobRow
     query = select(table.id).where(
@@ -155,8 +153,10 @@ def list_(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """Flags, newest first; `state="open"` includes reopened ones; `job`, `build`: of the newest
-    evidence. Raises BadCursor.
+    """Return flags, newest first.
+
+    `state="open"` includes reopened flags. `job` and `build` are those of the newest evidence.
+    Raises BadCursor.
     """
     query = select(FlagRow).order_by(FlagRow.id.desc()).limit(limit + 1)
     if kind is not None:
@@ -181,20 +181,21 @@ def list_(
 
 
 def get(session: Session, flag_id: str) -> dict[str, Any] | None:
-    """One flag, or None."""
+    """Return a flag, or None."""
     row = session.get(FlagRow, flag_id) if is_id(flag_id) else None
     return None if row is None else as_json(row)
 
 
 def look(session: Session, flag_id: str) -> dict[str, Any] | None:
-    """One flag with its history (gonogo_storage.flags.flag_history.of) under `history`, or None."""
+    """Return a flag with its `history` (gonogo_storage.flags.flag_history.of), or None."""
     flag = get(session, flag_id)
     return None if flag is None else {**flag, "history": flag_history.of(session, flag_id)}
 
 
 def active(session: Session, variant: Variant) -> list[dict[str, Any]]:
-    """The flags of a full variant that are not resolved, with `quiet_after`, the newest job at the
-    time of the last evidence.
+    """Return the unresolved flags of a variant.
+
+    `quiet_after` is the variant's newest job at the time of the last evidence.
     """
     query = select(FlagRow).where(
         FlagRow.test_key == variant.test_key, FlagRow.branch == variant.branch
@@ -211,7 +212,7 @@ def active(session: Session, variant: Variant) -> list[dict[str, Any]]:
 
 
 def count_open(session: Session) -> int:
-    """How many findings wait for someone."""
+    """Return the number of open and reopened flags."""
     return (
         session.scalar(
             select(func.count())
@@ -223,7 +224,7 @@ def count_open(session: Session) -> int:
 
 
 def as_json(row: FlagRow) -> dict[str, Any]:
-    """A flag in plain JSON types."""
+    """Return a flag in plain JSON types."""
     return {
         "id": row.id,
         "kind": row.kind,

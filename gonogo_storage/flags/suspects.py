@@ -1,5 +1,7 @@
-"""Suspect seeds of a job: one raises no flag; it adds seeds to its job, and what all of them say
-together decides.
+"""Suspect seeds of a job.
+
+A suspect seed raises no flag. It adds seeds to its job, and the pooled statistics of all seeds
+decide.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.sequential import more_for_suspects
-from gonogo.flakiness.suspects import pooled, settled
+from gonogo.flakiness.suspects import pooled, pooled_explanations
 from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import POLICY as VERDICTS
 from gonogo.spec.verdicts import Explanation, Verdict, evidence, worst_explanation
@@ -24,14 +26,19 @@ from gonogo_storage.tables import JobRow, SeedResultRow, TestSpecRow
 
 MAX_SEED = 2**53 - 1
 NAMED = 8
-"""Suspect seeds that are named one by one."""
-MOST_POOLED = 1000
-"""Seeds whose statistics are pooled: the last ones, with those that were added. More would hold the
-job's lock for long and say no more."""
+"""Maximum number of suspect seeds that are listed."""
+MAX_POOLED = 1000
+"""Maximum number of pooled seeds: the last ones, which include the added ones.
+
+More would only hold the job's lock longer.
+"""
 _LOST = (Verdict.error, Verdict.crash, Verdict.hang)
 _MEANS = {
     Explanation.explained: "rounding explains them together: it was chance",
-    Explanation.suspect: "together they are still at the edge of what rounding explains: no finding, and no all-clear",
+    Explanation.suspect: (
+        "together they are still at the edge of what rounding explains:"
+        " no finding, and no all-clear"
+    ),
     Explanation.unexplained: "rounding does not explain them together",
 }
 _SETTLED = {
@@ -40,39 +47,41 @@ _SETTLED = {
     (Verdict.fail, Explanation.explained): Verdict.fail_by_tolerance,
     (Verdict.fail, Explanation.unexplained): Verdict.fail,
 }
-"""What becomes of a suspect seed's verdict once all seeds together are explained or unexplained."""
+"""(Verdict of a suspect seed, pooled explanation) -> its final verdict."""
 _FLAGS = {
     Verdict.pass_by_tolerance: (
         FlagKind.passes_by_tolerance,
-        "Green only because the tolerance is loose: rounding does not explain the errors of many seeds together.",
+        "Green only because the tolerance is loose: rounding does not explain the errors of many"
+        " seeds together.",
     ),
     Verdict.fail_by_tolerance: (
         FlagKind.tolerance_too_tight,
-        "Red though right: rounding explains the errors of many seeds together, the tolerance is tighter than the formats allow.",
+        "Red though right: rounding explains the errors of many seeds together, the tolerance is"
+        " tighter than the formats allow.",
     ),
 }
 
 
 def consider(session: Session, job: JobRow) -> list[int]:
-    """The seeds to add to a job whose chunks are all closed, none when nothing hangs on its suspect
-    seeds (any more).
+    """Return the seeds to add to a job whose chunks are all closed.
 
-    Only jobs that name their seeds by a range or a limit get any: who lists seeds wants those. None
-    for selections, whose tests bring gates of their own, and for comparisons of two builds, which
-    raise no flags. None where some seed is unexplained or gave no numbers: the verdict is settled
-    then.
+    There are none if nothing depends on its suspect seeds (any more). Only jobs with a range or a
+    maximum number of seeds get any, not those with a list of seeds. Selections get none, because
+    their tests have their own criteria, and neither do comparisons of two builds, because they
+    raise no flags. A job with an unexplained seed, or one without numbers, gets none, because its
+    verdict can't change.
     """
-    told = job.suspects
-    if told is None and not _eligible(job):
+    status = job.suspects
+    if status is None and not _eligible(job):
         return []
     suspect, unexplained = (
         _seeds(session, job, Explanation.suspect),
         _seeds(session, job, Explanation.unexplained),
     )
-    if told is None:
+    if status is None:
         if not suspect or unexplained:
             return []
-        told = {
+        status = {
             "seeds": [],
             "count": 0,
             "rounds": 0,
@@ -82,29 +91,30 @@ def consider(session: Session, job: JobRow) -> list[int]:
             "words": "",
         }
     else:
-        told = {**told, **_judged(session, job, told, suspect, unexplained)}
-    told |= {"seeds": suspect[:NAMED], "count": len(suspect), "policy": POLICY.version}
+        status = {**status, **_judged(session, job, status, suspect, unexplained)}
+    status |= {"seeds": suspect[:NAMED], "count": len(suspect), "policy": POLICY.version}
     more: list[int] = []
-    if told["explanation"] in (None, Explanation.suspect) and not any(
-        job.counts.get(each) for each in _LOST
+    if status["explanation"] in (None, Explanation.suspect) and not any(
+        job.counts.get(verdict) for verdict in _LOST
     ):
-        more = _free(session, job, more_for_suspects(len(suspect), told["rounds"], POLICY))
+        more = _free(session, job, more_for_suspects(len(suspect), status["rounds"], POLICY))
     if more:
         words = f"{len(more)} seeds added: {_named(suspect)}"
-        told |= {
-            "rounds": told["rounds"] + 1,
-            "added": [*told["added"], *more],
+        status |= {
+            "rounds": status["rounds"] + 1,
+            "added": [*status["added"], *more],
             "words": words,
             "explanation": None,
             "pooled": None,
         }
-    job.suspects = told
+    job.suspects = status
     return more
 
 
 def verdicts(session: Session, job: JobRow) -> set[Verdict]:
-    """The verdicts whose worst is the job's: those of its seeds, the suspect ones as what all seeds
-    together say.
+    """Return the verdicts of a job's seeds; the worst one is the job's.
+
+    Suspect seeds have the verdict that the pooled statistics give them.
     """
     explanation = (job.suspects or {}).get("explanation")
     if explanation in (None, Explanation.suspect):
@@ -114,94 +124,100 @@ def verdicts(session: Session, job: JobRow) -> set[Verdict]:
         select(table.seed_verdict, table.seed_explanation).where(table.job_id == job.id).distinct()
     )
     return {
-        _as(Verdict(verdict), said, Explanation(explanation))
-        for verdict, said in session.execute(query)
+        _final(Verdict(verdict), seed_explanation, Explanation(explanation))
+        for verdict, seed_explanation in session.execute(query)
     }
 
 
 def counts(
-    session: Session, job_id: str, told: Mapping[str, int], together: Explanation
+    session: Session, job_id: str, stored: Mapping[str, int], together: Explanation
 ) -> dict[str, int]:
-    """A job's counters with its suspect seeds counted as what all seeds together say: explained or
-    unexplained.
+    """Return a job's counters, with suspect seeds counted by their final verdicts.
+
+    `together` is the pooled explanation: explained or unexplained.
     """
     table = SeedResultRow
-    each = select(table.seed, table.repeat, table.seed_verdict.label("said")).where(
-        table.job_id == job_id
-    )
-    seeds = each.where(table.seed_explanation == Explanation.suspect.value).distinct().subquery()
-    found = dict(told)
-    for said, number in session.execute(select(seeds.c.said, func.count()).group_by(seeds.c.said)):
-        settled_as = _SETTLED.get((Verdict(said), together), Verdict(said))
-        found[said] = found.get(said, 0) - number
-        found[settled_as.value] = found.get(settled_as.value, 0) + number
-    return {verdict: number for verdict, number in found.items() if number > 0}
+    query = select(table.seed, table.repeat, table.seed_verdict).where(table.job_id == job_id)
+    seeds = query.where(table.seed_explanation == Explanation.suspect.value).distinct().subquery()
+    numbers = select(seeds.c.seed_verdict, func.count()).group_by(seeds.c.seed_verdict)
+    counters = dict(stored)
+    for verdict, number in session.execute(numbers):
+        final = _SETTLED.get((Verdict(verdict), together), Verdict(verdict))
+        counters[verdict] = counters.get(verdict, 0) - number
+        counters[final.value] = counters.get(final.value, 0) + number
+    return {verdict: number for verdict, number in counters.items() if number > 0}
 
 
 def findings(session: Session, job: JobRow) -> list[Finding]:
-    """The flags that the pooled statistics call for, with them as evidence, where no seed alone
-    calls for the same.
+    """Return the flags that the pooled statistics call for, with these as evidence.
+
+    A flag that a single seed calls for is left out.
     """
-    told = job.suspects or {}
-    if not told.get("pooled") or told["explanation"] == Explanation.suspect:
+    status = job.suspects or {}
+    if not status.get("pooled") or status["explanation"] == Explanation.suspect:
         return []
-    said = {
-        _as(Verdict(name), Explanation.suspect, Explanation(told["explanation"]))
+    final_verdicts = {
+        _final(Verdict(name), Explanation.suspect, Explanation(status["explanation"]))
         for name in _verdicts_of_suspects(session, job)
     }
     return [
         _finding(session, job, verdict)
         for verdict in _FLAGS
-        if verdict in said and not job.counts.get(verdict)
+        if verdict in final_verdicts and not job.counts.get(verdict)
     ]
 
 
 def _eligible(job: JobRow) -> bool:
-    named = isinstance(job.request.get("seeds"), Mapping)
-    hangs_on_it = job.counts.get(Verdict.suspect) or job.counts.get(Verdict.fail)
-    return bool(named and hangs_on_it and job.reference is None and job.kernel != KERNEL)
+    is_range = isinstance(job.request.get("seeds"), Mapping)
+    may_change = job.counts.get(Verdict.suspect) or job.counts.get(Verdict.fail)
+    return bool(is_range and may_change and job.reference is None and job.kernel != KERNEL)
 
 
-def _as(verdict: Verdict, said: str | None, together: Explanation) -> Verdict:
-    return _SETTLED.get((verdict, together), verdict) if said == Explanation.suspect else verdict
+def _final(verdict: Verdict, explanation: str | None, together: Explanation) -> Verdict:
+    if explanation != Explanation.suspect:
+        return verdict
+    return _SETTLED.get((verdict, together), verdict)
 
 
 def _judged(
     session: Session,
     job: JobRow,
-    told: Mapping[str, Any],
+    status: Mapping[str, Any],
     suspect: Sequence[int],
     unexplained: Sequence[int],
 ) -> dict[str, Any]:
-    """What is known after a round: a new seed that is unexplained by itself, or what the statistics
-    of all say together.
+    """Return the conclusion after a round of added seeds: {"explanation", "pooled", "words"}.
+
+    It rests on a seed that is unexplained by itself, or else on the pooled statistics.
     """
-    asked = f"{_named(suspect)}; {len(told['added'])} seeds were added"
+    summary = f"{_named(suspect)}; {len(status['added'])} seeds were added"
     if unexplained:
         by_itself = f"seed {unexplained[0]} is unexplained by itself"
         return {
             "explanation": Explanation.unexplained.value,
             "pooled": None,
-            "words": f"{asked}: {by_itself}",
+            "words": f"{summary}: {by_itself}",
         }
     outputs = {name: list(_statistics(session, job.id, name)) for name in _outputs(session, job.id)}
-    found = settled(outputs)
-    worst = worst_explanation(found.values())
+    explanations = pooled_explanations(outputs)
+    worst = worst_explanation(explanations.values())
     figures = {}
     for name, rows in outputs.items():
         together = pooled(rows)
         figures[name] = {
-            "explanation": found[name].value,
+            "explanation": explanations[name].value,
             "rows": len(rows),
             "evidence": evidence(together),
             "statistics": {
-                each: value for each, value in together.items() if not each.endswith("count")
+                statistic: value
+                for statistic, value in together.items()
+                if not statistic.endswith("count")
             },
         }
     return {
         "explanation": worst.value,
         "pooled": figures,
-        "words": f"{asked}: {_MEANS.get(worst, worst.sentence)}",
+        "words": f"{summary}: {_MEANS.get(worst, worst.sentence)}",
     }
 
 
@@ -213,8 +229,9 @@ def _named(suspect: Sequence[int]) -> str:
 
 
 def _free(session: Session, job: JobRow, count: int) -> list[int]:
-    """So many seeds that have not run: behind the largest, or where the numbers end there, before
-    the smallest.
+    """Return `count` seeds that have not run.
+
+    They follow the largest one, or precede the smallest one if they would exceed MAX_SEED.
     """
     if not count:
         return []
@@ -248,7 +265,7 @@ def _verdicts_of_suspects(session: Session, job: JobRow) -> list[str]:
 
 
 def _outputs(session: Session, job_id: str) -> list[str]:
-    """The outputs of which some seed is suspect: the others are explained by every seed."""
+    """Return the outputs with a suspect seed; all seeds explain the others."""
     table = SeedResultRow
     query = select(table.output).where(
         table.job_id == job_id, table.explanation == Explanation.suspect.value
@@ -262,29 +279,29 @@ def _statistics(session: Session, job_id: str, output: str) -> Iterator[dict[str
         select(table)
         .where(table.job_id == job_id, table.output == output)
         .order_by(table.seed.desc(), table.repeat)
-        .limit(MOST_POOLED)
+        .limit(MAX_POOLED)
     )
     for row in session.scalars(query):
         yield {**(row.statistics or {}), **{name: getattr(row, name) for name in COLUMNS}}
 
 
 def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:
-    told = job.suspects or {}
+    status = job.suspects or {}
     kind, sentence = _FLAGS[verdict]
-    output = max(told["pooled"], key=lambda name: told["pooled"][name]["evidence"] or 0.0)
+    output = max(status["pooled"], key=lambda name: status["pooled"][name]["evidence"] or 0.0)
     canonical = session.get_one(TestSpecRow, job.test_key).canonical
-    seed = told["seeds"][0]
-    proof = {
+    seed = status["seeds"][0]
+    flag_evidence = {
         "sentence": sentence,
-        "words": told["words"],
+        "words": status["words"],
         "job": job.id,
         "build": job.build,
         "seed": seed,
         "output": output,
-        "seeds": told["count"],
+        "seeds": status["count"],
         "of": job.done,
-        "suspects": {name: told[name] for name in ("seeds", "added", "rounds", "explanation")},
-        "pooled": told["pooled"],
+        "suspects": {name: status[name] for name in ("seeds", "added", "rounds", "explanation")},
+        "pooled": status["pooled"],
         "tolerance": dict(canonical.get("tolerance", {})),
         "policy": VERDICTS.version,
         "diagnosis": (job.diagnosis or {}).get("words"),
@@ -297,4 +314,4 @@ def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:
             context=job.context,
         ),
     }
-    return Finding.of(job, kind, proof)
+    return Finding.of(job, kind, flag_evidence)

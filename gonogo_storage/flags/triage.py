@@ -1,5 +1,6 @@
-"""Flags in the order in which people should look at them: by kind, hollow first, the newest of a
-kind first. Reads only, by the index.
+"""The triage list of flags: by kind, hollow tests first, the newest of a kind first.
+
+It only reads, by index.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ORDER = (
     FlagKind.latent_flake,
     FlagKind.tolerance_too_tight,
 )
-"""Greens that lie come first, then what costs devices and patience, last what is red and right."""
+"""False greens come first, then flags that cost time on devices, last false alarms."""
 STATES: Mapping[str, tuple[FlagState, ...]] = {
     "open": (FlagState.open, FlagState.reopened),
     "acknowledged": (FlagState.acknowledged,),
@@ -41,8 +42,8 @@ STATES: Mapping[str, tuple[FlagState, ...]] = {
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a list is narrowed to; `job` and `build` are those of the newest evidence."""
+class FlagFilter:
+    """The filter of a list; `job` and `build` are those of the newest evidence."""
 
     state: str = "open"
     """A key of STATES."""
@@ -54,64 +55,66 @@ class Wanted:
 
 
 def listed(
-    session: Session, wanted: Wanted, *, limit: int = 50, cursor: str | None = None
+    session: Session, filters: FlagFilter, *, limit: int = 50, cursor: str | None = None
 ) -> Page[dict[str, Any]]:
-    """A page of flags; the cursor is "kind.id". Raises BadCursor."""
-    kinds = [each for each in ORDER if wanted.kind in (None, each.value)]
+    """Return a page of flags; the cursor is "kind.id". Raises BadCursor."""
+    kinds = [kind for kind in ORDER if filters.kind in (None, kind.value)]
     after: str | None = None
     if cursor is not None:
-        kind, _, after = cursor.partition(".")
-        if kind not in kinds or not is_id(after):
+        cursor_kind, _, after = cursor.partition(".")
+        if cursor_kind not in kinds or not is_id(after):
             raise BadCursor(cursor)
-        kinds = kinds[kinds.index(FlagKind(kind)) :]
+        kinds = kinds[kinds.index(FlagKind(cursor_kind)) :]
     ids: list[str] = []
     for kind in kinds:
         room = limit + 1 - len(ids)
         if room <= 0:
             break
-        ids += _newest(session, wanted, kind, after, room)
+        ids += _newest(session, filters, kind, after, room)
         after = None
     rows = {row.id: row for row in session.scalars(select(FlagRow).where(FlagRow.id.in_(ids)))}
-    items = [as_json(rows[each]) for each in ids]
+    items = [as_json(rows[flag_id]) for flag_id in ids]
     return Page.cut(items, limit, lambda item: f"{item['kind']}.{item['id']}")
 
 
 def open_by_kind(session: Session) -> dict[FlagKind, int]:
-    """How many flags of each kind wait for someone, in ORDER; kinds without any are left out."""
+    """Return the number of open flags by kind, in ORDER; kinds without any are left out."""
     query = (
         select(FlagRow.kind, func.count())
         .where(FlagRow.state.in_(STATES["open"]))
         .group_by(FlagRow.kind)
     )
-    found = dict(session.execute(query).all())
-    return {kind: found[kind] for kind in ORDER if found.get(kind)}
+    counts = dict(session.execute(query).all())
+    return {kind: counts[kind] for kind in ORDER if counts.get(kind)}
 
 
 def _newest(
-    session: Session, wanted: Wanted, kind: str, after: str | None, most: int
+    session: Session, filters: FlagFilter, kind: str, after: str | None, limit: int
 ) -> Sequence[str]:
-    """Ids of one kind. A state at a time, so that the index (state, kind, id) gives each in order
-    and no more than `most` are read.
+    """Return the newest ids of one kind.
+
+    Each state is read separately, so that the index (state, kind, id) gives them in order and no
+    more than `limit` are read.
     """
     table = FlagRow
-    found: list[str] = []
-    for state in STATES[wanted.state]:
+    ids: list[str] = []
+    for state in STATES[filters.state]:
         query = (
             select(table.id)
             .where(table.state == state, table.kind == kind)
             .order_by(table.id.desc())
-            .limit(most)
+            .limit(limit)
         )
         for column, value in (
-            (table.test_key, wanted.test),
-            (table.owner, wanted.owner),
-            (table.build, wanted.build),
+            (table.test_key, filters.test),
+            (table.owner, filters.owner),
+            (table.build, filters.build),
         ):
             if value is not None:
                 query = query.where(column == value)
-        if wanted.job is not None:
-            if not is_id(wanted.job):
+        if filters.job is not None:
+            if not is_id(filters.job):
                 return ()
-            query = query.where(table.last_job == wanted.job)
-        found += session.scalars(query if after is None else query.where(table.id < after))
-    return sorted(found, reverse=True)[:most]
+            query = query.where(table.last_job == filters.job)
+        ids += session.scalars(query if after is None else query.where(table.id < after))
+    return sorted(ids, reverse=True)[:limit]

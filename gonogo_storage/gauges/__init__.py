@@ -1,1 +1,1 @@
-"""Gauges: the stored runs of known-right and known-wrong kernels, and the report made of them."""
+"""Gauges: the stored runs of known-right and known-wrong kernels, and their reports."""

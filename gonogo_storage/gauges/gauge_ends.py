@@ -1,5 +1,7 @@
-"""The end of a gauge, under its job's lock: other inputs where no tolerance works, then the report,
-and the flag `blunt_test`.
+"""The end of a gauge, under its job's lock.
+
+If no tolerance works, the gauge tries other inputs first. Then come the report and the flag
+`blunt_test`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.grades import Sharpness
-from gonogo.gauge.elsewhere import Elsewhere, Tried, beyond, candidates
+from gonogo.gauge.elsewhere import OtherInputs, TriedInputs, beyond, candidates
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import LEFT_OUT, gauge_line
 from gonogo.gauge.report import Gauge, report
@@ -28,17 +30,17 @@ from gonogo_storage.messages import events
 from gonogo_storage.tables import FlagRow, GaugeRow, JobRow, TestSpecRow
 
 SEARCH_SEEDS = 1
-"""Of each other inputs that are tried: they are advice to try, not a measurement."""
+"""Number of seeds for each of the other inputs: they are suggestions, not measurements."""
 _ANY_SIZE = 2**62
 
 Row = Mapping[str, Any]
 
 
 def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -> bool:
-    """What a gauge whose chunks are all closed comes to. False: it goes on with other inputs; the
-    job stays open.
+    """Conclude a gauge whose chunks are all closed; return whether it has ended.
 
-    A gauge that was cancelled keeps the report of what has run, and changes no flag.
+    It is false if the gauge continues with other inputs; the job stays open then. A cancelled gauge
+    gets a report of what has run, and changes no flag.
     """
     gauge = session.get_one(GaugeRow, job.id, populate_existing=True)
     test = TestSpec.parse(
@@ -55,11 +57,11 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
     ):
         others = candidates(test)
         if others:
-            _go_on(session, job, gauge, others, now=now)
+            _add_other_inputs(session, job, gauge, others, now=now)
             return False
     tried = [
-        _tried(test, here, each, [row for row in rows if row["where"] == place])
-        for place, each in enumerate(gauge.elsewhere)
+        _tried(test, here, inputs, [row for row in rows if row["where"] == place])
+        for place, inputs in enumerate(gauge.elsewhere)
     ]
     gauge.sharpness = here.sharpness.value
     gauge.misses = {name: [rate.count, rate.of] for name, rate in here.misses.items()}
@@ -68,7 +70,7 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
     gauge.report = {
         **here.to_json(),
         "sentences": sentences,
-        "elsewhere": [each.to_json() for each in tried],
+        "elsewhere": [attempt.to_json() for attempt in tried],
         "beyond": beyond(tried).strip(),
         "command": _command(test.canonical(), gauge),
     }
@@ -80,17 +82,17 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
     return True
 
 
-def _go_on(
-    session: Session, job: JobRow, gauge: GaugeRow, others: Sequence[Elsewhere], *, now: datetime
+def _add_other_inputs(
+    session: Session, job: JobRow, gauge: GaugeRow, others: Sequence[OtherInputs], *, now: datetime
 ) -> None:
-    """Measure the same parts with other inputs."""
+    """Add work to measure the same parts with other inputs."""
     gauge.elsewhere = [
-        {"name": each.name, "sentence": each.sentence, "inputs": each.inputs} for each in others
+        {"name": other.name, "sentence": other.sentence, "inputs": other.inputs} for other in others
     ]
-    own = list(gauge.parts)
+    own_parts = list(gauge.parts)
     seeds = gauge.seeds[:SEARCH_SEEDS]
     for where in range(len(others)):
-        parts = [{**part, "where": where} for part in own]
+        parts = [{**part, "where": where} for part in own_parts]
         first = len(gauge.parts)
         gauge.parts = [*gauge.parts, *parts]
         gauge_work.add(session, job, parts, first, seeds)
@@ -100,24 +102,28 @@ def _go_on(
     session.flush()
 
 
-def _brief(here: Gauge, tried: Sequence[Tried]) -> str:
-    """The findings in a line or two; the report has them whole."""
-    said = here.words.removesuffix(here.advice.words).strip()
+def _brief(here: Gauge, tried: Sequence[TriedInputs]) -> str:
+    """Return the findings in a line or two; the report has all of them."""
+    words = here.words.removesuffix(here.advice.words).strip()
     if here.advice.works or not here.advice.tolerance:
-        return f"{said} {here.advice.words}"
-    able = [each.where.name for each in tried if each.gauge.advice.works and each.gains]
-    return f"{said} No tolerance works with these inputs" + (
+        return f"{words} {here.advice.words}"
+    able = [attempt.where.name for attempt in tried if attempt.gauge.advice.works and attempt.gains]
+    return f"{words} No tolerance works with these inputs" + (
         f'; with "{able[0]}" one does.' if able else "."
     )
 
 
-def _tried(test: TestSpec, here: Gauge, where: Mapping[str, Any], rows: Sequence[Row]) -> Tried:
+def _tried(
+    test: TestSpec, here: Gauge, where: Mapping[str, Any], rows: Sequence[Row]
+) -> TriedInputs:
     there = report(replace(test, inputs=where["inputs"]), rows)
-    return Tried.of(here, Elsewhere(where["name"], where["sentence"], where["inputs"]), there)
+    return TriedInputs.of(
+        here, OtherInputs(where["name"], where["sentence"], where["inputs"]), there
+    )
 
 
 def _command(canonical: Mapping[str, Any], gauge: GaugeRow) -> dict[str, Any]:
-    """The line that measures it again, and what the line can't say."""
+    """Return the command line that repeats the gauge, and the fields that it leaves out."""
     foreign = [
         part for part in gauge.parts if part["executor"] != EMULATOR and part["where"] is None
     ]
@@ -141,27 +147,30 @@ def _open(
     *,
     now: datetime,
 ) -> None:
-    """Open or renew the flag: which wrong kernels pass, how often, what would reject them, and the
-    lines that show it.
+    """Open or renew the flag.
+
+    Its evidence: which mutants pass and how often, what would reject them, and commands to repeat
+    it.
     """
     missed = {name: rate for name, rate in here.misses.items() if rate.count}
     able = sum(1 for rate in here.misses.values() if rate.of)
-    worst = max(
-        missed, key=lambda name: missed[name].count / missed[name].of
-    )  # of equals the first
-    part = next(each for each in gauge.parts if each["name"] == worst and each["where"] is None)
+    # Of equals, the first one.
+    worst = max(missed, key=lambda name: missed[name].count / missed[name].of)
+    part = next(
+        planned for planned in gauge.parts if planned["name"] == worst and planned["where"] is None
+    )
     seed = next(
         row["seed"]
         for row in rows
         if row["part"] == worst and row["where"] is None and row.get("able")
     )
     canonical = here.test.canonical()
-    found = gauge.report or {}
+    stored_report = gauge.report or {}
     evidence: dict[str, Any] = {
         "sentence": f"{len(missed)} of {able} known-wrong kernels that can show pass this test.",
         "gauge": gauge.id,
         "misses": {
-            name: {**rate.to_json(), "sentence": found["sentences"].get(name)}
+            name: {**rate.to_json(), "sentence": stored_report["sentences"].get(name)}
             for name, rate in missed.items()
         },
         "on_every_seed": list(here.blind),
@@ -169,10 +178,10 @@ def _open(
         "seeds": gauge.seeds,
         "devices": sorted({row["device"] for row in rows if row["device"]}),
         "tolerance": dict(canonical.get("tolerance", {})),
-        "advice": found["advice"],
-        "beyond": found["beyond"],
-        "command": found["command"]["line"],
-        "command_leaves_out": found["command"]["leaves_out"],
+        "advice": stored_report["advice"],
+        "beyond": stored_report["beyond"],
+        "command": stored_report["command"]["line"],
+        "command_leaves_out": stored_report["command"]["leaves_out"],
         "check": check_line(
             canonical,
             build=part["build"],
@@ -198,9 +207,7 @@ def _open(
 
 
 def _resolve(session: Session, job: JobRow, gauge: GaugeRow, here: Gauge, *, now: datetime) -> None:
-    """Resolve the variant's flag when this gauge measured every wrong kernel that passed before,
-    and all of them failed.
-    """
+    """Resolve the variant's flag if all mutants that passed before were measured and now fail."""
     query = select(FlagRow).where(
         FlagRow.kind == FlagKind.blunt_test,
         FlagRow.test_key == gauge.test_key,
@@ -213,7 +220,10 @@ def _resolve(session: Session, job: JobRow, gauge: GaugeRow, here: Gauge, *, now
     failed = {name for name, rate in here.misses.items() if rate.of}
     if flag is None or not set(flag.evidence.get("misses") or ()) <= failed:
         return
-    why = f"gauge {gauge.id}: every known-wrong kernel that passed now fails, on {len(gauge.seeds)} seeds"
+    why = (
+        f"gauge {gauge.id}: every known-wrong kernel that passed now fails,"
+        f" on {len(gauge.seeds)} seeds"
+    )
     flag_changes.resolve(
         session, flag.id, version=flag.version, why=why, detail={"gauge": gauge.id}, now=now
     )

@@ -1,5 +1,6 @@
-"""The rows of a gauge: stored once each as they come from a worker, read for its report. No query
-about builds ever meets them.
+"""Results of gauges: stored as workers send them, read for the reports.
+
+They are in their own table, so that no query about builds reads them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import storable
 from gonogo_storage.tables import GaugeResultRow, GaugeRow
 
-_KEPT = ("able", "verdict", "explanation", "outputs", "edges", "sentence")
+_STORED = ("able", "verdict", "explanation", "outputs", "edges", "sentence")
 
 
 def add(
@@ -27,10 +28,10 @@ def add(
     *,
     now: datetime,
 ) -> int:
-    """Insert rows as in a results message, whose `repeat` is the number of the part, and count
-    them; how many there are now.
+    """Insert new rows and count them; return the gauge's number of rows.
 
-    The caller, holding the job's lock, knows them to be new.
+    The rows are as in a results message; `repeat` is the number of the part. The caller holds the
+    job's lock and knows that the rows are new.
     """
     gauge = session.get_one(GaugeRow, gauge_id, populate_existing=True)
     names = [part["name"] for part in gauge.parts]
@@ -56,24 +57,26 @@ def add(
 
 
 def _stored(row: Mapping[str, Any], part: str) -> dict[str, Any]:
-    if (
-        row.get("outputs") and row.get("part") != part
-    ):  # a worker that knows no gauges has run the right kernel in the place of any
+    # A worker that is too old for gauges always runs the right kernel.
+    if row.get("outputs") and row.get("part") != part:
         row = {
             "verdict": "error",
-            "message": f"the worker ran something else than {part}: it is older than the service",
+            "message": (
+                f"the worker didn't run {part}: it is older than the service; update the worker"
+            ),
         }
-    found = {name: row.get(name) for name in _KEPT}
-    found["outputs"] = found["outputs"] or {}
-    found["explanation"] = found["explanation"] or Explanation.not_judged.value
-    return (
-        found if row.get("message") is None else {**found, "message": storable(str(row["message"]))}
-    )
+    values = {name: row.get(name) for name in _STORED}
+    values["outputs"] = values["outputs"] or {}
+    values["explanation"] = values["explanation"] or Explanation.not_judged.value
+    if row.get("message") is not None:
+        values["message"] = storable(str(row["message"]))
+    return values
 
 
-def own(session: Session, gauge_id: str) -> list[dict[str, Any]]:
-    """The rows on the test's own inputs, as `read` gives them: at most GONOGO_MAX_GAUGE_RUNS. None
-    of a gauge that doesn't exist.
+def on_test_inputs(session: Session, gauge_id: str) -> list[dict[str, Any]]:
+    """Return a gauge's rows on the test's own inputs, as `read` does.
+
+    There are at most GONOGO_MAX_GAUGE_RUNS, and none if the gauge doesn't exist.
     """
     gauge = session.get(GaugeRow, gauge_id)
     if gauge is None:
@@ -88,10 +91,10 @@ def own(session: Session, gauge_id: str) -> list[dict[str, Any]]:
 def read(
     session: Session, gauge: GaugeRow, *, parts: Sequence[int] | None = None
 ) -> list[dict[str, Any]]:
-    """Every row so far (of some parts) as gonogo.gauge.report takes it, by seed and part, with
-    "where" (null: the test's own inputs) and "device".
+    """Return all rows so far (of the given parts), by seed and part.
 
-    Parts that the test doesn't have are left out.
+    They have the form that gonogo.gauge.report needs, with "where" (null: the test's own inputs)
+    and "device". Parts that were not run are left out.
     """
     table = GaugeResultRow
     columns = (table.seed, table.part, table.device, table.row)

@@ -1,4 +1,4 @@
-"""A gauge's work in chunks of the hidden job, and what a worker is told of one."""
+"""A gauge's work as chunks of its hidden job, and the message to the worker."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from gonogo_storage.tables import BuildRow, ChunkRow, GaugeRow, JobRow
 
 MAX_WORK = 2000
 RUN_FACTOR = 2.0
-"""A run is also judged, asked whether its fault can show, and its seed is drawn: about as long
-again as the kernel takes."""
+"""Time of a run relative to the kernel's: drawing the seed and judging take about as long again."""
 
 
 def add(
@@ -29,15 +28,15 @@ def add(
     first: int,
     seeds: Sequence[int],
 ) -> None:
-    """Store the chunks of parts (numbered from `first`) on seeds, and count them.
+    """Store and count the chunks of parts (numbered from `first`) on seeds.
 
-    The emulator's parts go together, seed by seed; a build of somebody's has chunks of its own, in
-    the queue of its executor.
+    The emulator's parts share chunks, seed by seed. Any other build has separate chunks, in the
+    queue of its executor.
     """
     groups: dict[tuple[str, str], list[int]] = {}
     for number, part in enumerate(parts, first):
-        alone = "" if part["executor"] == EMULATOR else part["build"]
-        groups.setdefault((part["executor"], alone), []).append(number)
+        separate = "" if part["executor"] == EMULATOR else part["build"]
+        groups.setdefault((part["executor"], separate), []).append(number)
     run_s = float(job.request["run_s"])
     size = min(MAX_WORK, max(1, int(float(job.request["chunk_seconds"]) / run_s)))
     for (executor, _), numbers in groups.items():
@@ -62,11 +61,12 @@ def add(
     session.flush()
 
 
-def aim(
+def message_fields(
     session: Session, gauge_id: str, canonical: Mapping[str, Any], work: Sequence[Sequence[int]]
 ) -> dict[str, Any]:
-    """What the message of an attempt at some of the work says: {"test", "build", "executor",
-    "arithmetic", "outputs", "gauge"}.
+    """Return the fields of a gauge in the message of an attempt at `work`.
+
+    They are {"test", "build", "executor", "arithmetic", "outputs", "gauge"}.
     """
     gauge = session.get_one(GaugeRow, gauge_id)
     numbers = sorted({int(number) for _, number in work})

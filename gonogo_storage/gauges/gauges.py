@@ -1,6 +1,4 @@
-"""Gauges as the API sees them: create, get, list, cancel; and what the last one says of a test's
-sharpness.
-"""
+"""Reads of gauges for the API, and the sharpness of a test by its last gauge."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from gonogo_storage.tables import GaugeRow, JobRow, TestSpecRow
 
 
 def get(session: Session, gauge_id: str) -> dict[str, Any] | None:
-    """The gauge with its report, or None when there is none of that id."""
+    """Return a gauge with its report, or None."""
     if not is_id(gauge_id):
         return None
     query = _joined().where(GaugeRow.id == gauge_id)
@@ -43,7 +41,7 @@ def list_(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """Gauges without their reports, newest first. Raises BadCursor."""
+    """Return gauges without their reports, newest first. Raises BadCursor."""
     query = _joined().options(
         defer(GaugeRow.report), defer(GaugeRow.parts), defer(GaugeRow.elsewhere)
     )
@@ -65,8 +63,9 @@ def list_(
 def last(
     session: Session, test_key: str, branch: str, arch: str, board: str
 ) -> dict[str, Any] | None:
-    """{"id", "finished_at", "report"} of the last finished gauge of a variant, chosen as
-    `sharpness_of` does; None when there is none.
+    """Return {"id", "finished_at", "report"} of a variant's last finished gauge, or None.
+
+    The gauge is chosen as in `sharpness_of`.
     """
     query = select(GaugeRow.id, JobRow.finished_at, GaugeRow.report).join(
         JobRow, JobRow.id == GaugeRow.id
@@ -88,11 +87,10 @@ def last(
 def sharpness_of(
     session: Session, test_key: str, branch: str, arch: str, board: str
 ) -> dict[str, Rate]:
-    """Known-wrong kernel -> how often it passed the test, by the last finished gauge; {} when none
-    has measured it.
+    """Return {mutant: how often it passed the test} by the last finished gauge; {} without one.
 
-    A gauge of this branch counts before a newer one of another branch: it is the test that is
-    measured, and a branch may have been given kernels of its own.
+    A gauge of this branch counts before a newer one of another branch. The gauge measures the test,
+    but a branch may have its own kernels.
     """
     query = (
         select(GaugeRow.misses)

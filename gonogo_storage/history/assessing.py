@@ -29,7 +29,7 @@ from gonogo_storage.history.trends import StoredTrend
 from gonogo_storage.rollups.variants import JobFacts, Variant, job_of, jobs_of
 
 Missed = Callable[[Session, Variant], Mapping[str, Rate]]
-"""How often each known-wrong kernel passed a variant's test, by the newest gauge of it."""
+"""Returns the pass rate of each known-wrong kernel on a variant's test, by its newest gauge."""
 
 
 def gauged(session: Session, variant: Variant) -> Mapping[str, Rate]:

@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session
 
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.db.states import JobState
 from gonogo_storage.flags import flag_changes, flags
 from gonogo_storage.flags.flag_expiry import Quiet
@@ -157,53 +156,6 @@ def get(session: Session, variant: Variant) -> dict[str, Any] | None:
         AssessmentRow, (variant.test_key, variant.branch, variant.arch, variant.board)
     )
     return None if row is None else {**_summary(row), "content": row.content}
-
-
-def of_test(session: Session, test_key: str, *, limit: int = 100) -> list[dict[str, Any]]:
-    """The assessments of all variants of a test, as `get` gives them, in order."""
-    query = select(AssessmentRow).where(AssessmentRow.test_key == test_key)
-    query = query.order_by(AssessmentRow.branch, AssessmentRow.arch, AssessmentRow.board).limit(
-        limit
-    )
-    return [{**_summary(row), "content": row.content} for row in session.scalars(query)]
-
-
-def list_(
-    session: Session,
-    *,
-    test: str | None = None,
-    stability: str | None = None,
-    sharpness: str | None = None,
-    hollow: bool | None = None,
-    limit: int = 50,
-    cursor: str | None = None,
-) -> Page[dict[str, Any]]:
-    """Return summaries (no `content`) by test, branch, arch, board. Raises BadCursor."""
-    table = AssessmentRow
-    columns = [getattr(table, name) for name in (*_SUMMARY, "job_id", "assessed_at")]
-    query = select(*columns).order_by(table.test_key, table.branch, table.arch, table.board)
-    for column, value in (
-        (table.test_key, test),
-        (table.stability, stability),
-        (table.sharpness, sharpness),
-        (table.hollow, hollow),
-    ):
-        if value is not None:
-            query = query.where(column == value)
-    start = _place(cursor)
-    return Page.cut(
-        [_summary(row) for row in session.execute(query.offset(start).limit(limit + 1))],
-        limit,
-        lambda _: str(start + limit),
-    )
-
-
-def _place(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
-        raise BadCursor(cursor)
-    return int(cursor)
 
 
 def _summary(row: Any) -> dict[str, Any]:

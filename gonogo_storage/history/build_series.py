@@ -55,22 +55,6 @@ class Point:
     """Counted over whole jobs, like `failures`; hangs, crashes and errors are in neither."""
     jobs: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the point in plain JSON types, numbers as their mean and count."""
-        numbers = {
-            name: {"mean": sum(values) / len(values), "seeds": len(values)}
-            for name, values in self.numbers.items()
-            if values
-        }
-        return {
-            "name": self.name,
-            "at": self.at,
-            "numbers": numbers,
-            "failures": self.failures,
-            "runs": self.runs,
-            "jobs": list(self.jobs),
-        }
-
 
 def points(
     session: Session,

@@ -18,7 +18,7 @@ from gonogo_storage.history.samples import Run
 from gonogo_storage.rollups.variants import JobFacts
 
 MAX_COMPARED = 10
-"""How many builds back a build is compared."""
+"""Number of builds back to which a build is compared."""
 COMPARED_SEEDS = 32
 _SAME = (masking.Change.unchanged, masking.Change.right, masking.Change.still_wrong)
 

@@ -39,7 +39,7 @@ def to_resolve(
     resolvable = []
     for flag in flags.active(session, assessment.variant):
         kind = FlagKind(flag["kind"])
-        if kind in raised or kind not in flag_expiry.BY_ITSELF:
+        if kind in raised or kind not in flag_expiry.SELF_RESOLVING:
             continue
         quiet = flag_expiry.since(kind, assessment.jobs, flag["quiet_after"], assessment.policy)
         if quiet.enough and _evidence_is_over(session, assessment, kind, quiet):

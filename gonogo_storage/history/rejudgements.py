@@ -191,7 +191,7 @@ def add(
 
 
 def get(session: Session, rejudgement_id: str) -> dict[str, Any] | None:
-    """A stored rejudgement, or None."""
+    """Return a stored rejudgement, or None."""
     row = session.get(RejudgementRow, rejudgement_id) if is_id(rejudgement_id) else None
     return None if row is None else _with_report(row)
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
-from gonogo.flakiness.samples import Sample, once
+from gonogo.flakiness.samples import Sample, distinct_places
 from gonogo_storage.rollups.variants import MAX_JOBS, JobFacts, Variant, jobs_of
 from gonogo_storage.tables import SeedResultRow
 
@@ -66,17 +66,17 @@ class Run(NamedTuple):
     Inf where one is infinite; None where one is NaN or none has a number.
     """
     green: bool | None
-    """Whether the tests of an iteration report themselves as passed; None for a kernel's seed."""
+    """True if the tests of an iteration report themselves as passed; None for a kernel's seed."""
 
     @property
     def digest(self) -> str | None:
-        """The digests of all outputs in one text, as `dgamma=... dx=...`; None without any."""
+        """Return all outputs' digests in one text, as `dgamma=... dx=...`; None without any."""
         return " ".join(f"{name}={value}" for name, value in sorted(self.digests.items())) or None
 
 
 @dataclass(frozen=True)
 class ReadExtent:
-    """How much of a history was read."""
+    """The part of a history that was read."""
 
     jobs: int
     seeds: int
@@ -84,11 +84,11 @@ class ReadExtent:
     of_seeds: int
     """(seed, repeat) that these jobs have."""
     more_jobs: bool
-    """Whether older jobs were left out."""
+    """True if older jobs were left out."""
 
     @property
     def words(self) -> str:
-        """The extent as one phrase."""
+        """Return the extent as one phrase."""
         older = ", older jobs not read" if self.more_jobs else ""
         jobs = f"{self.jobs} job{'' if self.jobs == 1 else 's'}"
         return f"{self.seeds} of {self.of_seeds} seeds of {jobs}{older}"
@@ -194,7 +194,7 @@ def of_runs(runs: Iterable[Run]) -> list[Sample]:
 
 
 def distinct(runs: Iterable[Run]) -> list[Run]:
-    """Return the runs that are new observations (gonogo.flakiness.samples.once).
+    """Return the runs that are new observations (gonogo.flakiness.samples.distinct_places).
 
     The same seed with the same bits, in another job or on another build, is the same observation.
     So is the same largest ratio on another build. Counted twice, they would make a history of eight
@@ -202,7 +202,10 @@ def distinct(runs: Iterable[Run]) -> list[Run]:
     is known to be nondeterministic all stay.
     """
     all_runs = list(runs)
-    return [all_runs[place] for place in once(of_runs(all_runs), [run.ratio for run in all_runs])]
+    return [
+        all_runs[place]
+        for place in distinct_places(of_runs(all_runs), [run.ratio for run in all_runs])
+    ]
 
 
 def tail_of(runs: Iterable[Run], policy: FlakinessPolicy = POLICY) -> Tail:

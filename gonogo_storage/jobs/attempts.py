@@ -140,7 +140,7 @@ def unpublished(session: Session, broker_generation: str, *, limit: int = 200) -
 
 def _with_gauge_work(session: Session, item: Sendable) -> Sendable:
     """Return a gauge's attempt with the parts of its work in place of the job's build."""
-    gauge_fields = gauge_work.aim(session, item.job, item.test, item.work)
+    gauge_fields = gauge_work.message_fields(session, item.job, item.test, item.work)
     return replace(
         item,
         first=False,
@@ -212,7 +212,7 @@ def store(
 
     Rows without numbers (hang, crash, error) count only from the chunk's current attempt while it
     is open. Rows with numbers count from a lost attempt too. Results that the attempt was not asked
-    for are dropped, and so are those of seeds that a decision has cancelled.
+    for are dropped, and so are those of seeds that a decision has canceled.
     """
     locked = _locked(session, attempt_id)
     if locked is None:
@@ -326,7 +326,7 @@ def mark_lost(
 
 
 def to_cancel(session: Session) -> list[str]:
-    """Return the running attempts that were asked to stop: their job is cancelled or decided.
+    """Return the running attempts that were asked to stop: their job is canceled or decided.
 
     Their keys must be in the broker even if the broker lost them.
     """

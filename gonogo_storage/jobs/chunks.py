@@ -152,7 +152,7 @@ def dispatch(session: Session, chunk_ids: Sequence[str], *, now: datetime) -> li
     """Give each chosen chunk an attempt for its missing results; return the attempts' ids.
 
     `attempts.unpublished` then returns these attempts. A chunk that is no longer waiting, or whose
-    job was cancelled meanwhile, is skipped. One whose results have all arrived late is closed.
+    job was canceled meanwhile, is skipped. One whose results have all arrived late is closed.
     """
     attempt_ids: list[str] = []
     chunk_jobs = (

@@ -1,4 +1,4 @@
-"""End chunks and jobs: done, lost, failed or cancelled, with the conclusions from their results.
+"""End chunks and jobs: done, lost, failed or canceled, with the conclusions from their results.
 
 Every function here runs under the job's lock. Lock the job first (`lock`), then chunks, attempts
 and results. So two "last" chunks can't each believe that the other one is still open.
@@ -245,7 +245,7 @@ def cancel_open_chunks(
 def close_unresponsive_chunks(session: Session, job: JobRow, *, now: datetime) -> None:
     """Close chunks whose workers were asked to stop and don't answer.
 
-    For a job that is being cancelled these are all open chunks; for a decided one, those that the
+    For a job that is being canceled these are all open chunks; for a decided one, those that the
     decision doesn't need.
     """
     open_chunks = select(ChunkRow).where(

@@ -129,7 +129,7 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
 def cancel(
     session: Session, gauge_id: str, *, now: datetime | None = None
 ) -> dict[str, Any] | None:
-    """Cancel a gauge as a job is cancelled; None when there is no such gauge.
+    """Cancel a gauge as a job is canceled; None when there is no such gauge.
 
     Notify the dispatcher after the commit.
     """

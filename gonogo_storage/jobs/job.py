@@ -43,14 +43,14 @@ class NewJob:
     reference: str | None = None
     """The build that this one is compared with."""
     stop_on_finding: bool | None = None
-    """Whether one unexplained seed decides; None: the seeds aren't sequential.
+    """True if one unexplained seed decides; None: the seeds aren't sequential.
 
     Sequential seeds follow each other without a gap, and the job ends when they decide.
     """
 
     @property
     def queue(self) -> str:
-        """The queue that serves the target."""
+        """Return the queue that serves the target."""
         return f"{self.executor}.{self.arch}.{self.board}"
 
 
@@ -109,7 +109,7 @@ class Job:
     finished_at: datetime | None
 
     def to_json(self) -> dict[str, Any]:
-        """The job as the API shows it (links are the API's)."""
+        """Return the job as the API shows it (links are the API's)."""
         return {
             "id": self.id,
             "kind": self.kind.value,

@@ -244,7 +244,7 @@ def _largest(job_id: str, verdict: str, rollup: Mapping[str, Sums]) -> Iterable[
         # seeds that have no outputs.
         if not sums.counts.get(verdict) or (output == WHOLE and not sums.empty):
             continue
-        # worse verdicts together have fewer rows than `limit`: leaving them out saves nothing
+        # rows whose seed has a worse verdict are fewer than `limit`, so filtering them out is cheap
         of_output = (
             table.job_id == job_id,
             table.output == output,

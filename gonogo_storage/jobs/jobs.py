@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.catalogue import test_specs
-from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.states import LISTED_KINDS, OPEN_ATTEMPT, JobKind, JobState
+from gonogo_storage.db.states import LISTED_KINDS, JobKind, JobState
 from gonogo_storage.jobs import chunks, closing, sequential
 from gonogo_storage.jobs.job import Job, NewJob, _job
 from gonogo_storage.messages import events, outbox
-from gonogo_storage.tables import AttemptRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
+from gonogo_storage.tables import ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
 
 @dataclass(frozen=True)
@@ -177,9 +176,9 @@ def list_(
             query = query.where(column == value)
     if filters.label is not None:
         name, equals, value = filters.label.partition("=")
-        labelled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
+        labeled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
         query = query.where(
-            JobRow.id.in_(labelled.where(JobLabelRow.value == value) if equals else labelled)
+            JobRow.id.in_(labeled.where(JobLabelRow.value == value) if equals else labeled)
         )
     if cursor is not None:
         if not is_id(cursor):
@@ -192,7 +191,7 @@ def list_(
 def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job | None:
     """Cancel a job: close the chunks that no worker has started, and stop running attempts.
 
-    Running attempts are asked through the outbox. The job ends cancelled, even when its seeds had
+    Running attempts are asked through the outbox. The job ends canceled, even when its seeds had
     decided before and its attempts were about to stop for that.
 
     A job in a final state stays as it is. Returns None when there is no such job. Notify the
@@ -279,36 +278,3 @@ def resubmit(
         ),
         now=now,
     )
-
-
-def attempts_of(session: Session, job_id: str) -> list[dict[str, Any]]:
-    """Return all attempts of a job in order: worker, times, progress and errors.
-
-    A job's page reads gonogo_storage.jobs.job_attempts, which is bounded.
-    """
-    if not is_id(job_id):
-        return []
-    query = select(AttemptRow, ChunkRow.number).join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
-    rows = session.execute(query.where(AttemptRow.job_id == job_id).order_by(AttemptRow.id))
-    return [
-        {
-            "id": row.id,
-            "chunk": number,
-            "number": row.number,
-            "state": row.state,
-            "open": row.state in OPEN_ATTEMPT,
-            "worker": row.worker,
-            "device": row.device,
-            "host": row.host,
-            "seed": row.seed,
-            "stage": row.stage,
-            "error": row.error,
-            "log_tail": row.log_tail,
-            "telemetry": row.telemetry,
-            "created_at": timestamp(row.created_at),
-            "started_at": timestamp(row.started_at),
-            "heard_at": timestamp(row.heard_at),
-            "finished_at": timestamp(row.finished_at),
-        }
-        for row, number in rows
-    ]

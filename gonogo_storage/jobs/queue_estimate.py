@@ -25,7 +25,7 @@ class QueueWork:
 
     @property
     def wait_s(self) -> float | None:
-        """The latest start of a job submitted now, if no job had priority, in seconds from now.
+        """Return when a job submitted now starts at the latest, in seconds, if no job has priority.
 
         None while no worker serves the queue.
         """
@@ -60,7 +60,7 @@ class QueueStatus:
 
     @property
     def stuck(self) -> bool:
-        """Whether chunks wait and no worker serves the queue."""
+        """Return whether chunks wait and no worker serves the queue."""
         return bool(self.waiting) and not self.workers
 
 

@@ -104,7 +104,7 @@ def expire(session: Session, job_id: str, *, now: datetime) -> bool:
 def overdue_cancels(session: Session, *, before: datetime) -> list[str]:
     """Return the jobs whose workers were asked to stop before a moment and haven't yet.
 
-    Someone cancelled the job, or its seeds decided.
+    Someone canceled the job, or its seeds decided.
     """
     asked_to_stop = exists().where(
         ChunkRow.job_id == JobRow.id, ChunkRow.state == ChunkState.stopping

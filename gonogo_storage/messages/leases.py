@@ -12,7 +12,7 @@ FORGET_S = 24 * 3600.0
 
 
 def acquire(session: Session, name: str, holder: str, seconds: float) -> bool:
-    """Acquire or renew a lease for some seconds; return False while another holder has it."""
+    """Acquire or renew a lease for `seconds`; return False while another holder has it."""
     now = database_time(session)
     insert_once(session, LeaseRow, [{"name": name, "holder": holder, "until": 0.0}])
     free = (LeaseRow.holder == holder) | (LeaseRow.until < now)

@@ -24,7 +24,7 @@ GRACE = timedelta(minutes=10)
 A job gets its id before its transaction commits.
 """
 RECOUNT = timedelta(hours=1)
-"""How often everything is counted again: final jobs don't change, but someone may delete them."""
+"""Interval of a full recount: final jobs don't change, but someone may delete them."""
 
 
 @dataclass

@@ -247,7 +247,9 @@ def _calendar(
     )
     # Each event's count is larger than the one before it.
     rows = current.execute(query.order_by(EventRow.number).limit(last - first + 1))
-    counted_days: list[tuple[int, date]] = [(int(count), at.astimezone(UTC).date()) for count, at in rows]
+    counted_days: list[tuple[int, date]] = [
+        (int(count), at.astimezone(UTC).date()) for count, at in rows
+    ]
     counts = [count for count, _ in counted_days]
 
     def day(arrival: int) -> date:

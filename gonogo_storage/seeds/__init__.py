@@ -1,1 +1,1 @@
-"""Results of single seeds: storing them, and reading them in the order that pages need."""
+"""Results of seeds: storing them, and reading them in the order that pages need."""

@@ -1,6 +1,4 @@
-"""Seed results: stored in bulk by the first writer, read by page (by arrival or by seed) and as a
-stream.
-"""
+"""Seed results: stored in bulk, and read as pages (by arrival or by seed) or as a stream."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ from gonogo_storage.tables import GaugeResultRow, SeedResultRow
 
 Pair = tuple[int, int]
 
-# Statistics with a column of their own (sorted by, charted, aggregated); all others live in the
-# JSON column.
+# Statistics with a column, because queries sort, chart or sum them; the others are in the JSON
+# column.
 COLUMNS = (
     "tolerance_ratio",
     "budget_ratio",
@@ -44,10 +42,10 @@ def page(
     cursor: str | None = None,
     order: Literal["arrival", "seed"] = "arrival",
 ) -> Page[dict[str, Any]]:
-    """Results per (seed, repeat), in the form of 5-http.md.
+    """Return a page of results, one per (seed, repeat), in the HTTP API's form.
 
-    By arrival the cursor is the number of results seen so far, so that a reader of a live job
-    misses none; by seed it is "seed.repeat". Raises BadCursor.
+    By arrival the cursor is the number of results read so far, so that a reader of a running job
+    misses none. By seed it is "seed.repeat". Raises BadCursor.
     """
     if not is_id(job_id):
         return Page((), None)
@@ -57,8 +55,8 @@ def page(
         query = select(table).where(
             table.job_id == job_id, table.arrival > last, table.arrival <= last + limit + 1
         )
-        found = _seeds(session.scalars(query.order_by(table.arrival, table.output)))
-        return Page.cut(list(found), limit, lambda item: str(item["arrival"]))
+        seeds = _seeds(session.scalars(query.order_by(table.arrival, table.output)))
+        return Page.cut(list(seeds), limit, lambda item: str(item["arrival"]))
     after = numbers(cursor, 2) or (-1, -1)
     keys = select(table.seed, table.repeat).where(
         table.job_id == job_id, tuple_(table.seed, table.repeat) > tuple_(*after)
@@ -74,14 +72,12 @@ def page(
         tuple_(table.seed, table.repeat) >= tuple_(*first),
         tuple_(table.seed, table.repeat) <= tuple_(*last_pair),
     )
-    found = _seeds(session.scalars(query.order_by(table.seed, table.repeat, table.output)))
-    return Page.cut(list(found), limit, lambda item: f"{item['seed']}.{item['repeat']}")
+    seeds = _seeds(session.scalars(query.order_by(table.seed, table.repeat, table.output)))
+    return Page.cut(list(seeds), limit, lambda item: f"{item['seed']}.{item['repeat']}")
 
 
 def stream(session: Session, job_id: str, *, size: int = 500) -> Iterator[dict[str, Any]]:
-    """Every result in the order of seeds, read in pages: memory stays flat however large the
-    job.
-    """
+    """Yield all results in the order of seeds, reading pages, so that memory use stays constant."""
     cursor: str | None = None
     while True:
         part = page(session, job_id, limit=size, cursor=cursor, order="seed")
@@ -92,7 +88,7 @@ def stream(session: Session, job_id: str, *, size: int = 500) -> Iterator[dict[s
 
 
 def get(session: Session, job_id: str, seed: int, repeat: int = 0) -> dict[str, Any] | None:
-    """One (seed, repeat) of a job, or None."""
+    """Return the result of one (seed, repeat) of a job, or None."""
     table = SeedResultRow
     query = (
         select(table)
@@ -103,8 +99,9 @@ def get(session: Session, job_id: str, seed: int, repeat: int = 0) -> dict[str, 
 
 
 def worst(session: Session, job_id: str, *, limit: int = 10) -> list[dict[str, Any]]:
-    """The seeds to look at first: by their largest budget_ratio over the outputs (none, as for a
-    hang or a NaN, counts as largest).
+    """Return the seeds with the largest budget_ratio over their outputs, the largest first.
+
+    A missing ratio, as for a hang or a NaN, counts as the largest.
     """
     table = SeedResultRow
     size = func.max(func.coalesce(table.budget_ratio, 1e300)).label("size")
@@ -116,14 +113,14 @@ def worst(session: Session, job_id: str, *, limit: int = 10) -> list[dict[str, A
     pairs = session.execute(
         query.order_by(size.desc(), table.seed, table.repeat).limit(limit)
     ).all()
-    return [
-        found for seed, repeat in pairs if (found := get(session, job_id, seed, repeat)) is not None
-    ]
+    seeds = (get(session, job_id, seed, repeat) for seed, repeat in pairs)
+    return [seed for seed in seeds if seed is not None]
 
 
 def points(session: Session, job_id: str, *, limit: int = 20000) -> list[dict[str, Any]]:
-    """One small object per row for a scatter, by arrival: {"seed", "repeat", "output", "verdict",
-    "tolerance_ratio", "budget_ratio"}.
+    """Return one small object per row for a scatter plot, by arrival.
+
+    The keys: "seed", "repeat", "output", "verdict", "tolerance_ratio", "budget_ratio".
     """
     table = SeedResultRow
     names = ("seed", "repeat", "output", "seed_verdict", "tolerance_ratio", "budget_ratio")
@@ -139,18 +136,18 @@ def points(session: Session, job_id: str, *, limit: int = 20000) -> list[dict[st
 
 
 def present(session: Session, job_id: str, work: Sequence[Sequence[int]]) -> set[Pair]:
-    """Which pairs of some work are stored already."""
+    """Return the (seed, repeat) pairs of `work` that are already stored."""
     if not work:
         return set()
-    table, gauged = SeedResultRow, GaugeResultRow
+    table, gauge_table = SeedResultRow, GaugeResultRow
     seeds = [int(seed) for seed, _ in work]
     low, high = min(seeds), max(seeds)
     query = select(table.seed, table.repeat).where(
         table.job_id == job_id, table.seed.between(low, high)
     )
-    # the runs of a gauge lie in a table of their own: an id is in one of the two
-    other = select(gauged.seed, gauged.part).where(
-        gauged.gauge_id == job_id, gauged.seed.between(low, high)
+    # Results of gauges are in another table; a job's id is in only one of the two.
+    other = select(gauge_table.seed, gauge_table.part).where(
+        gauge_table.gauge_id == job_id, gauge_table.seed.between(low, high)
     )
     stored = {(seed, repeat) for seed, repeat in session.execute(query.union(other))}
     return stored & {(int(seed), int(repeat)) for seed, repeat in work}
@@ -164,10 +161,10 @@ def add(
     *,
     arrival: int,
 ) -> list[dict[str, Any]]:
-    """Insert rows (as in a results message) that the caller, holding the job's lock, knows to be
-    new; `arrival`: the last number given.
+    """Insert new rows (as in a results message); return what was inserted, one mapping per output.
 
-    Returns what was inserted, one mapping an output.
+    The caller holds the job's lock and knows that the rows are new. `arrival` is the last number in
+    use.
     """
     parts = [
         part
@@ -195,15 +192,15 @@ def _parts(
     }
     outputs: Mapping[str, Mapping[str, Any]] = row.get("outputs") or {}
     for output, judged in outputs.items():
-        rest = dict(judged)
+        statistics = dict(judged)
         verdict, explanation, digest = (
-            rest.pop("verdict"),
-            rest.pop("explanation", None),
-            rest.pop("digest", None),
+            statistics.pop("verdict"),
+            statistics.pop("explanation", None),
+            statistics.pop("digest", None),
         )
-        outcome = rest.pop("outcome", None)
-        said: dict[str, str] = rest.pop(_KINDS, None) or {}
-        values, kinds = separate(rest)
+        outcome = statistics.pop("outcome", None)
+        sent_kinds: dict[str, str] = statistics.pop(_KINDS, None) or {}
+        values, kinds = separate(statistics)
         columns = {name: values.pop(name, None) for name in COLUMNS}
         yield {
             **shared,
@@ -213,7 +210,7 @@ def _parts(
             "explanation": explanation,
             "digest": digest,
             "outcome": outcome,
-            "nonfinite": {**said, **kinds} or None,
+            "nonfinite": {**sent_kinds, **kinds} or None,
             "statistics": values or None,
         }
     if not outputs:
@@ -228,7 +225,7 @@ def _parts(
 
 
 def _seeds(rows: Iterable[SeedResultRow]) -> Iterator[dict[str, Any]]:
-    """Rows in order, grouped to one object per (seed, repeat)."""
+    """Group ordered rows into one object per (seed, repeat)."""
     for _, group in groupby(rows, key=lambda row: (row.seed, row.repeat)):
         members = list(group)
         head = members[0]

@@ -1,5 +1,6 @@
-"""The (seed, repeat) of a job in the order in which pages show them: seeds ascending, the repeats
-of a seed together, added ones last.
+"""The order of a job's (seed, repeat) on pages.
+
+Seeds ascend, the repeats of a seed are together, and added seeds come last.
 """
 
 from __future__ import annotations
@@ -12,26 +13,27 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SeedOrder:
-    """Places 0, 1, 2, ... of a job's (seed, repeat)."""
+    """The places 0, 1, 2, ... of a job's (seed, repeat)."""
 
     seeds: Sequence[int]
-    """What was asked for, ascending."""
+    """The requested seeds, ascending."""
     repeats: int
     added: Sequence[int] = ()
-    """Seeds that suspect ones have added, in the order of adding."""
+    """Seeds that were added because of suspect ones, in the order of adding."""
 
     @classmethod
     def of(cls, request: Mapping[str, Any], suspects: Mapping[str, Any] | None) -> SeedOrder:
-        """Of a job's request (its `seeds` a range, at most so many, or a list) and its suspect
-        seeds.
+        """Return the order for a job's request and its suspect seeds.
+
+        The request's `seeds` are a range, a maximum number, or a list.
         """
-        asked = request.get("seeds") or {"start": 0, "count": 1}
+        requested = request.get("seeds") or {"start": 0, "count": 1}
         seeds: Sequence[int]
-        if isinstance(asked, Mapping):
-            start = int(asked.get("start", 0))
-            seeds = range(start, start + int(asked.get("count", asked.get("max", 1))))
+        if isinstance(requested, Mapping):
+            start = int(requested.get("start", 0))
+            seeds = range(start, start + int(requested.get("count", requested.get("max", 1))))
         else:
-            seeds = sorted(int(seed) for seed in asked)
+            seeds = sorted(int(seed) for seed in requested)
         return cls(
             seeds,
             max(1, int(request.get("repeats", 1))),
@@ -42,7 +44,7 @@ class SeedOrder:
         return (len(self.seeds) + len(self.added)) * self.repeats
 
     def place(self, seed: int, repeat: int) -> int | None:
-        """Where a (seed, repeat) stands; None where the job doesn't have it."""
+        """Return the place of a (seed, repeat); None if the job doesn't have it."""
         if not 0 <= repeat < self.repeats:
             return None
         index = bisect_left(self.seeds, seed)
@@ -53,7 +55,7 @@ class SeedOrder:
         return index * self.repeats + repeat
 
     def at(self, place: int) -> tuple[int, int]:
-        """The (seed, repeat) of a place below `len`. Raises IndexError."""
+        """Return the (seed, repeat) at a place below `len`. Raises IndexError."""
         index, repeat = divmod(place, self.repeats)
         return (
             self.seeds[index] if index < len(self.seeds) else self.added[index - len(self.seeds)]

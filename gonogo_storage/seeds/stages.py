@@ -1,6 +1,4 @@
-"""The stages of a job of a staged suite: the table of all its iterations, and what has gone
-backwards since earlier jobs of the suite.
-"""
+"""The stages of a staged suite's job: their status, and regressions since earlier jobs."""
 
 from __future__ import annotations
 
@@ -16,46 +14,43 @@ from gonogo_storage.db.states import JobState
 from gonogo_storage.tables import ArtifactRow, JobRow, TestSpecRow
 
 KIND = "stages"
-"""The kind of the artifact in which a worker sends the table of one iteration
-(gonogo.spec.stages.StageTable.to_json)."""
+"""The kind of a worker's artifact with one iteration's gonogo.spec.stages.StageTable."""
 MAX_EARLIER = 100
-"""Jobs that are looked at for a stage that passed once."""
+"""Maximum number of earlier jobs that are read."""
 
 
 def of_job(session: Session, job_id: str) -> dict[str, Any] | None:
-    """{"stages", "blocker", "words", "regressions"} of the iterations so far; None for a job that
-    has no stages.
+    """Return {"stages", "blocker", "words", "regressions"} of a job; None if it has no stages.
 
-    A stage has its worst status of all iterations. `regressions` are the stages that passed in a
-    finished job of the same suite on the same branch, of an earlier build or earlier on the
-    same one, and aren't passed in this job.
+    A stage has the worst status of all iterations so far. `regressions` are the stages that don't
+    pass in this job but passed in an earlier one: a finished job of the same suite and branch, of
+    an earlier build, or earlier with the same build.
     """
     query = select(ArtifactRow.content).where(
         ArtifactRow.job_id == job_id, ArtifactRow.kind == KIND
     )
-    tables = [
-        found
-        for content in session.scalars(query.order_by(ArtifactRow.seed, ArtifactRow.repeat))
-        if (found := _read(content))
-    ]
+    contents = session.scalars(query.order_by(ArtifactRow.seed, ArtifactRow.repeat))
+    tables = [table for table in map(_read, contents) if table]
     if not tables:
         return None
     table = combined(tables)
     lost = regressions(_earlier(session, session.get_one(JobRow, job_id)), table)
     words = " ".join(filter(None, (table.words, regression_words(lost))))
-    return {**table.to_json(), "words": words, "regressions": [each.to_json() for each in lost]}
+    return {
+        **table.to_json(),
+        "words": words,
+        "regressions": [regression.to_json() for regression in lost],
+    }
 
 
 def _earlier(session: Session, job: JobRow) -> list[tuple[str, StageTable]]:
-    """The tables of the jobs that `job` can be compared with, the newest last, each with its
-    build.
-    """
+    """Return (build, table) of the earlier jobs that `job` is compared with, the newest last."""
     specs = session.execute(
         select(TestSpecRow.key, TestSpecRow.canonical).where(TestSpecRow.kernel == job.kernel)
     )
     canonical = {row.key: row.canonical for row in specs}
     suite = _suite(canonical[job.test_key])
-    keys = [key for key, each in canonical.items() if _suite(each) == suite]
+    keys = [key for key, test in canonical.items() if _suite(test) == suite]
     before = or_(
         JobRow.build_sequence < job.build_sequence,
         and_(JobRow.build_sequence == job.build_sequence, JobRow.id < job.id),
@@ -83,7 +78,7 @@ def _suite(canonical: Mapping[str, Any]) -> Any:
 
 
 def _read(content: Any) -> StageTable | None:
-    """A stored table; None for what a newer version wrote and this one can't read."""
+    """Return a stored table; None if a newer version wrote it and this one can't read it."""
     try:
         return StageTable.parse(content) if content else None
     except FieldError:

@@ -1,9 +1,8 @@
-"""What the strip plot of a test reads: the seeds of one output over many jobs as marks, and the
-sums of those that aren't marks.
+"""The data of a test's strip plot: one output's seeds over many jobs as marks, and sums.
 
-Everything is of jobs that the caller has chosen (gonogo_storage.rollups.variants.jobs_of), newest first.
-Few seeds are read whole; of many the worst of each verdict by an index, so that what is read is
-what is shown, however many seeds there are.
+The caller chooses the jobs (gonogo_storage.rollups.variants.jobs_of), newest first. If there are
+few seeds, all are read. Otherwise only the worst of each verdict are read, by an index, so that no
+more is read than shown. The other seeds are only in the sums.
 """
 
 from __future__ import annotations
@@ -26,30 +25,29 @@ from gonogo_storage.seeds.results import COLUMNS
 from gonogo_storage.tables import JobTallyRow
 
 METRICS = ("tolerance_ratio", "budget_ratio")
-"""What may be the axis: statistics that have a column and a sketch."""
+"""The statistics that may be the axis: they have a column and a sketch."""
 _NUMBERED: Mapping[str, str] = {
     "tolerance_ratio": "tolerance_ratio IS NOT NULL ORDER BY tolerance_ratio DESC",
-    "budget_ratio": "tolerance_ratio IS NULL AND budget_ratio IS NOT NULL ORDER BY budget_ratio DESC",
+    "budget_ratio": (
+        "tolerance_ratio IS NULL AND budget_ratio IS NOT NULL ORDER BY budget_ratio DESC"
+    ),
 }
-"""The rows of a verdict from the worst on, in the words of their index."""
+"""Conditions for the rows of a verdict, the worst first, as their index needs them."""
 _SILENT: Mapping[str, str] = {
     "tolerance_ratio": "tolerance_ratio IS NULL LIMIT :most",
     "budget_ratio": "tolerance_ratio IS NULL AND budget_ratio IS NULL LIMIT :most",
 }
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 _LOST = (Verdict.error, Verdict.crash, Verdict.hang)
-"""Seeds without numbers: their row has no output."""
+"""The verdicts of seeds without numbers; their row has no output."""
 _FEW_SILENT = 8
-"""Of the marks of a column at most one in so many has no number: a hang must not hide what the
-others look like."""
-_AT_ONCE = 100
-"""Parts of one statement; SQLite takes 500."""
+"""At most one in this many marks of a column has no number, so that hangs don't hide the others."""
+_MAX_PARTS = 100
+"""Number of parts of one statement; SQLite allows 500."""
 
 
 class StripSeed(NamedTuple):
-    """One (seed, repeat) of a job for an output; `value` is None where it has no number (hang,
-    NaN).
-    """
+    """One (seed, repeat) of a job for an output; `value` is None without a number (hang, NaN)."""
 
     job: str
     seed: int
@@ -58,11 +56,11 @@ class StripSeed(NamedTuple):
     explanation: str | None
     value: float | None
     more: tuple[Any, ...] = ()
-    """What else was asked for, in that order."""
+    """The values of the further columns, in the requested order."""
 
 
 class Counted(Protocol):
-    """What is needed of a job: how many (seed, repeat) it has, and how many of each verdict."""
+    """A job with its number of (seed, repeat), in total and by verdict."""
 
     @property
     def id(self) -> str: ...
@@ -74,8 +72,9 @@ class Counted(Protocol):
 
 @dataclass(frozen=True)
 class Sums:
-    """All seeds of some jobs for an output, from their roll-ups: verdicts, and the spread of the
-    axis' statistic.
+    """All seeds of some jobs for an output: verdicts, and the distribution of the axis' statistic.
+
+    They come from the roll-ups.
     """
 
     counts: Mapping[str, int]
@@ -83,26 +82,25 @@ class Sums:
 
 
 def outputs(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Output -> its seeds by verdict, over these jobs, from their roll-ups."""
+    """Return {output: seeds by verdict} over these jobs, from their roll-ups."""
     table = JobTallyRow
     query = select(table.output, table.counts).where(
         table.job_id.in_(job_ids), table.shadow.is_(False), table.output != WHOLE
     )
-    found: dict[str, dict[str, int]] = {}
+    by_output: dict[str, dict[str, int]] = {}
     for output, counts in session.execute(query):
-        told = found.setdefault(output, {})
+        total = by_output.setdefault(output, {})
         for verdict, number in counts.items():
-            told[verdict] = told.get(verdict, 0) + number
-    return found
+            total[verdict] = total.get(verdict, 0) + number
+    return by_output
 
 
 def marks(
     session: Session, jobs: Sequence[Counted], output: str, metric: str, more: Sequence[str] = ()
 ) -> list[StripSeed]:
-    """Every (seed, repeat) of the jobs for the output, those without any numbers too. Raises
-    ValueError for another metric.
+    """Return every (seed, repeat) of the jobs for an output, including those without numbers.
 
-    more: SQL of what else to read of each row.
+    `more` are further columns to read, as SQL. Raises ValueError for an unknown metric.
     """
     parts = [_Part(job.id, name, "TRUE") for job in jobs for name in dict.fromkeys((output, WHOLE))]
     return _read(session, parts, _known(metric), more)
@@ -114,36 +112,38 @@ def worst(
     output: str,
     metric: str,
     limit: int,
-    told: Mapping[str, Sums],
+    totals: Mapping[str, Sums],
     more: Sequence[str] = (),
 ) -> list[StripSeed]:
-    """The worst seeds of each column (jobs of a build), about `limit` over all columns: each
-    verdict has its share of a column's marks, and in it the largest values come first.
+    """Return the worst seeds of each column (jobs of a build), about `limit` over all columns.
 
-    told: the jobs' sums (`sums`); of a job that has none yet every verdict is looked for. more: as
-    of `marks`.
+    Each verdict gets a share of the column's marks, and its largest values are taken first.
+    `totals` are the jobs' sums (see `sums`); jobs without sums are searched for every verdict.
+    `more` is as in `marks`.
     """
     rooms = shares([sum(job.done for job in jobs) for jobs in columns], limit)
     parts = [
         part
         for jobs, room in zip(columns, rooms, strict=True)
-        for part in _worst_of(jobs, output, _known(metric), room, told)
+        for part in _worst_of(jobs, output, _known(metric), room, totals)
     ]
     place = {job.id: number for number, jobs in enumerate(columns) for job in jobs}
-    found: list[list[StripSeed]] = [[] for _ in columns]
+    candidates: list[list[StripSeed]] = [[] for _ in columns]
     for seed in _read(session, parts, metric, more):
-        found[place[seed.job]].append(seed)
-    return [seed for own, room in zip(found, rooms, strict=True) for seed in _kept(own, room)]
+        candidates[place[seed.job]].append(seed)
+    return [
+        seed for seeds, room in zip(candidates, rooms, strict=True) for seed in _shown(seeds, room)
+    ]
 
 
 def _worst_of(
-    jobs: Sequence[Counted], output: str, metric: str, room: int, told: Mapping[str, Sums]
+    jobs: Sequence[Counted], output: str, metric: str, room: int, totals: Mapping[str, Sums]
 ) -> Iterator[_Part]:
-    """What to ask for a column: of each job and verdict as many as could be shown."""
+    """Yield the parts of a column's query: per job and verdict as many rows as could be shown."""
     for job in jobs:
-        own = told.get(job.id)
+        job_sums = totals.get(job.id)
         for verdict, number in (
-            dict.fromkeys(_RANK, job.done) if own is None else own.counts
+            dict.fromkeys(_RANK, job.done) if job_sums is None else job_sums.counts
         ).items():
             if number and verdict not in _LOST:
                 yield _Part(
@@ -153,7 +153,7 @@ def _worst_of(
                     verdict,
                     min(number, room),
                 )
-                if own is None or _unnumbered(own.sketch):
+                if job_sums is None or _unnumbered(job_sums.sketch):
                     yield _Part(
                         job.id,
                         output,
@@ -168,10 +168,8 @@ def _worst_of(
                 )
 
 
-def _kept(seeds: Sequence[StripSeed], room: int) -> list[StripSeed]:
-    """A column's marks: its room shared by the verdicts, the largest values of each; beside them a
-    few without numbers.
-    """
+def _shown(seeds: Sequence[StripSeed], room: int) -> list[StripSeed]:
+    """Return a column's marks: the largest values of each verdict, and a few without numbers."""
     groups: dict[str, list[StripSeed]] = {}
     silent = []
     for seed in sorted(seeds, key=_severity):
@@ -179,10 +177,14 @@ def _kept(seeds: Sequence[StripSeed], room: int) -> list[StripSeed]:
             silent.append(seed)
         else:
             groups.setdefault(seed.verdict, []).append(seed)
-    own = shares([len(group) for group in groups.values()], room)
+    sizes = shares([len(group) for group in groups.values()], room)
     return [
         *silent[: _few(room)],
-        *(seed for group, most in zip(groups.values(), own, strict=True) for seed in group[:most]),
+        *(
+            seed
+            for group, size in zip(groups.values(), sizes, strict=True)
+            for seed in group[:size]
+        ),
     ]
 
 
@@ -205,22 +207,23 @@ def _unnumbered(sketch: Sketch) -> int:
 
 
 def shares(sizes: Sequence[int], budget: int) -> list[int]:
-    """How much of a budget each gets: as much as it needs where that is less than an equal share of
-    what is left, at least 1.
+    """Share a budget fairly: each size gets what it needs, but at most an equal part of the rest.
+
+    Each gets at least 1.
     """
-    found = [0] * len(sizes)
+    parts = [0] * len(sizes)
     left = budget
     for done, place in enumerate(sorted(range(len(sizes)), key=lambda place: sizes[place])):
-        found[place] = max(1, min(sizes[place], left // (len(sizes) - done)))
-        left -= found[place]
-    return found
+        parts[place] = max(1, min(sizes[place], left // (len(sizes) - done)))
+        left -= parts[place]
+    return parts
 
 
 def sums(session: Session, job_ids: Sequence[str], output: str, metric: str) -> dict[str, Sums]:
-    """Job -> its sums; jobs that the roll-ups don't hold yet are left out."""
+    """Return {job: sums}; jobs that the roll-ups don't contain yet are left out."""
     table = JobTallyRow
-    told = table.sketches[metric]
-    query = select(table.job_id, table.counts, told).where(
+    sketches_of_metric = table.sketches[metric]
+    query = select(table.job_id, table.counts, sketches_of_metric).where(
         table.job_id.in_(job_ids), table.output == output, table.shadow.is_(False)
     )
     return {
@@ -230,7 +233,7 @@ def sums(session: Session, job_ids: Sequence[str], output: str, metric: str) -> 
 
 
 def together(parts: Sequence[Sums]) -> Sums:
-    """All of them."""
+    """Return the sum of all parts."""
     counts: dict[str, int] = {}
     for part in parts:
         for verdict, number in part.counts.items():
@@ -241,47 +244,49 @@ def together(parts: Sequence[Sums]) -> Sums:
 def statistics(
     session: Session, chosen: Mapping[str, Sequence[tuple[int, int]]], output: str
 ) -> dict[tuple[str, int, int], dict[str, Any]]:
-    """Every stored statistic of some (seed, repeat) of each job, by (job, seed, repeat); those
-    without numbers are left out.
+    """Return all stored statistics of the `chosen` (seed, repeat), by (job, seed, repeat).
+
+    Seeds without numbers are left out.
     """
-    rest = iter(
+    remaining = iter(
         [(job, sorted({seed for seed, _ in pairs})) for job, pairs in chosen.items() if pairs]
     )
-    found: dict[tuple[str, int, int], dict[str, Any]] = {}
-    while own := list(islice(rest, _AT_ONCE)):
+    by_seed: dict[tuple[str, int, int], dict[str, Any]] = {}
+    while batch := list(islice(remaining, _MAX_PARTS)):
         values: dict[str, Any] = {"output": output}
-        for place, (job, seeds) in enumerate(own):
+        for place, (job, seeds) in enumerate(batch):
             values |= {
                 f"job{place}": job,
                 **{f"seed{place}_{number}": seed for number, seed in enumerate(seeds)},
             }
-        query = _statistics_query(tuple(len(seeds) for _, seeds in own))
+        query = _statistics_query(tuple(len(seeds) for _, seeds in batch))
         for place, seed, repeat, more, *numbers in session.execute(query, values).all():
-            job, _ = own[place]
+            job, _ = batch[place]
             if (seed, repeat) in chosen[job]:
-                found[job, seed, repeat] = {
+                by_seed[job, seed, repeat] = {
                     **(more or {}),
                     **dict(zip(COLUMNS, numbers, strict=True)),
                 }
-    return found
+    return by_seed
 
 
-@lru_cache(maxsize=64)  # to put a statement of a hundred parts together takes longer than to run it
+@lru_cache(maxsize=64)  # building a statement of a hundred parts takes longer than running it
 def _statistics_query(sizes: tuple[int, ...]) -> TextualSelect:
-    """Of each of so many jobs some rows, by as many seeds."""
+    """Return the query for `sizes[i]` seeds of job i."""
     parts = []
     for place, size in enumerate(sizes):
         columns = ", ".join((f"{place} AS place", "seed", "repeat", "statistics", *COLUMNS))
         listed = ", ".join(f":seed{place}_{number}" for number in range(size))
         parts.append(
-            f"SELECT {columns} FROM seed_results WHERE job_id = :job{place} AND output = :output AND seed IN ({listed})"
+            f"SELECT {columns} FROM seed_results"
+            f" WHERE job_id = :job{place} AND output = :output AND seed IN ({listed})"
         )
     ids = (bindparam(f"job{place}", type_=IdType) for place in range(len(sizes)))
     return text(" UNION ALL ".join(parts)).bindparams(*ids).columns(statistics=JsonType)
 
 
 class _Part(NamedTuple):
-    """A part of a statement: some rows of one job and output."""
+    """A part of a statement: rows of one job and output."""
 
     job: str
     output: str
@@ -293,49 +298,54 @@ class _Part(NamedTuple):
 def _read(
     session: Session, parts: Sequence[_Part], metric: str, more: Sequence[str]
 ) -> list[StripSeed]:
-    """The rows of all parts. Each tells its place among the parts and not its job, as to parse
-    thousands of ids would take the longest.
+    """Return the rows of all parts.
+
+    Each row has the index of its part instead of the job's id, because parsing thousands of ids
+    would take longest.
     """
-    rest = iter(parts)
-    found: list[StripSeed] = []
-    while own := list(islice(rest, _AT_ONCE)):
+    remaining = iter(parts)
+    seeds: list[StripSeed] = []
+    while batch := list(islice(remaining, _MAX_PARTS)):
         values: dict[str, Any] = {}
-        for place, part in enumerate(own):
+        for place, part in enumerate(batch):
             values |= {f"job{place}": part.job, f"output{place}": part.output}
             values |= (
                 {f"verdict{place}": part.verdict, f"most{place}": part.most} if part.verdict else {}
             )
         rows = session.execute(
-            _query(tuple(part.where for part in own), metric, tuple(more)), values
-        ).all()  # at once: twice as fast
+            _query(tuple(part.where for part in batch), metric, tuple(more)), values
+        ).all()  # twice as fast as row by row
         for place, seed, repeat, verdict, explanation, value, *others in rows:
-            found.append(
-                StripSeed(own[place].job, seed, repeat, verdict, explanation, value, tuple(others))
+            seeds.append(
+                StripSeed(
+                    batch[place].job, seed, repeat, verdict, explanation, value, tuple(others)
+                )
             )
-    return found
+    return seeds
 
 
 @lru_cache(maxsize=64)
 def _query(wheres: tuple[str, ...], metric: str, more: tuple[str, ...]) -> TextClause:
     statement = " UNION ALL ".join(
-        _spelt(place, where, metric, more) for place, where in enumerate(wheres)
+        _select(place, where, metric, more) for place, where in enumerate(wheres)
     )
     return text(statement).bindparams(
         *(bindparam(f"job{place}", type_=IdType) for place in range(len(wheres)))
     )
 
 
-def _spelt(place: int, where: str, metric: str, more: Sequence[str]) -> str:
+def _select(place: int, where: str, metric: str, more: Sequence[str]) -> str:
     where = where.replace(":verdict", f":verdict{place}").replace(":most", f":most{place}")
-    named = [f"{each} AS more{number}" for number, each in enumerate(more)]
+    named = [f"{column} AS more{number}" for number, column in enumerate(more)]
     columns = ", ".join(
         [f"{place} AS place, seed, repeat, verdict, explanation, {metric} AS value", *named]
     )
     of_job = f"job_id = :job{place} AND output = :output{place}"
-    return f"SELECT * FROM (SELECT {columns} FROM seed_results WHERE {of_job} AND {where}) AS part{place}"
+    rows = f"SELECT {columns} FROM seed_results WHERE {of_job} AND {where}"
+    return f"SELECT * FROM ({rows}) AS part{place}"
 
 
 def _known(metric: str) -> str:
     if metric not in METRICS:
-        raise ValueError(f"no strip of {metric!r}; there are {', '.join(METRICS)}")
+        raise ValueError(f"unknown metric {metric!r}; allowed: {', '.join(METRICS)}")
     return metric

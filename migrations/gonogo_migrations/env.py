@@ -1,5 +1,6 @@
-"""Alembic's environment: migrates the connection that `gonogo_storage.ops.schema.upgrade` hands over,
-in its transaction.
+"""Alembic's environment: migrate the connection that `schema.upgrade` hands over.
+
+It works in that connection's transaction (gonogo_storage.ops.schema).
 """
 
 from __future__ import annotations

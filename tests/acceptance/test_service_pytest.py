@@ -108,7 +108,8 @@ def test_a_suite_whose_kernels_hang_since_the_last_build(place: Service) -> None
         ("launch", "op-1"),
     ]
     assert said["words"].startswith(
-        "Of 4 stages 1 passed, 2 (stub kernels) partial, 4 (launch) blocked, 3 (kernels) hung; the blocker is"
+        "Of 4 stages 1 passed, 2 (stub kernels) partial, 4 (launch) blocked, 3 (kernels) "
+        "hung; the blocker is"
     )
     assert said["verdict"] == "hang"
 

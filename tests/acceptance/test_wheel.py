@@ -215,7 +215,10 @@ def test_the_installed_wheel_runs_a_check_and_the_demo_from_another_folder(
     elsewhere.mkdir()
 
     names = ", ".join(PACKAGES)
-    look = f"import sys, json, {names}; print(json.dumps([sys.path, *(each.__path__[0] for each in ({names}))]))"
+    look = (
+        f"import sys, json, {names}; print(json.dumps([sys.path, *(each.__path__[0] for each "
+        f"in ({names}))]))"
+    )
     searched, *places = json.loads(run(programs / "python", "-c", look, cwd=elsewhere))
     assert str(ROOT) not in searched
     assert all(Path(place).is_relative_to(tmp_path / "environment") for place in places), places

@@ -27,8 +27,8 @@ def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -
         "lab-1/wormhole:0",
         "wormhole · n150",
         "0100018611902010",
-        "good",
-        "busy",
+        "Good",
+        "Busy",
         "18.3.0.0",
         "45.2 °C",
         "1,000 MHz",
@@ -38,10 +38,10 @@ def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -
     expect(busy.get_by_role("link", name=re.compile("layernorm_bw"))).to_have_attribute(
         "href", f"/jobs/{job.id}"
     )
-    expect(busy).to_contain_text("bits as on other devices")
-    expect(idle).to_contain_text("idle")
+    expect(busy).to_contain_text("same bits as on other devices")
+    expect(idle).to_contain_text("Idle")
     differs = "its canary's bits differ from those of lab-1/wormhole:0"
-    for said in ("suspect", "since just now", differs, "bits differ from the golden ones"):
+    for said in ("Suspect", "since just now", differs, "bits differ from the golden ones"):
         expect(stray).to_contain_text(said)
     expect(bad).to_contain_text("tt-smi -r did not help")
 
@@ -71,7 +71,7 @@ def test_a_device_s_page_shows_what_happened_and_follows_it(server, page: Page) 
 
 def test_the_twins_say_the_same_and_what_is_not_there_is_said(server, page: Page, watch) -> None:
     page.goto(f"{server.url}/devices")
-    expect(page.get_by_role("heading", name="No device has been heard of yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No devices yet")).to_be_visible()
     with server.writing() as session:
         machines = stored_jobs.fleet(session, stored_jobs.submit(session))
     items = httpx.get(f"{server.url}/devices.json").json()["items"]

@@ -28,45 +28,58 @@ MOST_PARTS = 6
 """Stops that one field may have: year, month, day, a calendar."""
 
 DRAWN = """() => [...document.querySelectorAll('[data-chart]:not([data-marks])')].every(
-    (each) => !each.checkVisibility() || !document.getElementById(each.dataset.chart)?.textContent)"""
+    (each) => !each.checkVisibility()
+        || !document.getElementById(each.dataset.chart)?.textContent)"""
 FACTS = """() => ({
     title: document.title,
     mains: document.querySelectorAll('main').length,
     headings: [...document.querySelectorAll('h1')].map((each) => each.textContent.trim()),
-    bytes: [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+    bytes: [...performance.getEntriesByType('navigation'),
+        ...performance.getEntriesByType('resource')]
         .reduce((sum, each) => sum + each.encodedBodySize, 0),
 })"""
 STICKS_OUT = """() => {
     const room = document.documentElement.clientWidth;
-    const bare = (each) => each.checkVisibility() && /^[\\d.,]+$/.test(each.innerText.trim()) && !each.dataset.name;
-    const number = room < 620 ? [...document.querySelectorAll('table.devices td.n')].find(bare) : null; // the head is not shown there
+    const bare = (each) => each.checkVisibility() && /^[\\d.,]+$/.test(each.innerText.trim())
+        && !each.dataset.name;
+    const number = room < 620 ? [...document.querySelectorAll('table.devices td.n')].find(bare)
+        : null; // the head is not shown there
     if (number) return 'a number that does not say what it is: ' + number.outerHTML.slice(0, 90);
     if (document.documentElement.scrollWidth <= room) return '';
-    const scrolls = (each) => each !== document.documentElement && getComputedStyle(each).overflowX !== 'visible';
-    const held = (each) => { for (let up = each.parentElement; up; up = up.parentElement) if (scrolls(up)) return true; return false; };
-    const out = [...document.body.querySelectorAll('*')].filter((each) => each.getBoundingClientRect().right > room + 1 && !held(each));
+    const scrolls = (each) => each !== document.documentElement
+        && getComputedStyle(each).overflowX !== 'visible';
+    const held = (each) => { for (let up = each.parentElement; up;
+        up = up.parentElement) if (scrolls(up)) return true; return false; };
+    const out = [...document.body.querySelectorAll('*')].filter((each) =>
+        each.getBoundingClientRect().right > room + 1 && !held(each));
     const said = out.slice(-2).map((each) => each.outerHTML.slice(0, 90)).join(' | ');
     return document.documentElement.scrollWidth + ' px wide on ' + room + ': ' + said;
 }"""
 # charts that a screen reader can't tell: without words, or without a table
 UNSAID = """() => {
     const text = (id) => document.getElementById(id)?.textContent.trim();
-    const told = (each) => each.querySelector('figcaption')?.textContent.trim() || text(each.getAttribute('aria-labelledby'));
-    const listed = (each) => each.querySelector('table') ?? each.closest('section, .panel')?.querySelector('table');
-    return [...document.querySelectorAll('[data-chart]')].filter((each) => text(each.dataset.chart) && !(told(each) && listed(each)))
+    const told = (each) => each.querySelector('figcaption')?.textContent.trim()
+        || text(each.getAttribute('aria-labelledby'));
+    const listed = (each) =>
+        each.querySelector('table') ?? each.closest('section, .panel')?.querySelector('table');
+    return [...document.querySelectorAll('[data-chart]')].filter((each) => text(each.dataset.chart)
+        && !(told(each) && listed(each)))
         .map((each) => 'a chart without words or a table: ' + each.dataset.chart);
 }"""
 # what lies below the end of its panel (a style meant for another page), and words a letter a line
 MISFITS = """() => {
     const found = [];
-    const seen = (each) => each.checkVisibility() && !each.closest('.visually-hidden') && !each.parentElement.closest('svg, canvas');
+    const seen = (each) => each.checkVisibility() && !each.closest('.visually-hidden')
+        && !each.parentElement.closest('svg, canvas');
     const held = (each, panel) => {
         const up = each.parentElement;
-        return up && up !== panel && (getComputedStyle(up).overflowY !== 'visible' || held(up, panel));
+        return up && up !== panel && (getComputedStyle(up).overflowY !== 'visible' || held(up,
+            panel));
     };
     for (const panel of document.querySelectorAll('.panel, .banner')) {
         const end = panel.getBoundingClientRect().bottom + 2;
-        const out = (each) => seen(each) && each.getBoundingClientRect().bottom > end && !held(each, panel);
+        const out = (each) => seen(each) && each.getBoundingClientRect().bottom > end
+            && !held(each, panel);
         const below = [...panel.querySelectorAll('*')].find(out);
         if (below) found.push('below its panel: ' + below.outerHTML.slice(0, 120));
     }
@@ -75,16 +88,20 @@ MISFITS = """() => {
         range.selectNodeContents(each);
         return range.getClientRects().length;
     };
-    const thin = [...document.querySelectorAll('main :is(td, th, p, a, small, span)')].find((each) =>
-        !each.childElementCount && seen(each) && lines(each) > 4 && each.textContent.trim().length < 4 * lines(each));
+    const words = [...document.querySelectorAll('main :is(td, th, p, a, small, span)')];
+    const thin = words.find((each) =>
+        !each.childElementCount && seen(each) && lines(each) > 4
+            && each.textContent.trim().length < 4 * lines(each));
     if (thin) found.push('a letter a line: ' + thin.outerHTML.slice(0, 120));
     return found;
 }"""
 AXE = """async (rules) => {
-    const found = await axe.run(document, { resultTypes: ['violations'], ...(rules ? { runOnly: rules } : {}) });
+    const found = await axe.run(document, { resultTypes: ['violations'], ...(rules
+        ? { runOnly: rules } : {}) });
     const why = ({ any, all, none }) => [...any, ...all, ...none][0]?.message;
     return found.violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
-        .map(({ id, nodes }) => `${id} x${node_programs.length}: ${nodes[0].html.slice(0, 160)} ${why(nodes[0])}`);
+        .map(({ id, nodes }) =>
+            `${id} x${nodes.length}: ${nodes[0].html.slice(0, 160)} ${why(nodes[0])}`);
 }"""
 FOCUS = """() => {
     const at = document.activeElement;
@@ -92,23 +109,30 @@ FOCUS = """() => {
     const seen = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0;
     // the parts of a date are stops of their own, and the browser shows where one is
     const place = [...document.querySelectorAll('*')].indexOf(at);
-    return [at === document.body ? '' : at.outerHTML.slice(0, 100), seen || at.type === 'date', place];
+    return [at === document.body ? '' : at.outerHTML.slice(0, 100), seen || at.type === 'date',
+        place];
 }"""
 # to a link or a field near the end
 NEAR_THE_END = """(steps) => {
-    const all = [...document.querySelectorAll('a[href], button, input, select, textarea, summary')].filter(
-        (each) => each.checkVisibility() && each.tabIndex >= 0 && !each.disabled && each.type !== 'hidden');
+    const stops = 'a[href], button, input, select, textarea, summary';
+    const all = [...document.querySelectorAll(stops)].filter(
+        (each) => each.checkVisibility() && each.tabIndex >= 0 && !each.disabled
+            && each.type !== 'hidden');
     all[Math.max(0, all.length - steps)].focus();
 }"""
 PRINTED = """() => {
     const shown = (each) => each.checkVisibility();
-    const light = (colour) => { const [r, g, b] = colour.match(/[\\d.]+/g).map(Number); return (r * 2 + g * 7 + b) / 10; };
+    const light = (colour) => { const [r, g, b] = colour.match(/[\\d.]+/g).map(Number);
+        return (r * 2 + g * 7 + b) / 10; };
     const said = [];
-    if ([...document.querySelectorAll('nav, footer, .skip')].some(shown)) said.push('navigation is printed');
-    if (light(getComputedStyle(document.body).backgroundColor) < 250) said.push('the paper is not white');
+    const navigation = [...document.querySelectorAll('nav, footer, .skip')];
+    if (navigation.some(shown)) said.push('navigation is printed');
+    const paper = getComputedStyle(document.body).backgroundColor;
+    if (light(paper) < 250) said.push('the paper is not white');
     const text = [...document.querySelectorAll('main h1, main p, main td, main th')].filter(shown);
     const pale = text.filter((each) => light(getComputedStyle(each).color) > 140);
-    if (pale.length) said.push('too pale: ' + pale[0].outerHTML.slice(0, 120) + getComputedStyle(pale[0]).color);
+    if (pale.length) said.push('too pale: ' + pale[0].outerHTML.slice(0,
+        120) + getComputedStyle(pale[0]).color);
     return said;
 }"""
 

@@ -33,8 +33,11 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     keys.press("Enter")
     expect(rows).to_have_count(4)
     assert [each.get_attribute("data-name").split(": ")[1] for each in rows.all()] == [
-        "passes by tolerance", "passes by tolerance", "flaky", "tolerance too tight",
-    ]  # fmt: skip
+        "Hollow pass",
+        "Hollow pass",
+        "Flaky",
+        "False alarm",
+    ]
     expect(page.locator(".triage a").first).to_have_attribute(
         "href", f"/flags/{rows.first.get_attribute('value')}"
     )
@@ -57,20 +60,20 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
         )
         flag_changes.change(session, first, {"state": "resolved"}, actor="kim")
     keys.press("a")
-    expect(page.get_by_label("owner", exact=True)).to_be_focused()
+    expect(page.get_by_label("Owner", exact=True)).to_be_focused()
     keys.type("ada")
     keys.press("Tab")
     keys.press("Enter")
-    expect(told).to_contain_text("Say why it may stay.")
+    expect(told).to_contain_text("Enter a reason.")
     expect(page.get_by_label("reason")).to_be_focused()
     keys.type("known since May")
     keys.press("Tab")
     keys.type("01312099")
     keys.press("Enter")
-    expect(told).to_contain_text("1 flag taken on.")
+    expect(told).to_contain_text("1 flag acknowledged.")
     expect(told).to_contain_text("1 flag could not be changed:")
     expect(told.locator("li")).to_contain_text(
-        "passes by tolerance: state: a flag that is resolved does not become acknowledged by hand"
+        "Hollow pass: state: a flag that is resolved does not become acknowledged by hand"
     )
     expect(rows).to_have_count(2)
     expect(rows.nth(1)).to_be_focused()  # where the reader was
@@ -85,19 +88,19 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     keys.press("*")
     expect(page.locator("#selected")).to_have_text("2 selected")
     keys.press("r")
-    expect(page.get_by_role("heading", name="Nothing needs you")).to_be_visible()
+    expect(page.get_by_role("heading", name="No open flags")).to_be_visible()
     expect(told).to_contain_text("2 flags resolved.")
     expect(told).to_be_focused()
     keys.press("u")
     expect(rows).to_have_count(2)
-    expect(told).to_contain_text("2 flags as before.")
+    expect(told).to_contain_text("2 flags restored.")
     keys.press("o")
-    expect(page.get_by_role("heading", name="Do something about it")).to_be_visible()
+    expect(page.get_by_role("heading", name="Change this flag")).to_be_visible()
 
     page.goto(f"{guarded.url}/flags?state=any")
     page.locator("#keys-open").focus()
     keys.press("Enter")
-    page.get_by_label("single letters work as keys").focus()
+    page.get_by_label("Use single letters as keys").focus()
     keys.press("Space")
     keys.press("Escape")
     keys.press("j")
@@ -107,7 +110,7 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     expect(page.locator("#to-bar")).to_be_hidden()
     rows.first.focus()
     keys.press("Space")
-    expect(page.locator("#to-bar")).to_have_text("1 selected: take on, assign, resolve")
+    expect(page.locator("#to-bar")).to_have_text("1 selected: acknowledge, assign, resolve")
     expect(page.locator("#to-bar")).to_be_in_viewport()
     page.wait_for_function(
         "document.documentElement.scrollWidth <= document.documentElement.clientWidth"

@@ -43,4 +43,4 @@ def test_few_marks_stand_for_a_hundred_thousand_seeds_and_one_or_none_have_a_pag
     page.goto(server.url + urls.job(one))
     expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", "1")
     page.goto(server.url + urls.job(none.id))
-    expect(page.locator("#state")).to_have_text("cancelled after 0 of 4 seeds")
+    expect(page.locator("#state")).to_have_text("Canceled after 0 of 4 seeds")

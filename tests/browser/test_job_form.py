@@ -28,7 +28,7 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     shape.fill("64, 0")
     expect(page.locator("#e-shape")).to_contain_text("test.shape.1")
     expect(shape).to_have_attribute("aria-invalid", "true")
-    expect(estimate).to_contain_text("see what is marked")
+    expect(estimate).to_contain_text("see the marked fields")
     page.get_by_role(
         "button", name="submit"
     ).click()  # refused as well, and the cursor stands where it must be put right
@@ -36,16 +36,16 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     shape.fill("64 x 96")
     expect(shape).not_to_have_attribute("aria-invalid", "true")
     page.get_by_label("rtol").fill("1e-2")
-    rest = page.get_by_label("the rest of the test")
+    rest = page.get_by_label("Rest of the test")
     rest.fill('{"inputs": {"regime": "normal"')
     expect(page.locator("#e-rest")).to_contain_text("is not JSON")
     rest.fill('{"inputs": {"regime": "normal", "std": 2}, "tolerance": {"atol": 0.25}}')
-    page.get_by_label("how many").select_option("sequential")
-    page.get_by_label("seeds", exact=True).fill("0")
+    page.get_by_label("Run", exact=True).select_option("sequential")
+    page.get_by_label("Number of seeds", exact=True).fill("0")
     expect(page.locator("#e-count")).to_contain_text("seeds.max")
-    page.get_by_label("seeds", exact=True).fill("40")
+    page.get_by_label("Number of seeds", exact=True).fill("40")
     page.get_by_label("labels").fill("suite=<b>nightly</b>, team=kernels")
-    expect(estimate).to_contain_text("in the mean")
+    expect(estimate).to_contain_text("On average")
     body = json.loads(page.locator("#body").text_content() or "")
     assert body["test"]["tolerance"] == {"rtol": 1e-2, "atol": 0.25}
     address = parse_qs(urlsplit(page.url).query)
@@ -53,7 +53,7 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     page.reload()  # the address holds the form
     expect(estimate).to_contain_text("at most 40 results")
     page.get_by_label("first seed").press("Enter")
-    expect(page.locator("#state")).to_contain_text("waits for a worker")
+    expect(page.locator("#state")).to_contain_text("Queued")
     with server.reading() as session:
         (job,) = jobs.list_(session, jobs.JobFilter(), limit=5).items
         assert page.url == f"{server.url}/jobs/{job.id}"
@@ -72,7 +72,7 @@ def test_only_who_may_submits(guarded, page: Page, watch, scope: str) -> None:
     expect(page.get_by_role("combobox", name="build")).to_have_value("correct")
     page.get_by_role("button", name="submit").click()
     if scope == "submit":
-        expect(page.locator("#state")).to_contain_text("waits for a worker")
+        expect(page.locator("#state")).to_contain_text("Queued")
         return
     expect(page.locator("#said")).to_contain_text("needs the scope 'submit'")
     with guarded.reading() as session:
@@ -88,29 +88,39 @@ def test_the_form_sends_what_the_job_was_that_it_starts_from_and_selections_too(
     server, page: Page, watch
 ) -> None:
     with server.writing() as session:
-        builds.add(session, name="suites-1", executor="gtest", line="suites", sequence=1)
+        builds.add(session, name="suites-1", executor="gtest", branch="suites", sequence=1)
     asked = {
-        "test": {"kernel": "layernorm_bw", "shape": [32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5, "pcc": 0.999}},
-        "build": "tt-train-2025", "target": {"executor": "emulator", "arch": "wormhole", "board": "n150"},
-        "reference": {"build": "correct"}, "seeds": [3, 1, 8], "repeats": 2, "priority": 7, "queue_deadline_s": 3600,
-        "labels": {"suite": "nightly"}, "context": {"name": "after", "before": [{"kernel": "layernorm_bw", "shape": [32, 64]}]},
+        "test": {
+            "kernel": "layernorm_bw",
+            "shape": [32, 64],
+            "tolerance": {"rtol": 1e-3, "atol": 0.5, "pcc": 0.999},
+        },
+        "build": "tt-train-2025",
+        "target": {"executor": "emulator", "arch": "wormhole", "board": "n150"},
+        "reference": {"build": "correct"},
+        "seeds": [3, 1, 8],
+        "repeats": 2,
+        "priority": 7,
+        "queue_deadline_s": 3600,
+        "labels": {"suite": "nightly"},
+        "context": {"name": "after", "before": [{"kernel": "layernorm_bw", "shape": [32, 64]}]},
         "commit": {"repository": "org/name", "sha": "0123abc", "pull_request": 7},
-    }  # fmt: skip
+    }
     job = httpx.post(f"{server.url}/api/v1/jobs", json=asked).json()["id"]
     page.goto(f"{server.url}/jobs/{job}")
-    page.get_by_role("link", name="start from this job").click()
+    page.get_by_role("link", name="Edit and submit").click()
     expect(page.locator("#estimate")).to_contain_text("6 results")
     assert json.loads(page.locator("#body").text_content() or "") == asked
     # a field's own error stands beside it
-    page.get_by_label("commit", exact=True).fill("nonsense")
+    page.get_by_label("Commit", exact=True).fill("nonsense")
     expect(page.locator("#e-sha")).to_contain_text("commit.sha")
-    page.get_by_label("commit", exact=True).fill("0123abc")
+    page.get_by_label("Commit", exact=True).fill("0123abc")
     page.set_viewport_size({"width": 390, "height": 844})
-    page.get_by_label("of", exact=True).select_option("selection")
+    page.get_by_label("Test of", exact=True).select_option("selection")
     expect(page.get_by_label("executor")).to_have_value("gtest")
-    expect(page.get_by_label("kernel", exact=True)).to_be_hidden()
-    page.get_by_label("build", exact=True).fill("suites-1")
-    page.get_by_label("suite", exact=True).fill("nightly")
+    expect(page.get_by_label("Kernel", exact=True)).to_be_hidden()
+    page.get_by_label("Build", exact=True).fill("suites-1")
+    page.get_by_label("Suite", exact=True).fill("nightly")
     page.get_by_label("shuffle").fill("yes")
     page.get_by_label("stages").fill("one, two")
     expect(page.locator("#e-stages")).to_contain_text("stages")  # a gtest suite has none
@@ -123,5 +133,5 @@ def test_the_form_sends_what_the_job_was_that_it_starts_from_and_selections_too(
         "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     )
     page.reload()
-    expect(page.get_by_label("suite", exact=True)).to_have_value("nightly")
+    expect(page.get_by_label("Suite", exact=True)).to_have_value("nightly")
     watch.mean("422")

@@ -37,10 +37,12 @@ LIGHTNESS = """(figure, [down, across]) => {
     const pen = copy.getContext('2d', { willReadFrequently: true });
     for (const layer of figure.querySelectorAll('canvas')) pen.drawImage(layer, 0, 0);
     const scale = canvas.width / canvas.clientWidth;
-    const left = 52, top = 8, width = canvas.clientWidth - 52 - 14, height = canvas.clientHeight - 8 - 84;
+    const left = 52, top = 8, width = canvas.clientWidth - 52 - 14,
+        height = canvas.clientHeight - 8 - 84;
     return Array.from({ length: down }, (_, row) => Array.from({ length: across }, (_, column) => {
         const x = left + width * (column + 0.5) / across, y = top + height * (row + 0.5) / down;
-        const [red, green, blue] = pen.getImageData(Math.round(x * scale), Math.round(y * scale), 1, 1).data;
+        const [red, green, blue] = pen.getImageData(Math.round(x * scale), Math.round(y * scale),
+            1, 1).data;
         return red - blue + 0.01 * green;
     }));
 }"""
@@ -94,7 +96,7 @@ def test_the_grid_fills_in_live_and_a_seed_is_opened_by_keys(server, page: Page)
     grid.locator(".cells").focus()
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-    expect(grid.locator("output")).to_have_text("seed 3: pass by tolerance")
+    expect(grid.locator("output")).to_have_text("seed 3: Hollow pass")
     page.keyboard.press("Enter")
     expect(page.locator("#seed-title")).to_be_focused()
     expect(page).to_have_url(f"{server.url}/jobs/{job.id}?output=dx&seed=3")
@@ -145,7 +147,7 @@ def test_a_wrong_term_is_seen_as_stripes_and_a_missing_mask_as_the_last_column(
         page.locator(f"[data-chart=chart-map-{name}]") for name in ("signed", "largest")
     )
     expect(signed).to_have_attribute("data-marks", str(DOWN * ACROSS))
-    expect(page.locator("#map-words")).to_contain_text("level stripes")
+    expect(page.locator("#map-words")).to_contain_text("horizontal stripes")
     expect(signed.locator("canvas")).to_have_count(
         1
     )  # on paper the upper one of two hides the lower one

@@ -43,14 +43,14 @@ def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(
     page.goto(server.url)
     page.get_by_role("link", name="Matrix", exact=True).click()
     expect(page.locator("#matrix-words")).to_contain_text(
-        "On fixed-4c1e, the newest that ran, 0 are hollow, 0 are red of 1."
+        "On fixed-4c1e, the newest that ran: 0 hollow passes and 0 red of 1 test."
     )
     page.locator("#cell-0-0").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     hollow = page.locator("td.hollow a")
     expect(hollow).to_be_focused()
-    expect(hollow).to_have_accessible_name("pass by tolerance on b0304ff7a5: 5 pass by tolerance")
+    expect(hollow).to_have_accessible_name("Hollow pass on b0304ff7a5: 5 hollow pass")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")  # to the other test, over what did not run
     expect(page.locator("#cell-1-3")).to_be_focused()
@@ -69,7 +69,7 @@ def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(
     )
     expect(figure).to_have_attribute("data-marks", str(stored))
     expect(figure.locator("figcaption")).to_contain_text(
-        "Green and not explained by rounding: 1 build (b0304ff7a5)"
+        "green and not explained by rounding: 1 build (b0304ff7a5)"
     )
     page.locator("#strip-table summary").click()
     expect(page.locator("#strip-table tbody tr")).to_have_count(4)

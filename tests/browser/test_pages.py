@@ -60,7 +60,7 @@ def test_the_overview_follows_running_jobs(server, page: Page) -> None:
     expect(page.locator(".flag")).to_contain_text(
         "s1 is subtracted twice in all 265 tiles", timeout=15_000
     )
-    expect(page.locator("#overview")).to_contain_text("Nothing waits or runs.")
+    expect(page.locator("#overview")).to_contain_text("Nothing is queued or running.")
 
 
 def test_keys_reach_everything_and_the_focus_is_seen(server, page: Page) -> None:
@@ -73,7 +73,8 @@ def test_keys_reach_everything_and_the_focus_is_seen(server, page: Page) -> None
     for _ in range(30):
         page.keyboard.press("Tab")
         name, outline = page.evaluate(
-            "[document.activeElement.innerText, getComputedStyle(document.activeElement).outlineStyle]"
+            "[document.activeElement.innerText, "
+            "getComputedStyle(document.activeElement).outlineStyle]"
         )
         if name and name in {"cancel", "resubmit", "Jobs", "copy"}:
             seen.add(name)
@@ -99,7 +100,7 @@ def test_a_token_opens_the_pages_and_its_login_may_cancel(guarded, page: Page) -
     page.get_by_role("button", name="log in").click()
     expect(page).to_have_url(f"{guarded.url}/jobs/{job.id}")
     page.get_by_role("button", name="cancel").click()
-    expect(page.locator("#state")).to_have_text("cancelled after 0 of 8 seeds")
+    expect(page.locator("#state")).to_have_text("Canceled after 0 of 8 seeds")
     page.get_by_role("button", name="log out").click()
     expect(page).to_have_url(f"{guarded.url}/login")
 

@@ -35,14 +35,14 @@ def test_a_picture_that_does_not_come_says_so_and_is_asked_for_again(
         page.locator("[data-chart=chart-map-signed]"),
     )
     expect(seeds.get_by_role("alert")).to_contain_text(
-        "This picture is missing: the program that draws it did not come."
+        "This chart is missing: its script did not load."
     )
     expect(seeds.locator("figcaption")).to_contain_text("dx: 1 seed")  # the words are there
     away[:] = ["**/artifacts/*"]
     seeds.get_by_role("button", name="try again").click()  # reads the page anew
     expect(seeds).to_have_attribute("data-marks", "1")
     expect(signed.get_by_role("alert")).to_contain_text(
-        "This picture is missing: the server answers 503."
+        "This chart is missing: the server answered 503."
     )
     away.clear()
     signed.get_by_role("button", name="try again").click()
@@ -68,12 +68,12 @@ def test_a_page_says_why_it_is_not_up_to_date_any_more(guarded, page: Page, watc
     again = "() => document.dispatchEvent(new Event('gonogo:ask'))"
     page.route("**/jobs", lambda route: route.fulfill(status=500, body="away"))
     page.evaluate(again)
-    expect(line).to_have_text("the server answers 500: what you see is no longer up to date")
+    expect(line).to_have_text("The server answered 500. This page is out of date.")
     page.unroute("**/jobs")
     expect(line).to_be_hidden()
     page.context.clear_cookies()
     page.evaluate(again)
-    expect(line).to_have_text("your login has ended: reload it")
+    expect(line).to_have_text("Your login has expired. Reload it.")
     watch.mean("Failed to load resource")
 
 
@@ -91,7 +91,7 @@ def test_the_form_says_that_its_estimate_is_on_its_way_or_that_nobody_answers(
     expect(estimate).to_have_attribute("aria-busy", "true")
     expect(estimate).to_contain_text("8 results")  # of what stood here before, faint
     held.pop().abort()
-    expect(page.locator("#said")).to_have_text("the server does not answer")
+    expect(page.locator("#said")).to_have_text("The server does not answer")
     expect(estimate).to_have_text("Not checked.")
     page.unroute("**/jobs:validate")
     shape.fill("64, 128")

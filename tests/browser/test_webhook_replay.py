@@ -38,10 +38,10 @@ def test_a_message_is_sent_again_with_a_click(guarded, page: Page) -> None:
     page.get_by_role("button", name="log in").click()
     page.get_by_role("link", name="https://ci.example/hook").click()
     row = page.locator("#deliveries tbody tr")
-    expect(row).to_contain_text("given up")
+    expect(row).to_contain_text("Gave up")
     page.evaluate("window.here = true")
     row.get_by_role("button", name="send again").click()
-    expect(row).to_contain_text("waits")
+    expect(row).to_contain_text("Waiting")
     expect(row.get_by_role("button", name="try now")).to_be_visible()
     assert page.evaluate("window.here")  # not loaded anew
     row.get_by_role("link", name="job.finished").click()

@@ -23,8 +23,10 @@ class Reporting:
         if words in ("hung", "hang") and os.environ.get("REPORT_WATCHER"):
             log = Path(os.environ["REPORT_WATCHER"]) / "watcher.log"
             log.write_text(
-                "Device 0 worker core(x= 0,y= 0) virtual(x=18,y=18): CWFW,CRBW,   R,   R,   R  rmsg:D0G|BNT h_id:  1 smsg:GGGG "
-                "k_ids:  4|  3|  5|  5|  5\nk_id[  3]: kernels/reader_ln.cpp\nk_id[  4]: kernels/writer_ln.cpp\nk_id[  5]: kernels/ln.cpp\n"
+                "Device 0 worker core(x= 0,y= 0) virtual(x=18,y=18): CWFW,CRBW,   R,   R,   R  "
+                "rmsg:D0G|BNT h_id:  1 smsg:GGGG "
+                "k_ids:  4|  3|  5|  5|  5\nk_id[  3]: kernels/reader_ln.cpp\n"
+                "k_id[  4]: kernels/writer_ln.cpp\nk_id[  5]: kernels/ln.cpp\n"
             )
         if words == "hang":
             time.sleep(3600)

@@ -110,8 +110,10 @@ class Troublesome:
             home = pathlib.Path(folder) / "generated" / "watcher"
             home.mkdir(parents=True)
             (home / "watcher.log").write_text(
-                "Device 0 worker core(x= 0,y= 0) virtual(x=18,y=18): CWFW,CRBW,   R,   R,   R  rmsg:D0G|BNT h_id:  1 smsg:GGGG "
-                "k_ids:  4|  3|  5|  5|  5\nk_id[  3]: kernels/reader_ln.cpp\nk_id[  4]: kernels/writer_ln.cpp\nk_id[  5]: kernels/ln.cpp\n"
+                "Device 0 worker core(x= 0,y= 0) virtual(x=18,y=18): CWFW,CRBW,   R,   R,   R  "
+                "rmsg:D0G|BNT h_id:  1 smsg:GGGG "
+                "k_ids:  4|  3|  5|  5|  5\nk_id[  3]: kernels/reader_ln.cpp\n"
+                "k_id[  4]: kernels/writer_ln.cpp\nk_id[  5]: kernels/ln.cpp\n"
             )
             (pathlib.Path(folder) / "prints.txt").write_text("0:(x=0,y=0):TR0: block 1\n")
         return self.hang(outputs, inputs)
@@ -144,7 +146,10 @@ class Troublesome:
         """Starts a server as the simulator does (detached, by a process that ends), and is killed
         while it runs."""
         server = "import time\nwhile True: time.sleep(1)"
-        starter = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {server!r}, 'framework.sim'], start_new_session=True)"
+        starter = (
+            f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {server!r}, "
+            f"'framework.sim'], start_new_session=True)"
+        )
         subprocess.run([sys.executable, "-c", starter], check=True)
         os.kill(os.getpid(), signal.SIGKILL)
         return outputs

@@ -17,7 +17,8 @@ values = np.random.default_rng(0).standard_normal((1, 2, 33, 40)).astype("f4")
 for kind in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b):
     tensor = ttnn.Tensor(values, kind).to(ttnn.TILE_LAYOUT)
     found = gonogo.compare(tensor, values, rtol=1e-2, atol=5e-2).outputs["actual"]
-    print("told", found["dtype"], found["format"], found["count"], found["max_abs"] < 2.0**-5, found["tolerance_roundings"] > 1)
+    texts = (found["dtype"], found["format"], found["count"])
+    print("told", *texts, found["max_abs"] < 2.0**-5, found["tolerance_roundings"] > 1)
 """
 
 
@@ -28,7 +29,11 @@ def test_ttnn_s_tensors_are_read_with_their_formats(builds: Path) -> None:
     }
     told = {**environment, **resolved.environment, "PYTHONPATH": PYTHONPATH}
     done = subprocess.run(
-        [resolved.executor.python, "-c", CODE], env=told, capture_output=True, text=True, timeout=100
+        [resolved.executor.python, "-c", CODE],
+        env=told,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert [line for line in done.stdout.splitlines() if line.startswith("told")] == [
         "told DataType.BFLOAT16 bf16 2640 True True",

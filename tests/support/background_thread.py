@@ -21,6 +21,7 @@ from gonogo_storage.jobs.job import Job
 from gonogo_storage.seeds import results
 from gonogo_workers import queue
 from job_flow import KEY, new_job
+from stored_attempts import attempts_of
 
 TIMEOUT_S = 1.0  # of heartbeats, in these tests
 
@@ -52,7 +53,7 @@ def running(settings: Settings) -> Iterator[None]:
 
 
 def submit(engine: Engine, settings: Settings, seeds: int = 4, **changes: Any) -> str:
-    """What the API does: store, commit, ring."""
+    """Submit as the API does: store, commit, notify the dispatcher."""
     with session(engine) as current:
         job = jobs.create(current, new_job(seeds, **changes))
     with broker(settings) as redis:
@@ -83,6 +84,6 @@ def until(
             assert job is not None
             if true(job):
                 return job
-            tried = jobs.attempts_of(current, job_id)
+            tried = attempts_of(current, job_id)
         assert time.monotonic() < deadline, (job, tried)
         time.sleep(0.02)

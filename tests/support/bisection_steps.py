@@ -38,10 +38,10 @@ def serve(session: Session, count: int, queue: str = "emulator.wormhole.n150") -
 
 def answer(session: Session, bisection_id: str, rows: Answer) -> int:
     """Give the probes in flight their results; how many ended."""
-    found = bisections.get(session, bisection_id)
-    assert found is not None
+    bisection = bisections.get(session, bisection_id)
+    assert bisection is not None
     ended = 0
-    for probe in found.probes:
+    for probe in bisection.probes:
         if probe.ended or session.get_one(JobRow, probe.job).state == "finished":
             continue
         row = rows(probe.place, probe.seed)
@@ -63,12 +63,12 @@ def run(api: Api, bisection_id: str, rows: Answer, *, most: int = 400) -> dict[s
     """Steps and answers until it is over; the bisection as the API shows it."""
     for _ in range(most):
         step(api, bisection_id)
-        found: dict[str, Any] = api.get(f"/bisections/{bisection_id}")
-        if found["state"] != "running":
-            return found
+        bisection: dict[str, Any] = api.get(f"/bisections/{bisection_id}")
+        if bisection["state"] != "running":
+            return bisection
         with api.context.session() as session:
             answer(session, bisection_id, rows)
-    raise AssertionError(f"not over after {most} steps: {found['tracks']}")
+    raise AssertionError(f"not over after {most} steps: {bisection['tracks']}")
 
 
 def jobs_in_flight(session: Session) -> int:

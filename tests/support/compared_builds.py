@@ -38,12 +38,12 @@ How = Mapping[str, Any] | None
 
 def both(session: Session, test: Mapping[str, Any], base: How, head: How) -> tuple[Job | None, ...]:
     """A test on base and head, each as nightly_history.night takes it; None: not run there."""
-    made: list[Job | None] = []
+    finished: list[Job | None] = []
     for build, sequence, how in ((BASE, 1, base), (HEAD, 2, head)):
         if how is None:
-            made.append(None)
+            finished.append(None)
         else:
-            made.append(
+            finished.append(
                 nightly_history.night(
                     session,
                     build,
@@ -54,7 +54,7 @@ def both(session: Session, test: Mapping[str, Any], base: How, head: How) -> tup
                     **how,
                 )
             )
-    return tuple(made)
+    return tuple(finished)
 
 
 def flicker(session: Session, build: str, red: Iterable[int]) -> Job:
@@ -85,10 +85,10 @@ def flag(session: Session, job: Job | None, kind: FlagKind) -> str:
         job.build,
         job.id,
     )
-    found, _ = flags.upsert(
+    flag_id, _ = flags.upsert(
         session, Finding(kind, *place, {"words": f"{kind.value}, seen"}), now=utcnow()
     )
-    return str(found["id"])
+    return str(flag_id["id"])
 
 
 def suite(session: Session, build: str, *iterations: Mapping[str, str]) -> None:
@@ -96,15 +96,26 @@ def suite(session: Session, build: str, *iterations: Mapping[str, str]) -> None:
     itself."""
     key = key_of(SUITE)
     new = NewJob(
-        test_key=key, workload_key=key, kernel="selection", canonical=SUITE, elements=0, arch="none", board="host", build=build,
-        branch="main", build_sequence=1, executor="gtest", seeds=tuple(range(len(iterations))), request={"test": SUITE},
-    )  # fmt: skip
+        test_key=key,
+        workload_key=key,
+        kernel="selection",
+        canonical=SUITE,
+        elements=0,
+        arch="none",
+        board="host",
+        build=build,
+        branch="main",
+        build_sequence=1,
+        executor="gtest",
+        seeds=tuple(range(len(iterations))),
+        request={"test": SUITE},
+    )
     job = jobs.create(session, new)
     rows = []
-    for seed, told in enumerate(iterations):
+    for seed, outcomes in enumerate(iterations):
         outputs = {
             name: {"verdict": "not_judged", "explanation": "not_judged", "outcome": outcome}
-            for name, outcome in told.items()
+            for name, outcome in outcomes.items()
         }
         rows.append(
             {
@@ -142,7 +153,7 @@ def history(session: Session) -> dict[str, Job | None]:
     red: Iterable[int] = EIGHT
     right: dict[str, Any] = {}
     hollow, wrong = {"wrong": True}, {"wrong": True, "red": red}
-    made = {
+    jobs_by_name = {
         "hollow": both(session, HOLLOW, right, hollow)[1],
         "new": both(session, NEW, right, wrong)[1],
     }
@@ -159,7 +170,7 @@ def history(session: Session) -> dict[str, Job | None]:
     hung = [nightly_history.row(seed, wrong=False, within=True, bits=HEAD) for seed in range(7)]
     rows_of(session, HUNG, HEAD, [*hung, stored_jobs.unwell(7, "hang", "no answer for 60 s")])
     both(session, OPEN, right, None)
-    made["open"] = rows_of(
+    jobs_by_name["open"] = rows_of(
         session,
         OPEN,
         HEAD,
@@ -180,4 +191,4 @@ def history(session: Session) -> dict[str, Job | None]:
         ]
         * 2,
     )
-    return made
+    return jobs_by_name

@@ -17,10 +17,18 @@ from gonogo_storage.tables import AttemptRow
 HOST, NAME = "lab-7", "wormhole:0"
 DEVICE = f"{HOST}/{NAME}"
 FACTS: dict[str, Any] = {
-    "device": DEVICE, "host": HOST, "name": NAME, "arch": "wormhole", "board": "n150", "queue": "ttnn.wormhole.n150",
-    "serial": "0100018611902017", "pci": "0000:01:00.0", "firmware": {"fw_bundle_version": "18.3.0.0"}, "driver": "TT-KMD 2.0.0",
+    "device": DEVICE,
+    "host": HOST,
+    "name": NAME,
+    "arch": "wormhole",
+    "board": "n150",
+    "queue": "ttnn.wormhole.n150",
+    "serial": "0100018611902017",
+    "pci": "0000:01:00.0",
+    "firmware": {"fw_bundle_version": "18.3.0.0"},
+    "driver": "TT-KMD 2.0.0",
     "source": "tt-smi",
-}  # fmt: skip
+}
 OUTAGE = timedelta(hours=3)
 WORK = timedelta(minutes=30)
 """At work in each hour that it worked in."""
@@ -92,15 +100,15 @@ def month(
                 periods.record_seeds(session, DEVICE, 40, now=hour + timedelta(minutes=10 + size))
             periods.record_attempt(session, attempt(DEVICE, hour, hour + WORK), now=hour + WORK)
             at = hour + timedelta(minutes=20)
-            told = {
+            heartbeat = {
                 "temperature_c": 44.0 + place % 24 / 2,
                 "clock_mhz": 1000.0,
                 "power_w": 30.0 + place % 5,
                 "at": at.timestamp(),
             }
-            devices.measured(session, DEVICE, told, now=at)
+            devices.measured(session, DEVICE, heartbeat, now=at)
             devices.measured(
-                session, DEVICE, {**told, "power_w": told["power_w"] + 6}, now=at
+                session, DEVICE, {**heartbeat, "power_w": heartbeat["power_w"] + 6}, now=at
             )  # an hour has a range
             sing(session, "c0ffee", at)
         for at, act in events.items():
@@ -126,7 +134,7 @@ def bad() -> dict[str, Any]:
 
 
 def well() -> dict[str, Any]:
-    """What is different once it passes again."""
+    """Record that the canary passes again."""
     steps = [{"rung": "as it is", "outcome": "the canary passed", "output": ""}]
     evidence = {"steps": steps, "executor": "ttnn", "canary": "ttnn", "digests": {"dx": "c0ffee"}}
     return {
@@ -138,7 +146,7 @@ def well() -> dict[str, Any]:
 
 def person(session: Session, now: datetime) -> None:
     """Someone looked at it."""
-    (found,) = [each for each in devices.list_(session, now=now) if each["device"] == DEVICE]
+    (record,) = [device for device in devices.list_(session, now=now) if device["device"] == DEVICE]
     devices.patch(
-        session, found["id"], {"health": "good", "reason": "looked at"}, actor="ada", now=now
+        session, record["id"], {"health": "good", "reason": "looked at"}, actor="ada", now=now
     )

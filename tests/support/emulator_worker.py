@@ -33,7 +33,7 @@ DEVICE = "lab-1/emulator:0"
 
 
 def core_of(context: Context) -> BackgroundContext:
-    """What the background's roles need, on the database of an app; the broker is never asked."""
+    """Return the background's context on an app's database; nothing asks the broker."""
     settings = context.settings.model_copy(
         update={"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr("k" * 40)}
     )
@@ -66,21 +66,21 @@ def _run(core: BackgroundContext, chunk: Chunk) -> None:
             session, chunk.attempt, {"device": DEVICE, "worker": "w", "host": "lab-1"}, now=utcnow()
         )
     )
-    host_run, position, found = new_id(), 0, []
+    host_run, position, results = new_id(), 0, []
     for test in chunk.before:
         _kernel(test, chunk, chunk.work[0][0], position)
         position += 1
     for seed, repeat in chunk.work:
         raw, given, outputs = _kernel(chunk.test, chunk, seed, position)
         judgement = judge(chunk.test, raw, given, outputs, arithmetic="tt-train")
-        found.append(
+        results.append(
             rows.judged((seed, repeat), rows.Place(DEVICE, host_run, position), 1.0, judgement)
         )
         position += 1
-    sent = {"outcome": "done", "sent": [list(each) for each in chunk.work], "batches": 1}
+    sent = {"outcome": "done", "sent": [list(pair) for pair in chunk.work], "batches": 1}
     core.session(
         lambda session: attempts.store(
-            session, chunk.attempt, {"rows": found, "batch": 0}, now=utcnow()
+            session, chunk.attempt, {"rows": results, "batch": 0}, now=utcnow()
         )
     )
     core.session(lambda session: attempts.finished(session, chunk.attempt, sent, now=utcnow()))

@@ -24,7 +24,7 @@ TEST: dict[str, Any] = {
     "tolerance": {"dx": {"rtol": 0.001, "atol": 0.5}},
 }
 EDGE = 0.01
-"""What a right kernel may need."""
+"""Tolerance that a right kernel may need."""
 PASSES, FAILS, UNSEEN = 0.1, 2.0, 0.005
 """Errors of a wrong kernel: within atol .5, outside it, below what right ones need."""
 
@@ -48,11 +48,11 @@ def row(
     """A worker's row of one run; the part's error by its name, else FAILS. A part named in `errors`
     with NaN has crashed."""
     assert item.gauge is not None
-    part = next(each for each in item.gauge["parts"] if each["number"] == number)
+    part = next(item_ for item_ in item.gauge["parts"] if item_["number"] == number)
     test = TestSpec.parse(item.test)
-    own = {each.name: each.sentence for each in (*kernels.right(test), *kernels.wrong(test))}
+    sentences = {part.name: part.sentence for part in (*kernels.right(test), *kernels.wrong(test))}
     head = {"seed": seed, "repeat": number, "device": "host/emulator:0", "duration_ms": 1.0}
-    if part["executor"] == "emulator" and part["name"] not in own:
+    if part["executor"] == "emulator" and part["name"] not in sentences:
         return {
             **head,
             "verdict": "not_run",
@@ -77,7 +77,7 @@ def row(
         "explanation": "explained" if right else "unexplained",
         "outputs": {"dx": numbers(error)},
         "edges": {"dx": {**numbers(edge), "alarm": 0.0}} if right else None,
-        "sentence": own.get(part["name"], f"What {part['name']} does."),
+        "sentence": sentences.get(part["name"], f"What {part['name']} does."),
     }
 
 

@@ -51,7 +51,7 @@ class Scripted:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedRequest:
     """One request."""
 
     method: str
@@ -104,7 +104,7 @@ class GitHubServer:
 
     def clear(self) -> None:
         """As if nobody had ever asked."""
-        self.asked: list[Asked] = []
+        self.requests: list[RecordedRequest] = []
         self.script: list[Scripted] = []
         self.commits: set[str] = set()
         self.pull_requests: set[int] = set()
@@ -129,12 +129,14 @@ class GitHubServer:
         self._thread.join()
 
     def paths(self, method: str) -> list[str]:
-        """What was asked for by a method, in order."""
-        return [each.path for each in self.asked if each.method == method]
+        """Return the paths that a method requested, in order."""
+        return [request.path for request in self.requests if request.method == method]
 
     def status_of(self, sha: str) -> dict[str, str]:
-        """The state of each context of a commit, as GitHub would show it: the last one counts."""
-        return {each["context"]: each["state"] for each in self.statuses if each["sha"] == sha}
+        """The state of status context of a commit, as GitHub would show it: the last one counts."""
+        return {
+            status["context"]: status["state"] for status in self.statuses if status["sha"] == sha
+        }
 
     def open(
         self,
@@ -161,10 +163,10 @@ class GitHubServer:
         )
 
     def comment(self, pull_request: int, body: str, login: str = "someone") -> int:
-        """What somebody else wrote."""
+        """Store a comment by somebody else."""
         number = self._next()
-        told = {"body": body, "user": {"login": login}, "performed_via_github_app": None}
-        self.comments.append({"id": number, "pull_request": pull_request, **told})
+        record = {"body": body, "user": {"login": login}, "performed_via_github_app": None}
+        self.comments.append({"id": number, "pull_request": pull_request, **record})
         return number
 
     def _next(self) -> int:
@@ -196,21 +198,23 @@ class GitHubServer:
             body = json.loads(raw) if raw else None
         except ValueError:
             return 400, {}, {"message": "Problems parsing JSON"}
-        self.asked.append(Asked(method, path, query, headers, body))
+        self.requests.append(RecordedRequest(method, path, query, headers, body))
         scripted = self.script.pop(0) if self.script else None
         if scripted is not None:
             return scripted.status, scripted.headers, scripted.body
         try:
-            found = self._route(method, path, query, headers, body)
+            answer = self._route(method, path, query, headers, body)
         except Problem as problem:
             errors = (
-                {"errors": [{"message": each} for each in problem.errors]} if problem.errors else {}
+                {"errors": [{"message": message} for message in problem.errors]}
+                if problem.errors
+                else {}
             )
-            found = problem.status, {}, {"message": problem.message, **errors}
+            answer = problem.status, {}, {"message": problem.message, **errors}
         if self.lossy and method != "GET" and (method, path) not in self._lost:
             self._lost.add((method, path))
             return 502, {}, {"message": "Bad Gateway"}
-        return found
+        return answer
 
     def _route(
         self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any
@@ -223,7 +227,10 @@ class GitHubServer:
         if not headers.get("user-agent", "").startswith("GoNoGo/"):
             raise Problem(
                 403,
-                "Request forbidden by administrative rules. Please make sure your request has a User-Agent header",
+                (
+                    "Request forbidden by administrative rules. Please make sure your request "
+                    "has a User-Agent header"
+                ),
             )
         by_app = self._admit(path, headers.get("authorization", ""))
         if path.endswith(self.forbidden):
@@ -233,23 +240,23 @@ class GitHubServer:
                 f"?{urlencode(query)}" if query else ""
             )
             return 307, {"location": self.url + target}, {"message": "Moved Permanently"}
-        own = f"/repos/{re.escape(self.moved or REPOSITORY)}"
+        repository = f"/repos/{re.escape(self.moved or REPOSITORY)}"
         routes: list[tuple[str, str, Callable[..., tuple[int, dict[str, str], Any]]]] = [
-            ("GET", own + "/installation", self._installation),
+            ("GET", repository + "/installation", self._installation),
             ("POST", r"/app/installations/(\d+)/access_tokens", self._make_token),
-            ("POST", own + "/statuses/([^/]+)", self._make_status),
+            ("POST", repository + "/statuses/([^/]+)", self._make_status),
             ("GET", "/user", self._user),
-            ("GET", own + "/commits/([^/]+)/pulls", self._list_pulls),
-            ("GET", own + "/commits/([^/]+)/check-runs", self._list_checks),
-            ("POST", own + "/check-runs", self._make_check),
-            ("GET", own + r"/check-runs/(\d+)", self._look_at_check),
-            ("PATCH", own + r"/check-runs/(\d+)", self._change_check),
-            ("GET", own + r"/issues/(\d+)/comments", self._list_comments),
-            ("POST", own + r"/issues/(\d+)/comments", self._make_comment),
-            ("PATCH", own + r"/issues/comments/(\d+)", self._change_comment),
+            ("GET", repository + "/commits/([^/]+)/pulls", self._list_pulls),
+            ("GET", repository + "/commits/([^/]+)/check-runs", self._list_checks),
+            ("POST", repository + "/check-runs", self._make_check),
+            ("GET", repository + r"/check-runs/(\d+)", self._look_at_check),
+            ("PATCH", repository + r"/check-runs/(\d+)", self._change_check),
+            ("GET", repository + r"/issues/(\d+)/comments", self._list_comments),
+            ("POST", repository + r"/issues/(\d+)/comments", self._make_comment),
+            ("PATCH", repository + r"/issues/comments/(\d+)", self._change_comment),
         ]
-        for wanted, pattern, work in routes:
-            if wanted == method and (match := re.fullmatch(pattern, path)):
+        for verb, pattern, work in routes:
+            if verb == method and (match := re.fullmatch(pattern, path)):
                 if "check-runs" in path and method != "GET" and not by_app:
                     raise Problem(403, "You must authenticate via a GitHub App.")
                 return work(*match.groups(), query=query, body=body, by_app=by_app)
@@ -273,12 +280,12 @@ class GitHubServer:
             self.key.public_key().verify(
                 _bytes(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256()
             )
-            said, given = json.loads(_bytes(head)), json.loads(_bytes(claims))
+            header, given = json.loads(_bytes(head)), json.loads(_bytes(claims))
         except (ValueError, InvalidSignature):
             raise Problem(401, "A JSON web token could not be decoded") from None
         now = time.time()
         if (
-            said != {"alg": "RS256", "typ": "JWT"}
+            header != {"alg": "RS256", "typ": "JWT"}
             or str(given["iss"]) != APP
             or given["iat"] > now
             or not now < given["exp"] <= now + 600
@@ -293,14 +300,14 @@ class GitHubServer:
     def _make_token(self, number: str, **_: Any) -> tuple[int, dict[str, str], Any]:
         if int(number) != INSTALLATION:
             raise Problem(404, "Not Found")
-        made = f"ghs_{self._next()}"
-        self.tokens.add(made)
+        token = f"ghs_{self._next()}"
+        self.tokens.add(token)
         ends = (datetime.now(UTC) + self.life).strftime("%Y-%m-%dT%H:%M:%SZ")
         return (
             201,
             {},
             {
-                "token": made,
+                "token": token,
                 "expires_at": ends,
                 "permissions": {"checks": "write", "statuses": "write", "issues": "write"},
             },
@@ -325,44 +332,44 @@ class GitHubServer:
         require(body, "state", STATES)
         text(body, "description", 140)
         address(body, "target_url")
-        made = {"id": self._next(), "sha": sha, "context": "default", **body}
-        self.statuses.append(made)
-        return 201, {}, made
+        status = {"id": self._next(), "sha": sha, "context": "default", **body}
+        self.statuses.append(status)
+        return 201, {}, status
 
     def _list_checks(
         self, sha: str, query: dict[str, str], **_: Any
     ) -> tuple[int, dict[str, str], Any]:
         self._known(sha)
         name = query.get("check_name")
-        found = [
-            each for each in self.checks if each["head_sha"] == sha and name in (None, each["name"])
+        runs = [
+            run for run in self.checks if run["head_sha"] == sha and name in (None, run["name"])
         ]
         page, headers = self._page(
-            found, query, f"/repos/{self.moved or REPOSITORY}/commits/{sha}/check-runs"
+            runs, query, f"/repos/{self.moved or REPOSITORY}/commits/{sha}/check-runs"
         )
-        return 200, headers, {"total_count": len(found), "check_runs": page}
+        return 200, headers, {"total_count": len(runs), "check_runs": page}
 
     def _make_check(self, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
         for name in ("name", "head_sha"):
             if not body.get(name):
                 raise Problem(422, "Invalid request.", f'"{name}" wasn\'t supplied.')
         self._known(body["head_sha"])
-        made: dict[str, Any] = {"id": self._next(), "status": "queued", "annotations": []}
-        self._write_check(made, body)
-        self.checks.append(made)
-        return 201, {}, _shown(made)
+        run: dict[str, Any] = {"id": self._next(), "status": "queued", "annotations": []}
+        self._write_check(run, body)
+        self.checks.append(run)
+        return 201, {}, _shown(run)
 
     def _look_at_check(self, number: str, **_: Any) -> tuple[int, dict[str, str], Any]:
-        for each in self.checks:
-            if each["id"] == int(number):
-                return 200, {}, _shown(each)
+        for run in self.checks:
+            if run["id"] == int(number):
+                return 200, {}, _shown(run)
         raise Problem(404, "Not Found")
 
     def _change_check(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
-        for each in self.checks:
-            if each["id"] == int(number):
-                self._write_check(each, body)
-                return 200, {}, _shown(each)
+        for run in self.checks:
+            if run["id"] == int(number):
+                self._write_check(run, body)
+                return 200, {}, _shown(run)
         raise Problem(404, "Not Found")
 
     def _write_check(self, check: dict[str, Any], body: dict[str, Any]) -> None:
@@ -387,12 +394,12 @@ class GitHubServer:
             raise Problem(
                 422, "Invalid request.", "No subschema in anyOf matched. More than 50 annotations"
             )
-        for each in annotations:
-            require(each, "annotation_level", LEVELS)
-            lines = [each.get("start_line"), each.get("end_line")]
+        for annotation in annotations:
+            require(annotation, "annotation_level", LEVELS)
+            lines = [annotation.get("start_line"), annotation.get("end_line")]
             if (
-                not each.get("path")
-                or not each.get("message")
+                not annotation.get("path")
+                or not annotation.get("message")
                 or not all(type(line) is int and line >= 1 for line in lines)
             ):
                 raise Problem(
@@ -400,7 +407,8 @@ class GitHubServer:
                     "Invalid request.",
                     "an annotation needs path, start_line, end_line, annotation_level, message",
                 )
-            if len(each["message"].encode()) > 65536 or len(each.get("title", "")) > 255:
+            title = annotation.get("title", "")
+            if len(annotation["message"].encode()) > 65536 or len(title) > 255:
                 raise Problem(422, "Invalid request.", "an annotation's text is too long")
         check.update({name: value for name, value in body.items() if name != "output"})
         if output:
@@ -411,9 +419,9 @@ class GitHubServer:
         self, number: str, query: dict[str, str], **_: Any
     ) -> tuple[int, dict[str, str], Any]:
         self._pull_request(number)
-        found = [each for each in self.comments if each["pull_request"] == int(number)]
+        comments = [comment for comment in self.comments if comment["pull_request"] == int(number)]
         page, headers = self._page(
-            found, query, f"/repos/{self.moved or REPOSITORY}/issues/{number}/comments"
+            comments, query, f"/repos/{self.moved or REPOSITORY}/issues/{number}/comments"
         )
         return 200, headers, page
 
@@ -422,44 +430,45 @@ class GitHubServer:
     ) -> tuple[int, dict[str, str], Any]:
         self._pull_request(number)
         comment_text(body)
-        made = {
+        comment = {
             "id": self._next(),
             "body": body["body"],
             "pull_request": int(number),
             "user": {"login": LOGIN},
         }
         if by_app:
-            made |= {
+            comment |= {
                 "user": {"login": f"{LOGIN}[bot]"},
                 "performed_via_github_app": {"id": int(APP), "client_id": "Iv1.of-the-tests"},
             }
-        self.comments.append(made)
-        return 201, {}, made
+        self.comments.append(comment)
+        return 201, {}, comment
 
     def _change_comment(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
         comment_text(body)
-        for each in self.comments:
-            if each["id"] == int(number):
-                if each["user"]["login"] not in (LOGIN, f"{LOGIN}[bot]"):
+        for comment in self.comments:
+            if comment["id"] == int(number):
+                if comment["user"]["login"] not in (LOGIN, f"{LOGIN}[bot]"):
                     raise Problem(403, "Must have admin rights to Repository.")
-                each["body"] = body["body"]
-                return 200, {}, each
+                comment["body"] = body["body"]
+                return 200, {}, comment
         raise Problem(404, "Not Found")
 
     def _page(
-        self, found: list[Any], query: dict[str, str], path: str
+        self, rows: list[Any], query: dict[str, str], path: str
     ) -> tuple[list[Any], dict[str, str]]:
         size, number = (
             min(int(query.get("per_page", "30")), 100, self.most),
             int(query.get("page", "1")),
         )
         headers = {}
-        if number * size < len(found):
+        if number * size < len(rows):
             following = urlencode({**query, "page": number + 1})
             headers["link"] = (
-                f'<{self.url}{path}?{following}>; rel="next", <{self.url}{path}?page=99>; rel="last"'
+                f'<{self.url}{path}?{following}>; rel="next", <{self.url}{path}?page=99>; '
+                'rel="last"'
             )
-        return found[(number - 1) * size : number * size], headers
+        return rows[(number - 1) * size : number * size], headers
 
     def _known(self, sha: str) -> None:
         if sha not in self.commits:

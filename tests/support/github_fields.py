@@ -1,4 +1,4 @@
-"""What GitHub's API says to fields that are not as it wants them."""
+"""GitHub's refusals of fields that are not as its API wants them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def address(body: Mapping[str, Any], name: str) -> None:
 
 
 def comment_text(body: Any) -> None:
-    """What a comment must have."""
+    """Check a comment's fields."""
     if not isinstance(body, dict) or not body.get("body"):
         raise Problem(422, "Validation Failed", "body cannot be blank")
     text(body, "body", 65536)
@@ -46,12 +46,12 @@ def comment_text(body: Any) -> None:
 
 def actions(body: Mapping[str, Any]) -> None:
     """The buttons of a check run."""
-    found = body.get("actions", ())
-    if len(found) > 3:
+    buttons = body.get("actions", ())
+    if len(buttons) > 3:
         raise Problem(422, "Invalid request.", "More than 3 actions")
-    for each in found:
+    for button in buttons:
         for name, most in (("label", 20), ("description", 40), ("identifier", 20)):
-            if not each.get(name) or len(each[name]) > most:
+            if not button.get(name) or len(button[name]) > most:
                 raise Problem(
                     422, "Invalid request.", f"the {name} of an action has 1 to {most} characters"
                 )

@@ -53,7 +53,7 @@ class HookedGitHub(GitHubServer):
             return super()._route(method, path, query, headers, body)
         self._admit(path, headers.get("authorization", ""))
         if path == f"{below}/hooks":
-            ours = {
+            routes = {
                 "id": HOOK,
                 "active": True,
                 "config": {"url": "https://gonogo.example.org/api/v1/hooks/github"},
@@ -63,12 +63,12 @@ class HookedGitHub(GitHubServer):
                 {},
                 [
                     {"id": 3, "active": True, "config": {"url": "https://chat.example.org/hook"}},
-                    ours,
+                    routes,
                 ],
             )
         if re.fullmatch(rf"{below}/pulls/\d+/files", path):
-            found, more = self._page([{"filename": name} for name in self.files], query, path)
-            return 200, more, found
+            rows, more = self._page([{"filename": name} for name in self.files], query, path)
+            return 200, more, rows
         match = re.fullmatch(
             rf"(?:{below}/hooks/{HOOK}|/app/hook)/deliveries(?:/(\d+)(/attempts)?)?", path
         )
@@ -99,8 +99,8 @@ class HookedGitHub(GitHubServer):
         start = int(query.get("cursor", "v1_0").removeprefix("v1_"))
         size = min(int(query.get("per_page", "30")), self.most)
         page = [
-            {name: value for name, value in each.items() if name != "payload"}
-            for each in newest[start : start + size]
+            {name: value for name, value in delivery.items() if name != "payload"}
+            for delivery in newest[start : start + size]
         ]
         more = {}
         if start + size < len(newest):

@@ -38,8 +38,8 @@ def build(folder: Path) -> dict[str, Path]:
         )
         if tried.returncode:
             raise Missing("gtest: GoogleTest is not installed (apt-get install libgtest-dev)")
-        made = {name: folder / name for name in PROGRAMS}
-        for name, program in made.items():
+        programs = {name: folder / name for name in PROGRAMS}
+        for name, program in programs.items():
             if not program.exists():
                 command = [
                     compiler,
@@ -52,7 +52,7 @@ def build(folder: Path) -> dict[str, Path]:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
                 assert done.returncode == 0, done.stderr
                 Path(f"{program}.new").rename(program)
-    return made
+    return programs
 
 
 def builds_file(folder: Path, programs: dict[str, Path]) -> Path:

@@ -9,12 +9,12 @@ from typing import Any
 
 import httpx
 
-from gonogo_service.hooks.signatures import made
+from gonogo_service.hooks.signatures import sign
 
 SECRET = "what GitHub signs with in tests"
 REPOSITORY = "lab/kernels"
 BEFORE, HEAD, NEXT = "a1" * 20, "b2" * 20, "c3" * 20
-OWN: dict[str, Any] = {"id": 1, "full_name": REPOSITORY, "pushed_at": 1_780_000_000}
+REPOSITORY_RECORD: dict[str, Any] = {"id": 1, "full_name": REPOSITORY, "pushed_at": 1_780_000_000}
 FOREIGN: dict[str, Any] = {"id": 2, "full_name": "someone/kernels"}
 
 
@@ -28,7 +28,7 @@ def push(*, paths: Mapping[str, list[str]] | None = None, **changes: Any) -> dic
         **(paths or {}),
     }
     empty = {"created": False, "deleted": False, "forced": False, "base_ref": None}
-    told = {
+    payload = {
         "ref": "refs/heads/main",
         "before": BEFORE,
         "after": HEAD,
@@ -36,7 +36,7 @@ def push(*, paths: Mapping[str, list[str]] | None = None, **changes: Any) -> dic
         "commits": [commit],
         "head_commit": commit,
     }
-    return {**told, "repository": OWN, **changes}
+    return {**payload, "repository": REPOSITORY_RECORD, **changes}
 
 
 def pull_request(
@@ -50,14 +50,14 @@ def pull_request(
     request = {
         "number": 7,
         "updated_at": at,
-        "head": {"sha": head, "ref": "fix", "repo": FOREIGN if fork else OWN},
-        "base": {"sha": BEFORE, "ref": "main", "repo": OWN},
+        "head": {"sha": head, "ref": "fix", "repo": FOREIGN if fork else REPOSITORY_RECORD},
+        "base": {"sha": BEFORE, "ref": "main", "repo": REPOSITORY_RECORD},
     }
     return {
         "action": action,
         "number": 7,
         "pull_request": request,
-        "repository": OWN,
+        "repository": REPOSITORY_RECORD,
         "installation": {"id": 99},
     }
 
@@ -71,7 +71,7 @@ def check_suite(action: str = "requested", **changes: Any) -> dict[str, Any]:
         "app": {"slug": "actions"},
     }
     suite = {"head_sha": HEAD, "head_branch": "main", "before": BEFORE, **empty, **changes}
-    return {"action": action, "check_suite": suite, "repository": OWN}
+    return {"action": action, "check_suite": suite, "repository": REPOSITORY_RECORD}
 
 
 def check_run(
@@ -89,17 +89,21 @@ def check_run(
         "external_id": check.get("external_id", ""),
     }
     whose = {"id": app, "slug": "gonogo" if app == 4711 else "ours-not", "client_id": f"Iv1.{app}"}
-    told = {
+    payload = {
         "action": action,
         "check_run": {**names, "app": whose, "started_at": f"2026-02-01T{hour}:00:00Z"},
-        "repository": OWN,
+        "repository": REPOSITORY_RECORD,
     }
-    return {**told, "requested_action": {"identifier": button}} if button else told
+    return {**payload, "requested_action": {"identifier": button}} if button else payload
 
 
 def workflow_run(action: str = "completed", **changes: Any) -> dict[str, Any]:
     """A workflow run of a commit on main."""
-    empty = {"pull_requests": [], "created_at": "2026-01-31T12:00:00Z", "head_repository": OWN}
+    empty = {
+        "pull_requests": [],
+        "created_at": "2026-01-31T12:00:00Z",
+        "head_repository": REPOSITORY_RECORD,
+    }
     run = {
         "name": "build",
         "head_sha": HEAD,
@@ -108,7 +112,7 @@ def workflow_run(action: str = "completed", **changes: Any) -> dict[str, Any]:
         **empty,
         **changes,
     }
-    return {"action": action, "workflow_run": run, "repository": OWN}
+    return {"action": action, "workflow_run": run, "repository": REPOSITORY_RECORD}
 
 
 def deliver(
@@ -125,7 +129,7 @@ def deliver(
     named = {
         "X-GitHub-Event": event,
         "X-GitHub-Delivery": delivery or str(uuid.uuid4()),
-        "X-Hub-Signature-256": made(secret, body),
+        "X-Hub-Signature-256": sign(secret, body),
     }
     return client.post(
         "/api/v1/hooks/github",

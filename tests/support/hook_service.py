@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from api import Api, in_process
-from gonogo_service.hooks.processor import Worker
+from gonogo_service.hooks.processor import Processor
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.tables import Base
 from hook_payloads import SECRET
@@ -30,7 +30,7 @@ RULE: dict[str, Any] = {
     "builds": {"head": "tt-train-2025", "base": "correct"},
     "labels": {"team": "kernels"},
 }
-OWN: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     "github_webhook_secret": SecretStr(f"{SECRET},the secret that comes next"),
     "ci_webhook_secret": SecretStr(CI_SECRET),
 }
@@ -38,9 +38,9 @@ OWN: dict[str, Any] = {
 
 @contextmanager
 def prepared(url: str, /, **changes: Any) -> Iterator[Api]:
-    with in_process(url, **{**OWN, **changes}) as made:
-        assert made.client.post("/api/v1/suites", json=SMALL).is_success
-        yield made
+    with in_process(url, **{**SETTINGS, **changes}) as api:
+        assert api.client.post("/api/v1/suites", json=SMALL).is_success
+        yield api
 
 
 def store_rule(api: Api, **changes: Any) -> None:
@@ -49,16 +49,16 @@ def store_rule(api: Api, **changes: Any) -> None:
 
 
 @contextmanager
-def worker(api: Api, **options: Any) -> Iterator[Worker]:
+def worker(api: Api, **options: Any) -> Iterator[Processor]:
     keys = {"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr(KEY)}
     core = open_background_context(api.settings.model_copy(update=keys), threading.Event())
-    yield Worker(core, **options)
+    yield Processor(core, **options)
     core.close()
 
 
 def work(api: Api, **options: Any) -> int:
-    with worker(api, **options) as made:
-        return made.run_once()
+    with worker(api, **options) as background:
+        return background.run_once()
 
 
 def came(api: Api) -> list[dict[str, Any]]:
@@ -76,8 +76,8 @@ def copied(template: Path, folder: Path, **changes: Any) -> Iterator[Api]:
     of the tests."""
     file = folder / "gonogo.sqlite"
     copyfile(template, file)
-    with prepared(f"sqlite:///{file}", **changes) as made:
-        yield made
+    with prepared(f"sqlite:///{file}", **changes) as api:
+        yield api
 
 
 def emptied(api: Api) -> Api:

@@ -31,11 +31,21 @@ def submit(
     """A queued job of one build of a branch."""
     spec = TestSpec.parse(test)
     new = NewJob(
-        test_key=spec.key, workload_key=spec.workload_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements,
-        build=build, branch=branch, build_sequence=sequence, executor="emulator", arch="wormhole", board=board, context=context,
+        test_key=spec.key,
+        workload_key=spec.workload_key,
+        kernel=spec.kernel,
+        canonical=spec.canonical(),
+        elements=spec.elements,
+        build=build,
+        branch=branch,
+        build_sequence=sequence,
+        executor="emulator",
+        arch="wormhole",
+        board=board,
+        context=context,
         seeds=tuple(seeds),
         request={"test": dict(test), "build": build, "seeds": list(seeds), "context": context},
-    )  # fmt: skip
+    )
     return jobs.create(session, new)
 
 
@@ -50,12 +60,12 @@ def row(
 ) -> dict[str, Any]:
     """A result row whose digests are of `bits`; it needs a part of the nightly test's atol,
     whatever the rtol."""
-    found = stored_jobs.row(seed, wrong=wrong, within=within)
-    for output, entry in found["outputs"].items():
+    result = stored_jobs.row(seed, wrong=wrong, within=within)
+    for output, entry in result["outputs"].items():
         entry["digest"] = hashlib.sha256(f"{bits} {output} {seed}".encode()).hexdigest()[:16]
         needed = entry["tolerance_ratio"] * stored_jobs.NIGHTLY["tolerance"]["atol"]
         entry["needed_atol"] = {f"{rtol:g}": needed for rtol in STORED_RTOLS}
-    return found | {"device": device, "position": position, "host_run": new_id()}
+    return result | {"device": device, "position": position, "host_run": new_id()}
 
 
 def night(
@@ -102,9 +112,9 @@ def night(
     ]
     stored_jobs.report(session, job.id, rows, diagnosed=diagnosed)
     stored_jobs.finish(session, job.id)
-    found = jobs.get(session, job.id)
-    assert found is not None
-    return found
+    record = jobs.get(session, job.id)
+    assert record is not None
+    return record
 
 
 def masked(session: Session) -> str:

@@ -23,15 +23,15 @@ def install(folder: Path) -> Path:
     npm = shutil.which("npm", path=_path())
     if npm is None:
         raise Missing("node: node and npm are not installed")
-    made = folder / "javascript"
-    shutil.copytree(SOURCES, made, ignore=shutil.ignore_patterns("node_modules"))
+    target = folder / "javascript"
+    shutil.copytree(SOURCES, target, ignore=shutil.ignore_patterns("node_modules"))
     done = _run(
-        [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], made
+        [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], target
     )
     if done.returncode != 0:
         raise Missing(f"node: npm ci ended with {done.returncode}: {done.stderr[-500:]}")
-    _INSTALLED.append(made)
-    return made
+    _INSTALLED.append(target)
+    return target
 
 
 def run(folder: Path, program: str, text: str) -> list[str]:

@@ -54,7 +54,7 @@ class Case:
         return cls(test, seed, raw, quantise(test, raw))
 
     def emulated(self, build: str = "correct") -> dict[str, NDArray[np.float32]]:
-        """What the emulated build makes of it, in the kernel's own shapes."""
+        """Run the emulated build; return its outputs in the kernel's own shapes."""
         return emulation.run(self.test, self.given, build, seed=self.seed)
 
     def matrices(self, outputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:

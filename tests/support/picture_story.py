@@ -29,9 +29,14 @@ NEEDED = 0.02
 # what else runs every night: its shape, its tolerance, from which night on its kernel is wrong, and
 # how many seeds of eight are red
 OTHERS = (
-    ([1, 1, 32, 64], 0.5, DAYS, 0), ([8, 1, 128, 4096], 0.06, 11, 0), ([1, 1, 64, 384], 0.004, DAYS, 4), ([3, 1, 1, 1000], 0.5, 3, 4),
-    ([1, 1, 33, 96], 0.25, 9, 1), ([2, 1, 256, 2048], 0.5, DAYS, 0), ([1, 1, 512, 512], 0.5, 17, 0),
-)  # fmt: skip
+    ([1, 1, 32, 64], 0.5, DAYS, 0),
+    ([8, 1, 128, 4096], 0.06, 11, 0),
+    ([1, 1, 64, 384], 0.004, DAYS, 4),
+    ([3, 1, 1, 1000], 0.5, 3, 4),
+    ([1, 1, 33, 96], 0.25, 9, 1),
+    ([2, 1, 256, 2048], 0.5, DAYS, 0),
+    ([1, 1, 512, 512], 0.5, 17, 0),
+)
 
 
 def commit(night: int) -> str:
@@ -51,7 +56,7 @@ def fill(api: Api) -> dict[str, str]:
             with api.context.session() as session:
                 wrong = night < FIXED
                 red = range(SEEDS) if night < MASKED else ()
-                found = nightly_history.night(
+                latest = nightly_history.night(
                     session,
                     commit(night),
                     night + 1,
@@ -60,7 +65,7 @@ def fill(api: Api) -> dict[str, str]:
                     red=red,
                     diagnosed=wrong,
                 )
-                job = found if night == FIXED - 1 else job
+                job = latest if night == FIXED - 1 else job
                 for shape, atol, since, outside in OTHERS:
                     test = {
                         **stored_jobs.NIGHTLY,
@@ -103,8 +108,8 @@ def fill(api: Api) -> dict[str, str]:
 
 
 def _gauge(api: Api) -> str:
-    """Of a small test, and of the nightly one, which misses more."""
-    made = []
+    """Gauge a small test, and the nightly one, which misses more."""
+    rows = []
     more = (*MISSED, "last-two-tiles", "unbiased-variance")
     for test, missed, edge in (
         (stored_jobs.NIGHTLY, more, NEEDED),
@@ -112,24 +117,24 @@ def _gauge(api: Api) -> str:
     ):
         answer = api.client.post("/api/v1/gauges", json={"test": test, "seeds": {"count": 4}})
         assert answer.status_code == 202, answer.text
-        made.append(str(answer.json()["id"]))
+        rows.append(str(answer.json()["id"]))
         with api.context.session() as session:
             list(
                 gauge_results.played(
                     session, dict.fromkeys(missed, gauge_results.PASSES), edge=edge
                 )
             )
-    return made[-1]
+    return rows[-1]
 
 
 def _bisection(api: Api) -> str:
     series = [commit(night) for night in range(DAYS)]
     for night, name in enumerate(series):
-        made = api.client.post(
+        created = api.client.post(
             "/api/v1/builds",
             json={"name": name, "executor": "ttnn", "branch": "main", "sequence": night + 1},
         )
-        assert made.status_code in (200, 201), made.text
+        assert created.status_code in (200, 201), created.text
     body = {"test": stored_jobs.NIGHTLY, "builds": series[8:], "target": {"executor": "ttnn"}}
     begun = api.client.post("/api/v1/bisections", json=body)
     assert begun.status_code == 202, begun.text

@@ -53,7 +53,7 @@ NOT_PAGES = {f"{urls.STATIC}/{{name}}", "/favicon.ico"}
 
 @dataclass
 class House:
-    """What was made, as the paths of the pages that show it, by the path of the route."""
+    """The paths of pages that have something to show, by the path of the route."""
 
     addresses: dict[str, list[str]] = field(default_factory=dict)
     hostile: set[str] = field(default_factory=set)
@@ -67,20 +67,19 @@ class House:
 
 
 def routes(context: Any) -> tuple[dict[str, str], list[str]]:
-    """Of the pages' router: each page's path with the path of its JSON twin, and the pages that
-    have none."""
-    found = {
+    """Return each page's path with that of its JSON version, and the pages that have none."""
+    addresses = {
         route.path
         for route in make_router(context, static=assets.FOLDER).routes
         if isinstance(route, APIRoute)
     } - NOT_PAGES
-    pages = sorted(path for path in found if not path.endswith(".json"))
+    pages = sorted(path for path in addresses if not path.endswith(".json"))
     twins = {
         path: urls.overview(as_json=True) if path == urls.OVERVIEW else f"{path}.json"
         for path in pages
     }
-    return {path: twin for path, twin in twins.items() if twin in found}, [
-        path for path in pages if twins[path] not in found
+    return {path: twin for path, twin in twins.items() if twin in addresses}, [
+        path for path in pages if twins[path] not in addresses
     ]
 
 
@@ -118,7 +117,7 @@ def _jobs(house: House, session: Session) -> None:
         [*rows, stored_jobs.unwell(7, "error", HOSTILE), stored_jobs.unwell(8, "hang", LONG)],
     )
     stored_jobs.finish(session, evil.id)
-    house.show("/jobs/{job_id}", *(urls.job(each.id) for each in (wrong, right, waiting)))
+    house.show("/jobs/{job_id}", *(urls.job(job.id) for job in (wrong, right, waiting)))
     house.show("/jobs/{job_id}", urls.job(evil.id), hostile=True)
     house.show(urls.JOBS, urls.JOBS, hostile=True)
     house.show(urls.JOBS, urls.jobs({"state": "failed"}), urls.jobs({"build": HOSTILE}))
@@ -127,7 +126,7 @@ def _jobs(house: House, session: Session) -> None:
 
 def _history(house: House, session: Session) -> None:
     masked = nightly_history.masked(session)
-    made = compared_builds.history(session)
+    jobs_by_name = compared_builds.history(session)
     context = {"name": HOSTILE, "before": [TESTED]}
     evil = nightly_history.night(
         session, HOSTILE, 9, range(5), wrong=True, diagnosed=True, device=HOSTILE, context=context
@@ -140,7 +139,7 @@ def _history(house: House, session: Session) -> None:
     house.show(
         "/tests/{name}",
         urls.history(selection.test_key),
-        urls.history(made["open"].test_key if made["open"] else masked),
+        urls.history(jobs_by_name["open"].test_key if jobs_by_name["open"] else masked),
     )
     house.show("/jobs/{job_id}", urls.job(evil.id), hostile=True)
     house.show(urls.MATRIX, urls.matrix({"branch": "main"}), hostile=True)
@@ -157,8 +156,8 @@ def _machines(house: House, session: Session) -> None:
     stored_jobs.fleet(session, stored_jobs.submit(session), host=HOSTILE, reason=HOSTILE)
     stored_jobs.fleet(session, stored_jobs.submit(session), host=LONG, reason=RIGHT_TO_LEFT)
     identities = {
-        f"{each['host']}/{each['name']}": each["id"]
-        for each in devices.list_(session, now=utcnow())
+        f"{device['host']}/{device['name']}": device["id"]
+        for device in devices.list_(session, now=utcnow())
     }
     house.show(
         "/devices/{device_id}",
@@ -180,8 +179,13 @@ def _messages(house: House, session: Session) -> None:
     hook = webhooks.create(
         session, target=f"https://ci.example/{LONG}", description=HOSTILE, **fields
     )
-    webhooks.change(session, webhooks.create(session, target="https://ci.example/", description=RIGHT_TO_LEFT, **fields).id,
-                    {"state": "disabled", "reason": HOSTILE})  # fmt: skip
+    webhooks.change(
+        session,
+        webhooks.create(
+            session, target="https://ci.example/", description=RIGHT_TO_LEFT, **fields
+        ).id,
+        {"state": "disabled", "reason": HOSTILE},
+    )
     for state in (DeliveryState.failed, DeliveryState.delivered, DeliveryState.waiting):
         payload = {"type": "job.finished", "data": {"words": HOSTILE, "long": LONG}}
         deliveries.add(session, [hook.id], f"job.finished:{new_id()}", "job.finished", payload)
@@ -223,37 +227,66 @@ def _suites(house: House, api: Api) -> None:
             "/api/v1/schedules", json={**line, "name": LONG[:64], "labels": {"by": LONG}}
         )
     assert schedule.status_code == 201, schedule.text
-    made = api.client.post(f"/api/v1/schedules/{schedule.json()['id']}:run-now").json()
+    run = api.client.post(f"/api/v1/schedules/{schedule.json()['id']}:run-now").json()
     body = {"suite": suite, "builds": ["tt-train-2025"], "labels": {"by": HOSTILE, "long": LONG}}
     more = api.client.post("/api/v1/runs", json=body).json()
     with api.context.session() as session:
         for member in runs.members(session, more["id"]):
             finish(session, member.id, wrong=True)
         conclude(session)
-        _answers(session, more["id"], made["id"])
-    house.show("/runs/{run_id}", urls.run(made["id"]), urls.run(more["id"]))
+        _answers(session, more["id"], run["id"])
+    house.show("/runs/{run_id}", urls.run(run["id"]), urls.run(more["id"]))
     house.show(urls.ANSWERS, urls.ANSWERS, hostile=True)
 
 
 def _answers(session: Session, run: str, base_run: str) -> None:
-    """What a delivery about a pull request leaves behind, and what became of telling GitHub."""
+    """Store what a pull request's delivery leaves behind, and the answers to GitHub."""
     now = utcnow()
     for number, rule in enumerate((HOSTILE, LONG, RIGHT_TO_LEFT)):
         delivery = IncomingDeliveryRow(
-            id=new_id(), source="github", delivery=new_id(), event="pull_request", repository=f"lab/{HOSTILE}", body=None, size=1,
-            state=IncomingState.started.value, reason=HOSTILE, outcome=[], tries=1, due_at=None, received_at=now, ended_at=now,
-        )  # fmt: skip
+            id=new_id(),
+            source="github",
+            delivery=new_id(),
+            event="pull_request",
+            repository=f"lab/{HOSTILE}",
+            body=None,
+            size=1,
+            state=IncomingState.started.value,
+            reason=HOSTILE,
+            outcome=[],
+            tries=1,
+            due_at=None,
+            received_at=now,
+            ended_at=now,
+        )
         session.add(delivery)
         session.flush()
-        commit_checks.add(session, {
-            "delivery_id": delivery.id, "source": "github", "event": "pull_request", "rule": rule, "suite": SUITE["name"],
-            "repository": f"lab/{HOSTILE}", "installation": None, "branch": LONG, "pull_request": number, "fork": False,
-            "head_sha": "b2" * 20, "base_sha": "a1" * 20, "head_build": HOSTILE, "base_build": None, "run_id": run,
-            "base_run_id": base_run, "error": None, "occurred_at": now,
-        })  # fmt: skip
+        commit_checks.add(
+            session,
+            {
+                "delivery_id": delivery.id,
+                "source": "github",
+                "event": "pull_request",
+                "rule": rule,
+                "suite": SUITE["name"],
+                "repository": f"lab/{HOSTILE}",
+                "installation": None,
+                "branch": LONG,
+                "pull_request": number,
+                "fork": False,
+                "head_sha": "b2" * 20,
+                "base_sha": "a1" * 20,
+                "head_build": HOSTILE,
+                "base_build": None,
+                "run_id": run,
+                "base_run_id": base_run,
+                "error": None,
+                "occurred_at": now,
+            },
+        )
     github_answers.create_missing(session)
     github_answers.postponed(
-        session, github_answers.list_(session).items[0].answer.subject_id, HOSTILE, due_at=None
+        session, github_answers.list_(session).items[0].answer.commit_check_id, HOSTILE, due_at=None
     )
 
 
@@ -277,11 +310,11 @@ def _gauge(house: House, api: Api) -> None:
 
 def _bisections(house: House, api: Api) -> None:
     def begin(**more: Any) -> str:
-        made = api.client.post(
+        created = api.client.post(
             "/api/v1/bisections", json={"test": TESTED, "builds": ["correct"] * 16, **more}
         )
-        assert made.status_code == 202, made.text
-        return str(made.json()["id"])
+        assert created.status_code == 202, created.text
+        return str(created.json()["id"])
 
     over, running = begin(labels={"why": HOSTILE}), begin()
     bisection_steps.run(api, over, lambda place, seed: row(seed, wrong=place >= 11))
@@ -302,22 +335,22 @@ def _flags(house: House, session: Session) -> None:
         evil.build,
         evil.id,
     )
-    found, _ = flags.upsert(
+    flag_id, _ = flags.upsert(
         session,
         Finding(FlagKind.hangs, *place, {"words": HOSTILE, "sentence": HOSTILE}),
         now=utcnow(),
     )
     kinds: dict[str, str] = {}
-    for each in flags.list_(session, limit=200).items:
-        kinds.setdefault(each["kind"], each["id"])
+    for flag in flags.list_(session, limit=200).items:
+        kinds.setdefault(flag["kind"], flag["id"])
     house.show(
         "/flags/{name}",
         *(
-            urls.flag(each)
-            for kind, each in kinds.items()
+            urls.flag(flag)
+            for kind, flag in kinds.items()
             if kind in {FlagKind.fix_masked, FlagKind.blunt_test}
         ),
     )
-    house.show("/flags/{name}", urls.flag(str(found["id"])), hostile=True)
+    house.show("/flags/{name}", urls.flag(str(flag_id["id"])), hostile=True)
     house.show(urls.FLAGS, urls.FLAGS, urls.flags({"kind": "hangs", "state": "resolved"}))
     house.show(urls.OVERVIEW, urls.OVERVIEW, hostile=True)

@@ -16,13 +16,21 @@ from servers import administer
 
 # Every relation and column, so that a database whose schema a test has changed isn't used again
 SCHEMA = """
-SELECT class.relname, class.relkind, class.reloptions, attribute.attname, attribute.atttypid, attribute.attnotnull
-FROM pg_class class LEFT JOIN pg_attribute attribute ON attribute.attrelid = class.oid AND attribute.attnum > 0
+SELECT class.relname, class.relkind, class.reloptions, attribute.attname, attribute.atttypid,
+    attribute.attnotnull
+FROM pg_class class
+LEFT JOIN pg_attribute attribute ON attribute.attrelid = class.oid AND attribute.attnum > 0
 WHERE class.relnamespace = 'public'::regnamespace ORDER BY class.relname, attribute.attnum
 """
 # partitions come with their table
-TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition"
-OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+TABLES = (
+    "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN "
+    "('r', 'p') AND NOT relispartition"
+)
+OTHERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+    "AND pid <> pg_backend_pid()"
+)
 
 
 def of(admin: str, name: str) -> str:
@@ -52,7 +60,7 @@ class Pool:
         self.free: list[str] = []
         with _connected(of(admin, template)) as connection:
             self.schema = connection.execute(SCHEMA).fetchall()
-            self.kept = {name: _rows(connection, name) for name in _filled(connection)}
+            self.first_rows = {name: _rows(connection, name) for name in _filled(connection)}
 
     @contextmanager
     def one(self) -> Iterator[str]:
@@ -90,9 +98,9 @@ class Pool:
                 "SET session_replication_role = replica"
             )  # no foreign keys: all tables are emptied
             for name in _filled(connection):
-                if name not in self.kept:
+                if name not in self.first_rows:
                     connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(name)))
-            return all(_rows(connection, name) == rows for name, rows in self.kept.items())
+            return all(_rows(connection, name) == rows for name, rows in self.first_rows.items())
 
 
 def _connected(url: str) -> psycopg.Connection[Any]:
@@ -102,15 +110,15 @@ def _connected(url: str) -> psycopg.Connection[Any]:
 def _filled(connection: psycopg.Connection[Any]) -> list[str]:
     """The tables that have rows."""
     names = [name for (name,) in connection.execute(TABLES).fetchall()]
-    each = [
+    queries = [
         sql.SQL("(SELECT {} WHERE EXISTS (SELECT FROM {}))").format(
             sql.Literal(name), sql.Identifier(name)
         )
         for name in names
     ]
     return (
-        [name for (name,) in connection.execute(sql.SQL(" UNION ALL ").join(each)).fetchall()]
-        if each
+        [name for (name,) in connection.execute(sql.SQL(" UNION ALL ").join(queries)).fetchall()]
+        if queries
         else []
     )
 

@@ -1,5 +1,7 @@
-"""What an expression of Prometheus names: metrics, their label matchers, labels that it groups by.
-Enough of the language for our files."""
+"""Names in a Prometheus expression: metrics, label matchers, and labels that it groups by.
+
+It covers as much of the language as our files use.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _WORDS = {"and", "or", "unless", "bool", "offset"}
 
 @dataclass
 class Named:
-    """What was found: metric -> [(label, operator, value)] of all its selectors; labels of by, on,
+    """The names: metric -> [(label, operator, value)] of all its selectors; labels of by, on,
     ... clauses; functions."""
 
     metrics: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
@@ -35,7 +37,7 @@ def named(expression: str) -> Named:
         place = match.end()
         if match.lastgroup:
             tokens.append((match.lastgroup, match.group(match.lastgroup)))
-    found, index = Named(), 0
+    names, index = Named(), 0
     while index < len(tokens):
         kind, text = tokens[index]
         after = tokens[index + 1][1] if index + 1 < len(tokens) else ""
@@ -44,12 +46,12 @@ def named(expression: str) -> Named:
             continue
         if text in _GROUPS:
             end = tokens.index(("sign", ")"), index)
-            found.labels |= {value for sort, value in tokens[index:end] if sort == "name"}
+            names.labels |= {value for sort, value in tokens[index:end] if sort == "name"}
             index = end + 1
         elif after == "(" or after in _GROUPS:
-            found.functions.add(text)
+            names.functions.add(text)
         else:
-            matchers = found.metrics.setdefault(text, [])
+            matchers = names.metrics.setdefault(text, [])
             if after == "{":
                 end = tokens.index(("sign", "}"), index)
                 inner = [token for token in tokens[index + 1 : end] if token[1] != ","]
@@ -58,4 +60,4 @@ def named(expression: str) -> Named:
                     for n in range(0, len(inner), 3)
                 ]
                 index = end + 1
-    return found
+    return names

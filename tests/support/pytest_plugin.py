@@ -28,8 +28,10 @@ with."""
 
 
 def environment() -> dict[str, str]:
-    """Of somebody's shell on no CI; what else is installed here takes a second to load and is left
-    out."""
+    """Return the environment of a shell on no CI.
+
+    Other installed plug-ins take a second to load and are left out.
+    """
     clean = {
         name: value
         for name, value in os.environ.items()

@@ -63,12 +63,12 @@ class Project:
     ) -> list[dict[str, Any]]:
         """The reports of one iteration of a suite named `all`."""
         with self.running({"all": suite}) as executor:
-            found: list[dict[str, Any]] = executor.report(
+            results: list[dict[str, Any]] = executor.report(
                 {"suite": "all", **selection}, **{"iteration": 0, **more}
             )
-            return found
+            return results
 
 
 def outcomes(reports: list[dict[str, Any]]) -> dict[str, str]:
     """Name -> outcome."""
-    return {each["name"]: each["outcome"] for each in reports}
+    return {report["name"]: report["outcome"] for report in reports}

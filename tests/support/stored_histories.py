@@ -34,15 +34,15 @@ def row(
 ) -> dict[str, Any]:
     """A result of one seed, as a worker sends it; `bits` makes its digests others than those of the
     seed alone."""
-    made = {
+    result = {
         **stored_jobs.row(seed, wrong=wrong, within=within),
         "position": 0,
         "host_run": f"run{seed:06d}",
         **changes,
     }
-    for output in made["outputs"].values():
+    for output in result["outputs"].values():
         output["digest"] = f"{bits:>03}{'bad' if wrong else 'fed'}{seed:010x}"
-    return made
+    return result
 
 
 class World:
@@ -68,21 +68,32 @@ class World:
         spec = parse_test(test)
         with engines.session(self.engine) as session:
             new = NewJob(
-                test_key=spec.key, workload_key=spec.workload_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements,
-                build=build, branch="main", build_sequence=sequence, executor="emulator", arch="wormhole", board="n150",
-                seeds=tuple(sorted({int(each["seed"]) for each in rows})), context=context, **changes,
-            )  # fmt: skip
+                test_key=spec.key,
+                workload_key=spec.workload_key,
+                kernel=spec.kernel,
+                canonical=spec.canonical(),
+                elements=spec.elements,
+                build=build,
+                branch="main",
+                build_sequence=sequence,
+                executor="emulator",
+                arch="wormhole",
+                board="n150",
+                seeds=tuple(sorted({int(row["seed"]) for row in rows})),
+                context=context,
+                **changes,
+            )
             job = jobs.create(session, new)
-            stored_jobs.report(session, job.id, [dict(each) for each in rows], diagnosed=diagnosed)
+            stored_jobs.report(session, job.id, [dict(row) for row in rows], diagnosed=diagnosed)
             stored_jobs.finish(session, job.id)
-            found = jobs.get(session, job.id)
-        assert found is not None
+            record = jobs.get(session, job.id)
+        assert record is not None
         if assess:
             assert self.assess() >= 1
-        return found
+        return record
 
     def assess(self) -> int:
-        """Every letter that is due; how many."""
+        """Deliver every outbox message that is due; return how many."""
         done = 0
         while number := self.assessor.run_once():
             done += number
@@ -92,8 +103,8 @@ class World:
         """The flags of a test by kind."""
         with engines.reading(self.engine) as session:
             return {
-                each["kind"]: each
-                for each in flags.list_(session, test=variant(test).test_key).items
+                flag["kind"]: flag
+                for flag in flags.list_(session, test=variant(test).test_key).items
             }
 
 

@@ -115,8 +115,10 @@ def unwell(seed: int, verdict: str, message: str) -> dict[str, Any]:
 
 
 def diagnosis(tiles: int = 265) -> dict[str, Any]:
-    """What the forensics say of tt-train-2025: s1 twice everywhere, s2 from its last tile only;
-    gamma is right."""
+    """Return the diagnosis of tt-train-2025: s1 twice everywhere, s2 from its last tile only.
+
+    gamma is right.
+    """
     noise = random.Random(1)
 
     def term(name: str, means: Iterable[float], words: str) -> dict[str, Any]:
@@ -154,7 +156,7 @@ def diagnosis(tiles: int = 265) -> dict[str, Any]:
 def report(
     session: Session, job_id: str, rows: list[dict[str, Any]], *, diagnosed: bool = False
 ) -> None:
-    """What ingest does with a batch: rows, counters, events; the job runs."""
+    """Store a batch as ingest does: rows, counters, events; the job runs."""
     now = utcnow()
     job = closing.lock(session, job_id)
     assert job is not None
@@ -192,9 +194,9 @@ def finished(session: Session, *, wrong: bool = True, seeds: int = 8, **changes:
     job = submit(session, build="tt-train-2025" if wrong else "correct", seeds=seeds, **changes)
     report(session, job.id, [row(seed, wrong=wrong) for seed in range(seeds)], diagnosed=wrong)
     finish(session, job.id)
-    found = jobs.get(session, job.id)
-    assert found is not None
-    return found
+    record = jobs.get(session, job.id)
+    assert record is not None
+    return record
 
 
 def device(session: Session) -> None:
@@ -215,14 +217,14 @@ def device(session: Session) -> None:
     now = utcnow()
     devices.heard(session, facts, worker="worker-1", attempt=None, now=now)
     evidence = {"steps": [{"rung": "re-open", "outcome": "no answer", "output": ""}]}
-    told = {
+    heartbeat = {
         "device": facts["device"],
         "health": "bad",
         "reason": "no answer",
         "evidence": evidence,
         "worker": "worker-1",
     }
-    devices.report(session, told, now=now)
+    devices.report(session, heartbeat, now=now)
 
 
 def fleet(
@@ -297,12 +299,12 @@ def fleet(
     steps = [
         {"rung": rung, "outcome": reason, "output": "?"} for rung in ("re-open", "reset_device")
     ]
-    told = {
+    heartbeat = {
         "device": f"{host}/{names[3]}",
         "health": "bad",
         "reason": reason,
         "evidence": {"steps": steps},
         "worker": "w",
     }
-    devices.report(session, told, now=now)
-    return {each["name"]: each["id"] for each in devices.list_(session, now=now)}
+    devices.report(session, heartbeat, now=now)
+    return {device["name"]: device["id"] for device in devices.list_(session, now=now)}

@@ -43,7 +43,7 @@ def finish(session: Session, job_id: str, *, wrong: bool = False) -> None:
 
 
 def conclude(session: Session) -> None:
-    """What the scheduler does with runs whose jobs have all ended."""
+    """Finish runs whose jobs have all ended, as the scheduler does."""
     for run_id in runs.all_ended(session):
         runs.finish(session, run_id, now=utcnow())
 
@@ -51,8 +51,8 @@ def conclude(session: Session) -> None:
 def end_all(session: Session, *wrong: str) -> None:
     """Every run ends; the jobs of the builds `wrong` are hollow."""
     for run in runs.list_(session, limit=100).items:
-        found = runs.get(session, run.id)
-        for member in found[1] if found is not None and not run.state.final else ():
+        ended = runs.get(session, run.id)
+        for member in ended[1] if ended is not None and not run.state.final else ():
             job = jobs.get(session, member.id)
             if job is not None and not job.state.final:
                 finish(session, job.id, wrong=job.build in wrong)

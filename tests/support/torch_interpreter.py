@@ -29,10 +29,10 @@ def torch_python() -> str:
                 f"torch: no interpreter has it; `make torch` makes one, {VARIABLE} names it"
             )
         return sys.executable
-    found = subprocess.run([named, "-c", "import numpy, torch"], capture_output=True, text=True)
-    if found.returncode:
+    imported = subprocess.run([named, "-c", "import numpy, torch"], capture_output=True, text=True)
+    if imported.returncode:
         pytest.skip(
-            f"torch: {named}, which {VARIABLE} names, can't import it: {found.stderr[-300:]}"
+            f"torch: {named}, which {VARIABLE} names, can't import it: {imported.stderr[-300:]}"
         )
     return named
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import socketserver
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -125,3 +126,11 @@ class MailServer(_Server):
         self.url = (
             f"smtp://{self._serve(socketserver.ThreadingTCPServer(('127.0.0.1', 0), Handler))}"
         )
+
+
+def wait_for_senders(timeout_s: float = 10.0) -> None:
+    """Wait for the threads that send webhooks (see `gonogo_service.webhooks.outbound.Sender`)."""
+    until = time.monotonic() + timeout_s
+    for thread in threading.enumerate():
+        if thread.name.startswith("webhook-"):
+            thread.join(max(0.0, until - time.monotonic()))

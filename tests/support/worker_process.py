@@ -139,7 +139,7 @@ class Workplace:
         return self.wait(self.publish(build, seeds, **options))
 
     def answer(self, attempt: str) -> Answer:
-        """What has come of an attempt so far."""
+        """Return the messages of an attempt so far."""
         return self.answers.setdefault(attempt, Answer(attempt))
 
     def wait(
@@ -174,13 +174,13 @@ class Workplace:
         return answer
 
     def heard(
-        self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 60
+        self, matches: Callable[[dict[str, Any]], bool], seconds: float = 60
     ) -> dict[str, Any]:
-        """The first word on a device's health that is wanted, heard before or to come."""
+        """The first word on a device's health that is matches, heard before or to come."""
         deadline = time.monotonic() + seconds
         while True:
             for body in self.healths:
-                if wanted(body):
+                if matches(body):
                     return body
             got = self._pop(queue.BACKGROUND_QUEUE)
             if got is not None:
@@ -190,15 +190,15 @@ class Workplace:
 
     def beat(
         self,
-        wanted: Callable[[dict[str, Any]], bool],
+        matches: Callable[[dict[str, Any]], bool],
         task: str = queue.HEARTBEAT,
         seconds: float = 60,
     ) -> dict[str, Any]:
-        """The next message of this kind on the heartbeat queue that is wanted."""
+        """The next message of this kind on the heartbeat queue that is matches."""
         deadline = time.monotonic() + seconds
         while True:
             got = self._pop(queue.HEARTBEAT_QUEUE)
-            if got is not None and got[0] == task and wanted(got[1]):
+            if got is not None and got[0] == task and matches(got[1]):
                 return got[1]
             assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
 

@@ -53,7 +53,7 @@ MESSAGE_VERSION: Final = 1
 MAX_AGE_S: Final = 24 * 3600.0
 """An older `run_chunk` is dropped: its job was decided long ago."""
 CLOCK_SKEW_S: Final = 300.0
-"""How far in the future a message's time may lie: the clocks of hosts differ."""
+"""The largest time in the future that a message may have: the clocks of hosts differ."""
 COMPRESS_FROM_BYTES: Final = 8 * 1024
 MAX_BODY_BYTES: Final = 64 * 2**20
 """The largest unpacked body: a message must not exhaust the memory of its reader."""
@@ -166,12 +166,14 @@ def unseal(
         )
     body = unpack(message)
     if body.get("v") != MESSAGE_VERSION:
-        raise MessageRefused(f"version {body.get('v')!r} is not {MESSAGE_VERSION}")
+        raise MessageRefused(
+            f"the message has version {body.get('v')!r}; allowed: {MESSAGE_VERSION}"
+        )
     if body.get("task") != task:
         raise MessageRefused(f"the message is for {body.get('task')!r}, not {task!r}")
     sent_at = body.get("sent_at")
     if not isinstance(sent_at, int | float):
-        raise MessageRefused("the message has no time")
+        raise MessageRefused("the message has no number in sent_at")
     age = (time.time() if now is None else now) - sent_at
     if age < -CLOCK_SKEW_S or (max_age_s is not None and age > max_age_s):
         raise MessageRefused(f"the message is {age:.0f} s old")

@@ -26,7 +26,7 @@ from gonogo_workers.messages.consumed_queues import QueueConsumer
 log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0
-"""How long a stopping worker tries to send what is left before it writes it to disk."""
+"""The seconds for which a stopping worker tries to send the rest before it writes it to disk."""
 ALL = "all"
 
 
@@ -97,9 +97,7 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     )
     for name in names:
         if name not in known:
-            raise FieldError(
-                "executor", name, "unknown executor", limit="one of " + ", ".join(known)
-            )
+            raise FieldError("executor", name, "unknown executor", limit=", ".join(known))
     lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
     host_chips = (
         chips.look(settings.tt_smi, interpreters(known, builds))

@@ -1,6 +1,4 @@
-"""Read models of the bisections' pages: how the search stands, the picture of its posterior, and
-what it found.
-"""
+"""Read models of the bisections' pages: the state of the search, its posterior, and its result."""
 
 from __future__ import annotations
 
@@ -21,10 +19,10 @@ from gonogo_storage.db.states import BisectionState
 
 FILTERS = ("test", "state")
 STATES: Mapping[str, str] = {
-    BisectionState.running: "searching",
-    BisectionState.finished: "finished",
-    BisectionState.cancelled: "cancelled",
-    BisectionState.failed: "could not be run",
+    BisectionState.running: "Searching",
+    BisectionState.finished: "Finished",
+    BisectionState.cancelled: "Canceled",
+    BisectionState.failed: "Could not run",
 }
 LATEST = 100
 """Runs that the page lists; the API has all."""
@@ -63,14 +61,15 @@ class BisectionsView:
 
 @dataclass(frozen=True)
 class BuildLine:
-    """A build of the series: how often it ran, and what its runs said. `share`: the probability
-    that it is the first changed one.
+    """A build of the series: its runs by answer.
+
+    `share` is the probability that it is the first changed build.
     """
 
     place: int
     name: str
     runs: int
-    flying: int
+    running: int
     bad: int
     silent: int
     share: float
@@ -78,8 +77,9 @@ class BuildLine:
 
 @dataclass(frozen=True)
 class Move:
-    """Where the search stood after so many runs: how likely each build was, [[place, probability],
-    ...] of those that can be seen, and the likeliest.
+    """The state of the search after some runs.
+
+    `shares` has [place, probability] of each visible build; `build` is the likeliest.
     """
 
     runs: int
@@ -90,9 +90,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Dot:
-    """A run: which of all it is, the place of its build, what it said (None: in flight, or
-    nothing).
-    """
+    """A run: its number, the place of its build, and its answer (None: running, or no answer)."""
 
     number: int
     place: int
@@ -105,9 +103,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Search:
-    """One of its searches: by numbers or by verdicts, of the whole series or of a part beside a
-    change.
-    """
+    """One search: by numbers or by verdicts, over the whole series or a part beside a change."""
 
     track: str
     track_words: str
@@ -122,7 +118,7 @@ class Search:
     before: float
     after: float
     bad: str
-    """What a run is that speaks for a change."""
+    """The outcome of a run that indicates a change."""
     moves: tuple[Move, ...]
     dots: tuple[Dot, ...]
     moved: str
@@ -143,7 +139,7 @@ class ProbeLine:
 
 @dataclass(frozen=True)
 class BisectionView:
-    """Everything of a bisection's page."""
+    """Everything on a bisection's page."""
 
     bisection: BisectionLine
     searches: tuple[Search, ...]
@@ -159,54 +155,54 @@ class BisectionView:
 def listed(
     session: Session, query: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> BisectionsView:
-    """A page of bisections. Raises BadCursor."""
+    """Return a page of bisections. Raises BadCursor."""
     filters = {name: query[name] for name in FILTERS if query.get(name)}
     page = stored.list_(
         session, test=filters.get("test"), state=filters.get("state"), limit=limit, cursor=cursor
     )
-    items = tuple(_line(each, now) for each in page.items)
+    items = tuple(_line(bisection, now) for bisection in page.items)
     following = None if page.next is None else urls.bisections(filters, cursor=page.next)
     return BisectionsView(items, filters, page.next, following, timestamp(now))
 
 
 def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | None:
-    """A bisection's page; None when there is none."""
-    found = stored.get(session, bisection_id)
-    if found is None:
+    """Return a bisection's page; None where there is no such bisection."""
+    bisection = stored.get(session, bisection_id)
+    if bisection is None:
         return None
     links = {
-        "cancel": urls.cancel_bisection(found.id),
-        "events": urls.bisection_events(found.id),
-        "jobs": urls.jobs({"label": f"{stored.LABEL}={found.id}"}),
-        "test": urls.history(found.test_key),
+        "cancel": urls.cancel_bisection(bisection.id),
+        "events": urls.bisection_events(bisection.id),
+        "jobs": urls.jobs({"label": f"{stored.LABEL}={bisection.id}"}),
+        "test": urls.history(bisection.test_key),
     }
     probes = tuple(
         ProbeLine(
-            each.number,
-            found.builds[each.place],
-            each.seed,
-            urls.job(each.job),
-            each.ended,
-            each.verdict,
+            probe.number,
+            bisection.builds[probe.place],
+            probe.seed,
+            urls.job(probe.job),
+            probe.ended,
+            probe.verdict,
         )
-        for each in reversed(found.probes[-LATEST:])
+        for probe in reversed(bisection.probes[-LATEST:])
     )
-    searches = tuple(_search(found, track) for track in found.tracks)
+    searches = tuple(_search(bisection, track) for track in bisection.tracks)
     return BisectionView(
-        _line(found, now),
+        _line(bisection, now),
         searches,
-        tuple(found.findings),
-        _facts(found),
+        tuple(bisection.findings),
+        _facts(bisection),
         probes,
-        found.error,
-        found.version,
+        bisection.error,
+        bisection.version,
         links,
         timestamp(now),
     )
 
 
-def _line(found: Bisection, now: datetime) -> BisectionLine:
-    test = found.canonical
+def _line(bisection: Bisection, now: datetime) -> BisectionLine:
+    test = bisection.canonical
     selection = test.get("selection")
     title = (
         f"{test['kernel']} {words.shape(test['shape'])}"
@@ -214,102 +210,126 @@ def _line(found: Bisection, now: datetime) -> BisectionLine:
         else f"suite {(selection or {}).get('suite', '')}"
     )
     return BisectionLine(
-        id=found.id,
-        url=urls.bisection(found.id),
+        id=bisection.id,
+        url=urls.bisection(bisection.id),
         title=title,
         tolerance=commands.tolerance_words(test.get("tolerance", {})),
-        first=found.builds[0],
-        last=found.builds[-1],
-        builds=len(found.builds),
-        state=found.state.value,
-        state_words=STATES[found.state],
-        final=found.state.final,
-        runs=found.runs,
-        words=found.words or "",
-        created_at=timestamp(found.created_at),
-        age=words.ago((now - found.created_at).total_seconds()),
+        first=bisection.builds[0],
+        last=bisection.builds[-1],
+        builds=len(bisection.builds),
+        state=bisection.state.value,
+        state_words=STATES[bisection.state],
+        final=bisection.state.final,
+        runs=bisection.runs,
+        words=bisection.words or "",
+        created_at=timestamp(bisection.created_at),
+        age=words.ago((now - bisection.created_at).total_seconds()),
     )
 
 
-def _search(found: Bisection, track: Mapping[str, Any]) -> Search:
+def _search(bisection: Bisection, track: Mapping[str, Any]) -> Search:
     numbers = track["track"] == Signal.numbers
     low, high = int(track["low"]), int(track["high"])
     shares = {int(place): float(share) for place, share in track["posterior"]}
     lines = []
     for place in range(low, high + 1):
-        probes = [probe for probe in found.probes if probe.place == place]
-        said = [probe.wrong if numbers else probe.red for probe in probes if probe.ended]
+        probes = [probe for probe in bisection.probes if probe.place == place]
+        answers = [probe.wrong if numbers else probe.red for probe in probes if probe.ended]
         lines.append(
             BuildLine(
                 place,
-                found.builds[place],
-                len(said),
-                len(probes) - len(said),
-                said.count(True),
-                said.count(None),
+                bisection.builds[place],
+                len(answers),
+                len(probes) - len(answers),
+                answers.count(True),
+                answers.count(None),
                 shares.get(place, 0.0),
             )
         )
-    moves = tuple(move for each in found.moves if (move := _move(found, each, track)) is not None)
+    moves = tuple(
+        move
+        for move_json in bisection.moves
+        if (move := _move(bisection, move_json, track)) is not None
+    )
     dots = tuple(
         Dot(
             probe.number,
             probe.place,
-            found.builds[probe.place],
+            bisection.builds[probe.place],
             probe.seed,
             urls.job(probe.job),
             probe.ended,
             probe.wrong if numbers else probe.red,
         )
-        for probe in found.probes
+        for probe in bisection.probes
         if low <= probe.place <= high
     )
     stage = Stage(track["stage"])
     culprit = track["build"] if stage is not Stage.gate and stage is not Stage.no_change else None
     bad = "unexplained" if numbers else "red"
     rates = f"{track['before']:.0%} {bad} before, {track['after']:.0%} after"
-    said_words = (
+    result_words = (
         f"{track['build']} with a probability of {track['probability']:.3f}; {rates}"
         if culprit
         else stage.sentence
     )
     return Search(
-        track=track["track"], track_words=Signal(track["track"]).sentence, stage=stage.value, stage_words=stage.sentence, words=said_words,
-        low=found.builds[low], high=found.builds[high], builds=tuple(lines), culprit=culprit, probability=float(track["probability"]),
-        before=float(track["before"]), after=float(track["after"]), bad=bad, moves=moves, dots=dots, moved=_moved(moves, stage),
-    )  # fmt: skip
+        track=track["track"],
+        track_words=Signal(track["track"]).sentence,
+        stage=stage.value,
+        stage_words=stage.sentence,
+        words=result_words,
+        low=bisection.builds[low],
+        high=bisection.builds[high],
+        builds=tuple(lines),
+        culprit=culprit,
+        probability=float(track["probability"]),
+        before=float(track["before"]),
+        after=float(track["after"]),
+        bad=bad,
+        moves=moves,
+        dots=dots,
+        moved=_moved(moves, stage),
+    )
 
 
-def _move(found: Bisection, move: Mapping[str, Any], track: Mapping[str, Any]) -> Move | None:
-    """One move of the search of a track and of a part of the series, or of the part that it was cut
-    from; None where there was none yet.
+def _move(bisection: Bisection, move: Mapping[str, Any], track: Mapping[str, Any]) -> Move | None:
+    """Return one move of a track's search in this part of the series; None where there was none.
+
+    Before the series was split, the move comes from the enclosing part.
     """
     low, high = int(track["low"]), int(track["high"])
     around = [
-        each
-        for each in move["tracks"]
-        if each["track"] == track["track"] and each["low"] <= low and high <= each["high"]
+        enclosing_track
+        for enclosing_track in move["tracks"]
+        if enclosing_track["track"] == track["track"]
+        and enclosing_track["low"] <= low
+        and high <= enclosing_track["high"]
     ]
     if not around:
         return None
-    own = min(around, key=lambda each: each["high"] - each["low"])
+    narrowest = min(
+        around, key=lambda enclosing_track: enclosing_track["high"] - enclosing_track["low"]
+    )
     inside = [
-        (int(place), float(share)) for place, share in own["posterior"] if low <= place <= high
+        (int(place), float(share))
+        for place, share in narrowest["posterior"]
+        if low <= place <= high
     ]
     if not inside:
         return None
     place, share = max(inside, key=lambda pair: (pair[1], -pair[0]))
-    return Move(int(move["runs"]), tuple(inside), found.builds[place], share)
+    return Move(int(move["runs"]), tuple(inside), bisection.builds[place], share)
 
 
 def _moved(moves: tuple[Move, ...], stage: Stage) -> str:
-    """How the likeliest build changed, in a sentence; "" before anything moved."""
-    told = [
+    """Return how the likeliest build changed, in a sentence; "" before anything moved."""
+    clear_moves = [
         move for move in moves if move.probability > min(0.5, 1.5 / len(move.shares))
-    ]  # at first all are as likely
+    ]  # at first all builds are equally likely
     turns = [
         move
-        for before, move in zip((None, *told), told, strict=False)
+        for before, move in zip((None, *clear_moves), clear_moves, strict=False)
         if before is None or before.build != move.build
     ]
     if stage is Stage.no_change:
@@ -317,23 +337,26 @@ def _moved(moves: tuple[Move, ...], stage: Stage) -> str:
     if not turns:
         return "No build is likelier than the others yet."
     few = turns if len(turns) <= 4 else [turns[0], *turns[-3:]]
-    said = ", then ".join(
+    places_words = ", then ".join(
         f"{words.brief(move.build)} after {words.count(move.runs, 'run')}" for move in few
     )
     last = moves[-1]
-    return f"Likeliest: {said}; now with a probability of {last.probability:.3f}."
+    return f"Likeliest: {places_words}; now with a probability of {last.probability:.3f}."
 
 
-def _facts(found: Bisection) -> tuple[tuple[str, str], ...]:
+def _facts(bisection: Bisection) -> tuple[tuple[str, str], ...]:
     return (
-        ("builds", f"{len(found.builds)}, from {found.builds[0]} to {found.builds[-1]}"),
-        ("told apart by", f"{found.signal}: {Signal(found.signal).sentence}"),
-        ("expected", Expect(found.expect).sentence),
-        ("tolerance", commands.tolerance_words(found.canonical.get("tolerance", {}))),
-        ("runs on", found.queue),
-        ("runs at most", f"{found.max_runs:,}"),
         (
-            "asked for",
-            f"{(timestamp(found.created_at) or '')[:19].replace('T', ' ')} UTC by {found.owner}",
+            "builds",
+            f"{len(bisection.builds)}, from {bisection.builds[0]} to {bisection.builds[-1]}",
+        ),
+        ("compared by", f"{bisection.signal}: {Signal(bisection.signal).sentence}"),
+        ("expected", Expect(bisection.expect).sentence),
+        ("tolerance", commands.tolerance_words(bisection.canonical.get("tolerance", {}))),
+        ("runs on", bisection.queue),
+        ("maximum runs", f"{bisection.max_runs:,}"),
+        (
+            "requested",
+            f"{bisection.created_at:%Y-%m-%d %H:%M:%S} UTC by {bisection.owner}",
         ),
     )

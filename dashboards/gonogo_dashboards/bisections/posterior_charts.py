@@ -1,6 +1,4 @@
-"""The pictures of a bisection's posterior: a bar for each build, and where it ran; and how it moved
-with the runs. Pure.
-"""
+"""Charts of a bisection's posterior: a bar per build with its runs, and its course. Pure."""
 
 from __future__ import annotations
 
@@ -14,49 +12,80 @@ from gonogo_dashboards.kit import words
 
 
 def posterior(search: Search) -> Options:
-    """How likely each build is the first changed one (bars), and the share of its runs that were
-    bad (marks, where it has run).
-    """
+    """Return the options of each build's probability (bars) and its share of bad runs (marks)."""
     bad = "unexplained" if search.track == "numbers" else "red"
     ran = [line for line in search.builds if line.runs]
     first = search.builds[0].place
     shares = [
         0.0 if search.stage == Stage.no_change else round(line.share, 4) for line in search.builds
-    ]  # of a change, if there was one
+    ]  # probabilities of a change, if there was one
     return {
         "grid": {"left": 48, "right": 48, "top": 30, "bottom": 44},
         "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {**AXIS, "type": "category", "data": [f"{line.place + 1} {line.name}" for line in search.builds]},
+        "xAxis": {
+            **AXIS,
+            "type": "category",
+            "data": [f"{line.place + 1} {line.name}" for line in search.builds],
+        },
         "yAxis": [
             {
-                **AXIS, "type": "value", "min": 0, "max": 1, "name": "first changed build",
+                **AXIS,
+                "type": "value",
+                "min": 0,
+                "max": 1,
+                "name": "first changed build",
                 "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]},
                 "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
             },
             {
-                **AXIS, "type": "value", "min": 0, "max": 1, "name": f"runs {bad}",
+                **AXIS,
+                "type": "value",
+                "min": 0,
+                "max": 1,
+                "name": f"runs {bad}",
                 "nameTextStyle": {"color": "$soft", "align": "right", "padding": [0, -40, 0, 0]},
             },
         ],
         "series": [
             {
-                "type": "bar", "name": "first changed build", "itemStyle": {"color": "$band"}, "dimensions": ["_x", "probability", "build"],
+                "type": "bar",
+                "name": "first changed build",
+                "itemStyle": {"color": "$band"},
+                "dimensions": ["_x", "probability", "build"],
                 "encode": {"x": 0, "y": 1},
-                "data": [[line.place - first, share, line.name] for line, share in zip(search.builds, shares, strict=True)],
+                "data": [
+                    [line.place - first, share, line.name]
+                    for line, share in zip(search.builds, shares, strict=True)
+                ],
             },
             {
-                "type": "scatter", "name": f"share of runs {bad}", "yAxisIndex": 1, "symbol": "circle", "symbolSize": 9,
-                "itemStyle": {"color": "$ink", "opacity": 0.8}, "dimensions": ["_x", f"share {bad}", "build", "runs", bad],
+                "type": "scatter",
+                "name": f"share of runs {bad}",
+                "yAxisIndex": 1,
+                "symbol": "circle",
+                "symbolSize": 9,
+                "itemStyle": {"color": "$ink", "opacity": 0.8},
+                "dimensions": ["_x", f"share {bad}", "build", "runs", bad],
                 "encode": {"x": 0, "y": 1},
-                "data": [[line.place - first, round(line.bad / line.runs, 4), line.name, line.runs, line.bad] for line in ran],
+                "data": [
+                    [
+                        line.place - first,
+                        round(line.bad / line.runs, 4),
+                        line.name,
+                        line.runs,
+                        line.bad,
+                    ]
+                    for line in ran
+                ],
             },
         ],
-    }  # fmt: skip
+    }
 
 
 def moves(search: Search) -> Options:
-    """The builds across, the runs downwards: the darker, the likelier a build was the first changed
-    one then; a mark where each run was.
+    """Return the options with the builds across and the runs downwards.
+
+    The darker a box, the likelier its build was the first changed one then. A mark shows each run.
     """
     first, names = (
         search.builds[0].place,
@@ -65,8 +94,8 @@ def moves(search: Search) -> Options:
     runs = max((dot.number for dot in search.dots), default=0) + 1
     ends = [*(move.runs for move in search.moves[1:]), runs]
     boxes = [
-        # the root, so that an eighth is seen too; a box lies from the later run to the earlier, as
-        # the axis is turned upside down
+        # the root, so that an eighth is visible too; a box goes from the later run to the earlier,
+        # because the axis is inverted
         [
             place - first - 0.5,
             place - first + 0.5,
@@ -77,36 +106,68 @@ def moves(search: Search) -> Options:
         for move, end in zip(search.moves, ends, strict=False)
         for place, share in move.shares
     ]
-    said = {True: search.bad, False: f"not {search.bad}", None: "no answer"}
+    labels = {True: search.bad, False: f"not {search.bad}", None: "no answer"}
     looks = {True: Verdict.fail, False: Verdict.pass_, None: Verdict.inconclusive}
     return {
         "grid": {"left": 48, "right": 18, "top": 30, "bottom": 44},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
-            **AXIS, "type": "value", "min": -0.5, "max": len(names) - 0.5, "axisTick": {"show": False},
-            "axisLabel": {"color": "$soft", "hideOverlap": True, "width": 110, "overflow": "truncate", "formatter": names,
-                          "customValues": list(range(len(names)))},
+            **AXIS,
+            "type": "value",
+            "min": -0.5,
+            "max": len(names) - 0.5,
+            "axisTick": {"show": False},
+            "axisLabel": {
+                "color": "$soft",
+                "hideOverlap": True,
+                "width": 110,
+                "overflow": "truncate",
+                "formatter": names,
+                "customValues": list(range(len(names))),
+            },
         },
         "yAxis": {
-            **AXIS, "type": "value", "inverse": True, "min": 0, "max": runs, "minInterval": 1, "name": "run", "nameLocation": "start",
+            **AXIS,
+            "type": "value",
+            "inverse": True,
+            "min": 0,
+            "max": runs,
+            "minInterval": 1,
+            "name": "run",
+            "nameLocation": "start",
             "axisLine": {"onZero": False, "lineStyle": {"color": "$line-strong"}},
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]},
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
         "series": [
             {
-                "type": "custom", "name": "probability", "renderItem": "box", "itemStyle": {"color": "$accent"}, "data": boxes,
-                "encode": {"x": [0, 1], "y": [2, 3]}, "silent": True, "clip": True, "z": 1,
+                "type": "custom",
+                "name": "probability",
+                "renderItem": "box",
+                "itemStyle": {"color": "$accent"},
+                "data": boxes,
+                "encode": {"x": [0, 1], "y": [2, 3]},
+                "silent": True,
+                "clip": True,
+                "z": 1,
             },
             *(
                 {
-                    "type": "scatter", "name": said[answer], "symbol": f"path://{words.mark(looks[answer]).path}", "symbolSize": 9,
-                    "itemStyle": {"color": f"${looks[answer]}"}, "dimensions": ["_x", "_y", "run", "build", "seed"],
-                    "encode": {"x": 0, "y": 1}, "z": 3,
-                    "data": [[dot.place - first, dot.number - 0.5, dot.number, dot.build, dot.seed]
-                             for dot in search.dots if dot.bad is answer],
+                    "type": "scatter",
+                    "name": labels[answer],
+                    "symbol": f"path://{words.mark(looks[answer]).path}",
+                    "symbolSize": 9,
+                    "itemStyle": {"color": f"${looks[answer]}"},
+                    "dimensions": ["_x", "_y", "run", "build", "seed"],
+                    "encode": {"x": 0, "y": 1},
+                    "z": 3,
+                    "data": [
+                        [dot.place - first, dot.number - 0.5, dot.number, dot.build, dot.seed]
+                        for dot in search.dots
+                        if dot.bad is answer
+                    ],
                 }
                 for answer in (False, None, True)
             ),
         ],
-    }  # fmt: skip
+    }

@@ -1,4 +1,4 @@
-"""The routes of the bisections' pages, each with its JSON twin."""
+"""The routes of the bisections' pages, each with its JSON version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo_dashboards.kit.routes import Site
 
 
 def add(site: Site) -> None:
-    """Adds the list of bisections and the page of one."""
+    """Add the list of bisections and the page of one."""
 
     def one(
         session: Session, request: Request, now: datetime

@@ -1,6 +1,6 @@
 """Chart options for ECharts from the views: pure, plain JSON.
 
-Colours are "$names" of the style sheet's custom properties, functions are names that
+Colors are "$names" of the style sheet's custom properties; functions are names that
 web/src/charts.js knows.
 """
 
@@ -31,17 +31,20 @@ _INNER_LABELS: Options = {
 }
 _TEXT: Options = {"fontSize": 11, "textBorderColor": "$surface", "textBorderWidth": 3}
 LABEL: Options = {**_TEXT, "fontWeight": 600}
-"""Of a line or an area."""
+"""The label of a line or an area."""
 _DASHES = 1000
-"""With more marks than this, dashes of their own would be a smear: the median stands for all."""
+"""Above this number of marks, a dash per mark would be a smear: the median stands for all."""
 _FLAT = 5.0
-"""Limits of the seeds within this factor may share one straight line; otherwise each keeps its own
-dash."""
+"""Limits of the seeds within this factor may share one straight line.
+
+Otherwise each has its own dash.
+"""
 
 
 def seeds(plot: SeedPlot) -> Options:
-    """Every seed as a mark, one series per verdict, on a log axis with the lines of the tolerance
-    and of what rounding explains.
+    """Return the options of every seed as a mark, one series per verdict, on a log axis.
+
+    Lines show the tolerance and what rounding explains.
     """
     low, high, off = _range(plot)
     place = _Places(plot)
@@ -50,9 +53,9 @@ def seeds(plot: SeedPlot) -> Options:
         [] if plot.spread is None else [plot.first, plot.last]
     )
     series = _spread(plot, low)
-    own = len(plot.marks) <= _DASHES and not _one_line_will_do(plot)
-    if own:
-        series += _own_limits(plot, place, low)
+    own_dashes = len(plot.marks) <= _DASHES and not _one_line_will_do(plot)
+    if own_dashes:
+        series += _limit_dashes(plot, place, low)
     series += _marks(plot, place, low, off)
     return {
         "links": [""],  # a mark leads to the job's own page
@@ -89,26 +92,27 @@ def seeds(plot: SeedPlot) -> Options:
                 "moveOnMouseWheel": False,
             }
         ],
-        "series": [*series, _lines(plot, not own, low)],
+        "series": [*series, _lines(plot, not own_dashes, low)],
     }
 
 
 def _marks(plot: SeedPlot, place: _Places, low: float, off: float) -> list[Options]:
-    """A series per verdict, the worst last and so on top. Only these have `dimensions`: what a
-    tooltip says, and what counts as a mark.
+    """Return a series per verdict, the worst last and so on top.
+
+    Only these series have `dimensions`: the texts of a tooltip, and what counts as a mark.
     """
     by_verdict: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
         y = off / 3 if mark.value is None else max(low, mark.value)
-        numbers = (_short(each) for each in (mark.value, mark.explained, mark.budget_ratio))
+        numbers = (_short(number) for number in (mark.value, mark.explained, mark.budget_ratio))
         by_verdict.setdefault(mark.verdict, []).append(
             [place(mark.seed), _short(y), mark.seed, mark.repeat, *numbers, 0]
         )
     names = ["_x", "_y", "seed", "repeat"]
     names += (
-        ["of the tolerance", "rounding explains up to"]
+        ["error ÷ tolerance", "rounding explains up to"]
         if plot.metric == TOLERANCE_RATIO
-        else ["times what rounding explains", "_"]
+        else ["error ÷ what rounding explains", "_"]
     )
     names += ["error ÷ budget", "_link"]
     return [
@@ -128,21 +132,21 @@ def _marks(plot: SeedPlot, place: _Places, low: float, off: float) -> list[Optio
 
 
 def _spread(plot: SeedPlot, low: float) -> list[Options]:
-    """Behind the marks, where they are only some of the seeds: the spread of all."""
+    """Return the spread of all seeds, which is behind the marks where these are only some."""
     if plot.spread is None:
         return []
     ranges, medians = spreads.boxes(plot.spread, plot.first - 0.5, plot.last + 0.5, low)
     return [drawn("range", "box", ranges, "$band", 1), drawn("median", "dash", medians, "$soft", 2)]
 
 
-def drawn(name: str, renderer: str, data: list[list[float]], colour: str, level: int) -> Options:
-    """A series of boxes, or of level dashes or dots, that web/src/charts.js draws."""
+def drawn(name: str, renderer: str, data: list[list[float]], color: str, level: int) -> Options:
+    """Return a series of boxes, or of level dashes or dots, that web/src/charts.js draws."""
     rows = [[float(f"{value:.5g}") for value in row] for row in data]
     return {
         "type": "custom",
         "name": name,
         "renderItem": renderer,
-        "itemStyle": {"color": colour},
+        "itemStyle": {"color": color},
         "data": rows,
         "encode": {"x": [0, 1], "y": [2, 3] if renderer == "box" else [2]},
         "silent": True,
@@ -151,8 +155,8 @@ def drawn(name: str, renderer: str, data: list[list[float]], colour: str, level:
     }
 
 
-def _own_limits(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
-    """A dash per seed at what rounding explains, where the seeds' errors differ in form."""
+def _limit_dashes(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
+    """Return a dash per seed at what rounding explains, for errors of different form."""
     rows = [
         [place(mark.seed), _short(max(low, mark.explained))]
         for mark in plot.marks
@@ -174,8 +178,9 @@ def _own_limits(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
 
 
 def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
-    """An empty series that carries the straight lines and the shaded gap between them; one line for
-    all seeds' limits, or none.
+    """Return an empty series with the straight lines and the shaded gap between them.
+
+    It has one line for the limits of all seeds, or none.
     """
     lines: list[Options] = []
     area: list[list[Options]] = []
@@ -187,7 +192,7 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
                 **_TEXT,
                 "show": limit < 0.2,
                 "position": "insideTopRight",
-                "formatter": "here a wrong kernel is green",
+                "formatter": "a wrong kernel is green here",
                 "color": "$soft",
             }
             area.append(
@@ -206,7 +211,7 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
         "data": [],
         "silent": True,
         "z": 0,
-        # precision: ECharts rounds to 2 decimals unless told, and a line at 0.002 would vanish
+        # precision: ECharts rounds to 2 decimals by default, and a line at 0.002 would vanish
         "markLine": {
             "silent": True,
             "symbol": "none",
@@ -218,18 +223,19 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
     }
 
 
-def _line(y: float, colour: str, dashes: Any, text: str, position: str) -> Options:
-    label = {**LABEL, "position": position, "formatter": text, "color": colour}
+def _line(y: float, color: str, dashes: Any, text: str, position: str) -> Options:
+    label = {**LABEL, "position": position, "formatter": text, "color": color}
     return {
         "yAxis": y,
-        "lineStyle": {"color": colour, "type": dashes, "width": 1.5},
+        "lineStyle": {"color": color, "type": dashes, "width": 1.5},
         "label": label,
     }
 
 
 def _range(plot: SeedPlot) -> tuple[float, float, float]:
-    """(lowest, highest, off the scale) of the log axis, in whole powers of ten with everything
-    inside; an exact 0 sits at the lowest.
+    """Return (lowest, highest, off the scale) of the log axis, in whole powers of ten.
+
+    Every value is inside; an exact 0 sits at the lowest.
     """
     values = [mark.value for mark in plot.marks if mark.value] + [
         mark.explained for mark in plot.marks if mark.explained
@@ -244,23 +250,22 @@ def _range(plot: SeedPlot) -> tuple[float, float, float]:
 
 
 class _Places:
-    """Where a seed stands on the x axis: at its number, or, where numbers have wide gaps, at its
-    place in order.
-    """
+    """The place of a seed on the x axis: its number, or its rank where numbers have wide gaps."""
 
     def __init__(self, plot: SeedPlot) -> None:
         known = sorted({mark.seed for mark in plot.marks})
         sparse = len(known) > 1 and plot.spread is None and known[-1] - known[0] > 4 * len(known)
         self._order = {seed: place + 1 for place, seed in enumerate(known)} if sparse else None
-        self.words = f"{plot.noun}s, in order of their number" if sparse else plot.noun
+        self.words = f"{plot.noun}s in order of their number" if sparse else plot.noun
 
     def __call__(self, seed: int) -> int:
         return seed if self._order is None else self._order[seed]
 
 
 def _one_line_will_do(plot: SeedPlot) -> bool:
-    """Whether the median limit tells the same of every seed as its own limit does, and no limit is
-    far from it.
+    """Return whether the median limit classifies every seed as its own limit does.
+
+    It also requires that no limit is far from it.
     """
     if plot.limit is None:
         return True
@@ -281,5 +286,5 @@ def _span(xs: Sequence[int]) -> Options:
 
 
 def _short(value: float | None) -> Any:
-    """Four significant digits: a mark is a few pixels wide, and 5,000 of them travel."""
+    """Round to four significant digits: a mark is a few pixels wide, and 5,000 of them are sent."""
     return None if value is None else float(f"{value:.4g}")

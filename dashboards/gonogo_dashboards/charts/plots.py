@@ -1,12 +1,11 @@
-"""The picture of a job's seeds: every error on one axis with the declared tolerance and what
-rounding explains.
+"""The chart of a job's seeds: every error with the declared tolerance and what rounding explains.
 
 The axis is the tolerance ratio, so 1 is where green turns red. Every statistic that decides whether
-an error is explained grows in proportion to the error; so an error of the same form as a seed's
-would be explained if it were smaller by the seed's evidence (its largest statistic over that
-statistic's limit). Ratio / evidence is therefore the seed's line of what rounding explains, on the
-same axis, whichever statistic found it. Between that line and 1 lies the gap in which a wrong
-kernel is green.
+an error is explained grows in proportion to the error. So an error of the same form as a seed's
+would be explained if it were smaller by the seed's evidence: its largest statistic divided by that
+statistic's limit. Ratio / evidence is therefore the seed's line of what rounding explains, on the
+same axis, for every statistic. Between that line and 1 lies the gap in which a wrong kernel is
+green.
 """
 
 from __future__ import annotations
@@ -27,12 +26,13 @@ from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord, RollUp
 from gonogo_storage.seeds.seed_order import SeedOrder
 
 MAX_MARKS = 5_000
-"""More marks than this are never sent to a browser: above it, the spread of all and the worst
-points."""
+"""Maximum marks sent to a browser: above it, the spread of all seeds and the worst points."""
 
 WORST_MARKS = 400
-"""Of more than gonogo_storage.jobs.job_seeds.MAX_WHOLE seeds so many are marks, beside the spread of
-all: more would be a smear, and take as long."""
+"""Number of marks, besides the spread of all, above gonogo_storage.jobs.job_seeds.MAX_WHOLE seeds.
+
+More marks would be a smear, and slow.
+"""
 
 TOLERANCE_RATIO = "tolerance_ratio"
 EVIDENCE = "evidence"
@@ -40,8 +40,9 @@ EVIDENCE = "evidence"
 
 @dataclass(frozen=True)
 class SeedMark:
-    """One seed: its value on the axis (None: it has none, as it hung or gave NaN), and up to which
-    value rounding would explain it.
+    """One seed: its value on the axis, and the value up to which rounding would explain it.
+
+    None: it has no value, because it hung or gave NaN.
     """
 
     seed: int
@@ -55,13 +56,14 @@ class SeedMark:
 
 @dataclass(frozen=True)
 class SeedPlot:
-    """A job's seeds for one output. `metric` is what `value` is: tolerance_ratio, or evidence where
-    no tolerance is declared.
+    """A job's seeds for one output.
 
-    `limit` is where rounding ends on that axis: the median over the marks beyond it, if there are
-    none over all (None: unknown). `total` counts all seeds, shown or not. `whole`: each of them is
-    a mark, else the worst of each verdict are; then `spread` is that of all values (None where the
-    axis is the evidence, which is known of marks only), from seed `first` to seed `last`.
+    `metric` is the unit of `value`: tolerance_ratio, or evidence where no tolerance is declared.
+    `limit` is where rounding ends on that axis: the median over the marks beyond it, or over all
+    marks where none is (None: not known). `total` counts all seeds, shown or not. `whole`: each of
+    them is a mark; else only the worst of each verdict are. `spread` is then the spread of all
+    values, from seed `first` to seed `last`. It is None where the axis is the evidence, which is
+    known of marks only.
     """
 
     output: str
@@ -75,75 +77,75 @@ class SeedPlot:
     limit: float | None
     summary: str
     noun: str = "seed"
-    """What a mark is: a seed, or an iteration of tests that exist already."""
+    """The unit of a mark: "seed", or "iteration" of tests that exist already."""
 
     @property
     def numbered(self) -> bool:
-        """Whether there is a number to draw: seeds that all hung or crashed have none."""
+        """Return whether there is a number to draw: seeds that all hung or crashed have none."""
         return self.spread is not None or any(mark.value is not None for mark in self.marks)
 
 
-def choose(outputs: Sequence[OutputRecord], wanted: str | None) -> str:
-    """The wanted output if the job has it, else the one with the worst verdict, then the largest
-    budget ratio; "" for none.
+def choose(outputs: Sequence[OutputRecord], requested: str | None) -> str:
+    """Return the requested output if the job has it, else the worst one; "" for none.
+
+    The worst has the worst verdict, then the largest budget ratio.
     """
-    names = [each.output for each in outputs]
-    if wanted in names:
-        return str(wanted)
+    names = [output.output for output in outputs]
+    if requested in names:
+        return str(requested)
     worst = worst_first(outputs)
     return worst[0].output if worst else ""
 
 
 def worst_first(outputs: Sequence[OutputRecord]) -> list[OutputRecord]:
-    """By the worst verdict, then the largest budget ratio, then the name."""
+    """Sort outputs by the worst verdict, then the largest budget ratio, then the name."""
     order = {
         verdict: rank
         for rank, verdict in enumerate(
-            words.ordered({word for each in outputs for word in each.counts})
+            words.ordered({word for output in outputs for word in output.counts})
         )
     }
     return sorted(
         outputs,
-        key=lambda each: (
-            min(order[word] for word in each.counts),
-            -(each.budget_ratio or 0.0),
-            each.output,
+        key=lambda output: (
+            min(order[word] for word in output.counts),
+            -(output.budget_ratio or 0.0),
+            output.output,
         ),
     )
 
 
 def evidence(mark: MarkRecord) -> float | None:
-    """How far one output of a seed is beyond what rounding explains (1 = just explained)."""
+    """Return how far one output of a seed is beyond what rounding explains (1 = just explained)."""
     return verdicts.evidence(mark.statistics)
 
 
 def read(
-    session: Session, job: Job, output: str, told: RollUp, noun: str = "seed"
+    session: Session, job: Job, output: str, rolled_up: RollUp, noun: str = "seed"
 ) -> SeedPlot | None:
-    """The picture of a job's seeds for an output, from its roll-up (None: not counted yet) and its
-    rows; None where it has none.
+    """Return the chart of a job's seeds for an output, from its roll-up and its rows.
+
+    A roll-up of None isn't counted yet. None where the output has no seeds.
     """
-    total = reads.mark_count(session, job.id, output, told)
+    total = reads.mark_count(session, job.id, output, rolled_up)
     if not total:
         return None
-    sums = None if told is None else told.get(output)
+    sums = None if rolled_up is None else rolled_up.get(output)
     most = WORST_MARKS if total > reads.MAX_WHOLE else None
     sketch = None if sums is None else sums.sketch(TOLERANCE_RATIO)
     marks: list[MarkRecord] = []
     if sketch is None or sketch.count:
-        marks = reads.marks(session, job, output, TOLERANCE_RATIO, told, most)
+        marks = reads.marks(session, job, output, TOLERANCE_RATIO, rolled_up, most)
     if any(mark.statistics.get(TOLERANCE_RATIO) is not None for mark in marks):
         spread = None if most is None or sketch is None else spreads.of(sketch)
         return picture(output, TOLERANCE_RATIO, total, marks, spread, noun, ends=_ends(job))
     if most is not None or not marks:  # all of them are the same whatever the axis
-        marks = reads.marks(session, job, output, "budget_ratio", told, most)
+        marks = reads.marks(session, job, output, "budget_ratio", rolled_up, most)
     return picture(output, EVIDENCE, total, marks, None, noun, ends=_ends(job))
 
 
 def _ends(job: Job) -> tuple[int, int]:
-    """The first and the last seed of the job that may have come back: they do in about their
-    order.
-    """
+    """Return the first and the last seed of the job that may have finished, about in order."""
     order = SeedOrder.of(job.request, job.suspects)
     return order.at(0)[0], order.at(max(0, min(len(order), job.done) - 1))[0]
 
@@ -157,7 +159,7 @@ def picture(
     noun: str = "seed",
     ends: tuple[int, int] | None = None,
 ) -> SeedPlot:
-    """The picture from stored rows."""
+    """Return the chart from stored rows."""
     marks = tuple(_mark(row, metric) for row in rows)
     known = [mark for mark in marks if mark.explained is not None]
     beyond = [mark for mark in known if (mark.evidence or 0.0) > 1]
@@ -200,7 +202,7 @@ def _summary(
     spread: Spread | None,
     limit: float | None,
 ) -> str:
-    """The picture in words, for readers who don't see it."""
+    """Return the chart in words, for readers who don't see it."""
     values = [mark.value for mark in marks if mark.value is not None]
     values += (
         [] if spread is None else [edge for edge in (spread.low, spread.high) if edge is not None]
@@ -208,26 +210,33 @@ def _summary(
     if not values:
         return f"{total}, none with numbers."
     seeds = f"{output}: {total}"
-    least, most = words.number(min(values)), words.number(max(values))
-    lies = f"is {most}" if least == most else f"lies between {least} and {most}"
+    low, high = words.number(min(values)), words.number(max(values))
+    lies = f"is {high}" if low == high else f"lies between {low} and {high}"
     if metric == EVIDENCE:
-        return f"{seeds}. The error {lies} times what rounding explains (1 = just explained); there is no rtol and atol to compare with."
+        return (
+            f"{seeds}. The error {lies} times what rounding explains (1 = just explained);"
+            " there is no rtol and atol to compare with."
+        )
     text = f"{seeds}. The error {lies} times the declared tolerance (1 = where green turns red)."
     if limit is None:
         return text
     beyond = [mark.evidence for mark in marks if mark.evidence is not None]
     text += f" Rounding explains errors of this form up to {words.number(limit)}"
     if min(beyond) > 1:
-        return f"{text}: every {noun} shown is beyond that, the worst {words.number(max(beyond))} times."
+        worst = words.number(max(beyond))
+        return f"{text}: every {noun} shown is beyond that, the worst {worst} times."
     if max(beyond) > 1:
-        some = f"{sum(each > 1 for each in beyond):,} of {len(beyond):,} {noun}s shown are"
+        some = f"{sum(value > 1 for value in beyond):,} of {len(beyond):,} {noun}s shown are"
         return f"{text}: {some} beyond that, the worst {words.number(max(beyond))} times."
     return f"{text}: every {noun} shown is explained."
 
 
 def _left_out(shown: int, noun: str, spread: Spread | None) -> str:
-    """What stands for the seeds that are no marks."""
-    said = f" The {shown:,} marks are the worst {noun}s of each verdict, each verdict's share"
+    """Return a sentence about the seeds that have no mark."""
+    text = f" The {shown:,} marks are the worst {noun}s of each verdict"
     if spread is None:
-        return f"{said}."
-    return f"{said}; the bar is the range of all, darker from the 10th to the 90th percentile, with a line at the median."
+        return f"{text}."
+    return (
+        f"{text}. The bar shows the range of all {noun}s, darker from the 10th to the 90th"
+        " percentile, with a line at the median."
+    )

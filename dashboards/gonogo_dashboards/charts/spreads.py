@@ -1,5 +1,6 @@
-"""How far the errors of many seeds spread, where there are too many for a mark each: from the
-sketches of the roll-ups.
+"""The spread of the errors of many seeds, from the sketches of the roll-ups.
+
+It is used where there are too many seeds for a mark each.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from gonogo.flakiness.sketches import Sketch
 
 @dataclass(frozen=True)
 class Spread:
-    """Least value, the 10th, 50th and 90th percentile (within 2%), largest value; None without any
-    finite value.
+    """Minimum, the 10th, 50th and 90th percentile (within 2%), and maximum.
+
+    None without any finite value.
     """
 
     low: float | None
@@ -26,7 +28,7 @@ class Spread:
 
 
 def of(sketch: Sketch) -> Spread:
-    """The spread of a sketch's values."""
+    """Return the spread of a sketch's values."""
     seen = sketch.count - sketch.inf
     low, most_from, middle, most_to = (
         finite(sketch.quantile(share)) if seen else None for share in (0.0, 0.1, 0.5, 0.9)
@@ -37,16 +39,18 @@ def of(sketch: Sketch) -> Spread:
 
 
 def finite(value: float | None) -> float | None:
-    """The value, None in place of NaN and infinity."""
+    """Return the value, or None instead of NaN and infinity."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def boxes(
     spread: Spread, left: float, right: float, floor: float
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """How it is drawn from `left` to `right` on a log axis that begins at `floor`: a box [left,
-    right, low, high, opacity] of all and a darker one from the 10th to the 90th percentile, and the
-    dash [left, right, at] of the median. Nothing where no value is above 0.
+    """Return the boxes and the median of a spread, from `left` to `right` on a log axis.
+
+    The axis begins at `floor`. A box is [left, right, low, high, opacity]: one of all values, and a
+    darker one from the 10th to the 90th percentile. The median is [left, right, at]. Nothing is
+    returned where no value is above 0.
     """
     if not spread.high:
         return [], []

@@ -1,6 +1,4 @@
-"""Read model of the page of a commit against its base: every test with its class, the evidence in
-words, and the gate.
-"""
+"""Read model of the page of a commit against its base: tests with their classes, and the gate."""
 
 from __future__ import annotations
 
@@ -26,15 +24,15 @@ from gonogo_storage.db.encoding import timestamp
 MAX_JOBS = 8
 MAX_CHOICES = 100
 MAX_LINES = 6
-GATES = {0: "may pass", 1: "may not pass", 3: "can't be said yet"}
+GATES = {0: "Clear", 1: "Blocked", 3: "Undecided"}
 GATE_VERDICTS = {0: "pass", 1: "fail", 3: "inconclusive"}
 
 
 @dataclass(frozen=True)
 class SideLine:
-    """Base or head: what was asked for, and what was found."""
+    """Base or head: the request, and the builds and jobs that it names."""
 
-    asked: str
+    requested: str
     builds: tuple[str, ...]
     run: str | None
     url: str | None
@@ -45,7 +43,7 @@ class SideLine:
 
 @dataclass(frozen=True)
 class ClassCount:
-    """How many tests are of a class."""
+    """The number of tests of a class."""
 
     kind: str
     words: str
@@ -56,8 +54,8 @@ class ClassCount:
 
 
 @dataclass(frozen=True)
-class SaidLine:
-    """One thing that is said of a test."""
+class FindingLine:
+    """One finding about a test."""
 
     kind: str
     label: str
@@ -66,7 +64,7 @@ class SaidLine:
     words: str
     flag_url: str | None
     change: str | None
-    """How its error compares with base's, in words."""
+    """The comparison of its error with that of base, in words."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +76,14 @@ class TestLine:
     name: str
     url: str
     base_url: str | None
-    """The test's page on base's build, and on head's; None where that side has several builds, or
-    it did not run there."""
+    """The test's page on the build of base, and on that of head.
+
+    None where that side has several builds, or where the test did not run there.
+    """
     head_url: str | None
     where: str
     kind: str
-    said: tuple[SaidLine, ...]
+    findings: tuple[FindingLine, ...]
     base: str
     head: str
     base_jobs: tuple[str, ...]
@@ -103,9 +103,9 @@ class PairLine:
 
 @dataclass(frozen=True)
 class ComparisonView:
-    """The page. Before anything is asked `asked` is False, and the rest empty."""
+    """The page; without a request `requested` is False, and the rest is empty."""
 
-    asked: bool
+    requested: bool
     base: SideLine | None
     head: SideLine | None
     complete: bool
@@ -123,42 +123,58 @@ class ComparisonView:
     choices: tuple[str, ...]
     """Builds to choose from, the one that ran last first."""
     pairs: tuple[PairLine, ...]
-    """Before anything is asked: the newest builds of each branch against the ones before them."""
+    """Without a request: the newest builds of each branch, each against the build before it."""
     at: str | None
 
 
 def view(session: Session, base: str, head: str, limit: int, now: datetime) -> ComparisonView:
-    """The comparison, or the form alone while base or head is missing. Raises FieldError as
-    gonogo_storage.comparison.comparing.compare does.
+    """Return the comparison, or the form alone while base or head is missing.
+
+    Raises FieldError as gonogo_storage.comparison.comparing.compare does.
     """
     base, head = base.strip(), head.strip()
     builds = matrices.builds(session)
-    newest = sorted(builds, key=lambda each: each.newest_job, reverse=True)
-    choices = tuple(each.name for each in newest[:MAX_CHOICES])
+    newest = sorted(builds, key=lambda build: build.newest_job, reverse=True)
+    choices = tuple(build.name for build in newest[:MAX_CHOICES])
     if not (base and head):
         return ComparisonView(
-            asked=False, base=_asked(base), head=_asked(head), complete=True, gate="", gate_verdict="", gate_words="", code=0, words="",
-            counts=(), tests=(), more=0, more_url=None, swap_url=None, api=urls.COMPARE_API, choices=choices, pairs=_pairs(builds),
+            requested=False,
+            base=_unread_side(base),
+            head=_unread_side(head),
+            complete=True,
+            gate="",
+            gate_verdict="",
+            gate_words="",
+            code=0,
+            words="",
+            counts=(),
+            tests=(),
+            more=0,
+            more_url=None,
+            swap_url=None,
+            api=urls.COMPARE_API,
+            choices=choices,
+            pairs=_pairs(builds),
             at=timestamp(now),
-        )  # fmt: skip
-    found = comparing.compare(session, base, head, now=now)
-    gate: Gate = found.gate()
-    more = max(len(found.tests) - limit, 0)
+        )
+    comparison = comparing.compare(session, base, head, now=now)
+    gate: Gate = comparison.gate()
+    more = max(len(comparison.tests) - limit, 0)
     return ComparisonView(
-        asked=True,
-        base=_side(found.base),
-        head=_side(found.head),
-        complete=found.complete,
-        gate=GATES[gate.code],
+        requested=True,
+        base=_side(comparison.base),
+        head=_side(comparison.head),
+        complete=comparison.complete,
+        gate=GATES[gate.code] + (f": {gate.words}" if gate.code else ""),
         gate_verdict=GATE_VERDICTS[gate.code],
         gate_words=gate.words,
         code=gate.code,
-        words=found.words,
-        counts=tuple(_count(Class(kind), number) for kind, number in found.counts.items()),
-        tests=tuple(_line(each, found) for each in found.tests[:limit]),
+        words=comparison.words,
+        counts=tuple(_count(Class(kind), number) for kind, number in comparison.counts.items()),
+        tests=tuple(_line(test, comparison) for test in comparison.tests[:limit]),
         more=more,
-        more_url=urls.compare(base, head, limit=str(urls.MOST_LENGTH))
-        if more and limit < urls.MOST_LENGTH
+        more_url=urls.compare(base, head, limit=str(urls.MAX_LENGTH))
+        if more and limit < urls.MAX_LENGTH
         else None,
         swap_url=urls.compare(head, base),
         api=urls.COMPARE_API,
@@ -168,14 +184,22 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
     )
 
 
-def _asked(text: str) -> SideLine | None:
+def _unread_side(text: str) -> SideLine | None:
     return SideLine(text, (), None, None, 0, 0, False) if text else None
 
 
-def _side(told: SideResults) -> SideLine:
-    url = urls.run(told.side.run) if told.side.run else urls.jobs({"build": told.side.build})
+def _side(results: SideResults) -> SideLine:
+    url = (
+        urls.run(results.side.run) if results.side.run else urls.jobs({"build": results.side.build})
+    )
     return SideLine(
-        told.side.text, told.builds, told.side.run, url, told.jobs, told.waiting, told.more_jobs
+        results.side.text,
+        results.builds,
+        results.side.run,
+        url,
+        results.jobs,
+        results.waiting,
+        results.more_jobs,
     )
 
 
@@ -186,20 +210,23 @@ def _count(kind: Class, number: int) -> ClassCount:
 
 
 def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
-    """Of each branch the newest two pairs, the branch that ran last first. builds: in their order."""
+    """Return the newest two pairs of each branch, the branch that ran last first.
+
+    builds: in their order.
+    """
     branches: dict[str, list[BuildRecord]] = {}
     for build in builds:
         branches.setdefault(build.branch, []).append(build)
-    found = []
-    for branch, own in sorted(
-        branches.items(), key=lambda item: max(each.newest_job for each in item[1]), reverse=True
+    pairs = []
+    for branch, builds_of_branch in sorted(
+        branches.items(), key=lambda item: max(build.newest_job for build in item[1]), reverse=True
     )[:MAX_LINES]:
-        for before, after in list(pairwise(each.name for each in own[-3:]))[::-1]:
-            found.append(PairLine(branch, before, after, urls.compare(before, after)))
-    return tuple(found)
+        for before, after in list(pairwise(build.name for build in builds_of_branch[-3:]))[::-1]:
+            pairs.append(PairLine(branch, before, after, urls.compare(before, after)))
+    return tuple(pairs)
 
 
-def _line(test: Compared, found: Comparison) -> TestLine:
+def _line(test: Compared, comparison: Comparison) -> TestLine:
     place = test.place
     url = urls.history(place.test_key, {"arch": place.arch, "board": place.board})
 
@@ -215,11 +242,11 @@ def _line(test: Compared, found: Comparison) -> TestLine:
     return TestLine(
         name=test.name,
         url=url,
-        base_url=on(found.base, test.base),
-        head_url=on(found.head, test.head),
+        base_url=on(comparison.base, test.base),
+        head_url=on(comparison.head, test.head),
         where=f"{tolerance_of(test.canonical)} · {place.arch} · {place.board}",
         kind=test.classification.kind.value,
-        said=tuple(_said(each) for each in test.classification.findings),
+        findings=tuple(_finding(finding) for finding in test.classification.findings),
         base=_counts(test.base),
         head=_counts(test.head),
         base_jobs=_jobs(test.base),
@@ -228,25 +255,33 @@ def _line(test: Compared, found: Comparison) -> TestLine:
     )
 
 
-def _said(finding: Finding) -> SaidLine:
+def _finding(finding: Finding) -> FindingLine:
     flag: Mapping[str, Any] | None = finding.evidence.get("flag")
     change: Mapping[str, Any] | None = finding.evidence.get("change")
-    return SaidLine(
-        finding.kind.value, finding.kind.words, finding.kind.sentence, words.CLASS_VERDICTS[finding.kind], finding.words,
-        urls.flag(flag["id"]) if flag else None, str(change["words"]) if change else None,
-    )  # fmt: skip
+    return FindingLine(
+        finding.kind.value,
+        words.CLASSES[finding.kind],
+        finding.kind.sentence,
+        words.CLASS_VERDICTS[finding.kind],
+        finding.words,
+        urls.flag(flag["id"]) if flag else None,
+        str(change["words"]) if change else None,
+    )
 
 
 def _counts(ran: RunSummary | None) -> str:
     if ran is None:
         return "not run"
-    said = ran.to_json()["counts"]
-    parts = [f"{number:,} {words.mark(name).label}" for name, number in said.items()]
+    verdict_counts = ran.to_json()["counts"]
+    parts = [
+        f"{number:,} {words.inline(words.mark(name).label)}"
+        for name, number in verdict_counts.items()
+    ]
     if ran.not_judged_red:
         parts.append(f"of these {ran.not_judged_red:,} red")
     if ran.waiting:
-        parts.append(f"{words.count(ran.waiting, 'job')} not over")
-    parts += [f"{number:,} left out: {device} was ill" for device, number in ran.sick.items()]
+        parts.append(f"{words.count(ran.waiting, 'job')} unfinished")
+    parts += [f"{number:,} left out: {device} was sick" for device, number in ran.sick.items()]
     parts += [
         f"{words.count(number, 'job')} without a result: {why}"
         for why, number in ran.ended_empty.items()
@@ -255,4 +290,4 @@ def _counts(ran: RunSummary | None) -> str:
 
 
 def _jobs(ran: RunSummary | None) -> tuple[str, ...]:
-    return () if ran is None else tuple(urls.job(each) for each in ran.jobs[:MAX_JOBS])
+    return () if ran is None else tuple(urls.job(job) for job in ran.jobs[:MAX_JOBS])

@@ -1,4 +1,4 @@
-"""The page of a commit against its base, and its JSON twin."""
+"""The route of the page of a commit against its base, and its JSON version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo_dashboards.kit.routes import Site
 
 
 def add(site: Site) -> None:
-    """Adds the page."""
+    """Add the page."""
 
     def view(session: Session, request: Request, now: datetime) -> compare_page.ComparisonView:
         query = request.query_params

@@ -1,6 +1,4 @@
-"""A device's work, canaries and telemetry over its days and hours: the numbers of its charts, their
-tables, and a sentence each. Pure.
-"""
+"""A device's work, canaries and telemetry: numbers of its charts, and sentences. Pure."""
 
 from __future__ import annotations
 
@@ -17,18 +15,19 @@ from gonogo_storage.devices.periods import Hour
 HOUR_S = 3600.0
 METRICS = ("temperature_c", "clock_mhz", "power_w")
 CANARIES: dict[str, tuple[str, str]] = {
-    CanaryOutcome.golden: ("bits as on other devices", "pass"),
+    CanaryOutcome.golden: ("same bits as on other devices", "pass"),
     CanaryOutcome.first: ("bits known from one device only", "inconclusive"),
     CanaryOutcome.differs: ("other bits than the golden ones", "suspect"),
     CanaryOutcome.failed: ("failed", "fail"),
 }
-"""In words, and the verdict whose colour and shape it takes."""
+"""In words, and the verdict whose color and shape it takes."""
 
 
 @dataclass(frozen=True)
 class WorkDay:
-    """One UTC day: the share of its time (of today: so far) at work, 0 to 1; None before the device
-    was first heard of.
+    """One UTC day and its busy fraction, 0 to 1.
+
+    `busy` counts today only up to now; it is None before the device's first heartbeat.
     """
 
     day: str
@@ -41,7 +40,7 @@ class WorkDay:
 
 @dataclass(frozen=True)
 class Reading:
-    """An hour's telemetry: least, mean, largest."""
+    """An hour's telemetry: minimum, mean, maximum."""
 
     start: str
     low: float
@@ -51,8 +50,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Series:
-    """One metric over the hours in which it was told, in order; hours without are left out, so a
-    chart shows them as a gap.
+    """One metric over the hours with readings, in order.
+
+    Hours without are left out, so a chart shows them as a gap.
     """
 
     metric: str
@@ -64,36 +64,39 @@ class Series:
 
 @dataclass(frozen=True)
 class DeviceDays:
-    """All of it; `since` and `until` are the ends of the charts."""
+    """Days, canaries and telemetry; `since` and `until` are the ends of the charts."""
 
     since: str
     until: str
     days: tuple[WorkDay, ...]
     work: str
-    sung: int
+    canary_count: int
     canaries: str
     series: tuple[Series, ...]
 
 
 def days(hours: Sequence[Hour], since: datetime, now: datetime, *, began: datetime) -> DeviceDays:
-    """From a device's hours since a moment; `began`: when it was first heard of, or `since`."""
+    """Return the days of a device from its hours since a moment.
+
+    `began` is its first heartbeat, or `since` where that is later.
+    """
     first, today = since.astimezone(UTC).date(), now.astimezone(UTC).date()
     of_day: dict[date, list[Hour]] = {}
     for hour in hours:
         of_day.setdefault(hour.start.date(), []).append(hour)
     whole = [first + timedelta(days=place) for place in range((today - first).days + 1)]
-    found = tuple(_day(day, of_day.get(day, []), began, now) for day in whole)
-    sung = {name: sum(day.canaries[name] for day in found) for name in CANARIES}
+    work_days = tuple(_day(day, of_day.get(day, []), began, now) for day in whole)
+    canaries_by_outcome = {name: sum(day.canaries[name] for day in work_days) for name in CANARIES}
     until = now.replace(minute=0, second=0, microsecond=0) + timedelta(
         hours=1
-    )  # to the hour: charts need no redrawing every few seconds
+    )  # rounded to the hour, so that charts aren't redrawn every few seconds
     return DeviceDays(
         since=str(timestamp(since)),
         until=str(timestamp(until)),
-        days=found,
-        work=_work(found),
-        sung=sum(sung.values()),
-        canaries=_sung(sung),
+        days=work_days,
+        work=_work(work_days),
+        canary_count=sum(canaries_by_outcome.values()),
+        canaries=_canaries(canaries_by_outcome),
         series=tuple(series for metric in METRICS if (series := _series(metric, hours)).readings),
     )
 
@@ -112,42 +115,54 @@ def _day(day: date, hours: Sequence[Hour], began: datetime, now: datetime) -> Wo
     )
 
 
-def _work(found: Sequence[WorkDay]) -> str:
-    known = [day for day in found if day.busy is not None]
+def _work(days: Sequence[WorkDay]) -> str:
+    known = [day for day in days if day.busy is not None]
     if not any(day.busy_s for day in known):
-        return "Nothing ended on it in this time."
+        return "No attempt ended on it in this time."
     most = max(known, key=lambda day: day.busy or 0.0)
     seeds, attempts = sum(day.seeds for day in known), sum(day.attempts for day in known)
     total = words.duration(sum(day.busy_s for day in known))
     return (
-        f"At work for {total} of {words.count(len(known), 'day')}: {words.count(seeds, 'seed')} in {words.count(attempts, 'attempt')}. "
+        f"Busy for {total} of {words.count(len(known), 'day')}: {words.count(seeds, 'seed')}"
+        f" in {words.count(attempts, 'attempt')}. "
         f"Busiest on {most.day}, {100 * (most.busy or 0.0):.3g}% of the day."
     )
 
 
-def _sung(sung: Mapping[str, int]) -> str:
-    if not any(sung.values()):
+def _canaries(canaries_by_outcome: Mapping[str, int]) -> str:
+    if not any(canaries_by_outcome.values()):
         return "No canary ran in this time."
-    return f"{words.count(sum(sung.values()), 'canary', 'canaries')}: " + ", ".join(
-        f"{number:,} {CANARIES[name][0]}" for name, number in sung.items() if number
-    ) + "."  # fmt: skip
+    return (
+        f"{words.count(sum(canaries_by_outcome.values()), 'canary', 'canaries')}: "
+        + ", ".join(
+            f"{number:,} {CANARIES[name][0]}"
+            for name, number in canaries_by_outcome.items()
+            if number
+        )
+        + "."
+    )
 
 
 def _series(metric: str, hours: Sequence[Hour]) -> Series:
     name, unit = words.quantity(metric)
-    told = [(hour.start, *hour.telemetry[metric]) for hour in hours if metric in hour.telemetry]
+    measured = [(hour.start, *hour.telemetry[metric]) for hour in hours if metric in hour.telemetry]
     readings = tuple(
-        Reading(str(timestamp(start)), low, mean, high) for start, low, mean, high in told
+        Reading(str(timestamp(start)), low, mean, high) for start, low, mean, high in measured
     )
-    said = ""
+    text = ""
     if readings:
-        low, high = min(each.low for each in readings), max(each.high for each in readings)
+        low, high = (
+            min(reading.low for reading in readings),
+            max(reading.high for reading in readings),
+        )
         lies = words.number(low) if low == high else f"{words.number(low)} to {words.number(high)}"
-        said = f"{lies} {unit} in {words.count(len(readings), 'hour')} with work"
-        gaps = [(after[0] - before[0]).total_seconds() - HOUR_S for before, after in pairwise(told)]
-        said += (
+        text = f"{lies} {unit} in {words.count(len(readings), 'hour')} with work"
+        gaps = [
+            (after[0] - before[0]).total_seconds() - HOUR_S for before, after in pairwise(measured)
+        ]
+        text += (
             f"; the longest gap is {words.duration(gap)}."
             if (gap := max(gaps, default=0.0)) > 0
             else "."
         )
-    return Series(metric, name, unit, readings, said)
+    return Series(metric, name, unit, readings, text)

@@ -1,5 +1,6 @@
-"""Chart options of a device's page (dashboards/gonogo_dashboards/devices/activity.py): pure, plain JSON,
-as dashboards/gonogo_dashboards/charts/charts.py makes them.
+"""Chart options of a device's page (dashboards/gonogo_dashboards/devices/activity.py).
+
+Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _NAME: Options = {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]}
 
 
 def work(view: DeviceDays) -> Options:
-    """A bar a day: the share of the day at work."""
+    """Return the options of a bar per day: its busy fraction."""
     rows = [
         [
             _short(day.day),
@@ -26,11 +27,11 @@ def work(view: DeviceDays) -> Options:
         for day in view.days
     ]
     return {
-        **_frame(view, "% of the day at work", {"max": 100, "interval": 50}),
+        **_frame(view, "busy, % of the day", {"max": 100, "interval": 50}),
         "series": [
             {
                 "type": "bar",
-                "name": "at work",
+                "name": "busy",
                 "dimensions": ["day", "% of the day", "seeds", "attempts"],
                 "encode": {"x": 0, "y": 1},
                 "itemStyle": {"color": "$bar"},
@@ -42,13 +43,13 @@ def work(view: DeviceDays) -> Options:
 
 
 def canaries(view: DeviceDays) -> Options:
-    """Stacked bars: the canaries of each day by what they said, the good ones lowest."""
+    """Return the options of stacked bars: the canaries of each day by outcome, good ones lowest."""
     return {
         **_frame(view, "canaries", {"minInterval": 1}),
         "series": [
             {
                 "type": "bar",
-                "name": said,
+                "name": label,
                 "stack": "canaries",
                 "dimensions": ["day", "canaries"],
                 "encode": {"x": 0, "y": 1},
@@ -56,25 +57,26 @@ def canaries(view: DeviceDays) -> Options:
                 "barCategoryGap": "20%",
                 "data": [[_short(day.day), day.canaries[name]] for day in view.days],
             }
-            for name, (said, verdict) in CANARIES.items()
+            for name, (label, verdict) in CANARIES.items()
             if any(day.canaries[name] for day in view.days)
         ],
     }
 
 
 def telemetry(view: DeviceDays, series: Series) -> Options:
-    """The mean of each hour as a line, its range as a band; hours that told nothing are a gap in
-    both.
+    """Return the options of each hour's mean as a line, and its range as a band.
+
+    Hours without readings are a gap in both.
     """
     line: list[list[Any]] = []
     bands: list[list[float]] = []
     half = int(HOUR_S * 500)
-    for each in series.readings:
-        start = _milliseconds(each.start)
-        low, mean, high = round(each.low, 2), round(each.mean, 2), round(each.high, 2)
+    for reading in series.readings:
+        start = _milliseconds(reading.start)
+        low, mean, high = round(reading.low, 2), round(reading.mean, 2), round(reading.high, 2)
         if line and start - line[-1][0] > half:
-            line.append([start, None])  # nothing is drawn through an outage
-        line.append([start + half, mean, each.start[5:16].replace("T", " "), low, high])
+            line.append([start, None])  # the line has a gap at an outage
+        line.append([start + half, mean, reading.start[5:16].replace("T", " "), low, high])
         if low < high:
             bands.append([start, start + 2 * half, low, high, 0.55])
     return {
@@ -109,7 +111,7 @@ def telemetry(view: DeviceDays, series: Series) -> Options:
             {
                 "type": "line",
                 "name": series.name,
-                "dimensions": ["_x", f"mean {series.unit}", "hour", "least", "largest"],
+                "dimensions": ["_x", f"mean {series.unit}", "hour", "minimum", "maximum"],
                 "encode": {"x": 0, "y": 1},
                 "connectNulls": False,
                 "symbol": "circle",

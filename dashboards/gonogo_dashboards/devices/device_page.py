@@ -25,20 +25,21 @@ from gonogo_storage.jobs import jobs as stored_jobs
 from gonogo_storage.jobs.job import Job
 
 _TELEMETRY = ("temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a")
-_FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "told by"))
+_FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "source"))
 BUNDLE = "fw_bundle_version"
 """tt-smi's name for the firmware as a whole."""
 BACK = timedelta(days=30)
-"""How far a device's page looks back."""
+"""The period that a device's page covers."""
 RECENT_JOBS = 12
 MAX_DIGITS = 12
-"""Hex digits of a digest on a page; all of them are in the JSON twin."""
+"""Hex digits of a digest on a page; the JSON version has all of them."""
 
 
 @dataclass(frozen=True)
 class CanaryLine:
-    """A device's last canary that passed; `standing` compares its bits with those of other
-    devices.
+    """A device's last canary that passed.
+
+    `standing` compares its bits with those of other devices.
     """
 
     build: str
@@ -78,7 +79,7 @@ class DeviceLine:
     canary: CanaryLine | None
     telemetry: tuple[str, ...]
     load: Load
-    """Which share of the last hour and of the last day it was at work."""
+    """The busy fractions of the last hour and of the last day."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,10 @@ class DevicesView:
 
 @dataclass(frozen=True)
 class HistoryLine:
-    """One change; `steps` are the rungs of the recovery ladder, `details` the rest of the evidence,
-    as names and values.
+    """One change of a device.
+
+    `steps` are the rungs of the recovery ladder; `details` is the rest of the evidence, as names
+    and values.
     """
 
     at: str
@@ -109,7 +112,7 @@ class HistoryLine:
 
 @dataclass(frozen=True)
 class RanLine:
-    """A job that ran here lately, with how many attempts this device made for it."""
+    """A recent job of this device, with its number of attempts here."""
 
     job: JobLine
     attempts: int
@@ -119,7 +122,10 @@ class RanLine:
 
 @dataclass(frozen=True)
 class Climb:
-    """One climb of the recovery ladder: what it began as, what each rung said, what it came to."""
+    """One attempt to recover the device.
+
+    It has the health before, the outcome of each rung, and the health after.
+    """
 
     at: str
     age: str
@@ -131,9 +137,7 @@ class Climb:
 
 @dataclass(frozen=True)
 class DeviceView:
-    """A device's page: its facts, how it was in the last weeks, what it ran, and what happened to
-    it, newest first.
-    """
+    """A device's page: its facts, its last weeks, its jobs, and its history, newest first."""
 
     device: DeviceLine
     facts: tuple[tuple[str, str], ...]
@@ -141,52 +145,52 @@ class DeviceView:
     days: DeviceDays
     jobs: tuple[RanLine, ...]
     climbs: tuple[Climb, ...]
-    """Of those in the history."""
+    """The recovery attempts in the history."""
     history: tuple[HistoryLine, ...]
     whole: bool
-    """Whether the history goes back to the device's first day."""
+    """True where the history goes back to the device's first day."""
     at: str | None
 
 
 def devices(session: Session, now: datetime, timeout_s: float) -> DevicesView:
-    """All devices; one not heard of for `timeout_s` is offline."""
-    found = lines(session, periods.pulse(session, now=now), now, timeout_s)
-    return DevicesView(found, "gonogo worker --executor emulator", timestamp(now))
+    """Return all devices; one without a heartbeat for `timeout_s` is offline."""
+    items = lines(session, periods.pulse(session, now=now), now, timeout_s)
+    return DevicesView(items, "gonogo worker --executor emulator", timestamp(now))
 
 
 def lines(
     session: Session, pulse: Pulse, now: datetime, timeout_s: float
 ) -> tuple[DeviceLine, ...]:
-    """The same, of a pulse that was taken already."""
-    found = stored.list_(session, now=now, timeout_s=timeout_s)
-    jobs = stored_jobs.many(session, [each["job"] for each in found if each["job"]])
-    return tuple(_line(each, jobs, pulse, now) for each in found)
+    """Return the lines of all devices from a pulse that was read already."""
+    records = stored.list_(session, now=now, timeout_s=timeout_s)
+    jobs = stored_jobs.many(session, [record["job"] for record in records if record["job"]])
+    return tuple(_line(record, jobs, pulse, now) for record in records)
 
 
 def device(session: Session, device_id: str, now: datetime, timeout_s: float) -> DeviceView | None:
-    """One device; None when there is no such one."""
-    found = stored.look(session, device_id, now=now, timeout_s=timeout_s)
-    if found is None:
+    """Return one device; None where there is no such device."""
+    record = stored.look(session, device_id, now=now, timeout_s=timeout_s)
+    if record is None:
         return None
-    jobs = stored_jobs.many(session, [found["job"]] if found["job"] else [])
-    line = _line(found, jobs, periods.pulse(session, now=now), now)
+    jobs = stored_jobs.many(session, [record["job"]] if record["job"] else [])
+    line = _line(record, jobs, periods.pulse(session, now=now), now)
     facts = [("host", line.host), ("architecture, board", f"{line.arch}, {line.board}")]
-    facts += [(label, str(found[name])) for name, label in _FACTS if found[name]]
-    for name, value in sorted(found["firmware"].items()):
+    facts += [(label, str(record[name])) for name, label in _FACTS if record[name]]
+    for name, value in sorted(record["firmware"].items()):
         facts.append(
             ("firmware" if name == BUNDLE else f"firmware: {name.replace('_', ' ')}", str(value))
         )
-    facts += [("queues", ", ".join(found["queues"])), ("worker", found["worker"] or "none")]
-    facts += [("first heard of", _at(found["first_heard_at"]))]
-    history = tuple(_history(each, now) for each in found["history"])
+    facts += [("queues", ", ".join(record["queues"])), ("worker", record["worker"] or "none")]
+    facts += [("first heartbeat", _at(record["first_heard_at"]))]
+    history = tuple(_history(entry, now) for entry in record["history"])
     since = (now - BACK).replace(
         minute=0, second=0, microsecond=0
-    )  # an hour long the same: pictures and places of keys stay
+    )  # the same for an hour, so that charts and the places of keys don't move
     changes, all_of_them = device_history.changes(session, device_id, since=since)
     silent = (
-        datetime.fromisoformat(found["heard_at"]) if line.state == DeviceState.offline else None
+        datetime.fromisoformat(record["heard_at"]) if line.state == DeviceState.offline else None
     )
-    began = max(since, datetime.fromisoformat(found["first_heard_at"]))
+    began = max(since, datetime.fromisoformat(record["first_heard_at"]))
     return DeviceView(
         device=line,
         facts=tuple(facts),
@@ -197,19 +201,19 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
             periods.hours(session, line.device, since=since), since, now, began=began
         ),
         jobs=tuple(
-            _ran(each, now)
-            for each in device_history.recent_jobs(session, line.device, limit=RECENT_JOBS)
+            _ran(ran_job, now)
+            for ran_job in device_history.recent_jobs(session, line.device, limit=RECENT_JOBS)
         ),
-        climbs=tuple(_climb(each) for each in history if each.steps),
+        climbs=tuple(_climb(entry) for entry in history if entry.steps),
         history=history,
         whole=len(history) < stored.HISTORY,
         at=timestamp(now),
     )
 
 
-def _ran(found: device_history.RanJob, now: datetime) -> RanLine:
-    last_at = timestamp(found.last_at)
-    return RanLine(job_line(found.job, now), found.attempts, last_at, words.since(last_at, now))
+def _ran(ran_job: device_history.RanJob, now: datetime) -> RanLine:
+    last_at = timestamp(ran_job.last_at)
+    return RanLine(job_line(ran_job.job, now), ran_job.attempts, last_at, words.since(last_at, now))
 
 
 def _climb(entry: HistoryLine) -> Climb:
@@ -220,16 +224,16 @@ def _climb(entry: HistoryLine) -> Climb:
 
 
 def _line(
-    found: Mapping[str, Any], jobs: Mapping[str, Job], pulse: Pulse, now: datetime
+    record: Mapping[str, Any], jobs: Mapping[str, Job], pulse: Pulse, now: datetime
 ) -> DeviceLine:
-    state, health = DeviceState(found["state"]), DeviceHealth(found["health"])
-    job = jobs.get(found["job"]) if state is DeviceState.busy else None
-    firmware = found["firmware"].get(BUNDLE) or (found["telemetry"] or {}).get("firmware")
+    state, health = DeviceState(record["state"]), DeviceHealth(record["health"])
+    job = jobs.get(record["job"]) if state is DeviceState.busy else None
+    firmware = record["firmware"].get(BUNDLE) or (record["telemetry"] or {}).get("firmware")
     return DeviceLine(
-        id=found["id"],
-        url=urls.device(found["id"]),
+        id=record["id"],
+        url=urls.device(record["id"]),
         **{
-            name: found[name]
+            name: record[name]
             for name in (
                 "device",
                 "host",
@@ -248,36 +252,36 @@ def _line(
         state_words=words.DEVICE_STATES[state],
         health=health.value,
         health_words=words.DEVICE_HEALTHS[health],
-        since=found["health_at"],
-        since_words=_age(found["health_at"], now),
-        heard_words=_age(found["heard_at"], now),
+        since=record["health_at"],
+        since_words=_age(record["health_at"], now),
+        heard_words=_age(record["heard_at"], now),
         job=None if job is None else job_line(job, now),
-        canary=_canary(found["canary"], now),
-        telemetry=_telemetry(found["telemetry"] or {}),
-        load=pulse.load(found["device"]),
+        canary=_canary(record["canary"], now),
+        telemetry=_telemetry(record["telemetry"] or {}),
+        load=pulse.load(record["device"]),
     )
 
 
-def _canary(sung: Mapping[str, Any] | None, now: datetime) -> CanaryLine | None:
-    if not sung:
+def _canary(result: Mapping[str, Any] | None, now: datetime) -> CanaryLine | None:
+    if not result:
         return None
-    standing = sung.get("golden")
+    standing = result.get("golden")
     return CanaryLine(
-        build=str(sung["build"]),
-        arch=str(sung["arch"]),
+        build=str(result["build"]),
+        arch=str(result["arch"]),
         standing=words.STANDINGS.get(str(standing), ""),
         differs=standing == "differs",
-        outputs=dict(sung["outputs"]),
-        at=sung.get("at"),
-        age=_age(sung["at"], now) if sung.get("at") else "",
+        outputs=dict(result["outputs"]),
+        at=result.get("at"),
+        age=_age(result["at"], now) if result.get("at") else "",
     )
 
 
-def _telemetry(told: Mapping[str, Any]) -> tuple[str, ...]:
+def _telemetry(readings: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(
-        f"{words.number(told[name])} {words.quantity(name)[1]}"
+        f"{words.number(readings[name])} {words.quantity(name)[1]}"
         for name in _TELEMETRY
-        if isinstance(told.get(name), int | float)
+        if isinstance(readings.get(name), int | float)
     )
 
 
@@ -300,9 +304,9 @@ def _history(entry: Mapping[str, Any], now: datetime) -> HistoryLine:
 
 
 def _plain(value: Any) -> str:
-    """A value of the evidence as text: digests shortened, everything else as JSON."""
-    if isinstance(value, Mapping) and all(isinstance(each, str) for each in value.values()):
-        return ", ".join(f"{name} {each[:MAX_DIGITS]}" for name, each in value.items())
+    """Return a value of the evidence as text: digests shortened, everything else as JSON."""
+    if isinstance(value, Mapping) and all(isinstance(member, str) for member in value.values()):
+        return ", ".join(f"{name} {member[:MAX_DIGITS]}" for name, member in value.items())
     return value if isinstance(value, str) else encode(value)
 
 

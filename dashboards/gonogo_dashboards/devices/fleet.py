@@ -1,6 +1,4 @@
-"""The fleet as a strip of cells, and which of its devices are in trouble. Pure: from the lines of
-the list of devices.
-"""
+"""The fleet as a strip of cells, and its devices in trouble. Pure: from the lines of devices."""
 
 from __future__ import annotations
 
@@ -13,23 +11,21 @@ from gonogo_dashboards.kit import words
 from gonogo_storage.db.states import DeviceHealth, DeviceState
 
 GONE = timedelta(days=7)
-"""A device that was silent for longer is taken for put away: nobody is asked to look after it."""
+"""A device that is silent for longer counts as removed: it is no trouble."""
 ROOMY = 36
-"""Up to so many devices each cell has room for its name and what it runs."""
+"""Maximum number of devices at which each cell has room for its name and its job."""
 LETTERS = {DeviceState.busy: "B", DeviceState.idle: "I", DeviceState.offline: "–"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A device: the letter of its state, the verdict whose shape and colour its health takes, and
-    all of it in one sentence.
-    """
+    """A device: the letter of its state, the verdict whose looks it takes, and a sentence."""
 
     id: str
     url: str
     device: str
     label: str
-    """Its name; with its host, where there are several."""
+    """Its name, with its host where there are several."""
     state: str
     letter: str
     health: str
@@ -42,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Trouble:
-    """A device that someone should look at, and why."""
+    """A device that needs attention, and why."""
 
     device: str
     url: str
@@ -61,13 +57,17 @@ class Fleet:
 
 
 def fleet(lines: Sequence[DeviceLine], now: datetime) -> Fleet:
-    """The strip, and what is wrong in it: the worst first."""
-    trouble = [found for line in lines if (found := _trouble(line, now)) is not None]
+    """Return the strip, and its devices in trouble, the worst first."""
+    trouble = [
+        device_trouble for line in lines if (device_trouble := _trouble(line, now)) is not None
+    ]
     order = {
         verdict: place
-        for place, verdict in enumerate(words.ordered({found.verdict for found in trouble}))
+        for place, verdict in enumerate(
+            words.ordered({device_trouble.verdict for device_trouble in trouble})
+        )
     }
-    trouble.sort(key=lambda found: order[found.verdict])
+    trouble.sort(key=lambda device_trouble: order[device_trouble.verdict])
     hosts = len({line.host for line in lines})
     return Fleet(
         tuple(_cell(line, hosts > 1) for line in lines),
@@ -80,7 +80,7 @@ def fleet(lines: Sequence[DeviceLine], now: datetime) -> Fleet:
 def _cell(line: DeviceLine, hosts: bool) -> Cell:
     job = line.job
     runs = f"{job.kernel} {job.shape} on {job.build}" if job is not None else ""
-    said = [
+    parts = [
         f"{line.device}: {line.health}",
         "drained" if line.drained else "",
         line.state,
@@ -97,15 +97,16 @@ def _cell(line: DeviceLine, hosts: bool) -> Cell:
         health=line.health,
         verdict=words.HEALTH_VERDICTS[line.health],
         drained=line.drained,
-        sentence=", ".join(part for part in said if part) + why,
+        sentence=", ".join(part for part in parts if part) + why,
         job_url=None if job is None else job.url,
         job_words=runs,
     )
 
 
 def _trouble(line: DeviceLine, now: datetime) -> Trouble | None:
-    """Bad, suspect, silent, or with other bits than the rest. What a person has taken out of work
-    is nobody's trouble.
+    """Return the trouble of a device that is bad, suspect or silent, or has other bits; else None.
+
+    A device that a person took out of work is no trouble.
     """
     if line.health == DeviceHealth.maintenance or line.drained:
         return None
@@ -113,12 +114,12 @@ def _trouble(line: DeviceLine, now: datetime) -> Trouble | None:
     if line.state == DeviceState.offline:
         if now - datetime.fromisoformat(line.heard_at) > GONE:
             return None
-        said = f"offline: last heard {line.heard_words}"
+        silence = f"offline: last heartbeat {line.heard_words}"
         return Trouble(
             line.device,
             line.url,
             "error",
-            said if line.health == DeviceHealth.good else f"{said}; {line.health} before",
+            silence if line.health == DeviceHealth.good else f"{silence}; {line.health} before",
         )
     if line.health in (DeviceHealth.bad, DeviceHealth.suspect):
         return Trouble(
@@ -135,9 +136,9 @@ def _trouble(line: DeviceLine, now: datetime) -> Trouble | None:
 
 
 def _words(lines: Sequence[DeviceLine]) -> str:
-    """ "3 devices: 1 busy, 1 idle, 1 offline"."""
+    """Return a count: "3 devices: 1 busy, 1 idle, 1 offline"."""
     if not lines:
-        return "No device has been heard of yet."
+        return "No devices yet."
     counts = {
         state: sum(line.state == state for line in lines)
         for state in (DeviceState.busy, DeviceState.idle, DeviceState.offline)

@@ -1,5 +1,6 @@
-"""A device's health in time: spans of good, suspect, bad, maintenance and away, with their reasons
-and their places in a picture. Pure.
+"""A device's health over time: spans of good, suspect, bad, maintenance and away. Pure.
+
+Each span has its reason and its place in a chart.
 """
 
 from __future__ import annotations
@@ -14,25 +15,26 @@ from gonogo_storage.db.states import DeviceHealth, DeviceState
 from gonogo_storage.jobs.device_history import Change
 
 WIDTH, HEIGHT = 1000.0, 36.0
-MIN = 2.5
-"""A span is drawn at least so wide."""
+MIN_WIDTH = 2.5
+"""The smallest width of a span."""
 AWAY = "away"
-"""In place of a health: its worker was not heard of."""
+"""Instead of a health: its worker sent no heartbeat."""
 BARS: dict[str, tuple[float, float]] = {
     DeviceHealth.good: (20.0, 12.0),
     DeviceHealth.suspect: (10.0, 22.0),
     DeviceHealth.bad: (0.0, 32.0),
     DeviceHealth.maintenance: (26.0, 6.0),
 }
-"""Top and height by health, so that the states differ in form as well. Away has none: a gap."""
+"""Top and height by health, so that the states also differ in form. Away has none: a gap."""
 TICKS = 6
-SAID = {AWAY: "no heartbeat of its worker"}
+DEFAULT_REASONS = {AWAY: "no heartbeat from its worker"}
 
 
 @dataclass(frozen=True)
 class Span:
-    """A time in which the device was in one state; `x` and `width` in a picture that is WIDTH
-    wide.
+    """A time in which the device was in one state.
+
+    `x` and `width` are in a chart that is WIDTH wide.
     """
 
     state: str
@@ -41,12 +43,12 @@ class Span:
     end: str
     seconds: float
     words: str
-    """All of it in one line: state, how long, from when, why."""
+    """State, duration, start and reason in one line."""
     reason: str
     actor: str
     drained: bool
     open: bool
-    """Whether it goes on."""
+    """True for the span that continues now."""
     x: float
     width: float
     y: float
@@ -55,8 +57,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Spans in order; what lies before the first is not known. `ticks` are days under the picture,
-    evenly apart.
+    """Spans in order; the time before the first is not known.
+
+    `ticks` are evenly spaced days below the chart.
     """
 
     spans: tuple[Span, ...]
@@ -64,15 +67,15 @@ class Timeline:
     words: str
     ticks: tuple[str, ...]
     whole: bool
-    """Whether every change of the time is in it."""
+    """True where it has every change of the period."""
 
 
 @dataclass(frozen=True)
 class _State:
-    """All that the changes so far come to; why and by whom, of its health and of its being away."""
+    """The state after the changes so far, with reason and actor of its health and of being away."""
 
     health: str | None = None
-    said: tuple[str, str] = ("", "")
+    health_why: tuple[str, str] = ("", "")
     away: tuple[str, str] | None = None
     drained: bool = False
 
@@ -82,12 +85,12 @@ class _State:
 
     @property
     def why(self) -> tuple[str, str]:
-        return self.said if self.away is None else self.away
+        return self.health_why if self.away is None else self.away
 
     def after(self, change: Change) -> _State:
         why = (change.reason or "", change.actor)
         if change.what == "health":
-            return replace(self, health=change.after, said=why)
+            return replace(self, health=change.after, health_why=why)
         if change.what == "state":
             return replace(
                 self,
@@ -105,31 +108,36 @@ def timeline(
     silent_since: datetime | None = None,
     whole: bool = True,
 ) -> Timeline:
-    """The spans between two moments from changes in order, of which the first may lie before.
-    `silent_since`: nobody heard of it since then, which may not have been noted yet. Changes that
-    alter nothing (a health that stays) divide no span.
+    """Return the spans between two moments from changes in order; the first change may lie before.
+
+    `silent_since`: the last heartbeat of an offline device, which may not be stored as a change
+    yet. Changes that alter nothing, such as a health that stays, split no span.
     """
-    told = [*changes]
+    known = [*changes]
     if (
         silent_since is not None
-        and next((each.after for each in reversed(told) if each.what == "state"), None)
+        and next((change.after for change in reversed(known) if change.what == "state"), None)
         != DeviceState.offline
     ):
-        began = max([silent_since, *(each.at for each in told[-1:])])
-        told.append(Change(began, "state", DeviceState.offline.value, "background", SAID[AWAY]))
-    found: list[tuple[_State, datetime, datetime]] = []
-    shown = state = _State()  # as it was at the beginning of the span, and as it is now
+        began = max([silent_since, *(change.at for change in known[-1:])])
+        known.append(
+            Change(began, "state", DeviceState.offline.value, "background", DEFAULT_REASONS[AWAY])
+        )
+    stretches: list[tuple[_State, datetime, datetime]] = []
+    shown = state = _State()  # at the beginning of the span, and now
     began = since
-    for change in told:
+    for change in known:
         state, at = state.after(change), min(max(change.at, since), now)
         if (state.name, state.drained) != (shown.name, shown.drained):
             if shown.name is not None and at > began:
-                found.append((shown, began, at))
+                stretches.append((shown, began, at))
             shown, began = state, at
     if shown.name is not None:
-        found.append((shown, began, now))
+        stretches.append((shown, began, now))
     scale = WIDTH / max((now - since).total_seconds(), 1.0)
-    spans = tuple(_span(*each, since=since, scale=scale, open=each[2] == now) for each in found)
+    spans = tuple(
+        _span(*stretch, since=since, scale=scale, open=stretch[2] == now) for stretch in stretches
+    )
     step = (now - since) / (TICKS - 1)
     ticks = tuple(f"{since + place * step:%d %b}" for place in range(TICKS - 1))
     return Timeline(
@@ -148,39 +156,42 @@ def _span(
     seconds = (end - start).total_seconds()
     x = (start - since).total_seconds() * scale
     top, height = BARS.get(name, (0.0, 0.0))
-    reason, actor = state.why[0] or SAID.get(name, ""), state.why[1]
+    reason, actor = state.why[0] or DEFAULT_REASONS.get(name, ""), state.why[1]
     until = "now" if open else f"{end:%d %b %H:%M}"
-    said = f"{name}{', drained' if state.drained else ''} for {words.duration(seconds)}, from {start:%d %b %H:%M} to {until} UTC"
+    text = f"{name}{', drained' if state.drained else ''} for {words.duration(seconds)}"
+    text += f", from {start:%d %b %H:%M} to {until} UTC"
     return Span(
         state=name,
         verdict="not_run" if name == AWAY else words.HEALTH_VERDICTS.get(name, "suspect"),
         start=str(timestamp(start)),
         end=str(timestamp(end)),
         seconds=seconds,
-        words=said + (f": {reason}" if reason else ""),
+        words=text + (f": {reason}" if reason else ""),
         reason=reason,
         actor=actor,
         drained=state.drained,
         open=open,
-        x=round(min(x, WIDTH - MIN), 1),
-        width=round(max(MIN, seconds * scale), 1),
+        x=round(min(x, WIDTH - MIN_WIDTH), 1),
+        width=round(max(MIN_WIDTH, seconds * scale), 1),
         y=top,
         height=height,
     )
 
 
 def _words(spans: Sequence[Span], window_s: float) -> str:
-    """How much of the time the device was in each state, and the longest time that it was away."""
+    """Return the share of each state, and the longest time that the device was away."""
     if not spans:
-        return "Nothing is known of this time."
+        return "Nothing is known about this time."
     shares: dict[str, float] = {}
     for span in spans:
         shares[span.state] = shares.get(span.state, 0.0) + span.seconds
     known = sum(shares.values())
     order = [*DeviceHealth, AWAY]
     parts = [f"{state} {100 * shares[state] / known:.3g}%" for state in order if shares.get(state)]
-    said = f"Of the last {words.duration(known if known < 0.98 * window_s else window_s)}: {', '.join(parts)}."
+    period = words.duration(known if known < 0.98 * window_s else window_s)
+    text = f"Of the last {period}: {', '.join(parts)}."
     gaps = [span for span in spans if span.state == AWAY]
     if gaps:
-        said += f" Away {words.count(len(gaps), 'time')}, at most {words.duration(max(span.seconds for span in gaps))}."
-    return said
+        longest = words.duration(max(span.seconds for span in gaps))
+        text += f" Away {words.count(len(gaps), 'time')}, at most {longest}."
+    return text

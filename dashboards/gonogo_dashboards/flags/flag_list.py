@@ -18,7 +18,7 @@ from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import triage
 from gonogo_storage.flags.flag_changes import Outcome
-from gonogo_storage.flags.triage import STATES, Wanted
+from gonogo_storage.flags.triage import STATES, FlagFilter
 
 FILTERS = ("kind", "state", "test", "owner", "build", "job")
 ACTIONS: Mapping[str, str] = {
@@ -115,15 +115,21 @@ def known(filters: Mapping[str, str]) -> dict[str, str]:
 
 
 def listed(
-    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime, *, result: ChangeResult | None = None,
+    session: Session,
+    filters: Mapping[str, str],
+    cursor: str | None,
+    limit: int,
+    now: datetime,
+    *,
+    result: ChangeResult | None = None,
     entered: EnteredValues | None = None,
-) -> FlagsView:  # fmt: skip
+) -> FlagsView:
     """Return a page of flags that match the filters.
 
     Raises gonogo_storage.db.paging.BadCursor.
     """
     given = known(filters)
-    query = Wanted(**given)
+    query = FlagFilter(**given)
     page = triage.listed(session, query, limit=limit, cursor=cursor or None)
     tests = test_list.specs(session, {flag["test_key"] for flag in page.items})
     waiting = triage.open_by_kind(session)
@@ -145,8 +151,7 @@ def listed(
 
 
 def change_result(session: Session, action: str, outcomes: Sequence[Outcome]) -> ChangeResult:
-    """Return the result of a change in words, with the name of each flag that couldn't be changed.
-    """
+    """Return the result of a change in words, with each flag that couldn't be changed."""
     changed = [outcome.id for outcome in outcomes if outcome.outcome == "changed"]
     same = sum(outcome.outcome == "same" for outcome in outcomes)
     text = f"{words.count(len(changed), 'flag')} {ACTIONS[action]}"

@@ -122,7 +122,9 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
         verdict=words.FLAG_VERDICTS.get(kind, "suspect"),
         state=flag["state"],
         state_words=words.FLAG_STATES.get(flag["state"], flag["state"]),
-        sentence=str(evidence.get("sentence") or evidence.get("words") or words.FLAGS.get(kind, kind)),
+        sentence=str(
+            evidence.get("sentence") or evidence.get("words") or words.FLAGS.get(kind, kind)
+        ),
         words=str(evidence.get("words") or ""),
         diagnosis=str(evidence.get("diagnosis") or ""),
         kernel=flag["kernel"],

@@ -1,4 +1,6 @@
-"""The routes of the flags' pages, each with its JSON version. They only read: the API changes flags.
+"""The routes of the flags' pages, each with its JSON version.
+
+They only read: the API changes flags.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The pages of gauges: a test measured with known-right and known-wrong kernels."""
+"""The pages of gauges: a test measured with right kernels and mutants."""

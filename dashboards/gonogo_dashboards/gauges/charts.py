@@ -1,5 +1,6 @@
-"""Chart options of a gauge's curves (dashboards/gonogo_dashboards/gauges/curves.py): pure, plain
-JSON, as dashboards/gonogo_dashboards/charts/charts.py makes them.
+"""Chart options of a gauge's curves (dashboards/gonogo_dashboards/gauges/curves.py).
+
+Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from gonogo_dashboards.kit import words
 
 
 def curves(picture: Picture) -> Options:
-    """Two stepped curves with their intervals over a log axis; the window shaded, today's tolerance
-    a line, a mark where a kernel turns.
+    """Return the options of two stepped curves with their intervals over a log axis.
+
+    The window is shaded, today's tolerance is a line, and a mark shows where a kernel starts to
+    pass.
     """
     low, high = _range(picture)
     return {
@@ -56,7 +59,7 @@ def curves(picture: Picture) -> Options:
                 right=True,
             ),
             _line(
-                "wrong kernels that pass",
+                "mutants that pass",
                 picture,
                 low,
                 high,
@@ -72,9 +75,9 @@ def curves(picture: Picture) -> Options:
 
 
 def _range(picture: Picture) -> tuple[float, float]:
-    """The axis in whole powers of ten, with everything that is drawn inside."""
+    """Return the range of the axis in whole powers of ten, with everything inside."""
     values = [point.tolerance for point in picture.points] + [
-        each.tolerance for each in picture.today
+        declared.tolerance for declared in picture.today
     ]
     values += [edge for edge in (picture.needed, *(picture.window or ())) if edge]
     return 10.0 ** math.floor(math.log10(min(values)) - 0.1), 10.0 ** math.ceil(
@@ -85,9 +88,9 @@ def _range(picture: Picture) -> tuple[float, float]:
 def _steps(
     picture: Picture, low: float, high: float, *, right: bool
 ) -> list[tuple[float, float, float, float, float]]:
-    """(from, to, rate, lower, upper) of every level piece of a curve."""
+    """Return (from, to, rate, lower, upper) of every level piece of a curve."""
     points = picture.points
-    found = []
+    pieces = []
     for place, point in enumerate((replace(picture.strictest, tolerance=low), *points)):
         to = points[place].tolerance if place < len(points) else high
         rate = (point.alarms, point.alarms_of, point.alarms_low, point.alarms_high)
@@ -95,12 +98,12 @@ def _steps(
             rate if right else (point.misses, point.misses_of, point.misses_low, point.misses_high)
         )
         if of:
-            found.append((point.tolerance, to, count / of, lower, upper))
-    return found
+            pieces.append((point.tolerance, to, count / of, lower, upper))
+    return pieces
 
 
 def _interval(
-    name: str, picture: Picture, low: float, high: float, colour: str, *, right: bool
+    name: str, picture: Picture, low: float, high: float, color: str, *, right: bool
 ) -> Options:
     pieces = _steps(picture, low, high, right=right)
     rows = [
@@ -108,56 +111,81 @@ def _interval(
         for left, to, _, least, most in pieces
     ]
     return {
-        "type": "custom", "name": name, "renderItem": "box", "itemStyle": {"color": colour}, "data": rows,
-        "encode": {"x": [0, 1], "y": [2, 3]}, "silent": True, "clip": True, "z": 1,
-    }  # fmt: skip
+        "type": "custom",
+        "name": name,
+        "renderItem": "box",
+        "itemStyle": {"color": color},
+        "data": rows,
+        "encode": {"x": [0, 1], "y": [2, 3]},
+        "silent": True,
+        "clip": True,
+        "z": 1,
+    }
 
 
 def _line(
-    name: str, picture: Picture, low: float, high: float, colour: str, dashes: Any, *, right: bool
+    name: str, picture: Picture, low: float, high: float, color: str, dashes: Any, *, right: bool
 ) -> Options:
     pieces = _steps(picture, low, high, right=right)
     data = [[_short(piece[0]), _short(piece[2])] for piece in pieces]
     return {
-        "type": "line", "name": name, "step": "end", "showSymbol": False, "silent": True, "z": 2,
-        "lineStyle": {"color": colour, "width": 2, "type": dashes}, "itemStyle": {"color": colour},
+        "type": "line",
+        "name": name,
+        "step": "end",
+        "showSymbol": False,
+        "silent": True,
+        "z": 2,
+        "lineStyle": {"color": color, "width": 2, "type": dashes},
+        "itemStyle": {"color": color},
         "data": [*data, [_short(high), data[-1][1]]] if data else [],
-    }  # fmt: skip
+    }
 
 
 def _turns(picture: Picture, low: float, *, right: bool) -> Options:
-    """A mark for each kernel at the tolerance where it turns: on the zero line for right ones, on
-    the full line for wrong ones.
+    """Return a mark for each kernel at the tolerance from which it passes.
+
+    Right kernels are on the zero line, mutants on the full line.
     """
     looks = words.mark(Verdict.pass_ if right else Verdict.pass_by_tolerance)
     rows = [
         [
-            _short(max(low, each.tolerance)),
+            _short(max(low, turn.tolerance)),
             0.02 if right else 0.98,
-            each.name,
-            _short(each.tolerance),
-            each.runs,
+            turn.name,
+            _short(turn.tolerance),
+            turn.runs,
         ]
-        for each in picture.turns
-        if each.right is right and each.tolerance is not None
+        for turn in picture.turns
+        if turn.right is right and turn.tolerance is not None
     ]
     return {
-        "type": "scatter", "name": "right kernel" if right else "wrong kernel", "symbol": f"path://{looks.path}", "symbolSize": 10,
+        "type": "scatter",
+        "name": "right kernel" if right else "mutant",
+        "symbol": f"path://{looks.path}",
+        "symbolSize": 10,
         "itemStyle": {"color": "$pass" if right else "$pass_by_tolerance", "opacity": 0.85},
-        "dimensions": ["_x", "_y", "kernel", "passes from" if right else "missed from", "runs"], "encode": {"x": 0, "y": 1},
-        "data": rows, "z": 4,
-    }  # fmt: skip
+        "dimensions": [
+            "_x",
+            "_y",
+            "kernel",
+            "passes from" if right else "passes wrongly from",
+            "runs",
+        ],
+        "encode": {"x": 0, "y": 1},
+        "data": rows,
+        "z": 4,
+    }
 
 
 def _marked(picture: Picture, high: float) -> Options:
-    """An empty series that carries the window and the lines of today's tolerance."""
+    """Return an empty series with the window and the lines of today's tolerance."""
     lines = []
-    for each in picture.today:
-        name = "today" if each.output == ALL else f"today, {each.output}"
+    for declared in picture.today:
+        name = "today" if declared.output == ALL else f"today, {declared.output}"
         label = {**LABEL, "position": "insideEndTop", "formatter": name, "color": "$tolerance"}
         lines.append(
             {
-                "xAxis": each.tolerance,
+                "xAxis": declared.tolerance,
                 "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
                 "label": label,
             }
@@ -192,10 +220,20 @@ def _marked(picture: Picture, high: float) -> Options:
         }
         areas.append([edge, {"xAxis": high if picture.window[1] is None else picture.window[1]}])
     return {
-        "type": "scatter", "name": "window", "data": [], "silent": True, "z": 0,
-        "markLine": {"silent": True, "symbol": "none", "animation": False, "precision": 15, "data": lines},
+        "type": "scatter",
+        "name": "window",
+        "data": [],
+        "silent": True,
+        "z": 0,
+        "markLine": {
+            "silent": True,
+            "symbol": "none",
+            "animation": False,
+            "precision": 15,
+            "data": lines,
+        },
         "markArea": {"silent": True, "animation": False, "data": areas},
-    }  # fmt: skip
+    }
 
 
 def _short(value: float | None) -> float | None:

@@ -1,8 +1,7 @@
-"""The picture of a gauge: how often right kernels fail and wrong ones pass, over the tolerance,
-with the window between the two.
+"""The chart of a gauge: how often right kernels fail and mutants pass, over the tolerance.
 
-One tolerance for all outputs, or for one of them; the comparator can be chosen. The runs are read
-anew: any comparator can be drawn.
+It shows the window between the two. One tolerance is for all outputs, or for one of them; the
+comparator can be chosen. The runs are read again, so any comparator can be drawn.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.gauge.advice import spelt
+from gonogo.gauge.advice import spelled
 from gonogo.gauge.comparators import Comparator
 from gonogo.gauge.curves import Curves, Onset, Step, curves
 from gonogo.gauge.rates import Rate
@@ -32,12 +31,12 @@ NAMES: Mapping[str, str] = {
     "ulp": "distance in ulps",
 }
 MAX_ROWS = 24
-"""Of the table; the steps are all in the picture."""
+"""Maximum rows of the table; the chart has all steps."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Another comparator or output to look at."""
+    """Another comparator or output to choose."""
 
     name: str
     url: str
@@ -63,9 +62,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Turn:
-    """A kernel and the tolerance where it turns: a right one passes from there on, a wrong one is
-    missed from there on.
-    """
+    """A kernel and the tolerance from which it passes."""
 
     name: str
     right: bool
@@ -75,7 +72,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Today:
-    """A tolerance that the test declares, and what it lets pass."""
+    """A tolerance that the test declares for an output."""
 
     output: str
     tolerance: float
@@ -83,8 +80,10 @@ class Today:
 
 @dataclass(frozen=True)
 class Picture:
-    """Curves of one comparator. `window`: (from, to) of the tolerances that stop every wrong kernel
-    and pass every right one; to None: no end.
+    """Curves of one comparator.
+
+    `window`: (from, to) of the tolerances that reject every mutant and pass every right kernel; to
+    None: no end.
     """
 
     comparator: str
@@ -95,128 +94,137 @@ class Picture:
     points: tuple[Point, ...]
     turns: tuple[Turn, ...]
     needed: float | None
-    """What rounding alone may need of a right kernel: where a window begins."""
+    """The tolerance that rounding alone may need for a right kernel: where a window begins."""
     window: tuple[float, float | None] | None
     today: tuple[Today, ...]
     table: tuple[Point, ...]
     instead: tuple[str, ...]
-    """Where there is no window: what has one, in words."""
+    """Alternatives that have a window where there is none here, in words."""
     summary: str
     comparators: tuple[Choice, ...]
     outputs: tuple[Choice, ...]
 
 
 def read(session: Session, gauge: Mapping[str, Any], query: Mapping[str, str]) -> Picture | None:
-    """The picture of a gauge with a report; None where no comparator bounds a right kernel's error,
-    or nothing ran.
+    """Return the chart of a gauge with a report.
+
+    None where no comparator bounds a right kernel's error, or nothing ran.
     """
     report = gauge["report"]
-    windows = [each for each in report["windows"] if each["outputs"]]
+    windows = [window for window in report["windows"] if window["outputs"]]
     if not windows:
         return None
     chosen = _chosen(windows, gauge["test"], report, query.get("comparator", ""))
     names = list(chosen["outputs"])
     of = query["of"] if query.get("of") in names and len(names) > 1 else ALL
-    rows = with_numbers(gauge_rows.own(session, gauge["id"]))
+    rows = with_numbers(gauge_rows.on_test_inputs(session, gauge["id"]))
     go, able = (
         [row for row in rows if row["kind"] == "go"],
         [row for row in rows if row["kind"] == "no_go" and row.get("able")],
     )
     comparator = Comparator(chosen["comparator"], chosen["rtol"])
-    found = curves(comparator, go, able, names if of == ALL else [of])
-    if not found.steps:
+    rates = curves(comparator, go, able, names if of == ALL else [of])
+    if not rates.steps:
         return None
     needed = chosen["single"]["lower"] if of == ALL else chosen["outputs"][of]["lower"]
-    window = _window(needed, found)
+    window = _window(needed, rates)
     today = _today(gauge["test"], comparator, names if of == ALL else [of])
     marked = (
-        [("where the window begins", window[0]), ("where it ends", window[1])]
+        [("the window begins", window[0]), ("the window ends", window[1])]
         if window
         else [("rounding may need", needed)]
     )
     marked += [
-        ("today" if each.output == ALL else f"today, {each.output}", each.tolerance)
-        for each in today
+        ("today" if declared.output == ALL else f"today, {declared.output}", declared.tolerance)
+        for declared in today
     ]
 
     def choices(
         name: str, values: Sequence[str], now: str, works: Mapping[str, bool]
     ) -> tuple[Choice, ...]:
-        kept = {"comparator": str(comparator), "of": None if of == ALL else of}
+        current = {"comparator": str(comparator), "of": None if of == ALL else of}
         links = [
-            urls.gauge(gauge["id"], {**kept, name: None if each == ALL else each})
-            for each in values
+            urls.gauge(gauge["id"], {**current, name: None if value == ALL else value})
+            for value in values
         ]
         return tuple(
-            Choice(each, url, each == now, works.get(each, False))
-            for each, url in zip(values, links, strict=True)
+            Choice(value, url, value == now, works.get(value, False))
+            for value, url in zip(values, links, strict=True)
         )
 
     working = {
-        str(Comparator(each["comparator"], each["rtol"])): bool(each["works"]) for each in windows
+        str(Comparator(window["comparator"], window["rtol"])): bool(window["works"])
+        for window in windows
     }
     picture = Picture(
         comparator=str(comparator),
         axis=NAMES[comparator.name]
         + ("" if comparator.rtol is None else f" (rtol {comparator.rtol:g})"),
         of=of,
-        strictest=_rates(0.0, *found.at(0.0)),
-        points=tuple(_point(step) for step in found.steps),
-        turns=tuple(_turn(each) for each in found.onsets),
+        strictest=_rates(0.0, *rates.at(0.0)),
+        points=tuple(_point(step) for step in rates.steps),
+        turns=tuple(_turn(onset) for onset in rates.onsets),
         needed=needed,
         window=window,
         today=today,
-        table=_table(found, [(note, value) for note, value in marked if value]),
+        table=_table(rates, [(note, value) for note, value in marked if value]),
         instead=() if window else tuple(_instead(report, chosen, working)),
         summary="",
         comparators=choices("comparator", list(working), str(comparator), working),
         outputs=choices("of", [ALL, *names], of, {}) if len(names) > 1 else (),
     )
-    return Picture(**{**vars(picture), "summary": _summary(picture, found)})
+    return Picture(**{**vars(picture), "summary": _summary(picture, rates)})
 
 
 def _chosen(
     windows: Sequence[Mapping[str, Any]],
     test: Mapping[str, Any],
     report: Mapping[str, Any],
-    wanted: str,
+    requested: str,
 ) -> Mapping[str, Any]:
-    """The window that was asked for, else that of the test's own comparator, else the first that
-    works.
+    """Return the requested window, else that of the test's own comparator.
+
+    Without either, the first window that works.
     """
-    by_name = {str(Comparator(each["comparator"], each["rtol"])): each for each in windows}
+    by_name = {str(Comparator(window["comparator"], window["rtol"])): window for window in windows}
     declared = [
-        each
+        tolerance
         for name in report["windows"][0]["outputs"]
-        if (each := for_output(test.get("tolerance", {}), name)) is not None
+        if (tolerance := for_output(test.get("tolerance", {}), name)) is not None
     ]
-    own = [str(comparator) for each in declared for comparator in _comparators(each)]
-    working = [name for name, each in by_name.items() if each["works"]]
-    return next((by_name[name] for name in (wanted, *own, *working) if name in by_name), windows[0])
+    own_comparators = [
+        str(comparator) for tolerance in declared for comparator in _comparators(tolerance)
+    ]
+    working = [name for name, window in by_name.items() if window["works"]]
+    return next(
+        (by_name[name] for name in (requested, *own_comparators, *working) if name in by_name),
+        windows[0],
+    )
 
 
 def _comparators(tolerance: Tolerance) -> dict[Comparator, float]:
-    """The comparators of a declared tolerance, each with the number that it has on its axis."""
-    found = (
+    """Return the comparators of a declared tolerance, each with its number on the axis."""
+    limits = (
         {}
         if tolerance.allclose is None
         else {Comparator("allclose", tolerance.allclose[0]): tolerance.allclose[1]}
     )
     if tolerance.pcc is not None:
-        found[Comparator("pcc")] = 1.0 - tolerance.pcc
+        limits[Comparator("pcc")] = 1.0 - tolerance.pcc
     if tolerance.frobenius is not None:
-        found[Comparator("frobenius")] = tolerance.frobenius
+        limits[Comparator("frobenius")] = tolerance.frobenius
     if tolerance.ulp is not None:
-        found[Comparator("ulp")] = tolerance.ulp
-    return found
+        limits[Comparator("ulp")] = tolerance.ulp
+    return limits
 
 
-def _window(needed: float | None, found: Curves) -> tuple[float, float | None] | None:
-    """Where it stops every wrong kernel that can show and passes every right one; None where there
-    is no such tolerance.
+def _window(needed: float | None, rates: Curves) -> tuple[float, float | None] | None:
+    """Return the tolerances that reject every mutant that can show and pass every right kernel.
+
+    None: there is no such tolerance.
     """
-    blind = found.blind_from
-    if needed is None or not any(not each.right for each in found.onsets):
+    blind = rates.blind_from
+    if needed is None or not any(not onset.right for onset in rates.onsets):
         return None
     return (needed, blind) if blind is None or needed < blind else None
 
@@ -224,59 +232,61 @@ def _window(needed: float | None, found: Curves) -> tuple[float, float | None] |
 def _today(
     test: Mapping[str, Any], comparator: Comparator, outputs: Sequence[str]
 ) -> tuple[Today, ...]:
-    """What the test declares in this comparator: one line where it is the same for all outputs."""
-    found = {}
+    """Return the declared tolerances of this comparator; one where all outputs have the same."""
+    limits = {}
     for name in outputs:
         declared = for_output(test.get("tolerance", {}), name)
         value = None if declared is None else _comparators(declared).get(comparator)
         if value is not None and value > 0:
-            found[name] = value
-    if found and len(found) == len(outputs) and len(set(found.values())) == 1:
-        return (Today(ALL, next(iter(found.values()))),)
-    return tuple(Today(name, value) for name, value in found.items())
+            limits[name] = value
+    if limits and len(limits) == len(outputs) and len(set(limits.values())) == 1:
+        return (Today(ALL, next(iter(limits.values()))),)
+    return tuple(Today(name, value) for name, value in limits.items())
 
 
 def _instead(
     report: Mapping[str, Any], chosen: Mapping[str, Any], working: Mapping[str, bool]
 ) -> list[str]:
-    """What has a window where this has none: a tolerance for each output, another comparator, other
-    inputs.
+    """Return alternatives that have a window where this one has none.
+
+    They are a tolerance for each output, another comparator, or other inputs.
     """
-    said = []
+    alternatives = []
     if chosen["works"] and chosen["tolerance"]:
-        said.append(f"a tolerance of its own for each output: {spelt(chosen['tolerance'])}")
+        alternatives.append(f"a separate tolerance for each output: {spelled(chosen['tolerance'])}")
     others = [
         name
         for name, works in working.items()
         if works and name != str(Comparator(chosen["comparator"], chosen["rtol"]))
     ]
     if others:
-        said.append(f"another comparator: {', '.join(others)}")
-    for each in report["elsewhere"]:
-        if each["advice"]["works"]:
-            said.append(
-                f"other inputs, {each['name']} ({each['sentence']}): {spelt(each['advice']['tolerance'])}"
+        alternatives.append(f"another comparator: {', '.join(others)}")
+    for inputs in report["elsewhere"]:
+        if inputs["advice"]["works"]:
+            alternatives.append(
+                f"other inputs, {inputs['name']} ({inputs['sentence']}):"
+                f" {spelled(inputs['advice']['tolerance'])}"
             )
     advice = report["advice"]
-    if not said and advice["works"]:
-        said.append(f"comparators together: {spelt(advice['tolerance'])}")
-    return said
+    if not alternatives and advice["works"]:
+        alternatives.append(f"comparators together: {spelled(advice['tolerance'])}")
+    return alternatives
 
 
-def _table(found: Curves, marked: Sequence[tuple[str, float]]) -> tuple[Point, ...]:
-    """So many steps that both curves can be read off, and the tolerances that have a name."""
-    steps = found.steps
+def _table(rates: Curves, marked: Sequence[tuple[str, float]]) -> tuple[Point, ...]:
+    """Return enough steps to read both curves, and the tolerances that have a name."""
+    steps = rates.steps
     most = max(2, MAX_ROWS - len(marked))
-    kept = (
+    selected = (
         steps
         if len(steps) <= most
         else [steps[place * (len(steps) - 1) // (most - 1)] for place in range(most)]
     )
-    rows = {step.tolerance: _point(step) for step in kept}
+    rows = {step.tolerance: _point(step) for step in selected}
     for note, value in marked:
         rows[value] = _rates(
             value,
-            *found.at(value),
+            *rates.at(value),
             f"{rows[value].note}, {note}" if value in rows and rows[value].note else note,
         )
     return tuple(rows[value] for value in sorted(rows))
@@ -303,32 +313,33 @@ def _turn(onset: Onset) -> Turn:
     return Turn(onset.part, onset.right, onset.runs, onset.tolerance)
 
 
-def _summary(picture: Picture, found: Curves) -> str:
-    """The picture in words, for readers who don't see it."""
+def _summary(picture: Picture, rates: Curves) -> str:
+    """Return the chart in words, for readers who don't see it."""
     what = (
         f"One {picture.axis} for {ALL}"
         if picture.of == ALL
         else f"The {picture.axis} of {picture.of}"
     )
-    said = [f"{what}, from the strictest on."]
-    quiet, blind = found.quiet_from, found.blind_from
+    sentences = [f"{what}, from the strictest on."]
+    quiet, blind = rates.quiet_from, rates.blind_from
     if quiet is not None:
-        said.append(f"Every right kernel passes from {words.number(quiet)} on.")
-    wrong = [each for each in found.onsets if not each.right]
+        sentences.append(f"Every right kernel passes from {words.number(quiet)} on.")
+    wrong = [onset for onset in rates.onsets if not onset.right]
     if not wrong:
-        said.append("No wrong kernel can show.")
+        sentences.append("No mutant's fault can show.")
     elif blind is None:
-        said.append("No wrong kernel ever passes.")
+        sentences.append("No mutant ever passes.")
     else:
         first = min(
-            (each for each in wrong if each.tolerance is not None),
-            key=lambda each: each.tolerance or 0.0,
+            (onset for onset in wrong if onset.tolerance is not None),
+            key=lambda onset: onset.tolerance or 0.0,
         )
-        said.append(f"Wrong ones begin to pass at {words.number(blind)}: {first.part}.")
+        sentences.append(f"Mutants pass from {words.number(blind)} on: first {first.part}.")
     if picture.window:
         low, high = picture.window
-        said.append(
-            f"The window is {words.number(low)} {'and more' if high is None else f'to {words.number(high)}'}."
+        sentences.append(
+            f"The window is {words.number(low)}"
+            f" {'and more' if high is None else f'to {words.number(high)}'}."
         )
     elif wrong:
         need = (
@@ -336,12 +347,13 @@ def _summary(picture: Picture, found: Curves) -> str:
             if picture.needed is None
             else f": rounding alone may need {words.number(picture.needed)}"
         )
-        said.append(f"The window is empty{need}.")
-    for each in picture.today:
-        alarms, misses = found.at(each.tolerance)
-        name = "" if each.output == ALL else f" for {each.output}"
-        said.append(
-            f"Today's{name}, {words.number(each.tolerance)}, fails {alarms.count} of {words.count(alarms.of, 'right run')}"
-            f" and passes {misses.count} of {words.count(misses.of, 'wrong one')}."
+        sentences.append(f"The window is empty{need}.")
+    for declared in picture.today:
+        alarms, misses = rates.at(declared.tolerance)
+        name = "" if declared.output == ALL else f" for {declared.output}"
+        sentences.append(
+            f"Today's tolerance{name}, {words.number(declared.tolerance)}, fails {alarms.count} of"
+            f" {words.count(alarms.of, 'run')} of right kernels and passes {misses.count} of"
+            f" {words.count(misses.of, 'run')} of mutants."
         )
-    return " ".join(said)
+    return " ".join(sentences)

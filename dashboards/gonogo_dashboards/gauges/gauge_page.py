@@ -1,6 +1,4 @@
-"""Read models of the gauges' pages: what a test lets pass and stops, its windows, and the tolerance
-that it should have.
-"""
+"""Read models of the gauges' pages: what passes a test, its windows, and the advised tolerance."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from gonogo import urls
 from gonogo.flakiness.grades import Sharpness
 from gonogo_dashboards.gauges import curves, report_rows
 from gonogo_dashboards.gauges.curves import Picture
-from gonogo_dashboards.gauges.report_rows import Findings
+from gonogo_dashboards.gauges.report_rows import GaugeReport
 from gonogo_dashboards.kit import commands, words
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import JobState
@@ -23,9 +21,9 @@ from gonogo_storage.gauges import gauges as stored
 
 FILTERS = ("test", "state", "sharpness")
 SENTENCES: Mapping[str, str] = {
-    Sharpness.sharp: "Every known-wrong kernel that can show failed on every seed.",
-    Sharpness.blunt: "Known-wrong kernels pass this test.",
-    Sharpness.unmeasured: "No known-wrong kernel could show with these inputs.",
+    Sharpness.sharp: "Every mutant whose fault can show failed on every seed.",
+    Sharpness.blunt: "Some mutants (known-wrong kernels) pass this test.",
+    Sharpness.unmeasured: "No mutant's fault could show with these inputs.",
 }
 
 
@@ -68,16 +66,16 @@ class GaugesView:
 
 @dataclass(frozen=True)
 class GaugeView:
-    """Everything of a gauge's page."""
+    """Everything on a gauge's page."""
 
     gauge: GaugeLine
     sentence: str
     test: Mapping[str, Any]
     test_key: str
     facts: tuple[tuple[str, str], ...]
-    found: Findings | None
+    report: GaugeReport | None
     picture: Picture | None
-    """Rates over the tolerance; None before the end, and where no comparator says anything."""
+    """Rates over the tolerance; None before the end, and where no comparator bounds an error."""
     links: Mapping[str, str]
     at: str | None
 
@@ -85,22 +83,28 @@ class GaugeView:
 def listed(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> GaugesView:
-    """A page of the gauges that match the filters (FILTERS; empty values don't count). Raises
-    gonogo_storage.db.paging.BadCursor.
+    """Return a page of gauges that match the filters (FILTERS; empty values are ignored).
+
+    Raises gonogo_storage.db.paging.BadCursor.
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored.list_(session, **given, limit=limit, cursor=cursor or None)
     following = urls.gauges(given, cursor=page.next) if page.next else None
     return GaugesView(
-        tuple(_line(each, now) for each in page.items), given, page.next, following, timestamp(now)
+        tuple(_line(gauge, now) for gauge in page.items),
+        given,
+        page.next,
+        following,
+        timestamp(now),
     )
 
 
 def one(
     session: Session, gauge_id: str, query: Mapping[str, str], now: datetime
 ) -> GaugeView | None:
-    """A gauge's page, its curves as the query chooses them (gauge_curves.CHOICES); None when there
-    is no such gauge.
+    """Return a gauge's page; None where there is no such gauge.
+
+    The query chooses its curves (curves.CHOICES).
     """
     gauge = stored.get(session, gauge_id)
     if gauge is None:
@@ -112,11 +116,11 @@ def one(
         test=gauge["test"],
         test_key=gauge["test_key"],
         facts=_facts(gauge),
-        found=None if gauge["report"] is None else report_rows.read(gauge["report"]),
+        report=None if gauge["report"] is None else report_rows.read(gauge["report"]),
         picture=None if gauge["report"] is None else curves.read(session, gauge, query),
         links={
             "self": line.url,
-            "twin": urls.gauge(
+            "json_url": urls.gauge(
                 gauge_id, {name: query.get(name) for name in curves.CHOICES}, as_json=True
             ),
             "history": urls.history(gauge["test_key"]),
@@ -172,10 +176,10 @@ def _facts(gauge: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
             if name in test
         ),
         (
-            "graded as",
+            "branch and board",
             f"{gauge['branch']} on {gauge['target']['arch']} · {gauge['target']['board']}",
         ),
         ("seeds", f"{seeds[0]} … {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]} (one)"),
-        ("asked for", f"{gauge['created_at'][:19].replace('T', ' ')} UTC by {gauge['owner']}"),
+        ("requested", f"{gauge['created_at'][:19].replace('T', ' ')} UTC by {gauge['owner']}"),
     ]
     return tuple(facts)

@@ -1,6 +1,4 @@
-"""What a gauge's report says, as lines of its page: kernels, windows, other inputs, public
-gates.
-"""
+"""A gauge's report as lines of its page: kernels, windows, other inputs, public gates."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.gauge.advice import spelt
+from gonogo.gauge.advice import spelled
 from gonogo.gauge.gates import GATES
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.encoding import encode
@@ -25,16 +23,16 @@ class RateLine:
 
 @dataclass(frozen=True)
 class PartLine:
-    """A kernel: a right one with its false alarms, a wrong one with its misses."""
+    """A kernel: a right one with its false alarms, a mutant with its misses."""
 
     name: str
     sentence: str
     right: bool
     rate: RateLine
     hidden: int
-    """Seeds on which a wrong one can't show with these inputs."""
+    """Seeds on which a mutant's fault can't show with these inputs."""
     unexplained: RateLine | None
-    """How often rounding doesn't explain it: what GoNoGo sees whatever the tolerance."""
+    """The runs whose error rounding doesn't explain: GoNoGo sees them with any tolerance."""
     broken: int
     """Runs without numbers."""
     looks: str
@@ -53,8 +51,9 @@ class EdgeLine:
 
 @dataclass(frozen=True)
 class WindowLine:
-    """A comparator: its edges, whether one of its tolerances works, what passes at its lower edge,
-    and that tolerance.
+    """A comparator: its edges, whether it works, and the tolerance at its lower edge.
+
+    `missed` are the mutants that pass this tolerance.
     """
 
     comparator: str
@@ -66,9 +65,7 @@ class WindowLine:
 
 @dataclass(frozen=True)
 class ElsewhereLine:
-    """Other inputs that were tried: the tolerance advised there, and what it rejects that none does
-    here.
-    """
+    """Other inputs that were tried: their advised tolerance, and the mutants gained and lost."""
 
     name: str
     sentence: str
@@ -93,8 +90,8 @@ class GateLine:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """The report of a gauge that is over."""
+class GaugeReport:
+    """The report of a finished gauge."""
 
     alarms: RateLine
     predicted: float | None
@@ -112,10 +109,10 @@ class Findings:
     leaves_out: tuple[str, ...]
 
 
-def read(report: Mapping[str, Any]) -> Findings:
-    """From a stored report."""
+def read(report: Mapping[str, Any]) -> GaugeReport:
+    """Return the lines of a stored report."""
     advice = report["advice"]
-    return Findings(
+    return GaugeReport(
         alarms=_rate(report["false_alarms"]),
         predicted=report["false_alarms"]["predicted"],
         misses=_rate(report["misses"]),
@@ -123,24 +120,27 @@ def read(report: Mapping[str, Any]) -> Findings:
         advice=advice["words"],
         works=advice["works"],
         advised=encode(advice["tolerance"]) if advice["tolerance"] else "",
-        elsewhere=tuple(_elsewhere(each) for each in report["elsewhere"]),
+        elsewhere=tuple(_elsewhere(tried) for tried in report["elsewhere"]),
         beyond=report["beyond"],
-        windows=tuple(_window(each) for each in report["windows"]),
-        gates=tuple(_gate(name, each) for name, each in report["gates"].items()),
+        windows=tuple(_window(window) for window in report["windows"]),
+        gates=tuple(_gate(name, gate) for name, gate in report["gates"].items()),
         command=report["command"]["line"],
         leaves_out=tuple(report["command"]["leaves_out"]),
     )
 
 
-def _rate(found: Mapping[str, Any]) -> RateLine:
-    count, of = int(found["count"]), int(found["of"])
+def _rate(rate: Mapping[str, Any]) -> RateLine:
+    count, of = int(rate["count"]), int(rate["of"])
     return RateLine(
-        count, of, f"{count:,} of {of:,} [{found['low']:.1%}, {found['high']:.1%}]" if of else "–"
+        count, of, f"{count:,} of {of:,} [{rate['low']:.1%}, {rate['high']:.1%}]" if of else "–"
     )
 
 
 def _parts(report: Mapping[str, Any]) -> list[PartLine]:
-    """Right ones, then wrong ones: those that pass first, then those that can't show last."""
+    """Return the kernels: right ones, then mutants.
+
+    Mutants that pass come first, those whose fault can't show last.
+    """
     sentences, broken = report["sentences"], report["broken"]
     lines = []
     for name, rate in report["false_alarms"]["parts"].items():
@@ -200,7 +200,7 @@ def _window(window: Mapping[str, Any]) -> WindowLine:
             for output, edge in window["outputs"].items()
         ),
         missed=tuple(window["missed"]),
-        tolerance="" if window["tolerance"] is None else spelt(window["tolerance"]),
+        tolerance="" if window["tolerance"] is None else spelled(window["tolerance"]),
     )
 
 
@@ -211,7 +211,7 @@ def _elsewhere(tried: Mapping[str, Any]) -> ElsewhereLine:
         sentence=tried["sentence"],
         inputs=encode(tried["inputs"]),
         works=advice["works"],
-        tolerance=spelt(advice["tolerance"]) or "–",
+        tolerance=spelled(advice["tolerance"]) or "–",
         words=advice["words"],
         gains=tuple(tried["gains"]),
         loses=tuple(tried["loses"]),

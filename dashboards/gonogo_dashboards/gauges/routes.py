@@ -1,4 +1,4 @@
-"""The routes of the gauges' pages, each with its JSON twin."""
+"""The routes of the gauges' pages, each with its JSON version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo_dashboards.kit.routes import Site
 
 
 def add(site: Site) -> None:
-    """Adds the list of gauges and the page of one."""
+    """Add the list of gauges and the page of one."""
 
     def one(session: Session, request: Request, now: datetime) -> gauge_page.GaugeView | None:
         return gauge_page.one(session, request.path_params["gauge_id"], request.query_params, now)

@@ -1,6 +1,4 @@
-"""Read models of the pages of deliveries in: what came, what was made of it and why, and which
-delivery a run goes back to.
-"""
+"""Read models of the pages of incoming webhooks: messages, results, and origins of runs."""
 
 from __future__ import annotations
 
@@ -23,9 +21,9 @@ from gonogo_storage.messages import incoming
 
 FILTERS = ("source", "state", "event", "repository")
 MAX_TEXT = 64_000
-"""Characters of a payload on a page; the API gives the whole."""
+"""Characters of a payload on a page; the API has the whole payload."""
 MAX_READ = 2 * 2**20
-"""Bytes of a payload that is read for a page at all."""
+"""Maximum bytes of a payload that is read for a page."""
 MAX_ORIGINS = 3
 MAX_RUNS = 200
 AGAIN = (IncomingState.ignored, IncomingState.failed)
@@ -33,8 +31,9 @@ AGAIN = (IncomingState.ignored, IncomingState.failed)
 
 @dataclass(frozen=True)
 class HookLine:
-    """A delivery in a list: what came, and what was made of it. `delivery` is the sender's own
-    id.
+    """An incoming webhook in a list: the message, and its result.
+
+    `delivery` is the sender's id.
     """
 
     id: str
@@ -49,7 +48,7 @@ class HookLine:
     verdict: str
     reason: str | None
     rules: tuple[str, ...]
-    """That started something."""
+    """Rules that started something."""
     tries: int
     size: str
     received_at: str
@@ -61,7 +60,7 @@ class HookLine:
 
 @dataclass(frozen=True)
 class HooksView:
-    """A page of deliveries, newest first."""
+    """A page of incoming webhooks, newest first."""
 
     items: tuple[HookLine, ...]
     filters: Mapping[str, str]
@@ -102,7 +101,7 @@ class StartedLine:
 
 @dataclass(frozen=True)
 class OutcomeLine:
-    """What one rule made of a delivery."""
+    """The result of one rule for an incoming webhook."""
 
     rule: str
     started: bool
@@ -113,14 +112,15 @@ class OutcomeLine:
 
 @dataclass(frozen=True)
 class HookView:
-    """A delivery. `payload` is text, None where it is not shown: `payload_words` say why, or what
-    is left out of it.
+    """An incoming webhook.
+
+    `payload` is text, or None where it is not shown: `payload_words` says why, or what is left out.
     """
 
     hook: HookLine
     outcome: tuple[OutcomeLine, ...]
     push: str | None
-    """Of a pull request that GitHub was asked for: the page of the push that led to it."""
+    """For a pull request that was looked up at GitHub: the page of the push that led to it."""
     replay: str | None
     payload: str | None
     payload_words: str
@@ -131,8 +131,11 @@ class HookView:
 def hooks(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> HooksView:
-    """A page of deliveries. Raises gonogo_storage.db.paging.BadCursor."""
-    known: Mapping[str, Collection[str]] = {"source": list(HookSource), "state": list(IncomingState)}
+    """Return a page of incoming webhooks. Raises gonogo_storage.db.paging.BadCursor."""
+    known: Mapping[str, Collection[str]] = {
+        "source": list(HookSource),
+        "state": list(IncomingState),
+    }
     given = {
         name: filters[name]
         for name in FILTERS
@@ -141,33 +144,34 @@ def hooks(
     page = incoming.list_(session, **given, limit=limit, cursor=cursor or None)
     next_url = urls.hooks(given, cursor=page.next) if page.next else None
     return HooksView(
-        tuple(_line(each, now) for each in page.items), given, page.next, next_url, timestamp(now)
+        tuple(_line(item, now) for item in page.items), given, page.next, next_url, timestamp(now)
     )
 
 
 def hook(session: Session, incoming_id: str, now: datetime, *, whole: bool) -> HookView | None:
-    """A delivery; `whole`: with its payload, and to be worked off again. None when there is no such
-    one.
+    """Return an incoming webhook; None where there is no such message.
+
+    whole: with its payload, and with the address that processes it again.
     """
-    found = incoming.look(session, incoming_id)
-    if found is None:
+    stored = incoming.look(session, incoming_id)
+    if stored is None:
         return None
-    told, body = found
-    checks = {each.id: each for each in commit_checks.of_delivery(session, incoming_id)}
+    delivery, body = stored
+    checks = {check.id: check for check in commit_checks.of_delivery(session, incoming_id)}
     links = _runs(session, checks.values())
-    payload, said = _payload(body, whole=whole)
+    payload, payload_words = _payload(body, whole=whole)
     push = None
-    if told["source"] == HookSource.pull_request_lookup and body is not None:
+    if delivery["source"] == HookSource.pull_request_lookup and body is not None:
         push = str(decode(body).get("push") or "") or None
     return HookView(
-        hook=_line(told, now),
-        outcome=tuple(_outcome(each, checks, links) for each in told["outcome"]),
+        hook=_line(delivery, now),
+        outcome=tuple(_outcome(item, checks, links) for item in delivery["outcome"]),
         push=None if push is None else urls.hook(push),
         replay=urls.replay_hook(incoming_id)
-        if whole and body is not None and told["state"] in AGAIN
+        if whole and body is not None and delivery["state"] in AGAIN
         else None,
         payload=payload,
-        payload_words=said,
+        payload_words=payload_words,
         api=urls.hook_api(incoming_id),
         at=timestamp(now),
     )
@@ -175,7 +179,7 @@ def hook(session: Session, incoming_id: str, now: datetime, *, whole: bool) -> H
 
 @dataclass(frozen=True)
 class OriginLine:
-    """Why a run is there: the delivery that started it."""
+    """The origin of a run: the incoming webhook that started it."""
 
     url: str
     words: str
@@ -184,14 +188,14 @@ class OriginLine:
 def origins(
     session: Session, *, run: str | None = None, job: str | None = None
 ) -> tuple[OriginLine, ...]:
-    """The deliveries for which a run, or the run of a job, was started; the first few of them."""
+    """Return the first few incoming webhooks that started a run, or the run of a job."""
     run = commit_checks.run_of_job(session, job) if job is not None else run
-    found = [] if run is None else commit_checks.of_run(session, run, limit=MAX_ORIGINS)
+    checks = [] if run is None else commit_checks.of_run(session, run, limit=MAX_ORIGINS)
     lines = (
         OriginLine(
-            urls.hook(each.delivery_id), f"{each.event} to {each.repository}, rule {each.rule}"
+            urls.hook(check.delivery_id), f"{check.event} to {check.repository}, rule {check.rule}"
         )
-        for each in found
+        for check in checks
     )
     return tuple(dict.fromkeys(lines))
 
@@ -217,7 +221,9 @@ def _line(item: Mapping[str, Any], now: datetime) -> HookLine:
         state=state.value,
         state_words=words.INCOMING[state].words,
         verdict=words.INCOMING[state].verdict,
-        rules=tuple(each["rule"] for each in item["outcome"] if each["started"]),
+        rules=tuple(
+            item_outcome["rule"] for item_outcome in item["outcome"] if item_outcome["started"]
+        ),
         size=f"{item['size']:,} bytes",
         age=words.since(item["received_at"], now),
         due_words=words.until(item["due_at"], now),
@@ -227,14 +233,14 @@ def _line(item: Mapping[str, Any], now: datetime) -> HookLine:
 def _runs(
     session: Session, checks: Iterable[CommitCheck]
 ) -> dict[str, tuple[str, str, str | None]]:
-    """Run -> state, its words, verdict."""
-    wanted = dict.fromkeys(
-        run for each in checks for run in (each.run_id, each.base_run_id) if run is not None
+    """Return run -> state, its words, verdict."""
+    runs = dict.fromkeys(
+        run for check in checks for run in (check.run_id, check.base_run_id) if run is not None
     )
-    found = commit_checks.run_states(session, list(wanted)[:MAX_RUNS])
+    states = commit_checks.run_states(session, list(runs)[:MAX_RUNS])
     return {
         run: (state.value, words.RUN_STATES[state], verdict)
-        for run, (state, verdict) in found.items()
+        for run, (state, verdict) in states.items()
     }
 
 
@@ -243,16 +249,20 @@ def _outcome(
     checks: Mapping[str, CommitCheck],
     links: Mapping[str, tuple[str, str, str | None]],
 ) -> OutcomeLine:
-    mine = tuple(_started(checks[each], links) for each in item["commit_checks"] if each in checks)
+    started = tuple(
+        _started(checks[check_id], links)
+        for check_id in item["commit_checks"]
+        if check_id in checks
+    )
     state = (
         IncomingState.started
         if item["started"]
         else IncomingState.failed
-        if mine
+        if started
         else IncomingState.ignored
     )
     return OutcomeLine(
-        item["rule"], item["started"], item["reason"], words.INCOMING[state].verdict, mine
+        item["rule"], item["started"], item["reason"], words.INCOMING[state].verdict, started
     )
 
 
@@ -262,32 +272,33 @@ def _started(
     def link(run: str | None, build: str | None, sha: str | None) -> RunLink | None:
         if run is None:
             return None
-        state, said, verdict = links.get(run, ("", "", None))
-        return RunLink(run, urls.run(run), build, sha, state, said, verdict)
+        state, state_words, verdict = links.get(run, ("", "", None))
+        return RunLink(run, urls.run(run), build, sha, state, state_words, verdict)
 
     same = ("id", "suite", "pull_request", "branch", "head_sha", "base_sha", "error")
     return StartedLine(
         **{name: getattr(commit_check, name) for name in same},
         head=link(commit_check.run_id, commit_check.head_build, commit_check.head_sha),
         base=link(commit_check.base_run_id, commit_check.base_build, commit_check.base_sha),
-        gauges=tuple(urls.gauge(each) for each in commit_check.gauges),
+        gauges=tuple(urls.gauge(gauge) for gauge in commit_check.gauges),
     )
 
 
 def _payload(body: bytes | None, *, whole: bool) -> tuple[str | None, str]:
     if not whole:
-        return None, "Payloads may tell of private repositories: they are shown to the scope admin."
+        return None, "Payloads may contain private data, so they need the scope admin."
     if body is None:
-        return None, f"It is forgotten: payloads are kept for {incoming.KEEP_BODIES.days} days."
+        return None, f"Deleted: payloads are stored for {incoming.KEEP_BODIES.days} days."
     if len(body) > MAX_READ:
-        return None, f"Its {len(body):,} bytes are too many for a page; the API gives them."
+        return None, f"Too large for a page ({len(body):,} bytes); the API has it."
     try:
         text = json.dumps(without_secrets(decode(body)), indent=2, ensure_ascii=False)
     except ValueError:
-        return body[:MAX_TEXT].decode("utf-8", "replace"), "It is no JSON, and shown as it came."
+        return body[:MAX_TEXT].decode("utf-8", "replace"), "Not JSON; shown as received."
     if len(text) > MAX_TEXT:
         return (
             text[:MAX_TEXT],
-            f"The first {MAX_TEXT:,} of {len(text):,} characters, without secrets; the API gives all of them.",
+            f"The first {MAX_TEXT:,} of {len(text):,} characters, without secrets;"
+            " the API has all of them.",
         )
-    return text, "As it came, without secrets."
+    return text, "As received, without secrets."

@@ -1,5 +1,6 @@
-"""The routes of the pages of deliveries in and of rules, each with its JSON twin; payloads and
-replays need the scope admin.
+"""The routes of the pages of incoming webhooks and rules, each with its JSON version.
+
+Payloads and replays need the scope admin.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gonogo_dashboards.kit.routes import Site
 
 
 def add(site: Site) -> None:
-    """Adds the pages. They only read; what works a delivery off again is the API's."""
+    """Add the pages. They only read: the API processes a message again."""
 
     def hook(session: Session, request: Request, now: datetime) -> incoming.HookView | None:
         return incoming.hook(
@@ -30,5 +31,5 @@ def add(site: Site) -> None:
         return hook_rules.rules(session, cursor, limit, now)
 
     site.add_list(urls.HOOKS, "hooks/hooks.html", incoming.hooks)
-    site.add(urls.HOOKS + "/{incoming_id}", "hooks/hook.html", hook, noun="delivery")
+    site.add(urls.HOOKS + "/{incoming_id}", "hooks/hook.html", hook, noun="incoming webhook")
     site.add_list(urls.RULES, "hooks/rules.html", rules)

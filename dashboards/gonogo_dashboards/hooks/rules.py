@@ -1,4 +1,4 @@
-"""The read model of the page of rules: what starts what."""
+"""The read model of the page of rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gonogo_storage.db.encoding import timestamp
 
 @dataclass(frozen=True)
 class RuleLine:
-    """A rule: what it speaks of, and what it starts."""
+    """A rule: the events that it matches, and what it starts."""
 
     name: str
     version: int
@@ -26,7 +26,7 @@ class RuleLine:
     events: tuple[str, ...]
     repositories: tuple[str, ...]
     limits: tuple[tuple[str, str], ...]
-    """What else must fit, by name: branches, paths, ..."""
+    """Further conditions by name: branches, paths, ..."""
     forks: bool
     suites: tuple[str, ...]
     gauges: int
@@ -36,12 +36,12 @@ class RuleLine:
     updated_at: str
     age: str
     came_url: str | None
-    """What came of its repository, where it names one alone."""
+    """The incoming webhooks of its repository, where it names only one."""
 
 
 @dataclass(frozen=True)
 class RulesView:
-    """The rules in use, by name."""
+    """The active rules, by name."""
 
     items: tuple[RuleLine, ...]
     next: str | None
@@ -50,10 +50,10 @@ class RulesView:
 
 
 def rules(session: Session, cursor: str | None, limit: int, now: datetime) -> RulesView:
-    """A page of rules."""
+    """Return a page of rules."""
     page = ci_rules.list_(session, limit=limit, cursor=cursor or None)
     return RulesView(
-        tuple(_rule(each, now) for each in page.items),
+        tuple(_rule(rule, now) for rule in page.items),
         page.next,
         urls.rules(cursor=page.next) if page.next else None,
         timestamp(now),
@@ -63,7 +63,8 @@ def rules(session: Session, cursor: str | None, limit: int, now: datetime) -> Ru
 def _rule(item: Mapping[str, Any], now: datetime) -> RuleLine:
     content = item["content"]
     suites = tuple(
-        each if isinstance(each, str) else str(each["name"]) for each in content.get("suites") or ()
+        suite if isinstance(suite, str) else str(suite["name"])
+        for suite in content.get("suites") or ()
     )
     patterns = ("actions", "branches", "paths", "workflows", "conclusions")
     builds, register = content.get("builds") or {}, content.get("register")

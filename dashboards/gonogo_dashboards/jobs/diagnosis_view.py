@@ -1,5 +1,6 @@
-"""A job's diagnosis as its page shows it: the words, a coefficient per tile for every term, and the
-stages of a staged suite.
+"""A job's diagnosis for its page.
+
+It has the words, a coefficient per tile for every term, and the stages of a staged suite.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ DIRECTIONS = {
     "along_p": "dy·γ in each row (its scale)",
     "along_gamma": "γ in each row (the mean)",
 }
-"""What an error lies along, by the names of the forensics."""
+"""The directions of an error, by the names of the forensics."""
 
 
 @dataclass(frozen=True)
 class TermView:
-    """One term of an output; one coefficient (1 = used once, as it should be) and standard error
-    per group of tiles, None = not known.
+    """One term of an output, with a coefficient and a standard error per group of tiles.
+
+    1 means that the term is used once, which is right. None: not known.
     """
 
     output: str
@@ -46,10 +48,10 @@ class TermView:
 
 @dataclass(frozen=True)
 class ResidualView:
-    """The error of an output before and after the terms that were found are taken out, in units of
-    rounding (rms); null = not known.
+    """The error of an output with and without its wrong terms, in units of rounding (rms).
 
-    `along`: what the error before lies along, and the share of its energy that does.
+    None: not known. `along`: the directions of the error with the terms, and their share of its
+    energy.
     """
 
     output: str
@@ -72,15 +74,16 @@ class DiagnosisView:
 
 
 def read(session: Session, job: Job) -> DiagnosisView | None:
-    """The job's diagnosis: what was stored when it closed, before that the one of its worst seed so
-    far; None without any.
-    """
+    """Return the job's stored diagnosis, or that of its worst seed so far; None without any."""
     stored = job.diagnosis or (evidence.diagnosis(session, job.id) if job.done else None)
     return None if stored is None else view(stored)
 
 
 def view(content: Mapping[str, Any]) -> DiagnosisView:
-    """From the JSON of a diagnosis; wrong terms first, terms without any coefficient left out."""
+    """Return a diagnosis for the page from its JSON.
+
+    Wrong terms come first; terms without any coefficient are left out.
+    """
     terms = [
         _term(term)
         for term in content.get("terms", ())
@@ -112,7 +115,7 @@ def _residual(output: str, residual: Mapping[str, float | None]) -> ResidualView
     text = ""
     if before is not None and after is not None:
         text = f"The error of {output} is {words.number(before)} times its rounding (rms), "
-        text += f"and {words.number(after)} times without the terms found."
+        text += f"and {words.number(after)} times without the wrong terms."
         if along and along[0][1] >= 0.01:
             text += f" {along[0][1]:.0%} of its energy lies along {along[0][0]}."
     return ResidualView(output, before, after, tuple(along), text)

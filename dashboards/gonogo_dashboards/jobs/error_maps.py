@@ -1,8 +1,7 @@
-"""The error map of a seed as its page shows it: which artifact, what stands out in words, the worst
-tiles; the cells are the artifact's.
+"""The error map of a seed: its artifact, a summary in words, and the worst tiles.
 
-The page names the artifact's address, and the browser fetches the cells from there: they are many,
-and never change.
+The page names the address of the artifact, and the browser fetches the cells from there. The cells
+are many and never change.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from gonogo_storage.jobs import artifacts
 
 KIND = "error_map"
 MAX_TILES = 50
-"""Lines of the table; all cells are in the artifact."""
+"""Lines of the table; the artifact has all cells."""
 MAX_CHOICES = 12
 _CACHED = 64
-"""Maps whose summary is kept in memory: an artifact never changes, and a live page is read every
-second."""
+"""Maps whose summary is cached: an artifact never changes, and a live page is read every second."""
 
 
 @dataclass(frozen=True)
 class TileLine:
-    """A cell in the table: its rows and features (first and last, counted from 0), and its numbers;
-    null where none is finite.
+    """A cell in the table: its first and last row and feature, counted from 0, and its numbers.
+
+    null: no number is finite.
     """
 
     rows: tuple[int, int]
@@ -45,8 +44,10 @@ class TileLine:
 
 @dataclass(frozen=True)
 class MapContent:
-    """What a map says, without its cells. `down`, `across`: how many cells; `group`: tiles (rows,
-    columns) in a cell of `tile` values.
+    """A map without its cells.
+
+    `down` and `across` count the cells; `group` is the number of tiles (rows, columns) in a cell,
+    and a tile has `tile` x `tile` values.
     """
 
     rows: int
@@ -56,12 +57,16 @@ class MapContent:
     down: int
     across: int
     format: str | None
-    """The format whose ulp the largest errors are told in; null in a map of an older worker: those
-    are absolute."""
+    """The format whose ulp is the unit of the largest errors.
+
+    It is null in a map of an older worker, whose errors are absolute.
+    """
     largest: float | None
     smallest: float | None
-    """The largest and the smallest of the cells' largest errors that aren't 0, in ulp where the map
-    has them."""
+    """The largest and the smallest nonzero value of the cells' largest errors.
+
+    The unit is ulp where the map has them.
+    """
     mean: float
     """The largest |signed mean| of a cell."""
     nonfinite: int
@@ -71,7 +76,7 @@ class MapContent:
 
 @dataclass(frozen=True)
 class MapView:
-    """A map on its page. `url`: the artifact, with all cells."""
+    """A map on its page; `url` is the artifact with all cells."""
 
     artifact: str
     url: str
@@ -91,11 +96,10 @@ def read(
     requested: tuple[int, int] | None,
     worst: Sequence[tuple[int, int]],
 ) -> MapView | None:
-    """The map of an output that a page shows: that of the wanted (seed, repeat), else of the worst
-    seed that has one.
+    """Return the map of an output: of the requested (seed, repeat), else of the worst seed.
 
-    heads: the job's artifacts. Of an output without a map that of another is shown; None where
-    there is no map at all.
+    heads: the job's artifacts. An output without a map is replaced by another one that has a map.
+    None: the job has no map.
     """
     maps = [head for head in heads if head["kind"] == KIND]
     named = [head for head in maps if head["output"] == output] or maps
@@ -144,15 +148,15 @@ _contents: LRUCache[MapContent] = LRUCache(_CACHED)
 
 
 def _known(session: Session, job_id: str, artifact_id: str) -> MapContent | None:
-    def made() -> MapContent | None:
+    def read_content() -> MapContent | None:
         artifact = artifacts.get(session, job_id, artifact_id)
         return None if artifact is None else content(artifact["content"])
 
-    return _contents.get(artifact_id, made)
+    return _contents.get(artifact_id, read_content)
 
 
 def content(stored: Mapping[str, Any]) -> MapContent:
-    """From the JSON of an artifact (gonogo.judging.error_maps)."""
+    """Return a map for the page from the JSON of an artifact (gonogo.judging.error_maps)."""
     rows, features, tile = int(stored["rows"]), int(stored["features"]), int(stored["tile"])
     group = int(stored["group"][0]), int(stored["group"][1])
     down, across = int(stored["cells"][0]), int(stored["cells"][1])
@@ -171,7 +175,7 @@ def content(stored: Mapping[str, Any]) -> MapContent:
 
     cells = [(row, column) for row in range(down) for column in range(across)]
     shown = ulps if ulps is not None else largest
-    # what isn't finite comes first: it is worse than any number
+    # cells that aren't finite come first: they are worse than any number
     ranked = sorted(
         cells, key=lambda at: (-broken[at[0]][at[1]], -(shown[at[0]][at[1]] or 0.0), at)
     )
@@ -192,9 +196,7 @@ def content(stored: Mapping[str, Any]) -> MapContent:
         format=stored.get("format"),
         largest=max(values, default=None),
         smallest=min(values, default=None),
-        mean=max(
-            (abs(value) for row in signed for value in row if value is not None), default=0.0
-        ),
+        mean=max((abs(value) for row in signed for value in row if value is not None), default=0.0),
         nonfinite=lost,
         summary=_summary(worst, str(stored.get("format") or ""), lost, pattern),
         tiles=worst,
@@ -206,13 +208,17 @@ def _ends(cell: int, size: int, extent: int) -> tuple[int, int]:
 
 
 def _summary(worst: Sequence[TileLine], form: str, lost: int, pattern: str) -> str:
-    """The map in words, for readers who don't see it."""
+    """Return the map in words, for readers who don't see it."""
     if not worst:
-        return "No tile has an error: every value is the reference's own."
+        return "No tile has an error: every value equals the reference."
     first = worst[0]
-    place = f"in rows {first.rows[0]} to {first.rows[1]}, features {first.features[0]} to {first.features[1]}"
+    place = (
+        f"in rows {first.rows[0]} to {first.rows[1]},"
+        f" features {first.features[0]} to {first.features[1]}"
+    )
     if lost:
-        text = f"{words.count(lost, 'value')} {'is' if lost == 1 else 'are'} NaN or Inf, most of them {place}."
+        verb = "is" if lost == 1 else "are"
+        text = f"{words.count(lost, 'value')} {verb} NaN or Inf, most of them {place}."
         return f"{text} {pattern}".strip()
     size = words.number(first.max_abs)
     if first.max_ulp is not None:

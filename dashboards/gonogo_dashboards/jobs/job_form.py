@@ -1,5 +1,6 @@
-"""The page that submits a job: what its form offers and begins with. The API checks what is typed,
-so that there is one set of rules.
+"""The page that submits a job: the choices of its form and its initial values.
+
+The API checks what people type, so there is one set of rules.
 """
 
 from __future__ import annotations
@@ -52,13 +53,12 @@ BEGINNING: Mapping[str, str] = {
     "sha": "",
     "pull_request": "",
 }
-"""Field -> what stands in it where the address says nothing: a small job that is over within
-seconds."""
+"""Field -> its initial value where the address has none: a small job that takes seconds."""
 
 
 @dataclass(frozen=True)
 class BuildHint:
-    """A build to choose, and whose it is."""
+    """A build to choose, with its executor and branch."""
 
     name: str
     words: str
@@ -66,29 +66,29 @@ class BuildHint:
 
 @dataclass(frozen=True)
 class FormView:
-    """What the form offers. Builds are hints only: a worker's host may know more."""
+    """The choices of the form. Builds are hints only: a worker's host may know more."""
 
     values: Mapping[str, str]
     notice: str
-    """What it began with, or that this isn't there; "" for its own beginning."""
+    """The job or test that it starts from, or that this doesn't exist; "" for neither."""
     begun_url: str | None
-    """The page of the job or the test that it began with."""
+    """The page of the job or the test that it starts from."""
     kernels: tuple[str, ...]
     executors: tuple[str, ...]
     reporters: tuple[str, ...]
-    """Of the executors those that run tests which exist already."""
+    """The executors that run tests which exist already."""
     builds: tuple[BuildHint, ...]
     suites: tuple[str, ...]
-    """Of selections that were submitted before."""
+    """Suites of earlier selections."""
     validate_url: str
     submit_url: str
 
 
 def new_job(session: Session, query: Mapping[str, str]) -> FormView:
-    """The form, filled from the address: `?from=` a job's id or `?test=` a test's key, and
-    `?kernel=&shape=&build=...` before those.
+    """Return the form, filled from the address.
 
-    Other names are left out.
+    `?from=` names a job's id and `?test=` a test's key; `?kernel=&shape=&build=...` override their
+    values. Other names are ignored.
     """
     begun, notice, url = _begun(session, query)
     values = {
@@ -97,8 +97,8 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
     }
     built, served = queue_estimate.executors(session)
     registered = [
-        (str(each["name"]), f"{each['executor']}, {each['branch']}")
-        for each in builds.list_(session, limit=MAX_BUILDS).items
+        (str(build["name"]), f"{build['executor']}, {build['branch']}")
+        for build in builds.list_(session, limit=MAX_BUILDS).items
     ]
     own_names = [(build.name, build.executor) for build in own_builds().values()]
     return FormView(
@@ -108,7 +108,9 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
         kernels=tuple(KERNELS),
         executors=tuple(sorted(OWN_EXECUTORS | built | served)),
         reporters=REPORTERS,
-        builds=tuple(BuildHint(name, text) for name, text in dict([*registered, *own_names]).items()),
+        builds=tuple(
+            BuildHint(name, text) for name, text in dict([*registered, *own_names]).items()
+        ),
         suites=tuple(test_specs.suites(session)),
         validate_url=urls.VALIDATE,
         submit_url=urls.SUBMIT,
@@ -116,23 +118,25 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
 
 
 def _begun(session: Session, query: Mapping[str, str]) -> tuple[Mapping[str, str], str, str | None]:
-    """(fields, a notice, the page of what they are of)."""
+    """Return (fields, a notice, the page of the job or test that they come from)."""
     job, test = query.get("from", "")[:MAX_CHARS], query.get("test", "")[:MAX_CHARS]
     if job:
-        found = prefill.of_job(session, job)
-        return _nothing("job", job) if found is None else (found, "the job", urls.job(job))
+        fields = prefill.of_job(session, job)
+        return _nothing("job", job) if fields is None else (fields, "the job", urls.job(job))
     if test:
-        found = prefill.of_test(session, test)
-        return _nothing("test", test) if found is None else (found, "the test", urls.history(test))
+        fields = prefill.of_test(session, test)
+        return (
+            _nothing("test", test) if fields is None else (fields, "the test", urls.history(test))
+        )
     return {}, "", None
 
 
 def _nothing(noun: str, name: str) -> tuple[Mapping[str, str], str, None]:
-    return {}, f"There is no {noun} {name}: this is the form's own beginning.", None
+    return {}, f"There is no {noun} {name}. The form has its default values.", None
 
 
 def add(site: Site) -> None:
-    """Adds the page, which only reads."""
+    """Add the page, which only reads."""
 
     def read(session: Session, request: Request, _: datetime) -> FormView:
         return new_job(session, request.query_params)

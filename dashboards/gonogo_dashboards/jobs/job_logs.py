@@ -1,6 +1,4 @@
-"""What a job's workers printed and told: the log of a seed that failed, attempts that went wrong,
-telemetry of their devices.
-"""
+"""Logs of failed seeds and attempts, and telemetry of the devices of a job."""
 
 from __future__ import annotations
 
@@ -17,18 +15,16 @@ from gonogo_storage.jobs import artifacts, job_attempts
 
 KIND = "log"
 OF_A_HANG = ("watcher", "triage")
-"""Kinds of artifacts that hold what was found out about a hang."""
-KEPT_BYTES = 64 * 1024
-"""What a worker keeps of a log: its end."""
+"""Kinds of artifacts about a hang."""
+LOG_BYTES = 64 * 1024
+"""Size of the end of a log that a worker stores."""
 MAX_LOGS = 20
 MAX_READINGS = 50
 
 
 @dataclass(frozen=True)
 class LogView:
-    """The end of what the kernel host had printed when a seed failed. `cut`: it had printed
-    more.
-    """
+    """The end of the kernel host's output when a seed failed; `cut`: it is longer."""
 
     seed: int
     repeat: int
@@ -36,15 +32,17 @@ class LogView:
     cut: bool
     url: str
     more: tuple[tuple[str, str], ...]
-    """Kind and address of what else was found out about the seed: of a hang, under the watcher and
-    by triage."""
+    """Kind and address of other artifacts about the seed.
+
+    For a hang they come from the watcher and triage.
+    """
     others: tuple[SeedChoice, ...]
-    """Seeds whose log was kept."""
+    """Seeds whose log is stored."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a device told at the end of an attempt; one number for each of the view's quantities."""
+    """A device's readings at the end of an attempt: a number for each quantity of the view."""
 
     device: str
     at: str | None
@@ -53,8 +51,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity of a device during the job: name, unit, first to last as a line in a box of 100 x
-    20 (an SVG path).
+    """A quantity of a device during the job: its name, its unit, and its course.
+
+    `path` is an SVG path from the first to the last value in a box of 100 x 20.
     """
 
     name: str
@@ -78,7 +77,7 @@ class DeviceReadings:
 
 @dataclass(frozen=True)
 class TelemetryView:
-    """Telemetry during the job, device by device, and the latest readings, newest first."""
+    """Telemetry during the job by device, and the latest readings, newest first."""
 
     columns: tuple[str, ...]
     devices: tuple[DeviceReadings, ...]
@@ -89,24 +88,25 @@ def log(
     session: Session,
     job_id: str,
     heads: Sequence[Mapping[str, Any]],
-    wanted: tuple[int, int] | None,
+    requested: tuple[int, int] | None,
 ) -> LogView | None:
-    """The log of the wanted (seed, repeat), else of the first seed that has one; None where no seed
-    has.
+    """Return the log of the requested (seed, repeat), else of the first seed that has one.
+
+    None: no seed has a log.
     """
     logs = [head for head in heads if head["kind"] == KIND]
     if not logs:
         return None
-    chosen = next((head for head in logs if _pair(head) == wanted), logs[0])
-    found = artifacts.get(session, job_id, chosen["id"])
-    if found is None:
+    chosen = next((head for head in logs if _pair(head) == requested), logs[0])
+    artifact = artifacts.get(session, job_id, chosen["id"])
+    if artifact is None:
         return None
-    text, pair = str(found["content"].get("text") or ""), _pair(chosen)
+    text, pair = str(artifact["content"].get("text") or ""), _pair(chosen)
     return LogView(
         chosen["seed"],
         chosen["repeat"],
         text,
-        len(text.encode()) >= KEPT_BYTES,
+        len(text.encode()) >= LOG_BYTES,
         urls.artifact(job_id, chosen["id"]),
         tuple(
             (head["kind"], urls.artifact(job_id, head["id"]))
@@ -127,11 +127,12 @@ def _pair(head: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def telemetry(session: Session, job_id: str) -> TelemetryView | None:
-    """What the devices told during the job; None where none of them tells anything, as those of the
-    emulator.
+    """Return the telemetry of the devices during the job.
+
+    None where no device reports any, as for the emulator.
     """
-    told = job_attempts.readings(session, job_id)
-    pairs = (pair for each in told for pair in each["telemetry"].items())
+    stored = job_attempts.readings(session, job_id)
+    pairs = (pair for reading in stored for pair in reading["telemetry"].items())
     names = list(
         dict.fromkeys(
             name
@@ -142,42 +143,48 @@ def telemetry(session: Session, job_id: str) -> TelemetryView | None:
     if not names:
         return None
     by_device: dict[str, list[Mapping[str, Any]]] = {}
-    for each in told:
-        by_device.setdefault(each["device"] or "", []).append(each["telemetry"])
-    devices = tuple(_device(device, found, names) for device, found in sorted(by_device.items()))
+    for reading in stored:
+        by_device.setdefault(reading["device"] or "", []).append(reading["telemetry"])
+    devices = tuple(_device(device, stored, names) for device, stored in sorted(by_device.items()))
     readings = tuple(
         Reading(
-            each["device"] or "",
-            each["at"],
-            tuple(words.reported_number(each["telemetry"].get(name)) for name in names),
+            reading["device"] or "",
+            reading["at"],
+            tuple(words.reported_number(reading["telemetry"].get(name)) for name in names),
         )
-        for each in reversed(told[-MAX_READINGS:])
+        for reading in reversed(stored[-MAX_READINGS:])
     )
     return TelemetryView(
         tuple(", ".join(words.quantity(name)) for name in names), devices, readings
     )
 
 
-def _device(device: str, told: Sequence[Mapping[str, Any]], names: Sequence[str]) -> DeviceReadings:
+def _device(
+    device: str, stored: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> DeviceReadings:
     quantities = []
     for name in names:
         values = [
-            value for each in told if (value := words.reported_number(each.get(name))) is not None
+            value
+            for reading in stored
+            if (value := words.reported_number(reading.get(name))) is not None
         ]
         if values:
             quantities.append(
                 Quantity(*words.quantity(name), min(values), max(values), values[-1], _path(values))
             )
-    said = [f"{each.name} {_span(each)}" for each in quantities]
-    firmware = next((str(each["firmware"]) for each in reversed(told) if each.get("firmware")), "")
+    spans = [f"{quantity.name} {_span(quantity)}" for quantity in quantities]
+    firmware = next(
+        (str(reading["firmware"]) for reading in reversed(stored) if reading.get("firmware")), ""
+    )
     return DeviceReadings(
-        device, len(told), firmware, tuple(quantities), f"{device}: {', '.join(said)}."
+        device, len(stored), firmware, tuple(quantities), f"{device}: {', '.join(spans)}."
     )
 
 
-def _span(each: Quantity) -> str:
-    low, high = words.number(each.low), words.number(each.high)
-    return f"{low} {each.unit}" if low == high else f"{low} to {high} {each.unit}"
+def _span(quantity: Quantity) -> str:
+    low, high = words.number(quantity.low), words.number(quantity.high)
+    return f"{low} {quantity.unit}" if low == high else f"{low} to {high} {quantity.unit}"
 
 
 def _path(values: Sequence[float]) -> str:

@@ -1,5 +1,6 @@
-"""Read models of the pages of jobs: what a page shows, as frozen dataclasses made from stored rows.
-A page and its JSON twin share them.
+"""Read models of the pages of jobs: frozen dataclasses made from stored rows.
+
+A page and its JSON version share them.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ from gonogo_storage.rollups import rollups
 
 WORST_SEEDS = 12
 MAX_TABS = 12
-"""Outputs that can be chosen on the page; of more, the worst."""
+"""Outputs to choose on the page: the worst where there are more."""
 _OF_ARTIFACT = ("id", "kind", "seed", "repeat", "output", "size")
 _CACHED = 32
-"""Jobs that are over whose worst seeds and plot are kept in memory, about 0.3 MB each."""
+"""Finished jobs whose worst seeds and plot are cached, about 0.3 MB each."""
 _worst: LRUCache[list[SeedRecord]] = LRUCache(_CACHED)
 _plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
 FILTERS = ("state", "verdict", "build", "test", "label")
@@ -60,7 +61,7 @@ FILTERS = ("state", "verdict", "build", "test", "label")
 
 @dataclass(frozen=True)
 class JobsView:
-    """A page of the list of jobs; `next_url` leads on, or is None."""
+    """A page of the list of jobs; `next_url` leads to the next one, or is None."""
 
     items: tuple[JobLine, ...]
     filters: Mapping[str, str]
@@ -85,14 +86,14 @@ class ArtifactLine:
 
 @dataclass(frozen=True)
 class JobView:
-    """Everything of a job's page."""
+    """Everything on a job's page."""
 
     job: JobLine
     verdict: str | None  # before the job has one: the worst so far
     sentence: str
     error: str | None
     notes: tuple[str, ...]
-    """Of sequential and suspect seeds: what they came to."""
+    """The result of sequential and suspect seeds."""
     at_most: bool
     stop: Mapping[str, Any] | None
     suspects: Mapping[str, Any] | None
@@ -102,10 +103,10 @@ class JobView:
     facts: tuple[tuple[str, str], ...]
     outputs: tuple[str, ...]
     tests: TestsView | None
-    """Of a selection; its plot and its worst seeds are those of arrays that tests handed over."""
+    """For a selection; its plot and its worst seeds are of arrays that tests handed over."""
     grid: GridView
     seed: SeedDetails | None
-    """Of the (seed, repeat) that the address names."""
+    """The details of the (seed, repeat) that the address names."""
     plot: SeedPlot | None
     map: MapView | None
     diagnosis: DiagnosisView | None
@@ -118,7 +119,7 @@ class JobView:
     telemetry: TelemetryView | None
     imported: ImportedView | None
     check: str | None
-    """None of what was imported: nothing here can run it."""
+    """None for an imported job: nothing here can run it."""
     origins: tuple[OriginLine, ...]
     resubmit_of: str | None
     last_event: int
@@ -129,8 +130,9 @@ class JobView:
 def jobs(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> JobsView:
-    """A page of jobs that match the filters (FILTERS; empty values don't count). Raises
-    gonogo_storage.db.paging.BadCursor.
+    """Return a page of jobs that match the filters (FILTERS; empty values are ignored).
+
+    Raises gonogo_storage.db.paging.BadCursor.
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored_jobs.list_(session, JobFilter(**given), limit=limit, cursor=cursor or None)
@@ -151,8 +153,10 @@ def job(
     now: datetime,
     pair: tuple[int, int] | None = None,
 ) -> JobView | None:
-    """A job's page, its plot for one output (without one: the worst), the details of a (seed,
-    repeat); None when there is no such job.
+    """Return a job's page; None where there is no such job.
+
+    output: the output of its plot; None chooses the worst. pair: a (seed, repeat) whose details are
+    shown.
     """
     stored = stored_jobs.get(session, job_id)
     if stored is None:
@@ -199,7 +203,8 @@ def job(
         outputs=tuple(head.output for head in outputs),
         tests=tests,
         plot=_plots.get(
-            fixed and (*fixed, chosen), lambda: plots.read(session, stored, chosen, rolled_up, line.noun)
+            fixed and (*fixed, chosen),
+            lambda: plots.read(session, stored, chosen, rolled_up, line.noun),
         )
         if stored.done and (tests is None or chosen)
         else None,
@@ -228,7 +233,7 @@ def job(
         last_event=stored.last_event,
         links={
             "self": urls.job(job_id),
-            "twin": urls.job(job_id, as_json=True),
+            "json_url": urls.job(job_id, as_json=True),
             "events": urls.events(job_id),
             "cancel": urls.cancel(job_id),
             "resubmit": urls.resubmit(job_id),
@@ -240,8 +245,9 @@ def job(
 
 
 def _fixed(job: Job, rolled_up: job_seeds.RollUp) -> tuple[Hashable, ...] | None:
-    """What tells a job whose seeds stay as they are, as it is over and counted; None where more may
-    come. Rows are never changed, and one that comes late has its event.
+    """Return a cache key of a job whose seeds can't change: it ended and is counted; else None.
+
+    Rows never change, and a row that comes late has its own event.
     """
     return (
         (job.id, job.version, job.last_event, job.done)
@@ -272,13 +278,11 @@ def _kernel_facts(kernel: str, test: Mapping[str, Any]) -> list[tuple[str, str]]
 
 
 def _facts(job: Job) -> tuple[tuple[str, str], ...]:
-    """What was asked for, in words: defaults are left out, as in the test's canonical form."""
+    """Return the request in words; defaults are left out, as in the test's canonical form."""
     test = job.canonical
     chosen = reports.is_selection(job)
     facts = list(reports.facts(job)) if chosen else _kernel_facts(job.kernel, test)
-    compared = (
-        [] if job.reference is None else [("compared with", f"{job.reference}, beside float64")]
-    )
+    compared = [] if job.reference is None else [("compared with", f"{job.reference}and float64")]
     elsewhere = imported.facts(job)
     facts += [
         ("build", job.build),
@@ -298,5 +302,7 @@ def _facts(job: Job) -> tuple[tuple[str, str], ...]:
         facts.append(("commit", commands.plain(job.commit)))
     facts.append(("submitted", f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC by {job.owner}"))
     if job.started_at and job.finished_at:
-        facts.append(("took", words.duration((job.finished_at - job.started_at).total_seconds())))
+        facts.append(
+            ("duration", words.duration((job.finished_at - job.started_at).total_seconds()))
+        )
     return tuple(facts)

@@ -1,8 +1,7 @@
-"""Chart options of an error map: axes, colours and their scale. The cells are put in by the browser
-(web/src/maps.js), from the artifact.
+"""Chart options of an error map: axes, colors and their scale.
 
-A row of data is [column, row, what is coloured, which rows, which features, mean error, largest
-|error|, the same in ulp, not finite].
+The browser (web/src/maps.js) adds the cells from the artifact. A row of data is [column, row, the
+colored value, rows, features, mean error, largest |error|, the same in ulp, not finite].
 """
 
 from __future__ import annotations
@@ -14,61 +13,69 @@ from gonogo_dashboards.jobs.error_maps import MapContent
 from gonogo_dashboards.kit import words
 
 DECADES = 4
-"""So many powers of ten below the largest the colours of the largest errors go; what is smaller has
-the last colour."""
+"""Powers of ten below the largest error that have their own color.
+
+Smaller errors have the last color.
+"""
 _DIMENSIONS = [
     "_x",
     "_y",
-    "_colour",
+    "_color",
     "rows",
     "features",
     "mean error",
     "largest |error|",
-    "in ulp",
+    "largest |error|, ulp",
     "not finite",
 ]
 
 
 def signed(map_: MapContent) -> Options:
-    """The mean error of each cell: one colour above 0, another below, the ground's own at 0."""
+    """Return the options of each cell's mean error.
+
+    One color is above 0 and another below; 0 has the color of the background.
+    """
     most = map_.mean or 1.0
-    colours = ["$below", "$below-soft", "$level", "$above-soft", "$above"]
+    colors = ["$below", "$below-soft", "$level", "$above-soft", "$above"]
     return _map(
         map_,
         "signed_mean",
         {
             "min": -most,
             "max": most,
-            "text": [_said(most), _said(-most)],
-            "inRange": {"color": colours},
+            "text": [_number(most), _number(-most)],
+            "inRange": {"color": colors},
         },
     )
 
 
 def largest(map_: MapContent) -> Options:
-    """The largest |error| of each cell on a log scale, in ulp where the map has them."""
+    """Return the options of each cell's largest |error| on a log scale.
+
+    The unit is ulp where the map has them.
+    """
     high = math.log10(map_.largest) if map_.largest else 0.0
     low = min(max(math.log10(map_.smallest) if map_.smallest else high, high - DECADES), high - 1)
-    colours = ["$least", "$lesser", "$middle", "$greater", "$most"]
+    colors = ["$least", "$lesser", "$middle", "$greater", "$most"]
     return _map(
         map_,
         "largest",
         {
             "min": low,
             "max": high,
-            "text": [_said(10**high), _said(10**low)],
-            "inRange": {"color": colours},
+            "text": [_number(10**high), _number(10**low)],
+            "inRange": {"color": colors},
         },
     )
 
 
 def unit(map_: MapContent) -> str:
-    """What the largest errors are told in."""
+    """Return the unit of the largest errors."""
     return f"ulp of {map_.format}" if map_.format else "absolute"
 
 
 def height(map_: MapContent) -> str:
-    """A class of the style sheet: how high the picture of so many rows of cells is."""
+    """Return a class of the style sheet: the height of a chart with this number of rows."""
     for most, name in ((2, "flat"), (12, "low"), (40, "middle")):
         if map_.down <= most:
             return f"map-{name}"
@@ -138,7 +145,7 @@ def _map(map_: MapContent, what: str, scale: Options) -> Options:
     }
 
 
-def _said(value: float) -> str:
+def _number(value: float) -> str:
     return words.number(value).replace("-", "−")
 
 

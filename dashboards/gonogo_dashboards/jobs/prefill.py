@@ -1,6 +1,4 @@
-"""What the form that submits a job begins with when it starts from a job, or from a test: each
-field's text.
-"""
+"""Initial values of the form that submits a job, from a job or from a test."""
 
 from __future__ import annotations
 
@@ -21,20 +19,20 @@ _CLOSE = frozenset({"rtol", "atol"})
 
 
 def of_job(session: Session, job_id: str) -> dict[str, str] | None:
-    """Everything that a job was asked for; None when there is none of that id."""
+    """Return every field of a job's request; None where there is no job with this id."""
     job = jobs.get(session, job_id)
     if job is None:
         return None
-    asked = job.request
+    request = job.request
     commit = job.commit or {}
     return {
         **_of_test(job.canonical),
         "build": job.build,
         **{name: getattr(job, name) for name in ("executor", "arch", "board")},
         **_of_seeds(job),
-        "repeats": str(asked.get("repeats") or 1),
+        "repeats": str(request.get("repeats") or 1),
         "priority": str(job.priority),
-        "queue_deadline": _text(asked.get("queue_deadline_s")),
+        "queue_deadline": _text(request.get("queue_deadline_s")),
         "labels": ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items())),
         "context": "" if job.context == "isolated" else encode(job.context),
         "reference": job.reference or "",
@@ -45,8 +43,9 @@ def of_job(session: Session, job_id: str) -> dict[str, str] | None:
 
 
 def of_test(session: Session, key: str) -> dict[str, str] | None:
-    """A test, on the build and the target where it ran last, if it ever ran; None when there is
-    none of that key.
+    """Return the fields of a test, with the build and the target of its last job, if it ever ran.
+
+    None: there is no test with this key.
     """
     test = test_specs.get(session, key)
     if test is None:
@@ -70,16 +69,20 @@ def of_test(session: Session, key: str) -> dict[str, str] | None:
 
 
 def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
-    """The fields of a test in its canonical form; what has no field of its own stands in the JSON
-    beside them.
+    """Return the fields of a test in its canonical form.
+
+    What has no field of its own is in the JSON field `rest`.
     """
     if is_selection(canonical):
         inner = canonical[FIELD]
         shuffle = inner.get("shuffle")
         return {
-            "kind": "selection", "suite": _text(inner.get("suite")), "filter": _text(inner.get("filter")),
-            "shuffle": "yes" if shuffle is True else _text(shuffle), "stages": ", ".join(inner.get("stages", ())),
-        }  # fmt: skip
+            "kind": "selection",
+            "suite": _text(inner.get("suite")),
+            "filter": _text(inner.get("filter")),
+            "shuffle": "yes" if shuffle is True else _text(shuffle),
+            "stages": ", ".join(inner.get("stages", ())),
+        }
     rest = {
         name: value
         for name, value in canonical.items()
@@ -89,30 +92,35 @@ def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
     close = {name: _text(value) for name, value in tolerance.items() if name in _CLOSE}
     others = {name: value for name, value in tolerance.items() if name not in _CLOSE}
     return {
-        "kind": "kernel", "kernel": str(canonical["kernel"]), "shape": ", ".join(str(size) for size in canonical.get("shape", ())),
-        "epsilon": _text(canonical.get("epsilon")), "rtol": "", "atol": "", **close,
+        "kind": "kernel",
+        "kernel": str(canonical["kernel"]),
+        "shape": ", ".join(str(size) for size in canonical.get("shape", ())),
+        "epsilon": _text(canonical.get("epsilon")),
+        "rtol": "",
+        "atol": "",
+        **close,
         "rest": encode(rest | ({"tolerance": others} if others else {})) if rest or others else "",
-    }  # fmt: skip
+    }
 
 
 def _of_seeds(job: Job) -> dict[str, str]:
-    asked = job.request.get("seeds")
-    if isinstance(asked, list):
-        return {"policy": "list", "these": ", ".join(str(seed) for seed in asked)}
-    if not isinstance(asked, Mapping):
+    seeds = job.request.get("seeds")
+    if isinstance(seeds, list):
+        return {"policy": "list", "these": ", ".join(str(seed) for seed in seeds)}
+    if not isinstance(seeds, Mapping):
         return {}
-    start, policy = _text(asked.get("start") or 0), "range"
-    if asked.get("policy") == "sequential":
-        policy = "sequential" if asked.get("stop_on_finding", True) else "rate"
+    start, policy = _text(seeds.get("start") or 0), "range"
+    if seeds.get("policy") == "sequential":
+        policy = "sequential" if seeds.get("stop_on_finding", True) else "rate"
     return {
         "policy": policy,
         "start": start,
-        "count": _text(asked.get("max") or asked.get("count")),
+        "count": _text(seeds.get("max") or seeds.get("count")),
     }
 
 
 def _text(value: Any) -> str:
-    """A number or a text as one types it; "" for None."""
+    """Return a number or a text as one types it; "" for None."""
     if value is None:
         return ""
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

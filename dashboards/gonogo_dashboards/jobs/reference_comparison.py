@@ -1,6 +1,4 @@
-"""What a job's page says of the build that it is compared with: how far the two are apart, output
-by output.
-"""
+"""The comparison of a job's build with its reference build, output by output."""
 
 from __future__ import annotations
 
@@ -11,13 +9,13 @@ from typing import Any
 from gonogo.spec.verdicts import Explanation
 from gonogo_storage.jobs.job_seeds import SeedRecord
 
-_WORST_FIRST = [each.value for each in Explanation]
+_WORST_FIRST = [explanation.value for explanation in Explanation]
 _NUMBERS = ("max_abs", "ulp_max", "mismatch_fraction", "budget_ratio")
 
 
 @dataclass(frozen=True)
 class ComparisonLine:
-    """One output against the reference build's: the worst over the seeds that are looked at."""
+    """One output against that of the reference build: the worst of the seeds shown."""
 
     output: str
     explanation: str
@@ -29,26 +27,28 @@ class ComparisonLine:
 
 
 def lines(seeds: Sequence[SeedRecord]) -> tuple[ComparisonLine, ...]:
-    """A line per output that has been compared, by name."""
+    """Return a line per output that has a comparison, by name."""
     entries: dict[str, list[dict[str, Any]]] = {}
     for seed in seeds:
         for name, mark in seed.outputs.items():
             if entry := mark.statistics.get("reference"):
                 entries.setdefault(name, []).append(entry)
-    return tuple(_line(name, found) for name, found in sorted(entries.items()))
+    return tuple(
+        _line(name, entries_of_output) for name, entries_of_output in sorted(entries.items())
+    )
 
 
 def _line(output: str, entries: Sequence[dict[str, Any]]) -> ComparisonLine:
     alone = [
-        each["against_float64"]["explanation"] for each in entries if each.get("against_float64")
+        entry["against_float64"]["explanation"] for entry in entries if entry.get("against_float64")
     ]
     largest = {
-        name: max((each[name] for each in entries if each.get(name) is not None), default=None)
+        name: max((entry[name] for entry in entries if entry.get(name) is not None), default=None)
         for name in _NUMBERS
     }
     return ComparisonLine(
         output=output,
-        explanation=min((each["explanation"] for each in entries), key=_WORST_FIRST.index),
+        explanation=min((entry["explanation"] for entry in entries), key=_WORST_FIRST.index),
         reference_explanation=min(alone, key=_WORST_FIRST.index) if alone else None,
         **largest,
     )

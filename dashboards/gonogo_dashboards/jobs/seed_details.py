@@ -1,6 +1,4 @@
-"""One seed of a job on the job's page: its numbers output by output, where it ran, and the command
-that runs it again.
-"""
+"""One seed of a job: its numbers by output, its facts, and the command that reproduces it."""
 
 from __future__ import annotations
 
@@ -19,34 +17,35 @@ from gonogo_storage.seeds import results
 from gonogo_storage.seeds.seed_order import SeedOrder
 
 STATISTICS = (
-    ("tolerance_ratio", "of the tolerance", "1 = where green turns red"),
+    ("tolerance_ratio", "error ÷ tolerance", "1 = where green turns red"),
     (
         "budget_ratio",
         "error ÷ budget",
-        "the largest error over the worst that rounding can do there",
+        "the largest error divided by the budget of its element",
     ),
-    ("chi", "chi", "the errors over their own standard deviations, rms"),
-    ("row_z", "along a constant per row", "in standard deviations of what rounding leaves"),
-    ("xhat_z", "along x̂ in a row", "in standard deviations of what rounding leaves"),
-    ("scale_z", "along the result itself", "in standard deviations of what rounding leaves"),
+    ("chi", "chi", "the errors divided by their standard deviations, rms"),
+    ("row_z", "along a constant per row, σ", "in standard deviations of what rounding leaves"),
+    ("xhat_z", "along x̂ in a row, σ", "in standard deviations of what rounding leaves"),
+    ("scale_z", "along the result itself, σ", "in standard deviations of what rounding leaves"),
     ("max_abs", "max |e|", "the largest error"),
     ("rms", "rms e", "root mean square error"),
     ("ulp_max", "max ulp", "the largest distance in units in the last place"),
-    ("pcc_deficit", "1 − PCC", "what correlation lacks of 1"),
+    ("pcc_deficit", "1 − PCC", "1 minus the Pearson correlation"),
     (
         "mismatch_fraction",
         "values that differ",
-        "share of the values that are not the rounded reference",
+        "fraction of the values that differ from the rounded reference",
     ),
 )
-"""Statistic, what it is called, what it means."""
+"""(statistic, label, meaning)"""
 _MAX_OUTPUTS = 24
 
 
 @dataclass(frozen=True)
 class OutputNumbers:
-    """One output of the seed. `numbers` in the order of the view's columns; `beyond`: times what
-    rounding explains, above 1 it isn't.
+    """One output of the seed; `numbers` are in the order of the view's columns.
+
+    `beyond`: the error divided by what rounding explains; above 1 it is unexplained.
     """
 
     output: str
@@ -60,7 +59,7 @@ class OutputNumbers:
 
 @dataclass(frozen=True)
 class SeedDetails:
-    """A (seed, repeat) of the job; `verdict` null: it has not come (yet)."""
+    """A (seed, repeat) of the job; `verdict` is null while it hasn't finished."""
 
     seed: int
     repeat: int
@@ -71,15 +70,15 @@ class SeedDetails:
     columns: tuple[tuple[str, str], ...]
     outputs: tuple[OutputNumbers, ...]
     left_out: int
-    """Outputs that are not shown, none of them worse than those that are."""
+    """Outputs that are not shown; none of them is worse than those that are."""
     check: str | None
     before: str | None
     after: str | None
-    """The pages of its neighbours."""
+    """The pages of its neighbors."""
 
 
-def wanted(query: Mapping[str, str]) -> tuple[int, int] | None:
-    """The (seed, repeat) that a page's address names, if any."""
+def requested(query: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return the (seed, repeat) that a page's address names, if any."""
     seed, repeat = query.get("seed", ""), query.get("repeat", "") or "0"
     if all(text.isascii() and text.isdigit() and len(text) <= 16 for text in (seed, repeat)):
         return int(seed), int(repeat)
@@ -89,32 +88,33 @@ def wanted(query: Mapping[str, str]) -> tuple[int, int] | None:
 def read(
     session: Session, job: Job, pair: tuple[int, int], output: str | None
 ) -> SeedDetails | None:
-    """The details of a (seed, repeat); None where the job has no such one."""
+    """Return the details of a (seed, repeat); None where the job has no such seed."""
     order = SeedOrder.of(job.request, job.suspects)
-    found = results.get(session, job.id, *pair)
+    stored = results.get(session, job.id, *pair)
     place = order.place(*pair)
-    if found is None and place is None:
+    if stored is None and place is None:
         return None
     near = [
-        None if place is None or not 0 <= each < len(order) else order.at(each)
-        for each in ((place or 0) - 1, (place or 0) + 1)
+        None if place is None or not 0 <= neighbor < len(order) else order.at(neighbor)
+        for neighbor in ((place or 0) - 1, (place or 0) + 1)
     ]
     before, after = (
-        None if each is None else urls.job(job.id, output=output, seed=each) for each in near
+        None if neighbor_pair is None else urls.job(job.id, output=output, seed=neighbor_pair)
+        for neighbor_pair in near
     )
     seed, repeat = pair
-    said: Mapping[str, Any] = found or {}
-    outputs = _outputs(said.get("outputs") or {})
-    verdict = said.get("verdict")
+    result: Mapping[str, Any] = stored or {}
+    outputs = _outputs(result.get("outputs") or {})
+    verdict = result.get("verdict")
     return SeedDetails(
         seed=seed,
         repeat=repeat,
         verdict=verdict,
         sentence=words.sentence(verdict)
         if verdict
-        else ("It never ran." if job.state.final else "It has not come back yet."),
-        facts=_facts(said),
-        message=said.get("message"),
+        else ("It never ran." if job.state.final else "It has not finished yet."),
+        facts=_facts(result),
+        message=result.get("message"),
         columns=tuple((label, meaning) for _, label, meaning in STATISTICS),
         outputs=tuple(outputs[:_MAX_OUTPUTS]),
         left_out=max(0, len(outputs) - _MAX_OUTPUTS),
@@ -124,45 +124,52 @@ def read(
     )
 
 
-def _facts(said: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _facts(result: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     facts = []
-    if said.get("device"):
-        facts.append(("device", str(said["device"])))
-    if said.get("duration_ms") is not None:
-        facts.append(("took", words.duration(said["duration_ms"] / 1000)))
-    if said.get("position") is not None:
-        facts.append(("ran before it in its process", words.count(int(said["position"]), "kernel")))
-    if said.get("arrival") is not None:
-        facts.append(("came back", f"as number {said['arrival']:,}"))
+    if result.get("device"):
+        facts.append(("device", str(result["device"])))
+    if result.get("duration_ms") is not None:
+        facts.append(("duration", words.duration(result["duration_ms"] / 1000)))
+    if result.get("position") is not None:
+        facts.append(
+            ("ran before it in the same process", words.count(int(result["position"]), "kernel"))
+        )
+    if result.get("arrival") is not None:
+        facts.append(("finished", f"as number {result['arrival']:,}"))
     return tuple(facts)
 
 
-def _outputs(told: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
-    """Worst first."""
+def _outputs(stored: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
+    """Return the outputs, worst first."""
     order = {
         verdict: rank
         for rank, verdict in enumerate(
-            words.ordered({str(each["verdict"]) for each in told.values()})
+            words.ordered({str(output["verdict"]) for output in stored.values()})
         )
     }
-    found = [
+    outputs = [
         OutputNumbers(
             output=name,
-            verdict=str(each["verdict"]),
-            explanation=each.get("explanation"),
-            beyond=verdicts.evidence(each),
-            numbers=tuple(words.reported_number(each.get(statistic)) for statistic, _, _ in STATISTICS),
-            nonfinite=dict(each.get("nonfinite_kinds") or {}),
-            digest=each.get("digest"),
+            verdict=str(output["verdict"]),
+            explanation=output.get("explanation"),
+            beyond=verdicts.evidence(output),
+            numbers=tuple(
+                words.reported_number(output.get(statistic)) for statistic, _, _ in STATISTICS
+            ),
+            nonfinite=dict(output.get("nonfinite_kinds") or {}),
+            digest=output.get("digest"),
         )
-        for name, each in told.items()
+        for name, output in stored.items()
     ]
-    return sorted(found, key=lambda each: (order[each.verdict], -(each.beyond or 0.0), each.output))
+    return sorted(
+        outputs, key=lambda output: (order[output.verdict], -(output.beyond or 0.0), output.output)
+    )
 
 
 def check(job: Job, seed: int, output: str) -> str | None:
-    """The command that runs a seed of the job again on the reader's own machine; None of what was
-    imported: nothing here can run it.
+    """Return the command that runs a seed of the job on the reader's own machine.
+
+    None for an imported job: nothing here can run it.
     """
     if imported.read(job) is not None:
         return None
@@ -178,9 +185,9 @@ def check(job: Job, seed: int, output: str) -> str | None:
 
 
 def shown_columns(details: SeedDetails) -> Sequence[int]:
-    """The statistics that any of the outputs has: a column without a number says nothing."""
+    """Return the columns that have a number in any output."""
     return [
         place
         for place in range(len(STATISTICS))
-        if any(each.numbers[place] is not None for each in details.outputs)
+        if any(output.numbers[place] is not None for output in details.outputs)
     ]

@@ -1,5 +1,6 @@
-"""The seeds of a job as a dense grid that fills in: a cell for each (seed, repeat), or for several
-neighbours, at most 5,000 cells.
+"""The seeds of a job as a dense grid that fills in, with at most 5,000 cells.
+
+A cell shows one (seed, repeat), or several neighbors.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ _WORST_FIRST = "".join(seed_grids.LETTERS[verdict] for verdict in WORST_FIRST)
 
 @dataclass(frozen=True)
 class GridCell:
-    """A cell in the table below the grid: which seeds, how many have come, the worst verdict and
-    the first seed that has it.
+    """A cell in the table below the grid.
+
+    It has its seeds, the number of those that finished, the worst verdict, and the first seed with
+    this verdict.
     """
 
     first: int
     last: int
-    come: int
+    finished: int
     of: int
     verdict: str
     seed: int
@@ -42,15 +45,16 @@ class GridCell:
 
 @dataclass(frozen=True)
 class GridView:
-    """`cells` has a letter for each cell in order, its worst verdict as in `verdicts`, "." where
-    nothing has come.
+    """The grid; `cells` has the letter of each cell's worst verdict, as in `verdicts`, in order.
+
+    "." marks a cell in which nothing has finished.
     """
 
     noun: str
     total: int
-    come: int
+    finished: int
     width: int
-    """(seed, repeat) in a cell."""
+    """Number of (seed, repeat) in a cell."""
     repeats: int
     cells: str
     seeds: tuple[int, ...]
@@ -61,18 +65,18 @@ class GridView:
     verdicts: dict[str, str]
     """Letter -> verdict, worst first."""
     waiting: str
-    """What a cell is in which nothing has come: it waits, or never ran."""
+    """The state of a cell in which nothing has finished: queued, or never ran."""
     summary: str
     table: tuple[GridCell, ...]
 
 
 def read(session: Session, job: Job, noun: str) -> GridView:
-    """The grid of a job."""
+    """Return the grid of a job."""
     return view(job, seed_grids.read(session, job), noun)
 
 
 def view(job: Job, letters: str, noun: str) -> GridView:
-    """From the letters that are stored."""
+    """Return the grid from the stored letters."""
     order = SeedOrder.of(job.request, job.suspects)
     length = len(letters) if job.sequential is not None else max(len(letters), len(order))
     length = min(max(length, 1), len(order))
@@ -81,12 +85,12 @@ def view(job: Job, letters: str, noun: str) -> GridView:
     cells, places = (line, ()) if width == 1 else _worst_of_each(line, width)
     firsts = _firsts(order, length, width)
     worst = tuple(_at(order, places))
-    come = len(letters) - letters.count(seed_grids.NONE_YET)
+    finished = len(letters) - letters.count(seed_grids.NONE_YET)
     waiting = _waiting(job)
     return GridView(
         noun=noun,
         total=length,
-        come=come,
+        finished=finished,
         width=width,
         repeats=order.repeats,
         cells=cells,
@@ -98,14 +102,15 @@ def view(job: Job, letters: str, noun: str) -> GridView:
             for letter in sorted(set(cells) - {seed_grids.NONE_YET}, key=_WORST_FIRST.index)
         },
         waiting=waiting,
-        summary=_summary(job, letters, length, width, come, noun),
+        summary=_summary(job, letters, length, width, finished, noun),
         table=tuple(_table(order, line, cells, width)),
     )
 
 
 def drawn(grid: GridView, page: str, chosen: tuple[int, int] | None) -> dict[str, Any]:
-    """What the browser draws the grid from (web/src/grid.js). page: the address to add a seed to;
-    chosen: the one shown.
+    """Return the data from which web/src/grid.js draws the grid.
+
+    page: the address to add a seed to; chosen: the seed that is shown.
     """
     marks = {
         letter: (verdict, words.mark(verdict).label, words.mark(verdict).path)
@@ -121,19 +126,19 @@ def drawn(grid: GridView, page: str, chosen: tuple[int, int] | None) -> dict[str
 
 
 def _width(length: int) -> int:
-    """How many (seed, repeat) share a cell: 1, or a round number."""
+    """Return the number of (seed, repeat) per cell: 1, or a round number."""
     steps: Iterator[int] = (size * 10**power for power in range(9) for size in (1, 2, 5))
     return next(step for step in steps if length <= step * MAX_CELLS)
 
 
-@lru_cache(maxsize=16)  # a page is read again and again, and most of its letters, if not all, stay
+@lru_cache(maxsize=16)  # a page is read repeatedly, and most letters stay
 def _worst_of_each(line: str, width: int) -> tuple[str, tuple[int, ...]]:
-    """The worst letter of each `width` neighbours, and the first place that has it."""
+    """Return the worst letter of each `width` neighbors, and the first place that has it."""
     count = -(-len(line) // width)
     cells, places = [""] * count, [0] * count
     for letter in _WORST_FIRST + seed_grids.NONE_YET:
         place = line.find(letter)
-        while place >= 0:  # from cell to cell: every letter is looked at by the string's own search
+        while place >= 0:  # from cell to cell, because str.find is fast
             cell = place // width
             if not cells[cell]:
                 cells[cell], places[cell] = letter, place
@@ -142,7 +147,7 @@ def _worst_of_each(line: str, width: int) -> tuple[str, tuple[int, ...]]:
 
 
 def _firsts(order: SeedOrder, length: int, width: int) -> tuple[int, ...]:
-    """The first seed of each cell; none where the cells are the seeds from the first on."""
+    """Return the first seed of each cell; none where the cells are consecutive seeds."""
     if (
         width == 1
         and order.repeats == 1
@@ -154,18 +159,18 @@ def _firsts(order: SeedOrder, length: int, width: int) -> tuple[int, ...]:
 
 
 def _at(order: SeedOrder, places: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The (seed, repeat) of each place; nearly every large job is the plain case."""
+    """Yield the (seed, repeat) of each place; nearly every large job takes the first branch."""
     if order.repeats == 1 and not order.added:
         return ((order.seeds[place], 0) for place in places)
     return map(order.at, places)
 
 
 def _waiting(job: Job) -> str:
-    return "never ran" if job.state.final else "waits"
+    return "never ran" if job.state.final else "queued"
 
 
 def _table(order: SeedOrder, line: str, cells: str, width: int) -> list[GridCell]:
-    """The cells that are not green, worst first."""
+    """Return the cells that are not green, worst first."""
     fine = _WORST_FIRST[-1] + seed_grids.NONE_YET
     bad = (
         number
@@ -178,12 +183,12 @@ def _table(order: SeedOrder, line: str, cells: str, width: int) -> list[GridCell
     for number in islice(bad, MAX_ROWS):
         start, end = number * width, min((number + 1) * width, len(line))
         seed, repeat = order.at(line.index(cells[number], start))
-        come = end - start - line.count(seed_grids.NONE_YET, start, end)
+        finished = end - start - line.count(seed_grids.NONE_YET, start, end)
         lines.append(
             GridCell(
                 order.at(start)[0],
                 order.at(end - 1)[0],
-                come,
+                finished,
                 end - start,
                 _VERDICTS[cells[number]],
                 seed,
@@ -193,26 +198,26 @@ def _table(order: SeedOrder, line: str, cells: str, width: int) -> list[GridCell
     return lines
 
 
-def _summary(job: Job, letters: str, length: int, width: int, come: int, noun: str) -> str:
-    """The grid in words, for readers who don't see it."""
-    if not come:
+def _summary(job: Job, letters: str, length: int, width: int, finished: int, noun: str) -> str:
+    """Return the grid in words, for readers who don't see it."""
+    if not finished:
         if job.state.final:
             return f"No {noun} ever ran."
-        return f"No {noun} has come back yet: a mark fills in as each one does."
+        return f"No {noun} has finished yet. A mark fills in for each that does."
     counts = {letter: letters.count(letter) for letter in _WORST_FIRST}
-    told = ", ".join(
-        f"{counts[letter]:,} {words.mark(_VERDICTS[letter]).label}"
+    counts_text = ", ".join(
+        f"{counts[letter]:,} {words.inline(words.mark(_VERDICTS[letter]).label)}"
         for letter in _WORST_FIRST
         if counts[letter]
     )
-    missing = length - come
+    missing = length - finished
     text = (
-        f"{words.count(length, noun)}: {told}."
+        f"{words.count(length, noun)}: {counts_text}."
         if not missing
-        else f"{come:,} of {words.count(length, noun)}: {told}."
+        else f"{finished:,} of {words.count(length, noun)}: {counts_text}."
     )
     if missing:
-        text += f" {missing:,} never ran." if job.state.final else f" {missing:,} still to come."
+        text += f" {missing:,} never ran." if job.state.final else f" {missing:,} unfinished."
     if width > 1:
-        text += f" Each mark is {width} {noun}s in a row and shows the worst of them."
+        text += f" Each mark shows the worst of {width} consecutive {noun}s."
     return text

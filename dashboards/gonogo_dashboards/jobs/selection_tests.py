@@ -1,6 +1,4 @@
-"""A selection's job on its page: a line for each test, with how often it was green or red and what
-it said.
-"""
+"""The tests of a selection's job: a line for each test, with its outcomes and its message."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ MAX_CHARS = 600
 
 @dataclass(frozen=True)
 class TestLine:
-    """One test over the job's iterations; message, failures and numbers are those of its worst
-    one.
+    """One test over the job's iterations.
+
+    Message, failures and numbers are those of its worst iteration.
     """
 
     __test__ = False  # pytest: not a test case
@@ -33,33 +32,33 @@ class TestLine:
     duration_ms: float | None
     message: str
     more: str
-    """What the message goes on to say, where it is longer than a line."""
+    """The rest of a message that is longer than a line."""
     failures: tuple[tuple[str, int], ...]
-    """(expression, how often)"""
+    """(expression, number of failures)"""
     measurements: tuple[tuple[str, float | None], ...]
     stage: str | None
 
 
 @dataclass(frozen=True)
 class TestsView:
-    """The tests of a job, worst first; `total` counts those left out, too."""
+    """The tests of a job, worst first; `total` includes those that are left out."""
 
     __test__ = False  # pytest: not a test case
 
     lines: tuple[TestLine, ...]
     total: int
     outcomes: tuple[OutcomeCount, ...]
-    """Over all tests and iterations."""
+    """The outcomes of all tests and iterations."""
     staged: bool
 
 
 def is_selection(job: Job) -> bool:
-    """Whether the job runs tests that exist already."""
+    """Return whether the job runs tests that exist already."""
     return job.kernel == KERNEL
 
 
 def read(session: Session, job: Job) -> TestsView | None:
-    """The tests of a job; None for a kernel's."""
+    """Return the tests of a job; None for a kernel's job."""
     if not is_selection(job):
         return None
     lines = tuple(_line(record) for record in selection_tests.tests(session, job.id, MAX_TESTS))
@@ -68,44 +67,44 @@ def read(session: Session, job: Job) -> TestsView | None:
 
 
 def facts(job: Job) -> tuple[tuple[str, str], ...]:
-    """What was asked for, in words, where no kernel was."""
-    wanted = Selection.parse(job.canonical)
+    """Return the request of a selection in words."""
+    selection = Selection.parse(job.canonical)
     named = (
-        ("suite", wanted.suite),
-        ("filter", wanted.filter),
-        ("stages", ", ".join(wanted.stages or ()) or None),
+        ("suite", selection.suite),
+        ("filter", selection.filter),
+        ("stages", ", ".join(selection.stages or ()) or None),
     )
-    found = [(name, value) for name, value in named if value is not None]
-    if wanted.shuffle is not None:
-        found.append(
+    rows = [(name, value) for name, value in named if value is not None]
+    if selection.shuffle is not None:
+        rows.append(
             (
                 "order",
                 "shuffled by each seed"
-                if wanted.shuffle is True
-                else f"shuffled by {wanted.shuffle}",
+                if selection.shuffle is True
+                else f"shuffled by {selection.shuffle}",
             )
         )
-    return tuple(found or [("tests", "all of the build")])
+    return tuple(rows or [("tests", "all tests of the build")])
 
 
 def _line(record: selection_tests.TestRecord) -> TestLine:
-    said = record.sample
-    first, _, more = str(said.get("message") or "").strip().partition("\n")
-    measured = said.get("measurements") or {}
+    sample = record.sample
+    first, _, more = str(sample.get("message") or "").strip().partition("\n")
+    measured = sample.get("measurements") or {}
     return TestLine(
         name=record.name,
         verdict=record.verdict,
         outcomes=outcomes(record.outcomes),
         iteration=record.iteration,
-        duration_ms=said.get("duration_ms"),
+        duration_ms=sample.get("duration_ms"),
         message=first[:MAX_CHARS],
         more=more,
         failures=tuple(
-            (str(each.get("expression")), int(each.get("count", 1)))
-            for each in said.get("failures") or ()
+            (str(failure.get("expression")), int(failure.get("count", 1)))
+            for failure in sample.get("failures") or ()
         ),
         measurements=tuple(
             (str(name), value) for name, value in list(measured.items())[:MAX_NUMBERS]
         ),
-        stage=said.get("stage"),
+        stage=sample.get("stage"),
     )

@@ -1,4 +1,4 @@
-"""Sequential and suspect seeds in words: where the decision stands, what it was, what it saved."""
+"""Sequential and suspect seeds in words: the state of the decision, and what it saved."""
 
 from __future__ import annotations
 
@@ -7,32 +7,30 @@ from gonogo_storage.jobs.job import Job
 
 
 def notes(job: Job) -> tuple[str, ...]:
-    """Sentences for the job's progress: the decision or what it still needs, and what became of
-    suspect seeds.
-    """
-    found: list[str] = []
+    """Return sentences for the job's progress: the decision or what it needs, and suspect seeds."""
+    sentences: list[str] = []
     if job.stop is not None:
-        found.append(f"Decided, {job.stop['decision']}: {job.stop['words']}.")
+        sentences.append(f"Decided, {job.stop['decision']}: {job.stop['words']}.")
     elif job.sequential is not None and not job.state.final:
         plan = job.sequential
         needed = f"; at least {words.count(plan['needed'], 'more seed')}" if plan["needed"] else ""
-        found.append(
-            f"Not decided yet: {words.count(plan['seen'], 'seed')} read in order, {plan['failures']:,} failed{needed}."
-        )
+        read = f"{words.count(plan['seen'], 'seed')} read in order"
+        sentences.append(f"Not decided yet: {read}, {plan['failures']:,} failed{needed}.")
     if job.suspects is not None:
-        said = str(job.suspects["words"])
-        found.append(f"{said[:1].upper()}{said[1:]}.")
-    return tuple(found)
+        text = str(job.suspects["words"])
+        sentences.append(f"{text[:1].upper()}{text[1:]}.")
+    return tuple(sentences)
 
 
 def at_most(job: Job) -> bool:
-    """Whether the job's total is only what it may run at most."""
+    """Return whether the job's total is only a maximum."""
     return job.sequential is not None and (job.stop is None or job.stop["seeds_run"] is None)
 
 
 def saved(job: Job) -> str | None:
-    """What the decision saved: "451 of 500 seeds, 1.1 s of device time"; None where nothing was
-    decided.
+    """Return what the decision saved: "451 of 500 seeds, 1.1 s of device time".
+
+    None: nothing was decided.
     """
     if job.stop is None:
         return None

@@ -1,4 +1,4 @@
-"""The stages of a staged suite as a job's page shows them."""
+"""The stages of a staged suite for a job's page."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ LOOKS: Mapping[StageStatus, str] = {
     StageStatus.partial: Verdict.suspect.value,
     StageStatus.passed: Verdict.pass_.value,
 }
-"""The verdict whose shape and colour a status takes."""
+"""The verdict whose shape and color a status takes."""
 
 
 @dataclass(frozen=True)
 class StageLine:
-    """One stage: number from 1, status with its looks and its sentence, what came of its tests, and
-    since which build it went backwards.
+    """One stage: its number from 1, its status, its tests, and its regression.
+
+    `passed_on` is the build on which it passed before.
     """
 
     number: int
@@ -40,15 +41,16 @@ class StageLine:
 
 @dataclass(frozen=True)
 class StagesView:
-    """The table, and its sentence."""
+    """The table of stages, and its sentence."""
 
     words: str
     lines: tuple[StageLine, ...]
 
 
 def view(content: Any) -> StagesView | None:
-    """From gonogo_storage.seeds.stages.of_job's JSON; None without any, or when it is from a version that
-    this one can't read.
+    """Return the stages from the JSON of gonogo_storage.seeds.stages.of_job.
+
+    None without any, or where the JSON is of a version that this one can't read.
     """
     if not isinstance(content, Mapping):
         return None
@@ -57,7 +59,8 @@ def view(content: Any) -> StagesView | None:
     except FieldError:
         return None
     since = {
-        str(each.get("stage")): str(each.get("since")) for each in content.get("regressions") or ()
+        str(regression.get("stage")): str(regression.get("since"))
+        for regression in content.get("regressions") or ()
     }
     lines = tuple(
         _line(number, stage, table, since.get(stage.name))

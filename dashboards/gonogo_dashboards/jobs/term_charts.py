@@ -11,16 +11,15 @@ from gonogo_dashboards.jobs.diagnosis_view import TermView
 from gonogo_dashboards.kit import words
 
 MAX_ROWS = 1000
-"""Of the table of a term."""
+"""Maximum rows of the table of a term."""
 
 
-@lru_cache(maxsize=64)  # a diagnosis stays, and its page is read again and again
+@lru_cache(maxsize=64)  # a diagnosis never changes, and its page is read repeatedly
 def term(view: TermView) -> Options:
-    """A bar per tile: how often each tile's part of a term was used, 1 = once, as it should be;
-    whiskers of one standard error each way.
+    """Return the options of a bar per tile: how many times a term's part is used; 1 is right.
 
-    Where a tile is wrong, what is missing up to 1 or too much above it stands out, so that a bar of
-    height 0 is seen too.
+    Whiskers show one standard error in each direction. Where a tile is wrong, the part missing up
+    to 1 or the excess above it stands out, so that a bar of height 0 is visible too.
     """
     bars: list[list[Any]] = []
     strange: list[Options] = []
@@ -31,13 +30,13 @@ def term(view: TermView) -> Options:
         first, last = tiles_of(view, index)
         x = (first + last) / 2
         error = view.errors[index] if index < len(view.errors) else None
-        said = [str(first) if first == last else f"{first} … {last}", _short(value), _short(error)]
+        texts = [str(first) if first == last else f"{first} … {last}", _short(value), _short(error)]
         wrong = differs(value, error)
-        bars.append([x, _short(min(value, 1.0) if wrong else value), *said])
+        bars.append([x, _short(min(value, 1.0) if wrong else value), *texts])
         if wrong:
             missing = {"opacity": 0.32} if value < 1 else {}
             strange.append(
-                {"value": [x, _short(abs(1 - max(value, 0.0))), *said], "itemStyle": missing}
+                {"value": [x, _short(abs(1 - max(value, 0.0))), *texts], "itemStyle": missing}
             )
         if error is not None:
             whiskers.append([x, _short(value - error), _short(value + error)])
@@ -71,7 +70,7 @@ def term(view: TermView) -> Options:
             "minInterval": 1,
             "min": 1 - edge,
             "max": view.tiles + edge,
-            # told, not left to ECharts, whose round numbers begin at 0: tiles are counted from 1
+            # set here: the round numbers of ECharts begin at 0, and tiles are counted from 1
             "axisLabel": {
                 "color": "$soft",
                 "hideOverlap": True,
@@ -101,7 +100,7 @@ def term(view: TermView) -> Options:
             },
             {
                 **shared,
-                "name": f"{view.name} of {view.output}: not as it should be",
+                "name": f"{view.name} of {view.output}: wrong",
                 "itemStyle": {"color": "$pass_by_tolerance"},
                 "data": strange,
             },
@@ -120,26 +119,27 @@ def term(view: TermView) -> Options:
 
 @lru_cache(maxsize=64)
 def term_rows(view: TermView) -> Sequence[tuple[str, str, str]]:
-    """The same as a table, at most MAX_ROWS: (which tiles, times used, standard error) in words.
-    Made here, as a template takes thrice as long, and there are three terms of hundreds of
-    tiles.
+    """Return the same as a table, at most MAX_ROWS: (tiles, times used, standard error) in words.
+
+    It is made here because a template takes three times as long, and there are three terms of
+    hundreds of tiles.
     """
-    found = []
+    rows = []
     for index, value in enumerate(view.coefficients[:MAX_ROWS]):
         first, last = tiles_of(view, index)
         error = view.errors[index] if index < len(view.errors) else None
-        found.append(
+        rows.append(
             (
                 str(first) if first == last else f"{first} … {last}",
                 words.number(value),
                 words.number(error),
             )
         )
-    return found
+    return rows
 
 
 def _from_one(tiles: int) -> list[int]:
-    """Where an axis of tiles has its ticks: the first tile, round numbers, the last tile."""
+    """Return the ticks of an axis of tiles: the first tile, round numbers, the last tile."""
     step = next(
         (
             size
@@ -158,16 +158,16 @@ def _from_one(tiles: int) -> list[int]:
 
 
 def differs(value: float, error: float | None) -> bool:
-    """Whether a coefficient is drawn as wrong: off 1 by more than a tenth and by more than four
-    standard errors.
+    """Return whether a coefficient is drawn as wrong.
 
-    For the eye only; which terms are wrong the forensics say.
+    It differs from 1 by more than a tenth and by more than four standard errors. This is for the
+    eye only: the forensics decide which terms are wrong.
     """
     return abs(value - 1) > max(0.1, 4 * (error or 0.0))
 
 
 def tiles_of(view: TermView, index: int) -> tuple[int, int]:
-    """First and last tile, counted from 1, of a term's coefficient."""
+    """Return the first and last tile, counted from 1, of a term's coefficient."""
     return index * view.group + 1, min(view.tiles, (index + 1) * view.group) if view.tiles else (
         index + 1
     ) * view.group

@@ -1,6 +1,4 @@
-"""What stands out in an error map: a column or a row of tiles that holds most of the error, and
-stripes of one sign.
-"""
+"""Patterns in an error map: rows or columns of tiles with most of the error, and stripes."""
 
 from __future__ import annotations
 
@@ -9,20 +7,19 @@ from collections.abc import Sequence
 Cells = Sequence[Sequence[float | None]]
 
 HALF = 0.5
-"""Share of the squared error from which a column or row is named alone."""
-MAX = 0.9
+"""Share of the squared error from which one column or row is named alone."""
+BULK = 0.9
 FEW = 0.1
-"""So small a part of the columns (or rows) that holds MAX of the squared error is named."""
+"""Largest fraction of the columns or rows that is named when it has BULK of the squared error."""
 STRIPES = 0.3
-"""Share of the signed means' variance that goes from column to column (or row to row), beyond what
-noise has, from which it is stripes."""
+"""Share of the signed means' variance between columns or rows, beyond noise, that makes stripes."""
 
 
 def words(largest: Cells, signed: Cells, narrow: int | None) -> str:
-    """Sentences about the cells: (rows, columns) of the largest |error| and of the mean error.
+    """Return sentences about the cells: (rows, columns) of the largest |error| and the mean error.
 
     Shares are of the squares of the cells' largest errors. narrow: the width in values of the last
-    column, where it is not a full one.
+    column, where it is not full.
     """
     squares = [[(value or 0.0) ** 2 for value in line] for line in largest]
     total = sum(map(sum, squares))
@@ -30,9 +27,9 @@ def words(largest: Cells, signed: Cells, narrow: int | None) -> str:
         return ""
     columns = [sum(line[column] for line in squares) / total for column in range(len(squares[0]))]
     rows = [sum(line) / total for line in squares]
-    said = [_columns(columns, narrow), _few(rows, "row"), _stripes(signed)]
-    found = [each for each in said if each]
-    return " ".join(found) if found else "It is spread over the tiles without a pattern."
+    candidates = [_columns(columns, narrow), _few(rows, "row"), _stripes(signed)]
+    sentences = [sentence for sentence in candidates if sentence]
+    return " ".join(sentences) if sentences else "It is spread over the tiles without a pattern."
 
 
 def _columns(shares: Sequence[float], narrow: int | None) -> str:
@@ -48,16 +45,22 @@ def _columns(shares: Sequence[float], narrow: int | None) -> str:
 
 
 def _few(shares: Sequence[float], noun: str) -> str:
-    """The few columns (or rows) that hold most, if they are few."""
+    """Return a sentence about the few columns or rows with most of the error.
+
+    "" where they are many.
+    """
     order = sorted(range(len(shares)), key=lambda place: -shares[place])
     if len(shares) > 2 and shares[order[0]] >= max(HALF, 2 / len(shares)):
-        return f"{noun.capitalize()} {order[0] + 1} of {len(shares)} of tiles holds {shares[order[0]]:.0%} of the error."
-    held = 0.0
+        place, share = order[0] + 1, shares[order[0]]
+        return (
+            f"{noun.capitalize()} {place} of {len(shares)} of tiles holds {share:.0%} of the error."
+        )
+    running_share = 0.0
     for number, place in enumerate(order, 1):
-        held += shares[place]
-        if held >= MAX:
+        running_share += shares[place]
+        if running_share >= BULK:
             return (
-                f"{number} of {len(shares)} {noun}s of tiles hold {held:.0%} of the error."
+                f"{number} of {len(shares)} {noun}s of tiles hold {running_share:.0%} of the error."
                 if number <= FEW * len(shares)
                 else ""
             )
@@ -65,8 +68,9 @@ def _few(shares: Sequence[float], noun: str) -> str:
 
 
 def _stripes(signed: Cells) -> str:
-    """Whether the mean error goes with the column or with the row: shares of its variance beyond
-    those that noise would have.
+    """Return a sentence about stripes of the mean error.
+
+    It compares shares of the variance with those that noise has.
     """
     cells = [[value or 0.0 for value in line] for line in signed]
     down, across = len(cells), len(cells[0])
@@ -86,17 +90,18 @@ def _stripes(signed: Cells) -> str:
     )
     whole = down * across - 1
     upright, level = (_beyond(by_column, (across - 1) / whole), _beyond(by_row, (down - 1) / whole))
-    said = []
+    parts = []
     if level >= STRIPES:
-        said.append(
-            f"{level:.0%} of the mean error's variance goes from row to row: level stripes, as of a wrong term that each row has"
+        parts.append(
+            f"{level:.0%} of the mean error's variance goes from row to row: horizontal stripes,"
+            " as of a wrong term of each row"
         )
     if upright >= STRIPES:
-        said.append(
-            f"{upright:.0%} of {'it' if said else 'the mean error’s variance'} goes from column to column: upright stripes, as of a "
-            "wrong term that follows the features"
+        parts.append(
+            f"{upright:.0%} of {'it' if parts else 'the mean error’s variance'} goes from column to"
+            " column: vertical stripes, as of a wrong term that follows the features"
         )
-    return "; ".join(said) + "." if said else ""
+    return "; ".join(parts) + "." if parts else ""
 
 
 def _beyond(share: float, by_chance: float) -> float:

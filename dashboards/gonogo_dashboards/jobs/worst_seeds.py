@@ -1,6 +1,4 @@
-"""The worst seeds of a job, as lines of a table: each with the numbers that people look at, its
-worst output first.
-"""
+"""The worst seeds of a job as lines of a table, each with its worst output first."""
 
 from __future__ import annotations
 
@@ -14,8 +12,9 @@ from gonogo_storage.jobs.job_seeds import MarkRecord, SeedRecord
 
 @dataclass(frozen=True)
 class OutputLine:
-    """One output in a table of seeds: its verdict and the numbers that people look at; evidence
-    over 1 is not explained.
+    """One output in a table of seeds: its verdict and its main numbers.
+
+    `evidence` above 1: rounding doesn't explain the error.
     """
 
     output: str
@@ -42,7 +41,7 @@ class SeedLine:
 
 
 def line(seed: SeedRecord) -> SeedLine:
-    """A stored (seed, repeat) as a line."""
+    """Return a stored (seed, repeat) as a line."""
     order = words.ordered({mark.verdict for mark in seed.outputs.values()})
     lines = tuple(
         sorted(

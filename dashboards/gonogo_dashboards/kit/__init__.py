@@ -1,1 +1,1 @@
-"""What every page uses: addresses, words, assets, routes, rows of lists, and the base templates."""
+"""Shared parts of all pages: words, assets, routes, rows of lists, and base templates."""

@@ -54,8 +54,7 @@ def tolerance_words(tolerance: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return a JSON value for reading: text and numbers as they are, objects without outer braces.
-    """
+    """Return a JSON value for reading: text and numbers unchanged, objects without outer braces."""
     if value is None or value == {}:
         return ""
     if isinstance(value, str):

@@ -44,15 +44,16 @@ class EvidenceView:
 
 
 def read(evidence: Mapping[str, Any]) -> EvidenceView:
-    """Return the evidence of any kind of finding for reading; null and empty values are left out.
-    """
+    """Return the evidence of a finding for reading; null and empty values are left out."""
     facts: list[tuple[str, str]] = []
     tables: list[EvidenceTable] = []
     _collect("", evidence, facts, tables)
     checks = evidence.get("check") or ()
     left = evidence.get("check_leaves_out") or ()
     commands_shown = (checks,) if isinstance(checks, str) else tuple(str(check) for check in checks)
-    return EvidenceView(tuple(facts), tuple(tables), commands_shown, tuple(str(name) for name in left))
+    return EvidenceView(
+        tuple(facts), tuple(tables), commands_shown, tuple(str(name) for name in left)
+    )
 
 
 def _collect(

@@ -49,7 +49,5 @@ def facts(job: Job) -> list[tuple[str, str]]:
     view = read(job)
     if view is None:
         return []
-    ran = [
-        ("ran", " ".join(filter(None, ("elsewhere,", view.tool, view.started_at))).rstrip(","))
-    ]
+    ran = [("ran", " ".join(filter(None, ("elsewhere,", view.tool, view.started_at))).rstrip(","))]
     return [("imported", f"{words.count(view.tests, 'test')} from {NAMES[view.format]}"), *ran]

@@ -170,6 +170,7 @@ def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
 
 
 def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
+    """Return a flag as a line of a list."""
     sentence = flag.evidence.get("sentence") or words.FLAGS.get(flag.kind, flag.kind)
     diagnosis = flag.evidence.get("diagnosis")
     return FlagLine(

@@ -43,12 +43,12 @@ class Site:
     refuse: Callable[[Request, int, str, str], Response]
     reading: Callable[[], AbstractContextManager[Session]]
     may: Callable[[Request, str], bool]
-    """Whether the reader has a scope beyond `read`."""
+    """Tells whether the reader has a scope beyond `read`."""
     now: Callable[[], datetime]
 
     def limit(self, query: Mapping[str, str]) -> int:
         """Return the length of a list."""
-        return number(query.get("limit"), urls.PAGE_LENGTH, urls.MOST_LENGTH)
+        return number(query.get("limit"), urls.PAGE_LENGTH, urls.MAX_LENGTH)
 
     def add(
         self,
@@ -113,8 +113,7 @@ class Site:
         self.router.add_api_route(path, page, methods=["GET"])
 
     def add_list(self, path: str, template: str, read: ReadList, *, scope: str = "") -> None:
-        """Add a list with its JSON version; the query has its filters, its cursor and its length.
-        """
+        """Add a list with its JSON version; its query has filters, a cursor and a length."""
 
         def view(session: Session, request: Request, now: datetime) -> Any:
             query = request.query_params

@@ -145,7 +145,7 @@ STANDINGS: dict[str, str] = {
     "first": "bits known from one device only",
     "differs": "bits differ from the golden ones",
 }
-"""How a device's canary compares with the canaries of other devices."""
+"""The canary's bits compared with those of other devices."""
 
 FLAGS: dict[str, str] = {
     FlagKind.passes_by_tolerance: "Hollow pass",

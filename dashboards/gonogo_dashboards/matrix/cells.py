@@ -1,6 +1,4 @@
-"""The cells of the build matrix as HTML: a page has a thousand, and a template takes most of the
-page's time for them.
-"""
+"""The cells of the build matrix as HTML, because a template is too slow for a thousand cells."""
 
 from __future__ import annotations
 
@@ -12,32 +10,38 @@ from markupsafe import Markup
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.matrix.matrix_page import HOLLOW, MatrixCell
 
-_NOTHING = '<td class="cell"><span class="no"><span class="visually-hidden">did not run</span></span></td>\n'
+_NOT_RUN = (
+    '<td class="cell"><span class="no"><span class="visually-hidden">Not run</span></span></td>\n'
+)
 
 
 class Cells:
-    """Draws the cells of one page. `shape`: the drawing of a verdict (the macro of parts.html)."""
+    """The cells of one page; `shape` draws a verdict (the macro of parts.html)."""
 
     def __init__(self, shape: Callable[[str], str]) -> None:
         self._shape = shape
         self._looks: dict[tuple[str, bool, bool], tuple[str, str]] = {}
 
     def row(self, cells: Sequence[MatrixCell | None], place: int) -> Markup:
-        """The `td` of a row, its cells numbered from 1: web/src/matrix.js goes by these ids. The
-        title is the link's name, too.
+        """Return the `td` of a row, its cells numbered from 1: web/src/matrix.js uses these ids.
+
+        The title is also the link's name.
         """
-        made = []
+        parts = []
         for number, cell in enumerate(cells, 1):
             if cell is None:
-                made.append(_NOTHING)
+                parts.append(_NOT_RUN)
                 continue
             start, mark = self._look(cell.verdict, cell.hollow, cell.lost > 0)
-            link = f'<a id="cell-{place}-{number}" tabindex="-1" href="{escape(cell.url)}" title="{escape(cell.words)}">'
-            made.append(f"{start}{link}{mark}</a></td>\n")
-        return Markup("".join(made))  # everything that was given is escaped above
+            link = (
+                f'<a id="cell-{place}-{number}" tabindex="-1" href="{escape(cell.url)}"'
+                f' title="{escape(cell.words)}">'
+            )
+            parts.append(f"{start}{link}{mark}</a></td>\n")
+        return Markup("".join(parts))  # every given value is escaped above
 
     def _look(self, verdict: str, hollow: bool, partly: bool) -> tuple[str, str]:
-        """The start of a cell, and its drawing."""
+        """Return the start of a cell, and its drawing."""
         key = verdict, hollow, partly
         if key not in self._looks:
             classes = [

@@ -1,6 +1,4 @@
-"""Read model of the build matrix: tests by builds of a branch, newest build first, a cell by what its
-seeds say.
-"""
+"""Read model of the build matrix: tests by builds of a branch, newest build first."""
 
 from __future__ import annotations
 
@@ -22,18 +20,21 @@ from gonogo_storage.db.paging import Page
 
 FILTERS = ("branch", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
 BUILDS, MAX_BUILDS = 20, 60
-"""Columns, unless asked for more, and at most."""
+"""Default and maximum number of columns."""
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)
-"""They say nothing of the kernel: they fill a cell only where nothing else is known, else they are
-its corner."""
+"""They say nothing about the kernel.
+
+They fill a cell only where nothing else is known; else they are its corner.
+"""
 HOLLOW = Verdict.pass_by_tolerance
 RED = (Verdict.fail, Verdict.fail_by_tolerance)
 
 
 @dataclass(frozen=True)
 class MatrixBuild:
-    """A column: a build, how many of the rows shown are hollow or red on it, and the page that
-    compares it with the build before it.
+    """A column: a build, and its hollow and red rows.
+
+    `compare_url` leads to the comparison with the build before it.
     """
 
     name: str
@@ -46,8 +47,9 @@ class MatrixBuild:
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """A test on a build: the worst verdict of its seeds, hangs, crashes and errors (`lost`) apart;
-    `hollow`: some seed is.
+    """A test on a build: the worst verdict of its seeds.
+
+    `lost` counts hangs, crashes and errors separately. `hollow`: some seed is a hollow pass.
     """
 
     verdict: str
@@ -91,12 +93,12 @@ class MatrixView:
     newest_url: str | None
     next: str | None
     next_url: str | None
-    twin: str
+    json_url: str
     at: str | None
 
     @property
     def mixed(self) -> bool:
-        """Whether a cell is hollow and worse."""
+        """Return whether some cell is hollow and also has a worse verdict."""
         return any(
             cell is not None and cell.hollow and cell.verdict != HOLLOW
             for row in self.rows
@@ -112,36 +114,37 @@ def read(
     columns: int,
     now: datetime,
 ) -> MatrixView:
-    """The matrix of one branch: of `branch`, else of the branch that a job was submitted to
-    last. Raises gonogo_storage.db.paging.BadCursor.
+    """Return the matrix of one branch: of `branch`, else of the branch of the newest job.
+
+    Raises gonogo_storage.db.paging.BadCursor.
     """
     given = {name: value for name in FILTERS if (value := query.get(name, "").strip())}
-    asked = {**given, "builds": str(columns) if columns != BUILDS else ""}
+    address = {**given, "builds": str(columns) if columns != BUILDS else ""}
     known = reads.builds(session)
-    branches = tuple(dict.fromkeys(each.branch for each in known))
+    branches = tuple(dict.fromkeys(build.branch for build in known))
     branch = (
-        given.get("branch") or max(known, key=lambda each: each.newest_job).branch
+        given.get("branch") or max(known, key=lambda build: build.newest_job).branch
         if known
         else given.get("branch")
     )
-    ordered = [each for each in reversed(known) if each.branch == branch]
+    ordered = [build for build in reversed(known) if build.branch == branch]
     first = next(
-        (place for place, each in enumerate(ordered) if each.name == given.get("until")), 0
+        (place for place, build in enumerate(ordered) if build.name == given.get("until")), 0
     )
     shown, older = ordered[first : first + columns], ordered[first + columns :]
-    names = [each.name for each in shown]
+    names = [build.name for build in shown]
     page = _rows(session, names, branch, given, limit, cursor)
     where = {name: given.get(name) for name in ("arch", "board")}
-    found = (
-        reads.cells(session, [each.key for each in page.items], names, branch=branch or "", **where)
+    counts_by_place = (
+        reads.cells(session, [test.key for test in page.items], names, branch=branch or "", **where)
         if page.items
         else {}
     )
-    made = _rows_of(page.items, names, branch or "", found)
-    before = [*(each.name for each in ordered[first + 1 : first + columns + 1]), None]
+    matrix_rows = _rows_of(page.items, names, branch or "", counts_by_place)
+    before = [*(build.name for build in ordered[first + 1 : first + columns + 1]), None]
     heads = tuple(
-        _head(each, [row.cells[place] for row in made], before[place])
-        for place, each in enumerate(shown)
+        _head(build, [row.cells[place] for row in matrix_rows], before[place])
+        for place, build in enumerate(shown)
     )
     return MatrixView(
         branch=branch,
@@ -149,16 +152,16 @@ def read(
         grades=GRADES,
         suites=_with(given.get("suite"), reads.suites(session)),
         builds=heads,
-        rows=made,
+        rows=matrix_rows,
         columns=columns,
         filters=given,
-        summary=_summary(heads, made, branch),
+        summary=_summary(heads, matrix_rows, branch),
         older=len(older),
-        older_url=urls.matrix({**asked, "until": older[0].name}) if older else None,
-        newest_url=urls.matrix({**asked, "until": None}) if first else None,
+        older_url=urls.matrix({**address, "until": older[0].name}) if older else None,
+        newest_url=urls.matrix({**address, "until": None}) if first else None,
         next=page.next,
-        next_url=urls.matrix(asked, cursor=page.next) if page.next else None,
-        twin=urls.matrix(asked, cursor=cursor, as_json=True),
+        next_url=urls.matrix(address, cursor=page.next) if page.next else None,
+        json_url=urls.matrix(address, cursor=cursor, as_json=True),
         at=timestamp(now),
     )
 
@@ -188,70 +191,75 @@ def _rows_of(
     tests: Sequence[RowRecord],
     names: Sequence[str],
     branch: str,
-    found: Mapping[CellPlace, Mapping[str, int]],
+    counts_by_place: Mapping[CellPlace, Mapping[str, int]],
 ) -> tuple[MatrixRow, ...]:
-    """Of each test a row for each kind of board that it ran on."""
+    """Return a row for each test and each kind of board that it ran on."""
     kinds: dict[str, set[tuple[str, str]]] = {}
-    for place in found:
+    for place in counts_by_place:
         kinds.setdefault(place.test_key, set()).add((place.arch, place.board))
     ends = [
         urls.further("build", name) for name in names
-    ]  # a thousand addresses, of which only this part differs within a row
-    made = []
+    ]  # of a thousand addresses only this part differs within a row
+    rows = []
     for test in tests:
         about = test.kernel, shape_of(test.canonical), tolerance_of(test.canonical)
         for arch, board in sorted(kinds.get(test.key, ())):
             url = urls.history(test.key, {"branch": branch, "arch": arch, "board": board})
-            told = (found.get(CellPlace(test.key, arch, board, name)) for name in names)
-            cells = tuple(
-                _cell(each, name, url + end) if each else None
-                for each, name, end in zip(told, names, ends, strict=True)
+            stored_counts = (
+                counts_by_place.get(CellPlace(test.key, arch, board, name)) for name in names
             )
-            made.append(MatrixRow(test.key, url, *about, arch, board, cells))
-    return tuple(made)
+            cells = tuple(
+                _cell(cell_counts, name, url + end) if cell_counts else None
+                for cell_counts, name, end in zip(stored_counts, names, ends, strict=True)
+            )
+            rows.append(MatrixRow(test.key, url, *about, arch, board, cells))
+    return tuple(rows)
 
 
-def _cell(told: Mapping[str, int], build: str, url: str) -> MatrixCell:
-    verdict, hollow, lost, seeds, found, label, said = _read(tuple(told.items()))
-    return MatrixCell(verdict, hollow, lost, seeds, found, f"{label} on {build}: {said}", url)
+def _cell(seeds_by_verdict: Mapping[str, int], build: str, url: str) -> MatrixCell:
+    verdict, hollow, lost, seeds, verdict_counts, label, counts_words = _read(
+        tuple(seeds_by_verdict.items())
+    )
+    return MatrixCell(
+        verdict, hollow, lost, seeds, verdict_counts, f"{label} on {build}: {counts_words}", url
+    )
 
 
 @lru_cache(maxsize=4096)
 def _read(
-    told: tuple[tuple[str, int], ...],
+    items: tuple[tuple[str, int], ...],
 ) -> tuple[str, bool, int, int, tuple[Count, ...], str, str]:
-    """What seeds by verdict say, whatever test and build they are of: most cells of a matrix are
-    alike.
-    """
-    by_verdict = dict(told)
+    """Return the parts of a cell from its seeds by verdict; most cells of a matrix are alike."""
+    by_verdict = dict(items)
     verdict, seeds = verdict_of(by_verdict), sum(by_verdict.values())
-    found = counts(by_verdict, max(1, seeds))
-    said = ", ".join(f"{each.count:,} {each.label}" for each in found)
-    lost = sum(by_verdict.get(each, 0) for each in LOST)
+    verdict_counts = counts(by_verdict, max(1, seeds))
+    counts_words = ", ".join(f"{count.count:,} {count.label}" for count in verdict_counts)
+    lost = sum(by_verdict.get(verdict_lost, 0) for verdict_lost in LOST)
     return (
         verdict,
         bool(by_verdict.get(HOLLOW)),
         lost,
         seeds,
-        found,
+        verdict_counts,
         words.mark(verdict).label,
-        said,
+        counts_words,
     )
 
 
-def verdict_of(told: Mapping[str, int]) -> str:
-    """The worst verdict of seeds by verdict, of hangs, crashes and errors only where there is
-    nothing else.
+def verdict_of(seeds_by_verdict: Mapping[str, int]) -> str:
+    """Return the worst verdict of seeds by verdict.
+
+    Hangs, crashes and errors count only where there is nothing else.
     """
-    ordered = [verdict for verdict in words.ordered(told) if told[verdict]]
+    ordered = [verdict for verdict in words.ordered(seeds_by_verdict) if seeds_by_verdict[verdict]]
     return next(
         (verdict for verdict in ordered if verdict not in LOST),
         ordered[0] if ordered else Verdict.not_run,
     )
 
 
-def _with(asked: str | None, known: Sequence[str]) -> tuple[str, ...]:
-    return tuple(known) if asked is None or asked in known else (*known, asked)
+def _with(requested: str | None, known: Sequence[str]) -> tuple[str, ...]:
+    return tuple(known) if requested is None or requested in known else (*known, requested)
 
 
 def _head(
@@ -266,15 +274,20 @@ def _head(
 
 
 def _summary(builds: Sequence[MatrixBuild], rows: Sequence[MatrixRow], branch: str | None) -> str:
-    """The matrix in words: what the newest build with results says."""
+    """Return the matrix in words: the results of the newest build that ran."""
     if not rows:
         return ""
-    said = f"{words.count(len(rows), 'test')} on {words.count(len(builds), 'build')} of {words.brief(branch or '')}."
+    text = (
+        f"{words.count(len(rows), 'test')} on {words.count(len(builds), 'build')}"
+        f" of {words.brief(branch or '')}."
+    )
     place = next(
         (place for place in range(len(builds)) if any(row.cells[place] for row in rows)), None
     )
     if place is None:
-        return said
+        return text
     newest, ran = builds[place], sum(row.cells[place] is not None for row in rows)
-    found = f"{newest.hollow:,} {'is' if newest.hollow == 1 else 'are'} hollow, {newest.red:,} {'is' if newest.red == 1 else 'are'} red"
-    return f"{said} On {words.brief(newest.name)}, the newest that ran, {found} of {ran:,}."
+    findings = words.count(newest.hollow, "hollow pass", "hollow passes")
+    findings += f" and {newest.red:,} red"
+    name, tests = words.brief(newest.name), words.count(ran, "test")
+    return f"{text} On {name}, the newest that ran: {findings} of {tests}."

@@ -1,4 +1,4 @@
-"""The route of the build matrix, and its JSON twin."""
+"""The route of the build matrix, and its JSON version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo_dashboards.matrix import matrix_page
 
 
 def add(site: Site) -> None:
-    """Adds the page."""
+    """Add the page."""
 
     def read(session: Session, request: Request, now: datetime) -> matrix_page.MatrixView:
         query = request.query_params

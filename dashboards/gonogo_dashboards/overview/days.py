@@ -10,7 +10,7 @@ from datetime import date
 from gonogo_dashboards.kit import words
 
 WIDTH, HEIGHT = 1000.0, 100.0
-MIN = 3.0
+MIN_HEIGHT = 3.0
 """The smallest height of a piece: one hollow pass among ten thousand must be visible."""
 _GAP = 0.22
 """The free part of a day's width."""
@@ -58,7 +58,9 @@ def days(counted: Sequence[tuple[date, Mapping[str, int]]]) -> Days:
     drawn = []
     for place, (day, counts) in enumerate(counted):
         order = [verdict for verdict in words.ordered(counts) if counts[verdict]]
-        seeds_words = ", ".join(f"{counts[verdict]:,} {words.inline(words.mark(verdict).label)}" for verdict in order)
+        seeds_words = ", ".join(
+            f"{counts[verdict]:,} {words.inline(words.mark(verdict).label)}" for verdict in order
+        )
         pieces = _pieces(order, counts, most, (place + _GAP / 2) * step, (1 - _GAP) * step)
         day_counts = {verdict: counts[verdict] for verdict in order}
         drawn.append(
@@ -76,7 +78,8 @@ def days(counted: Sequence[tuple[date, Mapping[str, int]]]) -> Days:
     order = words.ordered(total)
     seeds = sum(total.values())
     active = sum(day.seeds > 0 for day in drawn)
-    summary = f"{words.count(seeds, 'seed')} in the last {words.count(len(drawn), 'day')}, on {active} of them"
+    period = words.count(len(drawn), "day")
+    summary = f"{words.count(seeds, 'seed')} in the last {period}, on {active} of them"
     if seeds:
         busiest_day = max(drawn, key=lambda day: day.seeds)
         summary += f"; most on {busiest_day.day}, {busiest_day.seeds:,}. " + ", ".join(
@@ -92,10 +95,12 @@ def _pieces(
 
     A piece too small to see takes a little from the largest.
     """
-    heights = {verdict: max(MIN, HEIGHT * counts[verdict] / most) for verdict in order}
+    heights = {verdict: max(MIN_HEIGHT, HEIGHT * counts[verdict] / most) for verdict in order}
     if heights:
         largest = max(heights, key=lambda verdict: heights[verdict])
-        heights[largest] = max(MIN, heights[largest] - max(0.0, sum(heights.values()) - HEIGHT))
+        heights[largest] = max(
+            MIN_HEIGHT, heights[largest] - max(0.0, sum(heights.values()) - HEIGHT)
+        )
     pieces, y = [], HEIGHT
     for verdict in order:
         y -= heights[verdict]

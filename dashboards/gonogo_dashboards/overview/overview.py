@@ -19,7 +19,6 @@ from gonogo_dashboards.kit.list_rows import FlagLine, JobLine, flag_line, job_li
 from gonogo_dashboards.overview import days
 from gonogo_dashboards.overview.days import Days
 from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.states import FlagState
 from gonogo_storage.devices import periods
 from gonogo_storage.flags import attention as needs
 from gonogo_storage.flags.attention import Night
@@ -160,7 +159,7 @@ def overview(
     recent = tuple(
         job_line(job, now) for job in reads.latest_jobs(session, reads.FINAL_STATES, RECENT)
     )
-    unseen, acknowledged = needs.flags(session, each=EACH_KIND)
+    unseen, acknowledged = needs.flags(session, latest=EACH_KIND)
     flags = tuple(_kind(kind, now) for kind in unseen)
     night = _night(needs.night(session, now=now))
     queues = tuple(
@@ -188,7 +187,7 @@ def overview(
     )
 
 
-def _kind(flags: needs.KindOfFlag, now: datetime) -> FlagKindLine:
+def _kind(flags: needs.OpenFlags, now: datetime) -> FlagKindLine:
     return FlagKindLine(
         kind=flags.kind,
         kind_words=words.FLAGS.get(flags.kind, flags.kind.replace("_", " ")),
@@ -218,11 +217,20 @@ def _night(night: Night) -> NightView:
         if job.new
     )
     more = "" if night.whole else " at least"
-    summary = f"{words.count(night.runs, 'run')} in the last 24 hours, {night.ended} finished:{more} {words.count(new, 'new failure')}"
+    failures = words.count(new, "new failure")
+    summary = f"{words.count(night.runs, 'run')} in the last 24 hours"
+    summary += f", {night.ended} finished:{more} {failures}"
     summary += f", {old} that failed the last time too" if old else ""
     summary = summary if night.runs else "No suite ran in the last 24 hours"
     return NightView(
-        night.runs, night.ended, urls.runs(), new, old, night.whole, lines[:RED_SHOWN], summary + "."
+        night.runs,
+        night.ended,
+        urls.runs(),
+        new,
+        old,
+        night.whole,
+        lines[:RED_SHOWN],
+        summary + ".",
     )
 
 
@@ -262,7 +270,11 @@ def _needs(
     stuck = sum(queue.stuck for queue in queues)
     needs_found = (
         Need(
-            "hollow", hollow, words.count(hollow, "hollow pass", "hollow passes"), "pass_by_tolerance", "#flagged"
+            "hollow",
+            hollow,
+            words.count(hollow, "hollow pass", "hollow passes"),
+            "pass_by_tolerance",
+            "#flagged",
         ),
         Need("failures", night.new, words.count(night.new, "new failure"), "fail", "#night"),
         Need(
@@ -286,7 +298,9 @@ def _calm(night: NightView, strip: Fleet, acknowledged: int) -> str:
         "no stuck queues",
     ]
     parts += ["all devices are healthy"] if strip.cells else []
-    owned = f"{words.count(acknowledged, 'flag')} {'is' if acknowledged == 1 else 'are'} acknowledged"
+    owned = (
+        f"{words.count(acknowledged, 'flag')} {'is' if acknowledged == 1 else 'are'} acknowledged"
+    )
     more = f" {owned}." if acknowledged else ""
     more += f" {words.count(night.old, 'test')} failed again as before." if night.old else ""
     return f"Nothing needs attention: {', '.join(parts[:-1])} and {parts[-1]}.{more}"

@@ -1,4 +1,4 @@
-"""The routes of the pages of runs and schedules, each with its JSON twin."""
+"""The routes of the pages of runs and schedules, each with its JSON version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo_dashboards.runs import run_page
 
 
 def add(site: Site) -> None:
-    """Adds the list of runs, the page of one, and the list of schedules."""
+    """Add the list of runs, the page of one, and the list of schedules."""
 
     def run(session: Session, request: Request, now: datetime) -> run_page.RunView | None:
         return run_page.run(session, request.path_params["run_id"], now)

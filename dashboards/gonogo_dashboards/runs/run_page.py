@@ -1,6 +1,4 @@
-"""Read models of the pages of runs and schedules: many tests with one verdict, and when the next
-ones come.
-"""
+"""Read models of the pages of runs and schedules."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ LAST = 5
 
 @dataclass(frozen=True)
 class RunLine:
-    """A run in a list: which suite, how far, what came out."""
+    """A run in a list: its suite, its progress and its verdict."""
 
     id: str
     url: str
@@ -59,7 +57,7 @@ class RunLine:
 
 @dataclass(frozen=True)
 class RunsView:
-    """A page of runs; `next_url` leads on, or is None."""
+    """A page of runs; `next_url` leads to the next one, or is None."""
 
     items: tuple[RunLine, ...]
     filters: Mapping[str, str]
@@ -70,7 +68,7 @@ class RunsView:
 
 @dataclass(frozen=True)
 class TestLine:
-    """A test of a run: its job, how far, what came out."""
+    """A test of a run: its job, its progress and its verdict."""
 
     __test__ = False  # pytest: not a test case
 
@@ -94,8 +92,9 @@ class TestLine:
 
 @dataclass(frozen=True)
 class RunView:
-    """Everything of a run's page; before the run has a verdict `verdict` is the worst of the jobs
-    that have ended.
+    """Everything on a run's page.
+
+    Before the run has a verdict, `verdict` is the worst of the jobs that have ended.
     """
 
     run: RunLine
@@ -107,13 +106,13 @@ class RunView:
     origins: tuple[OriginLine, ...]
     cancel: str
     files: Mapping[str, str]
-    """Format -> where all results are."""
+    """Format -> address of all results."""
     at: str | None
 
 
 @dataclass(frozen=True)
 class DueLine:
-    """A due time that has been, and what became of it."""
+    """A past due time, and its outcome."""
 
     due_at: str
     due_words: str
@@ -126,8 +125,9 @@ class DueLine:
 
 @dataclass(frozen=True)
 class ScheduleLine:
-    """A schedule: when it comes, and what came of it. `next` are its next times as the clock of its
-    zone shows them.
+    """A schedule: its next times, and its last outcomes.
+
+    `next` are its next times as the clock of its zone shows them.
     """
 
     id: str
@@ -148,7 +148,7 @@ class ScheduleLine:
 
 @dataclass(frozen=True)
 class SchedulesView:
-    """The schedules in use, newest first."""
+    """The active schedules, newest first."""
 
     items: tuple[ScheduleLine, ...]
     next: str | None
@@ -159,16 +159,17 @@ class SchedulesView:
 def runs(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> RunsView:
-    """A page of runs that match the filters (FILTERS; empty values don't count). Raises
-    gonogo_storage.db.paging.BadCursor.
+    """Return a page of runs that match the filters (FILTERS; empty values are ignored).
+
+    Raises gonogo_storage.db.paging.BadCursor.
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    wanted = {
+    selected = {
         "name": given.get("suite"),
         "state": given.get("state"),
         "schedule": given.get("schedule"),
     }
-    page = stored_runs.list_(session, **wanted, limit=limit, cursor=cursor or None)
+    page = stored_runs.list_(session, **selected, limit=limit, cursor=cursor or None)
     next_url = urls.runs(given, cursor=page.next) if page.next else None
     return RunsView(
         tuple(_run(run, now) for run in page.items), given, page.next, next_url, timestamp(now)
@@ -176,11 +177,11 @@ def runs(
 
 
 def run(session: Session, run_id: str, now: datetime) -> RunView | None:
-    """A run's page; None when there is no such run."""
-    found = stored_runs.get(session, run_id)
-    if found is None:
+    """Return a run's page; None where there is no such run."""
+    stored_run = stored_runs.get(session, run_id)
+    if stored_run is None:
         return None
-    stored, members = found
+    stored, members = stored_run
     verdict = (
         stored.verdict if stored.state.final else next(iter(words.ordered(stored.job_counts)), None)
     )
@@ -199,7 +200,7 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
 
 
 def schedules(session: Session, cursor: str | None, now: datetime) -> SchedulesView:
-    """The schedules in use. Raises gonogo_storage.db.paging.BadCursor."""
+    """Return the active schedules. Raises gonogo_storage.db.paging.BadCursor."""
     page = stored_schedules.list_(session, limit=SCHEDULES, cursor=cursor or None)
     lines = tuple(_schedule(session, schedule) for schedule in page.items)
     return SchedulesView(
@@ -290,9 +291,9 @@ def _schedule(session: Session, schedule: stored_schedules.Schedule) -> Schedule
         **same,
         builds=tuple(schedule["builds"]),
         next_at=timestamp(next_at),
-        next=tuple(_clock(each, zone) for each in ahead),
+        next=tuple(_clock(moment, zone) for moment in ahead),
         last=tuple(
-            _due(each, zone) for each in stored_schedules.dues(session, schedule["id"], limit=LAST)
+            _due(due, zone) for due in stored_schedules.dues(session, schedule["id"], limit=LAST)
         ),
         runs_url=urls.runs({"schedule": schedule["id"]}),
         run_now=urls.run_now(schedule["id"]),
@@ -312,5 +313,5 @@ def _due(due: Mapping[str, Any], zone: ZoneInfo) -> DueLine:
 
 
 def _clock(moment: datetime, zone: ZoneInfo) -> str:
-    """ "Sun 2026-03-29 03:00 CEST": as the clock of the zone shows it."""
+    """Return a time as the clock of the zone shows it: "Sun 2026-03-29 03:00 CEST"."""
     return f"{moment.astimezone(zone):%a %Y-%m-%d %H:%M %Z}"

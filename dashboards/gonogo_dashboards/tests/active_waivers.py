@@ -1,4 +1,4 @@
-"""Read model of what is taken on for a while: the waivers in force of a test."""
+"""Read model of the waivers of a test that are in force."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WaiverLine:
     words: str
     """ "waived until 2026-12-01 by kim: the race of ticket 12"."""
     about: str
-    """What it names beside the test's key, and which classes, where not the usual ones."""
+    """Tests, labels and builds that it also covers; its classes where they aren't the default."""
     expires_at: str
     left: str
     """ "in 3 d"."""
@@ -34,12 +34,12 @@ class WaiverLine:
 
 
 def of_test(session: Session, key: str, now: datetime) -> tuple[WaiverLine, ...]:
-    """Those in force that concern a test; those that end first come first."""
-    return tuple(_line(each, now) for each in waivers.of_test(session, key, now=now))
+    """Return the waivers in force for a test; those that end first come first."""
+    return tuple(_line(waiver, now) for waiver in waivers.of_test(session, key, now=now))
 
 
-def adding(key: str) -> str:
-    """The command that takes a test on."""
+def add_command(key: str) -> str:
+    """Return the command that adds a waiver for a test."""
     return ADD.format(key=key)
 
 
@@ -48,9 +48,15 @@ def _line(waiver: Mapping[str, Any], now: datetime) -> WaiverLine:
     parts = [f"tests {', '.join(waiver['names'])}"] if waiver["names"] else []
     parts += [f"jobs with {', '.join(labels)}"] if labels else []
     parts += [f"builds {', '.join(waiver['builds'])}"] if waiver["builds"] else []
-    if waiver["classes"] != [each.value for each in RED_OR_HOLLOW]:
-        parts.append(", ".join(Class(each).words.lower() for each in waiver["classes"]))
+    if waiver["classes"] != [kind.value for kind in RED_OR_HOLLOW]:
+        parts.append(
+            ", ".join(words.inline(words.CLASSES[Class(kind)]) for kind in waiver["classes"])
+        )
     return WaiverLine(
-        waiver["id"], waiver["words"], "; ".join(parts), waiver["expires_at"], words.until(waiver["expires_at"], now),
+        waiver["id"],
+        waiver["words"],
+        "; ".join(parts),
+        waiver["expires_at"],
+        words.until(waiver["expires_at"], now),
         urls.end_waiver(waiver["id"]),
-    )  # fmt: skip
+    )

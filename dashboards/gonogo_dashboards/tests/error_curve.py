@@ -1,6 +1,4 @@
-"""The picture of a test from build to build: every point's seeds as a whisker with its mean, and
-where it changed. Pure.
-"""
+"""The chart of a test from build to build: spread, mean and changes of each point. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +17,9 @@ _FLOOR = 1e-300
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A build or a day: the spread of a statistic over its seeds (None: no finite number), and how
-    many runs failed.
+    """A build or a day: the spread of a statistic over its seeds, and its failed runs.
+
+    None: no number is finite.
     """
 
     name: str
@@ -44,9 +43,7 @@ class CurveChange:
 
 @dataclass(frozen=True)
 class Curve:
-    """One output's statistic over builds or days; `summary` says it for readers who don't see
-    it.
-    """
+    """One output's statistic over builds or days; `summary` is for readers who don't see it."""
 
     output: str
     metric: str
@@ -57,30 +54,32 @@ class Curve:
 
 
 def read(trend: Mapping[str, Any], output: str) -> Curve | None:
-    """The curve of an output from the JSON of gonogo_storage.history.trends; None where no point has a
-    number.
+    """Return the curve of an output from the JSON of gonogo_storage.history.trends.
+
+    None: no point has a number.
     """
     points = tuple(_point(point, output) for point in trend["points"])
     known = [point for point in points if point.mean is not None]
     if not known:
         return None
     changes = tuple(
-        CurveChange(each["place"], each["low"], each["high"], each["words"])
-        for each in trend["numbers"][output]["changes"]
+        CurveChange(change["place"], change["low"], change["high"], change["words"])
+        for change in trend["numbers"][output]["changes"]
     )
     metric, over = str(trend["metric"]), str(trend["over"])
     means = [point.mean for point in known if point.mean is not None]
     noun = "build" if over == "builds" else "day"
-    least, most = words.number(min(means)), words.number(max(means))
-    spread = f"is {most}" if least == most else f"lies between {least} and {most}"
+    low, high = words.number(min(means)), words.number(max(means))
+    spread = f"is {high}" if low == high else f"lies between {low} and {high}"
     changed = _first_up(trend["numbers"][output]["words"])
     newest = "the newest " if len(points) >= MAX_BUILDS else ""
-    summary = f"{output}: the mean {label(metric)} of {newest}{words.count(len(known), noun)} {spread}. {changed}."
+    points_words = f"{newest}{words.count(len(known), noun)}"
+    summary = f"{output}: the mean {label(metric)} of {points_words} {spread}. {changed}."
     return Curve(output, metric, over, points, changes, summary)
 
 
 def label(metric: str) -> str:
-    """A statistic for reading."""
+    """Return the label of a statistic."""
     return _LABELS.get(metric, metric.replace("_", " "))
 
 
@@ -94,8 +93,9 @@ _LABELS = {
 
 
 def trend(curve: Curve) -> Options:
-    """A mark per build on a log axis, whiskers from the least to the largest seed, and a line with
-    a band where it changed.
+    """Return the options of the chart: a mark per build on a log axis, whiskers, and changes.
+
+    The whiskers go from the smallest to the largest seed. A line with a band shows each change.
     """
     edges = [
         edge
@@ -120,7 +120,7 @@ def trend(curve: Curve) -> Options:
             **AXIS,
             "type": "category",
             "data": [point.name for point in curve.points],
-            "name": f"{noun}s, in their order",
+            "name": f"{noun}s in order",
             "nameLocation": "middle",
             "nameGap": 34,
             "axisLabel": {
@@ -160,23 +160,32 @@ def trend(curve: Curve) -> Options:
 def _marks(
     rows: Sequence[tuple[int, CurvePoint]], noun: str, low: float, *, failed: bool
 ) -> Options:
-    """The means of the points where some run failed, or of those where none did: apart by shape and
-    colour.
+    """Return the means of the points with failed runs, or of those without.
+
+    Shape and color tell them apart.
     """
     looks = words.mark(Verdict.fail if failed else Verdict.pass_)
     data = [
-        [place, _short(max(low, point.mean or _FLOOR)), point.name, point.seeds, _short(point.mean), _short(point.low), _short(point.high),
-         f"{point.failures} of {point.runs}"]
+        [
+            place,
+            _short(max(low, point.mean or _FLOOR)),
+            point.name,
+            point.seeds,
+            _short(point.mean),
+            _short(point.low),
+            _short(point.high),
+            f"{point.failures} of {point.runs}",
+        ]
         for place, point in rows
         if (point.failures > 0) is failed
-    ]  # fmt: skip
+    ]
     return {
         "type": "scatter",
         "name": "some runs failed" if failed else "no run failed",
         "symbol": f"path://{looks.path}",
         "symbolSize": 10,
         "itemStyle": {"color": "$fail" if failed else "$pass"},
-        "dimensions": ["_x", "_y", noun, "seeds", "mean", "least", "largest", "failed"],
+        "dimensions": ["_x", "_y", noun, "seeds", "mean", "minimum", "maximum", "failed"],
         "encode": {"x": 0, "y": 1},
         "data": data,
         "z": 3,
@@ -184,12 +193,24 @@ def _marks(
 
 
 def _changes(curve: Curve) -> Options:
-    """An empty series that carries a line at each change and a band over the range of its place."""
+    """Return an empty series with a line at each change, and a band over the range of its place."""
     names = [point.name for point in curve.points]
-    lines = [{"xAxis": names[each.place], "lineStyle": {"color": "$pass_by_tolerance", "type": "solid", "width": 1.5},
-              "label": {"formatter": "change", "color": "$pass_by_tolerance", "fontSize": 11}} for each in curve.changes]  # fmt: skip
-    areas = [[{"xAxis": names[each.low], "itemStyle": {"color": "$gap", "opacity": 0.3}}, {"xAxis": names[each.high]}]
-             for each in curve.changes if each.low != each.high]  # fmt: skip
+    lines = [
+        {
+            "xAxis": names[change.place],
+            "lineStyle": {"color": "$pass_by_tolerance", "type": "solid", "width": 1.5},
+            "label": {"formatter": "change", "color": "$pass_by_tolerance", "fontSize": 11},
+        }
+        for change in curve.changes
+    ]
+    areas = [
+        [
+            {"xAxis": names[change.low], "itemStyle": {"color": "$gap", "opacity": 0.3}},
+            {"xAxis": names[change.high]},
+        ]
+        for change in curve.changes
+        if change.low != change.high
+    ]
     return {
         "type": "scatter",
         "name": "changes",

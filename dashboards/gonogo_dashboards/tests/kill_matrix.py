@@ -1,5 +1,6 @@
-"""The kill matrix of a test's last gauge: known-wrong kernels by what may stop them. What stops
-none of them lets them be green.
+"""The kill matrix of a test's last gauge: mutants by what rejects them.
+
+A mutant that nothing rejects can be green.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.gauge.advice import spelt
+from gonogo.gauge.advice import spelled
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.gauges import report_rows
 from gonogo_dashboards.kit import words
@@ -22,19 +23,18 @@ from gonogo_storage.rollups.variants import Variant
 
 @dataclass(frozen=True)
 class KillCell:
-    """A wrong kernel against something that may stop it: in a word, and the verdict whose looks it
-    takes.
+    """A mutant against something that may reject it, in words.
+
+    `looks` is the verdict whose shape and color it takes.
     """
 
-    said: str
+    words: str
     looks: str
 
 
 @dataclass(frozen=True)
 class KillLine:
-    """A known-wrong kernel: against the declared tolerance, the advised one, and what rounding
-    explains.
-    """
+    """A mutant against the declared tolerance, the advised one, and what rounding explains."""
 
     name: str
     sentence: str
@@ -45,8 +45,9 @@ class KillLine:
 
 @dataclass(frozen=True)
 class KillMatrix:
-    """The last finished gauge of a variant; lines with what passes the declared tolerance first,
-    what can't show last.
+    """The last finished gauge of a variant.
+
+    Mutants that pass the declared tolerance come first, those whose fault can't show last.
     """
 
     url: str
@@ -58,17 +59,17 @@ class KillMatrix:
     advice: str
     works: bool
     tolerance: Mapping[str, Any]
-    """The advised one, output -> comparators; {} for none."""
+    """The advised tolerance, output -> comparators; {} for none."""
     advised: str
     lines: tuple[KillLine, ...]
 
 
 def read(session: Session, variant: Variant, now: datetime) -> KillMatrix | None:
-    """None where no gauge has measured the test."""
-    found = gauges.last(session, variant.test_key, variant.branch, variant.arch, variant.board)
-    if found is None:
+    """Return the kill matrix; None where no gauge has measured the test."""
+    gauge = gauges.last(session, variant.test_key, variant.branch, variant.arch, variant.board)
+    if gauge is None:
         return None
-    report = found["report"]
+    report = gauge["report"]
     known = report_rows.read(report)
     advice = report["advice"]
     lines = tuple(
@@ -79,18 +80,18 @@ def read(session: Session, variant: Variant, now: datetime) -> KillMatrix | None
     passing = [line for line in lines if line.declared.looks == Verdict.pass_by_tolerance]
     able = [line for line in lines if line.declared.looks != Verdict.inconclusive]
     return KillMatrix(
-        url=urls.gauge(found["id"]),
-        at=found["finished_at"],
-        age=words.since(found["finished_at"], now),
+        url=urls.gauge(gauge["id"]),
+        at=gauge["finished_at"],
+        age=words.since(gauge["finished_at"], now),
         sharpness=report["sharpness"],
-        sentence=f"{len(passing)} of {len(able)} known-wrong kernels pass this test."
+        sentence=f"{len(passing)} of {len(able)} mutants (known-wrong kernels) pass this test."
         if able
-        else "No wrong kernel can show here.",
+        else "No mutant's fault can show with these inputs.",
         alarms=known.alarms.words,
         advice=known.advice,
         works=known.works,
         tolerance=advice["tolerance"] or {},
-        advised=spelt(advice["tolerance"]) if advice["tolerance"] else "",
+        advised=spelled(advice["tolerance"]) if advice["tolerance"] else "",
         lines=lines,
     )
 
@@ -110,12 +111,12 @@ def _line(part: report_rows.PartLine, advice: Mapping[str, Any]) -> KillLine:
     )
 
 
-def _cell(stopped: int, of: int) -> KillCell:
-    """How many of the runs on which it can show were stopped."""
+def _cell(rejected: int, of: int) -> KillCell:
+    """Return a cell from the number of rejected runs among those on which the fault can show."""
     if not of:
         return KillCell("can't show", Verdict.inconclusive)
-    if stopped == of:
-        return KillCell("stopped", Verdict.fail)
+    if rejected == of:
+        return KillCell("rejected", Verdict.fail)
     return KillCell(
-        "passes" if not stopped else f"{of - stopped} of {of} pass", Verdict.pass_by_tolerance
+        "passes" if not rejected else f"{of - rejected} of {of} pass", Verdict.pass_by_tolerance
     )

@@ -1,4 +1,4 @@
-"""The routes of the tests' pages, each with its JSON twin. They only read."""
+"""The routes of the tests' pages, each with its JSON version. They only read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Chart options of the strip plot (dashboards/gonogo_dashboards/tests/strip.py): pure, plain JSON, as
-dashboards/gonogo_dashboards/charts/charts.py makes them.
+"""Chart options of the strip plot (dashboards/gonogo_dashboards/tests/strip.py).
+
+Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.tests.strip import HALF, Strip, StripMark
 
 _SIZES = ((60, 11), (200, 8), (2000, 6))
-"""Up to so many marks: their size in pixels."""
+"""(maximum number of marks, their size in pixels)"""
 
 
 def strip(plot: Strip) -> Options:
-    """A mark per seed, one series per verdict; behind them a column's bands and lines, across all
-    of them the declared tolerance.
+    """Return the options: a mark per seed, one series per verdict.
+
+    Behind them are each column's bands and lines, and the declared tolerance across all columns.
     """
     low, high, off = _range(plot)
     ratio = plot.metric == TOLERANCE_RATIO
@@ -37,13 +39,19 @@ def strip(plot: Strip) -> Options:
             "type": "value",
             "min": -0.5,
             "max": len(names) - 0.5,
-            "name": "builds, in their order",
+            "name": "builds in order",
             "nameLocation": "middle",
             "nameGap": 34,
             "axisLine": {"onZero": False, "lineStyle": {"color": "$line-strong"}},
             "axisTick": {"show": False},
-            "axisLabel": {"color": "$soft", "hideOverlap": True, "width": 120, "overflow": "truncate", "formatter": names,
-                          "customValues": list(range(len(names)))},
+            "axisLabel": {
+                "color": "$soft",
+                "hideOverlap": True,
+                "width": 120,
+                "overflow": "truncate",
+                "formatter": names,
+                "customValues": list(range(len(names))),
+            },
         },
         "yAxis": {
             **AXIS,
@@ -56,14 +64,24 @@ def strip(plot: Strip) -> Options:
             "axisLabel": {"color": "$soft", "formatter": "power"},
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
-        "dataZoom": [{"type": "inside", "xAxisIndex": 0, "filterMode": "none", "zoomOnMouseWheel": "ctrl", "moveOnMouseWheel": False}],
+        "dataZoom": [
+            {
+                "type": "inside",
+                "xAxisIndex": 0,
+                "filterMode": "none",
+                "zoomOnMouseWheel": "ctrl",
+                "moveOnMouseWheel": False,
+            }
+        ],
         "series": [*_bands(plot, low), *_marks(plot, names, jobs, low, off), _across(plot)],
-    }  # fmt: skip
+    }
 
 
 def _bands(plot: Strip, low: float) -> list[Options]:
-    """Boxes and dashes: what rounding explains, the gap up to the tolerance, the range of all
-    seeds, the lines.
+    """Return the boxes and dashes behind the marks.
+
+    They show what rounding explains, the gap up to the tolerance, the range of all seeds, and the
+    lines.
     """
     budget: list[list[float]] = []
     gap: list[list[float]] = []
@@ -94,8 +112,10 @@ def _bands(plot: Strip, low: float) -> list[Options]:
 
 
 def _spread(plot: Strip, low: float) -> tuple[list[list[float]], list[list[float]]]:
-    """Where there are too many seeds for a mark each: boxes from the least to the largest, darker
-    ones from the 10th to the 90th percentile, and the medians.
+    """Return boxes and medians where there are too many seeds for a mark each.
+
+    Boxes go from the smallest to the largest value, darker ones from the 10th to the 90th
+    percentile.
     """
     ranges: list[list[float]] = []
     medians: list[list[float]] = []
@@ -109,13 +129,14 @@ def _spread(plot: Strip, low: float) -> tuple[list[list[float]], list[list[float
 def _marks(
     plot: Strip, names: list[str], jobs: Mapping[str, int], low: float, off: float
 ) -> list[Options]:
-    """A series per verdict, the worst last and so on top. Only these have `dimensions`: what a
-    tooltip says, and what counts as a mark.
+    """Return a series per verdict, the worst last and so on top.
+
+    Only these series have `dimensions`: the texts of a tooltip, and what counts as a mark.
     """
     rows: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
         rows.setdefault(mark.verdict, []).append(_row(mark, names, jobs[mark.job], low, off))
-    said = "of the tolerance" if plot.metric == TOLERANCE_RATIO else "error ÷ budget"
+    value_label = "error ÷ tolerance" if plot.metric == TOLERANCE_RATIO else "error ÷ budget"
     size = next((size for most, size in _SIZES if len(plot.marks) <= most), 5)
     return [
         {
@@ -124,7 +145,7 @@ def _marks(
             "symbol": f"path://{words.mark(verdict).path}",
             "symbolSize": size,
             "itemStyle": {"color": f"${verdict}", "opacity": 0.85},
-            "dimensions": ["_x", "_y", "build", plot.noun, "repeat", said, "_link"],
+            "dimensions": ["_x", "_y", "build", plot.noun, "repeat", value_label, "_link"],
             "encode": {"x": 0, "y": 1},
             "data": rows[verdict],
             "z": 3,
@@ -140,8 +161,9 @@ def _row(mark: StripMark, names: list[str], job: int, low: float, off: float) ->
 
 
 def _across(plot: Strip) -> Options:
-    """An empty series that carries the line of the declared tolerance, the same for every build
-    where it is the axis.
+    """Return an empty series with the line of the declared tolerance.
+
+    Where the axis is the tolerance ratio, the line is the same for every build.
     """
     label = {
         **LABEL,
@@ -175,8 +197,9 @@ def _across(plot: Strip) -> Options:
 
 
 def _range(plot: Strip) -> tuple[float, float, float]:
-    """(lowest, highest, off the scale) of the log axis, in whole powers of ten with everything
-    inside; an exact 0 sits at the lowest.
+    """Return (lowest, highest, off the scale) of the log axis, in whole powers of ten.
+
+    Every value is inside; an exact 0 sits at the lowest.
     """
     values = [edge for column in plot.columns for edge in (column.low, column.high) if edge]
     values += [mark.value for mark in plot.marks if mark.value]

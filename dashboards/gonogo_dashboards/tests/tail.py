@@ -1,6 +1,4 @@
-"""How near a green test is to failing: the share of its seeds above each error, and the failure
-rate that is predicted from that tail.
-"""
+"""The tail of a green test: the share of seeds above each error, and the predicted failure rate."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from gonogo_storage.seeds import strips as reads
 
 @dataclass(frozen=True)
 class FitLine:
-    """A threshold of the tail, how many seeds are above it, and what is predicted from them."""
+    """A threshold of the tail, the seeds above it, and the prediction from them."""
 
     threshold: float
     exceedances: int
@@ -33,7 +31,7 @@ class FitLine:
 
 @dataclass(frozen=True)
 class TailView:
-    """The tail of a build's tolerance ratio: rates are per seed, or per run where `per` says so.
+    """The tail of a build's tolerance ratio; rates are per seed, or per run where `per` says so.
 
     `curve`: (ratio, share of seeds above it), from the roll-ups.
     """
@@ -56,30 +54,42 @@ class TailView:
 def read(
     session: Session, tail: Mapping[str, Any] | None, jobs: Sequence[JobFacts]
 ) -> TailView | None:
-    """From a grade's tail in plain JSON, and the jobs of its build; None where nothing was
-    predicted from numbers.
+    """Return the tail from a grade's tail in plain JSON and the jobs of its build.
+
+    None where nothing was predicted from numbers.
     """
     if tail is None or not tail["seeds"]:
         return None
     sketch = reads.together(
         list(reads.sums(session, [job.id for job in jobs], WHOLE, TOLERANCE_RATIO).values())
     ).sketch
-    # a picture of few says nothing of a tail, however often they ran
+    # a chart of few seeds shows nothing of a tail, however often they ran
     curve = [] if min(sketch.count, tail["seeds"]) < POLICY.least_seeds else _curve(sketch)
     fits = tuple(
-        FitLine(each["threshold"], each["exceedances"], each["predicted"])
-        for each in tail["thresholds"]
+        FitLine(fit["threshold"], fit["exceedances"], fit["predicted"])
+        for fit in tail["thresholds"]
     )
     target = POLICY.latent_target
     view = TailView(
-        tail["words"], tail["seeds"], rate_words(tail["observed"]), tail["predicted"], tail["upper"], bool(tail["at_most"]), tail["level"],
-        target, tail["largest"], fits, tuple(curve), "", tail.get("per", "seeds"),
-    )  # fmt: skip
+        tail["words"],
+        tail["seeds"],
+        rate_words(tail["observed"]),
+        tail["predicted"],
+        tail["upper"],
+        bool(tail["at_most"]),
+        tail["level"],
+        target,
+        tail["largest"],
+        fits,
+        tuple(curve),
+        "",
+        tail.get("per", "seeds"),
+    )
     return TailView(**{**vars(view), "summary": _summary(view)})
 
 
 def _curve(sketch: Sketch) -> list[tuple[float, float]]:
-    """(value, share of all values that are as large): from the least that is above 0 on."""
+    """Return (value, share of all values at least as large), from the smallest value above 0."""
     left = sketch.count - sketch.zero
     curve = []
     for low, _, number in sketch.bins():
@@ -91,7 +101,7 @@ def _curve(sketch: Sketch) -> list[tuple[float, float]]:
 
 
 def _summary(view: TailView) -> str:
-    """The picture in words."""
+    """Return the chart in words."""
     counted = words.count(view.seeds, view.per.removesuffix("s"))
     largest = (
         ""
@@ -99,19 +109,28 @@ def _summary(view: TailView) -> str:
         else f" The largest of {counted} needs {words.number(view.largest)} of it."
     )
     if view.predicted is None:
-        return f"Share of seeds above each part of the declared tolerance.{largest} No failure rate can be predicted: {view.sentence}."
-    rate = f"{'at most ' if view.at_most else ''}{words.number(view.predicted)} of the {view.per} are predicted to fail"
+        return (
+            f"Share of seeds above each fraction of the declared tolerance.{largest}"
+            f" No failure rate can be predicted: {view.sentence}."
+        )
+    limit = "at most " if view.at_most else ""
+    rate = f"{limit}{words.number(view.predicted)} of the {view.per} are predicted to fail"
     bound = (
         ""
         if view.upper is None
         else f", {words.number(view.upper)} at the upper {view.level:.0%} bound"
     )
-    return f"Share of seeds above each part of the declared tolerance.{largest} {rate[:1].upper()}{rate[1:]}{bound}."
+    return (
+        f"Share of seeds above each fraction of the declared tolerance.{largest}"
+        f" {rate[:1].upper()}{rate[1:]}{bound}."
+    )
 
 
 def survival(view: TailView) -> Options:
-    """Both axes logarithmic: the share of seeds above a ratio, the line where green turns red, and
-    the prediction there with its bound.
+    """Return the options of the chart, with both axes logarithmic.
+
+    It has the share of seeds above a ratio, the line where green turns red, and the prediction
+    there with its bound.
     """
     rates = [share for _, share in view.curve] + [
         rate for rate in (view.predicted, view.upper, view.target) if rate
@@ -119,33 +138,88 @@ def survival(view: TailView) -> Options:
     ratios = [ratio for ratio, _ in view.curve] + [1.0]
     mark = [] if not view.predicted else [[1.0, view.predicted, view.predicted, view.upper]]
     lines = [
-        {"xAxis": 1, "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
-         "label": {**LABEL, "position": "insideEndTop", "formatter": "red from here", "color": "$tolerance"}},
-        {"yAxis": view.target, "lineStyle": {"color": "$suspect", "type": [6, 4], "width": 1.2},
-         "label": {**LABEL, "position": "insideStartTop", "formatter": "target", "color": "$suspect"}},
-    ]  # fmt: skip
+        {
+            "xAxis": 1,
+            "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
+            "label": {
+                **LABEL,
+                "position": "insideEndTop",
+                "formatter": "red from here",
+                "color": "$tolerance",
+            },
+        },
+        {
+            "yAxis": view.target,
+            "lineStyle": {"color": "$suspect", "type": [6, 4], "width": 1.2},
+            "label": {
+                **LABEL,
+                "position": "insideStartTop",
+                "formatter": "target",
+                "color": "$suspect",
+            },
+        },
+    ]
     return {
         "grid": {"left": 52, "right": 18, "top": 30, "bottom": 46},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
-            **AXIS, "type": "log", "min": 10.0 ** math.floor(math.log10(min(ratios)) - 0.02),
-            "max": 10.0 ** math.ceil(math.log10(max(ratios)) + 0.1), "name": "error ÷ declared tolerance", "nameLocation": "middle",
-            "nameGap": 27, "axisLabel": {"color": "$soft", "formatter": "power", "hideOverlap": True},
+            **AXIS,
+            "type": "log",
+            "min": 10.0 ** math.floor(math.log10(min(ratios)) - 0.02),
+            "max": 10.0 ** math.ceil(math.log10(max(ratios)) + 0.1),
+            "name": "error ÷ declared tolerance",
+            "nameLocation": "middle",
+            "nameGap": 27,
+            "axisLabel": {"color": "$soft", "formatter": "power", "hideOverlap": True},
         },
         "yAxis": {
-            **AXIS, "type": "log", "min": 10.0 ** math.floor(math.log10(min(rates)) - 0.1), "max": 1, "name": "share of seeds above",
+            **AXIS,
+            "type": "log",
+            "min": 10.0 ** math.floor(math.log10(min(rates)) - 0.1),
+            "max": 1,
+            "name": "share of seeds above",
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -44]},
-            "axisLabel": {"color": "$soft", "formatter": "power"}, "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
+            "axisLabel": {"color": "$soft", "formatter": "power"},
+            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
         "series": [
-            {"type": "line", "name": "share of seeds above", "step": "start", "showSymbol": False, "silent": True, "z": 2,
-             "lineStyle": {"color": "$bar", "width": 2}, "itemStyle": {"color": "$bar"},
-             "data": [[ratio, float(f"{share:.4g}")] for ratio, share in view.curve],
-             "markLine": {"silent": True, "symbol": "none", "animation": False, "precision": 15, "data": lines}},
-            {"type": "custom", "name": "bound", "renderItem": "whisker", "silent": True, "z": 3, "encode": {"x": 0, "y": [1, 2]},
-             "data": [[row[0], row[1], row[3]] for row in mark if row[3]]},
-            {"type": "scatter", "name": "predicted failures", "symbol": "diamond", "symbolSize": 12, "itemStyle": {"color": "$fail"},
-             "dimensions": ["_x", "_y", f"per {view.per.removesuffix('s')}", "upper bound"], "encode": {"x": 0, "y": 1}, "data": mark,
-             "z": 4},
+            {
+                "type": "line",
+                "name": "share of seeds above",
+                "step": "start",
+                "showSymbol": False,
+                "silent": True,
+                "z": 2,
+                "lineStyle": {"color": "$bar", "width": 2},
+                "itemStyle": {"color": "$bar"},
+                "data": [[ratio, float(f"{share:.4g}")] for ratio, share in view.curve],
+                "markLine": {
+                    "silent": True,
+                    "symbol": "none",
+                    "animation": False,
+                    "precision": 15,
+                    "data": lines,
+                },
+            },
+            {
+                "type": "custom",
+                "name": "bound",
+                "renderItem": "whisker",
+                "silent": True,
+                "z": 3,
+                "encode": {"x": 0, "y": [1, 2]},
+                "data": [[row[0], row[1], row[3]] for row in mark if row[3]],
+            },
+            {
+                "type": "scatter",
+                "name": "predicted failures",
+                "symbol": "diamond",
+                "symbolSize": 12,
+                "itemStyle": {"color": "$fail"},
+                "dimensions": ["_x", "_y", f"per {view.per.removesuffix('s')}", "upper bound"],
+                "encode": {"x": 0, "y": 1},
+                "data": mark,
+                "z": 4,
+            },
         ],
-    }  # fmt: skip
+    }

@@ -1,6 +1,4 @@
-"""Read models of the list of tests: each with its grades, its last verdict and its open
-findings.
-"""
+"""Read models of the list of tests: each with its grades, its last verdict and its open flags."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ FILTERS = ("kernel",)
 
 @dataclass(frozen=True)
 class Badge:
-    """A grade: its word, the verdict whose looks it takes, and what it means."""
+    """A grade: its value, the verdict whose looks it takes, and its meaning."""
 
     word: str
     verdict: str
@@ -33,7 +31,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class VariantLine:
-    """Where a test runs, with its grade if it was assessed."""
+    """A variant of a test, with its grade if it was assessed."""
 
     words: str
     url: str
@@ -64,7 +62,7 @@ class TestLine:
 
 @dataclass(frozen=True)
 class TestsView:
-    """A page of the list of tests; `next_url` leads on, or is None."""
+    """A page of the list of tests; `next_url` leads to the next one, or is None."""
 
     __test__ = False  # pytest: not a test case
 
@@ -79,12 +77,12 @@ class TestsView:
 def listed(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> TestsView:
-    """A page of tests, the latest submitted first. Raises gonogo_storage.db.paging.BadCursor."""
+    """Return a page of tests, latest submitted first. Raises gonogo_storage.db.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = test_list.list_(session, limit=limit, cursor=cursor or None, **given)
     next_url = urls.catalogue(given, cursor=page.next) if page.next else None
     return TestsView(
-        tuple(_test_line(each, now) for each in page.items),
+        tuple(_test_line(record, now) for record in page.items),
         given,
         page.next,
         next_url,
@@ -94,30 +92,31 @@ def listed(
 
 
 def badges(grade: Mapping[str, Any]) -> tuple[Badge, ...]:
-    """The two axes, and what else a reader must not miss; `grade` has stability, sharpness, hollow
-    and latent.
+    """Return badges of both axes of a grade, and of hollow passes and latent flakes.
+
+    `grade` has stability, sharpness, hollow and latent.
     """
-    found = [
+    shown = [
         Badge(grade[axis], words.GRADES[grade[axis]], words.GRADE_SENTENCES[grade[axis]])
         for axis in ("stability", "sharpness")
     ]
     if grade["hollow"]:
-        found.append(
+        shown.append(
             Badge(
-                "hollow",
+                "hollow pass",
                 "pass_by_tolerance",
-                "Green, and rounding does not explain the error, on this build.",
+                "On this build it passes only by tolerance: rounding doesn't explain the error.",
             )
         )
     if grade["latent"]:
-        found.append(
+        shown.append(
             Badge(
-                "will flake",
+                "latent flake",
                 "suspect",
-                "Green, and the tail of its errors foretells failures: a latent flake.",
+                "Green, but the tail of its errors predicts failures.",
             )
         )
-    return tuple(found)
+    return tuple(shown)
 
 
 def _variant_line(variant: Variant, grade: GradeRecord | None) -> VariantLine:
@@ -129,7 +128,7 @@ def _variant_line(variant: Variant, grade: GradeRecord | None) -> VariantLine:
 
 
 def _test_line(test: TestRecord, now: datetime) -> TestLine:
-    variants = tuple(_variant_line(each, test.grades.get(each)) for each in test.variants)
+    variants = tuple(_variant_line(variant, test.grades.get(variant)) for variant in test.variants)
     return TestLine(
         key=test.key,
         url=urls.history(test.key),
@@ -141,7 +140,7 @@ def _test_line(test: TestRecord, now: datetime) -> TestLine:
         flags_url=urls.flags({"test": test.key, "state": "unresolved"}),
         job_url=urls.job(test.job) if test.job else None,
         build=test.build,
-        state_words=words.STATES.get(test.state or "", "never run"),
+        state_words=words.STATES.get(test.state or "", "Never run"),
         verdict=test.verdict,
         at=timestamp(test.at),
         age=words.since(timestamp(test.at), now),

@@ -1,5 +1,6 @@
-"""Read models of the tests' pages: the list of tests, and one test on one variant: grade, rates,
-causes, change points, flags.
+"""Read model of a test's page: one test on one variant.
+
+It shows grade, rates, causes, change points and flags.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ CHOICES = ("branch", "arch", "board", "build", "output", "metric", "over")
 MAX_FLAGS = 20
 _QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
 MAX_BUILDS = 20
-"""Builds in the table of a page; all that were looked at are in the API's answer."""
+"""Builds in the table of a page; the API's answer has all of them."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A share of 1 with its interval, in words and to be drawn; None where nothing ran."""
+    """A fraction with its interval, in words and for drawing; None where nothing ran."""
 
     words: str
     share: float | None
@@ -74,9 +75,7 @@ class BuildLine:
 
 @dataclass(frozen=True)
 class RowLine:
-    """A row of the table by context or device: how often the test passes there, and what the exact
-    test against isolation says.
-    """
+    """A row of the table by context or device: pass rate, and the exact test against isolation."""
 
     name: str
     runs: int
@@ -99,7 +98,7 @@ class FactorLine:
 
 @dataclass(frozen=True)
 class StepLine:
-    """What became of the kernel from one build to the next; `telling`: its state is another one."""
+    """The change of the kernel from one build to the next; `telling`: its state changed."""
 
     before: str
     after: str
@@ -111,8 +110,9 @@ class StepLine:
 
 @dataclass(frozen=True)
 class ChangeLine:
-    """A change point of an output's numbers; `url`: the page with the grade of the build it is at,
-    None of a day.
+    """A change point of an output's numbers.
+
+    `url`: the page with the grade of its build; None for a day.
     """
 
     words: str
@@ -121,7 +121,7 @@ class ChangeLine:
 
 @dataclass(frozen=True)
 class Choice:
-    """Something that can be chosen on the page: another variant, output or statistic."""
+    """Something to choose on the page: another variant, output or statistic."""
 
     name: str
     url: str
@@ -130,7 +130,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class TestView:
-    """A test's page, of one variant; `variant` is None while no job of the test is over."""
+    """A test's page on one variant; `variant` is None while no job of the test has ended."""
 
     __test__ = False  # pytest: not a test case
 
@@ -170,58 +170,92 @@ class TestView:
     waivers: tuple[WaiverLine, ...]
     jobs_url: str
     links: Mapping[str, str]
-    twin: str
+    json_url: str
     at: str | None
 
 
 def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> TestView | None:
-    """The page of a test, of the variant that the query names as far as it exists, else the one
-    that ran last; None: no such test.
+    """Return the page of a test; None where there is no such test.
+
+    It shows the variant that the query names, where it exists, else the one that ran last.
     """
     test = test_specs.get(session, key)
     if test is None:
         return None
-    wanted = {name: value for name in CHOICES if (value := query.get(name, ""))}
+    chosen = {name: value for name in CHOICES if (value := query.get(name, ""))}
     variants = variant_status.variants(session, key)
     variant = next(
-        (each for each in variants if _named(each).items() >= _of_variant(wanted).items()),
+        (stored for stored in variants if _named(stored).items() >= _of_variant(chosen).items()),
         variants[0] if variants else None,
     )
     canonical = test["test"]
     about: dict[str, Any] = {
-        "key": key, "workload_key": test["workload_key"], "kernel": test["kernel"], "shape": shape_of(canonical),
-        "tolerance": tolerance_of(canonical), "noun": noun_of(canonical), "jobs_url": urls.jobs({"test": key}), "at": timestamp(now),
+        "key": key,
+        "workload_key": test["workload_key"],
+        "kernel": test["kernel"],
+        "shape": shape_of(canonical),
+        "tolerance": tolerance_of(canonical),
+        "noun": noun_of(canonical),
+        "jobs_url": urls.jobs({"test": key}),
+        "at": timestamp(now),
         "waivers": active_waivers.of_test(session, key, now),
-        "variants": tuple(Choice(words.variant_of(each), urls.history(key, _named(each)), each == variant) for each in variants),
-    }  # fmt: skip
+        "variants": tuple(
+            Choice(words.variant_of(stored), urls.history(key, _named(stored)), stored == variant)
+            for stored in variants
+        ),
+    }
     if variant is None:
-        return TestView(**about, **_NOTHING, links={}, twin=urls.history(key, as_json=True))
-    return TestView(**about, **_judged(session, variant, wanted, canonical, now))
+        return TestView(**about, **_NOTHING, links={}, json_url=urls.history(key, as_json=True))
+    return TestView(**about, **_judged(session, variant, chosen, canonical, now))
 
 
 _NOTHING: dict[str, Any] = {
-    "variant": None, "variant_words": "", "badges": (), "build": None, "grade_words": (), "failures": Interval("", None, None, None),
-    "assessed": "", "builds": (), "more_builds": 0, "cause": "", "cause_sentence": "", "cause_words": "", "factors": (), "contexts": (),
-    "devices": (), "strip": None, "tail": None, "kills": None, "curve": None, "outputs": (), "metrics": (), "overs": (), "changes": (),
-    "rate_changes": "", "steps": (), "flags": (),
-}  # fmt: skip
+    "variant": None,
+    "variant_words": "",
+    "badges": (),
+    "build": None,
+    "grade_words": (),
+    "failures": Interval("", None, None, None),
+    "assessed": "",
+    "builds": (),
+    "more_builds": 0,
+    "cause": "",
+    "cause_sentence": "",
+    "cause_words": "",
+    "factors": (),
+    "contexts": (),
+    "devices": (),
+    "strip": None,
+    "tail": None,
+    "kills": None,
+    "curve": None,
+    "outputs": (),
+    "metrics": (),
+    "overs": (),
+    "changes": (),
+    "rate_changes": "",
+    "steps": (),
+    "flags": (),
+}
 
 
 def _judged(
     session: Session,
     variant: Variant,
-    wanted: Mapping[str, str],
+    requested: Mapping[str, str],
     canonical: Mapping[str, Any],
     now: datetime,
 ) -> dict[str, Any]:
-    """Everything of a page that needs runs."""
+    """Return every part of a page that needs runs."""
     jobs, here = jobs_of(session, variant), _named(variant)
-    found = variant_status.read(session, variant, build=wanted.get("build"), jobs=jobs)
-    metric = wanted.get("metric") if wanted.get("metric") in METRICS else trends.DEFAULT_METRIC
-    over: trends.Over = "days" if wanted.get("over") == "days" else "builds"
+    status = variant_status.read(session, variant, build=requested.get("build"), jobs=jobs)
+    metric = (
+        requested.get("metric") if requested.get("metric") in METRICS else trends.DEFAULT_METRIC
+    )
+    over: trends.Over = "days" if requested.get("over") == "days" else "builds"
     trend = trends.read(session, variant, over=over, metric=str(metric))
     outputs, names = sorted(trend["numbers"]), [point["name"] for point in trend["points"]]
-    output = wanted.get("output", "")
+    output = requested.get("output", "")
     if output not in outputs:
         output = _first(
             trend,
@@ -229,7 +263,7 @@ def _judged(
         )
     chosen = {
         **here,
-        "build": wanted.get("build"),
+        "build": requested.get("build"),
         "output": output,
         "metric": str(metric),
         "over": over,
@@ -238,7 +272,7 @@ def _judged(
     killed = kills.read(session, variant, now)
     advised = killed.tolerance if killed else {}
     cause, raised = (
-        found.attribution,
+        status.attribution,
         flags.list_(session, test=variant.test_key, limit=MAX_FLAGS).items,
     )
     of_variant = [
@@ -247,87 +281,90 @@ def _judged(
         if (flag["branch"], flag["arch"], flag["board"]) == tuple(here.values())
     ]
 
-    def choices(name: str, values: Sequence[str], said: Mapping[str, str]) -> tuple[Choice, ...]:
+    def choices(name: str, values: Sequence[str], labels: Mapping[str, str]) -> tuple[Choice, ...]:
         return tuple(
             Choice(
-                said.get(each, each),
-                urls.history(variant.test_key, {**chosen, name: each}),
-                each == chosen[name],
+                labels.get(value, value),
+                urls.history(variant.test_key, {**chosen, name: value}),
+                value == chosen[name],
             )
-            for each in values
+            for value in values
         )
 
     return {
         "variant": here,
         "variant_words": words.variant_of(variant),
-        "badges": badges(found.grade),
-        "build": found.build,
-        "grade_words": tuple(found.grade["words"].split("; ")),
-        "failures": _interval(found.grade["failures"]),
-        "assessed": f"assessed {words.since(found.at, now)}, from {found.extent['words']}"
-        if found.at
-        else f"from {found.extent['words']}",
+        "badges": badges(status.grade),
+        "build": status.build,
+        "grade_words": tuple(status.grade["words"].split("; ")),
+        "failures": _interval(status.grade["failures"]),
+        "assessed": f"assessed {words.since(status.at, now)}, from {status.extent['words']}"
+        if status.at
+        else f"from {status.extent['words']}",
         "builds": tuple(
-            _branch(
-                each,
-                of_any_build + urls.further("build", each["build"]),
-                each["build"] == found.build,
+            _build_line(
+                build,
+                of_any_build + urls.further("build", build["build"]),
+                build["build"] == status.build,
                 now,
             )
-            for each in variant_status.builds(jobs, MAX_BUILDS)
+            for build in variant_status.builds(jobs, MAX_BUILDS)
         ),
         "more_builds": max(0, len({(job.sequence, job.build) for job in jobs}) - MAX_BUILDS),
         "cause": words.CAUSES[cause["cause"]],
         "cause_sentence": Cause(cause["cause"]).sentence,
         "cause_words": cause["words"],
         "factors": tuple(
-            FactorLine(words.CAUSES[each["cause"]], each["holds"], each["words"])
-            for each in cause["findings"]
+            FactorLine(words.CAUSES[finding["cause"]], finding["holds"], finding["words"])
+            for finding in cause["findings"]
         ),
-        "contexts": tuple(_row_line(each) for each in cause["contexts"]),
-        "devices": tuple(_row_line(each) for each in cause["devices"]),
+        "contexts": tuple(_row_line(row) for row in cause["contexts"]),
+        "devices": tuple(_row_line(row) for row in cause["devices"]),
         "strip": strips.read(session, jobs, output, canonical, advised, here) if output else None,
         "tail": tails.read(
-            session, found.grade["tail"], [job for job in jobs if job.build == found.build]
+            session, status.grade["tail"], [job for job in jobs if job.build == status.build]
         ),
         "kills": killed,
         "curve": error_curve.read(trend, output) if output else None,
         "outputs": choices("output", outputs, {}),
-        "metrics": choices("metric", METRICS, {each: error_curve.label(each) for each in METRICS}),
+        "metrics": choices("metric", METRICS, {name: error_curve.label(name) for name in METRICS}),
         "overs": choices("over", ("builds", "days"), {"builds": "by build", "days": "by day"}),
         "changes": tuple(
             ChangeLine(
-                words.tamed(f"{name}: {each['words']}", names),
-                urls.history(variant.test_key, {**chosen, "output": name, "build": each["at"]})
+                words.tamed(f"{name}: {change['words']}", names),
+                urls.history(variant.test_key, {**chosen, "output": name, "build": change["at"]})
                 if over == "builds"
                 else None,
             )
             for name in outputs
-            for each in trend["numbers"][name]["changes"]
+            for change in trend["numbers"][name]["changes"]
         ),
         "rate_changes": words.tamed(trend["rates"]["words"], names),
-        "steps": tuple(_step_line(each) for each in reversed(trend["steps"])),
+        "steps": tuple(_step_line(step) for step in reversed(trend["steps"])),
         "flags": tuple(flag_page.line(flag, canonical, now) for flag in of_variant),
         "links": {
             "attribution": urls.of_test(
-                variant.test_key, "attribution", {**here, "build": found.build}
+                variant.test_key, "attribution", {**here, "build": status.build}
             ),
             "changes": urls.of_test(
                 variant.test_key, "changes", {**here, "over": over, "metric": str(metric)}
             ),
             "comparison": urls.of_test(variant.test_key, "comparison", here),
         },
-        "twin": urls.history(variant.test_key, chosen, as_json=True),
+        "json_url": urls.history(variant.test_key, chosen, as_json=True),
     }
 
 
 def _worst_of(worst: Sequence[str], outputs: Sequence[str]) -> Sequence[str]:
-    """Those with the worst verdict, as far as they have numbers to show; else all."""
+    """Return the outputs with the worst verdict that have numbers to show; else all."""
     return [output for output in outputs if output in worst] or outputs
 
 
 def _first(trend: Mapping[str, Any], outputs: Sequence[str]) -> str:
-    """The output to show: one that changed, else the one whose error varies most; "" for none."""
+    """Return the output to show: one that changed, else the one whose error varies most.
+
+    "" where there is none.
+    """
 
     def interest(output: str) -> tuple[int, float]:
         spreads = [
@@ -339,7 +376,7 @@ def _first(trend: Mapping[str, Any], outputs: Sequence[str]) -> str:
     return max(outputs, key=interest) if outputs else ""
 
 
-def _branch(build: Mapping[str, Any], url: str, chosen: bool, now: datetime) -> BuildLine:
+def _build_line(build: Mapping[str, Any], url: str, chosen: bool, now: datetime) -> BuildLine:
     return BuildLine(
         build=build["build"],
         url=url,
@@ -361,7 +398,7 @@ def _row_line(row: Mapping[str, Any]) -> RowLine:
     text = (
         f"{percent(share)}, {percent(row['pass_low'])} to {percent(row['pass_high'])}"
         if row["pass_low"] is not None
-        else "UNKNOWN"
+        else "Unknown"
     )
     passes = Interval(text, share, row["pass_low"], row["pass_high"])
     return RowLine(
@@ -379,8 +416,8 @@ def _row_line(row: Mapping[str, Any]) -> RowLine:
 def _step_line(step: Mapping[str, Any]) -> StepLine:
     change = Change(step["change"])
     looks = words.CHANGES[change], words.CHANGE_VERDICTS[change]
-    said = words.tamed(step["words"], (step["before"], step["after"]))
-    return StepLine(step["before"], step["after"], *looks, change not in _QUIET, said)
+    text = words.tamed(step["words"], (step["before"], step["after"]))
+    return StepLine(step["before"], step["after"], *looks, change not in _QUIET, text)
 
 
 def _interval(rate: Mapping[str, Any]) -> Interval:
@@ -392,5 +429,5 @@ def _named(variant: Variant) -> dict[str, str]:
     return {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
 
 
-def _of_variant(wanted: Mapping[str, str]) -> dict[str, str]:
-    return {name: wanted[name] for name in ("branch", "arch", "board") if name in wanted}
+def _of_variant(query: Mapping[str, str]) -> dict[str, str]:
+    return {name: query[name] for name in ("branch", "arch", "board") if name in query}

@@ -1,1 +1,1 @@
-"""The pages of webhooks, their deliveries, and answers to GitHub."""
+"""The pages of webhooks, their deliveries, and reports to GitHub."""

@@ -1,6 +1,4 @@
-"""Read models of the page of answers: what GitHub was told of the runs that its deliveries
-started.
-"""
+"""Read models of the page of reports to GitHub on the runs that its webhooks started."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from gonogo_storage.messages import github_answers
 
 @dataclass(frozen=True)
 class AnswerLine:
-    """What GitHub was told of something that it asked for."""
+    """A report to GitHub on something that its webhook started."""
 
     commit_check: str
     repository: str
@@ -34,7 +32,7 @@ class AnswerLine:
     state: str
     state_words: str
     verdict: str
-    told: tuple[str, ...]
+    reported: tuple[str, ...]
     tries: int
     error: str | None
     due_at: str | None
@@ -46,7 +44,7 @@ class AnswerLine:
 
 @dataclass(frozen=True)
 class AnswersView:
-    """A page of answers, those about the newest commit_checks first."""
+    """A page of reports; those on the newest commit checks come first."""
 
     items: tuple[AnswerLine, ...]
     filters: Mapping[str, str]
@@ -58,7 +56,7 @@ class AnswersView:
 def answers(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> AnswersView:
-    """A page of what GitHub was told. Raises gonogo_storage.db.paging.BadCursor."""
+    """Return a page of reports to GitHub. Raises gonogo_storage.db.paging.BadCursor."""
     state = filters.get("state", "")
     given = {"state": state} if state in set(AnswerState) else {}
     page = github_answers.list_(
@@ -66,7 +64,7 @@ def answers(
     )
     next_url = urls.answers(given, cursor=page.next) if page.next else None
     return AnswersView(
-        tuple(_answer(each.to_json(), now) for each in page.items),
+        tuple(_answer(answer.to_json(), now) for answer in page.items),
         given,
         page.next,
         next_url,
@@ -75,7 +73,7 @@ def answers(
 
 
 def _answer(item: Mapping[str, Any], now: datetime) -> AnswerLine:
-    own = (
+    same = (
         "commit_check",
         "repository",
         "head_sha",
@@ -91,11 +89,11 @@ def _answer(item: Mapping[str, Any], now: datetime) -> AnswerLine:
     )
     state = AnswerState(item["state"])
     return AnswerLine(
-        **{name: item[name] for name in own},
+        **{name: item[name] for name in same},
         run_url=urls.run(item["run"]) if item["run"] else None,
         state_words=words.ANSWERS[state].words,
         verdict=words.ANSWERS[state].verdict,
-        told=tuple(item["told"]),
+        reported=tuple(item["told"]),
         due_words=words.until(item["due_at"], now),
         updated_at=item["updated_at"],
         age=words.since(item["updated_at"], now),

@@ -1,6 +1,6 @@
-"""The routes of the pages of webhooks and of answers to GitHub, each with its JSON twin.
+"""The routes of the pages of webhooks and of reports to GitHub, each with its JSON version.
 
-Addresses and payloads may be confidential: all of them need the scope admin.
+Addresses and payloads may be confidential, so all of them need the scope admin.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ONE = urls.WEBHOOKS + "/{webhook_id}"
 
 
 def add(site: Site) -> None:
-    """Adds the pages. They only read; what sends a message again is the API's."""
+    """Add the pages. They only read: the API sends a message again."""
 
     def listed(
         session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
@@ -47,7 +47,7 @@ def add(site: Site) -> None:
 
     site.add_list(urls.WEBHOOKS, "webhooks/webhooks.html", listed, scope=SCOPE)
     site.add_list(urls.ANSWERS, "webhooks/github_answers.html", github_answers.answers, scope=SCOPE)
-    site.add(ONE, "webhooks/webhook.html", one, noun="subscription", scope=SCOPE)
+    site.add(ONE, "webhooks/webhook.html", one, noun="webhook", scope=SCOPE)
     site.add(
         ONE + "/deliveries/{delivery_id}",
         "webhooks/delivery.html",

@@ -1,6 +1,4 @@
-"""Read models of the pages of webhooks: who is told what, what became of each message, and what a
-receiver answered.
-"""
+"""Read models of the pages of webhooks: webhooks, their deliveries, and every attempt."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ SECRET_PATHS = ("slack",)
 
 @dataclass(frozen=True)
 class DeliveryLine:
-    """A message in a list. `replay` is null where its subscription is told nothing."""
+    """A delivery in a list; `replay` is null where its webhook is disabled."""
 
     id: str
     url: str
@@ -44,9 +42,7 @@ class DeliveryLine:
 
 @dataclass(frozen=True)
 class WebhookLine:
-    """A subscription: where, what, whether it is told anything, how many messages wait, and the
-    last one.
-    """
+    """A webhook: its address, its events, its state, its waiting deliveries, and the last one."""
 
     id: str
     url: str
@@ -67,7 +63,7 @@ class WebhookLine:
 
 @dataclass(frozen=True)
 class WebhooksView:
-    """A page of subscriptions, newest first."""
+    """A page of webhooks, newest first."""
 
     items: tuple[WebhookLine, ...]
     next: str | None
@@ -77,7 +73,7 @@ class WebhooksView:
 
 @dataclass(frozen=True)
 class WebhookView:
-    """A subscription with a page of its messages, newest first."""
+    """A webhook with a page of its deliveries, newest first."""
 
     webhook: WebhookLine
     items: tuple[DeliveryLine, ...]
@@ -89,7 +85,7 @@ class WebhookView:
 
 @dataclass(frozen=True)
 class TryLine:
-    """One try: when, how long, what the receiver answered or why it could not be asked."""
+    """One attempt: its time, its duration, and the receiver's answer or an error."""
 
     number: int
     at: str
@@ -98,12 +94,12 @@ class TryLine:
     error: str | None
     answer: str | None
     duration: str
-    taken: bool
+    accepted: bool
 
 
 @dataclass(frozen=True)
 class DeliveryView:
-    """A message: its payload as JSON text, and every try."""
+    """A delivery: its payload as JSON text, and every attempt."""
 
     webhook: WebhookLine
     delivery: DeliveryLine
@@ -113,10 +109,10 @@ class DeliveryView:
 
 
 def webhooks(session: Session, cursor: str | None, limit: int, now: datetime) -> WebhooksView:
-    """A page of subscriptions. Raises gonogo_storage.db.paging.BadCursor."""
+    """Return a page of webhooks. Raises gonogo_storage.db.paging.BadCursor."""
     page = stored.list_(session, limit=limit, cursor=cursor or None)
     waiting = deliveries.waiting(session)
-    lines = tuple(_webhook(session, each, waiting, now) for each in page.items)
+    lines = tuple(_webhook(session, stored_webhook, waiting, now) for stored_webhook in page.items)
     return WebhooksView(
         lines, page.next, urls.webhooks(cursor=page.next) if page.next else None, timestamp(now)
     )
@@ -130,11 +126,12 @@ def webhook(
     limit: int,
     now: datetime,
 ) -> WebhookView | None:
-    """A subscription with its messages; None when there is no such one. Raises
-    gonogo_storage.db.paging.BadCursor.
+    """Return a webhook with its deliveries; None where there is no such webhook.
+
+    Raises gonogo_storage.db.paging.BadCursor.
     """
-    found = stored.get(session, webhook_id)
-    if found is None:
+    subscription = stored.get(session, webhook_id)
+    if subscription is None:
         return None
     state = filters.get("state", "")
     given = {"state": state} if state in set(DeliveryState) else {}
@@ -142,8 +139,8 @@ def webhook(
         session, webhook_id, state=given.get("state"), limit=limit, cursor=cursor or None
     )
     return WebhookView(
-        webhook=_webhook(session, found, deliveries.waiting(session), now),
-        items=tuple(_delivery(each, found, now) for each in page.items),
+        webhook=_webhook(session, subscription, deliveries.waiting(session), now),
+        items=tuple(_delivery(item, subscription, now) for item in page.items),
         filters=given,
         next=page.next,
         next_url=urls.webhook(webhook_id, given, cursor=page.next) if page.next else None,
@@ -154,16 +151,16 @@ def webhook(
 def delivery(
     session: Session, webhook_id: str, delivery_id: str, now: datetime
 ) -> DeliveryView | None:
-    """A message; None when the subscription has no such one."""
-    found = stored.get(session, webhook_id)
-    whole = None if found is None else deliveries.look(session, webhook_id, delivery_id)
-    if found is None or whole is None:
+    """Return a delivery; None where the webhook has no such delivery."""
+    subscription = stored.get(session, webhook_id)
+    whole = None if subscription is None else deliveries.look(session, webhook_id, delivery_id)
+    if subscription is None or whole is None:
         return None
     return DeliveryView(
-        webhook=_webhook(session, found, deliveries.waiting(session), now),
-        delivery=_delivery(whole, found, now),
+        webhook=_webhook(session, subscription, deliveries.waiting(session), now),
+        delivery=_delivery(whole, subscription, now),
         payload=json.dumps(whole["payload"], indent=2, ensure_ascii=False),
-        tries=tuple(_try(each, now) for each in whole["log"]),
+        tries=tuple(_try(attempt, now) for attempt in whole["log"]),
         at=timestamp(now),
     )
 
@@ -196,7 +193,7 @@ def _webhook(
 
 
 def _host(target: str) -> str:
-    """ "https://host/…": an address without what must not be seen over somebody's shoulder."""
+    """Return "https://host/…": an address without its secret parts."""
     head, _, _ = target.partition("://")[2].partition("/")
     return f"{target.partition('://')[0]}://{head}/…"
 
@@ -223,10 +220,10 @@ def _delivery(item: Mapping[str, Any], webhook: Webhook, now: datetime) -> Deliv
 
 def _try(item: Mapping[str, Any], now: datetime) -> TryLine:
     same = {name: item[name] for name in ("number", "at", "status", "error", "answer")}
-    taken = item["status"] is not None and 200 <= item["status"] < 300
+    accepted = item["status"] is not None and 200 <= item["status"] < 300
     return TryLine(
         **same,
         age=words.since(item["at"], now),
         duration=words.duration(item["duration_ms"] / 1000),
-        taken=taken,
+        accepted=accepted,
     )

@@ -5,12 +5,12 @@ function say(text) {
   if (place) place.textContent = text;
 }
 
-/** Browsers call it "Failed to fetch", or something else. */
+/** Replaces the browser's own message for a network error, which differs between browsers. */
 function away(error) {
-  throw error instanceof TypeError ? new Error('the server does not answer') : error;
+  throw error instanceof TypeError ? new Error('The server does not answer') : error;
 }
 
-/** Sends JSON and gives the answer's; raises with the server's own words where it refuses, `errors` holding each wrong field. */
+/** Sends JSON and returns the JSON answer. Throws with the server's message where it refuses; `errors` has each wrong field. */
 export async function send(method, address, values, signal) {
   const token = document.querySelector('meta[name="csrf-token"]')?.content ?? '';
   const answer = await fetch(address, {
@@ -20,7 +20,7 @@ export async function send(method, address, values, signal) {
     signal,
   }).catch(away);
   const body = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw Object.assign(new Error(body.detail ?? body.title ?? `the server answered ${answer.status}`), { errors: body.errors });
+  if (!answer.ok) throw Object.assign(new Error(body.detail ?? body.title ?? `The server answered ${answer.status}`), { errors: body.errors });
   return body;
 }
 
@@ -33,12 +33,12 @@ async function post(button) {
     if (button.dataset.then && body.id) location.assign(button.dataset.then.replace('{id}', encodeURIComponent(body.id)));
     else document.dispatchEvent(new Event('gonogo:ask'));
   } catch (error) {
-    say(`${button.textContent.trim()} did not work: ${error.message}`);
+    say(`${button.textContent.trim()} failed: ${error.message}`);
     button.disabled = false;
   }
 }
 
-/** What was changed in a form: an emptied field is null, a date begins at midnight UTC; the button that was pressed counts as a field. */
+/** Returns the changed fields of a form: an emptied field is null, a date begins at midnight UTC, the pressed button counts as a field. */
 function changed(form, pressed) {
   const values = {};
   for (const control of form.elements) {
@@ -51,22 +51,22 @@ function changed(form, pressed) {
   return values;
 }
 
-/** A form that changes something by the API; the page is read anew afterwards, as much of it may look different. */
+/** Sends a form's changes to the API. The page reloads afterwards, because much of it may look different. */
 async function patch(form, pressed) {
   const values = changed(form, pressed);
   say('');
   if (Object.keys(values).length === 0) {
-    say('nothing was changed');
+    say('Nothing changed');
     return;
   }
   const buttons = [...form.querySelectorAll('button')];
-  for (const each of buttons) each.disabled = true;
+  for (const button of buttons) button.disabled = true;
   try {
     await send('PATCH', form.dataset.patch, values);
     location.reload();
   } catch (error) {
-    say(`that did not work: ${error.message}`);
-    for (const each of buttons) each.disabled = false;
+    say(`Not saved: ${error.message}`);
+    for (const button of buttons) button.disabled = false;
   }
 }
 
@@ -74,18 +74,18 @@ async function copy(button) {
   const text = document.getElementById(button.dataset.copy)?.textContent ?? '';
   try {
     await navigator.clipboard.writeText(text);
-    button.textContent = 'copied';
+    button.textContent = 'Copied';
   } catch {
-    // no clipboard without https or permission: select the text instead, so that one key copies it
+    // without https or permission there is no clipboard: select the text instead, so that one key copies it
     getSelection()?.selectAllChildren(document.getElementById(button.dataset.copy));
-    button.textContent = 'selected';
+    button.textContent = 'Selected';
   }
   setTimeout(() => {
-    button.textContent = 'copy';
+    button.textContent = 'Copy';
   }, 1500);
 }
 
-/** Makes every `[data-post]` and `[data-copy]` button and every `[data-patch]` form work, those that a refresh brings in later too. */
+/** Makes every `[data-post]` and `[data-copy]` button and every `[data-patch]` form work, also after a refresh. */
 export function listen() {
   document.addEventListener('submit', (event) => {
     const form = event.target;

@@ -1,38 +1,38 @@
-// Draws the page's charts: options come as JSON from dashboards/gonogo_dashboards/charts/charts.py, functions and colours are put in here.
+// Draws the page's charts: options come as JSON from dashboards/gonogo_dashboards/charts/charts.py, functions and colors are filled in here.
 import { connect, init, use } from 'echarts/core';
 import { BarChart, CustomChart, LineChart, ScatterChart } from 'echarts/charts';
 import { DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, VisualMapContinuousComponent } from 'echarts/components';
 import { CanvasRenderer } from 'echarts/renderers';
 import { listenToMaps, withCells } from './maps.js';
-import { colour, onThemeChange, painted } from './theme.js';
+import { color, onThemeChange, painted } from './theme.js';
 import { available, unavailable } from './unavailable.js';
 
 use([BarChart, CustomChart, LineChart, ScatterChart, CanvasRenderer]);
 use([DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, VisualMapContinuousComponent]);
 
 const drawn = new Map(); // element -> { chart, text }
-const contents = new Map(); // address -> what lies there, or its promise: an artifact never changes
+const contents = new Map(); // address -> its content, or the promise of it: an artifact never changes
 
-/** Of a figure with `data-source`: what lies at that address once it is there, until then undefined; it is drawn then. */
+/** Returns the content of a figure's `data-source`, or undefined until it has loaded; then the figure is drawn. */
 function content(address) {
-  const found = contents.get(address);
-  if (found !== undefined) return found instanceof Promise ? undefined : found;
-  const coming = fetch(address, { headers: { Accept: 'application/json' } })
+  const cached = contents.get(address);
+  if (cached !== undefined) return cached instanceof Promise ? undefined : cached;
+  const loading = fetch(address, { headers: { Accept: 'application/json' } })
     .then(async (answer) => {
-      if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
+      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
       contents.set(address, (await answer.json()).content);
       drawAll();
     })
     .catch((error) => {
-      contents.delete(address); // the next refresh asks again, or the reader
+      contents.delete(address); // the next refresh, or the reader, tries again
       const why = error instanceof TypeError ? 'the server does not answer' : error.message;
       for (const figure of document.querySelectorAll('[data-source]')) if (figure.dataset.source === address) unavailable(figure, why, drawAll);
     });
-  contents.set(address, coming);
+  contents.set(address, loading);
   return undefined;
 }
 
-/** Draws, or brings up to date, every `[data-chart]` figure from the JSON block whose id it names. One that fails takes no other with it. */
+/** Draws or updates every `[data-chart]` figure from the JSON block whose id it names. A failure affects only its own figure. */
 export function drawAll() {
   for (const figure of document.querySelectorAll('[data-chart]')) {
     try {
@@ -56,9 +56,9 @@ function drawOne(figure) {
   if (!text || old?.text === text || !figure.checkVisibility()) return; // in a closed <details>: drawn when it opens
   const { source, group } = figure.dataset;
   const cells = source ? content(source) : null;
-  if (cells === undefined) return; // on its way
+  if (cells === undefined) return; // still loading
   const { links, ...options } = JSON.parse(text);
-  available(figure); // a chart needs its room when it starts
+  available(figure); // a chart needs its space when it starts
   const chart = old?.chart ?? start(figure.querySelector('.canvas'));
   chart.links = links;
   drawn.set(figure, { chart, text });
@@ -77,9 +77,9 @@ function start(element) {
   return chart;
 }
 
-const REACH = 12; // pixels: so near a mark a click or a finger means it
+const REACH = 12; // pixels: the largest distance at which a click or a touch hits a mark
 
-/** A click on a mark opens its seed: `_link` of its row is the place of the seed's page in the chart's `links`; `repeat` stands behind the seed. */
+/** Opens the seed of a clicked mark: `_link` of its row is the index of the page in the chart's `links`; `repeat` follows the seed. */
 function leadOn(chart, { offsetX, offsetY }) {
   let [nearest, address] = [REACH, null];
   for (const { data, dimensions } of chart.links ? chart.getOption().series : []) {
@@ -108,13 +108,13 @@ const number = (value) => {
   return size !== 0 && (size >= 1e5 || size < 1e-3) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
 };
 
-// What a chart's JSON may ask for by name. A mark's data row is [x, y, ...], named by the series' `dimensions`.
+// Functions that a chart's JSON names. A mark's data row is [x, y, ...], named by the series' `dimensions`.
 const FORMATTERS = {
   row: ({ seriesName, value, dimensionNames, data }) => {
     const row = Array.isArray(value) ? value : data.value;
     const lines = row.flatMap((item, place) => {
       const name = dimensionNames?.[place] ?? '_';
-      if (name.startsWith('_')) return []; // where it's drawn, not what it is
+      if (name.startsWith('_')) return []; // a position, not a value to show
       return [`${name}: ${typeof item === 'string' || Number.isInteger(item) ? item : number(item)}`];
     });
     return [seriesName, ...lines].join('\n');
@@ -134,7 +134,7 @@ const RENDERERS = {
     const high = api.coord([x, api.value(2)]);
     const low = api.coord([x, api.value(1)]);
     const half = Math.min(4, api.size([1, 0])[0] * 0.3);
-    const line = (x1, y1, x2, y2) => ({ type: 'line', shape: { x1, y1, x2, y2 }, style: { stroke: colour('ink'), lineWidth: 1, opacity: 0.75 } });
+    const line = (x1, y1, x2, y2) => ({ type: 'line', shape: { x1, y1, x2, y2 }, style: { stroke: color('ink'), lineWidth: 1, opacity: 0.75 } });
     return {
       type: 'group',
       children: [
@@ -144,14 +144,14 @@ const RENDERERS = {
       ],
     };
   },
-  // data row: [from, to, low, high, opacity]: a box of the series' own colour
+  // data row: [from, to, low, high, opacity]: a box in the series' color
   box: (_, api) => {
     const [x, y] = api.coord([api.value(0), api.value(3)]);
     const [x2, y2] = api.coord([api.value(1), api.value(2)]);
     const shape = { x, y, width: Math.max(1, x2 - x), height: Math.max(1, y2 - y) };
     return { type: 'rect', shape, style: { fill: api.visual('color'), opacity: api.value(4) } };
   },
-  // data row: [column, row, ...]: a tile in its own colour. Not ECharts' heatmap, which draws on a second canvas: on paper the one above hides it
+  // data row: [column, row, ...]: a tile in its own color. ECharts' heatmap draws on a second canvas, which is hidden in print
   tile: (_, api) => {
     const [x, y] = api.coord([api.value(0), api.value(1)]);
     const [width, height] = api.size([1, 1]);
@@ -162,14 +162,14 @@ const RENDERERS = {
   dots: (_, api) => level(api, [3, 3]),
 };
 
-// data row: [from, to, at]: a level piece of a line, in the series' own colour
+// data row: [from, to, at]: a level piece of a line in the series' color
 function level(api, lineDash) {
   const [x1, y] = api.coord([api.value(0), api.value(2)]);
   const [x2] = api.coord([api.value(1), api.value(2)]);
   return { type: 'line', shape: { x1, y1: y, x2: Math.max(x2, x1 + 2), y2: y }, style: { stroke: api.visual('color'), lineWidth: 2, lineDash } };
 }
 
-/** Chart options ready for ECharts: functions by name, colours by theme, fonts and tooltips as the page's. */
+/** Returns options ready for ECharts: functions by name, colors by theme, fonts and tooltips as on the page. */
 function finished(options) {
   const still = matchMedia('(prefers-reduced-motion: reduce)').matches;
   const font = getComputedStyle(document.body).fontFamily;
@@ -177,14 +177,14 @@ function finished(options) {
   return {
     animation: !still,
     animationDuration: 250,
-    textStyle: { fontFamily: font, color: colour('ink') },
+    textStyle: { fontFamily: font, color: color('ink') },
     ...result,
     tooltip: {
-      renderMode: 'richText', // its HTML would need inline styles, which the content security policy forbids
+      renderMode: 'richText', // HTML tooltips need inline styles, which the content security policy forbids
       confine: true,
-      backgroundColor: colour('raised'),
-      borderColor: colour('line-strong'),
-      textStyle: { color: colour('ink'), fontSize: 12, fontFamily: font },
+      backgroundColor: color('raised'),
+      borderColor: color('line-strong'),
+      textStyle: { color: color('ink'), fontSize: 12, fontFamily: font },
       ...result.tooltip,
     },
   };
@@ -194,10 +194,10 @@ function withFunctions(value, key = '') {
   if (typeof value === 'string') {
     if (key === 'formatter' && Object.hasOwn(FORMATTERS, value)) return FORMATTERS[value];
     if (key !== 'renderItem') return value;
-    if (!Object.hasOwn(RENDERERS, value)) throw new Error(`no renderer ${value}`); // ECharts would leave the series out without a word
+    if (!Object.hasOwn(RENDERERS, value)) throw new Error(`no renderer ${value}`); // ECharts would silently leave the series out
     return RENDERERS[value];
   }
-  if (key === 'formatter' && Array.isArray(value)) return (place) => value[place] ?? ''; // the names of an axis' places
+  if (key === 'formatter' && Array.isArray(value)) return (place) => value[place] ?? ''; // the names on an axis
   if (Array.isArray(value)) return value.map((item) => withFunctions(item, key));
   if (value !== null && typeof value === 'object') return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, withFunctions(item, name)]));
   return value;

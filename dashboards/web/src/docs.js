@@ -1,4 +1,4 @@
-// The API's own documentation, from the OpenAPI file of this server.
+// The API's documentation, from the OpenAPI file of this server.
 import './style.css';
 import 'swagger-ui-dist/swagger-ui.css';
 import SwaggerUI from 'swagger-ui-dist/swagger-ui-es-bundle.js';

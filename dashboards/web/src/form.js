@@ -1,4 +1,4 @@
-// The form that submits a job: what is typed becomes the API's JSON, the API checks it as one types and says what it would cost.
+// The form that submits a job: it turns the fields into the API's JSON, and the API checks it while one types and estimates its cost.
 import { send } from './actions.js';
 import { counted } from './words.js';
 
@@ -12,7 +12,7 @@ class Unreadable extends Error {
   }
 }
 
-/** A text as what its field wants; what can't be read goes to the server as it is, which says what it must be. */
+/** Parsers of a field's text. A text that can't be parsed goes to the server unchanged, whose error says what is allowed. */
 const READ = {
   number: (text) => (Number.isNaN(Number(text)) ? text : Number(text)),
   integers: (text) => text.split(/[\s,x×]+/).filter(Boolean).map(READ.number),
@@ -20,14 +20,14 @@ const READ = {
     Object.fromEntries(
       text
         .split(',')
-        .map((each) => each.trim())
+        .map((part) => part.trim())
         .filter(Boolean)
-        .map((each) => [each.split('=')[0].trim(), each.split('=').slice(1).join('=').trim()]),
+        .map((pair) => [pair.split('=')[0].trim(), pair.split('=').slice(1).join('=').trim()]),
     ),
   words: (text) =>
     text
       .split(',')
-      .map((each) => each.trim())
+      .map((part) => part.trim())
       .filter(Boolean),
   shuffle: (text) => (/^(yes|true)$/i.test(text) ? true : READ.number(text)),
   json: (text, control) => {
@@ -44,7 +44,7 @@ const READ = {
 
 const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
 
-/** Puts a value where its path says; objects that meet are joined. */
+/** Puts a value at its path; objects are merged. */
 function put(body, path, value) {
   const names = path.split('.');
   const last = names.pop();
@@ -56,17 +56,17 @@ function put(body, path, value) {
 function joined(old, value) {
   if (!isObject(old) || !isObject(value)) return value;
   const both = { ...old };
-  for (const [name, each] of Object.entries(value)) both[name] = joined(old[name], each);
+  for (const [name, member] of Object.entries(value)) both[name] = joined(old[name], member);
   return both;
 }
 
-/** Shows the fields that go with what is chosen: `data-for` names the kinds of test, or of seeds, that a part is for. */
+/** Shows the fields of the chosen kinds of test and seeds, which a part names in `data-for`. */
 function suit(form) {
   const chosen = new Set([form.elements.kind.value, form.elements.policy.value]);
-  for (const part of form.querySelectorAll('[data-for]')) part.hidden = !part.dataset.for.split(' ').some((each) => chosen.has(each));
+  for (const part of form.querySelectorAll('[data-for]')) part.hidden = !part.dataset.for.split(' ').some((kind) => chosen.has(kind));
 }
 
-/** A change of the kind of test brings an executor along that runs such tests. */
+/** Selects an executor that can run the chosen kind of test. */
 function follow(form) {
   const { kind, executor } = form.elements;
   const reporters = executor.dataset.reporters.split(' ');
@@ -75,14 +75,14 @@ function follow(form) {
 
 const shown = (control) => !control.closest('[data-for][hidden]');
 
-/** The job as the API takes it. Raises Unreadable. */
+/** Returns the job in the API's form. Throws Unreadable. */
 function job(form) {
   const selection = form.elements.kind.value === 'selection';
   const body = selection ? { test: { selection: {} } } : {};
   for (const control of form.querySelectorAll('[data-field]:not([data-field=""])')) {
     if (!shown(control)) continue;
     const text = control.value.trim();
-    if (text !== '') put(body, control.dataset.field, (READ[control.dataset.kind] ?? ((each) => each))(text, control));
+    if (text !== '') put(body, control.dataset.field, (READ[control.dataset.kind] ?? ((value) => value))(text, control));
   }
   body.seeds ??= {};
   const policy = form.elements.policy.value;
@@ -96,30 +96,30 @@ function job(form) {
 function time(seconds) {
   if (seconds < 1) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
   const sizes = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
-  const [size, unit] = sizes.find(([each]) => seconds >= each * 1.5) ?? [1, 's'];
+  const [size, unit] = sizes.find(([unitSeconds]) => seconds >= unitSeconds * 1.5) ?? [1, 's'];
   return `${Number((seconds / size).toPrecision(2))} ${unit}`;
 }
 
-/** What the estimate says, a sentence a line: [text, class]. */
-function words(told, deadline) {
-  const most = told.expected ? 'at most ' : '';
-  const lines = [[`${most}${counted(told.results, 'result')} in ${counted(told.chunks, 'chunk')}: ${most}${time(told.device_s)} on one device, ${time(told.seed_s)} a seed`, 'strong']];
-  if (told.expected) {
-    const means = Object.entries(told.expected).filter(([, each]) => each);
-    lines.push([`in the mean ${means.map(([kind, each]) => `${counted(Math.round(each.seeds), 'seed')} if it is ${kind} (${time(each.device_s)})`).join(', ')}`, '']);
+/** Returns the estimate, a sentence per line: [text, class]. */
+function words(estimated, deadline) {
+  const most = estimated.expected ? 'at most ' : '';
+  const lines = [[`${most}${counted(estimated.results, 'result')} in ${counted(estimated.chunks, 'chunk')}: ${most}${time(estimated.device_s)} on one device, ${time(estimated.seed_s)} per seed`, 'strong']];
+  if (estimated.expected) {
+    const means = Object.entries(estimated.expected).filter(([, mean]) => mean);
+    lines.push([`On average ${means.map(([kind, mean]) => `${counted(Math.round(mean.seeds), 'seed')} if it is ${kind} (${time(mean.device_s)})`).join(', ')}`, '']);
   }
-  if (told.workers === 0) lines.push([`No live worker serves ${told.queue}: it would wait until its queue deadline, ${time(deadline)}.`, 'over']);
-  else lines.push([`${counted(told.workers, 'worker')} on ${told.queue}, ${counted(told.queue_chunks, 'chunk')} before it: starts ${told.wait_s < 1 ? 'at once' : `within ${time(told.wait_s)}`}`, '']);
+  if (estimated.workers === 0) lines.push([`No live worker serves ${estimated.queue}: the job would stay queued until its deadline, ${time(deadline)}.`, 'over']);
+  else lines.push([`${counted(estimated.workers, 'worker')} on ${estimated.queue}, ${counted(estimated.queue_chunks, 'chunk')} before it; it starts ${estimated.wait_s < 1 ? 'at once' : `within ${time(estimated.wait_s)}`}`, '']);
   return lines;
 }
 
-/** Makes the page's form work, where it has one. */
+/** Makes the page's form work. */
 export function fill(form) {
   const estimate = document.getElementById('estimate');
   const said = document.getElementById('said');
   const button = form.querySelector('button.primary');
   let timer = 0;
-  let asked = null;
+  let checking = null;
 
   function show(lines) {
     estimate.replaceChildren(
@@ -140,17 +140,17 @@ export function fill(form) {
     else control.removeAttribute('aria-invalid');
   }
 
-  /** The control of a field that the server names: the one whose path is the longest beginning of it. */
+  /** Returns the control of a field that the server names: the one whose path is its longest prefix. */
   function owner(field) {
-    let found = null;
+    let match = null;
     let length = -1;
     for (const control of form.querySelectorAll('[data-field]')) {
       if (!shown(control)) continue;
       for (const path of [control.dataset.field, control.dataset.also]) {
-        if (path && path.length > length && (field === path || field.startsWith(`${path}.`))) [found, length] = [control, path.length];
+        if (path && path.length > length && (field === path || field.startsWith(`${path}.`))) [match, length] = [control, path.length];
       }
     }
-    return found;
+    return match;
   }
 
   function blame(problems) {
@@ -166,7 +166,7 @@ export function fill(form) {
     return words.keys().next().value;
   }
 
-  /** What is typed, and what is wrong with it by itself: null then. */
+  /** Returns the job from the fields; null where a field can't be read, which is then marked. */
   function read() {
     try {
       const body = job(form);
@@ -176,14 +176,14 @@ export function fill(form) {
       if (!(error instanceof Unreadable)) throw error;
       blame([]);
       mark(error.control, error.message);
-      show([['Not checked: see what is marked.', 'soft']]);
+      show([['Not checked: see the marked fields.', 'soft']]);
       return null;
     }
   }
 
   function refused(error) {
     if (error.errors?.length) {
-      show([['The job can’t be run like this: see what is marked.', 'over']]);
+      show([['The job can’t run like this: see the marked fields.', 'over']]);
       return blame(error.errors);
     }
     blame([]);
@@ -193,30 +193,30 @@ export function fill(form) {
   }
 
   async function check() {
-    asked?.abort(); // an answer to what stood here before must not come after the one to what stands here now
+    checking?.abort(); // an answer about older values must not arrive after the answer about the current ones
     const body = read();
     if (body === null) return;
-    const mine = (asked = new AbortController());
+    const request = (checking = new AbortController());
     try {
-      const told = await send('POST', form.dataset.validate, body, mine.signal);
-      if (mine !== asked) return;
+      const answer = await send('POST', form.dataset.validate, body, request.signal);
+      if (request !== checking) return;
       blame([]);
-      show(words(told, body.queue_deadline_s ?? DAY_S));
+      show(words(answer, body.queue_deadline_s ?? DAY_S));
     } catch (error) {
-      if (mine === asked && error.name !== 'AbortError') refused(error);
+      if (request === checking && error.name !== 'AbortError') refused(error);
     }
   }
 
   async function submit() {
     clearTimeout(timer);
-    asked?.abort();
-    asked = null;
+    checking?.abort();
+    checking = null;
     const body = read();
     if (body === null) return form.querySelector('[aria-invalid]')?.focus();
     button.disabled = true;
     try {
-      const told = await send('POST', form.dataset.submit, body);
-      location.assign(form.dataset.then.replace('{id}', encodeURIComponent(told.id)));
+      const job = await send('POST', form.dataset.submit, body);
+      location.assign(form.dataset.then.replace('{id}', encodeURIComponent(job.id)));
     } catch (error) {
       refused(error)?.focus();
       button.disabled = false;
@@ -227,13 +227,13 @@ export function fill(form) {
   function address() {
     const values = new URLSearchParams();
     for (const control of form.elements) if (control.name && control.value !== '') values.set(control.name, control.value);
-    history.replaceState(null, '', `?${values}`); // the form as it stands is an address that can be pasted
+    history.replaceState(null, '', `?${values}`); // the filled form is an address that can be shared
   }
 
   form.addEventListener('input', ({ target }) => {
     if (target === form.elements.kind) follow(form);
     suit(form);
-    estimate.setAttribute('aria-busy', 'true'); // what stands there is of what stood here before
+    estimate.setAttribute('aria-busy', 'true'); // the estimate is still of the older values
     clearTimeout(timer);
     timer = setTimeout(() => {
       address();

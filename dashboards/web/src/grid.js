@@ -1,14 +1,14 @@
-// The grid of a job's seeds: a mark for each cell, drawn on a canvas, walked over by arrow keys; Enter or a click opens a seed.
-import { colour, onThemeChange } from './theme.js';
+// The grid of a job's seeds: a mark for each cell, drawn on a canvas. Arrow keys move between the cells; Enter or a click opens a seed.
+import { color, onThemeChange } from './theme.js';
 
-const SIZES = [[60, 24], [240, 18], [1200, 13], [2600, 10], [Infinity, 8]]; // up to so many cells: pixels of one
+const SIZES = [[60, 24], [240, 18], [1200, 13], [2600, 10], [Infinity, 8]]; // [maximum number of cells, pixels of a cell]
 const GUTTER = 46; // for the number of a row's first seed
-const LABEL_EVERY = 15; // pixels between two of them at least
-const BOX = 16; // a mark's path lies in a box of 16 x 16 (dashboards/gonogo_dashboards/kit/words.py)
+const LABEL_EVERY = 15; // minimum pixels between two of them
+const BOX = 16; // a mark's path is in a box of 16 x 16 (dashboards/gonogo_dashboards/kit/words.py)
 
 const grids = new Map(); // figure -> { data, text, here, columns, size }
 
-/** Draws, or brings up to date, every `[data-grid]` figure from the JSON block whose id it names. */
+/** Draws or updates every `[data-grid]` figure from the JSON block whose id it names. */
 export function drawGrids() {
   for (const figure of document.querySelectorAll('[data-grid]')) {
     const text = document.getElementById(figure.dataset.grid)?.textContent ?? '';
@@ -76,8 +76,8 @@ function paint(figure, grid) {
   canvas.height = Math.round((rows * size + 4) * scale);
   const pen = canvas.getContext('2d');
   pen.scale(scale, scale);
-  const marks = Object.fromEntries(Object.entries(data.marks).map(([letter, [verdict, , path]]) => [letter, { fill: colour(verdict), path: new Path2D(path), faint: verdict === 'pass' }]));
-  const ink = { soft: colour('soft'), none: colour('line-strong'), focus: colour('focus') };
+  const marks = Object.fromEntries(Object.entries(data.marks).map(([letter, [verdict, , path]]) => [letter, { fill: color(verdict), path: new Path2D(path), faint: verdict === 'pass' }]));
+  const ink = { soft: color('soft'), none: color('line-strong'), focus: color('focus') };
   const shape = (size - Math.max(1, size * 0.16)) / BOX;
   let drawn = 0;
   for (let cell = 0; cell < data.cells.length; cell += 1) {
@@ -95,7 +95,7 @@ function paint(figure, grid) {
     pen.translate(x + size * 0.08, y + size * 0.08);
     pen.scale(shape, shape);
     pen.fillStyle = mark.fill;
-    pen.globalAlpha = mark.faint ? 0.7 : 1; // what is green steps back behind what isn't
+    pen.globalAlpha = mark.faint ? 0.7 : 1; // green marks are paler than the others
     pen.fill(mark.path);
     pen.restore();
   }
@@ -122,12 +122,12 @@ function outline(pen, { columns, size, data }, cell, stroke, line) {
   pen.strokeRect(GUTTER + (cell % columns) * size - 0.5, 1.5 + Math.floor(cell / columns) * size, size, size);
 }
 
-/** The first [seed, repeat] of a cell. */
+/** Returns the first [seed, repeat] of a cell. */
 function seed({ seeds, start: first, repeats }, cell) {
   return [seeds.length ? seeds[cell] : first + cell, cell % repeats];
 }
 
-/** The [seed, repeat] that a cell stands for: its only one, or the worst. */
+/** Returns the [seed, repeat] that a cell shows: its only one, or the worst. */
 function shown(data, cell) {
   if (data.width > 1) return data.worst[cell];
   return seed(data, cell);
@@ -153,20 +153,20 @@ function under(field, { columns, size, data }, event) {
 function tell(figure, grid, cell) {
   const place = figure.querySelector('output');
   if (!place) return;
-  const said = cell < 0 ? '' : words(grid.data, cell);
-  if (place.textContent !== said) place.textContent = said;
+  const text = cell < 0 ? '' : words(grid.data, cell);
+  if (place.textContent !== text) place.textContent = text;
 }
 
 function words(data, cell) {
   const [number, repeat] = shown(data, cell);
-  const said = data.marks[data.cells[cell]]?.[1] ?? data.waiting;
+  const label = data.marks[data.cells[cell]]?.[1] ?? data.waiting;
   const which = `${data.noun} ${number}${repeat ? `, repeat ${repeat}` : ''}`;
-  if (data.width === 1) return `${which}: ${said}`;
-  const come = data.cells[cell] !== '.';
-  return `${data.width} ${data.noun}s from ${seed(data, cell)[0]} on: ${come ? `the worst is ${said}, ${which}` : said}`;
+  if (data.width === 1) return `${which}: ${label}`;
+  const finished = data.cells[cell] !== '.';
+  return `${data.width} ${data.noun}s from ${seed(data, cell)[0]} on: ${finished ? `the worst is ${label}, ${which}` : label}`;
 }
 
-/** Shows the details of a cell's seed: the address names it, and the page is brought up to date in place. */
+/** Shows the details of a cell's seed: puts it into the address and updates the page in place. */
 function open(figure, grid, cell) {
   const [number, repeat] = shown(grid.data, cell);
   const address = new URL(grid.data.page, location.href);

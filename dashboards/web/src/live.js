@@ -1,5 +1,5 @@
-// The job's event stream. One connection per job and browser: the tab that holds the lock reads it and tells the others
-// (a browser opens at most 6 connections to a host); a hidden tab holds none.
+// The job's event stream. There is one connection per job and browser: the tab with the lock reads it and notifies the others
+// (a browser opens at most 6 connections to a host). A hidden tab has none.
 
 const AGAIN_MS = 5000;
 const TYPES = ['progress', 'verdict', 'state'];
@@ -8,17 +8,17 @@ const TYPES = ['progress', 'verdict', 'state'];
  * Follows a job's events while the tab is visible.
  * @param {string} url the stream's address
  * @param {number} last the number of the last event that the page knows
- * @param {() => void} told called for every event, whichever tab read it, and when following began again or broke off
+ * @param {() => void} notify called for every event, whichever tab read it, and when the connection starts again or breaks
  * @returns {() => void} stops for good
  */
-export function follow(url, last, told) {
+export function follow(url, last, notify) {
   const channel = 'BroadcastChannel' in window ? new BroadcastChannel(`gonogo:${url}`) : null;
   let release = null;
   let ended = false;
 
   function tell(number) {
     last = Math.max(last, number);
-    told();
+    notify();
   }
 
   function tellAll(number) {
@@ -38,7 +38,7 @@ export function follow(url, last, told) {
         done();
       };
       source.onerror = () => {
-        // A lost connection comes back by itself. Closed for good means: the job is over (204), or something in between refused
+        // A lost connection comes back by itself. A closed one means that the job has ended (204), or that a proxy refused.
         if (source.readyState === EventSource.CLOSED) {
           stop();
           setTimeout(start, AGAIN_MS);
@@ -53,7 +53,7 @@ export function follow(url, last, told) {
     const waiting = new AbortController();
     release = () => waiting.abort();
     try {
-      // Web Locks exist on loopback and https only; elsewhere each visible tab reads for itself.
+      // Web Locks need loopback or https; elsewhere each visible tab reads for itself.
       if (channel && navigator.locks) await navigator.locks.request(`gonogo:${url}`, { signal: waiting.signal }, read);
       else await read();
     } catch (error) {
@@ -68,7 +68,7 @@ export function follow(url, last, told) {
 
   function turned() {
     if (document.hidden) return stop();
-    told();
+    notify();
     return start();
   }
 

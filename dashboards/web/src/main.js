@@ -1,4 +1,4 @@
-// Every page's script: charts where there are any, the live parts, the buttons.
+// The script of every page: charts, live parts, buttons.
 import './style.css';
 import './flags.css';
 import './measures.css';
@@ -36,10 +36,10 @@ async function draw() {
   const figures = document.querySelectorAll('[data-chart]');
   if (!figures.length) return;
   try {
-    const { drawAll } = await import('./charts.js'); // ECharts is fetched on pages with charts only
+    const { drawAll } = await import('./charts.js'); // only pages with charts load ECharts
     drawAll();
   } catch {
-    for (const figure of figures) if (!figure.dataset.marks) unavailable(figure, 'the program that draws it did not come', () => location.reload());
+    for (const figure of figures) if (!figure.dataset.marks) unavailable(figure, 'its script did not load', () => location.reload());
   }
 }
 document.addEventListener('gonogo:refreshed', draw);
@@ -47,7 +47,7 @@ document.addEventListener('toggle', draw, true);
 draw();
 
 if (page.dataset.events) {
-  // An event says only that there is something new: every number on the page comes from one reading of the database by the server
+  // An event only announces a change: every number on the page comes from one reading of the database by the server.
   const stop = follow(page.dataset.events, Number(page.dataset.last), ask);
   document.addEventListener('gonogo:refreshed', () => {
     if (document.getElementById('state')?.dataset.final === 'true') stop();

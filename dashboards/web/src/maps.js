@@ -1,43 +1,43 @@
-// The error map's cells, put into the chart options that the page came with, and its zoom by keys and buttons.
+// The error map: puts its cells into the page's chart options, and zooms by keys and buttons.
 
-const STEP = 1.6; // how much one press zooms
-const LEAST = 2; // percent of an axis that stays in view
+const STEP = 1.6; // zoom factor of one press
+const MIN_SPAN = 2; // minimum percent of an axis that stays in view
 
-/** Chart options with the cells of an artifact (gonogo/judging/error_maps.py) in the series that ask for them. */
+/** Returns chart options with the cells of an artifact (gonogo/judging/error_maps.py) in the series that name them. */
 export function withCells(options, content) {
   const rows = cellsOf(content);
-  const series = options.series.map((each) => {
-    if (!each.cells) return each;
-    const { cells, ...rest } = each;
-    return { ...rest, data: cells === 'nonfinite' ? rows.filter((row) => row[8] > 0) : rows.map((row) => coloured(row, cells)).filter((row) => row[2] !== null) };
+  const series = options.series.map((plain) => {
+    if (!plain.cells) return plain;
+    const { cells, ...rest } = plain;
+    return { ...rest, data: cells === 'nonfinite' ? rows.filter((row) => row[8] > 0) : rows.map((row) => colored(row, cells)).filter((row) => row[2] !== null) };
   });
   return { ...options, series };
 }
 
 function cellsOf({ rows, features, tile, group, cells, max_abs: largest, signed_mean: signed, max_ulp: ulps, nonfinite }) {
-  const found = [];
+  const tiles = [];
   for (let y = 0; y < cells[0]; y += 1) {
     for (let x = 0; x < cells[1]; x += 1) {
       const ulp = ulps ? ulps[y][x] : null;
-      found.push([x, y, 0, ends(y, group[0] * tile, rows), ends(x, group[1] * tile, features), signed[y][x], largest[y][x], ulp, nonfinite[y][x]]);
+      tiles.push([x, y, 0, ends(y, group[0] * tile, rows), ends(x, group[1] * tile, features), signed[y][x], largest[y][x], ulp, nonfinite[y][x]]);
     }
   }
-  return found;
+  return tiles;
 }
 
 const ends = (cell, size, extent) => `${cell * size} … ${Math.min(extent, (cell + 1) * size) - 1}`;
 
-function coloured(row, what) {
+function colored(row, what) {
   if (what === 'signed_mean') return row.with(2, row[5]);
   const size = row[7] ?? row[6];
   return row.with(2, size === null ? null : size > 0 ? Math.log10(size) : -300);
 }
 
-/** Zooms a chart about the middle of what is in view, or moves it: `factor` above 1 comes nearer, `right` and `down` are shares of the view. */
+/** Zooms a chart about the center of the view, or moves it: `factor` above 1 zooms in; `right` and `down` are fractions of the view. */
 export function zoom(chart, { factor = 1, right = 0, down = 0, whole = false }) {
   const batch = chart.getOption().dataZoom.map(({ start, end }, index) => {
     if (whole) return { dataZoomIndex: index, start: 0, end: 100 };
-    const span = Math.min(100, Math.max(LEAST, (end - start) / factor));
+    const span = Math.min(100, Math.max(MIN_SPAN, (end - start) / factor));
     const shift = span * (index === 0 ? right : -down); // the rows' axis runs downwards
     const middle = (start + end) / 2 + (index === 0 ? shift : -shift);
     const from = Math.min(100 - span, Math.max(0, middle - span / 2));
@@ -59,7 +59,7 @@ const KEYS = {
 };
 const BUTTONS = { in: { factor: STEP }, out: { factor: 1 / STEP }, whole: { whole: true } };
 
-/** Makes the keys of a map's canvas and the buttons beside it work; `chartOf` finds the chart of a figure. */
+/** Makes the keys and buttons of a map work; `chartOf` returns the chart of a figure. */
 export function listenToMaps(chartOf) {
   document.addEventListener('keydown', (event) => {
     const figure = event.target instanceof Element && event.target.matches('.map .canvas') ? event.target.closest('figure') : null;

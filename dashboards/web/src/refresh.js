@@ -1,10 +1,10 @@
-// Brings the open page up to date in place: the server renders it anew, and only the parts marked `data-live` that changed are exchanged.
+// Updates the open page in place: the server renders it again, and the changed parts marked `data-live` are replaced.
 
 let running = null;
 const shown = new Map(); // id -> markup as the server sent it (charts draw into the page's own copy)
 for (const part of document.querySelectorAll('[data-live]')) shown.set(part.id, part.outerHTML);
 
-/** Fetches this page again and swaps its live parts; calls made meanwhile share the one under way. */
+/** Fetches this page again and replaces its live parts. Calls made meanwhile share the running one. */
 export function refresh() {
   running ??= once().finally(() => {
     running = null;
@@ -14,46 +14,46 @@ export function refresh() {
 
 const PATIENCE_MS = 20_000;
 const AGAIN_MS = 2000;
-const LOST = 'connection lost, trying again'; // also where something before the server answers in its place (502, 503, 504)
-const REFUSED = { 404: 'this page is not there any more', 429: 'the server has too much to do' };
+const LOST = 'Connection lost. Trying again.'; // also where a proxy answers for the server (502, 503, 504)
+const REFUSED = { 404: 'This page no longer exists', 429: 'The server is overloaded' };
 
-/** The page can't be brought up to date: the message is for the reader. */
+/** The page can't be updated; the message is for the reader. */
 class Stale extends Error {}
 
 const here = () => location.pathname + location.search;
 
-/** Why the page can't be brought up to date, in words; "" where it can. */
+/** Returns why the page can't be updated, in words; "" where it can. */
 function refusal(answer) {
-  if (answer.redirected) return `${new URL(answer.url).pathname === '/login' ? 'your login has ended' : 'this page has moved'}: reload it`;
+  if (answer.redirected) return `${new URL(answer.url).pathname === '/login' ? 'Your login has expired' : 'This page has moved'}. Reload it.`;
   if (answer.ok) return '';
-  const why = REFUSED[answer.status] ?? `the server answers ${answer.status}`;
-  return answer.status > 501 ? LOST : `${why}: what you see is no longer up to date`;
+  const why = REFUSED[answer.status] ?? `The server answered ${answer.status}`;
+  return answer.status > 501 ? LOST : `${why}. This page is out of date.`;
 }
 
-/** Raises Stale, or what `fetch` does where the server is away. */
+/** Throws Stale, or the error of `fetch` where the server doesn't answer. */
 async function once() {
-  const asked = here();
-  const answer = await fetch(asked, { headers: { Accept: 'text/html' }, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
+  const address = here();
+  const answer = await fetch(address, { headers: { Accept: 'text/html' }, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
   const why = refusal(answer);
   if (why) throw new Stale(why);
   const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
-  if (asked !== here()) return; // the reader has gone on to another seed meanwhile: whoever changed the address asks anew
+  if (address !== here()) return; // the reader has moved to another seed: that change of the address refreshes by itself
   const focused = document.activeElement?.id;
   for (const old of document.querySelectorAll('[data-live]')) {
-    const twin = fresh.getElementById(old.id);
-    if (!twin || twin.outerHTML === shown.get(old.id)) continue;
-    shown.set(old.id, twin.outerHTML);
-    const open = new Set([...old.querySelectorAll('details[open]')].map((each) => each.id));
-    const fresher = document.importNode(twin, true);
-    for (const each of fresher.querySelectorAll('details')) each.open = open.has(each.id) && each.id !== '';
-    old.replaceWith(fresher);
+    const update = fresh.getElementById(old.id);
+    if (!update || update.outerHTML === shown.get(old.id)) continue;
+    shown.set(old.id, update.outerHTML);
+    const open = new Set([...old.querySelectorAll('details[open]')].map((details) => details.id));
+    const replacement = document.importNode(update, true);
+    for (const details of replacement.querySelectorAll('details')) details.open = open.has(details.id) && details.id !== '';
+    old.replaceWith(replacement);
   }
   document.title = fresh.title;
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
   document.dispatchEvent(new Event('gonogo:refreshed'));
 }
 
-/** Says why the page is not up to date; "" if it is. */
+/** Shows why the page is out of date; "" if it isn't. */
 function say(why) {
   const line = document.getElementById('connection');
   if (!line) return;
@@ -62,9 +62,9 @@ function say(why) {
 }
 
 /**
- * A function that runs `refresh` at once, then at most every `gap` ms (longer when the server needs longer), never losing the last call.
- * `ask(true)` is the reader's own wish, and waits for nothing but the answer under way.
- * While the server is away, or refuses, the page says so and asks by itself.
+ * Returns a function that runs `refresh` at once, then at most every `gap` ms (longer for a slow server). The last call is never lost.
+ * `ask(true)` is a request of the reader, and waits only for the running refresh.
+ * While the server doesn't answer or refuses, the page shows that and tries again by itself.
  */
 export function paced(gap) {
   let timer = null;
@@ -73,7 +73,7 @@ export function paced(gap) {
   let wished = false;
   let next = 0;
   return function ask(now = false) {
-    if (reading) again = true; // what happened meanwhile may not be in the answer under way
+    if (reading) again = true; // the running answer may not have the newest change
     wished ||= now;
     if (timer !== null && (reading || !now)) return;
     clearTimeout(timer);

@@ -1,9 +1,9 @@
-// Tables that are wider than the page scroll by themselves: a reader without a mouse must be able to stand in them.
+// Tables that are wider than the page scroll by themselves. A reader without a mouse must be able to focus them.
 
-/** Makes every box that scrolls sideways, and has nothing in it to stand on, a stop of its own; also after the page or its size changed. */
+/** Makes every box that scrolls sideways and has nothing to focus a tab stop; also after the page or its size changed. */
 export function reachable() {
   const sizes = new ResizeObserver(look);
-  const watch = () => document.querySelectorAll('.wide').forEach((each) => sizes.observe(each)); // observing looks at once
+  const watch = () => document.querySelectorAll('.wide').forEach((box) => sizes.observe(box)); // observing calls back at once
   document.addEventListener('gonogo:refreshed', watch);
   watch();
 }

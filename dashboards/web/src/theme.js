@@ -1,15 +1,15 @@
-// Colours live in the style sheet only; charts name them as "$name" and get the value of the custom property --name.
+// Colors are only in the style sheet; charts name them "$name" and get the value of the custom property --name.
 
-const COLOUR_KEYS = new Set(['color', 'borderColor', 'backgroundColor', 'textBorderColor', 'shadowColor']);
+const COLOR_KEYS = new Set(['color', 'borderColor', 'backgroundColor', 'textBorderColor', 'shadowColor']);
 
-/** The present value of a custom property, by its name without the dashes. */
-export function colour(name) {
+/** Returns the current value of a custom property, by its name without the dashes. */
+export function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim() || '#888';
 }
 
-/** A deep copy of chart options in which every colour name is a colour; only colour keys are looked at, never data. */
+/** Returns a deep copy of chart options with every color name replaced by its color; only color keys are read, never data. */
 export function painted(value, key = '') {
-  if (typeof value === 'string') return COLOUR_KEYS.has(key) && value.startsWith('$') ? colour(value.slice(1)) : value;
+  if (typeof value === 'string') return COLOR_KEYS.has(key) && value.startsWith('$') ? color(value.slice(1)) : value;
   if (Array.isArray(value)) return value.map((item) => painted(item, key));
   if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, painted(item, name)]));
   return value;
@@ -19,7 +19,7 @@ function isPlain(value) {
   return value !== null && typeof value === 'object' && !Array.isArray(value);
 }
 
-/** Calls back whenever the reader's system turns dark or light, and when the page goes to paper and comes back. */
+/** Calls back whenever the reader's system turns dark or light, and before and after printing. */
 export function onThemeChange(callback) {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', callback);
   matchMedia('print').addEventListener('change', callback);

@@ -1,4 +1,4 @@
-// A device's spans of health: what a span says is written below the picture when it is pointed at or focused; arrow keys walk over them.
+// A device's spans of health: the text of a span appears below the chart on hover or focus; arrow keys move between the spans.
 
 const STEPS = { ArrowLeft: -1, ArrowRight: 1 };
 
@@ -9,7 +9,7 @@ function say(span) {
   if (line) line.textContent = span.getAttribute('aria-label');
 }
 
-/** Makes every `.timeline` talk, also one that a refresh brings in later. */
+/** Makes every `.timeline` show its spans' texts, also after a refresh. */
 export function talk() {
   for (const kind of ['pointerover', 'focusin']) {
     document.addEventListener(kind, (event) => {
@@ -28,7 +28,7 @@ export function talk() {
     const to = event.key === 'Home' ? all[0] : event.key === 'End' ? all.at(-1) : event.key in STEPS ? all[all.indexOf(here) + STEPS[event.key]] : null;
     if (!to) return;
     event.preventDefault();
-    for (const each of all) each.setAttribute('tabindex', each === to ? '0' : '-1');
+    for (const other of all) other.setAttribute('tabindex', other === to ? '0' : '-1');
     to.focus();
   });
 }

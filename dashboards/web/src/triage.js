@@ -1,15 +1,15 @@
-// The flags' list by keyboard: move, select, take on, resolve, undo. What is done is told in place; without this script the form sends itself.
+// The flags' list by keyboard: move, select, acknowledge, resolve, undo. Results appear in place; without this script the form submits itself.
 import { send } from './actions.js';
 import { refresh } from './refresh.js';
 import { counted } from './words.js';
 
-const DEEDS = { acknowledged: 'taken on', owned: 'assigned', resolved: 'resolved', open: 'open again' };
+const ACTIONS = { acknowledged: 'acknowledged', owned: 'assigned', resolved: 'resolved', open: 'reopened' };
 const KEYS = 'gonogo-keys';
 const OWNER = 'gonogo-owner';
 
 const byId = (id) => document.getElementById(id);
 
-/** What the browser remembers under a name, or is to remember; null where it may not. */
+/** Returns what the browser stores under a name, after storing `value` if it is given; null where storage is forbidden. */
 function memory(name, value) {
   try {
     if (value !== undefined) localStorage.setItem(name, value);
@@ -27,9 +27,9 @@ export function triage() {
 
 function start(form) {
   const chosen = new Set(rows().filter((row) => row.checked).map((row) => row.value));
-  const told = byId('told');
+  const report = byId('told');
   const owner = byId('triage-owner');
-  let at = 0; // where the reader is in the list: stays when the row goes
+  let at = 0; // the reader's place in the list; it stays when the row goes
   let undo = null;
   let busy = false;
 
@@ -46,7 +46,7 @@ function start(form) {
 
   function go(index) {
     const all = rows();
-    if (!all.length) return told.focus();
+    if (!all.length) return report.focus();
     at = Math.max(0, Math.min(index, all.length - 1));
     all[at].focus();
     all[at].closest('li').scrollIntoView({ block: 'nearest' });
@@ -55,11 +55,11 @@ function start(form) {
   function show() {
     const all = rows();
     for (const row of all) row.checked = chosen.has(row.value);
-    for (const id of [...chosen]) if (!all.some((row) => row.value === id)) chosen.delete(id); // nobody acts on what can't be seen
+    for (const id of [...chosen]) if (!all.some((row) => row.value === id)) chosen.delete(id); // hidden flags can't be changed
     byId('selected').textContent = chosen.size ? `${chosen.size} selected` : 'none selected';
     byId('triage-bar').hidden = all.length === 0;
     byId('to-bar').hidden = chosen.size === 0;
-    byId('to-bar').textContent = `${chosen.size} selected: take on, assign, resolve`;
+    byId('to-bar').textContent = `${chosen.size} selected: acknowledge, assign, resolve`;
     const every = byId('select-all');
     every.checked = all.length > 0 && chosen.size === all.length;
     every.indeterminate = chosen.size > 0 && chosen.size < all.length;
@@ -75,17 +75,17 @@ function start(form) {
     for (const row of rows()) select(row, yes);
   }
 
-  /** Puts words, and below them names with reasons, where a screen reader hears them. */
+  /** Shows a message, and below it names with reasons, where a screen reader reads them. */
   function tell(words, refused = [], wrong = false) {
-    told.replaceChildren();
-    const line = told.appendChild(document.createElement('p'));
+    report.replaceChildren();
+    const line = report.appendChild(document.createElement('p'));
     line.textContent = words;
     if (wrong) line.className = 'said';
     if (refused.length) {
-      const head = told.appendChild(document.createElement('p'));
+      const head = report.appendChild(document.createElement('p'));
       head.className = 'said';
       head.textContent = `${counted(refused.length, 'flag')} could not be changed:`;
-      const list = told.appendChild(document.createElement('ul'));
+      const list = report.appendChild(document.createElement('ul'));
       for (const { name, url, why } of refused) {
         const item = list.appendChild(document.createElement('li'));
         const link = item.appendChild(document.createElement(url ? 'a' : 'span'));
@@ -95,15 +95,15 @@ function start(form) {
       }
     }
     if (undo) {
-      const button = told.appendChild(document.createElement('button'));
+      const button = report.appendChild(document.createElement('button'));
       button.type = 'button';
-      button.textContent = 'undo (u)';
+      button.textContent = 'Undo (u)';
       button.addEventListener('click', takeBack);
     }
-    told.classList.remove('quiet');
+    report.classList.remove('quiet');
   }
 
-  /** What one change or several did to each flag; flags that others changed meanwhile are shown as they are now. */
+  /** Sends one change or several, and reports the result for each flag. Flags that others changed meanwhile are shown as they are now. */
   async function change(requests, what) {
     if (busy) return null;
     busy = true;
@@ -120,20 +120,20 @@ function start(form) {
     const same = items.filter((item) => item.outcome === 'same').length;
     const refused = items
       .filter((item) => item.problem || item.outcome === 'missing')
-      .map((item) => ({ ...(names.get(item.id) ?? { name: item.id }), why: item.problem?.message ?? 'there is no such flag' }));
+      .map((item) => ({ ...(names.get(item.id) ?? { name: item.id }), why: item.problem?.message ?? 'no such flag' }));
     for (const item of changed) chosen.delete(item.id);
-    undo = what in DEEDS && what !== 'open' && changed.length ? { what, changed } : null;
-    const done = `${counted(changed.length, 'flag')} ${DEEDS[what] ?? what}${same ? `, ${same} so already` : ''}.`;
-    tell(problem ? `That did not work: ${problem}` : done, refused, problem !== null);
+    undo = what in ACTIONS && what !== 'open' && changed.length ? { what, changed } : null;
+    const done = `${counted(changed.length, 'flag')} ${ACTIONS[what] ?? what}${same ? `, ${same} unchanged` : ''}.`;
+    tell(problem ? `Nothing changed: ${problem}` : done, refused, problem !== null);
     const stale = () => rows().some((row) => changed.some((item) => item.id === row.value && Number(row.dataset.version) < item.version));
     await refresh().catch(() => {});
-    if (stale()) await refresh().catch(() => {}); // the first one may have been under way before the change
+    if (stale()) await refresh().catch(() => {}); // the first one may have started before the change
     busy = false;
     show();
     return problem === null;
   }
 
-  /** Opens again what was closed or taken on, and gives back owner and reason. */
+  /** Reopens what was resolved or acknowledged, and restores owner and reason. */
   async function takeBack() {
     if (!undo) return;
     const { what, changed } = undo;
@@ -146,21 +146,21 @@ function start(form) {
       groups.set(key, [...(groups.get(key) ?? []), item.id]);
     }
     const requests = [...groups].map(([key, ids]) => ({ ids, ...JSON.parse(key) }));
-    await change(requests, 'as before');
+    await change(requests, 'restored');
     go(at);
   }
 
-  /** Does a deed to what is selected, else to the flag that the reader is at. */
+  /** Applies an action to the selected flags, else to the reader's flag. */
   async function act(what) {
     const index = here();
     if (!chosen.size && index >= 0) select(rows()[index], true);
     const values = Object.fromEntries(new FormData(form));
     const [who, reason] = [values.owner.trim(), values.reason.trim()];
     const missing = what === 'acknowledged' || what === 'owned' ? (!who && 'owner') || (what === 'acknowledged' && !reason && 'reason') : '';
-    if (!chosen.size) return tell('Nothing is selected: x selects a flag.', [], true);
+    if (!chosen.size) return tell('No flag is selected. Press x to select one.', [], true);
     if (missing) {
       byId(`triage-${missing}`).focus();
-      return tell(missing === 'owner' ? 'Say who looks after it.' : 'Say why it may stay.', [], true);
+      return tell(missing === 'owner' ? 'Enter an owner.' : 'Enter a reason.', [], true);
     }
     const body = { ids: [...chosen], ...(what === 'owned' ? {} : { state: what }) };
     if (who) body.owner = who;
@@ -206,10 +206,10 @@ function start(form) {
     if (event.key === 'Escape' && form.contains(target)) return go(at);
     if (writes) return;
     const arrow = row && { ArrowDown: 'j', ArrowUp: 'k', Enter: 'o' }[event.key];
-    const deed = arrow ? keys[arrow] : memory(KEYS) !== 'off' && keys[event.key];
-    if (!deed || (event.key === 'Enter' && !row)) return;
+    const action = arrow ? keys[arrow] : memory(KEYS) !== 'off' && keys[event.key];
+    if (!action || (event.key === 'Enter' && !row)) return;
     event.preventDefault();
-    deed();
+    action();
   }
 
   form.addEventListener('submit', (event) => {
@@ -226,8 +226,8 @@ function start(form) {
   const on = byId('keys-on');
   on.checked = memory(KEYS) !== 'off';
   on.addEventListener('change', () => memory(KEYS, on.checked ? 'on' : 'off'));
-  for (const each of [byId('keys-open'), byId('select-all').closest('label')]) each.hidden = false;
+  for (const control of [byId('keys-open'), byId('select-all').closest('label')]) control.hidden = false;
   if (!owner.value) owner.value = memory(OWNER) ?? '';
   show();
-  if (!told.classList.contains('quiet')) told.focus();
+  if (!report.classList.contains('quiet')) report.focus();
 }

@@ -1,15 +1,15 @@
-// In the place of a picture that could not be fetched or drawn: that it is missing, why, and a button that asks for it again.
+// A message instead of a chart that could not be fetched or drawn: why it is missing, and a button that tries again.
 
-/** Puts the words in the place of a figure's picture. */
+/** Shows the message instead of a figure's chart. */
 export function unavailable(figure, why, again) {
   available(figure);
   const line = document.createElement('p');
   line.className = 'unavailable';
   line.setAttribute('role', 'alert');
-  line.textContent = `This picture is missing: ${why}. `;
+  line.textContent = `This chart is missing: ${why}. `;
   const button = line.appendChild(document.createElement('button'));
   button.type = 'button';
-  button.textContent = 'try again';
+  button.textContent = 'Try again';
   button.addEventListener('click', () => {
     button.disabled = true;
     again();
@@ -17,7 +17,7 @@ export function unavailable(figure, why, again) {
   figure.querySelector('.canvas').before(line);
 }
 
-/** Takes them away: the picture is there. */
+/** Removes the message: the chart is there. */
 export function available(figure) {
   figure.querySelector('.unavailable')?.remove();
 }

@@ -1,4 +1,4 @@
-// Words that several scripts say.
+// Words that several scripts use.
 
 /** "1 seed", "2,000 seeds". */
 export const counted = (number, noun) => `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;

@@ -113,9 +113,8 @@ def root(x: Array, epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> 
     before = np.maximum(
         1.0 / np.sqrt(ms + epsilon - usable) - r, r - 1.0 / np.sqrt(ms + epsilon + usable)
     )
-    after = (
-        3 * t.accumulate * r if t.running else np.zeros_like(r)
-    )  # ms + epsilon, its root, the reciprocal: one fp32 rounding each
+    # ms + epsilon, its root, the reciprocal: one fp32 rounding each
+    after = 3 * t.accumulate * r if t.running else np.zeros_like(r)
     before = before + after
     cube = r**3 / 2
     independent = (h_squares**2 / 3 + (relative * squares) ** 2 / 3).sum(
@@ -127,9 +126,8 @@ def root(x: Array, epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> 
         + (steps**2).sum(axis=1, keepdims=True) / 3 / n**2
         + h_mean**2 / 3
         + t.additions * (t.accumulate * ms) ** 2
-        + (
-            (running * ms) ** 2 / 12 if t.running else 0.0
-        )  # sums in order: equal terms have roundings of one sign for long
+        # sums in order: equal terms have roundings of one sign for long
+        + ((running * ms) ** 2 / 12 if t.running else 0.0)
     )
     row_variance = after**2 / 3 + (t.stored * binade(r)) ** 2 / 3 + cube**2 * row_variance_ms
     share = ms / (ms + epsilon)

@@ -54,7 +54,7 @@ A channel's errors are shared by its elements.
 CHANNEL_PART = 2.0**-4
 """A channel's gamma or beta differs when it is off by this part of the vector's size, too."""
 COUNT = 0.25
-"""How far the factor of a wrong divisor may be from that of a padded row.
+"""The largest distance of a wrong divisor's factor from that of a padded row.
 
 The unit is the difference between the padded row's factor and 1.
 """
@@ -226,7 +226,7 @@ def mean_term(model: Model, output: str, mean: Array, error: Array) -> Term:
         noun = model.precision.noun(MEAN if output == "y" else MEAN_OUT, partial.shape[1])
         term = explain(output, noun, partial, mean, sigma, extras, why_not(seed, partial))
         if term.wrong and output == "y" and len(mean) >= TILE:
-            # what x - mean and the sum with beta lose in their alignment has one sign
+            # the alignment losses of x - mean and of the sum with beta have one sign
             limit = 4 * ALIGNMENT * float(np.nanmedian(np.sqrt(square)))
             bias = float(np.clip(np.nanmedian(mean - rows.mean), -limit, limit))
             term = clearer(

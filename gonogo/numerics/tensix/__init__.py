@@ -1,1 +1,1 @@
-"""The arithmetic of a Wormhole Tensix core: the NumPy definition, and its compiled twin."""
+"""The arithmetic of a Wormhole Tensix core: the NumPy definition, and its compiled version."""

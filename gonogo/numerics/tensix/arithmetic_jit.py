@@ -1,8 +1,7 @@
-"""The arithmetic of a Tensix core for the insides of compiled loops: the scalar twins of
-`arithmetic`, bit for bit.
+"""The arithmetic of a Tensix core for the insides of compiled loops.
 
-Every function takes and gives float32 scalars. Operands are what registers hold: never denormal
-(`read_source` flushes).
+The functions are the scalar versions of `arithmetic`, bit for bit. Each takes and returns float32
+scalars. Operands are the contents of registers, never denormal (`read_source` flushes).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _MANTISSA_BITS = np.uint32(23)
 _TF32_SHIFT = np.uint32(13)
 _TF32_FRACTION = np.uint32(0x3FF)
 _TF32_ONE = np.uint32(0x400)
-_TF32_KEPT = np.uint32(0xFFFFE000)
+_TF32_MASK = np.uint32(0xFFFFE000)
 _B_HIGH = np.uint32(0xFFFE0000)
 _SIGN_AND_EXPONENT = np.uint32(0xFF800000)
 _GONE = np.uint32(12)
@@ -34,8 +33,10 @@ FIDELITY_MASKS = {
     "hifi3": (np.uint32(0xFFFFC000), np.uint32(0xFFF80000)),
     "hifi4": (np.uint32(0xFFFFC000), np.uint32(0xFFFFC000)),
 }
-"""Bits of SrcA that meet SrcB's high bits, and those that meet its low bits, over all the phases of
-a fidelity."""
+"""Masks of SrcA over all phases of a fidelity.
+
+The first has the bits that are multiplied by SrcB's high bits, the second those by its low bits.
+"""
 
 
 @jit
@@ -46,11 +47,11 @@ def read_source(value: np.float32, as_bf16: bool) -> np.float32:
 
 @jit
 def product(a: np.float32, b: np.float32, with_high: np.uint32, with_low: np.uint32) -> np.float32:
-    """ELWMUL on a cleared Dst; `with_high`, `with_low` from FIDELITY_MASKS."""
+    """Return ELWMUL on a cleared Dst; `with_high`, `with_low` are from FIDELITY_MASKS."""
     a_bits = np.float32(a).view(np.uint32)
     b_bits = np.float32(b).view(np.uint32)
     b_high = np.uint32(b_bits & _B_HIGH).view(np.float32)
-    b_low = np.float32(np.uint32(b_bits & _TF32_KEPT).view(np.float32) - b_high)
+    b_low = np.float32(np.uint32(b_bits & _TF32_MASK).view(np.float32) - b_high)
     high = np.float32(np.uint32(a_bits & with_high).view(np.float32) * b_high)
     low = np.float32(np.uint32(a_bits & with_low).view(np.float32) * b_low)
     result = np.float32(high + low)
@@ -61,8 +62,9 @@ def product(a: np.float32, b: np.float32, with_high: np.uint32, with_low: np.uin
 
 @jit
 def align_add(a: np.float32, b: np.float32) -> np.float32:
-    """ELWADD: the smaller magnitude rounded half up onto the larger one's 2^-10 grid, as 11-bit
-    integers.
+    """Return ELWADD: the smaller magnitude is rounded half up onto the larger one's 2^-10 grid.
+
+    It computes in 11-bit integers.
     """
     a_bits = np.float32(a).view(np.uint32)
     b_bits = np.float32(b).view(np.uint32)
@@ -96,31 +98,31 @@ def align_add(a: np.float32, b: np.float32) -> np.float32:
 
 @jit
 def vector_add(a: np.float32, b: np.float32) -> np.float32:
-    """SFPU addition."""
+    """Return the SFPU sum."""
     return flush(np.float32(np.float32(a) + np.float32(b)))
 
 
 @jit
 def vector_subtract(a: np.float32, b: np.float32) -> np.float32:
-    """SFPU subtraction."""
+    """Return the SFPU difference."""
     return flush(np.float32(np.float32(a) - np.float32(b)))
 
 
 @jit
 def vector_multiply(a: np.float32, b: np.float32) -> np.float32:
-    """SFPU multiplication."""
+    """Return the SFPU product."""
     return flush(np.float32(np.float32(a) * np.float32(b)))
 
 
 @jit
 def pack_bf16(value: np.float32) -> np.float32:
-    """The packer, and what the FPU leaves in a 16-bit Dst: nearest bf16, ties away, -0 to +0."""
+    """Pack, or round into a 16-bit Dst as the FPU does: nearest bf16, ties away, -0 to +0."""
     return np.float32(bf16_away(value) + _ZERO)
 
 
 @jit
 def accumulate(partial: np.float32, term: np.float32, narrow: bool) -> np.float32:
-    """Dst += term, in an fp32 or a 16-bit Dst."""
+    """Return Dst + term, in an fp32 or a 16-bit Dst."""
     if narrow:
         return pack_bf16(np.float32(partial + pack_bf16(term)))
     return vector_add(partial, term)
@@ -128,12 +130,12 @@ def accumulate(partial: np.float32, term: np.float32, narrow: bool) -> np.float3
 
 @jit
 def reciprocal_root(value: np.float32, as_bf16: bool) -> np.float32:
-    """rsqrt: correctly rounded to fp32, or once to bf16."""
+    """Return rsqrt, correctly rounded to fp32, or once to bf16."""
     exact = np.float64(_WIDE_ONE / np.sqrt(np.float64(value)))
     root = np.float32(exact)
     if as_bf16:
-        # An odd last bit remembers what the rounding to fp32 lost, so that bf16 isn't rounded
-        # twice.
+        # An odd last bit records that the rounding to fp32 lost something, so that bf16 isn't
+        # rounded twice.
         if np.float64(root) > exact:
             root = np.uint32(np.float32(root).view(np.uint32) - _UNIT).view(np.float32)
         if np.float64(root) < exact:

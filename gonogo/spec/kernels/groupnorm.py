@@ -28,7 +28,7 @@ BUILDS = (
 GROUPS = Parameter(
     lambda value, path: fields.integer(value, path, least=1),
     1,
-    "groups of channels that are normalised together",
+    "groups of channels that are normalized together",
 )
 
 

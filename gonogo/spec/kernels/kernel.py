@@ -75,7 +75,7 @@ class Kernel:
     parameters: Mapping[str, Parameter] | None = None
     extent: Callable[[Shape, Parameters, str], Extent] = last_axis
     block_formats: bool = True
-    """Whether tensors may share exponents in 16 values along a row. On the device they do so
+    """True if tensors may share exponents in 16 values along a row. On the device they do so
     only where a row is the last dimension."""
     downstream: tuple[str, ...] = ()
     matrices: tuple[str, ...] = ("x", "dy", "y", "dx")

@@ -236,7 +236,9 @@ def upgrade() -> None:
         sqlite_where=DUE,
         postgresql_where=DUE,
     )
-    op.create_index("ix_incoming_deliveries_repository", "incoming_deliveries", ["repository", "id"])
+    op.create_index(
+        "ix_incoming_deliveries_repository", "incoming_deliveries", ["repository", "id"]
+    )
     op.create_table(
         "job_tallies",
         sa.Column("job_id", sa.Uuid(), nullable=False),

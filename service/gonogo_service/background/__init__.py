@@ -76,7 +76,7 @@ def _work(context: BackgroundContext) -> None:
     recover(context)
     reaper = Reaper(context)
     paths = _or_none(catch_up.paths_of, context.settings)
-    hooks = processor.Worker(context, paths)
+    hooks = processor.Processor(context, paths)
     roles = [
         Role(
             context,

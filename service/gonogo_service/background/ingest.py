@@ -155,7 +155,7 @@ def health(context: BackgroundContext, body: Body) -> None:
         )
     for device, reason in report.suspected.items():
         log.warning("device suspected", device=device, reason=reason)
-    if report.changed or report.asked or report.suspected or report.excused:
+    if report.changed or report.canary_requested or report.suspected or report.excused:
         context.notify()
 
 

@@ -1,4 +1,4 @@
-"""The formats of exports by their names in the address."""
+"""The formats of exports, by their names in addresses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gonogo_service.exports.parts import Export
 
 @dataclass(frozen=True)
 class Form:
-    """How a file is written, and what it is called."""
+    """A format: its writer, media type and file suffix."""
 
     write: Callable[[Export], Iterable[str] | Iterable[bytes]]
     media_type: str

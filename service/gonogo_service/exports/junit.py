@@ -1,5 +1,6 @@
-"""JUnit XML: a suite per job, a test case per seed or per test of an iteration, each with its
-verdict as a property.
+"""JUnit XML: a suite per job, and a test case per seed or per test of an iteration.
+
+Each test case has its verdict as a property.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from gonogo_service.exports.test_case import Case, Status, cases, status_of, tit
 from gonogo_storage.db.encoding import timestamp
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 can't hold, not even as a reference."""
+"""Characters that XML 1.0 doesn't allow, not even as references."""
 _TAGS = {Status.failed: "failure", Status.other: "error", Status.skipped: "skipped"}
 
 
 def write(export: Export) -> Iterator[str]:
-    """The file, test case by test case."""
+    """Yield the file, test case by test case."""
     yield f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name={_quoted(export.title)}>\n'
     for part in export.parts:
         yield _head(part)
@@ -31,17 +32,18 @@ def write(export: Export) -> Iterator[str]:
 
 
 def _head(part: Part) -> str:
-    """Counts come first in JUnit: those of a job that still runs aren't known yet, and left out."""
+    """Return the head of a suite, with its counts if the job is over."""
     job = part.job
     attributes = {"name": title(part), "id": job.id}
     if job.state.final:
-        counted: Counter[Status] = Counter()
-        for (verdict, outcome), number in part.census.items():
-            counted[status_of(verdict, outcome)] += number
-        attributes |= {"tests": str(sum(counted.values())), "failures": str(counted[Status.failed])}
+        counts: Counter[Status] = Counter()
+        for (verdict, outcome), count in part.census.items():
+            counts[status_of(verdict, outcome)] += count
         attributes |= {
-            "errors": str(counted[Status.other]),
-            "skipped": str(counted[Status.skipped]),
+            "tests": str(counts.total()),
+            "failures": str(counts[Status.failed]),
+            "errors": str(counts[Status.other]),
+            "skipped": str(counts[Status.skipped]),
         }
         if job.started_at and job.finished_at:
             attributes["time"] = f"{(job.finished_at - job.started_at).total_seconds():.3f}"
@@ -53,7 +55,7 @@ def _head(part: Part) -> str:
         "test_key": job.test_key,
         "executor": job.executor,
     }
-    return f"<testsuite {_written(attributes)}>\n{_properties(facts)}\n"
+    return f"<testsuite {_attributes(attributes)}>\n{_properties(facts)}\n"
 
 
 def _case(case: Case) -> str:
@@ -64,24 +66,28 @@ def _case(case: Case) -> str:
         attributes["line"] = str(case.line)
     if case.duration_ms is not None:
         attributes["time"] = f"{case.duration_ms / 1000:.6f}"
-    said = ""
+    result = ""
     if tag := _TAGS.get(case.status):
-        said = f"<{tag} type={_quoted(case.verdict)} message={_quoted(case.message)}>{_clean(case.text)}</{tag}>"
+        result = (
+            f"<{tag} type={_quoted(case.verdict)} message={_quoted(case.message)}>"
+            f"{_clean(case.text)}</{tag}>"
+        )
     elif case.message or case.text:
-        said = f"<system-out>{_clean(chr(10).join(filter(None, (case.message, case.text))))}</system-out>"
-    return f"<testcase {_written(attributes)}>{_properties(case.facts)}{said}</testcase>\n"
+        text = "\n".join(filter(None, (case.message, case.text)))
+        result = f"<system-out>{_clean(text)}</system-out>"
+    return f"<testcase {_attributes(attributes)}>{_properties(case.facts)}{result}</testcase>\n"
 
 
 def _properties(facts: Mapping[str, Any]) -> str:
-    told = (
+    properties = (
         f"<property name={_quoted(name)} value={_quoted(str(value))}/>"
         for name, value in facts.items()
         if value is not None
     )
-    return f"<properties>{''.join(told)}</properties>"
+    return f"<properties>{''.join(properties)}</properties>"
 
 
-def _written(attributes: dict[str, str]) -> str:
+def _attributes(attributes: dict[str, str]) -> str:
     return " ".join(f"{name}={_quoted(value)}" for name, value in attributes.items())
 
 

@@ -1,10 +1,9 @@
-"""Parquet: the records of tables.py in columns, a row group at a time, gzipped; the footer, which
-says where they are, comes last.
+"""Parquet: the records of tables.py in columns, one gzipped row group after the other.
 
-A writer of our own: the libraries that have one take 140 MB and load as much again into the API's
-process, for what is one page type, one encoding (PLAIN) and one codec here. Written after the
-format's public specification (apache/parquet-format: parquet.thrift, Encodings.md); the tests read
-the files with Arrow. Metadata is Thrift's compact protocol.
+The footer, with the groups' positions, comes last. This is a minimal writer: libraries take 140 MB
+on disk, and as much in the API's process, but only one page type, one encoding (PLAIN) and one
+codec are needed here. It follows the public specification (apache/parquet-format: parquet.thrift,
+Encodings.md); the tests read the files with Arrow. Metadata uses Thrift's compact protocol.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from gonogo_service.exports.tables import OF_JOB, OF_OUTPUT, OF_SEED, OTHER, STA
 
 MAGIC = b"PAR1"
 GROUP = 20_000
-"""Records of a row group: a few megabytes."""
+"""Records per row group: a few megabytes."""
 _PLAIN, _RLE, _GZIP, _OPTIONAL, _DATA_PAGE, _UTF8 = 0, 3, 2, 1, 0, 0
 
 
 class Type(IntEnum):
-    """Physical types, by the numbers of the specification."""
+    """Physical types, with the specification's numbers."""
 
     int64 = 2
     double = 5
@@ -39,12 +38,12 @@ COLUMNS: tuple[tuple[str, Type], ...] = tuple(
     (name, Type.int64 if name in INTEGERS else Type.double if name in DOUBLES else Type.text)
     for name in (*OF_JOB, *OF_SEED, *OF_OUTPUT, *STATISTICS, OTHER)
 )
-"""All are optional: null is what isn't there. Whole numbers of statistics are doubles, as larger
-ones come rounded anyway."""
+"""All columns are optional: null means missing. Integer statistics are doubles, because large ones
+are rounded anyway."""
 
 
 def write(export: Export) -> Iterator[bytes]:
-    """The file, a row group after the other."""
+    """Yield the file, one row group after the other."""
     yield MAGIC
     offset, total = len(MAGIC), 0
     groups: list[_Struct] = []
@@ -64,7 +63,7 @@ def write(export: Export) -> Iterator[bytes]:
 
 
 def _group(rows: Sequence[dict[str, Any]], offset: int) -> tuple[bytes, _Struct]:
-    """The pages of a row group, one for each column, and what the footer says of them."""
+    """Return the pages of a row group, one per column, and their metadata for the footer."""
     chunks: list[_Struct] = []
     data, whole = bytearray(), 0
     for name, kind in COLUMNS:
@@ -93,24 +92,22 @@ class _Page:
 
 
 def _page(values: Sequence[Any], kind: Type) -> _Page:
-    """A data page: which values are there, as runs of equal bits behind their length, then those
-    that are.
-    """
+    """Return a data page: the validity bits, as runs behind their length, then the values."""
     runs = bytearray()
     start = 0
     for number in range(1, len(values) + 1):
         if number == len(values) or (values[number] is None) != (values[start] is None):
             runs += _varint((number - start) << 1) + bytes((values[start] is not None,))
             start = number
-    there = [value for value in values if value is not None]
+    present = [value for value in values if value is not None]
     if kind is Type.text:
-        body = b"".join(struct.pack("<I", len(value)) + value for value in there)
+        body = b"".join(struct.pack("<I", len(value)) + value for value in present)
     else:
-        body = struct.pack(f"<{len(there)}{'q' if kind is Type.int64 else 'd'}", *there)
+        body = struct.pack(f"<{len(present)}{'q' if kind is Type.int64 else 'd'}", *present)
     plain = struct.pack("<I", len(runs)) + bytes(runs) + body
-    squeezer = zlib.compressobj(6, zlib.DEFLATED, 31)  # 31: with gzip's header
-    packed = squeezer.compress(plain) + squeezer.flush()
-    of_page = (
+    compressor = zlib.compressobj(6, zlib.DEFLATED, 31)  # 31: with gzip's header
+    packed = compressor.compress(plain) + compressor.flush()
+    page_header = (
         _Struct()
         .number(1, len(values), 5)
         .number(2, _PLAIN, 5)
@@ -122,16 +119,14 @@ def _page(values: Sequence[Any], kind: Type) -> _Page:
         .number(1, _DATA_PAGE, 5)
         .number(2, len(plain), 5)
         .number(3, len(packed), 5)
-        .struct(5, of_page)
+        .struct(5, page_header)
         .encoded()
     )
     return _Page(header + packed, len(header) + len(plain))
 
 
 def _value(value: Any, kind: Type) -> Any:
-    """A value as its column has it; None for what it can't hold, as a map of numbers where one
-    number is usual.
-    """
+    """Return a value with its column's type; None if it doesn't fit, such as a map of numbers."""
     if value is None:
         return None
     if kind is Type.text:
@@ -169,31 +164,31 @@ class _Struct:
     last: int = 0
 
     def number(self, identity: int, value: int, wire: int) -> _Struct:
-        """A field of i32 (5) or i64 (6)."""
+        """Add a field of i32 (5) or i64 (6)."""
         return self._put(identity, wire, _zigzag(value))
 
     def text(self, identity: int, value: str) -> _Struct:
-        """A field of text."""
+        """Add a text field."""
         return self._put(identity, 8, _binary(value))
 
     def struct(self, identity: int, value: _Struct) -> _Struct:
-        """A field that is a struct."""
+        """Add a struct field."""
         return self._put(identity, 12, value.encoded())
 
     def structs(self, identity: int, values: Sequence[_Struct]) -> _Struct:
-        """A list of structs."""
-        return self._list(identity, 12, [each.encoded() for each in values])
+        """Add a list of structs."""
+        return self._list(identity, 12, [value.encoded() for value in values])
 
     def numbers(self, identity: int, values: Sequence[int]) -> _Struct:
-        """A list of i32."""
-        return self._list(identity, 5, [_zigzag(each) for each in values])
+        """Add a list of i32."""
+        return self._list(identity, 5, [_zigzag(value) for value in values])
 
     def texts(self, identity: int, values: Sequence[str]) -> _Struct:
-        """A list of texts."""
-        return self._list(identity, 8, [_binary(each) for each in values])
+        """Add a list of texts."""
+        return self._list(identity, 8, [_binary(value) for value in values])
 
     def encoded(self) -> bytes:
-        """The bytes, with the stop behind the last field."""
+        """Return the bytes, with the stop byte after the last field."""
         return bytes(self.data) + b"\0"
 
     def _list(self, identity: int, wire: int, items: Sequence[bytes]) -> _Struct:
@@ -211,11 +206,11 @@ class _Struct:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    data = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        data.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes((*found, value))
+    return bytes((*data, value))
 
 
 def _zigzag(value: int) -> bytes:

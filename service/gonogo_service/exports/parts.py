@@ -1,6 +1,4 @@
-"""What an export holds: the jobs of a job or of a run, each with its rows, read a page at a
-time.
-"""
+"""The data of an export: one job or the jobs of a run, with their rows, read page by page."""
 
 from __future__ import annotations
 
@@ -22,10 +20,10 @@ Order = Literal["arrival", "seed"]
 
 
 class Reads(Protocol):
-    """Where rows come from: the context of the service."""
+    """The source of rows: the service's context."""
 
     def reading(self) -> AbstractContextManager[Session]:
-        """A read transaction."""
+        """Open a read transaction."""
         ...
 
 
@@ -35,16 +33,15 @@ class Part:
 
     job: Job
     name: str | None
-    """In its run; None of a job by itself."""
+    """The job's name in its run; None for a single job."""
     rows: Iterable[Row]
     census: Mapping[tuple[str, str | None], int]
-    """(verdict, outcome) -> how many seeds, or tests of all iterations, there were when it was
-    asked."""
+    """(verdict, outcome) -> number of seeds, or of tests of all iterations, when it was read."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """A whole file: what it is of, and its parts one after the other."""
+    """A whole file: the exported job or run, and its parts in order."""
 
     noun: Literal["job", "run"]
     id: str
@@ -52,19 +49,19 @@ class Export:
 
     @property
     def title(self) -> str:
-        """In a few words."""
+        """Return a short title."""
         return f"gonogo {self.noun} {self.id}"
 
 
 def of_job(reads: Reads, job: Job, order: Order | None = None, *, size: int = PAGE) -> Export:
-    """Of one job: by seed once it is over, by arrival before, unless asked otherwise."""
+    """Export one job: by default ordered by seed once it is over, and by arrival before."""
     return Export("job", job.id, (_part(reads, job, None, order, size) for job in (job,)))
 
 
 def of_run(
     reads: Reads, run_id: str, members: Iterable[tuple[str, str]], *, size: int = PAGE
 ) -> Export:
-    """Of a run; members: (name, job's id) in order."""
+    """Export a run; `members` are (name, job ID) in order."""
     return Export("run", run_id, _members(reads, members, size))
 
 
@@ -88,22 +85,23 @@ def _part(reads: Reads, job: Job, name: str | None, order: Order | None, size: i
 
 
 def _rows(reads: Reads, job: Job, order: Order, size: int) -> Iterator[Row]:
-    """Every result, a page per transaction: a slow reader holds no connection and no snapshot of
-    the database.
+    """Yield every result, with one transaction per page.
+
+    So a slow reader holds neither a connection nor a snapshot of the database.
     """
     cursor: str | None = None
     while True:
         with reads.reading() as session:
             page = results.page(session, job.id, limit=size, cursor=cursor, order=order)
         for row in page.items:
-            yield shown(job, row)
+            yield public_row(job, row)
         if page.next is None:
             return
         cursor = page.next
 
 
-def shown(job: Job, row: Row) -> Row:
-    """A row as the API shows it: what controls a sample of a selection is its iteration."""
+def public_row(job: Job, row: Row) -> Row:
+    """Return a row as the API shows it: samples of a selection have an iteration, not a seed."""
     return {
         **sample(job.canonical, row["seed"]),
         **{name: value for name, value in row.items() if name != "seed"},

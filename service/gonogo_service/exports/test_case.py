@@ -1,4 +1,4 @@
-"""A seed, or a test of an iteration, as one line of a report of tests."""
+"""A seed, or a test of an iteration, as one test case of a report."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NUMBERS = (
 
 
 class Status(StrEnum):
-    """What reports of tests know, in the words of CTRF."""
+    """The status of a test case, with CTRF's names."""
 
     passed = "passed"
     failed = "failed"
     skipped = "skipped"
-    other = "other"  # it could not be run: nothing is said of the kernel; JUnit's <error>
+    other = "other"  # it could not run, so nothing is known about the kernel; JUnit's <error>
 
 
 _OF_VERDICT = {
@@ -50,15 +50,16 @@ _OF_VERDICT = {
 
 
 def status_of(verdict: str, outcome: str | None) -> Status:
-    """A finding is a failure, a hollow pass among them: a report that shows it green would hide
-    what GoNoGo is for.
+    """Return the status for a verdict and a test's outcome.
 
-    Without arrays a test is what it says of itself; a seed about which nothing is known is skipped.
+    A finding is a failure, also a hollow pass: a report that shows it green would hide the very
+    thing that GoNoGo looks for. A test without arrays has its outcome's status. An inconclusive
+    seed is skipped.
     """
-    said = Verdict(verdict)
+    known = Verdict(verdict)
     if outcome in ("error", "crash", "hang"):
         return Status.other
-    if said is Verdict.not_judged:
+    if known is Verdict.not_judged:
         return (
             Status.failed
             if outcome == "failed"
@@ -68,14 +69,14 @@ def status_of(verdict: str, outcome: str | None) -> Status:
         )
     return (
         Status.failed
-        if outcome == "failed" and _OF_VERDICT[said] is Status.passed
-        else _OF_VERDICT[said]
+        if outcome == "failed" and _OF_VERDICT[known] is Status.passed
+        else _OF_VERDICT[known]
     )
 
 
 @dataclass(frozen=True)
 class Case:
-    """One line."""
+    """One test case."""
 
     name: str
     group: str
@@ -83,9 +84,9 @@ class Case:
     verdict: str
     duration_ms: float | None
     message: str
-    """One line that says why, empty for what is simply green."""
+    """One line with the reason; empty for an ordinary pass."""
     text: str
-    """Everything else that is known, with the line that runs it again."""
+    """All other details, with the command that reproduces the case."""
     facts: Mapping[str, Any]
     """verdict, explanation, seed or iteration, device, ..."""
     file: str | None = None
@@ -93,7 +94,7 @@ class Case:
 
 
 def title(part: Part) -> str:
-    """What the lines of a job stand under."""
+    """Return the title of a job's test cases."""
     job = part.job
     if part.name is not None:
         return part.name
@@ -104,11 +105,11 @@ def title(part: Part) -> str:
 
 
 def cases(part: Part) -> Iterator[Case]:
-    """The lines of a job, in the order of its rows."""
+    """Yield the test cases of a job, in the order of its rows."""
     group = title(part)
-    of_tests = is_selection(part.job.canonical)
+    has_tests = is_selection(part.job.canonical)
     for row in part.rows:
-        if not of_tests:
+        if not has_tests:
             yield _seed(part, group, row)
             continue
         tests = {name: entry for name, entry in row["outputs"].items() if entry.get("outcome")}
@@ -127,17 +128,18 @@ def _seed(part: Part, group: str, row: Row) -> Case:
 def _arrays(
     outputs: Mapping[str, Mapping[str, Any]], tests: Mapping[str, Any]
 ) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """The entries of arrays by the test that handed them over: they are called "test/output" or
-    "test#own name/output".
+    """Return the arrays' entries by the test that submitted them.
+
+    They are named "test/output" or "test#name/output".
     """
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    arrays: dict[str, dict[str, Mapping[str, Any]]] = {}
     for name, judged in outputs.items():
         if name in tests:
             continue
         label = name.rpartition("/")[0]
         owner = label if label in tests else label.rpartition("#")[0]
-        found.setdefault(owner, {})[name] = judged
-    return found
+        arrays.setdefault(owner, {})[name] = judged
+    return arrays
 
 
 def _test(
@@ -146,15 +148,15 @@ def _test(
     row: Row,
     name: str,
     entry: Mapping[str, Any],
-    own: Mapping[str, Mapping[str, Any]],
+    arrays: Mapping[str, Mapping[str, Any]],
 ) -> Case:
     several = part.job.total > 1
-    shown = (
+    label = (
         f"{name} [{row['iteration']}{'.' + str(row['repeat']) if row['repeat'] else ''}]"
         if several
         else name
     )
-    return _case(part, group, row, shown, entry, own, entry["outcome"])
+    return _case(part, group, row, label, entry, arrays, entry["outcome"])
 
 
 def _case(
@@ -162,37 +164,37 @@ def _case(
     group: str,
     row: Row,
     name: str,
-    said: Mapping[str, Any],
+    entry: Mapping[str, Any],
     outputs: Mapping[str, Mapping[str, Any]],
     outcome: str | None,
 ) -> Case:
-    verdict = Verdict(said["verdict"])
+    verdict = Verdict(entry["verdict"])
     status = status_of(verdict.value, outcome)
-    own = str(said.get("message") or "")
-    told = (
+    own_message = str(entry.get("message") or "")
+    explanation = (
         ""
         if verdict in (Verdict.pass_, Verdict.not_judged)
         else f"{verdict.value}: {verdict.sentence}"
     )
-    first = own.strip().partition("\n")[0]
-    message = (
-        (told or first or f"{outcome or verdict.value}") if status is not Status.passed else told
-    )
+    first_line = own_message.strip().partition("\n")[0]
+    message = explanation
+    if status is not Status.passed:
+        message = explanation or first_line or f"{outcome or verdict.value}"
     numbers = [
         f"{output}: {_numbers(judged)}"
         for output, judged in outputs.items()
         if output and judged["verdict"] != Verdict.pass_.value
     ]
-    again = (
+    rerun = (
         []
         if status is Status.passed or part.job.kind is not JobKind.seeds
-        else [f"again: {_again(part, row, outputs)}"]
+        else [f"again: {_check_command(part, row, outputs)}"]
     )
     facts = {
         "job": part.job.id,
         "build": part.job.build,
         "verdict": verdict.value,
-        "explanation": said.get("explanation"),
+        "explanation": entry.get("explanation"),
         **({} if outcome is None else {"outcome": outcome}),
         **{
             key: row[key]
@@ -200,17 +202,17 @@ def _case(
             if row.get(key) is not None
         },
     }
-    line = said.get("line")
+    line = entry.get("line")
     return Case(
         name=name,
         group=group,
         status=status,
         verdict=verdict.value,
-        duration_ms=said.get("duration_ms"),
+        duration_ms=entry.get("duration_ms"),
         message=message,
-        text="\n".join(filter(None, (own, *numbers, *again))),
+        text="\n".join(filter(None, (own_message, *numbers, *rerun))),
         facts=facts,
-        file=said.get("file") if isinstance(said.get("file"), str) else None,
+        file=entry.get("file") if isinstance(entry.get("file"), str) else None,
         line=line if isinstance(line, int) and not isinstance(line, bool) else None,
     )
 
@@ -224,7 +226,7 @@ def _numbers(judged: Mapping[str, Any]) -> str:
     return ", ".join((f"{judged['verdict']}, {judged['explanation']}", *values))
 
 
-def _again(part: Part, row: Row, outputs: Mapping[str, Any]) -> str:
+def _check_command(part: Part, row: Row, outputs: Mapping[str, Any]) -> str:
     job = part.job
     number = row["iteration"] if row.get("iteration") is not None else row["seed"]
     worst = next(

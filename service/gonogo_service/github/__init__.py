@@ -1,1 +1,1 @@
-"""GitHub is told what became of a commit: a status, a check run, one comment per pull request."""
+"""Answers to GitHub: a commit status, a check run, and one comment per pull request."""

@@ -1,5 +1,6 @@
-"""Who we are to GitHub: a token, or an App, whose key makes short-lived tokens for each repository
-that installed it.
+"""Credentials for GitHub: a token, or an App.
+
+An App's key creates short-lived tokens for each repository that installed the App.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from gonogo_storage.db.encoding import encode, utcnow
 
 JWT_LIFE = timedelta(minutes=9)
 CLOCKS_DIFFER = timedelta(minutes=1)
-"""A JWT may live 10 minutes at most and not begin in GitHub's future."""
+"""A JWT may live for at most 10 minutes, and must not begin in GitHub's future."""
 RENEW_BEFORE = timedelta(minutes=5)
 ASK_AGAIN = timedelta(minutes=5)
-"""How long a repository without the App is remembered as one."""
+"""Time for which a repository is remembered as one without the App."""
 
 Ask = Callable[[str, str, str], Mapping[str, Any]]
 """(method, path, authorization) -> JSON."""
@@ -33,8 +34,10 @@ Ask = Callable[[str, str, str], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Grant:
-    """What a request is made with. `name`: whose rate limit it counts against; `checks`: may it
-    write check runs; `app`: whose it is.
+    """The authorization of a request.
+
+    `name` identifies the rate limit that it counts against. `checks` says whether it may write
+    check runs. `app` is the App's ID.
     """
 
     authorization: str
@@ -44,13 +47,13 @@ class Grant:
 
 
 class Access(Protocol):
-    """Gives the right to speak of a repository."""
+    """Provides grants for repositories."""
 
     def grant(self, repository: str, ask: Ask) -> Grant:
-        """The right for "owner/name". Raises GitHubError."""
+        """Return the grant for "owner/name". Raises GitHubError."""
 
     def refused(self, repository: str) -> bool:
-        """GitHub said 401: forget what may have run out; whether a new grant may be better."""
+        """Forget an expired grant after a 401; return whether a new one may succeed."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +63,17 @@ class Token:
     text: str
 
     def grant(self, repository: str, ask: Ask) -> Grant:
-        """The same for every repository."""
+        """Return the same grant for every repository."""
         return Grant(f"Bearer {self.text}", "token", checks=False)
 
     def refused(self, repository: str) -> bool:
-        """There is no other."""
+        """Return False: there is no other token."""
         return False
 
 
 @dataclass
 class App:
-    """A GitHub App; `otherwise` speaks for repositories that have not installed it."""
+    """A GitHub App; `otherwise` is used for repositories that have not installed it."""
 
     id: str
     key: RSAPrivateKey
@@ -80,8 +83,9 @@ class App:
     _tokens: dict[int, tuple[str, datetime]] = field(default_factory=dict)
 
     def grant(self, repository: str, ask: Ask) -> Grant:
-        """An installation's token, made anew five minutes before it ends. Raises Refused where
-        nobody may speak.
+        """Return a grant with an installation's token, renewed five minutes before it expires.
+
+        Raises Refused where the App is not installed and there is no other access.
         """
         installation = self._installation(repository, ask)
         if installation is None:
@@ -90,25 +94,26 @@ class App:
             return self.otherwise.grant(repository, ask)
         text, ends = self._tokens.get(installation, ("", self.now()))
         if ends - self.now() <= RENEW_BEFORE:
-            made = ask("POST", f"/app/installations/{installation}/access_tokens", self._bearer())
-            text, ends = str(made["token"]), datetime.fromisoformat(str(made["expires_at"]))
+            answer = ask("POST", f"/app/installations/{installation}/access_tokens", self._bearer())
+            text, ends = str(answer["token"]), datetime.fromisoformat(str(answer["expires_at"]))
             self._tokens[installation] = (text, ends)
         return Grant(f"Bearer {text}", f"installation {installation}", checks=True, app=self.id)
 
     def refused(self, repository: str) -> bool:
-        """Its token may have been revoked, or the App installed anew."""
+        """Forget the installation: its token may be revoked, or the App was installed again."""
         known, _ = self._installations.pop(repository, (None, None))
         return known is not None and self._tokens.pop(known, None) is not None
 
     def jwt(self) -> str:
-        """A JSON web token that says who we are (RFC 7519, RS256)."""
+        """Return a JSON web token that identifies the App (RFC 7519, RS256)."""
         now = self.now()
         claims = {
             "iat": int((now - CLOCKS_DIFFER).timestamp()),
             "exp": int((now + JWT_LIFE).timestamp()),
             "iss": self.id,
         }
-        signed = f"{_base64url(encode({'alg': 'RS256', 'typ': 'JWT'}).encode())}.{_base64url(encode(claims).encode())}"
+        header = encode({"alg": "RS256", "typ": "JWT"})
+        signed = f"{_base64url(header.encode())}.{_base64url(encode(claims).encode())}"
         return f"{signed}.{_base64url(self.key.sign(signed.encode(), PKCS1v15(), SHA256()))}"
 
     def _bearer(self) -> str:
@@ -119,19 +124,21 @@ class App:
         if known is not None or self.now() < until:
             return known
         try:
-            found = int(ask("GET", f"/repos/{repository}/installation", self._bearer())["id"])
+            answer = ask("GET", f"/repos/{repository}/installation", self._bearer())
+            installation = int(answer["id"])
         except Refused as problem:
             if problem.status != 404:
                 raise
             self._installations[repository] = (None, self.now() + ASK_AGAIN)
             return None
-        self._installations[repository] = (found, self.now())
-        return found
+        self._installations[repository] = (installation, self.now())
+        return installation
 
 
 def read_key(text: str) -> RSAPrivateKey:
-    """The App's key from PEM text (line ends may be written as backslash n), or from a file with
-    it. Raises ValueError.
+    r"""Return the App's key from PEM text, or from a PEM file. Raises ValueError.
+
+    In PEM text the line ends may be written as \n.
     """
     if "-----BEGIN" in text:
         pem = text.replace("\\n", "\n").encode()
@@ -140,16 +147,17 @@ def read_key(text: str) -> RSAPrivateKey:
             pem = Path(text).read_bytes()
         except OSError as problem:
             raise ValueError(
-                f"GONOGO_GITHUB_APP_KEY is no PEM text, and no file that can be read: {problem.strerror}"
+                f"GONOGO_GITHUB_APP_KEY is neither PEM text nor a readable file: {problem.strerror}"
             ) from None
     try:
         key = load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ValueError(
-            "GONOGO_GITHUB_APP_KEY holds no private key without a password, as GitHub gives them"
+            "GONOGO_GITHUB_APP_KEY holds no private key, or one with a password "
+            "(needs: a PEM key from GitHub)"
         ) from None
     if not isinstance(key, RSAPrivateKey):
-        raise ValueError("GONOGO_GITHUB_APP_KEY is not an RSA key, as GitHub gives them")
+        raise ValueError("GONOGO_GITHUB_APP_KEY is not an RSA key (needs: a PEM key from GitHub)")
     return key
 
 

@@ -1,9 +1,10 @@
-"""The background's part that tells GitHub: a status for each commit_check at its start and its end, a
-check run, one comment per pull request.
+"""The role that sends answers to GitHub.
 
-What is told is read when it is told. Each part is noted as soon as GitHub took it; a process killed
-in between tells that part again, which changes nothing: a status of one context replaces the one
-before, check run and comment are looked for before they are made.
+An answer is a status for each commit check at its start and end, a check run, and one comment per
+pull request. Its content is read when it is sent. Each part is recorded as soon as GitHub accepted
+it. A process that is killed in between sends that part again, which changes nothing: a status
+replaces the earlier one with the same context, and existing check runs and comments are looked up
+before new ones are created.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import structlog
 
 from gonogo_service.github import pulls, reading, report
 from gonogo_service.github.access import Access, App, Token, read_key
-from gonogo_service.github.client import MOST_ANNOTATIONS, GitHub
+from gonogo_service.github.client import MAX_ANNOTATIONS, GitHub
 from gonogo_service.github.problems import GitHubError, Limited, Refused
 from gonogo_service.github.report import Report
 from gonogo_service.kit.background_context import AWAY, BackgroundContext
@@ -35,27 +36,27 @@ from gonogo_storage.messages.github_answers import Answer
 log = structlog.get_logger("gonogo.github")
 
 DELAYS_S = (5, 30, 300, 1800, 3600, 10800, 21600, 43200)
-"""After the first failure, the second, ...; then it is given up, about a day after it began."""
-LOOK_AGAIN = timedelta(seconds=5)
-"""How soon gauges are looked at again; runs say themselves when they are over."""
+"""Delays after the first failure, the second, ...; the answer fails after about a day."""
+POLL_GAUGES = timedelta(seconds=5)
+"""Poll interval for gauges; runs announce their end."""
 MAY_START = timedelta(minutes=1)
-"""How soon a commit_check is looked at again that could not be started: its delivery is tried again for
-a while."""
+"""Delay before a commit check that could not be started is read again.
+
+Its delivery is retried for a while.
+"""
 
 
 class Answerer:
-    """Works off what is due in a thread of its own: a GitHub that does not answer must not hold up
-    the role's lease.
-    """
+    """Sends due answers in a separate thread, so that a slow GitHub doesn't block the lease."""
 
     def __init__(self, context: BackgroundContext, github: GitHub) -> None:
         self._context, self._github = context, github
         self._thread: threading.Thread | None = None
-        self._gone = threading.Event()
+        self._lease_lost = threading.Event()
 
     def run_once(self) -> None:
-        """Begin with what is due, unless the thread still works."""
-        self._gone.clear()
+        """Start sending the due answers, unless the thread is still running."""
+        self._lease_lost.clear()
         if self._context.reading(github_answers.any_missing):
             self._context.session(github_answers.create_missing)
         if self._thread is not None and self._thread.is_alive():
@@ -68,16 +69,16 @@ class Answerer:
             self._thread.start()
 
     def lost(self) -> None:
-        """Another process may answer now: this one stops after the request that is under way."""
-        self._gone.set()
+        """Stop after the current request, because another process may send answers now."""
+        self._lease_lost.set()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for what is under way."""
+        """Wait for the current requests."""
         if self._thread is not None:
             self._thread.join(timeout_s)
 
     def close(self, timeout_s: float) -> None:
-        """Wait for what is under way, and give back the connections."""
+        """Wait for the current requests, and close the connections."""
         self.join(timeout_s)
         self._github.close()
 
@@ -89,19 +90,17 @@ class Answerer:
                 self._answer(commit_check_id)
         except AWAY as problem:
             log.warning(
-                "away; GitHub waits for its answers",
+                "database unavailable; answers to GitHub wait",
                 error=(str(problem).splitlines() or [type(problem).__name__])[0],
             )
         except Exception:
             log.exception("an answer failed")
 
     def _stopped(self) -> bool:
-        return self._context.stop.is_set() or self._gone.is_set()
+        return self._context.stop.is_set() or self._lease_lost.is_set()
 
     def _answer(self, commit_check_id: str) -> None:
-        """Everything that is to be told of a commit_check now; what can't be told is tried again by
-        itself.
-        """
+        """Send all parts of a commit check's answer; failed parts are retried separately."""
         began = time.perf_counter()
         commit_check = self._context.reading(
             lambda session: commit_checks.get(session, commit_check_id)
@@ -111,16 +110,18 @@ class Answerer:
             return
         problems: list[GitHubError] = []
         look_for_more: list[bool] = []
-        if self._context.reading(lambda session: github_answers.superseded(session, commit_check_id)):
+        if self._context.reading(
+            lambda session: github_answers.superseded(session, commit_check_id)
+        ):
             state = AnswerState.superseded
             self._try(problems, lambda: self._close(commit_check, answer))
         else:
-            found = self._context.reading(
+            current = self._context.reading(
                 lambda session: reading.read(session, commit_check, self._context.settings.url)
             )
-            state = AnswerState.reported if found.over else AnswerState.pending
-            # of two pull requests with one head the later one has the status; both have their
-            # comment
+            state = AnswerState.reported if current.over else AnswerState.pending
+            # two pull requests may have the same head: the later one has the status, and each has
+            # its comment
             if self._context.reading(
                 lambda session: github_answers.status_taken(session, commit_check_id)
             ):
@@ -130,12 +131,12 @@ class Answerer:
                 parts = (self._status, self._check, self._comment)
             for part in parts:
                 if not self._stopped():
-                    self._try(problems, partial(part, found, answer))
+                    self._try(problems, partial(part, current, answer))
             if not self._stopped():
                 self._try(
                     problems,
                     lambda: look_for_more.append(
-                        pulls.find(self._context, self._github, commit_check, over=found.over)
+                        pulls.find(self._context, self._github, commit_check, over=current.over)
                     ),
                 )
         if self._stopped():
@@ -143,7 +144,7 @@ class Answerer:
         if problems:
             self._postpone(answer, problems)
         else:
-            due_at = _looked_at_again(commit_check, state, asks=any(look_for_more))
+            due_at = _next_check_at(commit_check, state, finds_pulls=any(look_for_more))
             self._context.session(
                 partial(
                     github_answers.record_reported,
@@ -157,60 +158,61 @@ class Answerer:
             "GitHub",
             commit_check=commit_check_id,
             state=state.value,
-            problems=[str(each) for each in problems],
+            problems=[str(problem) for problem in problems],
             ms=took,
         )
 
-    def _try(self, problems: list[GitHubError], tell: Callable[[], None]) -> None:
+    def _try(self, problems: list[GitHubError], send: Callable[[], None]) -> None:
         try:
-            tell()
+            send()
         except GitHubError as problem:
             problems.append(problem)
 
     def _postpone(self, answer: Answer, problems: list[GitHubError]) -> None:
-        """A limit says itself until when; anything else comes again, later every time."""
-        said = "; ".join(dict.fromkeys(str(each) for each in problems))
-        limits = [each.until for each in problems if isinstance(each, Limited)]
+        """Postpone an answer: until the end of a rate limit, else with a growing delay."""
+        message = "; ".join(dict.fromkeys(str(problem) for problem in problems))
+        limits = [problem.until for problem in problems if isinstance(problem, Limited)]
         if limits:
-            again = partial(github_answers.postponed, due_at=max(limits), counts=False)
+            postpone = partial(github_answers.postponed, due_at=max(limits), counts=False)
         else:
             wait = DELAYS_S[answer.tries] if answer.tries < len(DELAYS_S) else None
-            again = partial(
+            postpone = partial(
                 github_answers.postponed,
                 due_at=None if wait is None else utcnow() + timedelta(seconds=wait),
             )
-        self._context.session(lambda session: again(session, answer.commit_check_id, said))
+        self._context.session(lambda session: postpone(session, answer.commit_check_id, message))
 
-    def _status(self, found: Report, answer: Answer) -> None:
-        digest = _digest(found.status())
+    def _status(self, current: Report, answer: Answer) -> None:
+        digest = _digest(current.status())
         if answer.sent_digests.get("status") != digest:
             self._github.set_status(
-                found.commit_check.repository, found.commit_check.head_sha, **found.status()
+                current.commit_check.repository, current.commit_check.head_sha, **current.status()
             )
             self._took(answer, "status", digest)
 
-    def _check(self, found: Report, answer: Answer) -> None:
-        digest = _digest({**found.check(), "annotations": found.annotations})
-        commit_check = found.commit_check
+    def _check(self, current: Report, answer: Answer) -> None:
+        digest = _digest({**current.check(), "annotations": current.annotations})
+        commit_check = current.commit_check
         if answer.sent_digests.get("check") == digest or not self._github.may_check(
             commit_check.repository
         ):
             return
-        fields = found.check()
+        fields = current.check()
         number = self._check_of(commit_check, fields["name"], answer)
         if number is None:
-            number = self._github.make_check(
-                commit_check.repository, {**_begun(fields), "head_sha": commit_check.head_sha}
+            number = self._github.create_check(
+                commit_check.repository,
+                {**_in_progress(fields), "head_sha": commit_check.head_sha},
             )
             self._took(answer, "check", "begun", check_id=number)
-        elif not found.over:
+        elif not current.over:
             self._github.change_check(commit_check.repository, number, fields)
-        if found.over:
-            self._annotate(commit_check, number, fields, found.annotations)
+        if current.over:
+            self._annotate(commit_check, number, fields, current.annotations)
         self._took(answer, "check", digest, check_id=number)
 
     def _check_of(self, commit_check: CommitCheck, name: str, answer: Answer) -> int | None:
-        """Our check run: as it was noted, else as GitHub knows it."""
+        """Return the number of our check run, as stored or else as GitHub lists it."""
         if answer.check_id is not None:
             return answer.check_id
         return self._github.find_check(
@@ -224,20 +226,21 @@ class Answerer:
         fields: Mapping[str, Any],
         annotations: tuple[Mapping[str, Any], ...],
     ) -> None:
-        """Close the check run. GitHub appends annotations: only those that it does not have yet are
-        sent, so many at a time.
+        """Complete the check run, and send its annotations in batches.
+
+        GitHub appends annotations, so only the missing ones are sent.
         """
         there = self._github.annotations_of(commit_check.repository, number)
         first = True
         while first or there < len(annotations):
-            batch = annotations[there : there + MOST_ANNOTATIONS]
+            batch = annotations[there : there + MAX_ANNOTATIONS]
             output = {**fields["output"], **({"annotations": batch} if batch else {})}
             self._github.change_check(commit_check.repository, number, {**fields, "output": output})
             there, first = there + len(batch), False
 
-    def _comment(self, found: Report, answer: Answer) -> None:
-        commit_check = found.commit_check
-        if not found.over or commit_check.pull_request is None:
+    def _comment(self, current: Report, answer: Answer) -> None:
+        commit_check = current.commit_check
+        if not current.over or commit_check.pull_request is None:
             return
         reports = self._context.reading(
             lambda session: reading.comment(session, commit_check, self._context.settings.url)
@@ -263,11 +266,10 @@ class Answerer:
                 or number == (known or (None,))[0]
                 or not self._rewrite(repository, number, text)
             ):
-                if not any(
-                    each.worth for each in reports
-                ):  # nothing to say, and nothing said before: no mail to everyone
+                # without news and without an earlier comment: don't send an email to everyone
+                if not any(section.worth for section in reports):
                     return
-                number = self._github.make_comment(repository, pull_request, text)
+                number = self._github.create_comment(repository, pull_request, text)
         self._context.session(
             lambda session: github_answers.commented(
                 session, repository, pull_request, number, digest
@@ -276,7 +278,7 @@ class Answerer:
         self._took(answer, "comment", digest)
 
     def _rewrite(self, repository: str, number: int, text: str) -> bool:
-        """Write our comment anew; False where it is gone, or somebody else's."""
+        """Replace the text of our comment; return False if it is gone, or somebody else's."""
         try:
             self._github.change_comment(repository, number, text)
         except Refused as problem:
@@ -286,7 +288,7 @@ class Answerer:
         return True
 
     def _close(self, commit_check: CommitCheck, answer: Answer) -> None:
-        """A check run whose commit_check was asked for anew must not run for ever."""
+        """Close the check run of a superseded commit check, so that it doesn't run forever."""
         fields = report.superseded(commit_check)
         digest = _digest(fields)
         if (
@@ -306,16 +308,20 @@ class Answerer:
 
 
 def make(context: BackgroundContext) -> Answerer | None:
-    """The answerer of this process; None where no token and no App is set. Raises ValueError for an
-    App's key that is none.
+    """Return the answerer of this process; None without a token or an App.
+
+    Raises ValueError for an invalid App key.
     """
     access = access_of(context.settings)
-    return None if access is None else Answerer(context, GitHub(context.settings.github_url, access))
+    return (
+        None if access is None else Answerer(context, GitHub(context.settings.github_url, access))
+    )
 
 
 def access_of(settings: Settings) -> Access | None:
-    """Who we are to GitHub, by the settings: the App where it is installed, else the token. Raises
-    ValueError for a key that is none.
+    """Return the access to GitHub: the App where it is installed, else the token.
+
+    Returns None if the settings have neither. Raises ValueError for an invalid App key.
     """
     token = (
         None if settings.github_token is None else Token(settings.github_token.get_secret_value())
@@ -325,19 +331,19 @@ def access_of(settings: Settings) -> Access | None:
     return App(settings.github_app_id, read_key(settings.github_app_key.get_secret_value()), token)
 
 
-def _looked_at_again(
-    commit_check: CommitCheck, state: AnswerState, *, asks: bool
+def _next_check_at(
+    commit_check: CommitCheck, state: AnswerState, *, finds_pulls: bool
 ) -> datetime | None:
-    """When there may be more to tell; None: never. `asks`: a pull request of the commit may be
-    opened yet.
+    """Return the time at which there may be more to send; None: never.
+
+    `finds_pulls` says that a pull request of the commit may still be opened.
     """
     now = utcnow()
     if state is AnswerState.pending:
-        return now + (LOOK_AGAIN if commit_check.run_id is None else timedelta(0))
-    if asks and now < commit_check.created_at + github_answers.YOUNG:
-        return now + max(
-            MAY_START, now - commit_check.created_at
-        )  # twice as late every time: eleven times in a day
+        return now + (POLL_GAUGES if commit_check.run_id is None else timedelta(0))
+    if finds_pulls and now < commit_check.created_at + github_answers.YOUNG:
+        # doubles the delay each time: eleven times in a day
+        return now + max(MAY_START, now - commit_check.created_at)
     unstarted = (
         state is AnswerState.reported and commit_check.run_id is None and not commit_check.gauges
     )
@@ -348,9 +354,10 @@ def _looked_at_again(
     )
 
 
-def _begun(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A new check run begins as one that runs, so that its annotations can follow before its
-    conclusion.
+def _in_progress(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a new check run in progress.
+
+    Its annotations can then be sent before its conclusion.
     """
     return {
         **{name: value for name, value in fields.items() if name != "conclusion"},

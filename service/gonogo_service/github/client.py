@@ -1,7 +1,7 @@
-"""A client of GitHub's REST API, as far as answers need it: https://docs.github.com/rest.
+"""A client for the parts of GitHub's REST API that answers need: https://docs.github.com/rest.
 
-Everything can be done twice without a second status, check run or comment showing: what exists is
-looked for before something is made.
+Requests can be repeated without creating a second status, check run or comment, because existing
+ones are looked up first.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from gonogo_storage.db.encoding import decode, encode, utcnow
 API_VERSION = "2022-11-28"
 CONNECT_S, ANSWER_S = 5.0, 20.0
 PER_PAGE = 100
-MOST_PAGES = 50
-MOST_REDIRECTS = 3
-MOST_DESCRIPTION = 140
-MOST_ANNOTATIONS = 50
-"""A request may bring so many; the next ones are appended by further requests."""
-MOST_TEXT = 65_535
-"""Characters of a comment, and of a check run's summary."""
+MAX_PAGES = 50
+MAX_REDIRECTS = 3
+MAX_DESCRIPTION = 140
+MAX_ANNOTATIONS = 50
+"""Maximum number per request; further requests append the rest."""
+MAX_TEXT = 65_535
+"""Maximum number of characters of a comment, and of a check run's summary."""
 
 
 class GitHub:
-    """Speaks for `access` to the API at `url`. Used by one thread. `wait`: waits for the end of a
-    rate limit, or says that it won't.
+    """A client for the API at `url` with the grants of `access`, for use in one thread.
+
+    `wait` waits for the end of a rate limit, or returns False at once.
     """
 
     def __init__(
@@ -45,8 +46,8 @@ class GitHub:
         wait: Callable[[datetime], bool] | None = None,
     ) -> None:
         self._url, self._access, self._now, self._wait = url.rstrip("/"), access, now, wait
-        self._rests: dict[str, datetime] = {}  # whose rate limit -> until when nothing may be asked
-        self._logins: dict[str, str | None] = {}  # as whom a token speaks
+        self._limited_until: dict[str, datetime] = {}  # grant's name -> end of its rate limit
+        self._logins: dict[str, str | None] = {}  # grant's name -> user of its token
         headers = {
             "accept": "application/vnd.github+json",
             "x-github-api-version": API_VERSION,
@@ -60,11 +61,11 @@ class GitHub:
         )
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         self._client.close()
 
     def may_check(self, repository: str) -> bool:
-        """Whether check runs can be written there: only an App may. Raises GitHubError."""
+        """Return whether check runs can be written there: only an App may. Raises GitHubError."""
         return self._grant(repository).checks
 
     def set_status(
@@ -77,11 +78,14 @@ class GitHub:
         description: str,
         url: str | None,
     ) -> None:
-        """Set a commit's status; of one `context` the last one counts. Raises GitHubError."""
+        """Set a commit's status, which replaces the one with the same context.
+
+        Raises GitHubError.
+        """
         body = {
             "state": state,
             "context": context,
-            "description": shortened(description, MOST_DESCRIPTION),
+            "description": shortened(description, MAX_DESCRIPTION),
         }
         self._send(
             "POST",
@@ -91,55 +95,58 @@ class GitHub:
         )
 
     def find_check(self, repository: str, sha: str, *, name: str, external_id: str) -> int | None:
-        """The check run of this name that we made under this id. Raises GitHubError."""
+        """Return the number of our check run with this name and ID. Raises GitHubError."""
         query = urlencode({"check_name": name, "filter": "all", "per_page": PER_PAGE})
         path = f"/repos/{_repository(repository)}/commits/{quote(sha, safe='')}/check-runs?{query}"
         for page in self._pages(path, repository):
-            for each in page.get("check_runs", ()):
-                if each.get("external_id") == external_id:
-                    return int(each["id"])
+            for check_run in page.get("check_runs", ()):
+                if check_run.get("external_id") == external_id:
+                    return int(check_run["id"])
         return None
 
-    def make_check(self, repository: str, fields: Mapping[str, Any]) -> int:
-        """Make a check run (name, head_sha, external_id, status, output, ...); its number. Raises
-        GitHubError.
+    def create_check(self, repository: str, fields: Mapping[str, Any]) -> int:
+        """Create a check run from name, head_sha, external_id, status, output, ...
+
+        Returns its number. Raises GitHubError.
         """
         return _number(
             self._send("POST", f"/repos/{_repository(repository)}/check-runs", repository, fields)
         )
 
     def change_check(self, repository: str, number: int, fields: Mapping[str, Any]) -> None:
-        """Change it; annotations are appended to those that it has. Raises GitHubError."""
+        """Change a check run; new annotations are appended. Raises GitHubError."""
         self._send(
             "PATCH", f"/repos/{_repository(repository)}/check-runs/{number}", repository, fields
         )
 
     def annotations_of(self, repository: str, number: int) -> int:
-        """How many annotations a check run has. Raises GitHubError."""
-        found = _json(
+        """Return the number of a check run's annotations. Raises GitHubError."""
+        check_run = _json(
             self._ask(
                 "GET",
                 f"{self._url}/repos/{_repository(repository)}/check-runs/{number}",
                 repository,
             )
         )
-        return int((found.get("output") or {}).get("annotations_count") or 0)
+        return int((check_run.get("output") or {}).get("annotations_count") or 0)
 
     def find_comment(self, repository: str, pull_request: int, begins: str) -> int | None:
-        """Our first comment on a pull request whose text begins so. One of a stranger is not ours,
-        whatever it says. Raises GitHubError.
+        """Return the number of our first comment on a pull request with this beginning.
+
+        Comments of other authors don't count. Raises GitHubError.
         """
         path = (
             f"/repos/{_repository(repository)}/issues/{pull_request}/comments?per_page={PER_PAGE}"
         )
         for page in self._pages(path, repository):
-            for each in page:
-                if str(each.get("body") or "").startswith(begins) and self._ours(each, repository):
-                    return int(each["id"])
+            for comment in page:
+                text = str(comment.get("body") or "")
+                if text.startswith(begins) and self._is_ours(comment, repository):
+                    return int(comment["id"])
         return None
 
-    def _ours(self, comment: Mapping[str, Any], repository: str) -> bool:
-        """Whether the App, or else the token's user, wrote it: whoever did can change it later."""
+    def _is_ours(self, comment: Mapping[str, Any], repository: str) -> bool:
+        """Return whether the App or the token's user wrote a comment; only they can change it."""
         grant = self._grant(repository)
         if grant.app is not None:
             app = comment.get("performed_via_github_app")
@@ -149,18 +156,18 @@ class GitHub:
                 self._logins[grant.name] = str(
                     _json(self._once("GET", f"{self._url}/user", grant, None))["login"]
                 )
-            except Refused:  # a token of GitHub's own workflows is no user's
+            except Refused:  # a token of a GitHub workflow belongs to no user
                 self._logins[grant.name] = None
         login = self._logins[grant.name]
         return login is None or login == _inner(comment, "user", "login")
 
-    def make_comment(self, repository: str, pull_request: int, text: str) -> int:
-        """Comment on a pull request; the comment's number. Raises GitHubError."""
+    def create_comment(self, repository: str, pull_request: int, text: str) -> int:
+        """Comment on a pull request; return the comment's number. Raises GitHubError."""
         path = f"/repos/{_repository(repository)}/issues/{pull_request}/comments"
         return _number(self._send("POST", path, repository, {"body": text}))
 
     def change_comment(self, repository: str, number: int, text: str) -> None:
-        """Write a comment anew. Raises GitHubError; Refused with 404 when it was deleted."""
+        """Replace a comment's text. Raises GitHubError; Refused with 404 when it was deleted."""
         self._send(
             "PATCH",
             f"/repos/{_repository(repository)}/issues/comments/{number}",
@@ -169,40 +176,37 @@ class GitHub:
         )
 
     def pulls_of(self, repository: str, sha: str) -> list[Mapping[str, Any]]:
-        """The open pull requests to the repository whose head is this commit; those that only hold
-        it are left out. Raises GitHubError.
-        """
-        path = f"/repos/{_repository(repository)}/commits/{quote(sha, safe='')}/pulls?per_page={PER_PAGE}"
-        found = [
-            each
-            for page in self._pages(path, repository)
-            for each in page
-            if each.get("state") == "open"
-        ]
-        ours = [
-            each
-            for each in found
-            if _same_name(_inner(each, "base", "repo", "full_name"), repository)
-        ]
-        return [each for each in ours if _inner(each, "head", "sha") == sha]
+        """Return the repository's open pull requests whose head is this commit.
 
-    def pages(self, path: str, repository: str, *, most: int = MOST_PAGES) -> Iterator[Any]:
-        """Every page of the list at a path, `most` at most. Raises GitHubError."""
+        Pull requests that merely contain the commit are left out. Raises GitHubError.
+        """
+        commit = f"/repos/{_repository(repository)}/commits/{quote(sha, safe='')}"
+        return [
+            pull
+            for page in self._pages(f"{commit}/pulls?per_page={PER_PAGE}", repository)
+            for pull in page
+            if pull.get("state") == "open"
+            and _same_name(_inner(pull, "base", "repo", "full_name"), repository)
+            and _inner(pull, "head", "sha") == sha
+        ]
+
+    def pages(self, path: str, repository: str, *, most: int = MAX_PAGES) -> Iterator[Any]:
+        """Yield the pages of the list at a path, at most `most` of them. Raises GitHubError."""
         return self._pages(path, repository, most)
 
-    def ask_for(self, path: str, repository: str) -> None:
-        """POST to a path that does something and says nothing of it. Raises GitHubError."""
+    def trigger(self, path: str, repository: str) -> None:
+        """POST to a path whose answer has no content. Raises GitHubError."""
         self._ask("POST", self._url + path, repository)
 
-    def look(self, path: str, repository: str) -> Any:
-        """What is at a path. Raises GitHubError."""
+    def get(self, path: str, repository: str) -> Any:
+        """Return the JSON at a path. Raises GitHubError."""
         return _json(self._ask("GET", self._url + path, repository))
 
     def _send(self, method: str, path: str, repository: str, body: Mapping[str, Any]) -> Any:
         return _json(self._ask(method, self._url + path, repository, body))
 
-    def _pages(self, path: str, repository: str, most: int = MOST_PAGES) -> Iterator[Any]:
-        """Every page of a list: GitHub names the next one in the header `link`."""
+    def _pages(self, path: str, repository: str, most: int = MAX_PAGES) -> Iterator[Any]:
+        """Yield the pages of a list; GitHub names the next one in the header `link`."""
         url: str | None = self._url + path
         for _ in range(most):
             if url is None:
@@ -214,9 +218,7 @@ class GitHub:
     def _ask(
         self, method: str, url: str, repository: str, body: Mapping[str, Any] | None = None
     ) -> httpx.Response:
-        """With the repository's grant; once more with a new one where GitHub no longer takes the
-        old.
-        """
+        """Send a request with the repository's grant, and again with a new one after a 401."""
         try:
             return self._once(method, url, self._grant(repository), body)
         except Refused as problem:
@@ -226,12 +228,12 @@ class GitHub:
 
     def _grant(self, repository: str) -> Grant:
         def ask(method: str, path: str, authorization: str) -> Mapping[str, Any]:
-            found: Mapping[str, Any] = _json(
+            answer: Mapping[str, Any] = _json(
                 self._once(
                     method, self._url + path, Grant(authorization, "app", checks=False), None
                 )
             )
-            return found
+            return answer
 
         return self._access.grant(_repository(repository), ask)
 
@@ -240,21 +242,19 @@ class GitHub:
     ) -> httpx.Response:
         while True:
             try:
-                return self._asked(method, url, grant, body)
+                return self._request(method, url, grant, body)
             except Limited as problem:
                 if self._wait is None or not self._wait(problem.until):
                     raise
 
-    def _asked(
+    def _request(
         self, method: str, url: str, grant: Grant, body: Mapping[str, Any] | None
     ) -> httpx.Response:
-        rest = self._rests.get(grant.name)
-        if rest is not None and self._now() < rest:
-            raise Limited("GitHub's rate limit was reached before", rest)
-        for _ in range(1 + MOST_REDIRECTS):
-            if _origin(url) != _origin(
-                self._url
-            ):  # the token is GitHub's; whoever else is named here must not get it
+        limited_until = self._limited_until.get(grant.name)
+        if limited_until is not None and self._now() < limited_until:
+            raise Limited("GitHub's rate limit was reached before", limited_until)
+        for _ in range(1 + MAX_REDIRECTS):
+            if _origin(url) != _origin(self._url):  # no other server must get the token
                 raise Refused(f"{method}: GitHub names another server, {_origin(url)[:200]}", 400)
             content = None if body is None else encode(body).encode()
             try:
@@ -267,40 +267,39 @@ class GitHub:
                 ) from problem
             if answer.status_code not in (301, 302, 307, 308) or "location" not in answer.headers:
                 break
-            url = str(
-                httpx.URL(url).join(answer.headers["location"])
-            )  # a renamed repository: the same request at its new address
+            # a renamed repository: send the same request to its new address
+            url = str(httpx.URL(url).join(answer.headers["location"]))
         self._check(method, url, grant, answer)
         return answer
 
     def _check(self, method: str, url: str, grant: Grant, answer: httpx.Response) -> None:
-        """Raises GitHubError unless it is a good one; notes a limit that is used up."""
+        """Raise GitHubError for an error's status; remember an exhausted rate limit."""
         status, now = answer.status_code, self._now()
         until = limits.until(
             status, answer.headers, answer.text if status in limits.STATUSES else "", now
         )
         if until is not None:
-            self._rests[grant.name] = until
+            self._limited_until[grant.name] = until
         if 200 <= status < 300:
             return
-        said = f"{method} {urlsplit(url).path}: {status} {_message(answer)}"[:500]
+        message = f"{method} {urlsplit(url).path}: {status} {_message(answer)}"[:500]
         if until is not None and status in limits.STATUSES:
-            raise Limited(said, until)
+            raise Limited(message, until)
         if status >= 500 or status in (408, 425):
-            raise Away(said)
-        raise Refused(said, status)
+            raise Away(message)
+        raise Refused(message, status)
 
 
 def shortened(text: str, most: int) -> str:
-    """The text in at most so many characters."""
+    """Return the text, cut to at most `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _repository(text: str) -> str:
-    """ "owner/name" for a path. Raises Refused for anything else."""
+    """Return "owner/name" quoted for a path. Raises Refused for anything else."""
     owner, slash, name = text.partition("/")
     if not slash or not owner or not name or "/" in name or {owner, name} & {".", ".."}:
-        raise Refused(f"{text[:100]!r} is no repository's owner/name", 404)
+        raise Refused(f"{text[:100]!r} is not a repository (needs: owner/name)", 404)
     return f"{quote(owner, safe='')}/{quote(name, safe='')}"
 
 
@@ -323,9 +322,9 @@ def _target(url: str | None) -> dict[str, str]:
     return {} if url is None else {"target_url": url}
 
 
-def _number(made: Any) -> int:
+def _number(created: Any) -> int:
     try:
-        return int(made["id"])
+        return int(created["id"])
     except (KeyError, TypeError, ValueError) as problem:
         raise Away("GitHub's answer has no id") from problem
 
@@ -335,18 +334,18 @@ def _json(answer: httpx.Response) -> Any:
         return decode(answer.content)
     except ValueError as problem:
         raise Away(
-            f"{answer.request.method} {answer.request.url.path}: the answer is no JSON"
+            f"{answer.request.method} {answer.request.url.path}: the answer is not JSON"
         ) from problem
 
 
 def _message(answer: httpx.Response) -> str:
-    """GitHub's own words, with the fields that it names."""
+    """Return GitHub's message, with the fields that it names."""
     try:
-        said = decode(answer.content)
+        content = decode(answer.content)
         fields = "; ".join(
-            str(each.get("message") or f"{each.get('field')} {each.get('code')}")
-            for each in said.get("errors", ())
+            str(error.get("message") or f"{error.get('field')} {error.get('code')}")
+            for error in content.get("errors", ())
         )
-        return f"{said.get('message', '')}{': ' + fields if fields else ''}"
+        return f"{content.get('message', '')}{': ' + fields if fields else ''}"
     except (ValueError, AttributeError, TypeError):
         return answer.text[:200]

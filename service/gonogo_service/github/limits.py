@@ -1,8 +1,8 @@
-"""GitHub's rate limits: when the next request may be made.
+"""GitHub's rate limits: the time of the next allowed request.
 
-GitHub says it in one of three ways: `retry-after` (seconds; a date, which HTTP allows, is taken as
-well), `x-ratelimit-remaining: 0` with `x-ratelimit-reset` (seconds since the epoch), or, for its
-secondary limits, in words only; then it asks for a wait of a minute at least.
+GitHub reports it in one of three ways: `retry-after` (seconds; dates, which HTTP allows, are
+accepted, too), `x-ratelimit-remaining: 0` with `x-ratelimit-reset` (seconds since the epoch), or,
+for its secondary limits, only in the text. Then it wants a wait of at least a minute.
 """
 
 from __future__ import annotations
@@ -10,39 +10,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from gonogo_service.webhooks.schedule import asked_for
+from gonogo_service.webhooks.schedule import requested_delay
 
-MOST = timedelta(hours=1)
-"""The longest window of GitHub's limits; a later moment is a clock that differs."""
-AT_LEAST = timedelta(minutes=1)
-A_MOMENT = timedelta(seconds=1)
-"""Whoever says 0 seconds, or a time that is past, is not asked again at once, and so without
-end."""
+MAX_WAIT = timedelta(hours=1)
+"""The longest window of GitHub's limits; a later time means that the clocks differ."""
+SECONDARY_WAIT = timedelta(minutes=1)
+MIN_WAIT = timedelta(seconds=1)
+"""An answer with 0 seconds or a past time must not lead to an endless loop of requests."""
 STATUSES = frozenset({403, 429})
 WORDS = ("rate limit", "abuse detection")
 
 
 def until(status: int, headers: Mapping[str, str], text: str, now: datetime) -> datetime | None:
-    """When to ask again after such an answer; None if it does not speak of a limit. Names of
-    headers are in lower case.
+    """Return the time of the next allowed request; None if the answer reports no limit.
+
+    Names of headers are in lower case.
     """
     spent = headers.get("x-ratelimit-remaining", "").strip() == "0"
     reset = _reset(headers, now)
     if status not in STATUSES:
         return reset if spent and reset is not None and reset > now else None
-    wait = asked_for(headers.get("retry-after"), now)
+    wait = requested_delay(headers.get("retry-after"), now)
     if wait is not None:
-        return now + min(max(wait, A_MOMENT), MOST)
+        return now + min(max(wait, MIN_WAIT), MAX_WAIT)
     if spent:
-        return now + AT_LEAST if reset is None else min(max(reset, now + A_MOMENT), now + MOST)
+        if reset is None:
+            return now + SECONDARY_WAIT
+        return min(max(reset, now + MIN_WAIT), now + MAX_WAIT)
     if status == 429 or any(word in text.lower() for word in WORDS):
-        return now + AT_LEAST
+        return now + SECONDARY_WAIT
     return None
 
 
 def _reset(headers: Mapping[str, str], now: datetime) -> datetime | None:
     seconds = _seconds(headers.get("x-ratelimit-reset"))
-    return None if seconds is None else min(datetime.fromtimestamp(seconds, UTC), now + MOST)
+    return None if seconds is None else min(datetime.fromtimestamp(seconds, UTC), now + MAX_WAIT)
 
 
 def _seconds(text: str | None) -> int | None:

@@ -1,10 +1,9 @@
-"""What can go wrong with GitHub.
+"""Errors of requests to GitHub.
 
-GitHubError      anything that is not the answer that was asked for
-├── Limited      the rate limit: nothing may be asked before a moment
-├── Away         no answer, or one that says "later": the same may work soon
-└── Refused      GitHub understood and will not: a token without the right, an unknown commit, a
-wrong field
+GitHubError      any error
+├── Limited      the rate limit: no request is allowed before a certain time
+├── Away         no answer, or "later": the same request may succeed soon
+└── Refused      GitHub rejects it: a token without the right, an unknown commit, a wrong field
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from datetime import datetime
 
 
 class GitHubError(Exception):
-    """An answer that is none. The text names method, path and GitHub's own words; never a token."""
+    """A failed request. The text has the method, the path and GitHub's message; never a token."""
 
 
 class Limited(GitHubError):
-    """Too many requests. `until`: when the next one may be made."""
+    """Too many requests; the next one is allowed at `until`."""
 
     def __init__(self, message: str, until: datetime) -> None:
         super().__init__(message)
@@ -25,11 +24,11 @@ class Limited(GitHubError):
 
 
 class Away(GitHubError):
-    """No connection, a time-out, or a status of 500 and more."""
+    """No connection, a timeout, or a status of 500 or more."""
 
 
 class Refused(GitHubError):
-    """A status of 400 to 499 that waiting does not cure."""
+    """A status of 400 to 499, for which a retry is useless."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

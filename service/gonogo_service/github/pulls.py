@@ -1,5 +1,6 @@
-"""A push says nothing of pull requests: the open ones of its commit are asked for, and each is
-taken as if a delivery had told of it.
+"""Finds the open pull requests of a pushed commit.
+
+A push event doesn't name them. Each pull request is stored as if it had come with a delivery.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ log = structlog.get_logger("gonogo.github")
 EVENT = "pull_request"
 
 
-def find(context: BackgroundContext, github: GitHub, commit_check: CommitCheck, *, over: bool) -> bool:
-    """Ask for the open pull requests of a commit_check's commit, and store what nothing told of yet.
-    Raises GitHubError.
+def find(
+    context: BackgroundContext, github: GitHub, commit_check: CommitCheck, *, over: bool
+) -> bool:
+    """Read the open pull requests of a commit check's commit, and store the new ones.
 
-    Whether to ask again later: people push first, and open the pull request then. While it runs
-    nobody is asked where the rule speaks of pull requests itself: GitHub may tell of it yet.
+    Returns whether to read them again later: people push first, and then open the pull request.
+    While the run is not over, rules for pull requests read nothing, because GitHub may still send a
+    delivery. Raises GitHubError.
     """
     if commit_check.pull_request is not None:
         return False
@@ -43,24 +46,22 @@ def find(context: BackgroundContext, github: GitHub, commit_check: CommitCheck, 
     ):
         return False
     try:
-        found = github.pulls_of(commit_check.repository, commit_check.head_sha)
-    except (
-        Refused
-    ) as problem:  # a token that may set statuses and read no pull requests is one all the same
+        pull_requests = github.pulls_of(commit_check.repository, commit_check.head_sha)
+    except Refused as problem:  # a token may set statuses without reading pull requests
         log.warning(
-            "the pull requests of a commit are not known",
+            "the pull requests of a commit are unknown",
             repository=commit_check.repository,
             error=str(problem),
         )
         return False
-    for each in found:
-        context.session(partial(_keep, commit_check=commit_check, told=each))
-    return not found
+    for pull_request in pull_requests:
+        context.session(partial(_store, commit_check=commit_check, pull_request=pull_request))
+    return not pull_requests
 
 
-def _keep(session: Session, commit_check: CommitCheck, told: Mapping[str, Any]) -> None:
-    """One delivery per pull request, commit and rule, however often it is found."""
-    number = int(told["number"])
+def _store(session: Session, commit_check: CommitCheck, pull_request: Mapping[str, Any]) -> None:
+    """Store one delivery per pull request, commit and rule, however often it is found."""
+    number = int(pull_request["number"])
     if commit_checks.for_pull_request(
         session, commit_check.repository, commit_check.head_sha, number, commit_check.rule
     ):
@@ -70,7 +71,9 @@ def _keep(session: Session, commit_check: CommitCheck, told: Mapping[str, Any]) 
         "head_build": commit_check.head_build,
         "push": commit_check.delivery_id,
         "pull_request": {
-            name: told[name] for name in ("number", "updated_at", "head", "base") if name in told
+            name: pull_request[name]
+            for name in ("number", "updated_at", "head", "base")
+            if name in pull_request
         },
         "repository": {"full_name": commit_check.repository},
         "installation": {"id": commit_check.installation},

@@ -1,4 +1,4 @@
-"""What is to be told of a commit_check, read from the database at the moment of telling."""
+"""Reads the report of a commit check from the database at the time of sending."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from gonogo_storage.db.states import JobState
 from gonogo_storage.gauges import gauges
 from gonogo_storage.jobs import jobs
 
-MOST_DIAGNOSED = 20
+MAX_DIAGNOSED = 20
 NO_BASE = "no base"
-"""Names a build that never ran: what is bad on head is unknown then."""
+"""A build that never ran: failures on head are then unknown."""
 
 
 def read(session: Session, commit_check: CommitCheck, base_url: str | None) -> Report:
-    """What is to be told now: that it runs, that it can't, or what came of it."""
-    page = _pages(base_url)
+    """Return the report as of now: running, not started, or finished."""
+    page = _page_addresses(base_url)
     if commit_check.suite is None and commit_check.gauges:
         return _gauges(session, commit_check, page)
     if commit_check.run_id is None:
         return report.broken(commit_check, commit_check.error or "the rule named nothing to run")
     run_url = page(urls.run(commit_check.run_id))
     for run_id in (commit_check.run_id, commit_check.base_run_id):
-        found = None if run_id is None else runs.get(session, run_id)
-        if found is not None and not found[0].state.final:
+        stored = None if run_id is None else runs.get(session, run_id)
+        if stored is not None and not stored[0].state.final:
             return report.running(
                 commit_check,
                 run_url,
-                f"{found[0].job_count} tests" if run_id == commit_check.run_id else "base",
+                f"{stored[0].job_count} tests" if run_id == commit_check.run_id else "base",
             )
     base, head = _base(commit_check), _side(commit_check.head_build, commit_check.run_id)
     try:
@@ -51,28 +51,29 @@ def read(session: Session, commit_check: CommitCheck, base_url: str | None) -> R
 
 
 def comment(session: Session, commit_check: CommitCheck, base_url: str | None) -> list[Report]:
-    """The sections of the pull request's comment: each suite of its newest commit. None of them
-    where that is another commit by now.
+    """Return the sections of the pull request's comment: one per suite of its newest commit.
+
+    Returns nothing if the newest commit is a different one by now.
     """
     if commit_check.pull_request is None:
         return []
     newest = commit_checks.newest_of(session, commit_check.repository, commit_check.pull_request)
     if not newest or newest[0].head_sha != commit_check.head_sha:
         return []
-    return [read(session, each, base_url) for each in newest]
+    return [read(session, newer, base_url) for newer in newest]
 
 
 def _gauges(
     session: Session, commit_check: CommitCheck, page: Callable[[str], str | None]
 ) -> Report:
-    found = [
-        each
-        for each in (gauges.get(session, gauge_id) for gauge_id in commit_check.gauges)
-        if each is not None
+    stored = [
+        gauge
+        for gauge in (gauges.get(session, gauge_id) for gauge_id in commit_check.gauges)
+        if gauge is not None
     ]
-    if any(not JobState(each["state"]).final for each in found):
-        return report.running(commit_check, None, f"{len(found)} gauges")
-    return report.gauged(commit_check, found, lambda gauge_id: page(urls.gauge(gauge_id)))
+    if any(not JobState(gauge["state"]).final for gauge in stored):
+        return report.running(commit_check, None, f"{len(stored)} gauges")
+    return report.gauged(commit_check, stored, lambda gauge_id: page(urls.gauge(gauge_id)))
 
 
 def _base(commit_check: CommitCheck) -> str:
@@ -85,18 +86,19 @@ def _side(build: str | None, run_id: str) -> str:
     return run_id if build is None else f"{build}@{run_id}"
 
 
-def _diagnoses(session: Session, found: Comparison) -> dict[str, str]:
-    """Job -> what its numbers show, of the tests about which people want to know most."""
-    said: dict[str, str] = {}
-    for each in found.of(Class.new_failure, Class.new_hollow_pass, Class.unknown)[:MOST_DIAGNOSED]:
-        for job_id in each.head.jobs[:1] if each.head is not None else ():
+def _diagnoses(session: Session, comparison: Comparison) -> dict[str, str]:
+    """Return job -> diagnosis for the tests that matter most."""
+    diagnoses: dict[str, str] = {}
+    important = comparison.of(Class.new_failure, Class.new_hollow_pass, Class.unknown)
+    for test in important[:MAX_DIAGNOSED]:
+        for job_id in test.head.jobs[:1] if test.head is not None else ():
             job = jobs.get(session, job_id)
             if job is not None and job.diagnosis and job.diagnosis.get("words"):
-                said[job_id] = str(job.diagnosis["words"])
-    return said
+                diagnoses[job_id] = str(job.diagnosis["words"])
+    return diagnoses
 
 
-def _pages(base_url: str | None) -> Callable[[str], str | None]:
-    """A page's address under the service's own, None where that is not known."""
-    own = (base_url or "").rstrip("/")
-    return lambda path: own + path if own else None
+def _page_addresses(base_url: str | None) -> Callable[[str], str | None]:
+    """Return the function from a path to its page's address; None where GONOGO_URL is not set."""
+    root = (base_url or "").rstrip("/")
+    return lambda path: root + path if root else None

@@ -1,4 +1,4 @@
-"""What GitHub is told of a commit, in words: pure, from the comparison of head and base."""
+"""The text of GitHub's answers: pure functions of the comparison of head and base."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gonogo.ci.events import BOTH
 from gonogo.flakiness.classes import Class, Finding
 from gonogo_service.github import markdown
-from gonogo_service.github.client import MOST_TEXT, shortened
+from gonogo_service.github.client import MAX_TEXT, shortened
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.comparison.comparing import Compared, Comparison
 
@@ -17,11 +17,10 @@ State = Literal["pending", "success", "failure", "error"]
 
 MARKER = "<!-- gonogo: the comment of this pull request -->"
 NOWHERE = ".github"
-"""The path of annotations about kernels, which no file of the repository holds; GitHub asks for
-one."""
-MOST_LISTED = 20
-MOST_ANNOTATED = 200
-MOST_MESSAGE = 4000
+"""The path of annotations about kernels, which belong to no file; GitHub requires one."""
+MAX_LISTED = 20
+MAX_ANNOTATED = 200
+MAX_MESSAGE = 4000
 QUIET = frozenset({Class.passed})
 LEVELS: Mapping[Class, str] = {
     Class.new_failure: "failure",
@@ -34,14 +33,13 @@ LEVELS: Mapping[Class, str] = {
     Class.known_flaky: "notice",
     Class.known_hollow: "notice",
 }
-"""How loud an annotation is; other classes get none."""
+"""Levels of annotations; other classes get no annotation."""
 CONCLUSIONS: Mapping[State, str] = {
     "success": "success",
     "failure": "failure",
     "error": "action_required",
 }
-"""GitHub's required checks take "neutral" for green: what can't be said asks for a person
-instead."""
+"""Required checks treat "neutral" as green, so unknown results ask for a person instead."""
 RUN_BOTH = {
     "label": "Run both again",
     "description": "Head and base, on the same builds",
@@ -52,7 +50,7 @@ STATES: Mapping[int, State] = {0: "success", 1: "failure", 3: "error"}
 
 @dataclass(frozen=True)
 class Links:
-    """Addresses of pages, None where the service does not know its own (GONOGO_URL)."""
+    """Addresses of pages; None if GONOGO_URL is not set."""
 
     run: str | None = None
     compare: str | None = None
@@ -61,8 +59,9 @@ class Links:
 
 @dataclass(frozen=True)
 class Report:
-    """All that is told about one commit_check. `worth`: whether a pull request's comment has anything to
-    say of it.
+    """The answer about one commit check.
+
+    `worth` says whether it is worth a comment on the pull request.
     """
 
     commit_check: CommitCheck
@@ -75,18 +74,20 @@ class Report:
 
     @property
     def over(self) -> bool:
-        """Whether it is the last word."""
+        """Return whether the result is final."""
         return self.state != "pending"
 
     @property
     def context(self) -> str:
-        """The status' name, with the kind of event: a push and a pull request of one commit don't
-        overwrite each other.
+        """Return the status' name.
+
+        It has the event's type, so that a push and a pull request of one commit don't overwrite
+        each other.
         """
         return shortened(f"gonogo/{_name(self.commit_check)} ({self.commit_check.event})", 255)
 
     def status(self) -> dict[str, Any]:
-        """The commit status."""
+        """Return the commit status."""
         return {
             "state": self.state,
             "context": self.context,
@@ -95,35 +96,33 @@ class Report:
         }
 
     def check(self) -> dict[str, Any]:
-        """The check run without its annotations."""
+        """Return the check run without its annotations."""
         title = shortened(self.words, 255)
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "name": shortened(
                 f"GoNoGo: {_name(self.commit_check)} ({self.commit_check.event})", 255
             ),
             "external_id": self.commit_check.id,
             "status": "completed" if self.over else "in_progress",
-            "output": {"title": title, "summary": shortened(self.details, MOST_TEXT)},
+            "output": {"title": title, "summary": shortened(self.details, MAX_TEXT)},
         }
         if self.over:
-            found["conclusion"] = CONCLUSIONS[self.state]
-            if (
-                self.commit_check.base_sha is not None
-            ):  # GitHub's own button runs the head alone again
-                found["actions"] = [RUN_BOTH]
+            fields["conclusion"] = CONCLUSIONS[self.state]
+            if self.commit_check.base_sha is not None:  # GitHub's button runs only the head again
+                fields["actions"] = [RUN_BOTH]
         if self.url is not None:
-            found["details_url"] = self.url
-        return found
+            fields["details_url"] = self.url
+        return fields
 
 
 def running(commit_check: CommitCheck, url: str | None, what: str) -> Report:
-    """It runs."""
+    """Return the report of a run in progress."""
     words = f"{what} on {commit_check.head_build or commit_check.head_sha[:12]}: running"
     return Report(commit_check, "pending", words, f"{markdown.text(words)}\n", url, worth=False)
 
 
 def broken(commit_check: CommitCheck, reason: str) -> Report:
-    """It could not be started."""
+    """Return the report of a commit check that could not be started."""
     words = f"could not be started: {reason}"
     return Report(
         commit_check,
@@ -135,10 +134,10 @@ def broken(commit_check: CommitCheck, reason: str) -> Report:
 
 
 def superseded(commit_check: CommitCheck) -> dict[str, Any]:
-    """What becomes of a check run whose commit_check was asked for anew."""
+    """Return the check run of a commit check that was requested again."""
     output = {
-        "title": "asked for again",
-        "summary": "The same was asked for again: the newer check counts.",
+        "title": "Requested again",
+        "summary": "The same check was requested again: the newer one counts.",
     }
     return {
         "external_id": commit_check.id,
@@ -149,24 +148,26 @@ def superseded(commit_check: CommitCheck) -> dict[str, Any]:
 
 
 def compared(
-    commit_check: CommitCheck, found: Comparison, links: Links, diagnoses: Mapping[str, str]
+    commit_check: CommitCheck, comparison: Comparison, links: Links, diagnoses: Mapping[str, str]
 ) -> Report:
-    """What came of it. `diagnoses`: job -> what its numbers show, in words."""
-    gate = found.gate()
+    """Return the report of a comparison. `diagnoses`: job -> its diagnosis in words."""
+    gate = comparison.gate()
     state = STATES[gate.code]
-    words = found.words
-    lines = list(_sections(found, links, diagnoses))
-    more = f" · [all of it]({links.compare})" if links.compare else ""
+    words = comparison.words
+    lines = list(_sections(comparison, links, diagnoses))
+    more = f" · [full comparison]({links.compare})" if links.compare else ""
     note = (
         ""
-        if commit_check.base_run_id or found.base.jobs
-        else f"\nBase was not run{_why(commit_check)}: nobody can say what this commit did.\n"
+        if commit_check.base_run_id or comparison.base.jobs
+        else f"\nBase was not run{_why(commit_check)}: what this commit changed is unknown.\n"
     )
     details = f"{markdown.text(words)}{more}\n{note}\n" + "\n".join(lines)
     worth = state != "success" or any(
-        each.kind not in QUIET for test in found.tests for each in test.classification.findings
+        finding.kind not in QUIET
+        for test in comparison.tests
+        for finding in test.classification.findings
     )
-    annotations = tuple(_annotations(found, diagnoses))[:MOST_ANNOTATED]
+    annotations = tuple(_annotations(comparison, diagnoses))[:MAX_ANNOTATED]
     return Report(
         commit_check, state, words, details, links.compare or links.run, annotations, worth
     )
@@ -177,16 +178,16 @@ def gauged(
     gauges: Sequence[Mapping[str, Any]],
     page: Callable[[str], str | None],
 ) -> Report:
-    """What the rule's gauges measured: no gate, but for gauges that did not come to an end."""
-    ended = [each for each in gauges if each["state"] == "finished"]
-    kinds = [str(each["sharpness"] or "unmeasured") for each in ended]
+    """Return the report of the rule's gauges. Only unfinished gauges close the gate."""
+    ended = [gauge for gauge in gauges if gauge["state"] == "finished"]
+    kinds = [str(gauge["sharpness"] or "unmeasured") for gauge in ended]
     counted = [f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)]
     lost = len(gauges) - len(ended)
     words = ", ".join([*counted, *([f"{lost} without a result"] if lost else [])]) or "no gauge"
     lines = [
-        f"- {markdown.link(each['kernel'] + ' ' + 'x'.join(map(str, each['test'].get('shape', ()))), page(each['id']))}: "
-        f"{markdown.text(str(each['words'] or each['error'] or each['state']))}"
-        for each in gauges
+        f"- {markdown.link(_gauge_name(gauge), page(gauge['id']))}: "
+        f"{markdown.text(str(gauge['words'] or gauge['error'] or gauge['state']))}"
+        for gauge in gauges
     ]
     state: State = "error" if lost else "success"
     url = page(str(gauges[0]["id"])) if len(gauges) == 1 else None
@@ -200,20 +201,27 @@ def gauged(
     )
 
 
+def _gauge_name(gauge: Mapping[str, Any]) -> str:
+    return f"{gauge['kernel']} " + "x".join(map(str, gauge["test"].get("shape", ())))
+
+
 def comment(reports: Sequence[Report]) -> str:
-    """The pull request's comment: a section for each suite of its newest commit."""
+    """Return the pull request's comment: a section for each suite of its newest commit."""
     commit_check = reports[0].commit_check
     base = (
         ""
         if commit_check.base_sha is None
         else f" against {markdown.code(commit_check.base_sha[:12])}"
     )
-    head = f"{MARKER}\n### GoNoGo: {_headline(reports)}\n\n{markdown.code(commit_check.head_sha[:12])}{base}\n"
+    head = (
+        f"{MARKER}\n### GoNoGo: {_headline(reports)}\n\n"
+        f"{markdown.code(commit_check.head_sha[:12])}{base}\n"
+    )
     parts = [
-        f"\n#### {markdown.link(_name(each.commit_check), each.url)}\n\n{each.details}"
-        for each in reports
+        f"\n#### {markdown.link(_name(report.commit_check), report.url)}\n\n{report.details}"
+        for report in reports
     ]
-    room = MOST_TEXT - len(head) - 200
+    room = MAX_TEXT - len(head) - 200
     body = ""
     for number, part in enumerate(parts):
         if len(body) + len(part) > room:
@@ -228,55 +236,57 @@ def comment(reports: Sequence[Report]) -> str:
 
 def _headline(reports: Sequence[Report]) -> str:
     for state, words in (
-        ("failure", "this must not be merged as it is"),
-        ("error", "not everything can be said"),
+        ("failure", "don't merge this as it is"),
+        ("error", "some results are unknown"),
         ("pending", "still running"),
     ):
-        if any(each.state == state for each in reports):
+        if any(report.state == state for report in reports):
             return words
     return "nothing new"
 
 
 def _cut(part: str, room: int) -> str:
-    """The beginning of a section, at the end of an item."""
-    kept = part[: max(0, room)]
-    return kept[: kept.rfind("\n- ") + 1] + "\nThe rest is too long for a comment.\n"
+    """Return the beginning of a section, cut at the end of an item."""
+    beginning = part[: max(0, room)]
+    return beginning[: beginning.rfind("\n- ") + 1] + "\nThe rest is too long for a comment.\n"
 
 
-def _sections(found: Comparison, links: Links, diagnoses: Mapping[str, str]) -> Iterator[str]:
-    """A class at a time, what people want to read first comes first; a test is named under each of
-    its findings.
+def _sections(comparison: Comparison, links: Links, diagnoses: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines by class, the most important class first.
+
+    A test appears under each of its findings.
     """
     for kind in Class:
         items = [
-            (test, each)
-            for test in found.tests
-            for each in test.classification.findings
-            if each.kind is kind
+            (test, finding)
+            for test in comparison.tests
+            for finding in test.classification.findings
+            if finding.kind is kind
         ]
         if not items or kind in QUIET:
             continue
         yield f"**{kind.words}** ({len(items)}): {kind.sentence}\n"
-        for test, each in items[:MOST_LISTED]:
-            yield _item(test, each, links, diagnoses)
-        if len(items) > MOST_LISTED:
-            yield f"- and {len(items) - MOST_LISTED} more"
+        for test, finding in items[:MAX_LISTED]:
+            yield _item(test, finding, links, diagnoses)
+        if len(items) > MAX_LISTED:
+            yield f"- and {len(items) - MAX_LISTED} more"
         yield ""
 
 
 def _item(test: Compared, finding: Finding, links: Links, diagnoses: Mapping[str, str]) -> str:
-    job, told = _job(test), _told(test, finding, diagnoses)
-    said = f"- {markdown.link(test.name, None if job is None else links.job(job))}: {markdown.text(finding.words)}"
-    said += f"  \n  {markdown.text(told)}" if told else ""
+    job, diagnosis = _job(test), _diagnosis(test, finding, diagnoses)
+    name = markdown.link(test.name, None if job is None else links.job(job))
+    item = f"- {name}: {markdown.text(finding.words)}"
+    item += f"  \n  {markdown.text(diagnosis)}" if diagnosis else ""
     return (
-        said
+        item
         if test.check is None or finding.kind in _GOOD
-        else f"{said}\n{markdown.block(test.check, '  ')}"
+        else f"{item}\n{markdown.block(test.check, '  ')}"
     )
 
 
-def _told(test: Compared, finding: Finding, diagnoses: Mapping[str, str]) -> str:
-    """What the numbers of head show, where they are news."""
+def _diagnosis(test: Compared, finding: Finding, diagnoses: Mapping[str, str]) -> str:
+    """Return the diagnosis of head if the finding is new, else ""."""
     return (
         diagnoses.get(_job(test) or "", "")
         if finding.kind in (Class.new_failure, Class.new_hollow_pass, Class.unknown)
@@ -287,29 +297,29 @@ def _told(test: Compared, finding: Finding, diagnoses: Mapping[str, str]) -> str
 _GOOD = frozenset({Class.fixed, Class.no_longer_hollow, Class.passed, Class.not_run})
 
 
-def _annotations(found: Comparison, diagnoses: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    for test in found.tests:
-        for each in test.classification.findings:
-            if each.kind not in LEVELS:
+def _annotations(comparison: Comparison, diagnoses: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for test in comparison.tests:
+        for finding in test.classification.findings:
+            if finding.kind not in LEVELS:
                 continue
             lines = [
-                each.kind.sentence,
-                each.words,
-                _told(test, each, diagnoses),
+                finding.kind.sentence,
+                finding.words,
+                _diagnosis(test, finding, diagnoses),
                 test.check and f"\n{test.check}",
             ]
             yield {
                 "path": _path(test),
                 "start_line": 1,
                 "end_line": 1,
-                "annotation_level": LEVELS[each.kind],
-                "title": shortened(f"{each.kind.words}: {test.name}", 255),
-                "message": shortened("\n".join(line for line in lines if line), MOST_MESSAGE),
+                "annotation_level": LEVELS[finding.kind],
+                "title": shortened(f"{finding.kind.words}: {test.name}", 255),
+                "message": shortened("\n".join(line for line in lines if line), MAX_MESSAGE),
             }
 
 
 def _path(test: Compared) -> str:
-    """The file of a pytest test ("tests/test_x.py::test_y"), else a place that stands for none."""
+    """Return the file of a pytest test ("tests/test_x.py::test_y"), else NOWHERE."""
     file, mark, _ = test.place.within.partition("::")
     return (
         file

@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy import Engine
 
 from gonogo import urls
-from gonogo.ci.events import GITHUB, TAKEN, CommitEvent
+from gonogo.ci.events import GITHUB, HANDLED, CommitEvent
 from gonogo_service.github.access import Access, App, Ask, Grant
 from gonogo_service.github.answering import access_of
 from gonogo_service.github.client import GitHub
@@ -29,9 +29,9 @@ from gonogo_storage.db.states import HookSource
 from gonogo_storage.messages import incoming
 
 PER_PAGE = 100
-MOST_PAGES = 10_000
+MAX_PAGES = 10_000
 """A million deliveries in three days: nobody waits for more."""
-MOST_FILES = 3000
+MAX_FILES = 3000
 """GitHub lists at most this many files of a pull request: the other paths are unknown."""
 OF_THE_APP = "app/hook"
 """The path that replaces the repository in requests about the App's webhook."""
@@ -89,7 +89,7 @@ class Paths:
                 error=str(problem),
             )
             return None
-        if len(files) >= MOST_FILES:
+        if len(files) >= MAX_FILES:
             return None
         return tuple(
             str(file[name])
@@ -145,12 +145,12 @@ def catch_up(
     # GitHub lists every try of a delivery: the next page may contain the same delivery
     seen: set[str] = set()
     for page in _since(
-        github.pages(f"{below}?per_page={PER_PAGE}", repository, most=MOST_PAGES), since
+        github.pages(f"{below}?per_page={PER_PAGE}", repository, most=MAX_PAGES), since
     ):
         relevant = {
             str(delivery["guid"]): delivery
             for delivery in page
-            if delivery.get("event") in TAKEN and str(delivery["guid"]) not in seen
+            if delivery.get("event") in HANDLED and str(delivery["guid"]) not in seen
         }
         seen.update(relevant)
         with reading(engine) as current:

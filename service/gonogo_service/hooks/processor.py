@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo.ci.events import CommitEvent, Ignored, Rerequest, from_asked, from_ci, from_github
+from gonogo.ci.events import CommitEvent, Ignored, Rerequest, from_ci, from_github, from_polled
 from gonogo.ci.rules import Rule
 from gonogo.errors import FieldError
 from gonogo_service.hooks.rerequest import Outcome, rule_outcome, run_again
@@ -39,7 +39,10 @@ class Processor:
     """The role: processes due deliveries, and deletes old bodies from time to time."""
 
     def __init__(
-        self, context: BackgroundContext, paths: Paths | None = None, clock: Callable[[], datetime] = utcnow
+        self,
+        context: BackgroundContext,
+        paths: Paths | None = None,
+        clock: Callable[[], datetime] = utcnow,
     ) -> None:
         self._context, self._paths, self._clock = context, paths, clock
         self._purged_at: datetime | None = None
@@ -55,7 +58,7 @@ class Processor:
                 break
             started += self._process(incoming_id)
         if started:
-            self._context.ring()
+            self._context.notify()
         if self._purged_at is None or self._clock() - self._purged_at > PURGE_EVERY:
             self._context.session(partial(incoming.purge, now=self._clock()))
             self._purged_at = self._clock()
@@ -138,7 +141,7 @@ def parse(waiting: IncomingDelivery) -> CommitEvent | Rerequest | Ignored:
         case HookSource.ci:
             return from_ci(payload)
         case HookSource.pull_request_lookup:
-            return from_asked(payload)
+            return from_polled(payload)
     return from_github(waiting.event, payload)
 
 
@@ -205,7 +208,11 @@ def _apply_rules(
         if rule.concerns(event):
             refusal = rule.refusal(event) or _overtaken(session, event, rule)
             # events that were read from GitHub's API are answered there, too
-            source = HookSource.github if waiting.source is HookSource.pull_request_lookup else waiting.source
+            source = (
+                HookSource.github
+                if waiting.source is HookSource.pull_request_lookup
+                else waiting.source
+            )
             cause = Cause(waiting.id, source, waiting.received_at, stored["owner"])
             outcomes.append(
                 rule_outcome(

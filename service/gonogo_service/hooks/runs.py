@@ -122,7 +122,7 @@ class _Side:
         return str(self._event.head_sha if self.name == "head" else self._event.base_sha)
 
     def start(self, content: Mapping[str, Any], suite_key: str, version: int | None) -> None:
-        """Submit the run, or reuse the one that the rule started for this commit, suite and build."""
+        """Submit the run, or reuse the rule's earlier one for this commit, suite and build."""
         event = self._event
         try:
             self.build = self._build_name()

@@ -96,7 +96,7 @@ async def _strictly(request: Request) -> None:
 def _check(value: Any, path: str) -> None:
     match value:
         case float() if not math.isfinite(value):
-            raise BadField(path or "body", value, "is not a JSON number", limit="finite numbers")
+            raise BadField(path or "body", value, "is not a JSON number", limit="finite")
         case str():
             _check_text(value, path)
         case dict():

@@ -42,8 +42,7 @@ class Metrics:
             buckets=BUCKETS,
             registry=self.registry,
         )
-        self._service = _Service(read, streams)
-        self.registry.register(self._service)
+        self.registry.register(_Service(read, streams))
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request.
@@ -58,10 +57,6 @@ class Metrics:
         )
         self.requests.labels(label, route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
-
-    def forget(self) -> None:
-        """Make the next scrape read the database, however soon it comes."""
-        self._service.forget()
 
     def expose(self) -> bytes:
         """Return the text that Prometheus scrapes. Raises what the database read raises."""
@@ -80,11 +75,6 @@ class _Service:
     def describe(self) -> list[Metric]:
         """Return nothing: registration must not query the database."""
         return []
-
-    def forget(self) -> None:
-        """Drop the cached numbers."""
-        with self._lock:
-            self._cached = None
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current numbers as metric families."""

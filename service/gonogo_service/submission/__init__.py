@@ -1,3 +1,1 @@
-"""What may be submitted, by whatever way it comes: the bodies, and the checks on the way from a
-body to what storage creates.
-"""
+"""Submissions from every source: the bodies, and the checks from a body to a stored job."""

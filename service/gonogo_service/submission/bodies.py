@@ -1,5 +1,6 @@
-"""The bodies of jobs and gauges, as people, suites, rules and bisections write them: forms and
-limits of their fields.
+"""The bodies of jobs and gauges, with the types and limits of their fields.
+
+People, suites, rules and bisections use them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._+/@-]*$"
 WORD = r"^[a-z0-9][a-z0-9_-]*$"
 MAX_GAUGE_BUILDS = 32
 GAUGE_SEEDS = 3
-"""By default: a logic fault shows in one seed; three tell a fault that shows on some seeds from one
-that does on all."""
+"""The default number of seeds.
+
+One seed shows a logic fault. Three seeds distinguish a fault on some seeds from one on all seeds.
+"""
 
 Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
@@ -37,24 +40,28 @@ class SeedRange(Strict):
 
 
 class SequentialSeeds(Strict):
-    """Consecutive seeds until they decide: Wald's test of a stable failure rate against a flaky
-    one, and a wrong kernel at once.
+    """Consecutive seeds until a decision.
+
+    Wald's test compares a stable failure rate with a flaky one. A wrong kernel is decided at once.
     """
 
     policy: Literal["sequential"]
     max: int = Field(
         ge=1,
-        description="the largest number of seeds; without a decision until there the job ends undecided",
+        description="Maximum number of seeds; without a decision by then the job ends undecided",
     )
     start: Seed = 0
     stop_on_finding: bool = Field(
         True,
-        description="one seed whose error rounding doesn't explain ends the job; false: only the failure rate does",
+        description=(
+            "One seed whose error rounding doesn't explain ends the job; "
+            "false: only the failure rate does"
+        ),
     )
 
 
 class Target(Strict):
-    """What the job runs on."""
+    """The target that the job runs on."""
 
     executor: Word = "emulator"
     arch: Word = "wormhole"
@@ -69,7 +76,7 @@ class Prepared(Strict):
 
 
 class Commit(Strict):
-    """The commit that the job is run for."""
+    """The commit that the job runs for."""
 
     repository: str = Field(pattern=r"^[A-Za-z0-9._/-]+$", max_length=200)
     sha: str = Field(pattern=r"^[0-9a-fA-F]{7,64}$")
@@ -77,7 +84,7 @@ class Commit(Strict):
 
 
 class Reference(Strict):
-    """Another build of the same executor, to compare with."""
+    """Another build of the same executor to compare with."""
 
     build: str = Field(pattern=NAME, max_length=200)
 
@@ -115,60 +122,69 @@ ContextOf = Annotated[
 
 
 class JobIn(Strict):
-    """A job: a test, a build, a target and seeds. The test's own fields are checked by the domain
-    (`gonogo.spec.test_spec`, `gonogo.spec.selections`).
+    """A job: a test, a build, a target and seeds.
+
+    The domain checks the test's fields (`gonogo.spec.test_spec`, `gonogo.spec.selections`).
     """
 
     test: dict[str, Any] = Field(
-        description="kernel, shape, numerics, epsilon, inputs, tolerance, memory, program; for gtest and pytest instead "
-        '{"selection": {"suite", "filter", "shuffle", "stages"}}'
+        description=(
+            "kernel, shape, numerics, epsilon, inputs, tolerance, memory, program; for gtest and "
+            'pytest instead: {"selection": {"suite", "filter", "shuffle", "stages"}}'
+        )
     )
     build: str = Field(pattern=NAME, max_length=200)
     target: Target = Target()
     reference: Reference | None = Field(
         None,
-        description="a build to compare with, beside the float64 reference of the test's kernel; null: that alone",
+        description=(
+            "Build to compare with, besides the float64 reference of the test's kernel; "
+            "null: only the reference"
+        ),
     )
     seeds: Seeds
     repeats: int = Field(1, ge=1, le=MAX_REPEATS)
     context: ContextOf = "isolated"
-    priority: int = Field(5, ge=0, le=9, description="9 goes first")
+    priority: int = Field(5, ge=0, le=9, description="9 runs first")
     queue_deadline_s: float = Field(
-        86400, ge=1, le=MAX_DEADLINE_S, description="a job that no worker has started by then fails"
+        86400,
+        ge=1,
+        le=MAX_DEADLINE_S,
+        description="Seconds after which the job fails if no worker has started it",
     )
     labels: dict[Label, Annotated[str, Field(max_length=200)]] = Field({}, max_length=MAX_LABELS)
     commit: Commit | None = None
 
 
 class GaugeIn(Strict):
-    """A test of a kernel, and the variant of it that is graded: its branch, arch and
-    board.
-    """
+    """A test of a kernel, and the graded variant: its branch, arch and board."""
 
     test: dict[str, Any] = Field(description="kernel, shape, numerics, epsilon, inputs, tolerance")
-    branch: Name = Field(EMULATOR, description="the branch whose grade and flag this is")
+    branch: Name = Field(EMULATOR, description="Branch that gets the grade and the flag")
     target: Target = Field(
         Target(),
-        description="arch and board as of a job; the executor is that of `builds` and `wrong_builds`",
+        description=(
+            "Arch and board as in a job; the executor is that of `builds` and `wrong_builds`"
+        ),
     )
     seeds: SeedRange = SeedRange(start=0, count=GAUGE_SEEDS)
     builds: list[Name] = Field(
         [],
         max_length=MAX_GAUGE_BUILDS,
-        description="builds of the executor that are right and must pass",
+        description="Right builds of the executor, which must pass",
     )
     wrong_builds: list[Name] = Field(
         [],
         max_length=MAX_GAUGE_BUILDS,
-        description="builds of the executor that are wrong and must fail",
+        description="Wrong builds of the executor, which must fail",
     )
     search: bool = Field(
-        True, description="where no tolerance works, try other inputs, one seed each"
+        True, description="If no tolerance works, try other inputs, with one seed each"
     )
-    priority: int = Field(5, ge=0, le=9, description="9 goes first")
+    priority: int = Field(5, ge=0, le=9, description="9 runs first")
     queue_deadline_s: float = Field(
         86400,
         ge=1,
         le=MAX_DEADLINE_S,
-        description="a gauge that no worker has started by then fails",
+        description="Seconds after which the gauge fails if no worker has started it",
     )

@@ -1,6 +1,4 @@
-"""From the body of a gauge to what storage creates: the checks that need the domain, the settings
-or the database.
-"""
+"""Checks of a gauge's body that need the domain, the settings or the database."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from gonogo_storage.jobs.gauge_jobs import NewGauge
 
 
 def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> NewGauge:
-    """The gauge to create, its builds known. Raises FieldError."""
+    """Return the gauge to create, whose builds are known. Raises FieldError."""
     checked = check(body, settings)
     for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
         for place, name in enumerate(names):
@@ -27,14 +25,15 @@ def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> Ne
 
 
 def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
-    """Everything that can be said without the database: a function from the owner to the gauge to
-    create. Raises FieldError.
+    """Run the checks that need no database; return a function from the owner to the new gauge.
+
+    Raises FieldError.
     """
     if "selection" in body.test:
         raise FieldError(
             "test.selection",
             body.test["selection"],
-            "only tests of kernels are gauged",
+            "only tests of kernels can be gauged",
             limit="a test with a kernel",
         )
     test = jobs.kernel_test(body.test, settings, "test")
@@ -44,12 +43,12 @@ def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
         raise FieldError(
             field,
             named[0],
-            "the emulator's kernels are always run",
-            limit="a target.executor of yours, or no builds",
+            "the emulator's kernels always run",
+            limit="another target.executor, or no builds",
         )
     parts = planned(test, executor, body.builds, body.wrong_builds)
     start, count = body.seeds.start, body.seeds.count
-    # before the range is unrolled: a count of 10**15 must not cost memory
+    # before the range is expanded: a count of 10**15 must not use memory
     if count * len(parts) > settings.max_gauge_runs:
         limit = f"{settings.max_gauge_runs} runs (GONOGO_MAX_GAUGE_RUNS)"
         raise FieldError(
@@ -57,7 +56,7 @@ def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
         )
     jobs.check_last_seed(start, count)
 
-    def made(owner: str) -> NewGauge:
+    def with_owner(owner: str) -> NewGauge:
         return NewGauge(
             test_key=test.key,
             workload_key=test.workload_key,
@@ -77,4 +76,4 @@ def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
             request=body.model_dump(mode="json", exclude={"test"}),
         )
 
-    return made
+    return with_owner

@@ -1,6 +1,4 @@
-"""From the body of a job to what storage creates: the checks that need the domain, the settings or
-the database.
-"""
+"""Checks of a job's body that need the domain, the settings or the database."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from gonogo_storage.jobs.job import NewJob
 
 @dataclass(frozen=True)
 class Submission:
-    """A body whose every field is checked, but for what only the database knows."""
+    """A body whose fields are checked, except for the checks that need the database."""
 
     body: JobIn
     test: AnyTest
@@ -32,12 +30,12 @@ class Submission:
 
 
 def check(body: JobIn, settings: Settings) -> Submission:
-    """Everything that can be said without the database. Raises FieldError."""
+    """Run the checks that need no database. Raises FieldError."""
     if body.target.executor == IMPORT_EXECUTOR:
         raise FieldError(
             "target.executor",
             body.target.executor,
-            "runs nothing: it stands for what was imported",
+            "runs nothing: it marks imported results",
             limit="another executor",
         )
     test = _test(body.test, settings, "test")
@@ -45,23 +43,24 @@ def check(body: JobIn, settings: Settings) -> Submission:
     if isinstance(test, Selection):
         _check_selection(body, test)
     if isinstance(body.seeds, SequentialSeeds) and body.reference is not None:
-        reason = "sequential seeds decide about one build, not about two that are compared"
+        reason = "sequential seeds decide about one build, and can't compare two"
         raise FieldError(
             "reference.build", body.reference.build, reason, limit="null, or a range of seeds"
         )
     context: str | dict[str, Any] = "isolated"
     if isinstance(body.context, Prepared):
         before = [
-            kernel_test(each, settings, f"context.before.{number}").canonical()
-            for number, each in enumerate(body.context.before)
+            kernel_test(test_fields, settings, f"context.before.{number}").canonical()
+            for number, test_fields in enumerate(body.context.before)
         ]
         context = {"name": body.context.name, "before": before}
     return Submission(body, test, _seeds(body, settings.max_seeds), context)
 
 
 def resolve(session: Session, submission: Submission, settings: Settings, owner: str) -> NewJob:
-    """The job to create: its build and executor must be known and fit together. Raises
-    FieldError.
+    """Return the job to create; its build and executor must be known and match.
+
+    Raises FieldError.
     """
     body, test = submission.body, submission.test
     build = build_of(session, body.build, body.target.executor, settings, "build")
@@ -70,7 +69,7 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
         and build.outputs is not None
         and not any(build.produces(output) for output in test.outputs)
     ):
-        reason = f"produces nothing that {test.kernel} has ({', '.join(test.outputs)})"
+        reason = f"produces no output of {test.kernel} ({', '.join(test.outputs)})"
         raise FieldError(
             "build",
             build.name,
@@ -115,48 +114,50 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
 def _reference(
     session: Session, body: JobIn, build: Build, test: TestSpec, settings: Settings
 ) -> str:
-    """The name of the build to compare with: known, of the target's executor, with an output in
-    common. Raises FieldError.
+    """Return the name of the build to compare with.
+
+    It must be known, be of the target's executor, and have an output in common. Raises FieldError.
     """
     assert body.reference is not None
     field = "reference.build"
     other = build_of(session, body.reference.build, body.target.executor, settings, field)
     if not any(build.produces(output) and other.produces(output) for output in test.outputs):
-        limit = f"a build with one of {', '.join(output for output in test.outputs if build.produces(output))}"
+        shared = ", ".join(output for output in test.outputs if build.produces(output))
+        limit = f"a build with one of {shared}"
         raise FieldError(
             field,
             other.name,
-            f"has no output in common with {build.name!r} that {test.kernel} has",
+            f"has no output of {test.kernel} in common with {build.name!r}",
             limit=limit,
         )
     return other.name
 
 
 def plugins(settings: Settings) -> set[str]:
-    """The names of the executor plug-ins in GONOGO_EXECUTORS."""
+    """Return the names of the executor plug-ins in GONOGO_EXECUTORS."""
     return {
         entry.partition("=")[0].strip() for entry in settings.executors.split(",") if "=" in entry
     }
 
 
 def kernel_test(data: dict[str, Any], settings: Settings, path: str) -> TestSpec:
-    """A test of a kernel: only those run before a kernel."""
+    """Return a test of a kernel, because only such tests can run before a kernel."""
     test = _test(data, settings, path)
     if isinstance(test, Selection):
         raise FieldError(
             f"{path}.selection",
             test.inner(),
-            "only tests of kernels run before one",
+            "only tests of kernels can run before one",
             limit="a test with a kernel",
         )
     return test
 
 
 def _check_selection(body: JobIn, selection: Selection) -> None:
-    """What a job of a selection can't have. Raises FieldError."""
+    """Check the fields that a job of a selection can't have. Raises FieldError."""
     if isinstance(body.context, Prepared):
         reason = (
-            "a selection has no prepared context: what runs before a test is the order of its suite"
+            "a selection has no prepared context: its suite's order decides what runs before a test"
         )
         raise FieldError(
             "context",
@@ -165,15 +166,15 @@ def _check_selection(body: JobIn, selection: Selection) -> None:
             limit='"isolated"; a suite with `order` in the builds file',
         )
     if body.reference is not None:
-        reason = "tests that exist already aren't compared with another build's"
+        reason = "gtest and pytest tests can't be compared with another build"
         raise FieldError("reference.build", body.reference.build, reason, limit="null")
     if body.repeats > 1 and selection.seed_of(0) is None:
-        reason = "an iteration without a controlled seed can't be run again"
+        reason = "an iteration without a controlled seed can't be repeated"
         raise FieldError(
             "repeats",
             body.repeats,
             reason,
-            limit="1; more iterations are more seeds, a controlled seed is a shuffle",
+            limit="1; for more iterations use more seeds, for a controlled seed use shuffle",
         )
 
 
@@ -189,36 +190,39 @@ def _test(data: dict[str, Any], settings: Settings, path: str) -> AnyTest:
 
 
 def _seeds(body: JobIn, limit: int) -> tuple[int, ...]:
-    asked = body.seeds
-    if isinstance(asked, list):
-        field, start, count = "seeds", None, len(asked)
-    elif isinstance(asked, SequentialSeeds):
-        field, start, count = "seeds.max", asked.start, asked.max
+    seeds = body.seeds
+    if isinstance(seeds, list):
+        field, start, count = "seeds", None, len(seeds)
+    elif isinstance(seeds, SequentialSeeds):
+        field, start, count = "seeds.max", seeds.start, seeds.max
     else:
-        field, start, count = "seeds.count", asked.start, asked.count
+        field, start, count = "seeds.count", seeds.start, seeds.count
     if start is not None:
         check_last_seed(start, count, field.partition(".")[2])
-    # before the range is unrolled: a count of 10**15 must not cost memory
+    # before the range is expanded: a count of 10**15 must not use memory
     if count * body.repeats > limit:
         reason = f"{count} seeds x {body.repeats} repeats are too many results"
         raise FieldError(field, count, reason, limit=f"{limit} (GONOGO_MAX_SEEDS)")
-    if not isinstance(asked, list):
-        return tuple(range(asked.start, asked.start + count))
+    if not isinstance(seeds, list):
+        return tuple(range(seeds.start, seeds.start + count))
     seen: set[int] = set()
-    for number, seed in enumerate(asked):
+    for number, seed in enumerate(seeds):
         if seed in seen:
             raise FieldError(
                 f"seeds.{number}",
                 seed,
-                "is there twice; for the same seed again use repeats",
+                "occurs twice; to run a seed again use repeats",
                 limit="distinct seeds",
             )
         seen.add(seed)
-    return tuple(asked)
+    return tuple(seeds)
 
 
 def check_last_seed(start: int, count: int, name: str = "count") -> None:
-    """`name`: what the number of consecutive seeds is called. Raises FieldError."""
+    """Check that the last of consecutive seeds is allowed. Raises FieldError.
+
+    `name` is the name of the field with the number of seeds.
+    """
     if start + count - 1 > MAX_SEED:
         raise FieldError(
             "seeds",
@@ -229,8 +233,9 @@ def check_last_seed(start: int, count: int, name: str = "count") -> None:
 
 
 def build_of(session: Session, name: str, executor: str, settings: Settings, field: str) -> Build:
-    """The build of that name on that executor. Registered ones first: a name means one thing,
-    whoever asks.
+    """Return the build with a name on an executor. Raises FieldError.
+
+    Registered builds come first, so that a name always means the same build.
     """
     registered = builds.get(session, name)
     known = known_build(name)
@@ -241,10 +246,10 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
         if known.executor == executor:
             return known
         if executor in OWN_EXECUTORS or registered is not None:
-            wrong = ("target.executor", executor) if field == "build" else (field, name)
+            wrong_field = ("target.executor", executor) if field == "build" else (field, name)
             raise FieldError(
-                *wrong,
-                f"build {name!r} is of another executor",
+                *wrong_field,
+                f"build {name!r} belongs to another executor",
                 limit=known.executor if field == "build" else executor,
             )
     built, served = queue_estimate.executors(session)

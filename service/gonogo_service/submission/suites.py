@@ -1,5 +1,6 @@
-"""From a suite to the jobs of a run: every check of a single job, with the field's place in the
-suite.
+"""Expands a suite into the jobs of a run, with every check of a single job.
+
+Errors name the field's place in the suite.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from gonogo_storage.automation import suites as stored
 from gonogo_storage.jobs.job import NewJob
 
 MAX_JOBS = 1000
-"""Jobs of a run: its tests times its builds."""
+"""Maximum number of jobs of a run: its tests times its builds."""
 _ANY_BUILD = "any"
-"""Stands for the build where a suite is checked before a run names one."""
+"""The placeholder for the build when a suite is checked before a run names one."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a run adds to a suite; `fields` are the names of `suite` and `builds` in the request."""
+    """The values that a run adds to a suite."""
 
     builds: Sequence[str]
     labels: Mapping[str, str]
@@ -45,8 +46,9 @@ class Order:
 def check(
     content: Mapping[str, Any], settings: Settings, path: str = ""
 ) -> list[tuple[Template, Submission]]:
-    """Everything that can be said of a suite without the database and without its builds. Raises
-    FieldError: `entries.3.test.shape`.
+    """Run the checks of a suite that need neither the database nor builds.
+
+    Raises FieldError with fields such as `entries.3.test.shape`.
     """
     return [
         (template, _checked(template, {"build": _ANY_BUILD}, settings))
@@ -62,19 +64,18 @@ def submit(
     owner: str,
     path: str = "",
 ) -> runs.Run:
-    """Make the run and all its jobs in the caller's transaction: every test on every build. Raises
-    FieldError before anything is written.
+    """Create a run in the caller's transaction, with one job per test and build.
 
-    The builds are the order's, else the suite's own.
+    The builds are the order's, else the suite's. Raises FieldError before anything is written.
     """
     templates = expand(content, path)
-    own = not order.builds
+    uses_suite_builds = not order.builds
     builds = list(order.builds) or list(content.get("builds") or ())
     if not builds:
         raise FieldError(
             "builds",
             None,
-            "is required: the suite names no builds of its own",
+            "is required, because the suite names no builds",
             limit="at least one build",
         )
     if len(templates) * len(builds) > MAX_JOBS:
@@ -84,25 +85,25 @@ def submit(
         "labels": dict(order.labels),
         "commit": None if order.commit is None else dict(order.commit),
     }
-    made: list[tuple[str, NewJob]] = []
+    new_jobs: list[tuple[str, NewJob]] = []
     for template in templates:
         for number, build in enumerate(builds):
             checked = _checked(template, {**supplied, "build": build}, settings)
             try:
-                made.append((template.name, submission.resolve(session, checked, settings, owner)))
+                new_job = submission.resolve(session, checked, settings, owner)
+                new_jobs.append((template.name, new_job))
             except FieldError as error:
-                given = error.field == "build"
-                field = (
-                    f"{fields.join(path, 'builds') if own else 'builds'}.{number}"
-                    if given
-                    else template.where(error.field)
-                )
+                if error.field == "build":
+                    parent = fields.join(path, "builds") if uses_suite_builds else "builds"
+                    field = f"{parent}.{number}"
+                else:
+                    field = template.where(error.field)
                 raise FieldError(field, error.value, error.reason, limit=error.limit) from None
     return runs.create(
         session,
         runs.NewRun(
             name=str(content["name"]),
-            jobs=made,
+            jobs=new_jobs,
             owner=owner,
             suite_version=order.suite_version,
             builds=builds,
@@ -115,31 +116,31 @@ def submit(
 
 
 def usable(session: Session, name: str) -> stored.Suite:
-    """The stored suite of that name. Raises FieldError when there is none, or it was archived."""
+    """Return the stored suite with this name. Raises FieldError if it is missing or archived."""
     suite = stored.get(session, name)
     if suite is None or suite["archived_at"] is not None:
-        reason = "there is no suite of this name" if suite is None else "was archived"
+        reason = "there is no suite with this name" if suite is None else "was archived"
         raise FieldError("suite", name, reason, limit="a stored suite (GET /api/v1/suites)")
     return suite
 
 
 def order_of(schedule: Mapping[str, Any], due_at: datetime | None = None) -> Order:
-    """What a schedule's run adds to its suite."""
+    """Return the values that a schedule's run adds to its suite."""
     return Order(schedule["builds"], schedule["labels"], schedule_id=schedule["id"], due_at=due_at)
 
 
 def described(content: Mapping[str, Any], settings: Settings) -> list[dict[str, Any]]:
-    """The tests of a stored suite by name and key, its matrices expanded."""
+    """Return the tests of a stored suite with its matrices expanded."""
     return [
         {
             "name": template.name,
-            "test_key": found.test.key,
-            "workload_key": found.test.workload_key,
-            "kernel": found.test.kernel,
-            "test": found.test.canonical(),
-            "seeds": len(found.seeds),
+            "test_key": checked.test.key,
+            "workload_key": checked.test.workload_key,
+            "kernel": checked.test.kernel,
+            "test": checked.test.canonical(),
+            "seeds": len(checked.seeds),
         }
-        for template, found in check(content, settings)
+        for template, checked in check(content, settings)
     ]
 
 

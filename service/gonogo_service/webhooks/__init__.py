@@ -1,1 +1,1 @@
-"""Webhooks: what happens here, told to others."""
+"""Outgoing webhooks: messages about events to subscribers."""

@@ -1,8 +1,8 @@
-"""Where a message may go: the address is resolved once, checked, and the connection is made to
-exactly what was checked.
+"""Allowed addresses of webhooks.
 
-Otherwise a subscription could be used to reach what only this machine can reach (server-side
-request forgery), also by a name whose answer changes between the check and the connection.
+A name is resolved once and its addresses are checked; the connection goes to a checked address.
+Otherwise a subscription could reach hosts that only this machine can reach (server-side request
+forgery), also by a name whose answer changes between the check and the connection.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from gonogo_service.kit.problems import BadField
 
-MOST_CHARS = 2000
+MAX_CHARS = 2000
 Resolve = Callable[[str, int], Sequence[str]]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -26,9 +26,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Pinned:
-    """A URL whose host is an address, and the host's name for the certificate and the Host
-    header.
-    """
+    """A URL whose host is an IP address, and the name for the certificate and the Host header."""
 
     url: str
     host: str
@@ -36,14 +34,19 @@ class Pinned:
 
 
 def check(url: str) -> str:
-    """An absolute http or https URL without user and fragment. Raises BadField."""
+    """Return the URL if it is absolute http or https, without user and fragment.
+
+    Raises BadField.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as problem:
-        raise BadField("url", url, f"is no URL: {problem}", limit="https://host/path") from problem
+        raise BadField(
+            "url", url, f"is not a URL: {problem}", limit="https://host/path"
+        ) from problem
     if (
-        len(url) > MOST_CHARS
+        len(url) > MAX_CHARS
         or parts.scheme not in ("http", "https")
         or not parts.hostname
         or port == 0
@@ -53,7 +56,7 @@ def check(url: str) -> str:
             "url",
             url,
             "must be an absolute address",
-            limit=f"http:// or https://, at most {MOST_CHARS} characters",
+            limit=f"http:// or https://, at most {MAX_CHARS} characters",
         )
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise BadField(
@@ -63,35 +66,38 @@ def check(url: str) -> str:
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Networks from settings. Raises ValueError."""
+    """Parse the networks of the settings. Raises ValueError."""
     return tuple(ipaddress.ip_network(text) for text in texts)
 
 
 def resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name. Raises OSError."""
+    """Return the addresses of a name. Raises OSError."""
     return list(
         dict.fromkeys(
-            str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            str(socket_address[0])
+            for *_, socket_address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         )
     )
 
 
 def pin(url: str, allowed: Sequence[Network], resolver: Resolve = resolve) -> Pinned:
-    """Resolve and check. Raises Refused for a private address, OSError when the name can't be
-    resolved.
+    """Resolve a URL's name and check its addresses.
+
+    Raises Refused for a private address, and OSError when the name can't be resolved.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    found = resolver(host, port)
-    if not found:
+    candidates = resolver(host, port)
+    if not candidates:
         raise OSError(f"{host} has no address")
-    for each in found:  # all of them: a name with one private address is none to trust
-        if not permitted(each, allowed):
+    for candidate in candidates:  # one private address makes the name untrusted
+        if not permitted(candidate, allowed):
             raise Refused(
-                f"{host} is {each}, which is no public address (GONOGO_WEBHOOK_PRIVATE allows networks)"
+                f"{host} is {candidate}, which is not a public address "
+                "(GONOGO_WEBHOOK_PRIVATE allows networks)"
             )
-    address = found[0]
+    address = candidates[0]
     literal = f"[{address}]" if ":" in address else address
     shown = f"[{host}]" if ":" in host else host
     name = shown if parts.port is None else f"{shown}:{parts.port}"
@@ -102,31 +108,32 @@ def pin(url: str, allowed: Sequence[Network], resolver: Resolve = resolve) -> Pi
 
 
 def permitted(address: str, allowed: Sequence[Network]) -> bool:
-    """Whether an address is public, or in one of the networks that the settings allow.
+    """Return whether an address is public, or in a network that the settings allow.
 
-    An IPv6 address may stand for an IPv4 one (RFC 4291, 6052, 3056, 4380): then that one must be
+    An IPv6 address may represent an IPv4 one (RFC 4291, 6052, 3056, 4380), which must then be
     public, too.
     """
     value = ipaddress.ip_address(address.partition("%")[0])
-    inner = _stands_for(value)
-    if any(each in network for each in (value, inner) if each is not None for network in allowed):
+    inner = _inner_ipv4(value)
+    both = [part for part in (value, inner) if part is not None]
+    if any(part in network for part in both for network in allowed):
         return True
     if isinstance(value, ipaddress.IPv6Address) and (
         value.is_site_local or any(value in network for network in _LOCAL)
     ):
         return False
     mapped = isinstance(value, ipaddress.IPv6Address) and value.ipv4_mapped is not None
-    found = [each for each in (None if mapped else value, inner) if each is not None]
-    return all(each.is_global and not each.is_multicast for each in found)
+    checked = [part for part in (None if mapped else value, inner) if part is not None]
+    return all(part.is_global and not part.is_multicast for part in checked)
 
 
 _LOCAL = networks(["64:ff9b:1::/48"])
-"""Translation inside a site (RFC 8215)."""
+"""Local-use translation (RFC 8215)."""
 _LAST_BITS = networks(["::/96", "::ffff:0:0:0/96", "64:ff9b::/96"])
 """The last 32 bits are an IPv4 address."""
 
 
-def _stands_for(
+def _inner_ipv4(
     value: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> ipaddress.IPv4Address | None:
     if isinstance(value, ipaddress.IPv4Address):

@@ -1,4 +1,4 @@
-"""Messages by e-mail, through the SMTP server of the settings."""
+"""Messages by email, through the SMTP server of the settings."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ DELIVERED = 250
 
 
 def send(settings: Settings, address: str, text: str, delivery: Delivery) -> int:
-    """Hand one message over; SMTP's 250. Raises OSError (smtplib.SMTPException is one) or
-    ValueError without a server in the settings.
+    """Send one message; return SMTP's status 250.
+
+    Raises OSError (including smtplib.SMTPException), and ValueError without a server in the
+    settings.
     """
     if settings.smtp_url is None or settings.mail_from is None:
         raise ValueError("GONOGO_SMTP_URL and GONOGO_MAIL_FROM are not set")

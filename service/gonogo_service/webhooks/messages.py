@@ -1,7 +1,6 @@
-"""What is said of an event: the payload that is stored and signed, and the line of text that people
-read.
+"""The messages about events: the payload that is stored and signed, and one line of text.
 
-Payloads carry the object's `version`: messages may arrive in any order, and the higher version is
+Payloads have the object's `version`: messages may arrive in any order, and the higher version is
 the later one.
 """
 
@@ -32,20 +31,21 @@ TEST = "webhook.test"
 EVERY = "*"
 
 _JOB_FIELDS = (
-    "id", "version", "state", "verdict", "error", "kernel", "test_key", "build", "branch", "target", "labels", "commit", "total",
-    "done", "counts", "outcomes", "created_at", "finished_at",
+    "id", "version", "state", "verdict", "error", "kernel", "test_key", "build", "branch",
+    "target", "labels", "commit", "total", "done", "counts", "outcomes", "created_at",
+    "finished_at",
 )  # fmt: skip
 _RUN_FIELDS = (
-    "id", "version", "suite", "schedule", "due_at", "state", "verdict", "builds", "labels", "commit", "jobs", "seeds", "created_at",
-    "finished_at",
+    "id", "version", "suite", "schedule", "due_at", "state", "verdict", "builds", "labels",
+    "commit", "jobs", "seeds", "created_at", "finished_at",
 )  # fmt: skip
 _FLAG_FIELDS = (
-    "id", "version", "kind", "state", "kernel", "test_key", "build", "branch", "arch", "board", "owner", "reason", "first_job",
-    "last_job", "opened_at", "updated_at",
+    "id", "version", "kind", "state", "kernel", "test_key", "build", "branch", "arch", "board",
+    "owner", "reason", "first_job", "last_job", "opened_at", "updated_at",
 )  # fmt: skip
 _BISECTION_FIELDS = (
-    "id", "version", "state", "conclusion", "words", "error", "test_key", "signal", "builds", "runs", "findings", "created_at",
-    "finished_at",
+    "id", "version", "state", "conclusion", "words", "error", "test_key", "signal", "builds",
+    "runs", "findings", "created_at", "finished_at",
 )  # fmt: skip
 _DEVICE_FIELDS = (
     "id",
@@ -61,46 +61,52 @@ _DEVICE_FIELDS = (
 )
 
 
-def event_of(type_: str, letter: Mapping[str, Any]) -> str:
-    """The name of a happening, the same whenever its letter is handled again: type, object and
-    version.
+def event_of(type_: str, reference: Mapping[str, Any]) -> str:
+    """Return the event's name from its type, object and version.
+
+    `reference` is the payload of the outbox message. The name is the same whenever the message is
+    handled again.
     """
-    return f"{type_}:{json.dumps(letter, sort_keys=True, separators=(',', ':'))}"
+    return f"{type_}:{json.dumps(reference, sort_keys=True, separators=(',', ':'))}"
 
 
 def payload(
-    session: Session, type_: str, letter: Mapping[str, Any], base_url: str | None
+    session: Session, type_: str, reference: Mapping[str, Any], base_url: str | None
 ) -> dict[str, Any]:
-    """The message of an event: {"type", "timestamp", "data"}; the data are the object as it is now,
-    else the letter.
+    """Return the message of an event: {"type", "timestamp", "data"}.
+
+    `data` is the object as it is now, or `reference` if the object is gone.
     """
     describe = _DESCRIBERS.get(type_)
-    data = None if describe is None else describe(session, letter, (base_url or "").rstrip("/"))
+    data = None if describe is None else describe(session, reference, (base_url or "").rstrip("/"))
     return {
         "type": type_,
         "timestamp": timestamp(utcnow()),
-        "data": dict(letter) if data is None else data,
+        "data": dict(reference) if data is None else data,
     }
 
 
 def sentence(message: Mapping[str, Any]) -> str:
-    """The message as one line for people."""
+    """Return the message as one line of text."""
     data = message["data"]
     where = f" {data['url']}" if data.get("url") else ""
     match message["type"]:
         case "job.finished":
-            said = f": {data['diagnosis']}" if data.get("diagnosis") else ""
-            return f"{data['kernel']} on {data['build']}: {data['verdict'] or data['state']}{said}{where}"
+            diagnosis = f": {data['diagnosis']}" if data.get("diagnosis") else ""
+            result = data["verdict"] or data["state"]
+            return f"{data['kernel']} on {data['build']}: {result}{diagnosis}{where}"
         case "run.finished":
-            return f"suite {data['suite']['name']} on {', '.join(data['builds'])}: {data['verdict'] or data['state']}{where}"
+            result = data["verdict"] or data["state"]
+            return f"suite {data['suite']['name']} on {', '.join(data['builds'])}: {result}{where}"
         case "flag.opened" | "flag.resolved" as type_:
             word = "opened" if type_ == "flag.opened" else "resolved"
-            said = f": {data['sentence']}" if data.get("sentence") else ""
+            text = f": {data['sentence']}" if data.get("sentence") else ""
             return (
-                f"flag {data['kind']} {word} for {data['kernel']} on {data['build']}{said}{where}"
+                f"flag {data['kind']} {word} for {data['kernel']} on {data['build']}{text}{where}"
             )
         case "bisection.finished":
-            return f"bisection of {data['builds'][0]} to {data['builds'][-1]}: {data['words'] or data['state']}{where}"
+            first, last = data["builds"][0], data["builds"][-1]
+            return f"bisection of {first} to {last}: {data['words'] or data['state']}{where}"
         case "device.health_changed":
             why = f" ({data['reason']})" if data.get("reason") else ""
             return f"device {data['device']} is {data['health']}{why}{where}"
@@ -109,62 +115,61 @@ def sentence(message: Mapping[str, Any]) -> str:
 
 
 def for_slack(message: Mapping[str, Any]) -> str:
-    """The same for Slack: what people wrote calls no channel and makes no link, as its three
-    special characters are escaped.
+    """Return the line for Slack, with its three special characters escaped.
+
+    So user text can't notify a channel or create a link.
     """
     return sentence(message).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _job(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, Any] | None:
-    job = jobs.get(session, str(letter["job"]))
+def _job(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
+    job = jobs.get(session, str(reference["job"]))
     if job is None:
         return None
-    shown = job.to_json()
-    words = (job.diagnosis or {}).get("words")
+    fields = job.to_json()
+    diagnosis = (job.diagnosis or {}).get("words")
     return {
-        **{name: shown[name] for name in _JOB_FIELDS},
-        "diagnosis": words,
+        **{name: fields[name] for name in _JOB_FIELDS},
+        "diagnosis": diagnosis,
         "url": base + urls.job(job.id),
     }
 
 
-def _run(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, Any] | None:
-    found = runs.get(session, str(letter["run"]))
-    if found is None:
+def _run(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
+    stored = runs.get(session, str(reference["run"]))
+    if stored is None:
         return None
-    shown = found[0].to_json()
-    return {**{name: shown[name] for name in _RUN_FIELDS}, "url": base + urls.run(found[0].id)}
+    run, _ = stored
+    fields = run.to_json()
+    return {**{name: fields[name] for name in _RUN_FIELDS}, "url": base + urls.run(run.id)}
 
 
-def _flag(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, Any] | None:
-    flag = flags.get(session, str(letter["flag"]))
+def _flag(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
+    flag = flags.get(session, str(reference["flag"]))
     if flag is None:
         return None
-    proof = flag["evidence"] or {}
-    told = {
-        "sentence": proof.get("diagnosis") or proof.get("sentence"),
-        "check": proof.get("check"),
-    }
+    evidence = flag["evidence"] or {}
     return {
         **{name: flag[name] for name in _FLAG_FIELDS},
-        **told,
+        "sentence": evidence.get("diagnosis") or evidence.get("sentence"),
+        "check": evidence.get("check"),
         "url": base + urls.flag(flag["id"]),
     }
 
 
-def _bisection(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, Any] | None:
-    found = bisections.get(session, str(letter["bisection"]))
-    if found is None:
+def _bisection(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
+    bisection = bisections.get(session, str(reference["bisection"]))
+    if bisection is None:
         return None
-    shown = found.to_json()
+    fields = bisection.to_json()
     return {
-        **{name: shown[name] for name in _BISECTION_FIELDS},
-        "url": base + urls.bisection(found.id),
+        **{name: fields[name] for name in _BISECTION_FIELDS},
+        "url": base + urls.bisection(bisection.id),
     }
 
 
-def _device(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, Any] | None:
-    device = devices.look(session, str(letter["device"]), timeout_s=0.0)
+def _device(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
+    device = devices.look(session, str(reference["device"]), timeout_s=0.0)
     if device is None:
         return None
     return {

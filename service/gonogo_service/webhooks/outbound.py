@@ -1,8 +1,8 @@
-"""Sends what subscriptions wait for. Each receiver has a thread of its own while it has messages: a
-slow one delays nobody else.
+"""Sends messages to subscriptions.
 
-At least once: a process killed between the answer and its commit sends the message again, under the
-same `webhook-id`.
+Each receiver with messages has its own thread, so that a slow one delays nobody else. Delivery is
+at least once: a process that is killed between the answer and its commit sends the message again,
+with the same `webhook-id`.
 """
 
 from __future__ import annotations
@@ -35,26 +35,25 @@ from gonogo_storage.messages.webhooks import Webhook
 
 log = structlog.get_logger("gonogo.webhooks")
 
-MOST_RECEIVERS = 8
+MAX_RECEIVERS = 8
 CONNECT_S, ANSWER_S = 5.0, 15.0
 TURN_S = 30.0
-"""After so long a receiver that takes its time makes room for the next one; what it still has to
-get waits for its next turn."""
-MOST_ANSWER_BYTES = 4096
+"""Maximum time for a receiver; then its other messages wait, so that the next one gets a turn."""
+MAX_ANSWER_BYTES = 4096
 AGENT = "GoNoGo-Webhooks/1"
 
 
-def fan_out(context: BackgroundContext, type_: str, letter: Mapping[str, Any]) -> None:
-    """A letter of the outbox becomes a message for each subscription to its type."""
+def fan_out(context: BackgroundContext, type_: str, reference: Mapping[str, Any]) -> None:
+    """Store a message for each subscription to an event; `reference` is the outbox payload."""
 
     def work(session: Session) -> None:
-        wanted = webhooks.subscribed(session, type_)
-        if wanted:
-            message = messages.payload(session, type_, letter, context.settings.url)
+        subscriptions = webhooks.subscribed(session, type_)
+        if subscriptions:
+            message = messages.payload(session, type_, reference, context.settings.url)
             deliveries.add(
                 session,
-                [each.id for each in wanted],
-                messages.event_of(type_, letter),
+                [subscription.id for subscription in subscriptions],
+                messages.event_of(type_, reference),
                 type_,
                 message,
             )
@@ -64,8 +63,9 @@ def fan_out(context: BackgroundContext, type_: str, letter: Mapping[str, Any]) -
 
 @dataclass
 class Sender:
-    """Gives each receiver with due messages a thread. `resolver` and `chance` are the world's, or a
-    test's.
+    """Starts a thread for each receiver with due messages.
+
+    Tests may replace `resolver` and `chance`.
     """
 
     context: BackgroundContext
@@ -76,20 +76,20 @@ class Sender:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run_once(self) -> int:
-        """Start what is due; the number of receivers that are being told something."""
+        """Start sending the due messages; return the number of active receivers."""
         with self._lock:
             busy = set(self._busy)
-        found = self.context.reading(partial(deliveries.due, without=busy))
+        due = self.context.reading(partial(deliveries.due, without=busy))
         by_receiver: dict[str, list[Delivery]] = {}
-        for each in found:
-            by_receiver.setdefault(each.webhook_id, []).append(each)
+        for delivery in due:
+            by_receiver.setdefault(delivery.webhook_id, []).append(delivery)
         with self._lock:
             for webhook_id, waiting in by_receiver.items():
-                if webhook_id in self._busy or len(self._busy) >= MOST_RECEIVERS:
+                if webhook_id in self._busy or len(self._busy) >= MAX_RECEIVERS:
                     continue
-                # daemon: a receiver that does not answer must not hold the process when it stops
+                # daemon: a receiver that does not answer must not block the process's end
                 thread = threading.Thread(
-                    target=self._tell,
+                    target=self._send_all,
                     args=(webhook_id, waiting),
                     name=f"webhook-{webhook_id}",
                     daemon=True,
@@ -98,27 +98,21 @@ class Sender:
                 thread.start()
             return len(self._busy)
 
-    def join(self, timeout_s: float) -> None:
-        """Wait for those that are under way."""
-        until = time.monotonic() + timeout_s
-        with self._lock:
-            threads = list(self._busy.values())
-        for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
-
-    def _tell(self, webhook_id: str, waiting: Sequence[Delivery]) -> None:
+    def _send_all(self, webhook_id: str, waiting: Sequence[Delivery]) -> None:
         until = time.monotonic() + TURN_S
         try:
-            for each in waiting:
+            for delivery in waiting:
                 if (
                     self.context.stop.is_set()
-                    or not self._send(webhook_id, each)
+                    or not self._send(webhook_id, delivery)
                     or time.monotonic() > until
                 ):
                     return
         except AWAY as problem:
             log.warning(
-                "away; webhooks wait", webhook=webhook_id, error=str(problem).splitlines()[0]
+                "database unavailable; webhooks wait",
+                webhook=webhook_id,
+                error=str(problem).splitlines()[0],
             )
         except Exception:
             log.exception("a webhook could not be sent", webhook=webhook_id)
@@ -127,41 +121,41 @@ class Sender:
                 del self._busy[webhook_id]
 
     def _send(self, webhook_id: str, delivery: Delivery) -> bool:
-        """One try; whether the receiver may be told more now."""
+        """Try to send one message; return whether the receiver may get more now."""
         webhook = self.context.reading(lambda session: webhooks.get(session, webhook_id))
         if webhook is None or webhook.state is not WebhookState.active:
             return False
         began, moment = time.perf_counter(), utcnow()
-        asked = _Answer()
+        answer = _Answer()
         try:
-            asked = self._ask(webhook, delivery, moment)
+            answer = self._deliver(webhook, delivery, moment)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, Refused) as problem:
-            asked = _Answer(error=f"{type(problem).__name__}: {problem}"[:500])
+            answer = _Answer(error=f"{type(problem).__name__}: {problem}"[:500])
         outcome = Try(
             moment,
             round((time.perf_counter() - began) * 1e3, 3),
-            asked.status,
-            asked.error,
-            asked.text,
+            answer.status,
+            answer.error,
+            answer.text,
         )
         follows = schedule.after(
-            delivery.tries + 1, asked.status, asked.retry_after, utcnow(), self.chance
+            delivery.tries + 1, answer.status, answer.retry_after, utcnow(), self.chance
         )
         self.context.session(
-            partial(_book, webhook=webhook, delivery=delivery, outcome=outcome, follows=follows)
+            partial(_record, webhook=webhook, delivery=delivery, outcome=outcome, follows=follows)
         )
         log.info(
             "webhook",
             webhook=webhook_id,
             delivery=delivery.id,
-            status=asked.status,
-            error=asked.error,
+            status=answer.status,
+            error=answer.error,
             state=follows.state.value,
         )
-        return asked.status is not None and asked.status < 300
+        return answer.status is not None and answer.status < 300
 
-    def _ask(self, webhook: Webhook, delivery: Delivery, moment: datetime) -> _Answer:
-        """Raises httpx.HTTPError, OSError, Refused, ValueError."""
+    def _deliver(self, webhook: Webhook, delivery: Delivery, moment: datetime) -> _Answer:
+        """Send a message. Raises httpx.HTTPError, OSError, Refused, ValueError."""
         if webhook.kind == "email":
             return _Answer(
                 status=mail.send(
@@ -185,10 +179,10 @@ class Sender:
         return post(webhook.target, body, headers, self._allowed(), self.resolver)
 
     def _secrets(self, webhook: Webhook, moment: datetime) -> list[str]:
-        sealed = [webhook.secret]
+        encrypted = [webhook.secret]
         if webhook.old_until is not None and moment < webhook.old_until:
-            sealed.append(webhook.old_secret)
-        return [self.box.open(each) for each in sealed if each is not None]
+            encrypted.append(webhook.old_secret)
+        return [self.box.open(secret) for secret in encrypted if secret is not None]
 
     def _allowed(self) -> tuple[Network, ...]:
         return addresses.networks(self.context.settings.webhook_private)
@@ -205,13 +199,19 @@ class _Answer:
 def post(
     url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network], resolver: Resolve
 ) -> _Answer:
-    """POST to the address that was checked; no redirects, only the answer's beginning. Raises
-    httpx.HTTPError, OSError, Refused.
+    """POST to the checked address, without redirects; read only the answer's beginning.
+
+    Raises httpx.HTTPError, OSError, Refused.
     """
     pinned = addresses.pin(url, allowed, resolver)
-    told = {"content-type": "application/json", "user-agent": AGENT, "host": pinned.host, **headers}
+    all_headers = {
+        "content-type": "application/json",
+        "user-agent": AGENT,
+        "host": pinned.host,
+        **headers,
+    }
     timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
-    # trust_env: a proxy of the environment would connect to whatever the name is by then
+    # trust_env=False: a proxy of the environment would resolve the name again
     with (
         httpx.Client(follow_redirects=False, timeout=timeout, trust_env=False) as client,
         Deadline(CONNECT_S + ANSWER_S) as deadline,
@@ -219,7 +219,7 @@ def post(
         extensions: dict[str, Any] = {"sni_hostname": pinned.name, "trace": deadline.trace}
         try:
             with client.stream(
-                "POST", pinned.url, content=body, headers=told, extensions=extensions
+                "POST", pinned.url, content=body, headers=all_headers, extensions=extensions
             ) as answer:
                 text = _beginning(answer)
         except httpx.HTTPError as problem:
@@ -234,20 +234,21 @@ def post(
     return _Answer(
         answer.status_code,
         error,
-        text[:MOST_ANSWER_BYTES].decode("utf-8", "replace"),
+        text[:MAX_ANSWER_BYTES].decode("utf-8", "replace"),
         answer.headers.get("retry-after"),
     )
 
 
 def _beginning(answer: httpx.Response) -> bytes:
-    """Of its body: as much as the log keeps. The status is what counts, so that a body that breaks
-    off is no failure.
+    """Return the part of the body that the log stores.
+
+    Only the status counts, so an incomplete body is not a failure.
     """
     text = b""
     try:
         for part in answer.iter_raw():
             text += part
-            if len(text) >= MOST_ANSWER_BYTES:
+            if len(text) >= MAX_ANSWER_BYTES:
                 break
     except httpx.HTTPError:
         pass
@@ -255,8 +256,9 @@ def _beginning(answer: httpx.Response) -> bytes:
 
 
 class Deadline:
-    """Ends a connection that takes too long as a whole: httpx limits each read alone, and a
-    receiver may send a byte now and then.
+    """Limits the total time of a connection.
+
+    httpx limits only each read, and a receiver may send one byte at a time.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -273,7 +275,7 @@ class Deadline:
         self._timer.cancel()
 
     def trace(self, name: str, info: Mapping[str, Any]) -> None:
-        """Httpx tells of each step: what was connected is what is to be ended."""
+        """Remember the connected stream, which httpx reports in its trace."""
         if name in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._stream = info["return_value"]
 
@@ -282,26 +284,27 @@ class Deadline:
         try:
             with socket.socket(
                 fileno=os.dup(self._stream.get_extra_info("socket").fileno())
-            ) as same:
-                same.shutdown(socket.SHUT_RDWR)  # wakes whoever reads, which closing would not
-        except (OSError, AttributeError):  # never connected, or over in this moment
+            ) as duplicate:
+                # unlike a close, a shutdown wakes the thread that reads
+                duplicate.shutdown(socket.SHUT_RDWR)
+        except (OSError, AttributeError):  # not connected, or just closed
             pass
 
 
-def _book(
+def _record(
     session: Session, webhook: Webhook, delivery: Delivery, outcome: Try, follows: schedule.Next
 ) -> None:
     deliveries.tried(session, delivery.id, outcome, state=follows.state, again_at=follows.again_at)
     if follows.disable:
         gone = {
             "state": WebhookState.disabled.value,
-            "reason": "the receiver answered 410: it is gone",
+            "reason": "the receiver answered 410 (gone)",
         }
         webhooks.change(session, webhook.id, gone)
 
 
 class Cleaner:
-    """Forgets deliveries that ended long ago, now and then."""
+    """Deletes old deliveries from time to time."""
 
     EVERY = timedelta(hours=1)
 
@@ -309,7 +312,7 @@ class Cleaner:
         self._context, self._now, self._at = context, now, now()
 
     def run_once(self) -> int:
-        """The number of deliveries forgotten."""
+        """Delete old deliveries if it is time; return their number."""
         if self._now() < self._at:
             return 0
         self._at = self._now() + self.EVERY
@@ -317,6 +320,6 @@ class Cleaner:
 
 
 def make(context: BackgroundContext) -> Sender | None:
-    """The sender of this process; None without GONOGO_SECRET_KEY, under which secrets are kept."""
+    """Return the sender of this process; None without GONOGO_SECRET_KEY, which secrets need."""
     key = context.settings.secret_key
     return None if key is None else Sender(context, secrets.Box(Keys(key.get_secret_value())))

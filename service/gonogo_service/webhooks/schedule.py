@@ -1,6 +1,4 @@
-"""When a message is tried again: the delays of the contract, with jitter; Retry-After is honoured;
-410 means never again.
-"""
+"""The schedule of retries: fixed delays with jitter. Retry-After is honored; 410 means never."""
 
 from __future__ import annotations
 
@@ -14,13 +12,13 @@ from gonogo_storage.db.states import DeliveryState
 DELAYS_S = (0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
 """Before the first try, the second, ...: ten in all."""
 JITTER = 0.1
-MOST_RETRY_AFTER = timedelta(days=1)
+MAX_RETRY_AFTER = timedelta(days=1)
 GONE = 410
 
 
 @dataclass(frozen=True)
 class Next:
-    """What follows a try."""
+    """The state after a try."""
 
     state: DeliveryState
     again_at: datetime | None = None
@@ -30,7 +28,7 @@ class Next:
 def after(
     tries: int, status: int | None, retry_after: str | None, now: datetime, chance: random.Random
 ) -> Next:
-    """After the try number `tries` (from 1) that answered `status` (None: no answer)."""
+    """Return what follows try number `tries` (from 1), answered with `status` (None: no answer)."""
     if status is not None and 200 <= status < 300:
         return Next(DeliveryState.delivered)
     if status == GONE:
@@ -38,20 +36,23 @@ def after(
     if tries >= len(DELAYS_S):
         return Next(DeliveryState.failed)
     wait = timedelta(seconds=DELAYS_S[tries] * (1 + JITTER * chance.random()))
-    asked = asked_for(retry_after, now)
-    return Next(DeliveryState.waiting, now + (wait if asked is None else max(wait, asked)))
+    requested = requested_delay(retry_after, now)
+    return Next(DeliveryState.waiting, now + (wait if requested is None else max(wait, requested)))
 
 
-def asked_for(retry_after: str | None, now: datetime) -> timedelta | None:
-    """The header Retry-After, in seconds or as a date, at most a day; None for anything else."""
+def requested_delay(retry_after: str | None, now: datetime) -> timedelta | None:
+    """Return the delay of the header Retry-After (seconds or a date), at most a day.
+
+    Returns None for anything else.
+    """
     if retry_after is None:
         return None
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
-        return min(timedelta(seconds=min(int(text[:9]), 10**8)), MOST_RETRY_AFTER)
+        return min(timedelta(seconds=min(int(text[:9]), 10**8)), MAX_RETRY_AFTER)
     try:
         moment = parsedate_to_datetime(text)
     except (TypeError, ValueError, OverflowError):  # a year of twenty digits
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return min(max(moment - now, timedelta(0)), MOST_RETRY_AFTER)
+    return min(max(moment - now, timedelta(0)), MAX_RETRY_AFTER)

@@ -1,6 +1,4 @@
-"""Signatures as Standard Webhooks says: HMAC-SHA256 of "id.timestamp.body" under the secret's
-bytes.
-"""
+"""Signatures of Standard Webhooks: HMAC-SHA256 of "id.timestamp.body" under the secret."""
 
 from __future__ import annotations
 
@@ -12,16 +10,16 @@ from collections.abc import Iterable
 
 PREFIX = "whsec_"
 VERSION = "v1"
-MOST_DIGITS = 15
-"""Of a timestamp: far beyond any clock, and small enough to reckon with."""
+MAX_DIGITS = 15
+"""Maximum number of digits of a timestamp: far beyond any clock, and small enough for a float."""
 
 
 class Unverified(ValueError):
-    """A message that must not be believed, and why."""
+    """A message without a valid signature; the text says why."""
 
 
 def bytes_of(secret: str) -> bytes:
-    """The key of a secret's text. Raises ValueError for what is not base64."""
+    """Return the key of a secret's text. Raises ValueError if it is not base64."""
     try:
         return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except binascii.Error as problem:
@@ -29,12 +27,13 @@ def bytes_of(secret: str) -> bytes:
 
 
 def signatures(secrets: Iterable[str], message_id: str, timestamp: int, body: bytes) -> str:
-    """The header `webhook-signature`: one `v1,...` per secret, so that both work while one replaces
-    the other.
+    """Return the header `webhook-signature` with one `v1,...` per secret.
+
+    So both secrets work while a new one replaces the old one.
     """
     signed = f"{message_id}.{timestamp}.".encode() + body
-    made = (hmac.new(bytes_of(each), signed, hashlib.sha256).digest() for each in secrets)
-    return " ".join(f"{VERSION},{base64.b64encode(each).decode()}" for each in made)
+    digests = (hmac.new(bytes_of(secret), signed, hashlib.sha256).digest() for secret in secrets)
+    return " ".join(f"{VERSION},{base64.b64encode(digest).decode()}" for digest in digests)
 
 
 def verify(
@@ -47,16 +46,17 @@ def verify(
     now: float,
     tolerance_s: float | None = 300.0,
 ) -> None:
-    """Raises Unverified unless one of the header's signatures is right and the message is not too
-    old or too new (None: of any age).
+    """Raise Unverified unless one of the header's signatures is valid.
+
+    The message must not be older or newer than the tolerance (None: any age).
     """
-    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= MOST_DIGITS):
-        raise Unverified(f"webhook-timestamp {timestamp[:40]!r} is no number of seconds")
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= MAX_DIGITS):
+        raise Unverified(f"webhook-timestamp {timestamp[:40]!r} is not a number of seconds")
     moment = int(timestamp)
     if tolerance_s is not None and abs(now - moment) > tolerance_s:
         raise Unverified(
-            f"webhook-timestamp is {now - moment:.0f} s old; the limit is {tolerance_s:.0f} s"
+            f"webhook-timestamp is {now - moment:.0f} s old (allowed: {tolerance_s:.0f} s)"
         )
-    wanted = signatures([secret], message_id, moment, body).encode()
-    if not any(hmac.compare_digest(wanted, each.encode()) for each in header.split(" ")):
-        raise Unverified("no signature fits: another secret, id, timestamp or body")
+    expected = signatures([secret], message_id, moment, body).encode()
+    if not any(hmac.compare_digest(expected, given.encode()) for given in header.split(" ")):
+        raise Unverified("no signature matches: another secret, id, timestamp or body")

@@ -282,7 +282,7 @@ def test_a_person_gets_a_page_instead(lone: Api) -> None:
     answer = lone.client.get("/nothing", headers={"Accept": "text/html"})
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith("text/html")
-    assert "try again" not in answer.text
+    assert "Try again" not in answer.text
 
 
 def test_a_page_that_fails_is_a_page_that_says_so_unless_no_page_can_be_made(
@@ -296,7 +296,7 @@ def test_a_page_that_fails_is_a_page_that_says_so_unless_no_page_can_be_made(
 
     monkeypatch.setattr(jobs, "list_", broken)
     answer = lone.client.get("/jobs", headers={"Accept": "text/html"})
-    assert (answer.status_code, "try again" in answer.text, "secret" in answer.text) == (
+    assert (answer.status_code, "Try again" in answer.text, "secret" in answer.text) == (
         500,
         True,
         False,

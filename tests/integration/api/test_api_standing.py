@@ -72,10 +72,14 @@ def test_a_masked_fix_is_told_from_a_fix(database_url: str) -> None:
         ) == (0, 5, 5)
         assert 0 < hollow["hollow"]["low"] < 1 == hollow["hollow"]["high"]
         page = api.client.get(f"/tests/{key}.json?build=b0304ff7a5").json()
-        assert [badge["word"] for badge in page["badges"]] == ["unknown", "unmeasured", "hollow"]
+        assert [badge["word"] for badge in page["badges"]] == [
+            "unknown",
+            "unmeasured",
+            "hollow pass",
+        ]
         assert [step["change"] for step in page["steps"] if step["telling"]] == [
-            "fixed",
-            "masked, not fixed",
+            "Fixed",
+            "Masked, not fixed",
         ]
         found = api.client.get("/tests.json").json()["items"]
         assert [(each["key"], each["flags"], each["verdict"]) for each in found] == [

@@ -63,12 +63,12 @@ def test_a_logic_bug_is_found_by_its_numbers_in_log_n_runs_and_two(database_url:
         assert {probe["verdict"] for probe in found["probes"]} == {"pass", "pass_by_tolerance"}
         assert api.get(f"/jobs?label=bisection={found['id']}")["items"][0]["seeds"] == [0]
         with api.context.reading() as session:
-            letters = [
-                letter
-                for letter in outbox.due(session, exclude=())
-                if letter.topic == "bisection.finished"
+            messages = [
+                message
+                for message in outbox.due(session, exclude=())
+                if message.topic == "bisection.finished"
             ]
-        assert [letter.payload for letter in letters] == [
+        assert [message.payload for message in messages] == [
             {"bisection": found["id"], "version": found["version"]}
         ]
 

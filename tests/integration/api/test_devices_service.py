@@ -110,12 +110,12 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
     assert found["health_at"] == "2026-01-31T12:00:00Z"
     with reading(engine) as current:
         entries = audit.list_(current, audit.AuditFilter(subject=device["id"])).items
-        letters = outbox.due(current, topics=["device.health_changed"], now=NOW)
+        messages = outbox.due(current, topics=["device.health_changed"], now=NOW)
     assert [(entry["actor"], entry["detail"]["after"]) for entry in entries] == [
         ("worker:worker-1", "good"),
         ("worker:worker-1", "bad"),
     ]
-    assert [letter.payload["after"] for letter in letters] == ["bad", "good"]
+    assert [message.payload["after"] for message in messages] == ["bad", "good"]
 
 
 def test_in_maintenance_only_a_person_s_word_counts(engine: Engine) -> None:

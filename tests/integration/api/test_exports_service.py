@@ -115,9 +115,22 @@ def test_ctrf_has_what_its_schema_requires_and_sums_up_what_it_holds(api: Api, j
     assert {name: summary[name] for name in counted} == counted
     assert all(isinstance(summary[name], int) for name in ("start", "stop"))
     for test in tests:
-        assert {"name", "status", "duration"} <= set(test) <= {
-            "name", "status", "duration", "suite", "rawStatus", "message", "trace", "filePath", "line", "extra",
-        }  # fmt: skip
+        assert (
+            {"name", "status", "duration"}
+            <= set(test)
+            <= {
+                "name",
+                "status",
+                "duration",
+                "suite",
+                "rawStatus",
+                "message",
+                "trace",
+                "filePath",
+                "line",
+                "extra",
+            }
+        )
         assert isinstance(test["duration"], int)
     assert [test["rawStatus"] for test in tests] == [
         *["pass_by_tolerance"] * 3,

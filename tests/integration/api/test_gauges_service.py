@@ -88,7 +88,7 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
     assert found["report"]["false_alarms"]["count"] == 0
     assert found["report"]["advice"]["works"]
     assert found["elsewhere"] == []
-    assert found["words"].endswith("all 17 wrong ones that can show fail.")
+    assert found["words"].endswith("all 17 mutants that can show fail.")
     flag = only_flag(api)
     evidence = flag["evidence"]
     assert (flag["test_key"], flag["branch"], flag["arch"], flag["board"]) == (KEY, *VARIANT)
@@ -142,12 +142,12 @@ def test_a_gauge_has_the_newest_build_of_every_line_graded_anew_whichever_ran_la
         ]
     gauge = measured(api, MISSED)["id"]
     with api.context.reading() as session:
-        letters = session.scalars(
+        messages = session.scalars(
             select(OutboxRow.payload)
             .where(OutboxRow.dedupe.contains(f":gauge:{gauge}"))
             .order_by(OutboxRow.id)
         )
-        assert [letter["job"] for letter in letters] == [jobs[0], jobs[2]]
+        assert [message["job"] for message in messages] == [jobs[0], jobs[2]]
 
 
 def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
@@ -161,14 +161,14 @@ def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
         api.client.get(f"/gauges/{early}").text,
         api.client.get(f"/gauges/{early}.json").json(),
     )
-    assert "Known-wrong kernels pass this test." in page
+    assert "Some mutants (known-wrong kernels) pass this test." in page
     assert "s1 is subtracted twice." in page
     assert "gonogo gauge --kernel layernorm_bw" in page
     assert twin["gauge"]["sharpness"] == "blunt"
-    lines = {part["name"]: part for part in twin["found"]["parts"]}
+    lines = {part["name"]: part for part in twin["report"]["parts"]}
     assert lines["double-subtract"]["rate"]["words"] == "2 of 2 [15.8%, 100.0%]"
     assert lines["nan-tile"]["broken"] == 2
-    assert twin["found"]["elsewhere"][0]["name"] == "offset dy"
+    assert twin["report"]["elsewhere"][0]["name"] == "offset dy"
     listed = api.client.get("/gauges.json", params={"test": KEY}).json()
     assert [line["id"] for line in listed["items"]] == [early]
     assert api.client.get(f"/gauges?test={KEY}").status_code == 200
@@ -427,5 +427,5 @@ def test_the_page_draws_the_curves_of_the_comparator_that_is_asked_for(api: Api)
     assert api.client.get("/gauges/nothing").status_code == 404
     assert (
         api.client.get("/gauges.json?cursor=x").json()["detail"]
-        == "cursor: not one that this list gave"
+        == "cursor: unknown; follow the link `next` of this list"
     )

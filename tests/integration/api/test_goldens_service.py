@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from gonogo_storage.access import audit
 from gonogo_storage.db.engine import make_engine, reading, session
 from gonogo_storage.devices import devices, goldens
-from gonogo_storage.devices.goldens import Told
+from gonogo_storage.devices.goldens import ReportOutcome
 from gonogo_storage.ops import schema
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -35,7 +35,7 @@ class Fleet:
         minutes: int = 1,
         at: datetime | None = None,
         **changes: Any,
-    ) -> Told:
+    ) -> ReportOutcome:
         """One canary of a device that its worker says is there."""
         self.now += timedelta(minutes=minutes)
         identity = f"{host}/{name}"
@@ -103,10 +103,10 @@ def test_a_golden_is_learned_confirmed_and_a_device_that_differs_alone_is_suspec
     fleet.sing("b", "11")
     assert fleet.look("a")["canary"]["golden"] == "golden"
     strayed = fleet.sing("c", "22")
-    assert (strayed.suspected, strayed.asked) == ({}, ("lab-1/a", "lab-1/b"))
+    assert (strayed.suspected, strayed.canary_requested) == ({}, ("lab-1/a", "lab-1/b"))
     assert fleet.look("c")["health"] == "good"
     assert (
-        "the bits of dx are not the golden ones of lab-1/a and lab-1/b"
+        "the bits of dx differ from the golden ones of lab-1/a and lab-1/b"
         in fleet.look("c")["history"][0]["reason"]
     )
     witnessed = fleet.sing("a", "11")
@@ -162,7 +162,7 @@ def test_the_only_device_of_its_host_is_never_suspected(fleet: Fleet) -> None:
     assert fleet.audited() == ["golden.learned", "golden.replaced"]
     fleet.sing("b", "22")
     for _ in range(3):
-        assert fleet.sing("a", "33", host="lab-2") == Told(False)
+        assert fleet.sing("a", "33", host="lab-2") == ReportOutcome(False)
         assert not fleet.sing("b", "22").suspected
     alone = fleet.look("a", "lab-2")
     assert (alone["health"], alone["canary"]["golden"]) == ("good", "differs")
@@ -186,7 +186,7 @@ def test_an_old_report_and_one_of_a_device_in_maintenance_count_for_nothing(flee
     fleet.sing("a", "11")
     fleet.sing("b", "11")
     early = fleet.now - timedelta(hours=1)
-    assert fleet.sing("b", "22", at=early) == Told(False)
+    assert fleet.sing("b", "22", at=early) == ReportOutcome(False)
     with session(fleet.engine) as current:
         devices.patch(
             current,

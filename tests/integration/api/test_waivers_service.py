@@ -79,8 +79,10 @@ def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api)
     assert before["counts"] == {"new_failure": 2, "new_hollow_pass": 1}
     made = add(api)
     assert (made["state"], made["words"], made["links"]["test"]) == (
-        "active", f"waived until {SOON[:10]} {SOON[11:16]} UTC by kim: the race of ticket 12", f"/tests/{KEY}",
-    )  # fmt: skip
+        "active",
+        f"waived until {SOON[:10]} {SOON[11:16]} UTC by kim: the race of ticket 12",
+        f"/tests/{KEY}",
+    )
     after = api.get(f"/compare?base={BASE}&head={HEAD}")
     assert after["counts"] == {"new_failure": 1, "new_hollow_pass": 1, "waived": 1}
     (held,) = (each for each in after["items"] if each["test_key"] == KEY)
@@ -201,7 +203,7 @@ def test_it_is_renewed_while_it_is_in_force(api: Api) -> None:
 def test_what_may_not_be_is_refused_with_field_and_limit(api: Api) -> None:
     assert add(api, test=None)[:2] == (422, "test")
     assert add(api, test="v1-nothing") == (422, "test", "a key of GET /api/v1/tests")
-    assert add(api, names=["!x"]) == (422, "names", "a pattern without ! before")
+    assert add(api, names=["!x"]) == (422, "names", "a pattern without !")
     assert add(api, classes=["new_failure", "passed"])[:2] == (422, "classes.1")
     assert add(api, classes=["sad"])[:2] == (422, "classes.0")
     assert add(api, reason="  ")[:2] == (422, "reason")
@@ -212,7 +214,7 @@ def test_what_may_not_be_is_refused_with_field_and_limit(api: Api) -> None:
     ):  # beyond any clock in UTC
         assert add(api, expires=never)[:2] == (422, "expires")
     status, field, limit = add(api, expires="2099-01-01T00:00:00Z")
-    assert (status, field, limit[:40]) == (
+    assert (status, field, limit[:38]) == (
         422,
         "expires",
         "90 days from now (GONOGO_WAIVER_DAYS):",

@@ -245,9 +245,17 @@ def acknowledged_for_a_while(here: World) -> None:
 
 
 STORIES: tuple[Callable[[World], None], ...] = (
-    flaky, nondeterministic, device_dependent, context_dependent, latent_flake, fix_masked, hangs, passes_by_tolerance, tolerance_too_tight,
+    flaky,
+    nondeterministic,
+    device_dependent,
+    context_dependent,
+    latent_flake,
+    fix_masked,
+    hangs,
+    passes_by_tolerance,
+    tolerance_too_tight,
     acknowledged_for_a_while,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -269,15 +277,15 @@ def test_a_flag_of_each_kind_opens_and_is_over_by_itself_on_postgres(postgres_ur
         for story in STORIES:
             story(made)
         with engines.reading(made.engine) as session:
-            letters = [
-                letter.topic
-                for letter in outbox.due(
+            messages = [
+                message.topic
+                for message in outbox.due(
                     session, topics=("flag.opened", "flag.resolved"), now=LATER, limit=500
                 )
             ]
             found = flags.list_(session, limit=500).items
         assert (
-            letters.count("flag.resolved")
+            messages.count("flag.resolved")
             == len([flag for flag in found if flag["state"] == "resolved"]) + 1
         )  # one was reopened
-        assert letters.count("flag.opened") == len(found) + 2  # and one expired
+        assert messages.count("flag.opened") == len(found) + 2  # and one expired

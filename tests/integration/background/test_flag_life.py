@@ -78,10 +78,11 @@ def test_every_change_is_told_with_who_and_why_and_a_resolved_flag_is_reopened_b
     assert told[0][:4] == ("reopened", "resolved", "reopened", "background")
     assert looked["history"][0]["detail"]["check"].startswith("gonogo check")
     with api.context.reading() as session:
-        letters = [
-            letter.topic for letter in outbox.due(session, topics=("flag.opened", "flag.resolved"))
+        messages = [
+            message.topic
+            for message in outbox.due(session, topics=("flag.opened", "flag.resolved"))
         ]
-    assert letters[-2:] == ["flag.resolved", "flag.opened"]
+    assert messages[-2:] == ["flag.resolved", "flag.opened"]
     audited = api.get("/audit", params={"action": "flag.changed", "subject": flag["id"]})["items"]
     assert audited[0]["detail"] == {"state": "resolved", "reason": "fixed in 4.2"}
 

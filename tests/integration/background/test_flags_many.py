@@ -18,7 +18,7 @@ from gonogo_service.api.flags.flags import FlagsChanged
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import flags, triage
-from gonogo_storage.flags.triage import Wanted
+from gonogo_storage.flags.triage import FlagFilter
 from gonogo_storage.messages import outbox
 
 TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
@@ -65,7 +65,9 @@ def order(api: Api, *, limit: int = 50, cursor: str | None = None, **wanted: Any
     with api.context.reading() as session:
         return [
             each["kind"]
-            for each in triage.listed(session, Wanted(**wanted), limit=limit, cursor=cursor).items
+            for each in triage.listed(
+                session, FlagFilter(**wanted), limit=limit, cursor=cursor
+            ).items
         ]
 
 
@@ -118,8 +120,12 @@ def test_one_change_for_many_has_an_outcome_for_each_and_is_told_as_for_one(
     told = change(api, ids, **fields)
     assert told["changed"] == 2
     assert [(each["id"], each["outcome"]) for each in told["items"]] == [
-        (first, "changed"), (resolved, "refused"), (UNKNOWN, "missing"), ("nothing", "missing"), (second, "changed"),
-    ]  # fmt: skip
+        (first, "changed"),
+        (resolved, "refused"),
+        (UNKNOWN, "missing"),
+        ("nothing", "missing"),
+        (second, "changed"),
+    ]
     assert told["items"][1]["problem"]["limit"] == "resolved, open"
     assert told["items"][0]["before"] == {
         "state": "open",
@@ -149,10 +155,10 @@ def test_one_change_for_many_has_an_outcome_for_each_and_is_told_as_for_one(
     ]
     assert api.get(f"/flags/{second}")["version"] == looked["version"]
     with api.context.reading() as session:
-        letters = len(outbox.due(session, topics=("flag.resolved",)))
+        messages = len(outbox.due(session, topics=("flag.resolved",)))
     change(api, [first, second], state="resolved")
     with api.context.reading() as session:
-        assert len(outbox.due(session, topics=("flag.resolved",))) == letters + 2
+        assert len(outbox.due(session, topics=("flag.resolved",))) == messages + 2
     assert (
         change(api, [first], state="open", owner=None)["items"][0]["state"] == "open"
     )  # taken back
@@ -211,7 +217,7 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
         )
         done = person.post("/flags?kind=passes_by_tolerance", data=body)
         assert done.status_code == 200
-        assert "1 flag taken on" in done.text
+        assert "1 flag acknowledged" in done.text
         assert f"{UNKNOWN}" in done.text  # named, because it could not be
         assert HOSTILE not in done.text
         assert (
@@ -220,16 +226,16 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
         assert f'id="flag-{second}"' in done.text
         assert f'id="flag-{first}"' not in done.text
         for changes, said in (
-            ({"reason": " "}, "reason: is required to take a flag on"),
+            ({"reason": " "}, "reason: is required to acknowledge a flag"),
             ({"flag": []}, "flag: nothing is selected"),
             ({"expires": "2001-01-01"}, "expires: is past"),
-            ({"expires": "soon"}, "expires: is no day"),
+            ({"expires": "soon"}, "expires: is not a day"),
             ({"state": "owned", "owner": ""}, "owner: is required"),
         ):
             refused = person.post("/flags", data={**body, **changes})
             assert (refused.status_code, said in refused.text) == (422, True), refused.text[-3000:]
         back = person.post("/flags", data={"flag": [first], "state": "open", "csrf_token": csrf})
-        assert "1 flag open again" in back.text
+        assert "1 flag reopened" in back.text
         person.post(
             "/flags",
             data={
@@ -239,4 +245,4 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
                 "csrf_token": csrf,
             },
         )
-        assert "Nothing needs you" in person.get("/flags").text
+        assert "No open flags" in person.get("/flags").text

@@ -22,10 +22,12 @@ from gonogo_storage.db.engine import reading, session
 from gonogo_storage.history import assessments
 from gonogo_storage.jobs import jobs
 from gonogo_storage.messages import leases
+from gonogo_storage.rollups.variants import variants_of
 from gonogo_workers import queue
 from job_flow import KEY, QUEUE, SimulatedWorker, row
 from running_service import Process, clean_environment
 from running_service import until as eventually
+from stored_attempts import attempts_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -105,9 +107,10 @@ def test_a_job_runs_from_the_doorbell_to_its_verdict(
 
 
 def assessments_of(engine: Engine, test_key: str) -> list[dict[str, Any]]:
-    """What has been said of the variants of a test."""
+    """Return the stored assessments of a test's variants."""
     with reading(engine) as current:
-        return assessments.of_test(current, test_key)
+        stored = [assessments.get(current, variant) for variant in variants_of(current, test_key)]
+        return [assessment for assessment in stored if assessment is not None]
 
 
 def test_two_unstarted_chunks_per_live_worker_and_no_more(
@@ -183,7 +186,7 @@ def test_an_attempt_that_sends_heartbeats_is_never_given_up(
         with worker.alive(chunk["attempt"]):
             time.sleep(3 * TIMEOUT_S)
         with reading(engine) as current:
-            (tried,) = jobs.attempts_of(current, job_id)
+            (tried,) = attempts_of(current, job_id)
     assert tried["state"] == "running"
 
 
@@ -212,7 +215,7 @@ def test_after_a_flush_unstarted_attempts_are_sent_again(
             worker.run(chunk)
         job = until(engine, job_id, lambda job: job.state == "finished")
         with reading(engine) as current:
-            assert len(jobs.attempts_of(current, job_id)) == 2
+            assert len(attempts_of(current, job_id)) == 2
     assert job.counts == {"pass": 2}
 
 
@@ -278,7 +281,7 @@ def test_two_copies_share_the_work_and_store_every_seed_once(
         with reading(engine) as current:
             assert len(presences(engine)) == 2
             assert {"dispatcher", "reaper", "delivery"} <= set(leases.holders(current))
-            assert len(jobs.attempts_of(current, job_id)) == count
+            assert len(attempts_of(current, job_id)) == count
     assert (job.done, job.counts) == (40, {"pass": 40})
     assert numbers(engine, job_id) == list(range(40))
     with reading(engine) as current:
@@ -296,7 +299,8 @@ def test_messages_that_a_killed_ingest_had_in_hand_come_back_at_its_successors_s
     worker.send(chunk, [row(0)])
     worker.finish(chunk, batches=1)
     dying = (
-        "import os, sys; from gonogo_workers import queue; app = queue.make_app(sys.argv[1]); c = app.connection_for_read(); "
+        "import os, sys; from gonogo_workers import queue; "
+        "app = queue.make_app(sys.argv[1]); c = app.connection_for_read(); "
         "q = c.SimpleQueue('background'); q.get(timeout=5); q.get(timeout=5); os._exit(9)"
     )
     assert (
@@ -310,7 +314,7 @@ def test_messages_that_a_killed_ingest_had_in_hand_come_back_at_its_successors_s
     with running(settings), worker.alive(chunk["attempt"]):
         job = until(engine, job_id, lambda job: job.state == "finished")
         with reading(engine) as current:
-            assert len(jobs.attempts_of(current, job_id)) == 1
+            assert len(attempts_of(current, job_id)) == 1
     assert job.counts == {"pass": 1}
 
 

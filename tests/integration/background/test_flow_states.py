@@ -21,6 +21,7 @@ from gonogo_storage.jobs.job import Job
 from gonogo_storage.messages import events, outbox
 from gonogo_storage.seeds import results
 from job_flow import QUEUE, empty_row, new_job, row
+from stored_attempts import attempts_of
 
 NOW = utcnow()
 LATER = NOW + timedelta(seconds=60)
@@ -189,7 +190,8 @@ def test_a_batch_that_never_comes_is_asked_for_again(current: Session) -> None:
     store(current, item, [row(0)])
     finish(current, item, batches=2)
     assert [
-        silent.attempt for silent in attempts.silent_attempts(current, AttemptState.reported, before=LATER)
+        silent.attempt
+        for silent in attempts.silent_attempts(current, AttemptState.reported, before=LATER)
     ] == [item.attempt]
     attempts.mark_lost(current, item.attempt, "never arrived", before=LATER, now=LATER)
     (again,) = send(current)
@@ -203,7 +205,9 @@ def test_a_silent_attempt_is_lost_and_its_late_results_still_count(current: Sess
     assert (
         attempts.mark_lost(current, lost.attempt, "no heartbeat", before=NOW, now=LATER) is None
     )  # heard just now
-    assert attempts.mark_lost(current, lost.attempt, "no heartbeat", before=LATER, now=LATER) == job.id
+    assert (
+        attempts.mark_lost(current, lost.attempt, "no heartbeat", before=LATER, now=LATER) == job.id
+    )
     (again,) = send(current, now=LATER)
     assert again.work == [[1, 0], [2, 0]]
     store(current, lost, [row(1), empty_row(2, "hang", "late, and without numbers")], batch=1)
@@ -263,7 +267,7 @@ def test_results_may_overtake_started(current: Session) -> None:
     store(current, item, [row(0)])
     assert now_of(current, job).state == "running"
     assert attempts.started(current, item.attempt, {"worker": "w"}, now=NOW) == job.id
-    assert jobs.attempts_of(current, job.id)[0]["worker"] == "w"
+    assert attempts_of(current, job.id)[0]["worker"] == "w"
 
 
 def test_unstarted_attempts_are_sent_again_in_a_new_life_of_the_broker(current: Session) -> None:
@@ -281,7 +285,7 @@ def test_cancel_ends_at_once_what_no_worker_has_started(current: Session) -> Non
     assert ended is not None
     assert (ended.state, ended.verdict, ended.open_chunks, ended.done) == ("cancelled", None, 0, 0)
     assert [
-        letter.payload for letter in outbox.due(current, topics=["attempt.cancel"], now=LATER)
+        message.payload for message in outbox.due(current, topics=["attempt.cancel"], now=LATER)
     ] == [{"attempt": sent.attempt}]
     assert attempts.started(current, sent.attempt, {}, now=NOW) is None
     store(current, sent, [row(0)])

@@ -16,12 +16,12 @@ from background_thread import broker, numbers, running, short, submit, until
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.engine import is_postgres, make_engine, reading, session
 from gonogo_storage.devices import workers
-from gonogo_storage.jobs import jobs
 from gonogo_storage.ops import schema
 from gonogo_workers import queue
 from job_flow import SimulatedWorker, row
 from running_service import until as eventually
 from servers import PostgresServer, RedisServer
+from stored_attempts import attempts_of
 
 
 def test_background_survives_a_restart_of_redis(
@@ -53,8 +53,8 @@ def test_background_survives_a_restart_of_redis(
             ):
                 with suppress(
                     Empty
-                    # what was published in the moment of the restart may be there twice: a worker runs
-                    # it once
+                    # a message that was published during the restart may be there twice: a
+                    # worker runs it once
                 ):
                     chunk = worker.take(0.5)
                     if chunk["attempt"] not in taken:
@@ -129,9 +129,7 @@ def test_results_wait_for_a_database_that_is_away(
         private_postgres.start()
         job = until(engine, job_id, lambda job: job.state == "finished")
         with reading(engine) as current:
-            assert (
-                len(jobs.attempts_of(current, job_id)) == 1
-            )  # nothing was lost, so nothing ran again
+            assert len(attempts_of(current, job_id)) == 1  # nothing was lost, so nothing ran again
     assert job.counts == {"pass": 3}
     app.close()
     engine.dispose()

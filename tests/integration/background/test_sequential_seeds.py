@@ -148,7 +148,10 @@ def test_a_stable_test_stops_after_49_seeds_and_says_what_it_saved(current: Sess
         )
     } == {
         "decision": "stable",
-        "words": "stopped after 49 of at most 500 seeds, 0 failed: the failure rate is 0.01 rather than 0.1; 1.13 s of device time saved",
+        "words": (
+            "stopped after 49 of at most 500 seeds, 0 failed: "
+            "the failure rate is 0.01 rather than 0.1; 1.13 s of device time saved"
+        ),
         "seeds_seen": 49,
         "seeds_run": 49,
         "seeds_saved": 451,
@@ -224,7 +227,9 @@ def test_the_decision_is_the_same_whatever_comes_when(
         if not rest:
             end(current, item)
         elif chance.random() < 0.2:
-            attempts.mark_lost(current, item.attempt, "its worker was killed", before=LATER, now=NOW)
+            attempts.mark_lost(
+                current, item.attempt, "its worker was killed", before=LATER, now=NOW
+            )
         else:
             going.append((item, rest))
     stop = stop_of(current, job)
@@ -249,7 +254,8 @@ def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_the_dia
     )
     assert stop["words"].endswith("(seed 0: fail)")
     assert "finder" not in stop
-    told = {letter.payload["attempt"] for letter in outbox.due(current, topics=["attempt.cancel"])}
+    due = outbox.due(current, topics=["attempt.cancel"])
+    told = {message.payload["attempt"] for message in due}
     assert told == {item.attempt for item in items[1:]} == set(attempts.to_cancel(current))
     assert chunks.waiting(current) == {}
     assert found(current, job).state == "running"
@@ -326,7 +332,10 @@ def test_nothing_about_the_kernel_ends_undecided_with_the_largest_number(current
     job = submit(current, 5)
     ended = run(current, job, lambda seed, repeat: empty_row(seed, "hang", "no answer", repeat))
     assert ended.stop is not None
-    words = "stopped after 0 of at most 5 seeds (5 more say nothing of the kernel), 0 failed: all 5 seeds ran without a decision"
+    words = (
+        "stopped after 0 of at most 5 seeds (5 more say nothing of the kernel), 0 failed: "
+        "all 5 seeds ran without a decision"
+    )
     assert (ended.verdict, ended.stop["decision"], ended.stop["words"]) == (
         "hang",
         "undecided",

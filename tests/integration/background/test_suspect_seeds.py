@@ -115,7 +115,8 @@ def test_what_stays_at_the_edge_adds_eight_twice_and_raises_no_flag(current: Ses
     )
     assert job.suspects["seeds"] == list(range(8))
     assert job.suspects["words"].startswith(
-        "seeds 0, 1, 2, 3, 4, 5, 6, 7 and 12 more are suspect; 16 seeds were added: together they are still"
+        "seeds 0, 1, 2, 3, 4, 5, 6, 7 and 12 more are suspect; "
+        "16 seeds were added: together they are still"
     )
     assert flags.list_(current, job=job.id).items == ()
 

@@ -15,7 +15,10 @@ executor = "pytest"
 environment = {{ PYTEST_DISABLE_PLUGIN_AUTOLOAD = "1" }}
 options = {{ root = "{root}" }}
 [builds.op.suites.staged]
-stages = [{{ name = "api", files = ["test_api.py"] }}, {{ name = "kernels", files = ["test_kernels.py"] }}]
+stages = [
+    {{ name = "api", files = ["test_api.py"] }},
+    {{ name = "kernels", files = ["test_kernels.py"] }},
+]
 """
 
 

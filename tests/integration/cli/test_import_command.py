@@ -17,10 +17,12 @@ def test_files_go_in_and_their_results_out(
 ) -> None:
     junit, ours = tmp_path / "results.xml", tmp_path / "run.ndjson"
     junit.write_text(
-        '<testsuite name="s"><testcase name="a"/><testcase name="b"><failure/></testcase></testsuite>'
+        '<testsuite name="s"><testcase name="a"/><testcase '
+        'name="b"><failure/></testcase></testsuite>'
     )
     ours.write_text(
-        '{"format": "gonogo", "version": 1, "build": "b1"}\n{"name": "t", "outcome": "passed", "seed": 4}\n'
+        '{"format": "gonogo", "version": 1, "build": "b1"}\n{"name": "t", "outcome": '
+        '"passed", "seed": 4}\n'
     )
     with on_port(migrated_sqlite_url) as (http, _):
         monkeypatch.setenv("GONOGO_URL", str(http.base_url).rstrip("/"))

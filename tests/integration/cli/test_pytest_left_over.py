@@ -117,7 +117,7 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
 
 def test_a_child_that_a_test_forked_delivers_nothing(tmp_path: Path) -> None:
     collector = Collector(
-        lambda: {"suite": "s"}, root=tmp_path, to=str(tmp_path / "kept.sqlite"), asked=True
+        lambda: {"suite": "s"}, root=tmp_path, to=str(tmp_path / "kept.sqlite"), requested=True
     )
     collector._add(Record("t.py::test", "passed"))
     collector._pid += 1  # what a process that runs on into pytest sees: another id than its own
@@ -129,7 +129,10 @@ def test_a_child_that_a_test_forked_delivers_nothing(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path: Path) -> None:
-    code = "from pathlib import Path; from gonogo_pytest.spool import Spool; s = Spool(Path(), 'r1', 'x', {}); print(1); input()"
+    code = (
+        "from pathlib import Path; from gonogo_pytest.spool import Spool; s = Spool(Path(), "
+        "'r1', 'x', {}); print(1); input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -147,7 +150,7 @@ def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path:
     left.path.write_text("{}\n[]\n")
     ((worked, words),) = catch_up(tmp_path)
     assert not worked
-    assert words.startswith(f"{left.path.name} can't be read: not what a run of pytest leaves")
+    assert words.startswith(f"{left.path.name} can't be read: not a file of a pytest run")
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -166,8 +169,8 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     file = spool.Spool(tmp_path, "r1", "x", {"suite": "s"})
     for number in range(2):  # run again by a plug-in
         file.began("n1")
-        file.heard("n1", record, done=False)
-        file.heard("n1", record, done=bool(number))
+        file.write_record("n1", record, done=False)
+        file.write_record("n1", record, done=bool(number))
     file.began("n2")
     file.ended(1, "then")
     file.close(keep=True)
@@ -205,7 +208,7 @@ def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
     assert (
         finished(nowhere, str(path))
         .ended[0]
-        .startswith(f"the run can't be kept in {nowhere} until it is delivered: [Errno 2]")
+        .startswith(f"the run can't be stored in {nowhere} until it is delivered: [Errno 2]")
     )
     with sqlite3.connect(path) as file:
         assert file.execute("SELECT COUNT(*), SUM(exit_status) FROM runs").fetchone() == (3, 0)

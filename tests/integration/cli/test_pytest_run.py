@@ -38,7 +38,10 @@ SUITE = """
     def test_backward(build, gonogo_seed):
         given = np.load(f"{build}-{gonogo_seed}.npz")
         inputs = {name: given[name] for name in ("x", "gamma", "dy", "mean", "rstd")}
-        gonogo.compare(given["dx"], given["expected"], rtol=1e-3, atol=0.5, kernel="layernorm_bw", inputs=inputs, arithmetic="tt-train")
+        gonogo.compare(
+            given["dx"], given["expected"], rtol=1e-3, atol=0.5, kernel="layernorm_bw",
+            inputs=inputs, arithmetic="tt-train",
+        )
 
     @pytest.mark.gonogo_seeds(1, start=5)
     def test_loose(gonogo, gonogo_seed):
@@ -103,17 +106,21 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
         "  layernorm_bw [1, 32, 64]: pass_by_tolerance (budget of tt-train). Green and wrong"
     )
     assert (
-        "not_judged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times fp32's own rounding, of which 0.005 was used"
-        in said
+        "not_judged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times "
+        "fp32's own rounding, of which 0.005 was used"
+    ) in said
+    red = (
+        "not_judged: test_kernel.py::test_red: the tolerance is 12,600 times fp32's own "
+        "rounding, and the error 500 times the tolerance"
     )
-    red = "not_judged: test_kernel.py::test_red: the tolerance is 12,600 times fp32's own rounding, and the error 500 times the tolerance"
     assert red in said
     assert "6 comparisons of 4 tests: 2 not_judged, 2 pass, 2 pass_by_tolerance" in said
     assert said[-1].startswith("1 failed, 5 passed, 2 hollow")
     with sqlite3.connect(project / ".gonogo.sqlite") as file:
         tests = file.execute("SELECT name, seed, outcome FROM tests ORDER BY number").fetchall()
         hollow = file.execute(
-            "SELECT verdict, within, budget_ratio FROM outputs WHERE verdict <> 'pass' AND output = 'dx'"
+            "SELECT verdict, within, budget_ratio FROM outputs WHERE verdict <> 'pass' AND "
+            "output = 'dx'"
         ).fetchall()
         (header,) = file.execute("SELECT header FROM runs").fetchone()
         told = [
@@ -231,7 +238,7 @@ def test_what_a_server_refuses_is_said_in_its_words(service: httpx.Client) -> No
 def test_a_large_run_is_several_imports(
     service: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "MOST_BYTES", 200)
+    monkeypatch.setattr(server, "MAX_BYTES", 200)
     line = json.dumps({"name": "t.py::test_%d", "outcome": "passed"})
     run, header = new_id(), b'{"format": "gonogo", "version": 1, "suite": "large"}'
     answers = server.send(

@@ -76,14 +76,24 @@ def test_registered_builds_come_first_and_what_the_form_begins_with_is_a_job(
 
 def test_the_form_begins_as_a_job_or_a_test_did(migrated_sqlite_url: str) -> None:
     test = {
-        "kernel": "layernorm_bw", "shape": [32, 64], "epsilon": 1e-5, "inputs": {"regime": "normal", "mean": 0.0, "std": 2.0},
+        "kernel": "layernorm_bw",
+        "shape": [32, 64],
+        "epsilon": 1e-5,
+        "inputs": {"regime": "normal", "mean": 0.0, "std": 2.0},
         "tolerance": {"rtol": 1e-3, "atol": 0.5, "pcc": 0.999},
-    }  # fmt: skip
+    }
     asked = {
-        "test": test, "build": "tt-train-2025", "reference": {"build": "correct"}, "seeds": [3, 1, 8], "repeats": 2, "priority": 7,
-        "queue_deadline_s": 3600, "labels": {"suite": "nightly", "team": STRANGE}, "context": {"name": "after", "before": [JOB["test"]]},
+        "test": test,
+        "build": "tt-train-2025",
+        "reference": {"build": "correct"},
+        "seeds": [3, 1, 8],
+        "repeats": 2,
+        "priority": 7,
+        "queue_deadline_s": 3600,
+        "labels": {"suite": "nightly", "team": STRANGE},
+        "context": {"name": "after", "before": [JOB["test"]]},
         "commit": {"repository": "org/name", "sha": "0123abc", "pull_request": 7},
-    }  # fmt: skip
+    }
     with in_process(migrated_sqlite_url) as api:
         job = api.submit(**asked)
         begun = api.client.get("/jobs/new.json", params={"from": job, "priority": "9"}).json()
@@ -135,12 +145,17 @@ def test_the_form_begins_as_a_job_or_a_test_did(migrated_sqlite_url: str) -> Non
             for name in ("kind", "suite", "filter", "stages", "shuffle", "executor")
         }
         assert named == {
-            "kind": "selection", "suite": "nightly", "filter": "a and not b", "stages": "one, two", "shuffle": "yes", "executor": "pytest",
-        }  # fmt: skip
+            "kind": "selection",
+            "suite": "nightly",
+            "filter": "a and not b",
+            "stages": "one, two",
+            "shuffle": "yes",
+            "executor": "pytest",
+        }
         assert (twin["suites"], twin["reporters"]) == (["nightly"], ["gtest", "pytest"])
         # what is not there is said
         for name in ("from", "test"):
             answer = api.client.get("/jobs/new", params={name: STRANGE})
             assert answer.status_code == 200
-            assert "own beginning" in answer.text
+            assert "The form has its default values" in answer.text
             assert "<script>alert" not in answer.text

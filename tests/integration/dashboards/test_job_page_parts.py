@@ -124,7 +124,7 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
         view = api.client.get(f"/jobs/{job.id}.json", params={"seed": "3"}).json()
         results = api.get(f"/jobs/{job.id}/results")["items"]
         assert view["grid"]["cells"] == "ppptpc"
-        assert view["grid"]["come"] == len(results) == 6
+        assert view["grid"]["finished"] == len(results) == 6
         shown = view["seed"]
         assert (shown["seed"], shown["verdict"], shown["outputs"][0]["output"]) == (
             3,
@@ -135,7 +135,7 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
         numbers = dict(
             zip((name for name, _ in shown["columns"]), shown["outputs"][0]["numbers"], strict=True)
         )
-        assert (numbers["max |e|"], numbers["along x̂ in a row"]) == (dx["max_abs"], dx["xhat_z"])
+        assert (numbers["max |e|"], numbers["along x̂ in a row, σ"]) == (dx["max_abs"], dx["xhat_z"])
         assert "--seeds 1 --seed-start 3 " in shown["check"]
         assert (shown["before"], shown["after"]) == (
             f"/jobs/{job.id}?seed=2",
@@ -169,7 +169,7 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
         for part in (
             "Seed 5",
             "Error map of dx",
-            "What the terms leave",
+            "Error without the wrong terms",
             "Logs",
             "Telemetry during the job",
             "check-seed",
@@ -190,7 +190,7 @@ def test_an_address_that_names_no_seed_of_the_job_is_a_page_without_details(
         waiting = api.client.get(f"/jobs/{job.id}.json?seed=1").json()
         assert (waiting["seed"]["verdict"], waiting["seed"]["sentence"]) == (
             None,
-            "It has not come back yet.",
+            "It has not finished yet.",
         )
         assert (waiting["map"], waiting["log"], waiting["telemetry"]) == (None, None, None)
         assert api.client.get(f"/jobs/{job.id}?seed=1").status_code == 200

@@ -95,14 +95,14 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
         (other, "n300"): ["pass", None, None, None],
     }
     assert [(build.hollow, build.red) for build in view.builds] == [(0, 0), (2, 0), (0, 1), (0, 1)]
-    assert (
-        view.summary
-        == "3 tests on 4 builds of main. On fixed-4c1e, the newest that ran, 0 are hollow, 0 are red of 2."
+    assert view.summary == (
+        "3 tests on 4 builds of main."
+        " On fixed-4c1e, the newest that ran: 0 hollow passes and 0 red of 2 tests."
     )
     [half] = [row.cells[1] for row in view.rows if (row.test, row.board) == (other, "n150")]
     assert half is not None
     assert (half.seeds, half.lost, half.hollow) == (2, 1, True)
-    assert half.words == "pass by tolerance on b0304ff7a5: 1 error, 1 pass by tolerance"
+    assert half.words == "Hollow pass on b0304ff7a5: 1 error, 1 hollow pass"
     assert not view.mixed
     assert f"/tests/{other}?branch=main&arch=wormhole&board=n150&build=b0304ff7a5" == half.url
     # filters, older builds, more tests
@@ -192,8 +192,12 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
         True,
     )
     assert [(column.build, column.shown) for column in strip.columns] == [
-        ("9ca166977b", 5), ("b747edd158", 5), ("b0304ff7a5", 5), ("fixed-4c1e", 5), ("mixed", 6)
-    ]  # fmt: skip
+        ("9ca166977b", 5),
+        ("b747edd158", 5),
+        ("b0304ff7a5", 5),
+        ("fixed-4c1e", 5),
+        ("mixed", 6),
+    ]
     assert {(mark.job, mark.seed, mark.value) for mark in strip.marks} == {
         (seed.job, seed.seed, seed.value) for seed in stored
     }
@@ -212,17 +216,17 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
             assert band.explained is not None
             assert mark.value < band.explained
     assert strip.columns[4].unnumbered == 1
-    assert "Green and not explained by rounding: 2 builds (b0304ff7a5, mixed)" in strip.summary
+    assert "green and not explained by rounding: 2 builds (b0304ff7a5, mixed)" in strip.summary
     assert strip.worst[0].verdict == "hang"
     # the gauge: its advised tolerance is a line where the stored statistics tell it, and its matrix
     # stands beside
     assert view.kills is not None
     assert view.kills.sentence.startswith("1 of ")
-    assert (view.kills.lines[0].name, view.kills.lines[0].declared.said) == (
+    assert (view.kills.lines[0].name, view.kills.lines[0].declared.words) == (
         "double-subtract",
         "passes",
     )
-    assert view.kills.lines[0].rounding.said == "stopped"
+    assert view.kills.lines[0].rounding.words == "rejected"
     assert view.kills.works
     assert bands[4, True].advised is not None
     assert bands[4, True].advised < strip.worst[1].value  # what is wrong would be red
@@ -337,7 +341,7 @@ def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(
         bad = api.client.get("/matrix.json?cursor=x")
         assert (bad.status_code, bad.json()["detail"]) == (
             400,
-            "cursor: not one that this matrix gave",
+            "cursor: unknown; follow the link `next` of this matrix",
         )
         assert api.client.get("/matrix?cursor=x").status_code == 400
         for odd in (
@@ -350,7 +354,7 @@ def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(
             "board=%F0%9F%92%A9",
         ):
             assert api.client.get(f"/matrix?{odd}").status_code == 200
-        assert "hatched below another shape" not in page  # nothing is mixed
+        assert "Hatched below another shape" not in page  # nothing is mixed
         hollow = api.client.get(
             f"/tests/{key}?build=b0304ff7a5"
         ).text  # the banner has the looks of the worst that is known

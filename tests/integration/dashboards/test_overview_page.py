@@ -79,10 +79,10 @@ def test_what_someone_has_taken_on_needs_nobody_and_all_clear_says_so(engine: En
             current, "w", queues=["emulator.wormhole.n150"], device="a", attempt=None, now=utcnow()
         )
     view = look(engine)
-    assert (view.needs, view.flags, view.taken_on) == ((), (), 1)
+    assert (view.needs, view.flags, view.acknowledged) == ((), (), 1)
     assert view.calm == (
-        "Nothing needs you: no flag that nobody has looked at, no new failure in the last 24 hours and no queue without a worker."
-        " 1 flag is taken on."
+        "Nothing needs attention: no new flags, no new failures in the last 24 hours"
+        " and no stuck queues. 1 flag is acknowledged."
     )
     assert [(queue.queue, queue.workers, queue.stuck) for queue in view.queues] == [
         ("emulator.wormhole.n150", 1, False)
@@ -124,8 +124,8 @@ def test_a_failure_is_new_if_the_test_was_not_red_the_time_before(engine: Engine
     ]
     assert (view.night.runs, view.night.ended, view.night.new, view.night.old) == (2, 1, 4, 1)
     assert (
-        view.night.words
-        == "2 runs in the last 24 hours, 1 over: 4 new failures, 1 red the time before too."
+        view.night.words == "2 runs in the last 24 hours, 1 finished: 4 new failures,"
+        " 1 that failed the last time too."
     )
     assert (
         view.night.items[0].words

@@ -104,17 +104,43 @@ def commit_check(
     """What a delivery about a pull request leaves behind."""
     now = utcnow()
     delivery = IncomingDeliveryRow(
-        id=new_id(), source="github", delivery=new_id(), event="pull_request", repository=REPOSITORY, body=None, size=1,
-        state=IncomingState.started.value, reason=None, outcome=[], tries=1, due_at=None, received_at=now, ended_at=now,
-    )  # fmt: skip
+        id=new_id(),
+        source="github",
+        delivery=new_id(),
+        event="pull_request",
+        repository=REPOSITORY,
+        body=None,
+        size=1,
+        state=IncomingState.started.value,
+        reason=None,
+        outcome=[],
+        tries=1,
+        due_at=None,
+        received_at=now,
+        ended_at=now,
+    )
     session.add(delivery)
     session.flush()
     values: dict[str, Any] = {
-        "delivery_id": delivery.id, "source": "github", "event": "pull_request", "rule": "kernels", "suite": "nightly",
-        "repository": REPOSITORY, "installation": None, "branch": "main", "pull_request": 7, "fork": False, "head_sha": sha,
-        "base_sha": BASE, "head_build": None, "base_build": None, "run_id": run, "base_run_id": base_run, "error": None,
+        "delivery_id": delivery.id,
+        "source": "github",
+        "event": "pull_request",
+        "rule": "kernels",
+        "suite": "nightly",
+        "repository": REPOSITORY,
+        "installation": None,
+        "branch": "main",
+        "pull_request": 7,
+        "fork": False,
+        "head_sha": sha,
+        "base_sha": BASE,
+        "head_build": None,
+        "base_build": None,
+        "run_id": run,
+        "base_run_id": base_run,
+        "error": None,
         "occurred_at": now,
-    }  # fmt: skip
+    }
     return commit_checks.add(session, {**values, **changes}).id
 
 
@@ -163,9 +189,9 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
         ("in_progress", first)
     ]
     end(api, head, wrong=True)
-    asked = len(server.asked)
+    asked = len(server.requests)
     tell(answerer)  # base is not over yet
-    assert len(server.asked) == asked
+    assert len(server.requests) == asked
     end(api, base)
     tell(answerer)
     assert server.status_of(HEAD) == {context: "failure"}
@@ -185,9 +211,9 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
     )
     assert "](https://gonogo.example/jobs/" in comment["body"]
     assert state(api, first).state == "told"
-    asked = len(server.asked)
+    asked = len(server.requests)
     tell(answerer)
-    assert len(server.asked) == asked
+    assert len(server.requests) == asked
 
     better = start(api, "correct")  # the next commit is right: the comment is written anew
     with api.context.session() as session:
@@ -227,7 +253,9 @@ def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(
             clock.shift(timedelta(hours=13))
     assert state(api, told).state == "told"
     changes = [
-        (each.method, each.path.rpartition("/")[2]) for each in server.asked if each.method != "GET"
+        (each.method, each.path.rpartition("/")[2])
+        for each in server.requests
+        if each.method != "GET"
     ]
     assert changes.count(("POST", HEAD)) == 2  # one that the next one replaces
     assert changes.count(("POST", "check-runs")) == changes.count(("POST", "comments")) == 1
@@ -330,4 +358,4 @@ def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_co
     assert server.status_of(HEAD) == found
     assert server.checks == []
     assert server.comments == []  # all is well, and nothing was said before
-    assert all(each.headers["authorization"] == f"Bearer {TOKEN}" for each in server.asked)
+    assert all(each.headers["authorization"] == f"Bearer {TOKEN}" for each in server.requests)

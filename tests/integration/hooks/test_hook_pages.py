@@ -52,7 +52,7 @@ def test_a_delivery_leads_to_its_runs_and_they_lead_back(api: Api) -> None:
     work(api)
     ignored, started = api.client.get("/hooks.json").json()["items"]
     assert (started["state_words"], started["rules"], started["source_words"]) == (
-        "started something",
+        "Started something",
         ["kernels"],
         "GitHub",
     )
@@ -106,14 +106,14 @@ def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> Non
     page = admin.get(f"/hooks/{line['id']}").text
     view = admin.get(f"/hooks/{line['id']}.json").json()
     assert f'data-post="{view["replay"]}"' in page
-    assert f"no rule speaks of push of {REPOSITORY}" in page
+    assert f"no rule is for push of {REPOSITORY}" in page
     assert HEAD in view["payload"]
     assert LEAKED not in page + view["payload"] + admin.get(view["api"]).text
     assert admin.post(view["replay"], json={}).status_code == 403  # a page's own token is asked for
     store_rule(api)
     assert admin.post(view["replay"], json={}, headers=csrf).status_code == 202
     assert api.get("/audit?action=hook.replayed")["items"][0]["subject"] == line["id"]
-    assert "waits" in admin.get(f"/hooks/{line['id']}").text
+    assert "Waiting" in admin.get(f"/hooks/{line['id']}").text
     assert work(api) == 1
     assert len(commit_checks(api)) == 1
     reader, _ = browser(api, "read")
@@ -129,9 +129,9 @@ def test_rules_are_a_table_of_what_starts_what_and_empty_lists_say_what_is_missi
     api: Api,
 ) -> None:
     empty = {
-        "/hooks": "Nothing has come in yet",
-        "/rules": "There are no rules yet",
-        "/hooks?event=x": "No delivery matches",
+        "/hooks": "No incoming webhooks yet",
+        "/rules": "No rules yet",
+        "/hooks?event=x": "No incoming webhook matches",
     }
     for path, said in empty.items():
         assert said in api.client.get(path).text
@@ -143,9 +143,9 @@ def test_rules_are_a_table_of_what_starts_what_and_empty_lists_say_what_is_missi
     assert HOSTILE not in page
     for said in (
         "main, !wip/**",
-        "forks too: their code runs here",
-        "switched off",
-        "the base is not run",
+        "forks included: their code runs here",
+        "Disabled",
+        "the base doesn't run",
         "tt-train-2025",
     ):
         assert said in page
@@ -162,7 +162,7 @@ def test_a_payload_that_is_no_json_or_too_large_is_no_trouble(api: Api) -> None:
     work(api)
     raw, long, larger, _ = came(api)
     page = api.client.get(f"/hooks/{raw['id']}").text
-    assert "It is no JSON" in page
+    assert "Not JSON" in page
     assert "&lt;script&gt;" in page
     assert "The first 64,000 of" in api.client.get(f"/hooks/{long['id']}").text
-    assert "too many for a page" in api.client.get(f"/hooks/{larger['id']}").text
+    assert "Too large for a page" in api.client.get(f"/hooks/{larger['id']}").text

@@ -18,8 +18,8 @@ from pydantic import SecretStr
 from api import JOB, SECRET, Api
 from github import APP, TOKEN, GitHubServer
 from gonogo_service.github import answering, report
-from gonogo_service.github.answering import LOOK_AGAIN, Answerer
-from gonogo_service.hooks.processor import Worker
+from gonogo_service.github.answering import POLL_GAUGES, Answerer
+from gonogo_service.hooks.processor import Processor
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.db.encoding import utcnow
 from hook_payloads import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push
@@ -37,7 +37,7 @@ class Circle:
 
     api: Api
     github: GitHubServer
-    worker: Worker
+    worker: Processor
     answerer: Answerer
 
     def deliver(self, event: str, payload: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ def circle_of(api: Api, server: GitHubServer, **who: Any) -> Iterator[Circle]:
     )
     answerer = answering.make(core)
     assert answerer is not None
-    yield Circle(emptied(api), server, Worker(core), answerer)
+    yield Circle(emptied(api), server, Processor(core), answerer)
     answerer.close(10)
     core.close()
 
@@ -229,7 +229,7 @@ def test_a_check_that_is_asked_for_again_runs_its_head_once_more_and_a_second_pr
     )
     assert {name: second[name] for name in same} == {name: first[name] for name in same}
     assert second["run"] != first["run"]
-    assert came(api)[-1]["reason"] == f"kernels: it runs already: run {second['run']}"
+    assert came(api)[-1]["reason"] == f"kernels: it is already running: run {second['run']}"
     assert [each["status"] for each in github.checks] == ["completed", "in_progress"]
     app.end()
     assert [each["conclusion"] for each in github.checks] == ["failure", "success"]
@@ -243,7 +243,7 @@ def test_a_check_that_is_asked_for_again_runs_its_head_once_more_and_a_second_pr
     )
     app.go()
     replayed, both = came(api)[-2:]
-    assert "taken before" in replayed["reason"]
+    assert "came before" in replayed["reason"]
     assert both["state"] == "started"
     third = commit_checks(api)[-1]
     assert third["run"] not in {first["run"], second["run"]}
@@ -262,7 +262,7 @@ def test_a_suite_that_is_asked_for_again_runs_all_that_its_commit_had(app: Circl
     (again,) = [each for each in came(app.api) if each["event"] == "check_suite"]
     assert [(each["rule"], each["started"], each["reason"]) for each in again["outcome"]] == [
         ("kernels", True, None),
-        ("other", False, "the rule is in use no more"),
+        ("other", False, "the rule is no longer in use"),
     ]
     assert [each["event"] for each in commit_checks(app.api)] == ["push", "push", "push"]
 
@@ -273,14 +273,18 @@ def test_a_suite_that_is_asked_for_again_runs_all_that_its_commit_had(app: Circl
         (
             "check_run",
             check_run({"id": 1, "head_sha": HEAD, "external_id": "x"}, app=99),
-            "'ours-not', not of ours",
+            "'ours-not', which runs it again itself",
         ),
         (
             "check_suite",
             check_suite("rerequested", app={"id": 99, "slug": "actions"}),
-            "'actions', not of ours",
+            "'actions', which runs it again itself",
         ),
-        ("check_run", check_run({"id": 1, "head_sha": HEAD, "external_id": "x"}), "not made here"),
+        (
+            "check_run",
+            check_run({"id": 1, "head_sha": HEAD, "external_id": "x"}),
+            "not created here",
+        ),
         (
             "check_run",
             check_run({"id": 1, "head_sha": HEAD}, action="created"),
@@ -334,7 +338,7 @@ def test_a_check_that_another_pull_request_outshines_is_closed_once_while_gauges
             "pull_request", {**other, "pull_request": {**other["pull_request"], "number": 8}}
         )
         for _ in range(3):
-            clock.shift(LOOK_AGAIN)
+            clock.shift(POLL_GAUGES)
             app.go()
     assert [each["status"] for each in github.checks] == ["completed", "in_progress"]
     assert (

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 import node_programs
 from api import in_process
 from gonogo.ci.events import GITHUB, CommitEvent, Ignored, Rerequest, from_github
-from gonogo_service.hooks.processor import work
+from gonogo_service.hooks.processor import process
 from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages import incoming
 from hook_payloads import SECRET, deliver
@@ -78,7 +78,7 @@ def test_every_example_is_taken_and_worked_off(
         for number, (name, payload) in enumerate(examples[HERE]):
             if (
                 name not in posted
-                # to the endpoint they are all bytes: one of each event, the others are stored at once
+                # to the endpoint they are all bytes: one of each event; the others are stored
             ):
                 posted.add(name)
                 assert (
@@ -91,7 +91,7 @@ def test_every_example_is_taken_and_worked_off(
                     session, HookSource.github, str(number), name, json.dumps(payload).encode()
                 )
             for incoming_id in incoming.due(session, limit=1000):
-                states[work(session, incoming_id, api.settings)] += 1
+                states[process(session, incoming_id, api.settings)] += 1
         assert sum(states.values()) == len(examples[HERE])
         assert set(states) == {IncomingState.started, IncomingState.ignored}
         assert states[IncomingState.started] >= 10

@@ -29,7 +29,7 @@ from gonogo_cli.app import app
 from gonogo_service.hooks import catch_up
 from gonogo_storage.db.encoding import utcnow
 from hook_payloads import HEAD, NEXT, deliver, pull_request, push
-from hook_service import OWN, RULE, SMALL, came, copied, emptied, store_rule, work
+from hook_service import RULE, SETTINGS, SMALL, came, copied, emptied, store_rule, work
 from suite_runs import SUITE
 
 
@@ -101,7 +101,7 @@ def test_the_command_stores_a_rules_file_and_lists_what_came(
 ) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"rules": [{**RULE, "suites": [SMALL]}]}))
-    with on_port(migrated_sqlite_url, **OWN) as (client, _):
+    with on_port(migrated_sqlite_url, **SETTINGS) as (client, _):
         monkeypatch.setenv("GONOGO_URL", str(client.base_url))
         configuration.load.cache_clear()
         deliver(client, "push", push(), delivery="over a socket")
@@ -187,13 +187,20 @@ def test_catch_up_fetches_what_was_missed_and_nothing_twice(
         monkeypatch.setattr("time.sleep", sleep)
         first = caught_up(*options)
     assert first == {
-        "repositories": ["app/hook" if options else AT_GITHUB], "hooks": 1, "seen": 4, "known": 1, "fetched": 2, "sent_again": 1
-    }  # fmt: skip
+        "repositories": ["app/hook" if options else AT_GITHUB],
+        "hooks": 1,
+        "seen": 4,
+        "known": 1,
+        "fetched": 2,
+        "sent_again": 1,
+    }
     assert waits == [40]
     assert at_github.again == [7]
     assert f"{below}/deliveries/7/attempts" in at_github.paths("POST")
     cursors = [
-        each.query.get("cursor") for each in at_github.asked if each.path == f"{below}/deliveries"
+        each.query.get("cursor")
+        for each in at_github.requests
+        if each.path == f"{below}/deliveries"
     ]
     assert cursors[-4:] == [
         None,
@@ -208,7 +215,7 @@ def test_catch_up_fetches_what_was_missed_and_nothing_twice(
     assert caught_up("--send-again", *options)["sent_again"] == 1
     if speaker == "app":
         assert all(
-            each.headers["authorization"].count(".") == 2 for each in at_github.asked
+            each.headers["authorization"].count(".") == 2 for each in at_github.requests
         )  # as the App itself: a JSON web token
 
 
@@ -228,7 +235,7 @@ def test_catch_up_says_until_when_a_limit_lasts_that_is_too_long_to_wait_for(
         CliRunner().invoke(
             app, ["hooks", "catch-up", "--repository", AT_GITHUB], catch_exceptions=False
         )
-    assert len(at_github.asked) == 1
+    assert len(at_github.requests) == 1
     with pytest.raises(JobError, match="GONOGO_GITHUB_APP_ID"):
         CliRunner().invoke(app, ["hooks", "catch-up", "--app"], catch_exceptions=False)
 

@@ -22,7 +22,7 @@ from gonogo_storage.messages import incoming
 from hook_payloads import BEFORE, HEAD, NEXT, REPOSITORY, check_suite, deliver, pull_request, push
 from hook_service import (
     CI_SECRET,
-    OWN,
+    SETTINGS,
     SMALL,
     came,
     commit_checks,
@@ -123,7 +123,7 @@ def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> Non
         lite.client, "check_suite", check_suite("rerequested", head_sha=NEXT, before=HEAD)
     )  # the same body under another id
     work(lite)
-    assert (len(commit_checks(lite)), "taken before" in came(lite)[-1]["reason"]) == (4, True)
+    assert (len(commit_checks(lite)), "came before" in came(lite)[-1]["reason"]) == (4, True)
     with lite.context.session() as session:
         runs.cancel(session, first["run"])
     deliver(lite.client, "push", push(before=HEAD, after="d4" * 20))
@@ -309,7 +309,7 @@ def test_only_what_is_signed_is_taken(
 def test_a_delivery_needs_no_token_and_may_be_as_large_as_github_s(
     migrated_sqlite_url: str,
 ) -> None:
-    with in_process(migrated_sqlite_url, embedded=False, **OWN) as api:
+    with in_process(migrated_sqlite_url, embedded=False, **SETTINGS) as api:
         stranger = api.visitor()
         assert stranger.get("/api/v1/hooks/deliveries").status_code == 401
         large = push(padding="x" * (2 * 2**20))

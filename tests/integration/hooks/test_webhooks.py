@@ -27,7 +27,7 @@ from gonogo_storage.messages.deliveries import Delivery
 from job_flow import KEY
 from running_service import until
 from stored_jobs import finished
-from webhook_receiver import MailServer, Receiver, Reply
+from webhook_receiver import MailServer, Receiver, Reply, wait_for_senders
 
 LITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 """For tests of what happens outside the database: it is the same with every one."""
@@ -58,7 +58,7 @@ def core(api: Api) -> Iterator[BackgroundContext]:
     }
     made = open_background_context(api.settings.model_copy(update=changes), threading.Event())
     delivery.HANDLERS.update(
-        {"job.finished": lambda core, letter: outbound.fan_out(core, "job.finished", letter)}
+        {"job.finished": lambda core, payload: outbound.fan_out(core, "job.finished", payload)}
     )
     yield made
     delivery.HANDLERS.clear()
@@ -84,7 +84,7 @@ def subscribe(api: Api, url: str, **changes: Any) -> dict[str, Any]:
 def send(sender: Sender) -> None:
     """All that is due now."""
     sender.run_once()
-    sender.join(10)
+    wait_for_senders()
 
 
 def deliveries(api: Api, webhook: dict[str, Any]) -> list[dict[str, Any]]:
@@ -177,7 +177,7 @@ def test_what_receivers_do_wrong(api: Api, sender: Sender, receiver: Receiver) -
         "cancelled",
     )  # 410 ends the subscription and what waits for it
     gone = api.get(f"/webhooks/{webhook['id']}")
-    assert (gone["state"], gone["reason"]) == ("disabled", "the receiver answered 410: it is gone")
+    assert (gone["state"], gone["reason"]) == ("disabled", "the receiver answered 410 (gone)")
     assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 422
 
 
@@ -198,7 +198,7 @@ def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(
     assert deliveries(api, hooks[0])[0]["tries"] == 0
     sender.run_once()  # the slow one is not asked twice at the same time
     gate.set()
-    sender.join(10)
+    wait_for_senders()
     assert [deliveries(api, each)[0]["state"] for each in hooks] == [
         "delivered",
         "waiting",
@@ -259,7 +259,7 @@ def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(
     assert len(receiver.got) == 2
     sender.context.stop.set()
     gate.set()
-    sender.join(10)
+    wait_for_senders()
 
 
 @LITE
@@ -277,7 +277,7 @@ def test_private_addresses_need_a_word_of_the_settings(
     log = api.get(f"/webhooks/{webhook['id']}/deliveries/{deliveries(api, webhook)[0]['id']}")[
         "log"
     ]
-    assert "no public address" in log[0]["error"]
+    assert "not a public address" in log[0]["error"]
 
 
 @LITE
@@ -373,20 +373,20 @@ def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
             finished(session)
             (flag,) = flags.list_(session).items
             of_flag = {"flag": flag["id"]}
-            letters = {
+            payloads = {
                 "run.finished": {"run": run.json()["id"]},
                 "flag.opened": of_flag,
                 "flag.resolved": of_flag,
             }
-            for type_, letter in letters.items():
-                message = messages.payload(session, type_, letter, "https://gonogo.example/")
+            for type_, payload in payloads.items():
+                message = messages.payload(session, type_, payload, "https://gonogo.example/")
                 assert message["data"]["version"] >= 1
                 assert message["data"]["id"] in message["data"]["url"]
                 assert messages.sentence(message).endswith(message["data"]["url"])
             assert messages.payload(session, "job.finished", {"job": flag["id"]}, None)["data"] == {
                 "job": flag["id"]
             }  # gone since
-            of_run = messages.payload(session, "run.finished", letters["run.finished"], None)
+            of_run = messages.payload(session, "run.finished", payloads["run.finished"], None)
             assert (
                 messages.sentence(of_run)
                 == f"suite nightly on tt-train-2025: running /runs/{run.json()['id']}"

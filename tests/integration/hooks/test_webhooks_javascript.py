@@ -17,7 +17,7 @@ from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.webhooks import outbound, secrets
 from job_flow import KEY
 from servers import Missing
-from webhook_receiver import Got, Receiver
+from webhook_receiver import Got, Receiver, wait_for_senders
 
 
 def line(secret: str, got: Got, **changes: Any) -> str:
@@ -51,7 +51,7 @@ def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_wa
         sender = outbound.make(core)
         assert sender is not None
         sender.run_once()
-        sender.join(10)
+        wait_for_senders()
         core.close()
     receiver.close()
     (got,) = receiver.got

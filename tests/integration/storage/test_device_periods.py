@@ -74,10 +74,8 @@ def test_a_lost_attempt_was_at_work_until_it_was_last_heard_of(engine: Engine) -
     attempt = began(engine, 1, NOW - timedelta(minutes=10))
     with session(engine) as current:
         attempts.heartbeat(current, attempt, seed=0, stage="run", now=NOW - timedelta(minutes=8))
-        assert (
-            attempts.mark_lost(current, attempt, "silent", before=NOW - timedelta(minutes=1), now=NOW)
-            is not None
-        )
+        before = NOW - timedelta(minutes=1)
+        assert attempts.mark_lost(current, attempt, "silent", before=before, now=NOW) is not None
         (hour,) = periods.hours(current, DEVICE, since=NOW - timedelta(hours=2))
     assert (hour.busy_s, hour.attempts) == (120.0, 1)
 

@@ -21,10 +21,8 @@ SUITE = Selection(suite="nightly")
 
 def new(red: bool) -> NewImport:
     inner = "<failure/>" if red else ""
-    report = read(
-        f'<testsuite><testcase name="steady"/><testcase name="dx">{inner}</testcase></testsuite>'.encode(),
-        "junit",
-    )
+    cases = f'<testcase name="steady"/><testcase name="dx">{inner}</testcase>'
+    report = read(f"<testsuite>{cases}</testsuite>".encode(), "junit")
     source = {
         "format": "junit",
         "tool": None,

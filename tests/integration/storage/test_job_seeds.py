@@ -105,7 +105,7 @@ def test_of_a_large_job_only_what_is_shown_is_read(
     unused: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_seeds, "MAX_WHOLE", 100)
-    monkeypatch.setattr(job_seeds, "_LOOKED_AT", 20)
+    monkeypatch.setattr(job_seeds, "_CANDIDATES", 20)
     monkeypatch.setattr(plots, "WORST_MARKS", 40)
     rows = _large()
     _job(unused, [stored_jobs.row(0, wrong=True)])
@@ -124,8 +124,17 @@ def test_of_a_large_job_only_what_is_shown_is_read(
     assert (plot.total, plot.whole, plot.first, plot.last) == (SEEDS, False, 0, SEEDS - 1)
     assert len(plot.marks) <= 40 + 2 * 5
     # each verdict has its share, of each the largest; what has no number is there too
-    values = {verdict: sorted((row["outputs"]["dx"]["tolerance_ratio"] for row in rows[:-2] if row["verdict"] == verdict), reverse=True)
-              for verdict in ("pass", "pass_by_tolerance")}  # fmt: skip
+    values = {
+        verdict: sorted(
+            (
+                row["outputs"]["dx"]["tolerance_ratio"]
+                for row in rows[:-2]
+                if row["verdict"] == verdict
+            ),
+            reverse=True,
+        )
+        for verdict in ("pass", "pass_by_tolerance")
+    }
     for verdict, largest in values.items():
         shown = sorted(
             (mark.value or 0.0 for mark in plot.marks if mark.verdict == verdict), reverse=True
@@ -150,7 +159,7 @@ def test_of_a_large_job_only_what_is_shown_is_read(
     assert {output.output for output in view.worst[2].outputs} == {"dx", "dgamma", "dbeta"}
     beyond = [seed.outputs[0].evidence or 0.0 for seed in view.worst[2:]]
     assert beyond == sorted(beyond, reverse=True)
-    assert view.grid.come == SEEDS
+    assert view.grid.finished == SEEDS
 
 
 def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(

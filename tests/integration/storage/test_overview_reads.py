@@ -78,7 +78,7 @@ def test_a_cancelled_job_is_never_green_and_what_was_found_stays_found(engine: E
             found = jobs.get(session, job.id)
         assert view is not None
         assert found is not None
-        assert view.job.state_words == "cancelled after 5 of 64 seeds"
+        assert view.job.state_words == "Canceled after 5 of 64 seeds"
         assert view.verdict == view.job.verdict == found.verdict
         said[wrong] = found.verdict
     assert said == {False: None, True: "pass_by_tolerance"}

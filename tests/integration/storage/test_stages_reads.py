@@ -44,9 +44,17 @@ def job_of(
         **changes,
     }
     new = NewJob(
-        test_key=key_of(spec), workload_key=key_of(spec), kernel="selection", canonical=spec, elements=0, arch="none", board="host",
-        seeds=tuple(range(len(iterations))), request={"test": spec}, **fields,
-    )  # fmt: skip
+        test_key=key_of(spec),
+        workload_key=key_of(spec),
+        kernel="selection",
+        canonical=spec,
+        elements=0,
+        arch="none",
+        board="host",
+        seeds=tuple(range(len(iterations))),
+        request={"test": spec},
+        **fields,
+    )
     job = jobs.create(session, new)
     rows = [
         {"seed": seed, "repeat": 0, "verdict": "not_judged", "outputs": {}}
@@ -92,7 +100,10 @@ def test_a_stage_has_its_worst_status_of_all_iterations_in_the_job_s_diagnosis(a
         ("kernels", "failed", 2),
     ]
     assert said["stages"]["blocker"] == "kernels"
-    words = "Of 2 stages 1 passed, 2 (kernels) failed; the blocker is 'kernels': in 1 of 3 iterations: no test passed, first test: failed."
+    words = (
+        "Of 2 stages 1 passed, 2 (kernels) failed; the blocker is 'kernels':"
+        " in 1 of 3 iterations: no test passed, first test: failed."
+    )
     assert (said["words"], said["terms"]) == (words, [])
     assert api.get(f"/jobs/{job_id}")["diagnosis"]["words"] == words
 

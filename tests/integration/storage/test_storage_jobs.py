@@ -82,7 +82,7 @@ def test_a_new_job_is_stored_with_chunks_event_and_letter_in_one_transaction(
         assert jobs.get(current, job.id) == job
         assert (job.state, job.total, job.done, job.counts) == (JobState.queued, 10, 0, {})
         assert job.chunks == job.open_chunks > 1
-        assert [letter.topic for letter in outbox.due(current)] == ["job.created"]
+        assert [message.topic for message in outbox.due(current)] == ["job.created"]
         assert [event["type"] for event in events.after(current, job.id, 0)] == ["state"]
         assert chunks.waiting(current) == {QUEUE: job.chunks}
         shown = job.to_json()
@@ -245,7 +245,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     assert (job.diagnosis["seed"], job.diagnosis["words"]) == (1, "words of seed 1")
     with reading(engine) as current:
         (flag,) = flags.list_(current, state="open").items
-        assert [letter.topic for letter in outbox.due(current)] == [
+        assert [message.topic for message in outbox.due(current)] == [
             "job.created",
             "flag.opened",
             "assess",
@@ -262,7 +262,8 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     assert proof["statistics"]["budget_ratio"] == 157.0
     assert proof["diagnosis"] == "words of seed 1"
     assert proof["check"] == (
-        "gonogo check --kernel layernorm_bw --shape 8,64 --build tt-train-2025 --seeds 1 --seed-start 1 --rtol 0.001 --atol 0.5"
+        "gonogo check --kernel layernorm_bw --shape 8,64 --build tt-train-2025 --seeds 1"
+        " --seed-start 1 --rtol 0.001 --atol 0.5"
     )
     again = run(engine, [row(7, **hollow)])
     with reading(engine) as current:
@@ -273,7 +274,9 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
             again.id,
             "open",
         )
-        assert len([letter for letter in outbox.due(current) if letter.topic == "flag.opened"]) == 1
+        assert (
+            len([message for message in outbox.due(current) if message.topic == "flag.opened"]) == 1
+        )
         assert flags.count_open(current) == 1
 
 
@@ -288,7 +291,9 @@ def test_a_resolved_flag_comes_back_as_reopened_and_is_announced_again(engine: E
     with reading(engine) as current:
         (flag,) = flags.list_(current, state="open").items
         assert flag["state"] == "reopened"
-        assert len([letter for letter in outbox.due(current) if letter.topic == "flag.opened"]) == 2
+        assert (
+            len([message for message in outbox.due(current) if message.topic == "flag.opened"]) == 2
+        )
 
 
 def test_history_of_test_and_workload(engine: Engine) -> None:
@@ -438,12 +443,12 @@ def test_an_undelivered_letter_comes_back_when_it_is_due(engine: Engine) -> None
     with session(engine) as current:
         for _ in range(2):
             outbox.add(current, "job.finished", "job.finished:1", {"job": "1"}, now=now)
-        (letter,) = outbox.due(current, now=now)
-        outbox.postponed(current, letter.id, "refused", until=now + timedelta(seconds=5))
+        (message,) = outbox.due(current, now=now)
+        outbox.postponed(current, message.id, "refused", until=now + timedelta(seconds=5))
         assert outbox.due(current, now=now) == []
-        (letter,) = outbox.due(current, now=now + timedelta(seconds=6))
-        assert letter.tries == 1
-        outbox.delivered(current, [letter.id], now=now)
+        (message,) = outbox.due(current, now=now + timedelta(seconds=6))
+        assert message.tries == 1
+        outbox.delivered(current, [message.id], now=now)
         assert outbox.due(current, now=now + timedelta(days=1)) == []
         assert outbox.purge(current, now=now + timedelta(days=8)) == 1
 

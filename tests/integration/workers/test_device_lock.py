@@ -28,7 +28,10 @@ def lock(folder: Path, *words: str, wait: bool = True) -> subprocess.Popen[str]:
 
 
 def test_a_program_has_the_device_for_itself_and_its_exit_code_is_ours(tmp_path: Path) -> None:
-    program = f"import pathlib, time; pathlib.Path({str(tmp_path / 'here')!r}).touch(); time.sleep(1.5); raise SystemExit(7)"
+    program = (
+        f"import pathlib, time; pathlib.Path({str(tmp_path / 'here')!r}).touch(); "
+        f"time.sleep(1.5); raise SystemExit(7)"
+    )
     process = lock(tmp_path, sys.executable, "-c", program)
     deadline = time.monotonic() + 30
     while not (tmp_path / "here").exists():

@@ -58,9 +58,7 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Loca
 
 
 def runner(build: str, folder: Path, **tables: str) -> LocalRunner:
-    resolved = resolve_build(
-        registry.find("torch", ""), build, read(builds_file(folder, **tables))
-    )
+    resolved = resolve_build(registry.find("torch", ""), build, read(builds_file(folder, **tables)))
     return LocalRunner(resolved, build, deadline_s=100, isolated=True)
 
 
@@ -178,15 +176,16 @@ import numpy as np, torch
 from torch_executor import TorchExecutor
 executor = TorchExecutor("torch-eager")
 rng = np.random.default_rng(0)
-x, gamma, beta = (rng.standard_normal(shape).astype(np.float32) for shape in ((4, 6, 5), (6,), (6,)))
-numerics = {"input": "fp32", "output": "fp32"}
-test = {"kernel": "groupnorm_fw", "shape": [4, 6, 5], "parameters": {"num_groups": 3}, "epsilon": 1e-5, "numerics": numerics}
-y = executor.run(test, {"x": x, "gamma": gamma, "beta": beta})["y"]
-wanted = torch.nn.functional.group_norm(torch.tensor(x), 3, torch.tensor(gamma), torch.tensor(beta), 1e-5)
-print((y == wanted.numpy()).all())
-test = {"kernel": "rmsnorm_fw", "shape": [4, 6, 5], "numerics": numerics}
-y = executor.run(test, {"x": x, "gamma": gamma[:5]})["y"]
-print((y == torch.nn.functional.rms_norm(torch.tensor(x), (5,), torch.tensor(gamma[:5]), 1e-6).numpy()).all())
+shapes = ((4, 6, 5), (6,), (6,))
+x, gamma, beta = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+tx, tgamma, tbeta = torch.tensor(x), torch.tensor(gamma), torch.tensor(beta)
+test = {"shape": [4, 6, 5], "numerics": {"input": "fp32", "output": "fp32"}}
+group_norm = {"kernel": "groupnorm_fw", "parameters": {"num_groups": 3}, "epsilon": 1e-5}
+y = executor.run({**test, **group_norm}, {"x": x, "gamma": gamma, "beta": beta})["y"]
+expected = torch.nn.functional.group_norm(tx, 3, tgamma, tbeta, 1e-5)
+print((y == expected.numpy()).all())
+y = executor.run({**test, "kernel": "rmsnorm_fw"}, {"x": x, "gamma": gamma[:5]})["y"]
+print((y == torch.nn.functional.rms_norm(tx, (5,), tgamma[:5], 1e-6).numpy()).all())
 """
     )
     assert said.split() == ["True", "True"]
@@ -306,7 +305,8 @@ def test_what_torch_cannot_do_is_an_error_that_says_so(
         (
             "mine",
             {
-                "mine": 'options = { variant = "compiled" }\nenvironment = { CXX = "no-such-compiler" }'
+                "mine": 'options = { variant = "compiled" }\n'
+                'environment = { CXX = "no-such-compiler" }'
             },
             "needs a C\\+\\+ compiler",
         ),
@@ -327,7 +327,10 @@ def test_a_gpu_build_without_a_gpu_says_so(tmp_path: Path) -> None:
 
 
 def test_every_known_name_is_one_that_the_executor_knows() -> None:
-    code = f"from torch_executor import Setup\nfor name in {tuple(torch_builds())}: print(name, Setup.of(name, {{}}).norm)"
+    code = (
+        f"from torch_executor import Setup\n"
+        f"for name in {tuple(torch_builds())}: print(name, Setup.of(name, {{}}).norm)"
+    )
     said = run_in_torch(code).split()
     assert dict(zip(said[::2], said[1::2], strict=True)) == {
         name: "group" if "group" in name else "layer" for name in torch_builds()

@@ -49,7 +49,8 @@ NUMBERS = """
     @pytest.mark.parametrize("build", ["correct", "double-subtract"])
     def test_kernel(gonogo, build):
         gonogo.measure("iteration", gonogo.seed)
-        gonogo.compare("layernorm_bw", **np.load(build + ".npz"), tolerance={"rtol": 1e-3, "atol": 0.5})
+        tolerance = {"rtol": 1e-3, "atol": 0.5}
+        gonogo.compare("layernorm_bw", **np.load(build + ".npz"), tolerance=tolerance)
     def test_red(): assert 0
     def test_green(): pass
     """

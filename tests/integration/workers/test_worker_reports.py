@@ -145,7 +145,7 @@ def test_a_test_that_was_lost_gets_the_next_iteration_a_fresh_child_and_keeps_th
 def test_a_file_that_is_no_array_is_told_and_not_shown(place: Workplace) -> None:
     (row,) = run(place, "stolen", 1).rows
     assert row["verdict"] == "error"
-    assert "passwd is no .npy file" in row["outputs"]["A.B"]["message"]
+    assert "passwd is not a .npy file" in row["outputs"]["A.B"]["message"]
     assert "root:" not in str(row)
 
 

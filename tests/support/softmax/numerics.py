@@ -49,14 +49,14 @@ class Softmax(Numerics):
         y = softmax(x, test.parameter("temperature"))
         unit = UNIT_ROUNDOFF[test.numerics.output]
         largest = np.abs(x).max(axis=1, keepdims=True) / test.parameter("temperature")
-        own, common = FP32 * (4 * largest + 4), FP32 * min(test.features, 1024)
-        before = (own + common) * y
+        per_element, common = FP32 * (4 * largest + 4), FP32 * min(test.features, 1024)
+        before = (per_element + common) * y
         step = output_step(y + before, unit, False)
         return {
             "y": Expectation(
                 reference=y,
                 bound=before + step,
-                noise=(own * y) ** 2 + step**2 / 3,
+                noise=(per_element * y) ** 2 + step**2 / 3,
                 out=unit,
                 shared=(Shared(np.full((len(y), 1), common**2), y),),
                 directions=(Direction("scale", y), Direction("row", np.ones_like(y))),

@@ -227,7 +227,7 @@ def test_bad_input_names_its_field_and_runs_nothing(
 def test_the_limit_of_elements_is_a_setting(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_MAX_ELEMENTS", "100")
     result = run("--shape", "4,64", "--build", "correct")
-    assert "limit: 100 elements" in str(result.exception)
+    assert "allowed: 100 elements" in str(result.exception)
 
 
 @pytest.mark.usefixtures("plugin")
@@ -281,7 +281,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_command_exits_with_2_on_bad_usage_and_one_line() -> None:
     done = command("check", "--shape", "0,4", "--build", "correct")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.strip() == "gonogo: test.shape.0: is too small (limit: >= 1); got 0"
+    assert done.stderr.strip() == "gonogo: test.shape.0: is too small (allowed: >= 1); got 0"
 
 
 def test_the_command_exits_with_3_where_an_executor_cannot_be_started(

@@ -30,7 +30,8 @@ class Kernels:
         y = (x - mean) * rstd * inputs["gamma"] + inputs["beta"]
         if self.build == "wrong":
             y = y + 0.01
-        return {"y": y.astype("f4"), "mean": mean[..., 0].astype("f4"), "rstd": rstd[..., 0].astype("f4")}
+        outputs = {"y": y, "mean": mean[..., 0], "rstd": rstd[..., 0]}
+        return {name: array.astype("f4") for name, array in outputs.items()}
 """
 
 Run = Callable[..., Result]
@@ -129,7 +130,8 @@ def test_a_file_of_many_tests_gives_one_summary(run: Run, tmp_path: Path) -> Non
 def test_the_same_tests_in_toml_give_the_same(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "tests.toml"
     file.write_text(
-        '[defaults]\nseeds = 1\n[[tests]]\nname = "nightly"\n[tests.test]\nkernel = "layernorm_bw"\nshape = [8, 64]\n'
+        '[defaults]\nseeds = 1\n[[tests]]\nname = "nightly"\n[tests.test]\nkernel = '
+        '"layernorm_bw"\nshape = [8, 64]\n'
     )
     found = report(run(str(file), "--no-search", "--json"))
     assert [each["name"] for each in found["tests"]] == ["nightly"]
@@ -149,7 +151,10 @@ def test_the_same_tests_in_toml_give_the_same(run: Run, tmp_path: Path) -> None:
         ("null", "file"),
         ("a: [", "isn't YAML"),
         (
-            "tests: [{test: {kernel: layernorm_bw, shape: [4, 4]}}, {test: {kernel: layernorm_bw, shape: [4, 4]}}]",
+            (
+                "tests: [{test: {kernel: layernorm_bw, shape: [4, 4]}}, {test: {kernel: "
+                "layernorm_bw, shape: [4, 4]}}]"
+            ),
             "two tests",
         ),
     ],

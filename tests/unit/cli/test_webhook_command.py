@@ -19,7 +19,7 @@ BODY = '{"type":"job.finished"}'
     ("changed", "code", "said"),
     [
         ({}, 0, "verified"),
-        ({"--id": "m2"}, 1, "no signature fits"),
+        ({"--id": "m2"}, 1, "no signature matches"),
         ({"--timestamp": "9"}, 1, "old"),
     ],
 )

@@ -88,7 +88,7 @@ def test_a_silence_that_nobody_has_noted_yet_is_a_gap_too() -> None:
         ("good", 99.0),
         ("away", 1.0),
     ]
-    assert health_timeline.timeline([], SINCE, NOW).words == "Nothing is known of this time."
+    assert health_timeline.timeline([], SINCE, NOW).words == "Nothing is known about this time."
 
 
 def hour(back: int, **changes: Any) -> Hour:
@@ -130,10 +130,10 @@ def test_a_day_s_share_is_of_the_time_that_the_device_was_there() -> None:
     assert by_day["2026-01-31"].busy == pytest.approx(0.5 / 12.5)
     assert by_day["2026-01-30"].busy == pytest.approx(0.5 / 18)
     assert by_day["2026-01-29"].busy is None
-    assert view.canaries == "4 canaries: 3 bits as on other devices, 1 failed."
+    assert view.canaries == "4 canaries: 3 same bits as on other devices, 1 failed."
     bars = charts.canaries(view)["series"]
     assert [(each["name"], each["data"][-1]) for each in bars] == [
-        ("bits as on other devices", ["31 Jan", 3]),
+        ("same bits as on other devices", ["31 Jan", 3]),
         ("failed", ["31 Jan", 1]),
     ]
     assert charts.work(view)["series"][0]["data"][-3:] == [
@@ -148,22 +148,44 @@ def test_one_hollow_pass_among_ten_thousand_is_seen() -> None:
         [(date(2026, 1, 30), {}), (date(2026, 1, 31), {"pass": 9999, "pass_by_tolerance": 1})]
     )
     assert view.words == (
-        "10,000 seeds in the last 2 days, on 1 of them; most on 2026-01-31, 10,000. 1 pass by tolerance, 9,999 pass."
+        "10,000 seeds in the last 2 days, on 1 of them; most on 2026-01-31, 10,000."
+        " 1 hollow pass, 9,999 pass."
     )
     nothing, pieces = view.days[0].pieces, view.days[1].pieces
     assert nothing == ()
     assert [piece.verdict for piece in pieces] == ["pass_by_tolerance", "pass"]
-    assert [piece.height for piece in pieces] == pytest.approx([day_bars.MIN, 97], abs=0.1)
+    assert [piece.height for piece in pieces] == pytest.approx([day_bars.MIN_HEIGHT, 97], abs=0.1)
     assert [piece.y + piece.height for piece in pieces] == pytest.approx(
         [100, 97], abs=0.1
     )  # the worst lies lowest
 
 
 LINE = DeviceLine(
-    id="1", url="/devices/1", device="lab-1/wormhole:0", host="lab-1", name="wormhole:0", arch="wormhole", board="n150", serial=None,
-    firmware="", state="idle", state_words="", health="good", health_words="", drained=False, reason=None, since="", since_words="2 d ago",
-    heard_at=NOW.isoformat(), heard_words="just now", attempt=None, job=None, canary=None, telemetry=(), load=Load(0.0, 0.0),
-)  # fmt: skip
+    id="1",
+    url="/devices/1",
+    device="lab-1/wormhole:0",
+    host="lab-1",
+    name="wormhole:0",
+    arch="wormhole",
+    board="n150",
+    serial=None,
+    firmware="",
+    state="idle",
+    state_words="",
+    health="good",
+    health_words="",
+    drained=False,
+    reason=None,
+    since="",
+    since_words="2 d ago",
+    heard_at=NOW.isoformat(),
+    heard_words="just now",
+    attempt=None,
+    job=None,
+    canary=None,
+    telemetry=(),
+    load=Load(0.0, 0.0),
+)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +195,7 @@ LINE = DeviceLine(
         ({"health": "bad", "reason": "it hung"}, "bad since 2 d ago: it hung"),
         ({"health": "bad", "drained": True}, None),
         ({"health": "maintenance", "state": "offline"}, None),
-        ({"state": "offline", "heard_words": "3 h ago"}, "offline: last heard 3 h ago"),
+        ({"state": "offline", "heard_words": "3 h ago"}, "offline: last heartbeat 3 h ago"),
         ({"state": "offline", "heard_at": (NOW - timedelta(days=8)).isoformat()}, None),
     ],
 )

@@ -43,25 +43,23 @@ def test_a_missing_mask_is_said_to_be_the_last_column() -> None:
     assert found.summary.startswith("The largest error is 64")
 
 
-def test_a_term_that_each_row_has_is_said_to_be_level_stripes_and_one_along_the_features_upright_ones() -> (
-    None
-):
+def test_a_term_per_row_shows_level_stripes_and_one_along_the_features_upright_ones() -> None:
     by_row = np.repeat(np.array([1, -1, 1, 1, -1, -1, 1, -1]) * 0.1, 32)[:, None]
     by_column = np.repeat(np.array([1, -1] * 8) * 0.1, 32)[None, :FEATURES]
     level, upright = content(zeros() + by_row).summary, content(zeros() + by_column).summary
-    assert "level stripes" in level
-    assert "upright" not in level
-    assert "upright stripes" in upright
-    assert "level" not in upright
+    assert "horizontal stripes" in level
+    assert "vertical" not in level
+    assert "vertical stripes" in upright
+    assert "horizontal" not in upright
 
 
 def test_one_tile_among_many_is_named_by_its_column_and_row() -> None:
     error = zeros()
     error[40, 70] = 3.0
     assert (
-        "Column 3 of 16 of tiles holds 100% of the error. Row 2 of 8 of tiles holds 100% of the error."
-        in content(error).summary
-    )
+        "Column 3 of 16 of tiles holds 100% of the error. Row 2 of 8 of tiles holds 100% "
+        "of the error."
+    ) in content(error).summary
 
 
 def test_rounding_alone_has_no_pattern() -> None:
@@ -82,7 +80,7 @@ def test_what_is_not_finite_comes_first() -> None:
 
 def test_no_error_at_all_and_a_vector_are_maps_too() -> None:
     flat = error_maps.content(error_map(np.ones(500), np.ones(500), "bf16").to_json())
-    assert flat.summary == "No tile has an error: every value is the reference's own."
+    assert flat.summary == "No tile has an error: every value equals the reference."
     assert (flat.tiles, map_charts.height(flat)) == ((), "map-flat")
     assert (
         map_charts.signed(flat)["yAxis"]["name"] == "row"

@@ -59,8 +59,14 @@ def test_places_and_seeds_are_each_others_inverse(
 
 def test_a_cell_waits_until_its_seed_has_come() -> None:
     grid = seed_grid.view(job({"start": 0, "count": 6}), "p.f", "seed")
-    assert (grid.cells, grid.come, grid.total, grid.width, grid.seeds) == ("p.f...", 2, 6, 1, ())
-    assert grid.summary == "2 of 6 seeds: 1 fail, 1 pass. 4 still to come."
+    assert (grid.cells, grid.finished, grid.total, grid.width, grid.seeds) == (
+        "p.f...",
+        2,
+        6,
+        1,
+        (),
+    )
+    assert grid.summary == "2 of 6 seeds: 1 fail, 1 pass. 4 unfinished."
     assert list(grid.verdicts.values()) == ["fail", "pass"]
     assert [(cell.seed, cell.verdict) for cell in grid.table] == [(2, "fail")]
     over = seed_grid.view(job({"start": 0, "count": 6}, state=JobState.cancelled), "p.f", "seed")
@@ -102,10 +108,10 @@ def test_of_a_hundred_thousand_seeds_bands_are_drawn_by_their_worst() -> None:
     assert grid.cells[3001] == "f"
     assert grid.cells[3002] == NONE_YET
     assert (grid.worst[3000], grid.worst[3001]) == ((7 + 60_013, 0), (7 + 60_020, 0))
-    assert [(cell.first, cell.last, cell.come, cell.of, cell.seed) for cell in grid.table] == [
+    assert [(cell.first, cell.last, cell.finished, cell.of, cell.seed) for cell in grid.table] == [
         (60_027, 60_046, 1, 20, 60_027),
         (60_007, 60_026, 20, 20, 60_020),
     ]
-    assert grid.summary.endswith("Each mark is 20 seeds in a row and shows the worst of them.")
+    assert grid.summary.endswith("Each mark shows the worst of 20 consecutive seeds.")
     drawn = seed_grid.drawn(grid, "/jobs/1", None)
     assert {mark[0] for mark in drawn["marks"].values()} == {"fail", "pass_by_tolerance", "pass"}

@@ -80,9 +80,9 @@ def test_every_seed_is_a_mark_once_by_verdict_and_the_worst_is_drawn_last() -> N
         plot(mark(0, **RIGHT), mark(1, "pass_by_tolerance", **HOLLOW), mark(2, **RIGHT))
     )
     drawn = scatters(options)
-    assert [series["name"] for series in drawn] == ["pass", "pass by tolerance"]
+    assert [series["name"] for series in drawn] == ["Pass", "Hollow pass"]
     assert sorted(row[2] for series in drawn for row in series["data"]) == [0, 1, 2]
-    assert len({series["symbol"] for series in drawn}) == 2, "told apart by colour alone"
+    assert len({series["symbol"] for series in drawn}) == 2, "told apart by color alone"
 
 
 def test_the_tolerance_and_the_budget_are_lines_and_the_gap_between_is_shaded() -> None:
@@ -150,7 +150,7 @@ def test_the_spread_of_all_stands_for_the_seeds_that_are_not_sent() -> None:
     assert options["xAxis"]["min"] < 0 < 99 < options["xAxis"]["max"]
     assert "lies between 0.02 and 0.0299 times" in shown.summary
     assert "The 2 marks are the worst seeds of each verdict" in shown.summary
-    assert "the bar is the range of all" in shown.summary
+    assert "The bar shows the range of all" in shown.summary
     assert "marks are" not in plot(mark(0, **RIGHT)).summary
 
 

@@ -54,7 +54,7 @@ def test_the_partial_draws_the_table() -> None:
     html = template.render(stages=stages.view(CONTENT), view=shown)
     assert "API &lt;exists&gt;" in html
     assert "<0>" not in html
-    assert html.count("<strong>blocker</strong>") == 1
+    assert html.count("<strong>Blocker</strong>") == 1
     assert "it passed on main-17" in html
     assert "v-hang" in html
     assert "style=" not in html

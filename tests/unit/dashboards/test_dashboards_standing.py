@@ -43,8 +43,8 @@ def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:
     curve = error_curve.read(trend(1e-3, None, 5e-3, 5e-3, red=(3,), changes=(change,)), "dx")
     assert curve is not None
     assert (
-        curve.summary
-        == "dx: the mean rms error of 3 builds lies between 0.001 and 0.005. 5 times larger from b2 on."
+        curve.summary == "dx: the mean rms error of 3 builds lies between 0.001 and 0.005."
+        " 5 times larger from b2 on."
     )
     options = error_curve.trend(curve)
     json.dumps(options)
@@ -84,7 +84,7 @@ def test_every_word_of_the_statistics_can_be_said_and_drawn() -> None:
     assert set(words.FLAGS) == set(FlagKind)
     looks = {*words.GRADES.values(), *words.CHANGE_VERDICTS.values()}
     assert all(
-        words.mark(each).label != "no verdict yet" and words.sentence(each) for each in looks
+        words.mark(each).label != "No verdict yet" and words.sentence(each) for each in looks
     )
 
 
@@ -121,4 +121,4 @@ def test_evidence_of_any_shape_is_facts_and_tables() -> None:
         evidence_view.read({"a": [{"x": number} for number in range(100)]}).tables[0].left_out
         == 100 - evidence_view.MAX_ROWS
     )
-    assert evidence_view.rate_words(rate(0, 0).to_json()) == "UNKNOWN: no run"
+    assert evidence_view.rate_words(rate(0, 0).to_json()) == "Unknown: no runs"

@@ -89,23 +89,21 @@ def test_every_seed_is_drawn_once_in_its_verdict_s_series_and_a_hang_off_the_sca
     json.dumps(options)
     marks = {series["name"]: series for series in options["series"] if "dimensions" in series}
     assert {name: len(series["data"]) for name, series in marks.items()} == {
-        "pass": 2,
-        "pass by tolerance": 1,
-        "hang": 1,
+        "Pass": 2,
+        "Hollow pass": 1,
+        "Hang": 1,
     }
     assert len({series["symbol"] for series in marks.values()}) == 3
     top, low = options["yAxis"]["max"], options["yAxis"]["min"]
-    assert marks["hang"]["data"][0][1] == top / 3
-    assert marks["hang"]["data"][0][5] is None
+    assert marks["Hang"]["data"][0][1] == top / 3
+    assert marks["Hang"]["data"][0][5] is None
     assert all(
-        row[1] >= low > 0 for row in marks["pass"]["data"]
+        row[1] >= low > 0 for row in marks["Pass"]["data"]
     )  # a log axis has no place for zero
     assert options["xAxis"]["axisLabel"]["formatter"] == ["b0", "b1"]
 
 
-def test_the_gap_is_shaded_from_what_rounding_explains_to_the_tolerance_where_a_wrong_kernel_is() -> (
-    None
-):
+def test_the_gap_is_shaded_from_rounding_to_the_tolerance_where_a_wrong_kernel_is() -> None:
     options = strip_charts.strip(plot([seed(0)], [seed(0, wrong=True, value=0.1)]))
     assert [row[2:4] for row in drawn(options, "gap")] == [[0.002, 1.0]]
     assert [row[3] for row in drawn(options, "what rounding explains")] == [0.06, 0.002]
@@ -141,9 +139,7 @@ def test_how_far_beyond_a_tolerance_is_said_by_its_strictest_comparator(
     assert beyond(tolerance, numbers) == (None if times is None else pytest.approx(times))
 
 
-def test_a_cell_is_the_worst_verdict_of_kernels_and_of_lost_seeds_only_where_nothing_else_is_known() -> (
-    None
-):
+def test_a_cell_is_the_worst_verdict_of_kernels_and_lost_seeds_count_only_alone() -> None:
     assert (
         matrix_page.verdict_of({"pass": 60, "pass_by_tolerance": 1, "error": 3})
         == "pass_by_tolerance"

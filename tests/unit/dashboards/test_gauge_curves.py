@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gonogo.gauge.comparators import STORED_RTOLS, Comparator
-from gonogo.gauge.curves import MOST_STEPS, Curves, curves
+from gonogo.gauge.curves import MAX_STEPS, Curves, curves
 from gonogo.gauge.rates import Rate
 from gonogo_dashboards.gauges import charts
 from gonogo_dashboards.gauges import curves as gauge_curves
@@ -57,7 +57,7 @@ def test_a_run_passes_where_every_output_is_within_and_nan_never_does() -> None:
     many = curves(
         CLOSE, [row("correct", 0.001 * place, kind="go") for place in range(1, 999)], [], ["dx"]
     )
-    assert len(many.steps) == MOST_STEPS
+    assert len(many.steps) == MAX_STEPS
     assert (many.steps[-1].tolerance, many.steps[-1].alarms) == (pytest.approx(0.998), Rate(0, 998))
     assert all(
         many.at(0.001 * place)[0] == Rate(998 - place, 998) for place in (1, 2, 3, 500, 997)
@@ -72,7 +72,7 @@ def test_what_deviates_by_nothing_passes_at_every_tolerance() -> None:
     assert found.blind_from == 0.0
     shown = drawn(found, None)
     series = {each["name"]: each["data"] for each in charts.curves(shown)["series"]}
-    assert (series["right kernels that fail"][0][1], series["wrong kernels that pass"][0][1]) == (
+    assert (series["right kernels that fail"][0][1], series["mutants that pass"][0][1]) == (
         pytest.approx(2 / 3, abs=1e-4),
         0.25,
     )
@@ -87,12 +87,21 @@ def drawn(found: Curves, needed: float | None, today: float = 0.6) -> gauge_curv
     window = gauge_curves._window(needed, found)
     test = {"tolerance": {"rtol": 0.001, "atol": today}}
     made = gauge_curves.Picture(
-        comparator=str(CLOSE), axis="atol (rtol 0.001)", of=gauge_curves.ALL,
-        strictest=gauge_curves._rates(0.0, *found.at(0.0)), points=tuple(map(gauge_curves._point, found.steps)),
-        turns=tuple(map(gauge_curves._turn, found.onsets)), needed=needed, window=window,
-        today=gauge_curves._today(test, CLOSE, ["dx", "dgamma"]), table=gauge_curves._table(found, [("today", today)]), instead=(),
-        summary="", comparators=(), outputs=(),
-    )  # fmt: skip
+        comparator=str(CLOSE),
+        axis="atol (rtol 0.001)",
+        of=gauge_curves.ALL,
+        strictest=gauge_curves._rates(0.0, *found.at(0.0)),
+        points=tuple(map(gauge_curves._point, found.steps)),
+        turns=tuple(map(gauge_curves._turn, found.onsets)),
+        needed=needed,
+        window=window,
+        today=gauge_curves._today(test, CLOSE, ["dx", "dgamma"]),
+        table=gauge_curves._table(found, [("today", today)]),
+        instead=(),
+        summary="",
+        comparators=(),
+        outputs=(),
+    )
     return gauge_curves.Picture(**{**vars(made), "summary": gauge_curves._summary(made, found)})
 
 
@@ -105,15 +114,13 @@ def test_the_window_lies_between_what_rounding_needs_and_the_first_miss() -> Non
     assert (start["xAxis"], end["xAxis"]) == (0.25, 0.5)
     assert [line["xAxis"] for line in series["window"]["markLine"]["data"]] == [0.6]
     assert options["xAxis"]["min"] < 0.1 < 0.7 < options["xAxis"]["max"]
-    assert series["wrong kernels that pass"]["data"][0][1] == 0
-    assert series["wrong kernels that pass"]["data"][-1] == [
+    assert series["mutants that pass"]["data"][0][1] == 0
+    assert series["mutants that pass"]["data"][-1] == [
         options["xAxis"]["max"],
         pytest.approx(2 / 3, abs=1e-4),
     ]
     assert series["right kernels that fail"]["data"][0][1] == 1
-    assert [each[2] for each in series["wrong kernel"]["data"]] == [
-        "drop-s1"
-    ]  # a NaN turns nowhere
+    assert [each[2] for each in series["mutant"]["data"]] == ["drop-s1"]  # a NaN turns nowhere
     for pieces in (
         series["interval of misses"]["data"],
         series["interval of false alarms"]["data"],
@@ -122,7 +129,10 @@ def test_the_window_lies_between_what_rounding_needs_and_the_first_miss() -> Non
             left < right and 0 <= least <= most <= 1 for left, right, least, most, _ in pieces
         )
     assert "The window is 0.25 to 0.5." in shown.summary
-    assert "Today's, 0.6, fails 0 of 2 right runs and passes 1 of 3 wrong ones." in shown.summary
+    assert (
+        "Today's tolerance, 0.6, fails 0 of 2 runs of right kernels and passes 1 of 3 runs "
+        "of mutants."
+    ) in shown.summary
     assert [(point.tolerance, point.note) for point in shown.table if point.note] == [
         (0.6, "today")
     ]

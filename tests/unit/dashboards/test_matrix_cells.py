@@ -35,7 +35,7 @@ def test_cells_are_numbered_and_drawn_once_for_each_look() -> None:
         7,
     )
     assert [made.count(f'id="cell-7-{number}"') for number in range(1, 7)] == [1, 0, 1, 1, 1, 1]
-    assert made.count("did not run") == 1
+    assert made.count("Not run") == 1
     assert [
         f'<td class="{each}">' in made
         for each in ("cell v-pass", "cell v-fail hollow", "cell v-pass partly")

@@ -34,7 +34,8 @@ def settings_table() -> str:
     rows = ["| variable | default | meaning |", "|---|---|---|"]
     for name, field in gonogo_settings.Settings.model_fields.items():
         rows.append(
-            f"| `{gonogo_settings.PREFIX}{name.upper()}` | {default_of(name)} | {field.description} |"
+            f"| `{gonogo_settings.PREFIX}{name.upper()}` | {default_of(name)} | "
+            f"{field.description} |"
         )
     return "\n".join(rows)
 
@@ -185,8 +186,16 @@ def test_locks_have_hashes_and_no_address(path: Path) -> None:
 
 def test_the_dev_lock_holds_the_run_lock() -> None:
     for tag in ("py311", "py312", "py313", "py314"):
-        pins = {name: set(re.findall(r"^([\w.-]+==[^ ]+)", (ROOT / f"requirements/{name}-{tag}.txt").read_text(), re.MULTILINE))
-                for name in ("run", "dev")}  # fmt: skip
+        pins = {
+            name: set(
+                re.findall(
+                    r"^([\w.-]+==[^ ]+)",
+                    (ROOT / f"requirements/{name}-{tag}.txt").read_text(),
+                    re.MULTILINE,
+                )
+            )
+            for name in ("run", "dev")
+        }
         assert pins["run"] <= pins["dev"]
 
 

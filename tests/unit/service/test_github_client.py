@@ -75,17 +75,17 @@ def test_a_token_sets_statuses_and_comments_but_makes_no_check_runs(
         "https://gonogo.example",
         140,
     )
-    github.change_comment(REPOSITORY, github.make_comment(REPOSITORY, 7, "one"), "two")
+    github.change_comment(REPOSITORY, github.create_comment(REPOSITORY, 7, "one"), "two")
     assert [each["body"] for each in server.comments] == ["two"]
     assert not github.may_check(REPOSITORY)
     with pytest.raises(Refused, match="authenticate via a GitHub App"):
-        github.make_check(REPOSITORY, check())
+        github.create_check(REPOSITORY, check())
 
 
 def test_an_app_proves_who_it_is_and_renews_its_tokens_in_time(
     server: GitHubServer, app: GitHub
 ) -> None:
-    number = app.make_check(REPOSITORY, check())
+    number = app.create_check(REPOSITORY, check())
     app.change_check(REPOSITORY, number, {"status": "completed", "conclusion": "success"})
     assert (server.checks[0]["status"], server.checks[0]["conclusion"]) == ("completed", "success")
     assert (
@@ -109,7 +109,7 @@ def test_where_the_app_is_not_installed_the_token_speaks(server: GitHubServer, a
     status(app)
     assert not app.may_check(REPOSITORY)
     assert server.paths("GET") == [f"/repos/{REPOSITORY}/installation"]  # asked once
-    assert [each.headers["authorization"] for each in server.asked if each.method == "POST"] == [
+    assert [each.headers["authorization"] for each in server.requests if each.method == "POST"] == [
         f"Bearer {TOKEN}"
     ]
     alone = GitHub(server.url, App(APP, server.key))
@@ -120,7 +120,7 @@ def test_where_the_app_is_not_installed_the_token_speaks(server: GitHubServer, a
 
 def test_what_is_there_is_found_on_whichever_page(server: GitHubServer, app: GitHub) -> None:
     server.most = 2
-    numbers = [app.make_check(REPOSITORY, check(external_id=f"e{each}")) for each in range(5)]
+    numbers = [app.create_check(REPOSITORY, check(external_id=f"e{each}")) for each in range(5)]
     assert app.find_check(REPOSITORY, SHA, name="GoNoGo", external_id="e4") == numbers[4]
     assert app.find_check(REPOSITORY, SHA, name="other", external_id="e4") is None
     for text in ("> <!-- mine -->", "x", "y", "z"):
@@ -128,11 +128,11 @@ def test_what_is_there_is_found_on_whichever_page(server: GitHubServer, app: Git
     assert (
         app.find_comment(REPOSITORY, 7, "<!-- mine -->") is None
     )  # one that quotes ours is not ours
-    mine = app.make_comment(REPOSITORY, 7, "<!-- mine -->\nall is well")
+    mine = app.create_comment(REPOSITORY, 7, "<!-- mine -->\nall is well")
     assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") == mine
     pages = [
         each.query["page"]
-        for each in server.asked
+        for each in server.requests
         if each.path.endswith("/comments") and "page" in each.query
     ]
     assert pages == ["2", "2", "3"]
@@ -144,7 +144,7 @@ def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(
     server.comment(7, "<!-- mine -->\nthis may be merged")
     for client in (github, app):
         assert client.find_comment(REPOSITORY, 7, "<!-- mine -->") is None
-        mine = client.make_comment(REPOSITORY, 7, "<!-- mine -->\nthis must not be merged")
+        mine = client.create_comment(REPOSITORY, 7, "<!-- mine -->\nthis must not be merged")
         assert client.find_comment(REPOSITORY, 7, "<!-- mine -->") == mine
     assert server.paths("GET").count("/user") == 1
 
@@ -183,7 +183,7 @@ def test_a_limit_is_waited_for_and_nothing_is_asked_before(
         clock.shift(timedelta(seconds=wait - 1))
         with pytest.raises(Limited):
             status(github)
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
         clock.shift(timedelta(seconds=1))
         status(github)
         github.close()
@@ -233,7 +233,7 @@ def test_what_github_may_answer_instead(
 ) -> None:
     server.script = [wrong]
     with pytest.raises(raised, match=words) as caught:
-        github.make_comment(REPOSITORY, 7, "text")
+        github.create_comment(REPOSITORY, 7, "text")
     assert TOKEN not in str(caught.value)
 
 
@@ -241,7 +241,7 @@ def test_wrong_names_and_a_dead_server_are_told_apart(server: GitHubServer, gith
     for repository in ("lab", "lab/a/b", "/x", "../x", ""):
         with pytest.raises(Refused, match="owner/name"):
             status(github, repository=repository)
-    assert server.asked == []
+    assert server.requests == []
     with pytest.raises(Refused, match="No commit found"):
         status(github, sha="b" * 40)
     dead = GitHub("http://127.0.0.1:1", Token(TOKEN))
@@ -256,12 +256,12 @@ def test_a_renamed_repository_is_followed_on_the_same_server(
     server.moved = "lab/renamed"
     status(github)
     assert len(server.statuses) == 1
-    assert server.asked[-1].path == f"/repos/lab/renamed/statuses/{SHA}"
+    assert server.requests[-1].path == f"/repos/lab/renamed/statuses/{SHA}"
 
 
 def test_keys_that_are_none_are_refused_without_showing_them() -> None:
     pem = "-----BEGIN RSA PRIVATE KEY-----\nsecret\n-----END RSA PRIVATE KEY-----"
-    for text, words in (("secret.pem", "no file"), (pem, "no private key")):
+    for text, words in (("secret.pem", "nor a readable file"), (pem, "no private key")):
         with pytest.raises(ValueError, match=words) as caught:
             read_key(text)
         assert "secret" not in str(caught.value)

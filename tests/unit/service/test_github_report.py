@@ -13,7 +13,7 @@ from gonogo.flakiness.classes import Class, Classification, Finding, RunSummary
 from gonogo.flakiness.waivers import Waiver, waived
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.github import markdown, report
-from gonogo_service.github.client import MOST_TEXT
+from gonogo_service.github.client import MAX_TEXT
 from gonogo_service.github.report import Links
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.comparison.comparing import Compared, Comparison
@@ -21,11 +21,29 @@ from gonogo_storage.comparison.comparison_side import Place, Side, SideResults
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SUBJECT = CommitCheck(
-    id="0195", delivery_id="0194", source="github", event="pull_request", rule="nightly", suite="small",
-    suite_key="k", repository="lab/kernels",
-    installation=None, branch="main", pull_request=7, fork=False, head_sha="a" * 40, base_sha="b" * 40, head_build="head",
-    base_build="base", run_id="0196", base_run_id="0197", gauges=(), error=None, occurred_at=NOW, created_at=NOW,
-)  # fmt: skip
+    id="0195",
+    delivery_id="0194",
+    source="github",
+    event="pull_request",
+    rule="nightly",
+    suite="small",
+    suite_key="k",
+    repository="lab/kernels",
+    installation=None,
+    branch="main",
+    pull_request=7,
+    fork=False,
+    head_sha="a" * 40,
+    base_sha="b" * 40,
+    head_build="head",
+    base_build="base",
+    run_id="0196",
+    base_run_id="0197",
+    gauges=(),
+    error=None,
+    occurred_at=NOW,
+    created_at=NOW,
+)
 LINKS = Links(
     "https://g.example/runs/0196",
     "https://g.example/compare",
@@ -123,7 +141,7 @@ def test_where_all_is_well_there_is_nothing_to_say() -> None:
     found = told(a_test(Class.passed, Verdict.pass_))
     assert (found.state, found.worth, found.annotations) == ("success", False, ())
     assert "PASSED" not in found.details
-    assert "nobody can say" not in found.details
+    assert "is unknown" not in found.details
     gauge = {
         "id": "g",
         "state": "finished",
@@ -180,13 +198,13 @@ def test_nothing_is_longer_than_github_takes() -> None:
     found = told(*many, rule="r" * 300)
     assert len(found.annotations) == 200
     assert all(
-        len(each["message"]) <= report.MOST_MESSAGE and len(each["title"]) <= 255
+        len(each["message"]) <= report.MAX_MESSAGE and len(each["title"]) <= 255
         for each in found.annotations
     )
     assert max(len(found.context), len(found.check()["name"])) <= 255
-    assert len(found.check()["output"]["summary"]) <= MOST_TEXT
+    assert len(found.check()["output"]["summary"]) <= MAX_TEXT
     text = report.comment([found] * 3)
-    assert len(text) <= MOST_TEXT
+    assert len(text) <= MAX_TEXT
     assert "too long for a comment" in text
     assert text.endswith("2 more suites are left out.\n")
 

@@ -104,10 +104,33 @@ def test_a_bad_address_is_named(url: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1", "10.0.0.8", "172.16.3.4", "192.168.1.1", "169.254.169.254", "0.0.0.0", "::1", "fe80::1%eth0", "fd00::1",
-     "::ffff:10.0.0.1", "100.64.0.1", "224.0.0.1", "255.255.255.255", "::", "::127.0.0.1", "::ffff:0:10.0.0.1", "64:ff9b::127.0.0.1",
-     "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:7f00:1::", "2002:a00:1::1", "2001:0:1::f5ff:fffe", "fec0::1", "ff02::1"],
-)  # fmt: skip
+    [
+        "127.0.0.1",
+        "10.0.0.8",
+        "172.16.3.4",
+        "192.168.1.1",
+        "169.254.169.254",
+        "0.0.0.0",
+        "::1",
+        "fe80::1%eth0",
+        "fd00::1",
+        "::ffff:10.0.0.1",
+        "100.64.0.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::",
+        "::127.0.0.1",
+        "::ffff:0:10.0.0.1",
+        "64:ff9b::127.0.0.1",
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::1",
+        "2002:7f00:1::",
+        "2002:a00:1::1",
+        "2001:0:1::f5ff:fffe",
+        "fec0::1",
+        "ff02::1",
+    ],
+)
 def test_a_private_address_is_refused_unless_its_network_is_allowed(address: str) -> None:
     with pytest.raises(addresses.Refused, match="GONOGO_WEBHOOK_PRIVATE"):
         addresses.pin("https://inside.example/x", (), lambda host, port: [address])
@@ -173,12 +196,24 @@ def test_what_an_answer_means() -> None:
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [("120", 120), (" 7 ", 7), ("0", 0), ("999999999999", 86400), (format_datetime(NOW + timedelta(minutes=10), usegmt=True), 600),
-     (format_datetime(NOW - timedelta(days=3), usegmt=True), 0), ("soon", None), ("-5", None), ("", None), ("١٢", None), (None, None),
-     (f"Thu, 01 Jan {'9' * 20} 00:00:00 GMT", None), (f"Thu, 01 Jan 2026 00:00:00 +{'9' * 20}", None)],
-)  # fmt: skip
+    [
+        ("120", 120),
+        (" 7 ", 7),
+        ("0", 0),
+        ("999999999999", 86400),
+        (format_datetime(NOW + timedelta(minutes=10), usegmt=True), 600),
+        (format_datetime(NOW - timedelta(days=3), usegmt=True), 0),
+        ("soon", None),
+        ("-5", None),
+        ("", None),
+        ("١٢", None),
+        (None, None),
+        (f"Thu, 01 Jan {'9' * 20} 00:00:00 GMT", None),
+        (f"Thu, 01 Jan 2026 00:00:00 +{'9' * 20}", None),
+    ],
+)
 def test_retry_after_is_honoured_up_to_a_day(header: str | None, seconds: int | None) -> None:
-    assert schedule.asked_for(header, NOW) == (
+    assert schedule.requested_delay(header, NOW) == (
         None if seconds is None else timedelta(seconds=seconds)
     )
     follows = schedule.after(1, 429, header, NOW, random.Random(1))

@@ -1,5 +1,4 @@
-"""What is summed up of result rows: the same in any cut, and the kinds of numbers that a row can't
-hold."""
+"""Sums of result rows are the same in any cut, and keep the kinds of non-finite numbers."""
 
 from __future__ import annotations
 
@@ -21,17 +20,29 @@ NUMBERS = st.one_of(st.none(), st.floats(0, 1e6), st.sampled_from([0.0, 0.0265, 
 def part(seed: int, output: str = "dx", **changes: Any) -> dict[str, Any]:
     """A row as `seed_results` holds it."""
     usual = {
-        "seed": seed, "repeat": 0, "output": output, "device": "emulator:0", "seed_verdict": "pass", "seed_explanation": "explained",
-        "duration_ms": 2.5, "verdict": "pass", "explanation": "explained", "outcome": None, "tolerance_ratio": 0.0265, "budget_ratio": 0.99,
-        "rms": 0.0017, "nonfinite": None, "statistics": None,
-    }  # fmt: skip
+        "seed": seed,
+        "repeat": 0,
+        "output": output,
+        "device": "emulator:0",
+        "seed_verdict": "pass",
+        "seed_explanation": "explained",
+        "duration_ms": 2.5,
+        "verdict": "pass",
+        "explanation": "explained",
+        "outcome": None,
+        "tolerance_ratio": 0.0265,
+        "budget_ratio": 0.99,
+        "rms": 0.0017,
+        "nonfinite": None,
+        "statistics": None,
+    }
     return usual | changes
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
     """Seeds, each with its rows."""
-    found = []
+    seeds = []
     for seed in range(draw(st.integers(0, 12))):
         verdict, device = draw(st.sampled_from(VERDICTS)), draw(st.sampled_from(["a", None]))
         shared = {
@@ -41,9 +52,13 @@ def histories(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
             "duration_ms": draw(NUMBERS),
         }
         names = draw(st.lists(st.sampled_from(["dx", "dgamma"]), unique=True))
-        found.append([part(seed, name, **shared, rms=draw(NUMBERS), tolerance_ratio=draw(NUMBERS)) for name in names]
-                     or [part(seed, "", **shared, rms=None, tolerance_ratio=None, budget_ratio=None)])  # fmt: skip
-    return found
+        rows = [
+            part(seed, name, **shared, rms=draw(NUMBERS), tolerance_ratio=draw(NUMBERS))
+            for name in names
+        ]
+        missing = {"rms": None, "tolerance_ratio": None, "budget_ratio": None}
+        seeds.append(rows or [part(seed, "", **shared, **missing)])
+    return seeds
 
 
 @given(histories(), st.integers(0, 12))

@@ -97,7 +97,9 @@ def test_a_build_of_which_there_is_nothing_to_tell_shares_its_children_with_othe
     tmp_path: Path,
 ) -> None:
     assert builds_file.resolve_build(OTHER, "plain", read(tmp_path, FILE)).environment == {}
-    assert builds_file.resolve_build(OTHER, "plain", builds_file.read(None)) == builds_file.ResolvedBuild(OTHER)
+    assert builds_file.resolve_build(
+        OTHER, "plain", builds_file.read(None)
+    ) == builds_file.ResolvedBuild(OTHER)
 
 
 def test_our_own_builds_need_no_entry() -> None:
@@ -113,21 +115,71 @@ def test_our_own_builds_need_no_entry() -> None:
         ("[build.x]", "build", {"x": {}}, "one of executors, builds"),
         ("builds = 3", "builds", 3, None),
         ("[builds.x]", "builds.x.executor", None, "1 to 200 characters"),
-        ('[builds.x]\nexecutor = "e"\nshell = "rm"', "builds.x.shell", "rm", "one of executor, python"),
+        (
+            '[builds.x]\nexecutor = "e"\nshell = "rm"',
+            "builds.x.shell",
+            "rm",
+            "one of executor, python",
+        ),
         ('[builds.x]\nexecutor = "e"\npython = 3', "builds.x.python", 3, "text, not empty"),
-        ('[builds.x]\nexecutor = "e"\nenvironment = {A = 1}', "builds.x.environment.A", 1, "without NUL"),
-        ('[builds.x]\nexecutor = "e"\nenvironment = {"A=B" = "1"}', "builds.x.environment.A=B", "A=B", "letters, digits and _"),
-        ('[builds.x]\nexecutor = "e"\nenvironment = {GONOGO_BUILD = "1"}', "builds.x.environment.GONOGO_BUILD", "GONOGO_BUILD", None),
-        ('[builds.x]\nexecutor = "e"\ncommand = "rm"', "builds.x.command", "rm", '["/path/to/program"'),
-        ('[builds.x]\nexecutor = "e"\ncommand = ["a", 1]', "builds.x.command.1", 1, "text, not empty"),
-        ('[builds.x]\nexecutor = "e"\narithmetic = "none"', "builds.x.arithmetic", "none", "one of generic"),
-        ('[builds.x]\nexecutor = "e"\noptions = {a = [inf]}', "builds.x.options.a.0", float("inf"), None),
-        ('[builds.x]\nexecutor = "e"\noptions = {a = 2026-01-01}', "builds.x.options.a", "2026-01-01", "text, number"),
+        (
+            '[builds.x]\nexecutor = "e"\nenvironment = {A = 1}',
+            "builds.x.environment.A",
+            1,
+            "without NUL",
+        ),
+        (
+            '[builds.x]\nexecutor = "e"\nenvironment = {"A=B" = "1"}',
+            "builds.x.environment.A=B",
+            "A=B",
+            "letters, digits and _",
+        ),
+        (
+            '[builds.x]\nexecutor = "e"\nenvironment = {GONOGO_BUILD = "1"}',
+            "builds.x.environment.GONOGO_BUILD",
+            "GONOGO_BUILD",
+            None,
+        ),
+        (
+            '[builds.x]\nexecutor = "e"\ncommand = "rm"',
+            "builds.x.command",
+            "rm",
+            '["/path/to/program"',
+        ),
+        (
+            '[builds.x]\nexecutor = "e"\ncommand = ["a", 1]',
+            "builds.x.command.1",
+            1,
+            "text, not empty",
+        ),
+        (
+            '[builds.x]\nexecutor = "e"\narithmetic = "none"',
+            "builds.x.arithmetic",
+            "none",
+            "one of generic",
+        ),
+        (
+            '[builds.x]\nexecutor = "e"\noptions = {a = [inf]}',
+            "builds.x.options.a.0",
+            float("inf"),
+            None,
+        ),
+        (
+            '[builds.x]\nexecutor = "e"\noptions = {a = 2026-01-01}',
+            "builds.x.options.a",
+            "2026-01-01",
+            "text, number",
+        ),
         ('[builds.x]\nexecutor = "e"\n[builds.x.suites]\nall = 1', "builds.x.suites.all", 1, None),
-        (f'[builds.x]\nexecutor = "e"\noptions = {{a = "{"x" * 100_000}"}}', "builds.x", 100_064, "100000 bytes"),
+        (
+            f'[builds.x]\nexecutor = "e"\noptions = {{a = "{"x" * 100_000}"}}',
+            "builds.x",
+            100_064,
+            "100000 bytes",
+        ),
         ('[executors.x]\ncommand = ["a"]', "executors.x.command", ["a"], "one of python"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_named_with_field_value_and_limit(
     tmp_path: Path, text: str, field: str, value: object, limit: str | None
 ) -> None:

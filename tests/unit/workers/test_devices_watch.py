@@ -6,9 +6,15 @@ import pytest
 
 from gonogo_workers.devices.watch import read
 
-NAMES = "k_id[  3]: kernels/reader_ln.cpp\nk_id[  4]: kernels/writer_ln.cpp\nk_id[  5]: kernels/layernorm.cpp\n"
+NAMES = (
+    "k_id[  3]: kernels/reader_ln.cpp\nk_id[  4]: kernels/writer_ln.cpp\n"
+    "k_id[  5]: kernels/layernorm.cpp\n"
+)
 OLD = "Core (x=1,y=1):    {points} rmsg:D0G|BNT smsg:{smsg} k_ids:4|3|5\n"
-NEW = "Device 0 worker core(x= 0,y= 2) virtual(x=18,y=20): {points}  rmsg:D0G|BNT h_id:  1 smsg:{smsg} k_ids:  4|  3|  5|  5|  5\n"
+NEW = (
+    "Device 0 worker core(x= 0,y= 2) virtual(x=18,y=20): {points}  rmsg:D0G|BNT h_id:  1 "
+    "smsg:{smsg} k_ids:  4|  3|  5|  5|  5\n"
+)
 
 
 @pytest.mark.parametrize("form", [OLD, NEW])
@@ -62,7 +68,10 @@ def test_a_file_s_name_says_more_than_its_place() -> None:
 
 def test_the_last_look_counts_and_the_majority_of_cores_decides() -> None:
     def core(x: int, points: str) -> str:
-        return f"Device 0 worker core(x= {x},y= 0) virtual(x=1,y=1): {points}  rmsg:D0G|BNT smsg:GGGG k_ids:4|3|5\n"
+        return (
+            f"Device 0 worker core(x= {x},y= 0) virtual(x=1,y=1): {points}  rmsg:D0G|BNT "
+            f"smsg:GGGG k_ids:4|3|5\n"
+        )
 
     early = "".join(core(x, "NWBW,CRBW,R,R,CRBW") for x in range(3))
     late = "".join(core(x, "CWFW,CRBW,R,R,R") for x in range(2)) + core(2, "CWFW,NRBW,CWFW,R,R")
@@ -78,7 +87,8 @@ def test_the_last_look_counts_and_the_majority_of_cores_decides() -> None:
         ("", "shows no core"),
         ("nonsense\n\0\n", "shows no core"),
         (
-            "Device 0 worker core(x= 0,y= 0) phys(x= 1,y= 1):   GW,   W,   W,   W,   W  rmsg:D1D|bnt smsg:DDDD k_ids:1|1|0\n",
+            "Device 0 worker core(x= 0,y= 0) phys(x= 1,y= 1):   GW,   W,   W,   W,   W  "
+            "rmsg:D1D|bnt smsg:DDDD k_ids:1|1|0\n",
             "no kernel",
         ),
         (
@@ -94,5 +104,8 @@ def test_a_log_that_shows_nothing_says_so(text: str, words: str) -> None:
 
 
 def test_what_the_watcher_itself_found_is_kept() -> None:
-    line = "Device 0, Core (x=1,y=1):    AST1,R,R,R,R  brisc tripped assert on line 7. Running kernel: my_kernel.cpp."
+    line = (
+        "Device 0, Core (x=1,y=1):    AST1,R,R,R,R  brisc tripped assert on line 7. Running "
+        "kernel: my_kernel.cpp."
+    )
     assert read(line).trouble == (line,)

@@ -17,7 +17,7 @@ from gonogo_workers.executors.registry import CHILD
 sys.path.insert(0, CHILD)
 
 from gtest_executor import GtestExecutor
-from gtest_lines import Story, Told, expression, failures, measure
+from gtest_lines import ObservedTest, OutputParser, expression, failures, measure
 
 Make = Callable[..., GtestExecutor]
 
@@ -231,14 +231,12 @@ def test_a_filter_narrows_a_suite_and_never_widens_it(make: Make) -> None:
 
 def test_a_seed_shuffles_and_the_same_one_gives_the_same_order(make: Make) -> None:
     executor = make()
-    orders = {seed: [each["name"] for each in executor.report({"filter": "Plain.*:Order.*", "shuffle": True}, iteration=seed, seed=seed)]
-              for seed in (1, 2, 3)}  # fmt: skip
-    again = [
-        each["name"]
-        for each in executor.report(
-            {"filter": "Plain.*:Order.*", "shuffle": True}, iteration=9, seed=2
-        )
-    ]
+    shuffled = {"filter": "Plain.*:Order.*", "shuffle": True}
+    orders = {
+        seed: [report["name"] for report in executor.report(shuffled, iteration=seed, seed=seed)]
+        for seed in (1, 2, 3)
+    }
+    again = [report["name"] for report in executor.report(shuffled, iteration=9, seed=2)]
     assert again == orders[2]
     assert len({tuple(each) for each in orders.values()}) > 1
     assert len({frozenset(each) for each in orders.values()}) == 1
@@ -305,9 +303,18 @@ def test_a_build_that_the_builds_file_does_not_know_is_refused(make: Make) -> No
 
 @pytest.mark.parametrize(
     "suite",
-    [{"filters": "A.*"}, {"filter": ""}, {"order": "A.B"}, {"order": ["A"]}, {"order": ["A.B", "A.B"]}, {"filter": "A.*", "order": ["A.B"]},
-     {"isolated": "yes"}, {"timeout_s": 0}, {"timeout_s": True}],
-)  # fmt: skip
+    [
+        {"filters": "A.*"},
+        {"filter": ""},
+        {"order": "A.B"},
+        {"order": ["A"]},
+        {"order": ["A.B", "A.B"]},
+        {"filter": "A.*", "order": ["A.B"]},
+        {"isolated": "yes"},
+        {"timeout_s": 0},
+        {"timeout_s": True},
+    ],
+)
 def test_a_suite_that_is_not_what_its_author_meant_is_refused(
     make: Make, suite: dict[str, Any]
 ) -> None:
@@ -385,11 +392,14 @@ def test_the_public_nightly_failure_is_one_expression_three_times() -> None:
         "Expected: true",
     ]
     name = "LayerNormBackwardOpTest.NIGHTLY_MetalLayerNormBw_LargeFeatures_NoL1Fit"
-    story = Story()
-    device = "2025-12-16 13:55:34.231 | info     |           Metal | DPRINT enabled on device 0, worker core (x=0,y=0)"
+    parser = OutputParser()
+    device = (
+        "2025-12-16 13:55:34.231 | info     |           Metal | "
+        "DPRINT enabled on device 0, worker core (x=0,y=0)"
+    )
     for line in [f"[ RUN      ] {name}", device, *failure * 3, f"[  FAILED  ] {name} (27002 ms)"]:
-        story.see(line)
-    told = story.tests[name]
+        parser.add_line(line)
+    told = parser.tests[name]
     assert (told.outcome, told.duration_ms) == ("failed", 27002.0)
     (found,) = failures(told)
     assert (found["expression"], found["count"], found["line"]) == (
@@ -411,7 +421,7 @@ def test_the_worst_of_several_numbers_is_kept() -> None:
 
 
 def test_a_cut_off_json_says_nothing() -> None:
-    story = Story()
-    assert not story.read('{"testsuites": [{"name": "A", "testsuite": [{"na')
-    assert story.tests == {}
-    assert failures(Told("A.B", 0)) == []
+    parser = OutputParser()
+    assert not parser.read('{"testsuites": [{"name": "A", "testsuite": [{"na')
+    assert parser.tests == {}
+    assert failures(ObservedTest("A.B", 0)) == []

@@ -83,7 +83,8 @@ MORE = {
             with subtests.test(number=number):
                 assert number == 1
     """,
-    "test_texts": "def test_texts(record_property):\n    record_property('\\ud800', 1)\n    raise ValueError('a\\0b\\udfff')\n",
+    "test_texts": "def test_texts(record_property):\n    record_property('\\ud800', 1)\n"
+    "    raise ValueError('a\\0b\\udfff')\n",
     "test_loud": "def test_loud():\n    print('x' * 50_000_000)\n    assert 0\n",
     "test_forks": """
     import os
@@ -92,7 +93,8 @@ MORE = {
         assert child, "the copy fails and ends by itself"
         os.waitpid(child, 0)
     """,
-    "test_slow": "import pytest, time\n@pytest.mark.timeout(0.2, method='signal')\ndef test_slow(): time.sleep(60)\n",
+    "test_slow": "import pytest, time\n@pytest.mark.timeout(0.2, method='signal')\n"
+    "def test_slow(): time.sleep(60)\n",
     "test_where": """
     import os, sys
     def test_place(record_property): assert [sys.executable, os.getcwd()] == WANTED
@@ -226,7 +228,8 @@ def test_a_failure_that_a_plug_in_runs_again_stays_a_failure(project: Project) -
 
 def test_a_timeout_that_pytest_timeout_ends_the_process_with_is_a_hang(project: Project) -> None:
     project.write(
-        test_a="import pytest, time\n@pytest.mark.timeout(0.5, method='thread')\ndef test_slow(): time.sleep(60)\n"
+        test_a="import pytest, time\n@pytest.mark.timeout(0.5, method='thread')\n"
+        "def test_slow(): time.sleep(60)\n"
     )
     with project.running({"all": {}}, ("-p", "pytest_timeout")) as executor:
         (report,) = executor.report({"suite": "all"}, iteration=0)
@@ -237,7 +240,8 @@ def test_a_crash_keeps_what_finished_names_the_test_and_says_what_was_not_run(
     project: Project,
 ) -> None:
     project.write(
-        test_crash="import os\ndef test_first(): pass\ndef test_dies(): os.abort()\ndef test_last(): pass\n"
+        test_crash="import os\ndef test_first(): pass\ndef test_dies(): os.abort()\n"
+        "def test_last(): pass\n"
     )
     first, dies, last = project.reports({}, {"paths": ["test_crash.py"]})
     assert first["outcome"] == "passed"
@@ -283,8 +287,8 @@ def test_a_hang_is_ended_placed_and_leaves_no_process(project: Project) -> None:
             while True: time.sleep(60)
         def test_first(): pass
         def test_stuck():
-            helper = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"],
-                                      start_new_session=True)
+            code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+            helper = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
             open("helper", "w").write(str(helper.pid))
             wait_for_the_kernel()
         def test_last(): pass
@@ -306,12 +310,18 @@ def _runs(pid: int) -> bool:
 
 COMPARES = """
     import numpy as np
-    def arrays(): return {"x": np.ones((2, 3, 32)), "dy": np.zeros((2, 3, 32)), "gamma": np.ones(32), "dx": np.zeros((2, 3, 32))}
-    def test_fixture(gonogo): assert gonogo.compare("layernorm_bw", **arrays(), tolerance={"atol": 0.5}, name="first", arithmetic="fp32",
-                                               raw={"x": np.full((2, 3, 32), 1 / 3)}) is None
+    SHAPE = (2, 3, 32)
+    def arrays():
+        rows = {"x": np.ones(SHAPE), "dy": np.zeros(SHAPE)}
+        return {**rows, "gamma": np.ones(32), "dx": np.zeros(SHAPE)}
+    def test_fixture(gonogo):
+        raw = {"x": np.full(SHAPE, 1 / 3)}
+        assert gonogo.compare("layernorm_bw", **arrays(), tolerance={"atol": 0.5}, name="first",
+                              arithmetic="fp32", raw=raw) is None
     def test_module():
         import gonogo
-        gonogo.compare(kernel="layernorm_bw", mean=np.ones((2, 3)), rstd=np.ones((2, 3)), **arrays())
+        statistics = {"mean": np.ones((2, 3)), "rstd": np.ones((2, 3))}
+        gonogo.compare(kernel="layernorm_bw", **statistics, **arrays())
         gonogo.compare(kernel="layernorm_bw", shape=[6, 32], epsilon=1e-5, **arrays())
         assert 0
     def test_typo(gonogo): gonogo.compare("layernorm_bw", dX=np.ones(3), **arrays())

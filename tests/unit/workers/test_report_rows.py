@@ -13,7 +13,7 @@ from gonogo.errors import JobError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.kernels.layernorm.reference import reference
-from gonogo.reports.texts import MOST_NAME_CHARS
+from gonogo.reports.texts import MAX_NAME_CHARS
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.messages.rows import Place
 from gonogo_workers.reports.rows import Judged, Report, iteration_row, reports_of
@@ -56,9 +56,16 @@ LOOSE, TIGHT = {"rtol": 1e-3, "atol": 0.5}, {"rtol": 0.0, "atol": 1e-9}
 
 @pytest.mark.parametrize(
     ("outcome", "verdict"),
-    [("passed", "not_judged"), ("failed", "not_judged"), ("skipped", "skipped"), ("not_run", "not_run"), ("crash", "crash"), ("hang", "hang"),
-     ("error", "error")],
-)  # fmt: skip
+    [
+        ("passed", "not_judged"),
+        ("failed", "not_judged"),
+        ("skipped", "skipped"),
+        ("not_run", "not_run"),
+        ("crash", "crash"),
+        ("hang", "hang"),
+        ("error", "error"),
+    ],
+)
 def test_without_arrays_green_and_red_are_not_judged_and_the_outcome_is_kept(
     outcome: str, verdict: str
 ) -> None:
@@ -164,7 +171,7 @@ def test_what_no_database_holds_is_made_storable() -> None:
     )
     made = row(strange)
     ((name, entry),) = made["outputs"].items()
-    assert len(name) <= MOST_NAME_CHARS
+    assert len(name) <= MAX_NAME_CHARS
     assert "\0" not in json.dumps(made)
     assert entry["measurements"] == {"max_diff": None, "big": None, "n": 2.0}
     assert entry["nonfinite_kinds"] == {"max_diff": "nan", "big": "inf"}

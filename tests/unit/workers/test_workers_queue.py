@@ -111,7 +111,10 @@ def test_unix_sockets_are_spelled_for_whoever_reads_the_url() -> None:
 
 
 def test_the_service_gets_no_device_code_with_the_queue() -> None:
-    code = "import sys, gonogo_workers.queue; print([name for name in ('numpy', 'numba', 'scipy', 'gonogo', 'sqlalchemy') if name in sys.modules])"
+    code = (
+        "import sys, gonogo_workers.queue; print([name for name in ('numpy', 'numba', "
+        "'scipy', 'gonogo', 'sqlalchemy') if name in sys.modules])"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -54,7 +54,7 @@ SPARE_AFTER_S = 3.0
 A shorter one starts it at its end, so as not to compete for the processor.
 """
 LAST_JUDGEMENTS_S = 1.0
-"""How long a stopped attempt waits for the judgements in progress.
+"""The seconds for which a stopped attempt waits for the judgements in progress.
 
 Other seeds run again elsewhere.
 """

@@ -86,7 +86,7 @@ class GaugePipeline(Pipeline):
             if drawn is None or drawn.seed != work[0]:
                 self._latest = drawn = measure.Drawn.of(self._test, work[0])
             self._drawn[work] = drawn
-            # Failed runs are never judged, so nobody else removes theirs
+            # Failed runs are never judged, so their arrays are removed here
             while len(self._drawn) > self._max_judging + SLOTS:
                 del self._drawn[next(iter(self._drawn))]
         given = dict(measure.given_to(part, drawn))

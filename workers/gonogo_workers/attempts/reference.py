@@ -63,7 +63,7 @@ class References:
         self._outputs: dict[int, dict[str, FloatArray]] = {}
         self._failures: dict[int, tuple[str, str, str]] = {}
         self.lost = False
-        """Whether a child hung or died, which may have harmed the device."""
+        """True when a child hung or died, which may have harmed the device."""
         self._one_at_a_time = threading.Lock()
 
     def run(

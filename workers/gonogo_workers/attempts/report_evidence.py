@@ -13,7 +13,7 @@ from typing import Any
 from gonogo.judging.judging import SeedJudgement
 from gonogo.judging.stored_tensors import Tensors
 from gonogo.reports.texts import short_name
-from gonogo.spec.diagnoses import beside
+from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_workers.attempts.evidence import KEPT_BYTES, Artifact, Evidence, of_seed
@@ -108,7 +108,10 @@ class ReportEvidence:
                     continue  # an output that passes is no evidence
                 if artifact["kind"] == "diagnosis":
                     diagnoses.append(
-                        (arrays.name, beside(artifact["content"], arrays.judgement.explanation))
+                        (
+                            arrays.name,
+                            consistent_diagnosis(artifact["content"], arrays.judgement.explanation),
+                        )
                     )
                 else:
                     artifacts.append(

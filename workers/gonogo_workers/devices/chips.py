@@ -3,7 +3,7 @@
 The fields are those of tt-smi's snapshot (github.com/tenstorrent/tt-smi, tests/test_snapshot.py):
 `device_info` with one entry per chip, each with board_info, telemetry and firmwares, all of them
 strings; `host_info.Driver`. The second chip of an n300 is behind the first and has no PCI address
-("N/A"). It is not a separate device, because whoever opens the board has both.
+("N/A"). It is not a separate device, because a process that opens the board has both.
 """
 
 from __future__ import annotations

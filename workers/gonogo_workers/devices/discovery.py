@@ -54,8 +54,9 @@ class Device:
 
     @property
     def identity(self) -> str:
-        """Its name among all hosts: what results store, so that two hosts' first chips are not one
-        device.
+        """Its name among all hosts, as results store it.
+
+        Two hosts' first chips are different devices.
         """
         return f"{self.host}/{self.name}"
 
@@ -131,9 +132,7 @@ def claim(
                 f"{chip.index} ({', '.join(filter(None, (chip.name, chip.serial, chip.pci)))})"
                 for chip in chips
             )
-            raise FieldError(
-                "device", requested, "is no chip of this host", limit=f"one of {available}"
-            )
+            raise FieldError("device", requested, "is not a chip of this host", limit=available)
         choice = matches or list(chips)
     else:
         # A bare index means a virtual device here; a chip is named in full
@@ -147,7 +146,7 @@ def claim(
             raise FieldError(
                 "device",
                 requested,
-                "is no device of this executor",
+                "is not a device of this executor",
                 limit=f"{executor}:0, {executor}:1, ...",
             )
         indices = range(int(match["index"]), int(match["index"]) + 1)

@@ -1,6 +1,4 @@
-"""What is found out about a hang: tt-triage while the process still hangs, then the same seed once
-more with the watcher enabled.
-"""
+"""Examines a hang: tt-triage while the process hangs, then the same seed under the watcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a device can be trusted, and its canary.
+"""The states of a device's health, and its canary.
 
 The canary is a small known LayerNorm whose result must be explained by rounding.
 """

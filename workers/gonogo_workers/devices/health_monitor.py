@@ -33,7 +33,7 @@ class Order(StrEnum):
     work = "work"
     """Take chunks."""
     drain = "drain"
-    """End the current seed, hand the rest back, take nothing until receive_order otherwise."""
+    """End the current seed, hand the rest back, take nothing until the next order."""
     maintenance = "maintenance"
     """The same, and run no canary either: a person is working on the device."""
 
@@ -96,7 +96,7 @@ class DeviceHealthMonitor:
         self._digests: dict[str, str] = {}
         self._doubt: str | None = None
         self._test_requested = False
-        """Whether the service waits for the result of a test, even if it changes nothing."""
+        """True while the service waits for the result of a test, even if it changes nothing."""
         self._stop = threading.Event()
         self._wake = threading.Condition()
         self._host: KernelHost | None = None

@@ -1,5 +1,6 @@
-"""Hears what the service wants of this worker's devices: one look a second at a key per device,
-from a thread of its own.
+"""Reads the service's orders for this worker's devices.
+
+There is one key per device; a separate thread checks them every second.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CHECK_EVERY_S = 1.0
 class Orders:
     """Passes orders on to the monitors, on a separate thread.
 
-    While the broker is down nothing changes, and nobody can give orders.
+    While the broker is down no orders come, and nothing changes.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class Orders:
         self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
 
     def start(self) -> None:
-        """Look now, so that a worker of a drained device takes nothing at all, and then every
-        second.
+        """Check now and then every second.
+
+        The first check comes before any work: a worker of a drained device must take nothing at
+        all.
         """
         self._check()
         self._thread.start()

@@ -25,7 +25,7 @@ MAX_OUTPUT_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Done:
-    """How a program ended: its exit status and its output.
+    """The end of a program: its exit status and its output.
 
     The status is None if it could not be started, or was killed at its deadline.
     """
@@ -109,11 +109,11 @@ def words_of(command: str, facts: Mapping[str, object]) -> tuple[str, ...]:
         return tuple(word.format_map(values) for word in shlex.split(command))
     except (KeyError, IndexError, AttributeError) as problem:
         known = ", ".join("{" + name + "}" for name in facts)
-        raise ValueError(f"{command!r}: unknown name {problem}; there are {known}") from problem
+        raise ValueError(f"{command!r}: unknown name {problem}; allowed: {known}") from problem
 
 
 def _limit_output(pid: int) -> None:
-    # prlimit works on a running program: no code of ours runs between fork and exec
+    # prlimit works on a running program, so no Python code has to run between fork and exec
     import resource
 
     with contextlib.suppress(OSError, ValueError):

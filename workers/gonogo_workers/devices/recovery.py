@@ -45,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Whether the device is good again, by which rung, and everything that was tried."""
+    """The result of a recovery: whether the device is good, by which rung, and all steps tried."""
 
     good: bool
     reason: str

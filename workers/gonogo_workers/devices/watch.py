@@ -70,7 +70,7 @@ class Core:
 
 @dataclass(frozen=True)
 class Stuck:
-    """What a watcher log says about a hang."""
+    """A watcher log's finding about a hang."""
 
     role: str | None
     """reader, compute or writer; two joined by " and " if they wait for each other; None: idle."""
@@ -121,12 +121,11 @@ def read(text: str) -> Stuck:
     if " and " in role:
         words = f"{role} wait for each other"
     elif not core.running.get(processor, False):
-        words = (
-            f"stuck for want of the {role}: it has ended, and the others wait for it ({processor}"
-        )
+        words = f"stuck waiting for the {role}, which has ended ({processor}"
         words += f" of {kernel})" if kernel else ")"
     else:
-        words = f"stuck in the {role}: {processor} {'runs' if waypoint == 'R' else f'is at waypoint {waypoint}'}"
+        state = "runs" if waypoint == "R" else f"is at waypoint {waypoint}"
+        words = f"stuck in the {role}: {processor} {state}"
         words += f" of {kernel}" if kernel else ""
     words += f" on {count} of {len(running)} running core{'s' if len(running) > 1 else ''}"
     words += f", first on ({core.x},{core.y})"

@@ -1,3 +1,4 @@
-"""Executors: the ways to run a kernel. One interface, many drivers; each must pass the conformance
-suite.
+"""Executors: the ways to run a kernel.
+
+There is one interface and many drivers; each driver must pass the conformance suite.
 """

@@ -1,12 +1,12 @@
-"""The interface of an executor, the conventions of its tensors, and the ways in which running a
-kernel can end without numbers.
+"""The interface of an executor, the conventions of its tensors, and the failures of a run.
 
 ExecutorFailure (an InfrastructureError: it says nothing about the kernel's numbers)
-├── KernelError       the kernel raised, or gave back what can't be judged: verdict `error`
+├── KernelError       the kernel raised, or returned outputs that can't be judged: verdict `error`
 ├── KernelHang        no answer within the seed's deadline: verdict `hang`
 ├── KernelCrash       its process ended by itself: verdict `crash`
-├── HostUnavailable   the child process could not be started at all (interpreter, module, disk):
-another host may do better └── Stopped           we ended it (cancel, shutdown): no verdict
+├── HostUnavailable   the child process could not be started (interpreter, module, disk):
+│                     another host may be able to
+└── Stopped           we ended it (cancel, shutdown): no verdict
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Arrays = Mapping[str, FloatArray]
 
 
 class Executor(Protocol):
-    """A way to run kernels. `Factory(build: str)` makes one; an unknown build is an exception
-    there, not a wrong answer later.
+    """A way to run kernels.
 
-    This is also the whole contract of a plug-in (docs/executors.md).
+    `Factory(build: str)` makes one; it must raise for an unknown build, so that no wrong result
+    comes later. This is also the whole contract of a plug-in (docs/executors.md).
     """
 
     def run(
@@ -36,16 +36,17 @@ class Executor(Protocol):
     ) -> Mapping[str, FloatArray]:
         """Run the kernel once, for one seed and repeat.
 
-        `test` is the canonical spec (fields at their default are left out). `inputs` are
+        `test` is the canonical spec (fields with default values are left out). `inputs` are
         C-contiguous float32 arrays: x, dy of `test["shape"]`; gamma, beta `[N]`; mean, rstd
-        `shape[:-1]` (of other kernels: docs/kernels.md). The outputs follow the same conventions.
+        `shape[:-1]` (for other kernels: docs/kernels.md). The outputs follow the same conventions.
         """
         ...
 
 
 class PlacedExecutor(Protocol):
-    """An executor whose kernels depend on what ran before (the emulator's stale-register defect):
-    it is told where it stands.
+    """An executor whose kernels depend on what ran before (the emulator's stale-register defect).
+
+    It receives its position in the child process.
     """
 
     placed: ClassVar[bool]
@@ -53,32 +54,34 @@ class PlacedExecutor(Protocol):
     def run_placed(
         self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int
     ) -> Mapping[str, FloatArray]:
-        """As `Executor.run`; `position` counts the kernels that this child process has run
-        before.
+        """Run the kernel as `Executor.run` does.
+
+        `position` is the number of kernels that this child process has run before.
         """
         ...
 
 
 class Reporter(Protocol):
-    """A way to run tests that exist already. `Factory(build: str)` makes one, as for an Executor; a
-    plug-in may be either, or both.
+    """A way to run existing tests.
+
+    `Factory(build: str)` makes one, as for an Executor; a plug-in may be either, or both.
     """
 
     def report(
         self, selection: Mapping[str, Any], *, iteration: int, seed: int | None
     ) -> list[dict[str, Any]]:
-        """Run the selection ({"suite", "filter", "shuffle", "stages"}, as given) once;
-        docs/executors.md has the reports' fields.
+        """Run the selection once and return its reports (docs/executors.md has their fields).
 
-        It must end before GONOGO_PER_SEED_DEADLINE_S (in its environment, seconds), or what it has
-        seen until then is lost.
+        `selection` is {"suite", "filter", "shuffle", "stages"}, as given. The call must end within
+        GONOGO_PER_SEED_DEADLINE_S seconds (in its environment), or its reports are lost.
         """
         ...
 
 
 class ExecutorFailure(InfrastructureError):
-    """A run ended without outputs that can be judged; `verdict` is what the result row says,
-    `log_tail` the child's last words.
+    """A run that ended without outputs that can be judged.
+
+    `verdict` goes into the result row; `log_tail` is the end of the child's log.
     """
 
     verdict: ClassVar[str] = "error"
@@ -89,9 +92,7 @@ class ExecutorFailure(InfrastructureError):
 
 
 class KernelError(ExecutorFailure):
-    """The kernel or its factory raised, or gave back a wrong shape, a wrong type, or not all
-    outputs.
-    """
+    """The kernel or its factory raised, or an output is missing or has a wrong shape or type."""
 
 
 class KernelHang(ExecutorFailure):
@@ -111,12 +112,13 @@ class HostUnavailable(ExecutorFailure):
 
 
 class Stopped(ExecutorFailure):
-    """We ended the child ourselves: cancel or shutdown."""
+    """We ended the child: cancel or shutdown."""
 
 
 def shaped_inputs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str, FloatArray]:
-    """The tensors of `test` out of `given` (flat rows or already shaped), as executors see them:
-    C-contiguous float32.
+    """Return the inputs of `test` as executors receive them: C-contiguous float32.
+
+    `given` has flat rows or shaped arrays.
     """
     inputs = {}
     for name in test.input_names:
@@ -128,8 +130,9 @@ def shaped_inputs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str
 def output_shapes(
     test: TestSpec, produced: tuple[str, ...] | None = None
 ) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every output that the build must give; `produced` is what the build
-    declares (None = all of the kernel's).
+    """Return name and shape of every output that the build must return.
+
+    `produced` is what the build declares (None: all outputs of the kernel).
     """
     downstream = () if produced is None else test.downstream
     names = (*test.outputs, *downstream)
@@ -139,8 +142,9 @@ def output_shapes(
 def check_outputs(
     outputs: object, expected: Mapping[str, tuple[int, ...]]
 ) -> dict[str, FloatArray]:
-    """The expected outputs out of what an executor returned in our own process. Raises KernelError;
-    others are left out.
+    """Return the expected outputs of an executor in our process; others are left out.
+
+    Raises KernelError for a missing or wrong output.
     """
     if not isinstance(outputs, Mapping):
         raise KernelError(
@@ -153,13 +157,13 @@ def check_outputs(
                 f"output {name} is missing; got {', '.join(sorted(map(str, outputs))) or 'nothing'}"
             )
         array = outputs[name]
-        if not isinstance(
-            array, np.ndarray | np.generic
-        ):  # a row's mean of a vector is a NumPy scalar
+        # The mean of a vector's only row is a NumPy scalar
+        if not isinstance(array, np.ndarray | np.generic):
             raise KernelError(f"output {name} is a {type(array).__name__}, not a numpy array")
         if array.dtype != np.float32 or array.shape != shape:
             raise KernelError(
-                f"output {name} is {array.dtype} {list(array.shape)}; expected float32 {list(shape)}"
+                f"output {name} is {array.dtype} {list(array.shape)}; "
+                f"expected float32 {list(shape)}"
             )
         checked[name] = np.asarray(array, order="C")
     return checked

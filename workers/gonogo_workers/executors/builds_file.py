@@ -1,26 +1,33 @@
-"""What a build's name means on this host: interpreter, environment, command, arithmetic model,
-outputs; from the host's own builds file only.
+"""Resolves a build's name on this host, from the host's builds file.
 
-Nothing in a job's JSON becomes a command, a path or a variable: a message carries the name, and the
-file that GONOGO_BUILDS names gives it a meaning. Everything but a build's `executor` is optional:
+A build has an interpreter, an environment, a command, an arithmetic model and outputs. Nothing in a
+job's JSON becomes a command, a path or a variable: a message carries the name, and the file that
+GONOGO_BUILDS names defines it. Everything but a build's `executor` is optional:
 
-    [executors.ttnn]                                  # for every build of that executor, unless the
-    build says otherwise python = "/opt/ttnn/bin/python" environment = { TT_METAL_HOME =
-    "/opt/tt-metal" } options = { watcher_environment = { TT_METAL_WATCHER = "5" } } canary =
-    "tt-metal-good"                          # the build that a device must get right to be trusted
-    [builds."tt-metal-main"] executor = "ttnn" python = "/opt/tt-metal/venv/bin/python" environment
-    = { TT_METAL_HOME = "/srv/main" }     # merged over the executor's command =
-    ["/srv/main/build/ttml_tests"]          # gtest: the program and its fixed arguments; pytest:
-    further arguments arithmetic = "tt-train" outputs = ["dx"]                                  # those
-    that it produces options = { variant = "moreh" }                   # for the executor itself;
-    merged over the executor's [builds."tt-metal-main".suites.nightly]           # gtest, pytest:
-    what a job's selection may name filter = "LayerNorm*" [builds."tt-metal-*"]
-    # every build of such a name: {match} is what stands for the star executor = "ttnn" python =
-    "/opt/gonogo/python-in-image" environment = { IMAGE = "registry.example.org/tt-metal:{match}" }
+    [executors.ttnn]                 # for every build of that executor that doesn't override it
+    python = "/opt/ttnn/bin/python"
+    environment = { TT_METAL_HOME = "/opt/tt-metal" }
+    options = { watcher_environment = { TT_METAL_WATCHER = "5" } }
+    canary = "tt-metal-good"         # the build that a device must get right to be trusted
+    [builds."tt-metal-main"]
+    executor = "ttnn"
+    python = "/opt/tt-metal/venv/bin/python"
+    environment = { TT_METAL_HOME = "/srv/main" }      # merged over the executor's
+    command = ["/srv/main/build/ttml_tests"]           # gtest: the program and fixed arguments;
+                                                       # pytest: further arguments
+    arithmetic = "tt-train"
+    outputs = ["dx"]                                   # the outputs that it produces
+    options = { variant = "moreh" }  # for the executor itself; merged over the executor's
+    [builds."tt-metal-main".suites.nightly]            # gtest, pytest: a job may select it
+    filter = "LayerNorm*"
+    [builds."tt-metal-*"]            # every build of such a name: {match} is the text in place of *
+    executor = "ttnn"
+    python = "/opt/gonogo/python-in-image"
+    environment = { IMAGE = "registry.example.org/tt-metal:{match}" }
 
-A build that isn't in the file is run by the executor as [executors.<name>] and GONOGO_EXECUTORS
-define it, and judged by what the service knows of it. The child process finds its build's command,
-options and suites as JSON in the variable GONOGO_BUILD.
+A build that isn't in the file runs as [executors.<name>] and GONOGO_EXECUTORS define its executor,
+and is judged by what the service knows of it. The child process finds its build's command, options
+and suites as JSON in the variable GONOGO_BUILD.
 """
 
 from __future__ import annotations
@@ -39,11 +46,12 @@ from gonogo.spec.builds import Build, known_build
 from gonogo_workers.executors.registry import ExecutorSpec
 
 VARIABLE = "GONOGO_BUILD"
-"""In the child's environment: {"name", "command", "options", "suites"} of its build, where the
-builds file says any of these."""
+"""The child's variable with {"name", "command", "options", "suites"} of its build.
+
+It is set where the builds file has any of these.
+"""
 MAX_TABLE_BYTES = 100_000
-"""Linux refuses an environment variable of 128 KiB (MAX_ARG_STRLEN), and with it the whole
-child."""
+"""Linux refuses an environment variable of 128 KiB (MAX_ARG_STRLEN), and then starts no child."""
 
 _EXECUTOR_FIELDS = ("python", "environment", "options", "canary")
 _FILLED = ("python", "environment", "command")
@@ -62,28 +70,29 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 STAR, MATCH = "*", "{match}"
 _MATCHED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-"""What may stand for the star of a pattern, such as a commit: nothing that leads out of a folder,
-begins an option or ends a word."""
+"""The text that may stand in place of a pattern's star, such as a commit.
+
+It can't lead out of a folder, begin an option or end a word.
+"""
 
 Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class BuildsFile:
-    """The checked tables of a builds file: what holds for an executor's builds, and each build's
-    own.
-    """
+    """The checked tables of a builds file: one per executor, one per build."""
 
     executors: Mapping[str, Table] = field(default_factory=dict)
     builds: Mapping[str, Table] = field(default_factory=dict)
 
     def of(self, executor: str) -> dict[str, Table]:
-        """The builds of this executor by name."""
+        """Return the builds of this executor by name."""
         return {name: entry for name, entry in self.builds.items() if entry["executor"] == executor}
 
     def entry(self, executor: str, build: str) -> Table:
-        """What the file says of a build: the entry of its name, else that of the longest pattern
-        that it fits, else nothing.
+        """Return the file's entry for a build.
+
+        It is the entry of its name, else that of the longest pattern that it fits, else empty.
         """
         entries = self.of(executor)
         if build in entries:
@@ -101,13 +110,11 @@ class BuildsFile:
 
 @dataclass(frozen=True)
 class ResolvedBuild:
-    """A build on this host: the executor to start, with which environment, and how to judge what it
-    gives.
-    """
+    """A build on this host: its executor, its environment, and how to judge its outputs."""
 
     executor: ExecutorSpec
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What the child gets on top of the worker's own environment; GONOGO_BUILD included."""
+    """The child's variables on top of the worker's environment, GONOGO_BUILD included."""
     arithmetic: str | None = None
     produced: tuple[str, ...] | None = None
     command: tuple[str, ...] = ()
@@ -116,8 +123,9 @@ class ResolvedBuild:
 
 
 def read(path: str | None) -> BuildsFile:
-    """The builds file (an empty one without a path). Raises FieldError where it can't be read or
-    says something unknown or impossible.
+    """Return the builds file, an empty one without a path.
+
+    Raises FieldError where it can't be read, or has an unknown or impossible entry.
     """
     if path is None:
         return BuildsFile()
@@ -142,10 +150,10 @@ def read(path: str | None) -> BuildsFile:
                 f"builds.{name}", name, "has more than one star", limit="one * in a pattern"
             )
         _build(name, table)
-    made = BuildsFile(**tables)
-    for name, table in made.builds.items():
-        _child_table(name, made.executors.get(table["executor"], {}), table)
-    return made
+    builds = BuildsFile(**tables)
+    for name, table in builds.builds.items():
+        _child_table(name, builds.executors.get(table["executor"], {}), table)
+    return builds
 
 
 def resolve_build(
@@ -156,8 +164,9 @@ def resolve_build(
     arithmetic: str | None = None,
     produced: tuple[str, ...] | None = None,
 ) -> ResolvedBuild:
-    """What `build` means for `executor` here; `arithmetic` and `produced` are what the service knows
-    of it, unless the host says otherwise.
+    """Return the build that a name stands for on this host.
+
+    `arithmetic` and `produced` are what the service knows of it, unless the host overrides them.
     """
     known = known_build(build, executor.name)
     if known is not None:
@@ -169,9 +178,8 @@ def resolve_build(
         arithmetic, produced = declared.arithmetic or arithmetic, declared.outputs or produced
     table = _child_table(build, defaults, entry)
     environment = {**defaults.get("environment", {}), **entry.get("environment", {})}
-    if (
-        table["command"] or table["options"] or table["suites"]
-    ):  # an environment of its own costs a build its ready-made child
+    # Only where needed: a build with a private environment can't use the common spare child
+    if table["command"] or table["options"] or table["suites"]:
         environment[VARIABLE] = json.dumps(table)
     return ResolvedBuild(
         replace(executor, python=entry.get("python") or defaults.get("python") or executor.python),
@@ -185,11 +193,13 @@ def resolve_build(
 
 
 def interpreters(specs: Mapping[str, ExecutorSpec], file: BuildsFile) -> tuple[str, ...]:
-    """Every interpreter that this host names, each once, those of the executors first."""
+    """Return every interpreter that this host names, without duplicates.
+
+    Those of the builds file come first.
+    """
     named = [table.get("python") for table in (*file.executors.values(), *file.builds.values())]
-    named = [
-        each for each in named if each is None or MATCH not in each
-    ]  # which ones a pattern means is known when a build is named
+    # A pattern's interpreters are known only when a build is named
+    named = [python for python in named if python is None or MATCH not in python]
     return tuple(
         dict.fromkeys(filter(None, (*named, *(spec.interpreter for spec in specs.values()))))
     )
@@ -197,9 +207,9 @@ def interpreters(specs: Mapping[str, ExecutorSpec], file: BuildsFile) -> tuple[s
 
 def _filled(value: Any, matched: str) -> Any:
     if isinstance(value, Mapping):
-        return {name: _filled(each, matched) for name, each in value.items()}
+        return {name: _filled(item, matched) for name, item in value.items()}
     if isinstance(value, list):
-        return [_filled(each, matched) for each in value]
+        return [_filled(item, matched) for item in value]
     return value.replace(MATCH, matched) if isinstance(value, str) else value
 
 
@@ -211,8 +221,9 @@ def _build(name: str, entry: Table) -> Build:
 
 
 def _child_table(name: str, defaults: Table, entry: Table) -> dict[str, Any]:
-    """What the child is told of its build. Raises FieldError when that is too much for an
-    environment variable.
+    """Return the description of a build for its child.
+
+    Raises FieldError when it is too large for an environment variable.
     """
     table = {
         "name": name,
@@ -232,7 +243,7 @@ def _child_table(name: str, defaults: Table, entry: Table) -> dict[str, Any]:
 
 
 def _check(table: Table, place: str) -> None:
-    """The fields of one table that no domain type checks."""
+    """Check the fields of one table that no domain type checks. Raises FieldError."""
     if "python" in table:
         _argument(table["python"], f"{place}.python", "the path of an interpreter")
     if "canary" in table:
@@ -247,7 +258,7 @@ def _check(table: Table, place: str) -> None:
             raise FieldError(
                 where,
                 variable,
-                "is no name for a variable",
+                "is not the name of a variable",
                 limit=f"letters, digits and _; not {VARIABLE}",
             )
         if not isinstance(value, str) or "\0" in value:
@@ -273,13 +284,13 @@ def _argument(value: object, path: str, what: str) -> None:
 
 
 def _plain(value: object, path: str) -> None:
-    """TOML knows dates and infinity, JSON doesn't."""
+    """Check that a value is plain JSON: TOML has dates and infinity, JSON doesn't."""
     if isinstance(value, Mapping):
-        for name, each in value.items():
-            _plain(each, f"{path}.{name}")
+        for name, item in value.items():
+            _plain(item, f"{path}.{name}")
     elif isinstance(value, list):
-        for index, each in enumerate(value):
-            _plain(each, f"{path}.{index}")
+        for index, item in enumerate(value):
+            _plain(item, f"{path}.{index}")
     elif isinstance(value, float):
         fields.number(value, path)
     elif not isinstance(value, str | bool | int):

@@ -1,5 +1,6 @@
-"""What every executor must do, as plain functions that raise AssertionError: for our own tests and
-for those of plug-ins.
+"""The conformance suite of executors, as plain functions that raise AssertionError.
+
+It is for our tests and for those of plug-ins:
 
     from gonogo_workers.executors.conformance import checks
 
@@ -7,8 +8,9 @@ for those of plug-ins.
     def test_conformance(check):
         check()
 
-or, on a command line, `python -m gonogo_workers.executors.conformance package.module:Factory
-build`.
+or, on a command line:
+
+    python -m gonogo_workers.executors.conformance package.module:Factory build
 """
 
 from __future__ import annotations
@@ -37,18 +39,20 @@ from gonogo_workers.executors.base import (
 Factory = Callable[[str], Executor]
 
 SHAPES: tuple[tuple[int, ...], ...] = ((1, 1, 32, 64), (2, 3, 40), (1, 33), (7,))
-"""Whole tiles, ragged ones, more and less than two dimensions."""
+"""Whole tiles, ragged tiles, and more and fewer than two dimensions."""
 ROUGHLY = 0.1
-"""Largest error of a right kernel of any format in units of the output's scale: this suite asks
-whether it is that kernel at all."""
+"""The largest error of a right kernel of any format, in units of the output's scale.
+
+This suite only asks whether it is that kernel at all.
+"""
 NO_BUILD = "no-such-build-4711"
 LAYERNORM = ("layernorm_fw", "layernorm_bw")
-"""What an executor is asked for unless it says otherwise."""
+"""The kernels that an executor must run unless it declares others."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One promise of an executor; calling it raises AssertionError when it is broken."""
+    """One promise of an executor; the call raises AssertionError when it is broken."""
 
     name: str
     call: Callable[[], None]
@@ -71,43 +75,43 @@ def checks(
     deterministic: bool = True,
     own_statistics: bool = True,
 ) -> list[Check]:
-    """The suite for one factory and one of its builds.
+    """Return the suite for one factory and one of its builds.
 
-    `kernels` and `shapes` are what the build is for, `produced` the outputs that it declares (None
-    = all). `right=False` leaves out the comparison with the reference (a build known to be wrong),
+    `kernels` and `shapes` are what the build is for, `produced` the outputs that it declares (None:
+    all). `right=False` leaves out the comparison with the reference (a build known to be wrong),
     `deterministic=False` that of two runs (a build known to vary), `own_statistics=False` the
-    backward kernel without mean and rstd (a build that must be given them).
+    backward kernel without mean and rstd (a build that needs them as inputs).
     """
-    found = [Check("an unknown build is refused", lambda: unknown_build(factory))]
+    suite = [Check("an unknown build is refused", lambda: unknown_build(factory))]
     for test in _tests(kernels, shapes, own_statistics):
         case = _Case(factory, build, test, produced)
         where = f"{test.kernel} {list(test.shape)} statistics {test.numerics.statistics}"
-        found.append(
+        suite.append(
             Check(
                 f"outputs have names, shapes and types: {where}",
                 partial(outputs_conform, case),
             )
         )
-        found.append(Check(f"inputs are left alone: {where}", partial(inputs_kept, case)))
+        suite.append(Check(f"inputs are left alone: {where}", partial(inputs_unchanged, case)))
         if deterministic:
-            found.append(
+            suite.append(
                 Check(
                     f"the same inputs give the same bits: {where}",
-                    partial(same_twice, case),
+                    partial(same_bits_twice, case),
                 )
             )
         if right:
-            found.append(
+            suite.append(
                 Check(f"it is {_named(test.kernel)}: {where}", partial(roughly_right, case))
             )
     if len(kernels) and len(shapes) > 1:
-        found.append(
+        suite.append(
             Check(
                 "results stay as they were returned",
-                lambda: results_kept(factory, build, kernels[0], shapes, produced),
+                lambda: results_unchanged(factory, build, kernels[0], shapes, produced),
             )
         )
-    return found
+    return suite
 
 
 def _named(kernel: str) -> str:
@@ -116,6 +120,8 @@ def _named(kernel: str) -> str:
 
 @dataclass(frozen=True)
 class _Case:
+    """One test of one build."""
+
     factory: Factory
     build: str
     test: TestSpec
@@ -136,9 +142,7 @@ class _Case:
 
 
 def unknown_build(factory: Factory) -> None:
-    """A build that doesn't exist is an exception of the factory: later it would be a wrong
-    result.
-    """
+    """Check that the factory raises for a build that doesn't exist, before any wrong result."""
     try:
         factory(NO_BUILD)
     except Exception:
@@ -147,7 +151,10 @@ def unknown_build(factory: Factory) -> None:
 
 
 def outputs_conform(case: _Case) -> None:
-    """Every declared output is there, float32, of its shape, without NaN for ordinary inputs."""
+    """Check that every declared output has its name, type and shape.
+
+    All values must be finite for ordinary inputs.
+    """
     outputs = case.run(case.inputs())
     for name, array in outputs.items():
         assert np.isfinite(array).all(), (
@@ -155,8 +162,8 @@ def outputs_conform(case: _Case) -> None:
         )
 
 
-def inputs_kept(case: _Case) -> None:
-    """The arrays given are not written to."""
+def inputs_unchanged(case: _Case) -> None:
+    """Check that the kernel does not write to its input arrays."""
     inputs = case.inputs()
     before = {name: array.copy() for name, array in inputs.items()}
     case.run(inputs)
@@ -164,8 +171,8 @@ def inputs_kept(case: _Case) -> None:
         assert array.tobytes() == before[name].tobytes(), f"the input {name} was changed"
 
 
-def same_twice(case: _Case) -> None:
-    """Two executors given the same inputs return the same bytes."""
+def same_bits_twice(case: _Case) -> None:
+    """Check that two executors return the same bytes for the same inputs."""
     first, second = case.run(case.inputs()), case.run(case.inputs())
     for name, array in first.items():
         different = np.count_nonzero(array.view(np.uint32) != second[name].view(np.uint32))
@@ -173,11 +180,11 @@ def same_twice(case: _Case) -> None:
 
 
 def roughly_right(case: _Case) -> None:
-    """The numbers are those of the kernel, within a tenth of the output's largest value."""
+    """Check that the numbers are the kernel's, within a tenth of the output's largest value."""
     given = quantise(case.test, generate(case.test, 0))
-    wanted = numerics(case.test).reference(case.test, given)
+    references = numerics(case.test).reference(case.test, given)
     for name, array in case.run(case.inputs()).items():
-        golden = np.asarray(wanted[name]).reshape(array.shape)
+        golden = np.asarray(references[name]).reshape(array.shape)
         scale = max(1.0, float(np.abs(golden).max()))
         worst = float(np.abs(array - golden).max())
         assert worst <= ROUGHLY * scale, (
@@ -185,26 +192,27 @@ def roughly_right(case: _Case) -> None:
         )
 
 
-def results_kept(
+def results_unchanged(
     factory: Factory,
     build: str,
     kernel: str,
     shapes: Sequence[tuple[int, ...]],
     produced: tuple[str, ...] | None,
 ) -> None:
-    """One executor runs several shapes in turn, and what it returned first doesn't change later (no
-    buffer is handed out twice).
+    """Check that an array stays as it was returned while the executor runs other shapes.
+
+    No buffer may be handed out twice.
     """
     executor = factory(build)
-    kept: list[tuple[str, FloatArray, bytes]] = []
+    returned: list[tuple[str, FloatArray, bytes]] = []
     for seed, shape in enumerate([*shapes, *shapes]):
         test = TestSpec.parse({"kernel": kernel, "shape": list(shape)})
         inputs = shaped_inputs(test, quantise(test, generate(test, seed)))
         outputs: Mapping[str, Any] = check_outputs(
             executor.run(test.canonical(), inputs), output_shapes(test, produced)
         )
-        kept += [(name, array, array.tobytes()) for name, array in outputs.items()]
-    for name, array, content in kept:
+        returned += [(name, array, array.tobytes()) for name, array in outputs.items()]
+    for name, array, content in returned:
         assert array.tobytes() == content, (
             f"a later run changed the {name} that an earlier one had returned"
         )
@@ -223,8 +231,9 @@ def _tests(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the suite for `package.module:Factory` and a build; prints a line per check; 1 when one
-    fails.
+    """Run the suite for `package.module:Factory` and a build, and print a line per check.
+
+    Return 1 when a check fails.
     """
     if len(arguments) != 2 or ":" not in arguments[0]:
         print(

@@ -1,5 +1,6 @@
-"""The emulated Wormhole as an executor: a build is a named fault of the test's kernel, a device is
-a slice of this host's processor.
+"""The emulated Wormhole as an executor.
+
+A build is a named fault of the test's kernel; a device is a share of this host's processor.
 """
 
 from __future__ import annotations
@@ -29,20 +30,22 @@ def _spec(text: str) -> TestSpec:
 
 
 class EmulatorExecutor:
-    """Runs the emulated kernels. It is told its place, because one defect depends on what ran
-    before.
+    """Runs the emulated kernels.
+
+    It receives its position, because one defect depends on what ran before.
     """
 
     placed: ClassVar[bool] = True
 
     def __init__(self, build: str) -> None:
-        """Raises FieldError naming the known defects for any other build."""
+        """Raise FieldError with the known builds for any other build."""
         self.build = emulator_build(build).name
 
     @staticmethod
     def warm() -> None:
-        """Load the compiled code (from numba's cache, else compile it): the emulator has no state,
-        so no later run can tell.
+        """Load the compiled code (from numba's cache, else compile it).
+
+        The emulator has no state, so this changes no later run.
         """
         for fields in WARM_UP:
             test = TestSpec.parse(fields)
@@ -51,18 +54,17 @@ class EmulatorExecutor:
     def run(
         self, test: Mapping[str, Any], inputs: dict[str, FloatArray]
     ) -> Mapping[str, FloatArray]:
-        """As `Executor.run`, first in its process."""
+        """Run as `Executor.run` does, as the first kernel of its process."""
         return self.run_placed(test, inputs, seed=0, position=0)
 
     def run_placed(
         self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int
     ) -> Mapping[str, FloatArray]:
-        """As `PlacedExecutor.run_placed`."""
+        """Run as `PlacedExecutor.run_placed` does."""
         spec = _spec(json.dumps(test, sort_keys=True))
         numerics = registry.numerics(spec)
-        build = (
-            self.build if self.build in numerics.faults else "correct"
-        )  # a fault of another kernel changes nothing here
+        # A fault of another kernel changes nothing here
+        build = self.build if self.build in numerics.faults else "correct"
         flat = {name: array.reshape(spec.flat_shape_of(name)) for name, array in inputs.items()}
         outputs = numerics.run(spec, flat, build, seed=seed, position=position)
         return {

@@ -1,20 +1,25 @@
-"""The kernel host: the child process that runs kernels in a build's own interpreter (standard
-library and numpy only, Python >= 3.10).
+"""The kernel host: the child process that runs kernels in a build's interpreter.
 
-Copied to a private folder and started from there as `python host.py SOCKET LIFELINE`, so that
-GoNoGo's own modules never shadow those of the build. It may hang, crash, print without end or be
-killed at any moment: the worker on the other side of the socket copes.
+It needs Python 3.10 or newer, the standard library and NumPy only. The worker copies it to a
+private folder and starts it there as `python host.py SOCKET LIFELINE`, so that GoNoGo's modules
+never shadow those of the build. It may hang, crash, print without end or be killed at any moment:
+the worker on the other side of the socket copes.
 
-Messages are a 4-byte big-endian length and that many bytes of UTF-8 JSON. Tensors lie in .npy files
-which the worker made; they are memory-mapped here and never unpickled. Requests, each answered once
-and in order:
-  load  {"module", "factory", "paths"}   import the executor and let it warm up     -> {"ok": true,
-  "python", "numpy"} open  {"build"} with the chip's lock   Factory(build)
-  -> {"ok": true} run   {"test", "seed", "inputs": {name: file}, "outputs": {name: {"file",
-  "shape"}}}   -> {"ok": true, "ms", "position"} report {"selection", "iteration", "seed",
-  "deadline_s", "file"}   the reports go to the file  -> {"ok": true, "ms", "position", "count"}
-  close                                  executor.close() where there is one, exit
-Anything that goes wrong inside the executor: {"ok": false, "error": one line, "trace"}.
+A message is a 4-byte big-endian length and that many bytes of UTF-8 JSON. Tensors are in .npy files
+which the worker made; they are memory-mapped here and never unpickled. Each request is answered
+once, in order:
+
+  load    {"module", "factory", "paths"}: import the executor and let it warm up
+          -> {"ok": true, "python", "numpy"}
+  open    {"build"}, with the chip's lock: Factory(build)
+          -> {"ok": true}
+  run     {"test", "seed", "inputs": {name: file}, "outputs": {name: {"file", "shape"}}}
+          -> {"ok": true, "ms", "position"}
+  report  {"selection", "iteration", "seed", "deadline_s", "file"}: the reports go to the file
+          -> {"ok": true, "ms", "position", "count"}
+  close   executor.close() where there is one, then exit
+
+An error inside the executor is answered with {"ok": false, "error": one line, "trace"}.
 """
 
 from __future__ import annotations
@@ -38,19 +43,21 @@ from typing import Any
 import numpy as np
 
 COPY_BELOW_BYTES = 1 << 20
-"""Smaller inputs are copied out of one lasting map; larger ones are mapped anew, copy-on-write,
-which costs a fixed 0.1 ms."""
+"""Smaller inputs are copied out of one lasting map.
+
+Larger ones are mapped for each run, copy-on-write, which costs a fixed 0.1 ms.
+"""
 MAX_ERROR_CHARS = 4000
 DEADLINE_VARIABLE = "GONOGO_PER_SEED_DEADLINE_S"
-"""In our environment: within how many seconds an iteration must be reported."""
+"""The variable with the seconds within which an iteration must be reported."""
 
 
 def tie_to_worker(lifeline: socket.socket) -> None:
-    """Make the kernel kill our whole process group when the worker's end of the lifeline closes,
-    however the worker died.
+    """Have our process group killed when the worker's end of the lifeline closes.
 
-    O_ASYNC with F_SETSIG asks for SIGKILL instead of SIGIO: it comes even while native code holds
-    the GIL. The thread is the fallback where the system can't do that.
+    So the group ends no matter how the worker died. O_ASYNC with F_SETSIG asks the system for
+    SIGKILL instead of SIGIO: it comes even while native code holds the GIL. The thread is the
+    fallback where the system can't do that.
     """
     try:
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
@@ -61,13 +68,12 @@ def tie_to_worker(lifeline: socket.socket) -> None:
             "host: no kernel lifeline (" + str(problem) + "), only the watching thread",
             file=sys.stderr,
         )
-    # Python closes its sockets as it ends, a device's driver may hang in its own destructors after
-    # that: this one stays open
+    # Python closes its sockets as it ends, and a device's driver may hang in its destructors after
+    # that: this duplicate stays open
     os.dup(lifeline.fileno())
 
     def watch() -> None:
-        # poll, not recv: while a thread sleeps in recv the system sends no signal, it trusts that
-        # thread to act
+        # poll, not recv: while a thread sleeps in recv, the system sends no signal
         end = select.poll()
         end.register(lifeline, select.POLLIN)
         end.poll()
@@ -80,19 +86,20 @@ Request = dict[str, Any]
 
 
 class Channel:
-    """Length-prefixed JSON over the socket; a request may carry one file descriptor (the chip's
-    lock).
+    """Length-prefixed JSON over the socket.
+
+    A request may carry one file descriptor (the chip's lock).
     """
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.held: list[int] = []
-        """Descriptors that came with a message: kept open until we die, and with them the lock."""
+        self.descriptors: list[int] = []
+        """Descriptors that came with messages; they stay open, and with them the lock."""
 
     def _exactly(self, count: int) -> bytes | None:
         parts = bytearray()
         while len(parts) < count:
-            # recvmsg, not recv: the lock's descriptor comes as ancillary data of whichever bytes it
+            # recvmsg, not recv: the lock's descriptor comes as ancillary data of the bytes that it
             # was sent with
             chunk, ancillary, _flags, _address = self.sock.recvmsg(
                 count - len(parts), socket.CMSG_SPACE(4)
@@ -101,14 +108,14 @@ class Channel:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                     fds = array.array("i")
                     fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-                    self.held.extend(fds)
+                    self.descriptors.extend(fds)
             if not chunk:
                 return None
             parts += chunk
         return bytes(parts)
 
     def receive(self) -> Any:
-        """The next request, or None when the worker closed the socket."""
+        """Return the next request, or None when the worker closed the socket."""
         header = self._exactly(4)
         if header is None:
             return None
@@ -121,7 +128,7 @@ class Channel:
 
 
 class Host:
-    """The requests, and what they need between them: the factory, the executor, the open maps."""
+    """Executes the requests; holds the factory, the executor and the open maps between them."""
 
     def __init__(self) -> None:
         self.factory: Any = None
@@ -157,13 +164,14 @@ class Host:
         return {"ms": spent, "position": position, **({"problem": problem} if problem else {})}
 
     def report(self, request: Request) -> Request:
-        """Have the executor run a selection; its reports go to the worker's file, for they may be
-        larger than a message.
+        """Have the executor run a selection.
+
+        Its reports go to the worker's file, because they may be larger than a message.
         """
         report = getattr(self.executor, "report", None)
         if not callable(report):
             return {"problem": "this executor runs kernels, not selections: it has no report()"}
-        # The executor must end before we are ended, or what it has seen until then is lost
+        # The executor must end before the worker ends this process, or its reports are lost
         os.environ[DEADLINE_VARIABLE] = str(request["deadline_s"])
         position = self.position
         self.position += 1
@@ -192,8 +200,9 @@ class Host:
         return self.maps[file]
 
     def given(self, file: str) -> np.ndarray[Any, Any]:
-        """An input that the kernel may even write to: neither the worker's arrays nor the next
-        seed's see it.
+        """Return an input that the kernel may write to.
+
+        Neither the worker's arrays nor the next seed's change.
         """
         mapped = self.lasting(file, "r")
         if mapped.nbytes < COPY_BELOW_BYTES:
@@ -201,8 +210,9 @@ class Host:
         return np.asarray(np.load(file, mmap_mode="c", allow_pickle=False)).view(np.ndarray)
 
     def store(self, outputs: Any, expected: Request) -> str | None:
-        """Write the expected outputs into the worker's files; what can't be stored is told in one
-        line instead.
+        """Write the expected outputs into the worker's files.
+
+        Return one line about the first output that can't be stored; then none is.
         """
         if not hasattr(outputs, "keys"):
             return (
@@ -219,20 +229,23 @@ class Host:
                     + (", ".join(sorted(map(str, outputs))) or "nothing")
                 )
             value, shape = outputs[name], tuple(place["shape"])
-            if not isinstance(
-                value, (np.ndarray, np.generic)
-            ):  # a row's mean of a vector is a NumPy scalar
+            # The mean of a vector's only row is a NumPy scalar
+            if not isinstance(value, (np.ndarray, np.generic)):
                 return "output " + name + " is a " + type(value).__name__ + ", not a numpy array"
             if value.dtype != np.dtype("<f4") or value.shape != shape:
-                return f"output {name} is {value.dtype} {list(value.shape)}; expected float32 {list(shape)}"
+                return (
+                    f"output {name} is {value.dtype} {list(value.shape)}; "
+                    f"expected float32 {list(shape)}"
+                )
         for name, place in expected.items():
             self.lasting(place["file"], "r+")[...] = outputs[name]
         return None
 
 
 def answer(host: Host, request: Request) -> Request:
-    """Do one request; whatever the executor raises becomes an answer. SystemExit passes: then the
-    process really ends.
+    """Execute one request; an exception of the executor becomes an answer.
+
+    SystemExit passes: then the process really ends.
     """
     operations = {
         "load": host.load,
@@ -252,13 +265,13 @@ def answer(host: Host, request: Request) -> Request:
         }
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(
-                OSError, ValueError, AttributeError
-            ):  # the kernel closed or replaced its own stream
+            # The kernel may have closed or replaced its stream
+            with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
 
 
 def main() -> None:
+    """Answer the worker's requests until it closes the socket or sends `close`."""
     sock = socket.socket(fileno=int(sys.argv[1]))
     lifeline = socket.socket(fileno=int(sys.argv[2]))
     tie_to_worker(lifeline)

@@ -1,5 +1,6 @@
-"""The worker's side of the kernel host: start the child, ask it to run kernels, survive whatever it
-does, leave no process behind.
+"""The worker's side of the kernel host: start the child and ask it to run kernels.
+
+It survives everything the child does and leaves no process behind.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from gonogo_workers.executors.registry import ExecutorSpec
 
 TERM_GRACE_S = 2.0
 LOAD_DEADLINE_S = 120.0
-"""Importing torch or opening a device driver from a cold disk takes its time."""
+"""Importing torch or opening a device driver from a cold disk is slow."""
 CLOSE_DEADLINE_S = 5.0
 MAX_MESSAGE_BYTES = 1 << 20
 HOST_RUN_VARIABLE = "GONOGO_HOST_RUN"
-"""In the child's environment: by it we find descendants that left its process group."""
+"""The child's variable by which we find descendants that left its process group."""
 FOLDER_PREFIX = "gonogo-host-"
 SECRETS = frozenset(
     {
@@ -52,20 +53,20 @@ SECRETS = frozenset(
         "GONOGO_TOKEN",
     }
 )
-"""Never in the environment of a child: kernels are other people's code."""
+"""Variables that no child may see: kernels are other people's code."""
 
 
 class KernelHost:
-    """One child process: `load`ed at once, then `open`ed with a build, then asked to run kernels
-    one after another.
+    """One child process: it loads an executor at once, opens a build, then runs kernels on request.
 
-    Requests may be sent ahead (the child is never idle while the next one lies in its socket);
-    answers come in order. `stop` may be called from any thread, everything else from one at a time.
+    Requests may be sent ahead, so that the child is never idle; answers come in order. `stop` may
+    be called from any thread, everything else from one at a time.
     """
 
     def __init__(self, spec: ExecutorSpec, environment: Mapping[str, str] | None = None) -> None:
-        """Start the child and send it `load`, without waiting. Raises HostUnavailable when the
-        interpreter can't be started.
+        """Start the child and send it `load`, without waiting.
+
+        Raises HostUnavailable when the interpreter can't be started.
         """
         self.spec = spec
         self.host_run = uuid.uuid4().hex
@@ -77,35 +78,40 @@ class KernelHost:
         self.folder = Path(
             tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-{start_time(os.getpid())}-")
         )
-        self._socket, theirs = _blocking_pair()
-        self._lifeline, their_lifeline = _blocking_pair()
+        self._socket, child_socket = _blocking_pair()
+        self._lifeline, child_lifeline = _blocking_pair()
         self.log = ChildLog()
         script = shutil.copyfile(Path(__file__).with_name("host.py"), self.folder / "host.py")
-        ours = {*SECRETS, BUILD_VARIABLE}
-        env = {name: value for name, value in os.environ.items() if name not in ours} | dict(
+        hidden = {*SECRETS, BUILD_VARIABLE}
+        env = {name: value for name, value in os.environ.items() if name not in hidden} | dict(
             environment or {}
         )
         env[HOST_RUN_VARIABLE] = self.host_run
         try:
             self._process = subprocess.Popen(
-                [spec.interpreter, str(script), str(theirs.fileno()), str(their_lifeline.fileno())],
+                [
+                    spec.interpreter,
+                    str(script),
+                    str(child_socket.fileno()),
+                    str(child_lifeline.fileno()),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=self.log.writer,
                 stderr=self.log.writer,
-                pass_fds=(theirs.fileno(), their_lifeline.fileno()),
+                pass_fds=(child_socket.fileno(), child_lifeline.fileno()),
                 start_new_session=True,
                 env=env,
             )
         except OSError as problem:
             self._ended = True
             self.log.close()
-            self._forget()
+            self._release()
             raise HostUnavailable(
                 f"executor {spec.name}: can't start {spec.interpreter}: {problem.strerror}"
             ) from problem
         finally:
-            theirs.close()
-            their_lifeline.close()
+            child_socket.close()
+            child_lifeline.close()
         _limit_memory(self._process.pid, spec.memory_bytes)
         self.log.start()
         self._pidfd = os.pidfd_open(self._process.pid)
@@ -119,7 +125,7 @@ class KernelHost:
                     "paths": list(spec.paths),
                 }
             )
-        except KernelCrash as problem:  # it has ended already: no Python, or one that can't run
+        except KernelCrash as problem:  # it has already ended: no Python, or a broken one
             self.kill()
             raise HostUnavailable(f"executor {spec.name}: {problem}", self.log.tail()) from problem
 
@@ -130,12 +136,13 @@ class KernelHost:
 
     @property
     def alive(self) -> bool:
-        """Whether the child still runs."""
+        """Return whether the child still runs."""
         return not self._ended and not _readable([self._pidfd], 0.0)
 
     def wait_until_loaded(self, deadline_s: float = LOAD_DEADLINE_S) -> None:
-        """Wait until the executor's module is imported. Raises HostUnavailable (and ends the child)
-        when it can't be.
+        """Wait until the executor's module is imported.
+
+        Raises HostUnavailable, and ends the child, when it can't be imported.
         """
         if self._loaded:
             return
@@ -153,8 +160,9 @@ class KernelHost:
     def open(
         self, build: str, *, lock_fd: int | None = None, deadline_s: float = LOAD_DEADLINE_S
     ) -> None:
-        """Make the executor for this build; the child gets a share of the chip's lock. Raises
-        KernelError when the factory raises.
+        """Make the executor for this build; the child gets a share of the chip's lock.
+
+        Raises KernelError when the factory raises.
         """
         self.wait_until_loaded(deadline_s)
         self._send({"op": "open", "build": build}, lock_fd)
@@ -167,8 +175,9 @@ class KernelHost:
 
     @property
     def buffered(self) -> bool:
-        """Whether a whole answer has been read already, so that the socket needn't become readable
-        for it.
+        """Return whether a whole answer has been read already.
+
+        Then the socket needn't become readable for it.
         """
         size = int.from_bytes(self._buffer[:4])
         return len(self._buffer) >= 4 and (
@@ -176,20 +185,21 @@ class KernelHost:
         )
 
     def fileno(self) -> int:
-        """The socket, for poll: readable when an answer has come or the child has closed it."""
+        """Return the socket, for poll: readable after an answer or when the child closed it."""
         return self._socket.fileno()
 
     @property
     def exit_fileno(self) -> int:
-        """A descriptor that is readable once the child has ended (its socket may live on in
-        grandchildren).
+        """A descriptor that is readable once the child has ended.
+
+        The socket may live on in grandchildren.
         """
         return self._pidfd
 
     def receive(self, deadline: float) -> dict[str, Any]:
-        """The answer to the oldest request; `deadline` on the monotonic clock.
+        """Return the answer to the oldest request; `deadline` is on the monotonic clock.
 
-        Raises KernelError when the kernel raised or gave a wrong output (the child lives on),
+        Raises KernelError when the kernel raised or returned a wrong output (the child lives on),
         KernelHang after the deadline and KernelCrash when the child ended or wrote garbage (it must
         be killed), Stopped when `stop` was called meanwhile.
         """
@@ -199,9 +209,11 @@ class KernelHost:
         return answer
 
     def stop(self) -> None:
-        """End the child from any thread; whoever waits for an answer gets Stopped and must `kill`
-        (which closes our descriptors: were they closed here, that thread might be polling a number
-        that is used again).
+        """End the child, from any thread.
+
+        The thread that waits for an answer gets Stopped and must `kill`, which closes our
+        descriptors. If they were closed here, that thread could poll a number that is already used
+        again.
         """
         with self._lock:
             self._stopping = True
@@ -209,7 +221,7 @@ class KernelHost:
                 kill_group(self._process.pid, self._pidfd, TERM_GRACE_S)
 
     def dismiss(self) -> None:
-        """Ask the child to close its device and exit, without waiting for it; `close` does that."""
+        """Ask the child to close its device and exit, without waiting; `close` waits."""
         with contextlib.suppress(ExecutorFailure, OSError):
             if self._loaded and not self._ended:
                 self._send({"op": "close"})
@@ -223,8 +235,9 @@ class KernelHost:
             self.kill()
 
     def kill(self) -> None:
-        """TERM, 2 s, KILL to the whole process group, then to descendants that left it; returns
-        when all are gone.
+        """End the whole process group (TERM, 2 s, KILL), then descendants that left it.
+
+        Returns when all are gone.
         """
         with self._lock:
             if self._ended:
@@ -237,9 +250,9 @@ class KernelHost:
             self._ended = True
             self.log.finish()
             os.close(self._pidfd)
-            self._forget()
+            self._release()
 
-    def _forget(self) -> None:
+    def _release(self) -> None:
         self._socket.close()
         self._lifeline.close()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -277,8 +290,7 @@ class KernelHost:
             )
             if not ready:
                 raise KernelHang("no answer within the deadline", self.log.tail())
-            # An answer written just before the child ended is still an answer: the socket comes
-            # first
+            # The socket comes first: an answer written just before the child ended still counts
             chunk = self._socket.recv(1 << 16) if self._socket.fileno() in ready else b""
         except OSError as problem:
             raise self._gone() from problem
@@ -303,13 +315,13 @@ class KernelHost:
         return answer
 
     def _gone(self) -> ExecutorFailure:
-        """Why there is no more answer: we stopped the child, or it ended by itself."""
+        """Return why there is no more answer: we stopped the child, or it ended by itself."""
         if self._stopping or self._ended:
             return Stopped("the child was stopped")
         _readable([self._pidfd], 1.0)
         how = "closed its socket"
         if _readable([self._pidfd], 0.0):
-            # WNOWAIT: not reaped yet, because its id must stay ours until the whole group is dead
+            # WNOWAIT: its id must stay reserved until the whole group is dead
             status = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
             if status is not None:
                 by_signal = status.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
@@ -323,10 +335,11 @@ class KernelHost:
 
 
 def sweep() -> int:
-    """Delete the private folders whose worker was killed before it could; how many there were. A
-    folder's name says whose it is.
+    """Delete the private folders of killed workers; return their number.
+
+    A folder's name has its worker's process id and start time.
     """
-    swept = 0
+    deleted = 0
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-*-*"):
         pid, started = folder.name.removeprefix(FOLDER_PREFIX).split("-")[:2]
         with contextlib.suppress(OSError):
@@ -336,15 +349,15 @@ def sweep() -> int:
                 and folder.stat().st_uid == os.getuid()
             ):
                 shutil.rmtree(folder, ignore_errors=True)
-                swept += 1
-    return swept
+                deleted += 1
+    return deleted
 
 
 def _limit_memory(pid: int, most: int | None) -> None:
-    """Limit the private writable memory of the child and, each for itself, of what it starts. Files
-    that are mapped and address space that is only reserved (drivers and libraries reserve far more
-    than they use) don't count. No fork hook: the child runs already, and has not yet imported
-    anything.
+    """Limit the private writable memory of the child and of each process that it starts.
+
+    Mapped files and reserved address space (drivers and libraries reserve far more than they use)
+    don't count. There is no fork hook: the child already runs, and has not imported anything yet.
     """
     if most is not None:
         with contextlib.suppress(OSError, ValueError):
@@ -352,10 +365,10 @@ def _limit_memory(pid: int, most: int | None) -> None:
 
 
 def _blocking_pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets that block, whatever the process's default timeout is.
+    """Return two connected sockets that block, regardless of the process's default timeout.
 
     Celery and Kombu change that default for a moment, from any thread (and two such moments that
-    overlap leave it changed); a socket made then is non-blocking, and the child, which inherits it,
+    overlap leave it changed). A socket made then is non-blocking, and the child, which inherits it,
     would end on its first empty read.
     """
     pair = socket.socketpair()
@@ -372,7 +385,7 @@ def _signal_name(number: int) -> str:
 
 
 def _readable(fds: list[int], timeout_s: float) -> set[int]:
-    """Which descriptors can be read, or have been hung up, within the time."""
+    """Return the descriptors that can be read, or have been hung up, within the time."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)

@@ -1,9 +1,9 @@
-"""What the simulated Wormhole is known to get wrong: there the failure of a right kernel says
-nothing about the kernel.
+"""The known faults of the simulated Wormhole.
 
-A limit changes no verdict: what the simulator gives is judged like anything else. It is named
-beside the verdict (`gonogo check`), listed in docs/wormhole.md (a test compares), and asked for by
-tests/simulator: a limit that has gone fails there.
+Where one applies, the failure of a right kernel says nothing about the kernel. A limit changes no
+verdict: the simulator's outputs are judged like any others. Each limit is named beside the verdict
+(`gonogo check`), listed in docs/wormhole.md (a test compares), and run by tests/simulator: a limit
+that no longer exists fails there.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ SIMULATED = "TT_METAL_SIMULATOR"
 
 @dataclass(frozen=True)
 class Limit:
-    """One thing that it can't do: for which tests and builds, the verdict that comes of it, and
-    what is the matter.
-    """
+    """One fault: for which tests and builds, the resulting verdict, and a description."""
 
     name: str
     verdict: str
     words: str
     applies: Callable[[Mapping[str, Any], str], bool]
-    """Of a canonical test and the name of a build."""
+    """Tells whether it applies to a canonical test and the name of a build."""
 
 
 def _welford(test: Mapping[str, Any], build: str) -> bool:
@@ -55,15 +53,16 @@ LIMITS = (
     Limit(
         "welford",
         "fail",
-        "The Welford reduction of ttnn.layer_norm gives wrong numbers, errors near 2, and leaves the core so that every later kernel of "
-        "the same process is wrong too. A pass is asked for on hardware only.",
+        "The Welford reduction of ttnn.layer_norm gives wrong numbers, errors near 2, and leaves "
+        "the core so that every later kernel of the same process is wrong too. A pass is asked "
+        "for on hardware only.",
         _welford,
     ),
     Limit(
         "moreh-statistics",
         "fail",
-        "mean and rstd of moreh's forward are right in the first row of each tile only; in the others they are 0 and 1/sqrt(0 + epsilon). "
-        "A public report says the same of hardware.",
+        "mean and rstd of moreh's forward are right in the first row of each tile only; in the "
+        "others they are 0 and 1/sqrt(0 + epsilon). A public report says the same of hardware.",
         _statistics,
     ),
     Limit(
@@ -75,14 +74,18 @@ LIMITS = (
     Limit(
         "one-row-of-cores",
         "hang",
-        "A tensor that is sharded over one row of several cores never ends; several rows of cores do.",
+        "A tensor that is sharded over one row of several cores never ends; several rows of cores "
+        "do.",
         _one_row_of_cores,
     ),
 )
 
 
 def known(test: Mapping[str, Any], build: str, environment: Mapping[str, str]) -> list[Limit]:
-    """The limits that this run meets: none on real hardware. `environment` is the build's own."""
+    """Return the limits that this run meets: none on real hardware.
+
+    `environment` is the build's own.
+    """
     if SIMULATED not in environment:
         return []
     return [limit for limit in LIMITS if limit.applies(test, build)]

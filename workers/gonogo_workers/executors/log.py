@@ -1,5 +1,6 @@
-"""What a child prints: read all the time, so that it never blocks, and only the last 64 KiB kept,
-so that it never fills a disk.
+"""A child's output: read all the time, with only the last 64 KiB kept.
+
+So the child never blocks on a full pipe, and its output never fills a disk.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ _READ_BYTES = 1 << 18
 class ChildLog:
     """A pipe for stdout and stderr, and the thread that empties it.
 
-    In memory, not in a file: a child that prints without end would have to be watched and its file
-    cut under its feet.
+    The output is kept in memory, not in a file: a file would have to be watched and truncated while
+    a child prints without end.
     """
 
     def __init__(self) -> None:
         self._reader, self.writer = os.pipe()
         os.set_blocking(self._reader, False)
-        self._kept = bytearray()
+        self._tail = bytearray()
         self._lock = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._drain, name="child-log", daemon=True)
@@ -33,26 +34,28 @@ class ChildLog:
         self._thread.start()
 
     def tail(self) -> str:
-        """The last 64 KiB of all that was printed before this call, as text, without bytes that are
-        no UTF-8.
+        """Return the last 64 KiB of everything printed before this call.
+
+        Bytes that are not UTF-8 are replaced.
         """
         with self._lock:
             if not self._closed:
-                self._take()  # the thread may not have had its turn since the child wrote
-            return bytes(self._kept[-KEPT_BYTES:]).decode("utf-8", "replace").replace("\x00", "")
+                self._take()  # the thread may not have run since the child wrote
+            return bytes(self._tail[-KEPT_BYTES:]).decode("utf-8", "replace").replace("\x00", "")
 
     def settle(self, seconds: float = 0.5) -> None:
-        """Wait until the pipe is empty because everyone who could write is dead (at most `seconds`:
-        a grandchild may live).
+        """Wait until the pipe is empty because all writers are dead.
+
+        It waits at most `seconds`: a grandchild may live.
         """
         self._thread.join(seconds)
 
     def finish(self) -> None:
-        """The child is dead: read what is left, then stop."""
+        """Read what is left and stop: the child is dead."""
         self._thread.join(1.0)
 
     def close(self) -> None:
-        """There never was a child."""
+        """Close the pipe: no child was started."""
         os.close(self.writer)
         self._closed = True
         os.close(self._reader)
@@ -72,14 +75,15 @@ class ChildLog:
                 os.close(self._reader)
 
     def _take(self) -> bool:
-        """Keep what is in the pipe (one read empties it); False when nobody can write to it any
-        more.
+        """Read once from the pipe, which empties it.
+
+        Return False when the last writer has closed it.
         """
         try:
             chunk = os.read(self._reader, _READ_BYTES)
         except BlockingIOError:
             return True
-        self._kept += chunk[-KEPT_BYTES:]
-        if len(self._kept) > 4 * KEPT_BYTES:  # cut rarely: each cut moves the kept bytes
-            del self._kept[:-KEPT_BYTES]
+        self._tail += chunk[-KEPT_BYTES:]
+        if len(self._tail) > 4 * KEPT_BYTES:  # cut rarely: each cut moves the bytes kept
+            del self._tail[:-KEPT_BYTES]
         return bool(chunk)

@@ -1,5 +1,4 @@
-"""Spare children: one per kind of executor is started ahead, so that a chunk's fresh child is there
-when the chunk comes.
+"""Spare children: one per kind of executor is started ahead of the chunk that needs it.
 
 A spare has imported its executor and loaded compiled code, but has run no kernel and opened no
 device: it counts as fresh.
@@ -18,13 +17,13 @@ from gonogo_workers.executors.registry import ExecutorSpec
 Environment = tuple[tuple[str, str], ...]
 
 MAX_SPARES = 4
-"""A build with an environment of its own has spares of its own: those of the builds used least
-recently end."""
+"""A build with a private environment needs private spares: those used least recently end."""
 
 
 class HostPool:
-    """At most one idle spare per (executor, environment), and MAX_SPARES of all. Safe to use from
-    several threads.
+    """At most one idle spare per (executor, environment), and MAX_SPARES in total.
+
+    Safe to use from several threads.
     """
 
     def __init__(self) -> None:
@@ -38,11 +37,10 @@ class HostPool:
         environment: Mapping[str, str] | None = None,
         started: Callable[[KernelHost], None] | None = None,
     ) -> KernelHost:
-        """A fresh child, loaded: the spare when there is a live one, else a new one. Raises
-        HostUnavailable.
+        """Return a fresh, loaded child: the spare when there is a live one, else a new one.
 
-        `started` gets the child before it is loaded, so that another thread may `stop` it
-        meanwhile: then Stopped is raised.
+        `started` receives the child before it is loaded, so that another thread may `stop` it; then
+        Stopped is raised. Raises HostUnavailable.
         """
         with self._lock:
             host = self._spares.pop(_key(spec, environment), None)
@@ -60,8 +58,9 @@ class HostPool:
         return host
 
     def prepare(self, spec: ExecutorSpec, environment: Mapping[str, str] | None = None) -> None:
-        """Start a spare unless there is one; doesn't wait for it. A spare that can't be started is
-        told by the next `take`.
+        """Start a spare unless there is one; don't wait for it.
+
+        If a spare can't be started, the next `take` raises.
         """
         key = _key(spec, environment)
         with self._lock:
@@ -75,7 +74,7 @@ class HostPool:
             idle.kill()
 
     def close(self) -> None:
-        """End all spares; none is started any more."""
+        """End all spares and start no more."""
         with self._lock:
             self._closed = True
             spares = list(self._spares.values())

@@ -1,6 +1,4 @@
-"""Ending process groups for sure: TERM, grace, KILL; and finding the descendants that left their
-group.
-"""
+"""Ends process groups reliably (TERM, grace, KILL) and finds descendants that left their group."""
 
 from __future__ import annotations
 
@@ -13,8 +11,9 @@ from pathlib import Path
 
 
 def start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None = no such process. Ids are used
-    again, (id, start) isn't.
+    """Return when the process started, in clock ticks since boot; None without such a process.
+
+    Process ids are used again, pairs of id and start time aren't.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -25,7 +24,7 @@ def start_time(pid: int) -> int | None:
 
 
 def group_members(group: int) -> list[int]:
-    """The living processes (no zombies) of a process group."""
+    """Return the living processes (no zombies) of a process group."""
     members = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -38,17 +37,16 @@ def group_members(group: int) -> list[int]:
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    """Send a signal to a process group that may be gone already."""
+    """Send a signal to a process group, which may be gone already."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
 
 def kill_group(leader: int, pidfd: int, grace_s: float) -> None:
-    """TERM to our child's group, KILL after `grace_s` or as soon as the leader is dead. Does not
-    reap the leader.
+    """End our child's group: TERM, then KILL after `grace_s` or as soon as the leader is dead.
 
-    As long as the leader is not reaped its id can't be used again, so the KILL can't hit a
-    stranger.
+    Does not reap the leader: until it is reaped its id can't be used again, so the KILL can't hit
+    another group.
     """
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
@@ -60,8 +58,9 @@ def kill_group(leader: int, pidfd: int, grace_s: float) -> None:
 
 
 def kill_left_over(group: int, grace_s: float) -> None:
-    """End a process group that is not our child's (its worker is dead): TERM, grace, KILL; returns
-    when it is empty or after 5 s more.
+    """End a process group of a dead worker's child: TERM, grace, KILL.
+
+    Returns when the group is empty, or after 5 s more.
     """
     signal_group(group, signal.SIGTERM)
     _wait_empty(group, grace_s)
@@ -71,21 +70,19 @@ def kill_left_over(group: int, grace_s: float) -> None:
 
 
 def strays(variable: str, value: str) -> list[int]:
-    """Processes of ours with this environment variable: descendants that made a session of their
-    own.
-    """
-    wanted = f"{variable}={value}".encode()
-    found = []
+    """Return the processes with this environment variable: descendants in sessions of their own."""
+    marker = f"{variable}={value}".encode()
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found
+                if marker in (entry / "environ").read_bytes().split(b"\0"):
+                    pids.append(int(entry.name))
+    return pids
 
 
 def _wait_empty(group: int, seconds: float) -> None:
-    # There is no event for "this group of strangers is empty", so this one place looks every 20 ms
+    # No event tells that a group of other processes is empty, so this loop checks every 20 ms
     deadline = time.monotonic() + seconds
     while group_members(group) and time.monotonic() < deadline:
         time.sleep(0.02)

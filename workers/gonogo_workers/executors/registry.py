@@ -1,4 +1,4 @@
-"""Which executors there are: our own, and the plug-ins that GONOGO_EXECUTORS names."""
+"""The executors of this host: the built-in ones, and the plug-ins that GONOGO_EXECUTORS names."""
 
 from __future__ import annotations
 
@@ -18,27 +18,26 @@ PYTEST = "pytest"
 TORCH = "torch"
 TTNN = "ttnn"
 NEEDS = {TORCH: "torch", TTNN: "ttnn"}
-"""The package that the interpreter of an executor of ours must have."""
+"""The package that the interpreter of a built-in executor must have."""
 CHILD = str(Path(__file__).resolve().parent / "child")
-"""The modules of executors that run in a build's own interpreter, which may know nothing of
-gonogo."""
+"""The folder of the executors that run in a build's interpreter, which may lack gonogo."""
 
-OWN_PACKAGES = ("gonogo", "gonogo_workers", "gonogo_settings")
-"""What the emulator's child imports of this project."""
+EMULATOR_PACKAGES = ("gonogo", "gonogo_workers", "gonogo_settings")
+"""The packages of this project that the emulator's child imports."""
 
 _ENTRY = re.compile(
-    r"(?P<name>[a-z][a-z0-9_-]*)=(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<factory>[A-Za-z_]\w*)(?:@(?P<python>.+))?",
+    r"(?P<name>[a-z][a-z0-9_-]*)=(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)"
+    r":(?P<factory>[A-Za-z_]\w*)(?:@(?P<python>.+))?",
     re.ASCII,
 )
 
 
 @dataclass(frozen=True)
 class ExecutorSpec:
-    """How the child process of an executor is started: the interpreter, the module it imports and
-    the factory it calls.
+    """The start of an executor's child: the interpreter, the module and the factory.
 
-    `python` None is our own interpreter; `paths` are put before the child's sys.path (only our own
-    executors need that: a plug-in is found on PYTHONPATH, which is passed on unchanged).
+    `python` None is our interpreter. `paths` come first in the child's sys.path; only built-in
+    executors need them, because a plug-in is found on PYTHONPATH, which is passed on unchanged.
     """
 
     name: str
@@ -47,7 +46,7 @@ class ExecutorSpec:
     python: str | None = None
     paths: tuple[str, ...] = ()
     memory_bytes: int | None = None
-    """What each process of the executor may allocate; None: no limit of ours."""
+    """The memory that each process of the executor may allocate; None: no limit."""
 
     @property
     def interpreter(self) -> str:
@@ -56,20 +55,19 @@ class ExecutorSpec:
 
 
 def emulator() -> ExecutorSpec:
-    """The emulated Wormhole: our own code in our own interpreter, whether installed or run from a
-    checkout.
-    """
+    """Return the emulated Wormhole: our code in our interpreter, installed or from a checkout."""
     return ExecutorSpec(
         EMULATOR,
         "gonogo_workers.executors.emulator_executor",
         "EmulatorExecutor",
-        paths=_folders_of(*OWN_PACKAGES),
+        paths=_folders_of(*EMULATOR_PACKAGES),
     )
 
 
 def _folders_of(*packages: str) -> tuple[str, ...]:
-    """The folders from which these packages are imported: one in an installation, several in a
-    checkout.
+    """Return the folders from which these packages are imported.
+
+    There is one in an installation, and several in a checkout.
     """
     specs = [find_spec(name) for name in packages]
     return tuple(
@@ -82,32 +80,35 @@ def _folders_of(*packages: str) -> tuple[str, ...]:
 
 
 def gtest() -> ExecutorSpec:
-    """GoogleTest programs; the builds file names the program of each build."""
+    """Return the executor of GoogleTest programs; the builds file names each build's program."""
     return ExecutorSpec(GTEST, "gtest_executor", "GtestExecutor", paths=(CHILD,))
 
 
 def pytest() -> ExecutorSpec:
-    """Pytest suites, in the interpreter that the builds file names."""
+    """Return the executor of pytest suites, in the interpreter that the builds file names."""
     return ExecutorSpec(PYTEST, "pytest_executor", "PytestExecutor", paths=(CHILD,))
 
 
 def torch() -> ExecutorSpec:
-    """PyTorch: in the interpreter that the builds file names, else in our own, which then needs
-    torch.
+    """Return the executor of PyTorch, in the interpreter that the builds file names.
+
+    Without one it is our interpreter, which then needs torch.
     """
     return ExecutorSpec(TORCH, "torch_executor", "TorchExecutor", paths=(CHILD,))
 
 
 def ttnn() -> ExecutorSpec:
-    """LayerNorm by ttnn: in the interpreter that the builds file names, else in our own, which then
-    needs ttnn.
+    """Return the executor of ttnn's LayerNorm, in the interpreter that the builds file names.
+
+    Without one it is our interpreter, which then needs ttnn.
     """
     return ExecutorSpec(TTNN, "ttnn_executor", "TtnnExecutor", paths=(CHILD,))
 
 
 def parse(text: str) -> dict[str, ExecutorSpec]:
-    """The plug-ins of a GONOGO_EXECUTORS value by name. Raises FieldError for an entry that can't
-    be read, or a name used twice.
+    """Return the plug-ins of a GONOGO_EXECUTORS value by name.
+
+    Raises FieldError for an entry that can't be read, or a name used twice.
     """
     specs: dict[str, ExecutorSpec] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -120,26 +121,28 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
                 limit="name=package.module:Factory@/path/to/python",
             )
         spec = ExecutorSpec(match["name"], match["module"], match["factory"], match["python"])
-        if spec.name in specs or spec.name in OWN:
-            raise FieldError("GONOGO_EXECUTORS", spec.name, "this executor is there already")
+        if spec.name in specs or spec.name in BUILT_IN:
+            raise FieldError(
+                "GONOGO_EXECUTORS", spec.name, "an executor of this name exists already"
+            )
         specs[spec.name] = spec
     return specs
 
 
-OWN = {EMULATOR: emulator, TORCH: torch, TTNN: ttnn, GTEST: gtest, PYTEST: pytest}
-"""Our own executors; no plug-in may take one of their names."""
+BUILT_IN = {EMULATOR: emulator, TORCH: torch, TTNN: ttnn, GTEST: gtest, PYTEST: pytest}
+"""The built-in executors; no plug-in may have one of their names."""
 
 
 def known(text: str | None = None) -> Mapping[str, ExecutorSpec]:
-    """Every executor of this host by name; `text` replaces GONOGO_EXECUTORS."""
+    """Return every executor of this host by name; `text` replaces GONOGO_EXECUTORS."""
     return _limited(
-        {name: make() for name, make in OWN.items()}
+        {name: make() for name, make in BUILT_IN.items()}
         | parse(load_settings().executors if text is None else text)
     )
 
 
 def _limited(specs: Mapping[str, ExecutorSpec]) -> Mapping[str, ExecutorSpec]:
-    """The executors with GONOGO_CHILD_MEMORY_BYTES."""
+    """Return the executors with the limit GONOGO_CHILD_MEMORY_BYTES."""
     most = load_settings().child_memory_bytes
     return (
         specs
@@ -149,24 +152,25 @@ def _limited(specs: Mapping[str, ExecutorSpec]) -> Mapping[str, ExecutorSpec]:
 
 
 def ready(specs: Iterable[str], named: Iterable[str]) -> list[str]:
-    """Those of the executors that a worker of "all" serves: of ours the emulator, those that the
-    builds file speaks of (`named`: the executors that it names), and those whose package our own
-    interpreter has.
+    """Return the executors that a worker of "all" serves.
+
+    All plug-ins, and of the built-in ones: the emulator, those that the builds file names
+    (`named`), and those whose package our interpreter has.
     """
-    spoken_of = set(named)
+    in_builds_file = set(named)
     return [
         name
         for name in specs
         if name == EMULATOR
-        or name not in OWN
-        or name in spoken_of
+        or name not in BUILT_IN
+        or name in in_builds_file
         or (name in NEEDS and find_spec(NEEDS[name]) is not None)
     ]
 
 
 def find(name: str, text: str | None = None) -> ExecutorSpec:
-    """The executor of that name. Raises FieldError naming those that there are."""
+    """Return the executor of that name. Raises FieldError, which lists the known ones."""
     specs = known(text)
     if name not in specs:
-        raise FieldError("executor", name, "unknown executor", limit="one of " + ", ".join(specs))
+        raise FieldError("executor", name, "unknown executor", limit=", ".join(specs))
     return specs[name]

@@ -1,9 +1,8 @@
-"""Tensor files between the worker and its child: made and sized by the worker, mapped by the child,
-reused seed after seed.
+"""Tensor files between the worker and its child, reused for seed after seed.
 
-The worker reads and writes them with pread and pwrite and never maps them: a child that truncates a
-mapped file would kill the worker with SIGBUS. Space is allocated when the files are made, so a full
-disk is an error here and not a crash of the kernel.
+The worker makes and sizes them, the child maps them. The worker uses pread and pwrite and never
+maps a file: a child that truncates a mapped file would kill the worker with SIGBUS. Space is
+allocated when the files are made, so a full disk is an error here and not a crash of the kernel.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def npy_header(shape: tuple[int, ...]) -> bytes:
-    """The header of a C-order little-endian float32 .npy file, padded by numpy to a multiple of 64
-    bytes.
+    """Return the header of a C-order little-endian float32 .npy file.
+
+    NumPy pads it to a multiple of 64 bytes.
     """
     buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(
@@ -35,8 +35,9 @@ def npy_header(shape: tuple[int, ...]) -> bytes:
 
 
 class Descriptor:
-    """An open file that is closed when the last thread that uses it lets go: a number closed too
-    early could be another file's.
+    """An open file that is closed when the last thread that uses it drops it.
+
+    A descriptor closed too early could be another file's.
     """
 
     def __init__(self, number: int) -> None:
@@ -57,7 +58,7 @@ class TensorFile:
 
     @classmethod
     def create(cls, path: Path, shape: tuple[int, ...]) -> TensorFile:
-        """Make the file with all its space. Raises InfrastructureError when the disk has none."""
+        """Make the file with all its space. Raises InfrastructureError when the disk is full."""
         header = npy_header(shape)
         size = len(header) + 4 * int(np.prod(shape, dtype=np.int64))
         try:
@@ -80,8 +81,9 @@ class TensorFile:
             rest, offset = rest[done:], offset + done
 
     def read(self) -> FloatArray:
-        """A copy of the stored array. Raises KernelError when the child cut or overwrote the
-        file.
+        """Return a copy of the stored array.
+
+        Raises KernelError when the child truncated or overwrote the file.
         """
         array = np.empty(self.shape, np.float32)
         header = bytearray(len(self.header))
@@ -95,7 +97,7 @@ class TensorFile:
         return array
 
     def delete(self) -> None:
-        """Delete the file; its space is free when the child has gone, too."""
+        """Delete the file; its space is free once the child has gone, too."""
         self.path.unlink(missing_ok=True)
 
 
@@ -119,11 +121,11 @@ class Slot:
             file.write(arrays[name])
 
     def read(self) -> dict[str, FloatArray]:
-        """The outputs that the child stored. Raises KernelError when a file is damaged."""
+        """Return the outputs that the child stored. Raises KernelError when a file is damaged."""
         return {name: file.read() for name, file in self.outputs.items()}
 
     def request(self) -> dict[str, Any]:
-        """The part of a `run` request that says where the tensors are."""
+        """Return the part of a `run` request that says where the tensors are."""
         return {
             "inputs": {name: str(file.path) for name, file in self.inputs.items()},
             "outputs": {

@@ -1,5 +1,6 @@
-"""A few daemon threads that do host work: unlike the standard executor's they never hold up the end
-of the process.
+"""A few daemon threads that do host work.
+
+Unlike the standard executor's threads, they never hold up the end of the process.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class Threads:
             thread.start()
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Run `call` on a thread; its result or exception is the future's."""
+        """Run `call` on a thread; the future has its result or exception."""
         future: Future[T] = Future()
         self._calls.put((future, call))
         return future
 
     def close(self) -> None:
-        """Let the threads end once the calls before this one are done; doesn't wait."""
+        """Let the threads end once earlier calls are done; don't wait."""
         for _ in self._threads:
             self._calls.put(None)
 
@@ -47,8 +48,5 @@ class Threads:
                 future.set_result(call())
             except BaseException as problem:
                 future.set_exception(problem)
-            del (
-                item,
-                future,
-                call,
-            )  # a seed's arrays must not stay in memory while this thread waits for the next
+            # A seed's arrays must not stay in memory while this thread waits for the next call
+            del item, future, call

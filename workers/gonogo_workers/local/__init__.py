@@ -1,1 +1,1 @@
-"""Running kernels and test programs here, without a server."""
+"""Runs kernels and test programs on this machine, without a server."""

@@ -1,5 +1,6 @@
-"""A kernel host that a command holds for itself, without a server: opened when it is wanted, ended
-with the `with` block.
+"""A kernel host for a command, without a server.
+
+It is opened when it is needed and ends with the `with` block.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from gonogo_workers.executors.kernel_host import KernelHost
 
 
 class LocalChild:
-    """One build's child process, made anew after each end. A context manager: leaving it ends the
-    child.
+    """One build's child process, started again after each end.
+
+    A context manager: leaving it ends the child.
     """
 
     def __init__(self, resolved: ResolvedBuild, build: str) -> None:
@@ -23,8 +25,9 @@ class LocalChild:
         self._position = 0
 
     def close(self, *, kill: bool = False) -> None:
-        """End the child; the next run would start another. `kill`: it can't be asked to close its
-        device any more.
+        """End the child; the next run would start another.
+
+        `kill`: it can no longer be asked to close its device.
         """
         host, self._host = self._host, None
         if host is not None:
@@ -35,8 +38,9 @@ class LocalChild:
         self._position = 0
 
     def _open(self) -> KernelHost:
-        """A child with the build loaded. Raises HostUnavailable when none can be started,
-        KernelError when the build can't be loaded.
+        """Return a child with the build loaded.
+
+        Raises HostUnavailable when none can be started, KernelError when the build can't be loaded.
         """
         host = KernelHost(self.resolved.executor, self.resolved.environment)
         try:

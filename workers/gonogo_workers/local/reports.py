@@ -1,5 +1,6 @@
-"""Running selections without a server: one build's tests in a kernel host, judged as a worker
-judges them (`gonogo check`).
+"""Runs selections without a server (`gonogo check`).
+
+One build's tests run in a kernel host and are judged as a worker judges them.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import time
 
 import gonogo_settings
 from gonogo.spec.selections import Selection
-from gonogo_workers.attempts.report_evidence import Found
+from gonogo_workers.attempts.report_evidence import JudgedArrays
 from gonogo_workers.attempts.report_pipeline import judge_iteration, read_dumps
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
@@ -30,12 +31,13 @@ class LocalReporter(LocalChild):
         self._max_elements = gonogo_settings.load().max_elements
         self._open()
 
-    def run(self, selection: Selection, iteration: int, repeat: int = 0) -> tuple[Row, list[Found]]:
-        """The row of one iteration, and its judged arrays. Whatever the tests do becomes the row's
-        verdict.
+    def run(
+        self, selection: Selection, iteration: int, repeat: int = 0
+    ) -> tuple[Row, list[JudgedArrays]]:
+        """Run one iteration; return its row and its judged arrays.
 
-        After a crash or a hang the next iteration gets a fresh child. Raises HostUnavailable when
-        there can be none.
+        A failure of the tests becomes the row's verdict. After a crash or a hang the next iteration
+        gets a fresh child. Raises HostUnavailable when none can be started.
         """
         host = self._host or self._open()
         place = Place(HERE, host.host_run, self._position)
@@ -52,8 +54,8 @@ class LocalReporter(LocalChild):
             return failed((iteration, repeat), place, spent, problem.verdict, str(problem)), []
         except KernelError as problem:
             return failed((iteration, repeat), place, None, problem.verdict, str(problem)), []
-        told = answer.get("ms")
-        duration = float(told) if isinstance(told, int | float) else None
+        spent_ms = answer.get("ms")
+        duration = float(spent_ms) if isinstance(spent_ms, int | float) else None
         arrays = read_dumps(reports, self._max_elements)
         if any(report.outcome in LOST for report in reports):
             self.close(kill=True)
@@ -63,8 +65,9 @@ class LocalReporter(LocalChild):
 
 
 def reporter(executor: str, build: str, *, deadline_s: float | None = None) -> LocalReporter:
-    """A reporter for this executor and build. Raises FieldError for an unknown executor,
-    ExecutorFailure when the build can't be opened.
+    """Return a reporter for this executor and build.
+
+    Raises FieldError for an unknown executor, ExecutorFailure when the build can't be opened.
     """
     config = gonogo_settings.load()
     spec = registry.find(executor)

@@ -1,5 +1,6 @@
-"""Running kernels without a server: one executor with one build, in this process where that is
-safe, else in a kernel host.
+"""Runs kernels without a server: one executor with one build.
+
+It runs in this process where that is safe, else in a kernel host.
 """
 
 from __future__ import annotations
@@ -31,20 +32,25 @@ from gonogo_workers.executors.slots import Shapes, Slot
 from gonogo_workers.local.child import LocalChild
 
 NOT_HERE = frozenset({"hang", "crash"})
-"""The emulator's builds that would take this process with them: they get a kernel host of their
-own."""
+"""The emulator's builds that would end or block this process: they get a kernel host."""
 
 
 REFUSALS = ("ValueError:", "LookupError:", "KeyError:", "gonogo.errors.FieldError:")
-"""How a factory says that it doesn't know a build (docs/executors.md); with any other exception its
-machine, not the caller, is wrong."""
+"""The exceptions with which a factory refuses an unknown build (docs/executors.md).
+
+With any other exception its machine is at fault, not the caller.
+"""
 
 
 class LocalRunner(LocalChild):
     """Runs the kernels of one build, seed after seed."""
 
-    def __init__(self, resolved: ResolvedBuild, build: str, *, deadline_s: float, isolated: bool) -> None:
-        """Raises FieldError when the executor doesn't know the build, KernelError when its factory
+    def __init__(
+        self, resolved: ResolvedBuild, build: str, *, deadline_s: float, isolated: bool
+    ) -> None:
+        """Start the child unless the executor runs in this process.
+
+        Raises FieldError when the executor doesn't know the build, KernelError when its factory
         raises for another reason, HostUnavailable when no child can be started.
         """
         super().__init__(resolved, build)
@@ -73,36 +79,36 @@ class LocalRunner(LocalChild):
 
     @property
     def host_run(self) -> str | None:
-        """Which child process runs the kernels; None in this process."""
+        """The id of the child process that runs the kernels; None in this process."""
         return self._host.host_run if self._host else None
 
     @property
     def position(self) -> int:
-        """How many kernels this child has run so far."""
+        """The number of kernels that this child has run so far."""
         return self._position
 
     def precede(self, before: Sequence[TestSpec], seed: int) -> None:
-        """Let these tests, a job's context, run first on this seed in every fresh process, as a
-        worker does.
+        """Run these tests, a job's context, first on this seed in every fresh process.
+
+        A worker does the same.
         """
         self._before, self._before_seed = tuple(before), seed
 
     def run(
         self, test: TestSpec, given: Mapping[str, NDArray[Any]], *, seed: int = 0
     ) -> dict[str, FloatArray]:
-        """The outputs for one seed's quantised inputs (rows flat or shaped). Raises KernelError,
-        KernelHang or KernelCrash.
+        """Return the outputs for one seed's quantized inputs (rows flat or shaped).
 
-        After a hang or a crash the next run gets a fresh child.
+        After a hang or a crash the next run gets a fresh child. Raises KernelError, KernelHang or
+        KernelCrash.
         """
         if not self._position:
-            for each in self._before:
-                with contextlib.suppress(
-                    KernelError
-                ):  # that it fails is part of the context; that it kills the child is not
-                    self._run(
-                        each, quantise(each, generate(each, self._before_seed)), self._before_seed
-                    )
+            seed_before = self._before_seed
+            for earlier in self._before:
+                # A failure is part of the context; the death of the child is not
+                with contextlib.suppress(KernelError):
+                    inputs = quantise(earlier, generate(earlier, seed_before))
+                    self._run(earlier, inputs, seed_before)
         return self._run(test, given, seed)
 
     def _run(
@@ -134,7 +140,7 @@ class LocalRunner(LocalChild):
         return slot.read()
 
     def close(self, *, kill: bool = False) -> None:
-        """The same, and its files."""
+        """End the child and delete its files."""
         if self._slot is not None:
             self._slot.delete()
             self._slot = None
@@ -167,12 +173,12 @@ class LocalRunner(LocalChild):
 def load(
     executor: str, build: str, *, deadline_s: float | None = None, isolated: bool | None = None
 ) -> LocalRunner:
-    """Return a runner of `build`: `with load(...) as runner: outputs = runner.run(test, given)`.
+    """Return a runner of `build`, for use in a `with` statement.
 
-    The emulator runs in this process, except for its builds that hang or crash; plug-ins run in a
-    kernel host. `isolated` forces a child process. Raises FieldError for an unknown executor or
-    build, KernelError when a plug-in's factory raises for another reason, HostUnavailable when the
-    child can't be started.
+    `with load(...) as runner: outputs = runner.run(test, given)`. The emulator runs in this
+    process, except for its builds that hang or crash; plug-ins run in a kernel host. `isolated`
+    forces a child process. Raises FieldError for an unknown executor or build, KernelError when a
+    plug-in's factory raises for another reason, HostUnavailable when the child can't be started.
     """
     from gonogo_settings import load as load_settings
     from gonogo_workers.executors import builds_file
@@ -180,7 +186,7 @@ def load(
     settings = load_settings()
     spec = registry.find(executor)
     resolved = builds_file.resolve_build(spec, build, builds_file.read(settings.builds))
-    own = (
+    here = (
         executor == registry.EMULATOR
         and build not in NOT_HERE
         and not resolved.environment
@@ -190,5 +196,5 @@ def load(
         resolved,
         build,
         deadline_s=deadline_s or settings.per_seed_deadline_s,
-        isolated=not own if isolated is None else isolated or not own,
+        isolated=not here if isolated is None else isolated or not here,
     )

@@ -17,7 +17,7 @@ CHECK_EVERY_S = 1.0
 class CancelWatcher:
     """Calls back when the key of the watched attempt appears.
 
-    While the broker is down nobody can cancel, so waiting loses nothing.
+    While the broker is down no job can be canceled, so waiting loses nothing.
     """
 
     def __init__(self, broker_url: str, every_s: float = CHECK_EVERY_S) -> None:

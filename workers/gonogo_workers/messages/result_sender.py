@@ -132,7 +132,7 @@ class ResultSender:
             for sealed in self._in_memory:
                 if not self._spool(sealed, ahead=True):
                     log.error(
-                        "a message of %d bytes is lost: neither the broker nor the disk accepted it",
+                        "a message of %d bytes is lost: neither broker nor disk accepted it",
                         sealed.size,
                     )
             self._in_memory.clear()

@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a seed ran: the device, the child process, and the kernels that ran in it before."""
+    """The place of a run: the device, the child process, and the kernels that ran in it before."""
 
     device: str
     host_run: str

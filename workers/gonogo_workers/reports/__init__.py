@@ -1,1 +1,1 @@
-"""Reports of existing test programs: what they printed, and the arrays that they handed over."""
+"""Reports of existing test programs: their output, and the arrays that they handed over."""

@@ -1,9 +1,8 @@
-"""Arrays that a test handed over: read from the files that its process left, checked, and judged in
-full.
+"""Arrays that a test handed over: read from the files that its process left, checked, judged.
 
-The files come from somebody else's program and may hold anything. They are read, not mapped (a file
-cut under a map would kill the worker), never unpickled, and only as far as they are what the test
-says they are.
+The files come from another program and may hold anything. They are read, not mapped (a file
+truncated under a map would kill the worker), never unpickled, and only as far as they are what the
+test says.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.reports.rows import Judged
 
 MAX_BYTES = 2**32
-"""Of all arrays of one iteration: they wait in memory for their turn to be judged."""
+"""The limit for all arrays of one iteration: they wait in memory to be judged."""
 MAX_DUMPS = 1000
 MAX_NAME_CHARS = 100
 
 
 @dataclass(frozen=True)
 class Dump:
-    """The arrays of one run of a kernel, in memory; or why they could not be read."""
+    """The arrays of one run of a kernel, in memory; or the reason why they could not be read."""
 
     test: TestSpec | None
     tensors: Tensors
     raw: Tensors
     arithmetic: str | None
     name: str = ""
-    """What tells it from others of the same test."""
+    """A name that distinguishes it from others of the same test."""
     problem: str = ""
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
+        """The size of the arrays in memory."""
         return sum(array.nbytes for array in (*self.tensors.values(), *self.raw.values()))
 
 
 @dataclass(frozen=True)
-class Evident:
-    """Judged arrays with what a diagnosis needs."""
+class JudgedDump:
+    """Judged arrays with the data that a diagnosis needs."""
 
     judged: Judged
     given: Tensors
@@ -61,10 +60,10 @@ class Evident:
 
 
 def read(data: Mapping[str, Any], *, max_elements: int, left: int = MAX_BYTES) -> Dump:
-    """What a report says of its arrays ({"kernel", "fields", "tensors", "raw", "arithmetic"}), read.
-    Never raises: the problem is told in it.
+    """Read the arrays of a report: {"kernel", "fields", "tensors", "raw", "arithmetic"}.
 
-    `left`: how many bytes of arrays this iteration may still have.
+    Never raises: the result has the problem. `left`: the bytes of arrays that this iteration may
+    still have.
     """
     test, name = None, str(data.get("name") or "")[:MAX_NAME_CHARS]
     try:
@@ -95,14 +94,14 @@ def read(data: Mapping[str, Any], *, max_elements: int, left: int = MAX_BYTES) -
         )
 
 
-def judged(dump: Dump, label: str, arithmetic: str | None) -> Evident:
-    """The arrays judged, against the float64 function of the inputs that the kernel was given.
-    `arithmetic`: the build's; else the dump's own.
+def judged(dump: Dump, label: str, arithmetic: str | None) -> JudgedDump:
+    """Judge the arrays against the float64 function of the kernel's inputs.
 
-    Never raises for what is wrong with the arrays: the problem is told in the answer.
+    `arithmetic`: the build's arithmetic model, else the dump's is used. Never raises for wrong
+    arrays: the result has the problem.
     """
     if dump.problem or dump.test is None:
-        return Evident(Judged(dump.test, None, dump.problem, label), {}, {})
+        return JudgedDump(Judged(dump.test, None, dump.problem, label), {}, {})
     test = dump.test
     try:
         inputs = {name: array for name, array in dump.tensors.items() if name not in test.outputs}
@@ -124,24 +123,24 @@ def judged(dump: Dump, label: str, arithmetic: str | None) -> Evident:
                 produced=tuple(outputs),
             )
     except GonogoError as problem:
-        said = f"the arrays{f' of {dump.name}' if dump.name else ''} can't be judged: {problem}"
-        return Evident(Judged(test, None, said, label), {}, {})
-    return Evident(Judged(test, judgement, "", label), given, outputs)
+        message = f"the arrays{f' of {dump.name}' if dump.name else ''} can't be judged: {problem}"
+        return JudgedDump(Judged(test, None, message, label), {}, {})
+    return JudgedDump(Judged(test, judgement, "", label), given, outputs)
 
 
 def labels(name: str, dumps: Sequence[Dump]) -> list[str]:
-    """What the arrays of test `name` are called: as the test, when there is one of them; else by
-    their own names, else numbered.
+    """Return the labels of a test's arrays.
 
-    Names don't depend on the order in which threads came: an output has a history.
+    The label is the test's name when there is one dump, else it has the dumps' names or numbers.
+    Names don't depend on the order in which threads finish: an output has a history.
     """
     if len(dumps) == 1:
         return [name]
-    found: list[str] = []
+    unique: list[str] = []
     for number, dump in enumerate(dumps, 1):
-        own = f"{name}#{dump.name or number}"
-        found.append(own if own not in found else f"{own} ({number})")
-    return found
+        label = f"{name}#{dump.name or number}"
+        unique.append(label if label not in unique else f"{label} ({number})")
+    return unique
 
 
 def _load_all(test: TestSpec, places: object, path: str) -> Tensors:
@@ -153,24 +152,26 @@ def _load_all(test: TestSpec, places: object, path: str) -> Tensors:
 
 
 def load(place: str, *, most: int) -> NDArray[Any]:
-    """The float array of a .npy file, with at most `most` elements. Raises OSError or ValueError
-    for any other file.
+    """Return the float array of a .npy file, with at most `most` elements.
+
+    Raises OSError or ValueError for any other file.
     """
-    # O_NONBLOCK: a pipe of that name must not hold us up
+    # O_NONBLOCK: a pipe of that name must not block us
     with os.fdopen(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{Path(place).name} is no plain file")
+            raise ValueError(f"{Path(place).name} is not a regular file")
         try:
             shape, dtype = _header(file)
-        except ValueError:  # NumPy's own words quote the file, which may be anything on this host
-            raise ValueError(f"{Path(place).name} is no .npy file") from None
+        except ValueError:  # NumPy's message quotes the file, which may be any file of this host
+            raise ValueError(f"{Path(place).name} is not a .npy file") from None
         size = prod(shape)
         if dtype.kind != "f" or dtype.itemsize > 8:
             raise ValueError(f"{Path(place).name} holds {dtype}, not floats")
         if size > most:
             raise ValueError(
-                f"{Path(place).name} has shape {list(shape)}: {size} elements, where the test's shape has {most}"
+                f"{Path(place).name} has shape {list(shape)}: {size} elements, "
+                f"where the test's shape has {most}"
             )
         if status.st_size - file.tell() < size * dtype.itemsize:
             raise ValueError(f"{Path(place).name} is cut off")

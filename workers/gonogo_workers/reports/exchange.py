@@ -1,4 +1,4 @@
-"""What a reporter is asked for one iteration of a selection, and reading what it wrote."""
+"""The request for one iteration of a selection, and reading the reports."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ MAX_REPORT_BYTES = 256 * 2**20
 
 
 def request(selection: Selection, iteration: int, file: Path, deadline_s: float) -> dict[str, Any]:
-    """The message to a child that reports: it answers when `file` holds the reports of the
-    iteration.
+    """Return the message for a child that reports.
+
+    It answers when `file` holds the reports of the iteration.
     """
     return {
         "op": "report",
@@ -29,7 +30,7 @@ def request(selection: Selection, iteration: int, file: Path, deadline_s: float)
 
 
 def read_reports(file: Path) -> list[Report]:
-    """The reports that the child wrote; the file is deleted. Raises JobError for anything else."""
+    """Return the reports that the child wrote and delete the file. Raises JobError."""
     try:
         status = file.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_REPORT_BYTES:

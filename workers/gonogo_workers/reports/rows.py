@@ -1,10 +1,10 @@
-"""What one iteration of a selection becomes: a result row with an entry per test, and one per
-output of the arrays that a test handed over.
+"""The result row of one iteration of a selection.
 
-An entry of a test says `outcome` (green or red, as the test itself has it) beside the verdict,
-because without arrays a test is `not_judged` either way. With arrays it is judged in full: the
-numbers say whether rounding explains the error, and the gate that the verdict compares with is the
-declared tolerance, or where none is declared the test's own green or red.
+It has an entry per test, and one per output of the arrays that a test handed over. A test's entry
+has its `outcome` (green or red, as the test itself reports) beside the verdict, because without
+arrays a test is `not_judged` either way. With arrays it is judged in full: the numbers say whether
+rounding explains the error. The verdict compares that with the declared tolerance, or where none is
+declared with the test's own green or red.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from gonogo.errors import JobError
 from gonogo.judging.judging import SeedJudgement
-from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, OfArrays, Outcome, verdict_of
-from gonogo.reports.texts import MOST_MESSAGE_CHARS, MOST_NAME_CHARS, clean, short_name
+from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, ArraysVerdict, Outcome, verdict_of
+from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean, short_name
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import POLICY, Explanation, Verdict, worst, worst_explanation
 from gonogo_workers.messages.chunk import Work
@@ -29,25 +29,25 @@ MAX_MEASUREMENTS = 100
 
 
 LOST = frozenset({Outcome.crash, Outcome.hang})
-"""Outcomes after which nothing in the same process, or on the same device, is to be trusted."""
+"""Outcomes after which nothing in the same process, or on the same device, can be trusted."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Arrays of a test, judged; or the reason why they can't be."""
+    """Judged arrays of a test, or the reason why they can't be judged."""
 
     test: TestSpec | None
     judgement: SeedJudgement | None
     problem: str = ""
     label: str = ""
-    """What its outputs are named after: the test, and its own name where the test hands over
-    several."""
+    """The prefix of its outputs' names: the test, and the dump's name if there are several."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """One test of one iteration, as the child process told it: read from untrusted JSON, cut to
-    what a database holds.
+    """One test of one iteration, as the child process reported it.
+
+    It is read from untrusted JSON and cut to what a database holds.
     """
 
     name: str
@@ -59,22 +59,23 @@ class Report:
     stage: str | None
     dumps: tuple[Mapping[str, Any], ...]
     more: Mapping[str, Any]
-    """What else the executor says of it, in plain JSON: shown with the entry."""
+    """Other fields of the executor's report, in plain JSON: shown with the entry."""
 
     @classmethod
     def parse(cls, data: object) -> Report:
-        """Raises JobError for something that is no report."""
+        """Return a report from JSON. Raises JobError for anything else."""
         if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
             raise JobError(f"a report must be an object with a name; got {str(data)[:100]}")
         try:
             outcome = Outcome(str(data.get("outcome")))
         except ValueError:
             raise JobError(
-                f"test {data['name'][:100]}: the outcome {data.get('outcome')!r} is none of {', '.join(Outcome)}"
+                f"test {data['name'][:100]}: unknown outcome {data.get('outcome')!r}; "
+                f"allowed: {', '.join(Outcome)}"
             ) from None
         measured = data.get("measurements") or {}
         numbers = {
-            str(name)[:MOST_NAME_CHARS]: float(value)
+            str(name)[:MAX_NAME_CHARS]: float(value)
             for name, value in dict(measured).items()
             if _is_number(value)
         }
@@ -95,15 +96,15 @@ class Report:
             duration_ms=float(duration)
             if isinstance(duration, int | float) and math.isfinite(duration)
             else None,
-            message=clean(data.get("message") or "", MOST_MESSAGE_CHARS),
+            message=clean(data.get("message") or "", MAX_MESSAGE_CHARS),
             failures=tuple(
-                _failure(each)
-                for each in (data.get("failures") or ())[:MAX_FAILURES]
-                if isinstance(each, Mapping)
+                _failure(item)
+                for item in (data.get("failures") or ())[:MAX_FAILURES]
+                if isinstance(item, Mapping)
             ),
             measurements=dict(list(numbers.items())[:MAX_MEASUREMENTS]),
-            stage=None if stage is None else clean(str(stage), MOST_NAME_CHARS),
-            dumps=tuple(each for each in data.get("dumps") or () if isinstance(each, Mapping)),
+            stage=None if stage is None else clean(str(stage), MAX_NAME_CHARS),
+            dumps=tuple(item for item in data.get("dumps") or () if isinstance(item, Mapping)),
             more={
                 clean(str(key), 100): _plain_text(value)
                 for key, value in data.items()
@@ -113,19 +114,20 @@ class Report:
 
 
 def reports_of(data: object) -> list[Report]:
-    """The reports of an iteration, their names made distinct. Raises JobError for what isn't a list
-    of reports, or is too long.
+    """Return the reports of an iteration, with their names made distinct.
+
+    Raises JobError for anything but a list of reports, or too many.
     """
     if not isinstance(data, list) or len(data) > MAX_REPORTS:
         raise JobError(f"the executor must give a list of at most {MAX_REPORTS} reports")
-    found: list[Report] = []
+    reports: list[Report] = []
     seen: dict[str, int] = {}
-    for each in map(Report.parse, data):
-        count = seen[each.name] = seen.get(each.name, 0) + 1
-        found.append(
-            each if count == 1 else replace(each, name=short_name(f"{each.name} ({count})"))
+    for report in map(Report.parse, data):
+        count = seen[report.name] = seen.get(report.name, 0) + 1
+        reports.append(
+            report if count == 1 else replace(report, name=short_name(f"{report.name} ({count})"))
         )
-    return found
+    return reports
 
 
 def iteration_row(
@@ -135,24 +137,25 @@ def iteration_row(
     reports: Sequence[Report],
     judged: Mapping[str, Sequence[Judged]],
 ) -> Row:
-    """The row of an iteration. `judged` are the arrays by the name of the test that handed them
-    over.
+    """Return the row of an iteration.
+
+    `judged` are the arrays by the name of the test that handed them over.
     """
     outputs: dict[str, dict[str, Any]] = {}
     verdicts: list[Verdict] = []
     explanations: list[Explanation] = []
     for report in reports:
         arrays = judged.get(report.name, ())
-        said, explanation, message = _judged(report, arrays)
-        verdicts.append(said)
+        verdict, explanation, message = _judged(report, arrays)
+        verdicts.append(verdict)
         explanations.append(explanation)
         outputs[report.name] = {
-            "verdict": said.value,
+            "verdict": verdict.value,
             "explanation": explanation.value,
             "outcome": report.outcome.value,
             "duration_ms": report.duration_ms,
             "message": message,
-            "failures": [dict(each) for each in report.failures],
+            "failures": [dict(failure) for failure in report.failures],
             "measurements": dict(report.measurements),
             "nonfinite_kinds": _kinds(report.measurements),
             "stage": report.stage,
@@ -162,13 +165,13 @@ def iteration_row(
                 if name not in ("verdict", "explanation")
             },
         }
-        for each in arrays:
-            outputs.update(_of_arrays(each))
+        for judged_arrays in arrays:
+            outputs.update(_of_arrays(judged_arrays))
     arithmetics = {
-        each.judgement.arithmetic
+        judged_arrays.judgement.arithmetic
         for arrays in judged.values()
-        for each in arrays
-        if each.judgement is not None
+        for judged_arrays in arrays
+        if judged_arrays.judgement is not None
     }
     return {
         **head(work, place, duration_ms),
@@ -182,43 +185,43 @@ def iteration_row(
 
 
 def _judged(report: Report, arrays: Sequence[Judged]) -> tuple[Verdict, Explanation, str]:
-    """Verdict, explanation and message of one test.
+    """Return verdict, explanation and message of one test.
 
-    What can't be judged is an error; everything else is as gonogo.reports.outcomes.verdict_of says.
+    Arrays that can't be judged are an error; otherwise gonogo.reports.outcomes.verdict_of decides.
     """
-    problems = [each.problem for each in arrays if each.problem]
+    problems = [entry.problem for entry in arrays if entry.problem]
     if problems:
         message = "\n".join(filter(None, (report.message, *problems)))
         return (
             worst((WITHOUT_ARRAYS[report.outcome], Verdict.error)),
             Explanation.not_judged,
-            message[:MOST_MESSAGE_CHARS],
+            message[:MAX_MESSAGE_CHARS],
         )
     known = [
-        (each.test, each.judgement)
-        for each in arrays
-        if each.test is not None and each.judgement is not None
+        (entry.test, entry.judgement)
+        for entry in arrays
+        if entry.test is not None and entry.judgement is not None
     ]
-    told = [
-        OfArrays(judgement.verdict, judgement.explanation, bool(test.tolerance))
+    array_verdicts = [
+        ArraysVerdict(judgement.verdict, judgement.explanation, bool(test.tolerance))
         for test, judgement in known
     ]
-    said, explanation, otherwise = verdict_of(report.outcome, told)
+    verdict, explanation, other_reason = verdict_of(report.outcome, array_verdicts)
     return (
-        said,
+        verdict,
         explanation,
-        f"{report.message}\n{OTHER_REASON}".strip() if otherwise else report.message,
+        f"{report.message}\n{OTHER_REASON}".strip() if other_reason else report.message,
     )
 
 
 def _of_arrays(judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
-    """The entries of the outputs of some arrays, named "<test>/dx"."""
+    """Yield the entries of the outputs of some arrays, named "<test>/dx"."""
     if judged.judgement is None or judged.test is None:
         return
-    for output, found in judged.judgement.outputs.items():
+    for output, output_judgement in judged.judgement.outputs.items():
         yield (
             short_name(f"{judged.label}/{output}"),
-            {**found.to_json(), "test": judged.test.canonical()},
+            {**output_judgement.to_json(), "test": judged.test.canonical()},
         )
 
 
@@ -227,22 +230,22 @@ def _is_number(value: object) -> bool:
 
 
 def _failure(data: Mapping[str, Any]) -> dict[str, Any]:
-    """{"expression", "count", "message"} and where it stands."""
+    """Return {"expression", "count", "message"} and the place of a failure."""
     count = data.get("count")
-    found: dict[str, Any] = {
-        "expression": clean(data.get("expression") or "", MOST_MESSAGE_CHARS // 4),
+    failure: dict[str, Any] = {
+        "expression": clean(data.get("expression") or "", MAX_MESSAGE_CHARS // 4),
         "count": count
         if isinstance(count, int) and not isinstance(count, bool) and count > 0
         else 1,
-        "message": clean(data.get("message") or "", MOST_MESSAGE_CHARS // 2),
+        "message": clean(data.get("message") or "", MAX_MESSAGE_CHARS // 2),
     }
-    return found | {
+    return failure | {
         name: _plain_text(data[name]) for name in ("file", "line") if data.get(name) is not None
     }
 
 
 def _kinds(measurements: Mapping[str, float]) -> dict[str, str]:
-    """The measurements that are no finite numbers, which are stored as null, by their kind."""
+    """Return the kinds of the non-finite measurements, which are stored as null."""
     return {
         name: "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
         for name, value in measurements.items()
@@ -251,17 +254,16 @@ def _kinds(measurements: Mapping[str, float]) -> dict[str, str]:
 
 
 def _plain_text(value: object) -> Any:
-    """Plain JSON with clean texts, two levels deep at most."""
+    """Return plain JSON with clean texts, at most two levels deep."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
         return {
-            clean(str(key), 100): clean(str(each), 500)
-            for key, each in list(value.items())[:MAX_MEASUREMENTS]
+            clean(str(key), 100): clean(str(item), 500)
+            for key, item in list(value.items())[:MAX_MEASUREMENTS]
         }
     if isinstance(value, list | tuple):
         return [
-            each if _is_number(each) else clean(str(each), 500)
-            for each in value[:MAX_MEASUREMENTS]
+            item if _is_number(item) else clean(str(item), 500) for item in value[:MAX_MEASUREMENTS]
         ]
-    return clean(str(value), MOST_MESSAGE_CHARS)
+    return clean(str(value), MAX_MESSAGE_CHARS)

@@ -37,7 +37,7 @@ ARITHMETICS = ("torch", "torch-eager")
 MIN_LANES = 8
 """Lanes of the narrowest vector unit that torch is built for (AVX2)."""
 LATE_MEAN_ROUNDINGS = 32
-"""How many times u |x| r the sums of P x, and a x + b, lose where the mean is subtracted late.
+"""The multiple of u |x| r that the sums of P x, and a x + b, lose by a mean subtracted late.
 
 A lane sums N / 8 terms whose roundings are a random walk: sqrt(N / 8) is 32 at N = 8192.
 """

@@ -212,9 +212,8 @@ def expectations(
         x_read - m_read + (aligned_error(x_read, m_read) if t.align >= 2.0**-12 else 0.0)
     ) * r
     d_even = round_even(computed_xhat, t.xhat) - xhat
-    stored_xhat = round_away(
-        computed_xhat, t.xhat
-    )  # the packer; an rstd of few bits makes many ties
+    # the packer rounds ties away; an rstd of few bits makes many ties
+    stored_xhat = round_away(computed_xhat, t.xhat)
     d_xhat = stored_xhat - xhat
     p_read = as_read(dy, t) * as_read(gamma, t)
     d_p = (round_away(p_read, t.stored_product) if t.stored_product else p_read) - p
@@ -232,9 +231,8 @@ def expectations(
 
     var_xhat = (e_align**2 + h_xhat**2) / 3
     var_p = e_p**2 / 3
-    systematic = (
-        t.reciprocal + t.read_sum / 2 + t.read_lane / 2 + t.product
-    ) ** 2  # truncations: the mean of what they drop
+    # truncations count with the mean of what they drop
+    systematic = (t.reciprocal + t.read_sum / 2 + t.read_lane / 2 + t.product) ** 2
     lane_variance = t.read_lane**2 / 3 + t.additions * t.accumulate**2
     one_sign = running / 12**0.5 if t.in_order else 0.0
     # A sum in order errs by its largest partial sum, which may be far above the sum itself (a ramp

@@ -42,9 +42,8 @@ def expectations(
 ) -> dict[str, Expectation]:
     """Return what is expected of y, mean and rstd, from what the device was given."""
     x = np.asarray(given["x"], np.float64)
-    gamma, beta = (
-        np.atleast_2d(np.asarray(given[name], np.float64)) for name in ("gamma", "beta")
-    )  # (1, N); group norm: (rows, N)
+    # gamma and beta are (1, N), and in group norm (rows, N)
+    gamma, beta = (np.atleast_2d(np.asarray(given[name], np.float64)) for name in ("gamma", "beta"))
     m = moments(x, epsilon, t)
     mu, r, centred, e_align = m.mean, m.rstd, m.centred, m.align
     xhat = centred * r

@@ -126,9 +126,8 @@ def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
     before_rstd = np.maximum(
         1.0 / np.sqrt(v + epsilon - usable) - r, r - 1.0 / np.sqrt(v + epsilon + usable)
     )
-    root = (
-        3 * t.accumulate * r if t.running else np.zeros_like(r)
-    )  # v + epsilon, its root, the reciprocal: one fp32 rounding each
+    # v + epsilon, its root, the reciprocal: one fp32 rounding each
+    root = 3 * t.accumulate * r if t.running else np.zeros_like(r)
     before_rstd = before_rstd + root
     cube = r**3 / 2
     row_variance_rstd = (

@@ -156,7 +156,7 @@ def _checked(arithmetic: str) -> str:
 def _wide(test: TestSpec) -> bool:
     """Return whether every tensor in and out is fp32.
 
-    With the default of `buffers`, no 16-bit buffer was asked for then.
+    With the default of `buffers`, such a test requests no 16-bit buffer.
     """
     given = test.numerics.input
     inputs = {given} if isinstance(given, str) else set(given.values())

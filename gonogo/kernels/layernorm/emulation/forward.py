@@ -62,7 +62,7 @@ def _pack_column(a: Array, fmt: str) -> Array:
 
 
 def moments(x: Array, sums: Sums, machine: Machine) -> tuple[Array, Array]:
-    """The mean and rstd of rows x (rows, N) in Dst, before they are packed: fp32, (rows,) each."""
+    """Return the mean and rstd of rows x (rows, N) in Dst, before packing: fp32, (rows,)."""
 
     def vector(a: Array) -> Array:
         return wh.store_vector_bf16(a) if machine.narrow else a

@@ -28,7 +28,7 @@ def _row_mean(
     stale: float = 0.0,
     divisor: int | None = None,
 ) -> Array:
-    """The mean of each row of `terms` (rows, N) over the tiles that the build sums: (rows, 1)."""
+    """Return the mean of each row of `terms` (rows, N) over the summed tiles: (rows, 1)."""
     features = terms.shape[1]
     columns = plan.summed_columns(features)
     summed = np.repeat(tiles, TILE)[: columns.size]

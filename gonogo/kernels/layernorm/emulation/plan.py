@@ -107,7 +107,7 @@ class Plan:
         return replace(self, narrow_sums=False, fate=None)
 
     def first_sum_tiles(self, tiles: int) -> NDArray[np.bool_]:
-        """Which of the tiles of a row its first sum takes in (s1; forward: the mean)."""
+        """Return a mask of the tiles that a row's first sum includes (s1; forward: the mean)."""
         summed = np.ones(tiles, dtype=np.bool_)
         if self.s1_last_tiles is not None:
             summed[: max(tiles - self.s1_last_tiles, 0)] = False
@@ -186,7 +186,10 @@ class Machine:
 
     @property
     def compiled(self) -> bool:
-        """Whether the compiled loops support these numerics; the NumPy definition supports all."""
+        """True where the compiled loops support these numerics.
+
+        The NumPy definition supports all.
+        """
         return HAVE_NUMBA and self.buffers in ("bf16", "fp32")
 
     def rules(self, lanes_bf16: bool, mean_bf16: bool = False) -> Rules:

@@ -24,7 +24,7 @@ MIN_OUTLIERS = 4
 
 
 class Register:
-    """What the last kernel of this process left in the 32 lanes of its accumulator.
+    """The 32 lanes of the accumulator, as the last kernel of this process left them.
 
     It belongs to the whole process on purpose: `stale-register` depends on what ran before, as on a
     device.
@@ -40,7 +40,7 @@ class Register:
             return self._lanes.copy()
 
     def leave(self, output: NDArray[np.float32]) -> None:
-        """A kernel that ended with `output` (rows, N): the start of its last row stays behind."""
+        """Store what a kernel that ends with `output` (rows, N) leaves: its last row's start."""
         lanes = np.zeros(TILE, dtype=np.float32)
         last = output[-1, :TILE]
         lanes[: last.size] = np.where(np.isfinite(last), last, np.float32(0.0))

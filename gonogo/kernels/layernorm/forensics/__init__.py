@@ -1,5 +1,6 @@
-"""Reduction forensics: from one output, which term of a LayerNorm kernel is wrong, and which tiles
-were summed.
+"""Reduction forensics: which term of a LayerNorm kernel is wrong, and which tiles were summed.
+
+One output is enough.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ Arrays = Mapping[str, NDArray[np.floating]]
 
 
 def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
-    """What is wrong with `outputs` (any subset) of the kernel of `test`, from what it was `given`.
+    """Return what is wrong with `outputs` (any subset) of the test's kernel on `given`.
 
-    Arrays as the device has them, float32, in 2-D: x, dy, y, dx (rows, N); gamma, beta, dgamma,
-    dbeta (N,); mean, rstd (rows,). Everything is computed in float64. Always answers: outputs of a
-    wrong shape, without finite values, or of inputs that tell nothing are said to be so in words.
+    Arrays are as the device has them, float32, in 2-D: x, dy, y, dx (rows, N); gamma, beta, dgamma,
+    dbeta (N,); mean, rstd (rows,). Everything is computed in float64. Never raises: outputs of a
+    wrong shape or without finite values, and inputs that can't tell anything, are described in
+    words.
     """
     x = given.get("x")
     if x is None or x.ndim != 2 or not x.size:
@@ -64,7 +66,7 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
                 )
             )
             continue
-        terms.extend(_not_finite(name, values))
+        terms.extend(not_finite(name, values))
         if np.isfinite(values).any():
             good[name] = values
     residuals: dict[str, dict[str, float | None]] = {}
@@ -72,7 +74,7 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
         terms.extend(_backward(test, given, good, residuals))
     elif test.kernel == "layernorm_fw":
         terms.extend(_forward(test, given, good, residuals))
-    return _diagnosis(terms, residuals)
+    return concluded(terms, residuals)
 
 
 def _backward(
@@ -86,10 +88,10 @@ def _backward(
     precision = Precision.of(test)
     terms: list[Term] = []
     if "dx" in outputs:
-        found, residuals["dx"] = explain_dx(
+        dx_terms, residuals["dx"] = explain_dx(
             Backward(x, dy, gamma, mean, rstd, outputs["dx"], precision)
         )
-        terms.extend(found)
+        terms.extend(dx_terms)
     down = [name for name in ("dgamma", "dbeta") if name in outputs]
     if down:
         sums = partial_sums(x, dy, mean, rstd)
@@ -104,8 +106,8 @@ def _forward(
     seed = Forward(given["x"], gamma, beta, test.epsilon, outputs.get("y"), Precision.of(test))
     terms: list[Term] = []
     if "y" in outputs:
-        found, residuals["y"] = explain_y(seed)
-        terms.extend(found)
+        y_terms, residuals["y"] = explain_y(seed)
+        terms.extend(y_terms)
     if "mean" in outputs or "rstd" in outputs:
         seed.y = None
         rows = seed.sums(gamma, beta)
@@ -117,12 +119,16 @@ def _forward(
     return terms
 
 
-def _diagnosis(terms: list[Term], residuals: dict[str, dict[str, float | None]]) -> Diagnosis:
-    """Wrong terms first; what can't be told is said where something is wrong, or where nothing
-    could be told at all.
+def concluded(terms: list[Term], residuals: dict[str, dict[str, float | None]]) -> Diagnosis:
+    """Return the diagnosis of all terms, wrong ones first.
+
+    Terms that can't be determined are mentioned where something is wrong, or where no term could be
+    determined.
     """
     wrong = [
-        term for index, term in enumerate(terms) if term.wrong and not _said_better(index, terms)
+        term
+        for index, term in enumerate(terms)
+        if term.wrong and not _measured_better(index, terms)
     ]
     silent = [term.words for term in terms if not term.can_tell]
     if wrong:
@@ -144,9 +150,10 @@ def _diagnosis(terms: list[Term], residuals: dict[str, dict[str, float | None]])
     )
 
 
-def _said_better(index: int, terms: list[Term]) -> bool:
-    """Whether another output tells the same term (y and the output mean both have the mean) with
-    smaller errors.
+def _measured_better(index: int, terms: list[Term]) -> bool:
+    """Return whether another output has the same wrong term with smaller errors.
+
+    For example, y and the output mean both have the mean.
     """
     term = terms[index]
     same = [
@@ -166,8 +173,8 @@ def _wide(values: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.asarray(values, np.float64)
 
 
-def _not_finite(name: str, values: NDArray[np.floating]) -> list[Term]:
-    """A finding where values are NaN or infinite: how many, and in which tiles."""
+def not_finite(name: str, values: NDArray[np.floating]) -> list[Term]:
+    """Return a finding where values are NaN or infinite: how many, and in which tiles."""
     finite = np.isfinite(values)
     if finite.all():
         return []
@@ -186,7 +193,10 @@ def _not_finite(name: str, values: NDArray[np.floating]) -> list[Term]:
             "column tile" if values.ndim == 2 else "tile",
         )
     )
-    words = f"{count} of {values.size} values of {name} {'is' if count == 1 else 'are'} not finite, in {', '.join(parts)}"
+    words = (
+        f"{count} of {values.size} values of {name} {'is' if count == 1 else 'are'} not finite, "
+        f"in {', '.join(parts)}"
+    )
     return [
         Term(
             name,
@@ -199,7 +209,3 @@ def _not_finite(name: str, values: NDArray[np.floating]) -> list[Term]:
             rows=tuple((rows[:64] + 1).tolist()) if values.ndim == 2 else (),
         )
     ]
-
-
-concluded, not_finite = _diagnosis, _not_finite
-"""What other kinds of kernels (gonogo.spec.kernels.registry) end and begin with, too."""

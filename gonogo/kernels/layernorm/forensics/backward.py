@@ -1,11 +1,9 @@
-"""Forensics of dx: the scale, s1, s2 and gamma that a layernorm_bw used, row by row, then tile by
-tile.
+"""Forensics of dx: the scale, s1, s2 and gamma that a layernorm_bw used.
 
-dx = r (a P - s1 - x^ s2) with P = dy g. Per row, R = P - dx / (r a) is fitted on {1, x^}: its
-coefficients are the s1 and s2 that the kernel used, and these are fitted, over the rows, on the
-partial sums of every tile, sum_j P / N and sum_j P x^ / N. The scale a comes from what {1, x^}
-leave of P, pooled over the rows; the gamma that was used from dx / (r a) + s1 + x^ s2 on dy, per
-column.
+dx = r (a P - s1 - x^ s2) with P = dy g. In each row, R = P - dx / (r a) is fitted on {1, x^}. Its
+coefficients are the s1 and s2 that the kernel used. These are fitted, over the rows, on the partial
+sums of every tile, sum_j P / N and sum_j P x^ / N. The scale a comes from what {1, x^} leave of P,
+pooled over the rows. The gamma that was used comes from dx / (r a) + s1 + x^ s2 on dy, per column.
 """
 
 from __future__ import annotations
@@ -42,9 +40,7 @@ NOT_SUBTRACTED = "the mean is not subtracted from x"
 
 @dataclass(frozen=True)
 class _State:
-    """What is known of dx after one round: which gamma was used, the factor, and the sums per
-    row.
-    """
+    """The knowledge of dx after one round: the used gamma, the factor, and the sums per row."""
 
     gamma: Array
     rows: Rows
@@ -54,10 +50,10 @@ class _State:
 
 
 def explain_dx(seed: Backward) -> tuple[list[Term], Residuals]:
-    """The terms of dx that can be told, and what they leave over."""
+    """Return the terms of dx that can be determined, and the residuals."""
     state = _round(seed, seed.gamma)
     floor = seed.floor(state.rows)
-    # a wrong gamma looks like a factor of dx too: first ask gamma without one
+    # a wrong gamma looks like a factor of dx, too: first fit gamma without one
     factor, outliers = _gamma(
         seed, replace(state, factor=1.0, fit=fit_sums(state.rows, 1.0, floor))
     )
@@ -72,7 +68,7 @@ def explain_dx(seed: Backward) -> tuple[list[Term], Residuals]:
     if factor.term.wrong:
         state = _round(seed, factor.used)
         if factor.differs:
-            # a free gamma takes any factor: then there is none to tell
+            # a free gamma absorbs any factor: then there is none to tell
             state = replace(
                 state,
                 scale=replace(state.scale, value=np.nan),
@@ -82,7 +78,7 @@ def explain_dx(seed: Backward) -> tuple[list[Term], Residuals]:
     why = _why(seed)
     first, second = _reductions(seed, state, why)
     if factor.term.wrong and (first.wrong or second.wrong):
-        # gamma may be wrong in the last product only: then the sums are those of the given one
+        # gamma may be wrong in the last product only: then the sums use the given one
         given = _reductions(
             seed,
             _State(seed.gamma, seed.sums(seed.gamma), state.scale, state.factor, state.fit),
@@ -103,7 +99,7 @@ def _round(seed: Backward, gamma: Array) -> _State:
 
 
 def _gamma(seed: Backward, state: _State) -> tuple[Factor, Places]:
-    """The gamma that was used, per tile, and the isolated outliers."""
+    """Return the gamma that was used, per tile, and the isolated outliers."""
     columns, outliers = seed.columns(state.gamma, state.factor, state.fit)
     with np.errstate(all="ignore"):
         floor, power = seed.floor(state.rows), state.rows.pp / state.rows.count
@@ -131,11 +127,11 @@ def _scale_is_off(seed: Backward, scale: Scale) -> bool:
 
 
 def _scale(seed: Backward, state: _State) -> Term:
-    """The factor of the whole of dx, and the rows whose factor differs."""
+    """Return the term of the factor of the whole of dx, with the rows whose factor differs."""
     scale = state.scale
-    told = np.isfinite(scale.value)
+    known = np.isfinite(scale.value)
     words, rows = "", tuple[int, ...]()
-    if told:
+    if known:
         if _scale_is_off(seed, scale):
             words = f"dx is {scale.value:.5g} times what it should be (rstd or gamma)"
         with np.errstate(all="ignore"):
@@ -160,13 +156,13 @@ def _scale(seed: Backward, state: _State) -> Term:
         numbers([scale.error]),
         words,
         wrong=bool(words),
-        can_tell=bool(told),
+        can_tell=bool(known),
         rows=rows,
     )
 
 
 def _reductions(seed: Backward, state: _State, why: str) -> tuple[Term, Term]:
-    """s1 and s2, tile by tile."""
+    """Return the terms of s1 and s2, tile by tile."""
     rows, fit = state.rows, state.fit
     with np.errstate(all="ignore"):
         s1 = rows.first.sum(axis=1)
@@ -176,7 +172,7 @@ def _reductions(seed: Backward, state: _State, why: str) -> tuple[Term, Term]:
         square = rows.pp / rows.count
         first_error = seed.precision.repeats * fit.constant_error
         # x^ may be off by a constant along a row, which s1 brings into s2
-        shift = np.hypot(ALIGNMENT * np.hypot(1.0, offset), seed.precision.own * offset)
+        shift = np.hypot(ALIGNMENT * np.hypot(1.0, offset), seed.precision.own_mean * offset)
         weighted = square * rows.zz / rows.count
         first_error = np.hypot(first_error, shift * slope)
         first_error = stored_error(
@@ -194,7 +190,11 @@ def _reductions(seed: Backward, state: _State, why: str) -> tuple[Term, Term]:
             ),
         ]
         if features % 32:
-            text = f"counts the padding of the last tile ({32 - features % 32} columns of the {ordinal(-(-features // 32))} tile)"
+            last_tile = ordinal(-(-features // 32))
+            text = (
+                "counts the padding of the last tile "
+                f"({32 - features % 32} columns of the {last_tile} tile)"
+            )
             padding = (
                 Extra(rows.padding[:, 0], f"s1 {text}"),
                 Extra(rows.padding[:, 1], f"s2 {text}"),
@@ -223,7 +223,7 @@ def _reductions(seed: Backward, state: _State, why: str) -> tuple[Term, Term]:
 
 
 def _why(seed: Backward) -> str:
-    """Why the tiles can't be told, where the inputs say so."""
+    """Return why the tiles can't be determined, where the inputs say so."""
     names = [name for name, values in (("x", seed.x), ("dy", seed.dy)) if constant(values)]
     if not names:
         return ""
@@ -231,7 +231,7 @@ def _why(seed: Backward) -> str:
 
 
 def constant(values: NDArray[np.floating]) -> bool:
-    """Whether all values are equal; looks no further than the first that differs by blocks."""
+    """Return whether all values are equal. The first row is compared first."""
     first = values.flat[0]
     if np.any(values[0] != first):
         return False
@@ -239,7 +239,7 @@ def constant(values: NDArray[np.floating]) -> bool:
 
 
 def _outliers(seed: Backward, state: _State, places: Places) -> Term:
-    """Isolated wrong values, and whether they are off by powers of two."""
+    """Return the term of isolated wrong values, and whether they are off by powers of two."""
     powers = 0
     for row, columns in places.items():
         z, dy, d, _ = seed.block(row, row + 1)
@@ -251,8 +251,9 @@ def _outliers(seed: Backward, state: _State, places: Places) -> Term:
 
 
 def _residuals(seed: Backward, state: _State, floor: Array) -> Residuals:
-    """Rms of the error before and after the terms found, in units of rounding, and its shares along
-    their directions.
+    """Return the rms error before and after the terms found, in units of rounding.
+
+    Its shares along their directions are included.
     """
     rows, fit = state.rows, state.fit
     with np.errstate(all="ignore"):
@@ -263,8 +264,8 @@ def _residuals(seed: Backward, state: _State, floor: Array) -> Residuals:
         after = rows.count * (state.factor * fit.sigma) ** 2
         terms = off**2 * rows.pp + rows.count * off1**2 + off2**2 * rows.zz
         terms += 2 * off1 * off2 * rows.z - 2 * off * (off1 * rows.p + off2 * rows.pz)
-        told = np.isfinite(after) & np.isfinite(terms) & (floor > 0)
-        if not told.any():
+        measurable = np.isfinite(after) & np.isfinite(terms) & (floor > 0)
+        if not measurable.any():
             return {
                 "before": None,
                 "after": None,
@@ -272,15 +273,15 @@ def _residuals(seed: Backward, state: _State, floor: Array) -> Residuals:
                 "along_xhat": None,
                 "along_p": None,
             }
-        unit = float(np.sum(rows.count[told] * floor[told] ** 2))
-        whole = float(np.sum(after[told] + np.maximum(terms[told], 0.0)))
+        unit = float(np.sum(rows.count[measurable] * floor[measurable] ** 2))
+        whole = float(np.sum(after[measurable] + np.maximum(terms[measurable], 0.0)))
         share = [
-            float(np.sum(part[told])) / whole
+            float(np.sum(part[measurable])) / whole
             for part in (rows.count * off1**2, off2**2 * rows.zz, off**2 * rows.pp)
         ]
         return {
             "before": float(np.sqrt(whole / unit)),
-            "after": float(np.sqrt(np.sum(after[told]) / unit)),
+            "after": float(np.sqrt(np.sum(after[measurable]) / unit)),
             "along_1": share[0],
             "along_xhat": share[1],
             "along_p": share[2],

@@ -1,5 +1,6 @@
-"""The passes over one seed of layernorm_bw: sums per row and tile, then, with s1 and s2 known, sums
-per column.
+"""The passes over one seed of layernorm_bw.
+
+They give sums per row and tile and then, with s1 and s2 known, sums per column.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ from gonogo.kernels.layernorm.forensics.sums import (
 
 @dataclass
 class Rows:
-    """Sums per row and per tile of one pass (see the module): all float64."""
+    """Sums per row and per tile of one pass, all float64.
+
+    z is x^, p is P, d is dx / r; pz sums P x^, and so on.
+    """
 
     count: Array
     z: Array
@@ -47,9 +51,9 @@ class Rows:
 
     @classmethod
     def empty(cls, rows: int, tiles: int) -> Rows:
-        """Zeros to be filled."""
+        """Return zeros to be filled."""
         widths = {"first": tiles, "second": tiles, "padding": 2}
-        names = (each.name for each in fields(cls))
+        names = (column.name for column in fields(cls))
         return cls(
             **{name: np.zeros((rows, widths[name]) if name in widths else rows) for name in names}
         )
@@ -57,7 +61,7 @@ class Rows:
 
 @dataclass
 class Backward:
-    """The tensors of one seed: dx and what it was made from, (rows, N), (N,) and (rows,)."""
+    """The tensors of one seed: dx and what it was computed from, (rows, N), (N,) and (rows,)."""
 
     x: Single
     dy: Single
@@ -70,7 +74,7 @@ class Backward:
     """Columns of isolated outliers per row: left out of the sums."""
 
     def block(self, start: int, stop: int) -> tuple[Array, Array, Array, NDArray[np.bool_] | None]:
-        """x^, dy, dx / r of the rows, and the elements that count (None: all)."""
+        """Return x^, dy and dx / r of the rows, and the elements that count (None: all)."""
         with np.errstate(all="ignore"):
             z = self.x[start:stop].astype(np.float64)
             z -= self.mean[start:stop, None]
@@ -81,8 +85,9 @@ class Backward:
             return z, dy, d, counted(d, self.outliers, start)
 
     def sums(self, gamma: Array) -> Rows:
-        """The sums per row with P = dy * `gamma`; tiles keep all their elements, the rest leaves
-        out what doesn't count.
+        """Return the sums per row with P = dy * `gamma`.
+
+        Tiles keep all their elements; the rest leaves out what doesn't count.
         """
         rows, features = self.x.shape
         starts, padding = tile_starts(features), padding_columns(features)
@@ -126,15 +131,14 @@ class Backward:
         return out
 
     def columns(self, gamma: Array, scale: float, fit: RowFit) -> tuple[ColumnSums, Places]:
-        """Sums per column of D = dx / (r scale) + s1 + x^ s2 on dy, and the isolated outliers of
-        each row.
+        """Return sums per column of D = dx / (r scale) + s1 + x^ s2 on dy, and isolated outliers.
 
-        D is gamma dy when the kernel is right; rows without s1 are left out, rows without s2 (x^
-        constant) count it as 0.
+        D is gamma dy when the kernel is right. Rows without s1 are left out; rows without s2 (x^
+        constant) count it as 0. Outliers come per row.
         """
         rows, features = self.x.shape
         parts = np.zeros((-(-rows // TILE), 4, features))
-        found: dict[int, NDArray[np.int64]] = {}
+        outlier_columns: dict[int, NDArray[np.int64]] = {}
         constant, slope = fit.constant, np.where(np.isfinite(fit.slope), fit.slope, 0.0)
         sigma = np.where(np.isfinite(fit.sigma), fit.sigma, np.inf)
 
@@ -157,17 +161,17 @@ class Backward:
                 parts[index, 1] += column_dot(dy, d)
                 parts[index, 2] += column_dot(dy, dy)
                 parts[index, 3] += column_dot(d, d)
-                found.update(isolated(error, d, sigma[start:stop], start))
+                outlier_columns.update(isolated(error, d, sigma[start:stop], start))
 
         row_blocks(rows, features, visit)
         count, cross, square, target = parts.sum(axis=0)
-        return ColumnSums(count, cross, square, target, target), found
+        return ColumnSums(count, cross, square, target, target), outlier_columns
 
     def floor(self, rows: Rows) -> Array:
-        """Least standard deviation of an element of dx / r: the rounding of the output format.
+        """Return the smallest standard deviation of an element of dx / r: the output's rounding.
 
-        In short rows dx is what is left of a cancellation, and the terms' own rounding counts too;
-        in long ones it shows.
+        In short rows dx is what is left of a cancellation, and the terms' own rounding counts, too.
+        In long ones it shows.
         """
         with np.errstate(all="ignore"):
             short = np.minimum(1.0, 8.0 / rows.count)
@@ -178,8 +182,9 @@ class Backward:
 
 @dataclass(frozen=True)
 class Scale:
-    """The factor of P in dx, over all rows and per row, with standard errors (NaN where it can't be
-    told).
+    """The factor of P in dx, over all rows and per row, with standard errors.
+
+    NaN where it can't be determined.
     """
 
     value: float
@@ -189,14 +194,14 @@ class Scale:
 
 
 def scale_of(rows: Rows, floor: Array) -> Scale:
-    """The factor a of P, from what {1, x^} leave of P and of dx / r."""
+    """Return the factor a of P, from what {1, x^} leave of P and of dx / r."""
     with np.errstate(all="ignore"):
         centred = rows.zz - rows.z**2 / rows.count
         flat = ~(centred > 1e-12 * np.maximum(rows.zz, 1e-300))
         safe = np.where(flat, 1.0, centred)
 
         def apart(ab: Array, a: Array, az: Array, b: Array, bz: Array) -> Array:
-            """The inner product of what {1, x^} leave of a and b."""
+            """Return the inner product of what {1, x^} leave of a and b."""
             plain = ab - a * b / rows.count
             sloped = (az - rows.z * a / rows.count) * (bz - rows.z * b / rows.count) / safe
             return np.asarray(plain - np.where(flat, 0.0, sloped))
@@ -204,30 +209,30 @@ def scale_of(rows: Rows, floor: Array) -> Scale:
         pp = apart(rows.pp, rows.p, rows.pz, rows.p, rows.pz)
         dp = apart(rows.dp, rows.p, rows.pz, rows.d, rows.dz)
         dd = apart(rows.dd, rows.d, rows.dz, rows.d, rows.dz)
-        told = (pp > 1e-9 * rows.pp) & np.isfinite(dp) & np.isfinite(dd) & (rows.count > 3)
-        each = np.where(told, dp / np.where(told, pp, 1.0), np.nan)
-        left = np.where(told, np.maximum(dd - each * dp, 0.0), 0.0)
+        measurable = (pp > 1e-9 * rows.pp) & np.isfinite(dp) & np.isfinite(dd) & (rows.count > 3)
+        row_factors = np.where(measurable, dp / np.where(measurable, pp, 1.0), np.nan)
+        left = np.where(measurable, np.maximum(dd - row_factors * dp, 0.0), 0.0)
         sigma = np.maximum(np.sqrt(left / np.maximum(rows.count - 3, 1)), floor)
-        errors = np.where(told, sigma / np.sqrt(np.where(told, pp, 1.0)), np.nan)
-        usable = told & np.isfinite(errors) & (errors > 0) & np.isfinite(each)
+        errors = np.where(measurable, sigma / np.sqrt(np.where(measurable, pp, 1.0)), np.nan)
+        usable = measurable & np.isfinite(errors) & (errors > 0) & np.isfinite(row_factors)
         if not usable.any():
-            return Scale(np.nan, np.nan, each, errors)
+            return Scale(np.nan, np.nan, row_factors, errors)
         weight = 1.0 / errors[usable] ** 2
         return Scale(
-            float(np.sum(weight * each[usable]) / weight.sum()),
+            float(np.sum(weight * row_factors[usable]) / weight.sum()),
             float(1.0 / np.sqrt(weight.sum())),
-            each,
+            row_factors,
             errors,
         )
 
 
 def fit_sums(rows: Rows, scale: float, floor: Array) -> RowFit:
-    """The s1 and s2 that the kernel used, per row, relative to its scale: R = P - dx / (r scale) on
-    {1, x^}.
+    """Return the s1 and s2 that the kernel used, per row, relative to its scale.
+
+    R = P - dx / (r scale) is fitted on {1, x^}.
     """
-    with np.errstate(
-        all="ignore"
-    ):  # sums of strange data are infinite, and their differences nothing
+    # sums of strange data are infinite, and their differences NaN
+    with np.errstate(all="ignore"):
         t, tz = rows.p - rows.d / scale, rows.pz - rows.dz / scale
         tt = rows.pp - 2 * rows.dp / scale + rows.dd / scale**2
     return solve_rows(rows.count, rows.z, rows.zz, t, tz, tt, floor / abs(scale), 3)

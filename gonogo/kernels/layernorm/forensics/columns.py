@@ -1,9 +1,8 @@
-"""Factors along the features: the gamma and beta that a kernel used, tile by tile, and where they
-came from.
+"""Factors along the features: the gamma and beta that a kernel used, and where they came from.
 
 A factor w_j multiplies a known term t_ij: target_ij = w_j t_ij + rounding. Per column the sums of
 target t, t^2 and target^2 are enough to compare any candidate for w: the given one, that of the
-neighbouring tile, or none (1).
+neighboring tile, or none (1).
 """
 
 from __future__ import annotations
@@ -19,11 +18,13 @@ from gonogo.kernels.layernorm.forensics.words import SIGMAS, place
 from gonogo.numerics.diagnosis import Term, numbers
 
 FITS = 1.5
-"""Left-over, in units of the columns' own scatter, up to which a candidate explains a tile."""
+"""Residual, in units of the columns' own scatter, up to which a candidate explains a tile."""
 
 FEW = 3.0
-"""Its standard deviations that are added: the left-over of n columns is uncertain by 1/sqrt(2 n)
-(rows may round alike)."""
+"""Standard deviations of FITS that are added for few columns.
+
+The residual of n columns is uncertain by 1/sqrt(2 n), because rows may round alike.
+"""
 MANY = 3
 """More factors than this are not listed one by one."""
 EIGHT = 8
@@ -38,8 +39,10 @@ SAYS = {
 
 @dataclass
 class ColumnSums:
-    """Per column: elements counted, sum of target * term, of term^2, of target^2, and of the
-    output^2; all (N,) float64.
+    """Sums per column, all (N,) float64.
+
+    They are the elements counted, and the sums of target * term, of term^2, of target^2, and of the
+    output^2.
     """
 
     count: Array
@@ -47,29 +50,30 @@ class ColumnSums:
     square: Array
     target: Array
     energy: Array
-    """Sum of the squares of what was rounded: the output itself, over the same rows."""
+    """The sum of the squares of what was rounded: the output itself, over the same rows."""
 
     def free(self, otherwise: Array) -> Array:
-        """The factor of each column alone; `otherwise` where its term is zero."""
+        """Return the factor of each column alone; `otherwise` where its term is zero."""
         some = self.square > 0
         return np.where(some, self.cross / np.where(some, self.square, 1.0), otherwise)
 
 
 @dataclass(frozen=True)
 class Factor:
-    """What was found of a factor: the term, and the factor as the kernel used it (the given one
-    where it is right).
+    """The result for a factor: its term, and the factor as the kernel used it.
+
+    The latter is the given one where it is right.
     """
 
     term: Term
     used: Array
     differs: bool = False
-    """Whether it differs in some tile in a way that no candidate explains."""
+    """True where it differs in some tile in a way that no candidate explains."""
 
 
 @dataclass(frozen=True)
 class _Tiles:
-    """The sums of each tile, and the variance of an element that rounding leaves in it."""
+    """The sums of each tile, and the variance that rounding leaves in an element of it."""
 
     sums: ColumnSums
     starts: NDArray[np.int64]
@@ -80,8 +84,10 @@ class _Tiles:
     def of(
         cls, sums: ColumnSums, candidates: Iterable[Array], noise: float, coherent: float
     ) -> _Tiles:
-        """The floor is what a free factor per column leaves, or, with fewer than EIGHT elements a
-        column, the best candidate.
+        """Return the tiles with their floor.
+
+        The floor is what a free factor per column leaves or, with fewer than EIGHT elements per
+        column, what the best candidate leaves.
         """
         starts = tile_starts(len(sums.count))
         elements = np.add.reduceat(sums.count, starts)
@@ -93,24 +99,25 @@ class _Tiles:
         best = np.min([bare.left(candidate) ** 2 for candidate in candidates], axis=0)
         best = best[np.isfinite(best) & (elements > 0)]
         usual = float(np.median(best)) if len(best) else 0.0
-        own = np.where(
+        tile_variance = np.where(
             spare >= (EIGHT - 1) * elements / EIGHT, free / np.maximum(spare, 1.0), usual
         )
         energy = np.add.reduceat(sums.energy, starts) / np.maximum(elements, 1.0)
         usual = float(np.median(energy))
-        alike = coherent * np.maximum(1.0, energy / usual) if usual > 0 else coherent
-        return cls(sums, starts, elements, np.maximum(own, noise) + alike)
+        column_variance = coherent * np.maximum(1.0, energy / usual) if usual > 0 else coherent
+        return cls(sums, starts, elements, np.maximum(tile_variance, noise) + column_variance)
 
     def left(self, candidate: Array) -> Array:
-        """Rms that a candidate factor leaves over in every tile, in units of the floor's."""
+        """Return the rms residual of a candidate factor in every tile, in units of the floor's."""
         rest = self.sums.target - 2 * candidate * self.sums.cross + candidate**2 * self.sums.square
         total = np.maximum(np.add.reduceat(rest, self.starts), 0.0)
         return np.asarray(np.sqrt(total / np.maximum(self.elements, 1.0) / self.floor))
 
     @property
     def limit(self) -> Array:
-        """The left-over up to which a candidate explains a tile: FITS, and more where few columns
-        make it uncertain.
+        """The residual up to which a candidate explains a tile.
+
+        It is FITS, and more where few columns make it uncertain.
         """
         wide = np.diff(np.append(self.starts, len(self.sums.count)))
         return np.asarray(FITS + FEW / np.sqrt(2.0 * wide))
@@ -126,13 +133,12 @@ def fit_factor(
     common: float | None = None,
     coherent: float = 0.0,
 ) -> Factor:
-    """Coefficient of `given` (N,) in each tile, and where one is not 1, the candidate that explains
-    the tile.
+    """Fit the coefficient of `given` (N,) in each tile.
 
-    `noise` is the least variance of an element of the target, `tolerance` the deviation a right
-    coefficient may have, `coherent` the variance of a rounding that may be alike down a column.
-    With `common` None a coefficient common to all tiles is not a finding about the factor: the
-    caller has it as a scale.
+    Where one is not 1, the candidate that explains the tile is named. noise: the smallest variance
+    of an element of the target. tolerance: the deviation that a right coefficient may have.
+    coherent: the variance of a rounding that may be alike down a column. With `common` None, a
+    coefficient that all tiles share is no finding about the factor: the caller has it as a scale.
     """
     count = len(tile_starts(len(given)))
     candidates = {BEFORE: np.roll(given, TILE), AFTER: np.roll(given, -TILE)} if count > 1 else {}
@@ -140,16 +146,18 @@ def fit_factor(
     with np.errstate(all="ignore"):
         tiles = _Tiles.of(sums, [given, *candidates.values()], noise, coherent)
         power = np.add.reduceat(given**2 * sums.square, tiles.starts)
-        told = (power > 0) & np.isfinite(power) & (tiles.elements > 0) & np.isfinite(tiles.floor)
-        safe = np.where(told, power, 1.0)
+        measurable = (
+            (power > 0) & np.isfinite(power) & (tiles.elements > 0) & np.isfinite(tiles.floor)
+        )
+        safe = np.where(measurable, power, 1.0)
         coefficients = np.where(
-            told, np.add.reduceat(given * sums.cross, tiles.starts) / safe, np.nan
+            measurable, np.add.reduceat(given * sums.cross, tiles.starts) / safe, np.nan
         )
         errors = np.where(
-            told, np.sqrt((tiles.floor + coherent * tiles.elements / TILE) / safe), np.nan
+            measurable, np.sqrt((tiles.floor + coherent * tiles.elements / TILE) / safe), np.nan
         )
-        told &= np.isfinite(coefficients) & np.isfinite(errors)
-        if not told.any():
+        measurable &= np.isfinite(coefficients) & np.isfinite(errors)
+        if not measurable.any():
             blank = numbers(np.full(count, np.nan))
             return Factor(
                 Term(
@@ -164,13 +172,15 @@ def fit_factor(
                 given,
             )
         proportional = (
-            tiles.left(np.repeat(np.where(told, coefficients, 1.0), TILE)[: len(given)] * given)
+            tiles.left(
+                np.repeat(np.where(measurable, coefficients, 1.0), TILE)[: len(given)] * given
+            )
             <= tiles.limit
         )
         if common is None:
             common = (
-                float(np.median(coefficients[told & proportional]))
-                if (told & proportional).any()
+                float(np.median(coefficients[measurable & proportional]))
+                if (measurable & proportional).any()
                 else 1.0
             )
         slack = tolerance * max(1.0, abs(common)) + SIGMAS * errors
@@ -182,7 +192,7 @@ def fit_factor(
         free = sums.free(given)
     used = given.copy()
     kinds: dict[str, list[int]] = {}
-    for tile in np.flatnonzero(told & ~(near & proportional)).tolist():
+    for tile in np.flatnonzero(measurable & ~(near & proportional)).tolist():
         here = slice(tile * TILE, (tile + 1) * TILE)
         best = min(scores, key=lambda kind: float(scores[kind][tile]))
         if proportional[tile]:
@@ -203,13 +213,13 @@ def fit_factor(
 
 
 def _factor(value: float, slack: float) -> str:
-    """A coefficient as text: a simple one where it is that within its uncertainty."""
+    """Return a coefficient as text: a simple one where it is that within its uncertainty."""
     near = [simple for simple in (0.0, 0.5, 2.0, -1.0) if abs(value - simple) <= slack]
     return f"{min(near, key=lambda simple: abs(value - simple)) if near else value:.3g}"
 
 
 def _sentence(kinds: dict[str, list[int]], tiles: int) -> str:
-    """What is said of the tiles of each kind; many different factors are said as a range."""
+    """Return the words of the tiles of each kind. Many different factors become a range."""
     named = (*SAYS, DIFFERS)
     values = {kind: members for kind, members in kinds.items() if kind not in named}
     parts = [
@@ -219,7 +229,7 @@ def _sentence(kinds: dict[str, list[int]], tiles: int) -> str:
     ]
     if len(values) > MANY:
         low, high = min(values, key=float), max(values, key=float)
-        members = sorted(tile for each in values.values() for tile in each)
+        members = sorted(tile for tiles_of_value in values.values() for tile in tiles_of_value)
         parts.append(f"is {low} to {high} times what it should be in {place(members, tiles)}")
     return " and ".join(parts)
 

@@ -14,15 +14,17 @@ from gonogo.kernels.layernorm.forensics.words import BELOW, Noun, place
 from gonogo.numerics.diagnosis import Term
 
 COLUMNS_OFF = 8.0
-"""A column tile differs when its rms left-over is so many times that of the middle tile."""
+"""A column tile differs when its rms residual is this many times that of the middle tile."""
 
 
 NAMES = ("dgamma", "dbeta", "offset", "dgamma squares", "dbeta squares", "offset squares")
 
 
 def partial_sums(x: Single, dy: Single, mean: Array, rstd: Array) -> dict[str, Array]:
-    """Sums down the rows of every row tile, (row tiles, N): "dgamma" of dy x^, "dbeta" of dy;
-    "offset" of dy mean rstd; and the sums of the squares of each, "dgamma squares" and so on.
+    """Return sums down the rows of every row tile, (row tiles, N).
+
+    "dgamma" sums dy x^, "dbeta" dy, "offset" dy mean rstd. "dgamma squares" and so on sum the
+    squares.
     """
     rows, features = x.shape
     tiles = len(tile_starts(rows))
@@ -51,15 +53,16 @@ def partial_sums(x: Single, dy: Single, mean: Array, rstd: Array) -> dict[str, A
 def explain_down(
     name: str, used: Array, sums: dict[str, Array], precision: Precision, why: str
 ) -> Term:
-    """The row tiles that `name` (dgamma or dbeta), (N,), summed; or the column tiles in which it
-    differs.
+    """Return the term of `name` (dgamma or dbeta), (N,): the row tiles that it summed.
+
+    Where column tiles differ instead, the term names those.
     """
     partial = np.ascontiguousarray(sums[name].T)
     noun = precision.noun(Noun(name, unit="row tile", above=BELOW), partial.shape[1])
     with np.errstate(all="ignore"):
         whole = partial.sum(axis=1)
-        # dgamma's terms, and the x^ in them, may each have been stored as bf16 too
-        # a narrow Dst rounds after every row, not only after every row tile
+        # dgamma's terms, and the x^ in them, may each have been stored as bf16, too. A narrow Dst
+        # rounds after every row, not only after every row tile.
         stored = precision.stored(1 if precision.wide else TILE * partial.shape[1])
         square = np.vecdot(partial, partial) + sums[f"{name} squares"].sum(axis=0)
         sigma = np.sqrt(precision.element(used) ** 2 + 2 * stored**2 * square)
@@ -67,7 +70,7 @@ def explain_down(
             beta, offset = sums["dbeta"].sum(axis=0), sums["offset"].sum(axis=0)
             apart = sums["offset squares"].sum(axis=0) + offset**2
             sigma = np.sqrt(
-                sigma**2 + ALIGNMENT**2 * (beta**2 + offset**2) + precision.own**2 * apart
+                sigma**2 + ALIGNMENT**2 * (beta**2 + offset**2) + precision.own_mean**2 * apart
             )
     extras = (
         [Extra(sums["offset"].sum(axis=0), "the mean is not subtracted from x")]
@@ -85,8 +88,9 @@ def explain_down(
 
 
 def _columns(error: Array, sigma: Array) -> list[int] | None:
-    """The column tiles that hold the columns which don't follow; None where they are not whole
-    tiles.
+    """Return the column tiles that hold the columns which don't follow.
+
+    None where they aren't whole tiles.
     """
     if len(error) < 2 * TILE + SPARE_ROWS:
         return None

@@ -1,5 +1,6 @@
-"""Which tiles did a reduction use? Least squares of the sums that a kernel used on the partial sums
-of each tile.
+"""Least squares of the sums that a kernel used on the partial sums of each tile.
+
+The coefficients say which tiles a reduction used.
 """
 
 from __future__ import annotations
@@ -15,35 +16,43 @@ from gonogo.kernels.layernorm.forensics.patterns import search
 Array = NDArray[np.float64]
 
 MAX_GROUPS = 1024
-"""No more coefficients than this: neighbouring tiles are summed first (the solve is cubic)."""
+"""The most coefficients: with more tiles, neighbors are summed first (the solve is cubic)."""
 SPARE_ROWS = 8
-"""Rows beyond one per coefficient, so that what is left over still shows whether the coefficients
-describe the sums."""
+"""Rows beyond one per coefficient.
+
+With them the residual still shows whether the coefficients describe the sums.
+"""
 GOOD_SCATTER = 1.6
-"""Left-over over expected rounding up to which coefficients describe the sums: the expectation is
-good to about that."""
+"""Residual over expected rounding up to which coefficients describe the sums.
+
+The expectation itself is about that good.
+"""
 UNIFORM_LIMIT = 6.0
-"""Deviation, in standard deviations of the F ratio, up to which one common coefficient is as good
-as one per tile."""
+"""Deviation, in standard deviations of the F ratio, up to which one coefficient is enough.
+
+That is: as good as one per tile.
+"""
 ODD_ROW = 5.0
-"""Left-over of a row, in units of its rounding, from which it counts as not following the
-others."""
+"""Residual of a row, in units of its rounding, from which it counts as not following the others."""
 POWER = 8.0
-"""A tile can be told apart when dropping it would move the sums by so many units of their rounding,
-over all rows."""
+"""A tile can be distinguished when dropping it would move the sums by this many units of rounding.
+
+All rows count together.
+"""
 
 Method = Literal["tiles", "groups", "pattern", "total", "none"]
 
 
 @dataclass(frozen=True)
 class TileFit:
-    """How often each tile's partial sum went into the sums that a kernel used.
+    """The coefficient of each tile's partial sum in the sums that a kernel used.
 
-    `starts` are the first tiles (from 0) of the groups that have one coefficient each; NaN where
-    the rows say nothing of a group. `total` is the one coefficient of all tiles in common,
-    `uniform` whether it does as well as one each. `scatter`: rms of what is left, in units of the
-    expected rounding (NaN without spare rows). `odd`: rows that do not follow. `method`: how the
-    coefficients were found; "total" means that only the total can be told, for `reason`.
+    It says how often the tile was used. `starts` are the first tiles (from 0) of the groups that
+    have one coefficient each. A coefficient is NaN where the rows can't determine it. `total` is
+    the one coefficient that all tiles share, and `uniform` says whether it does as well as one
+    each. `scatter`: rms residual, in units of the expected rounding (NaN without spare rows).
+    `odd`: rows that do not follow. `method`: how the coefficients were found; "total" means that
+    only the total can be determined, for `reason`.
     """
 
     tiles: int
@@ -80,13 +89,12 @@ class _Solution:
 
 
 def fit_tiles(partial: Array, used: Array, sigma: Array) -> TileFit:
-    """Coefficients c with used_i = sum_t c_t partial_it, weighted by the standard deviation `sigma`
-    of each used sum.
+    """Fit coefficients c with used_i = sum_t c_t partial_it.
 
-    `partial` (rows, tiles), `used` and `sigma` (rows,). Rows with anything not finite, or sigma 0,
-    say nothing. One coefficient per tile where there are SPARE_ROWS more rows than tiles and the
-    tiles can be told apart; else a pattern that fits (patterns.py), else one per group of
-    neighbours, else the total alone.
+    `partial` is (rows, tiles); `used` and its standard deviation `sigma` are (rows,). Rows with
+    anything not finite, or sigma 0, are left out. There is one coefficient per tile where there are
+    SPARE_ROWS more rows than tiles and the tiles can be distinguished; else a pattern that fits
+    (patterns.py), else one per group of neighbors, else the total alone.
     """
     tiles = partial.shape[1]
     with np.errstate(all="ignore"):
@@ -123,11 +131,12 @@ class _Fitter:
             target,
         )
         whole = weighted.sum(axis=1)
-        # what cancels out is no sum: its digits are the rounding of this very addition
+        # a sum that cancels out is 0: its digits are the rounding of this very addition
         self.whole = np.where(np.abs(whole) > 1e-12 * np.abs(weighted).sum(axis=1), whole, 0.0)
         self.common = solve(self.whole[:, None], target)
 
     def fit(self) -> TileFit:
+        """Return the first fit that holds, from the most detailed one down."""
         rows, groups = self.weighted.shape
         if not rows or not np.any(self.whole) or not np.isfinite(self.common.coefficients[0]):
             return self._result(
@@ -140,9 +149,9 @@ class _Fitter:
         if not telling.any():
             return self._uniform("total", reason=self._alike())
         if rows >= groups + SPARE_ROWS:
-            each = solve(self.weighted, self.target)
-            if each.determined:
-                return self._full(each, telling)
+            per_tile = solve(self.weighted, self.target)
+            if per_tile.determined:
+                return self._full(per_tile, telling)
         if self.common.scatter <= GOOD_SCATTER:
             if self.common.freedom >= 4 and telling.mean() > 0.5:
                 return self._uniform("pattern", telling=telling)
@@ -152,56 +161,65 @@ class _Fitter:
             return self._uniform("pattern", odd, telling)
         return self._pattern(telling) or self._groups()
 
-    def _full(self, each: _Solution, telling: NDArray[np.bool_]) -> TileFit:
-        """One coefficient per tile; rows that stand apart are left out when the others agree on one
-        coefficient.
+    def _full(self, per_tile: _Solution, telling: NDArray[np.bool_]) -> TileFit:
+        """Return one coefficient per tile.
+
+        Rows that stand apart are left out when the others agree on one coefficient.
         """
-        if each.scatter > GOOD_SCATTER:
+        if per_tile.scatter > GOOD_SCATTER:
             odd = self._odd_rows()
             if odd is not None:
                 keep = np.ones(len(self.target), bool)
                 keep[odd] = False
-                again = solve(self.weighted[keep], self.target[keep])
-                if not (keep.sum() >= len(again.coefficients) + SPARE_ROWS and again.determined):
+                without_odd = solve(self.weighted[keep], self.target[keep])
+                if not (
+                    keep.sum() >= len(without_odd.coefficients) + SPARE_ROWS
+                    and without_odd.determined
+                ):
                     return self._uniform("pattern", odd, telling)
                 common = solve(self.whole[keep, None], self.target[keep])
-                same = self._same(again, keep)
+                same = self._same(without_odd, keep)
                 return self._result(
-                    again.coefficients,
-                    again.errors,
+                    without_odd.coefficients,
+                    without_odd.errors,
                     "tiles",
-                    again.scatter,
+                    without_odd.scatter,
                     same,
                     odd,
                     common=common,
                 )
         return self._result(
-            each.coefficients, each.errors, "tiles", each.scatter, self._same(each, None)
+            per_tile.coefficients,
+            per_tile.errors,
+            "tiles",
+            per_tile.scatter,
+            self._same(per_tile, None),
         )
 
-    def _same(self, each: _Solution, keep: NDArray[np.bool_] | None) -> bool:
-        """Whether one common coefficient leaves over as little as `each` (F test, in its standard
-        deviations).
+    def _same(self, solution: _Solution, keep: NDArray[np.bool_] | None) -> bool:
+        """Return whether one common coefficient leaves as little as `solution` does.
+
+        This is an F test, in its standard deviations.
         """
         whole, target = (
             (self.whole, self.target) if keep is None else (self.whole[keep], self.target[keep])
         )
         common = solve(whole[:, None], target)
-        extra = int(np.isfinite(each.coefficients).sum()) - 1
-        left = float(each.leftover @ each.leftover)
+        extra = int(np.isfinite(solution.coefficients).sum()) - 1
+        left = float(solution.leftover @ solution.leftover)
         more = float(common.leftover @ common.leftover) - left
-        noise = max(left / max(each.freedom, 1), 1e-6)
+        noise = max(left / max(solution.freedom, 1), 1e-6)
         return bool(
             extra <= 0
             or more / noise <= extra + UNIFORM_LIMIT * np.sqrt(2.0 * extra) + UNIFORM_LIMIT
         )
 
     def _telling(self) -> NDArray[np.bool_]:
-        """The groups whose absence the rows would show, once the total is taken out."""
+        """Return the groups whose absence the rows would show, apart from the total."""
         scale = float(self.whole @ self.whole)
         along = self.weighted.T @ self.whole
         apart = np.square(self.weighted).sum(axis=0) - along**2 / scale
-        # what cancels out below double precision is no information
+        # what cancels out below double precision carries no information
         floor = 1e-9 * np.square(self.weighted).sum(axis=0)
         return np.asarray(
             (apart > np.maximum(floor, POWER**2)) & np.isfinite(apart), dtype=np.bool_
@@ -218,8 +236,9 @@ class _Fitter:
         )
 
     def _odd_rows(self) -> NDArray[np.int64] | None:
-        """Positions of the rows that stand apart while at least 60% of the rows agree on one common
-        coefficient; else None.
+        """Return the positions of the rows that stand apart; None without a majority.
+
+        At least 60% of the rows must agree on one common coefficient.
         """
         if len(self.target) < 8:
             return None
@@ -252,13 +271,13 @@ class _Fitter:
         return odd
 
     def _pattern(self, telling: NDArray[np.bool_]) -> TileFit | None:
-        found = search(self.weighted, self.target, telling, GOOD_SCATTER)
-        if found is None:
+        pattern = search(self.weighted, self.target, telling, GOOD_SCATTER)
+        if pattern is None:
             return None
-        return self._result(found.coefficients, found.errors, "pattern", found.scatter)
+        return self._result(pattern.coefficients, pattern.errors, "pattern", pattern.scatter)
 
     def _groups(self) -> TileFit:
-        """One coefficient per group of neighbours, as many groups as the rows carry."""
+        """Return one coefficient per group of neighbors, with as many groups as the rows allow."""
         rows, columns = self.weighted.shape
         size = 2
         while True:
@@ -266,21 +285,25 @@ class _Fitter:
             if len(inner) == 1:
                 return self._uniform("total", reason="too few rows")
             if rows >= len(inner) + SPARE_ROWS:
-                each = solve(np.add.reduceat(self.weighted, inner, axis=1), self.target)
-                if each.determined:
+                per_group = solve(np.add.reduceat(self.weighted, inner, axis=1), self.target)
+                if per_group.determined:
                     break
             size *= 2
         self.starts = self.starts[inner]
-        if each.scatter > GOOD_SCATTER:
+        if per_group.scatter > GOOD_SCATTER:
             return self._result(
-                each.coefficients,
-                each.errors,
+                per_group.coefficients,
+                per_group.errors,
                 "groups",
-                each.scatter,
+                per_group.scatter,
                 reason="fewer rows than tiles",
             )
         return self._result(
-            each.coefficients, each.errors, "groups", each.scatter, self._same(each, None)
+            per_group.coefficients,
+            per_group.errors,
+            "groups",
+            per_group.scatter,
+            self._same(per_group, None),
         )
 
     def _uniform(
@@ -290,9 +313,7 @@ class _Fitter:
         telling: NDArray[np.bool_] | None = None,
         reason: str = "",
     ) -> TileFit:
-        """The one common coefficient in every group (of those that can be told, where that is
-        known).
-        """
+        """Return the one common coefficient in every group, or in those that can be determined."""
         common = self.common
         if odd is not None:
             keep = np.ones(len(self.target), bool)
@@ -301,9 +322,9 @@ class _Fitter:
         groups = 1 if method == "total" else self.weighted.shape[1]
         if method == "total":
             self.starts = self.starts[:1]
-        said = np.ones(groups, bool) if telling is None or method == "total" else telling
-        coefficients = np.where(said, common.coefficients[0], np.nan)
-        errors = np.where(said, common.errors[0], np.nan)
+        shown = np.ones(groups, bool) if telling is None or method == "total" else telling
+        coefficients = np.where(shown, common.coefficients[0], np.nan)
+        errors = np.where(shown, common.errors[0], np.nan)
         return self._result(coefficients, errors, method, common.scatter, True, odd, reason, common)
 
     def _result(
@@ -335,11 +356,10 @@ class _Fitter:
 
 
 def solve(weighted: Array, target: Array) -> _Solution:
-    """Least squares through the scaled normal equations; columns of zeros and undetermined
-    directions give NaN.
+    """Solve least squares through the scaled normal equations.
 
-    Standard errors come from what is left over where there are SPARE_ROWS spare rows, else from the
-    expected rounding.
+    Columns of zeros and undetermined directions give NaN. Standard errors come from the residual
+    where there are SPARE_ROWS spare rows, else from the expected rounding.
     """
     rows, columns = weighted.shape
     norm = np.sqrt(np.square(weighted).sum(axis=0))
@@ -349,22 +369,22 @@ def solve(weighted: Array, target: Array) -> _Solution:
         return _Solution(coefficients, errors, np.nan, rows, False, target)
     scaled = weighted[:, alive] / norm[alive]
     values, vectors = np.linalg.eigh(scaled.T @ scaled)
-    kept = values > 1e-11 * values[-1]
+    determined = values > 1e-11 * values[-1]
     inverse = np.zeros_like(values)
-    inverse[kept] = 1.0 / values[kept]
+    inverse[determined] = 1.0 / values[determined]
     solution = vectors @ (inverse * (vectors.T @ (scaled.T @ target)))
-    # one step of refinement gives back the digits that the normal equations lose
+    # one step of refinement recovers the digits that the normal equations lose
     leftover = target - scaled @ solution
     solution += vectors @ (inverse * (vectors.T @ (scaled.T @ leftover)))
     leftover = target - scaled @ solution
-    freedom = rows - int(kept.sum())
+    freedom = rows - int(determined.sum())
     scatter = float(np.sqrt(leftover @ leftover / freedom)) if freedom > 0 else np.nan
     noise = (
         max(scatter, 0.1) if freedom >= SPARE_ROWS else max(1.0, scatter if freedom > 0 else 1.0)
     )
     coefficients[alive] = solution / norm[alive]
     errors[alive] = noise * np.sqrt(np.square(vectors) @ inverse) / norm[alive]
-    unsure = np.square(vectors[:, ~kept]).sum(axis=1) > 1e-6
+    unsure = np.square(vectors[:, ~determined]).sum(axis=1) > 1e-6
     coefficients[np.flatnonzero(alive)[unsure]] = np.nan
     errors[np.flatnonzero(alive)[unsure]] = np.nan
     return _Solution(coefficients, errors, scatter, freedom, not bool(unsure.any()), leftover)

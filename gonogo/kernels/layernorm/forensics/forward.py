@@ -1,7 +1,8 @@
-"""Forensics of layernorm_fw: the mean, the variance, gamma and beta that y was made with, and the
-outputs mean and rstd.
+"""Forensics of layernorm_fw: the mean, variance, gamma and beta that y was computed with.
 
-y = g r' (x - m') + b: per row, y - b is fitted on {g x^, g}; slope a and constant k give the rstd
+The outputs mean and rstd are explained, too.
+
+y = g r' (x - m') + b: per row, y - b is fitted on {g x^, g}. Slope a and constant k give the rstd
 r' = a r and the mean m' = mean - k / r' that were used. m' is then fitted, over the rows, on the
 tiles' sums of x / N, and 1 / r'^2 - epsilon on the tiles' sums of (x - m')^2 / N. gamma and beta
 come from y on the used x^, per column. Outputs mean and rstd are m' and r' themselves.
@@ -36,50 +37,58 @@ Residuals = dict[str, float | None]
 MEAN = Noun("mean", twice="is subtracted twice")
 MEAN_OUT = Noun("mean")
 ALIGNED = 4.0
-"""A bias of the used mean, common to all rows, of so many alignment losses is right arithmetic:
-ELWSUB and ELWADD round ties up."""
+"""Alignment losses up to which a bias of the used mean, the same in all rows, is right arithmetic.
+
+ELWSUB and ELWADD round ties up.
+"""
 ROUNDINGS = 3
 """Roundings to bf16 between x and y (x^, g x^, y), which are alike in all rows where x is."""
 GRID = 1e-3
-"""Deviation from 1 that the factor of a stored bf16 rstd may have from the roundings of x^, g x^
-and y, whose ties go one way (measured: up to 8e-4 of right kernels with small beta, 1.9e-3 with a
-beta like g x^, which doubles the limit)."""
+"""Deviation from 1 that the factor of a stored bf16 rstd may have from other roundings.
+
+Those are the roundings of x^, g x^ and y, whose ties go one way. Measured: up to 8e-4 of right
+kernels with small beta, 1.9e-3 with a beta like g x^, which doubles the limit.
+"""
 
 
 def explain_y(seed: Forward) -> tuple[list[Term], Residuals]:
-    """The terms of y: mean, variance, gamma, beta, and the factor of rstd."""
-    found = _factors(seed)
+    """Return the terms of y, and the residuals.
+
+    The terms are those of mean, variance, gamma, beta, and the factor of rstd.
+    """
+    factors = _factors(seed)
     notes: list[Term] = []
-    if found.outliers:
-        notes.append(_outliers(seed, found))
-        seed.outliers = found.outliers
-        found = _factors(seed)
-    rows, fit, added = found.rows, found.fit, found.beta
-    if found.gamma.differs:
-        # beside a free gamma neither the factor of rstd nor beta can be told
+    if factors.outliers:
+        notes.append(_outliers(seed, factors))
+        seed.outliers = factors.outliers
+        factors = _factors(seed)
+    rows, fit, beta = factors.rows, factors.fit, factors.beta
+    if factors.gamma.differs:
+        # beside a free gamma neither the factor of rstd nor beta can be determined
         unknown = replace(
-            added.term,
+            beta.term,
             wrong=False,
             can_tell=False,
             words="cannot tell beta beside an unknown gamma",
         )
-        added = replace(added, term=unknown, used=seed.beta)
-    elif found.gamma.term.wrong:
-        # beta is asked again, beside the gamma that was used
-        added = _factors(replace(seed, gamma=found.gamma.used)).beta
-    if found.gamma.term.wrong or added.term.wrong:
-        rows = seed.sums(found.gamma.used, added.used)
+        beta = replace(beta, term=unknown, used=seed.beta)
+    elif factors.gamma.term.wrong:
+        # fit beta again, beside the gamma that was used
+        beta = _factors(replace(seed, gamma=factors.gamma.used)).beta
+    if factors.gamma.term.wrong or beta.term.wrong:
+        rows = seed.sums(factors.gamma.used, beta.used)
         fit = seed.fit(rows, 1.0)
     statistics = _statistics(seed, rows, fit)
-    if found.gamma.differs:
+    if factors.gamma.differs:
         statistics = []
-    return [*statistics, found.gamma.term, added.term, *notes], _residuals(seed, rows, fit)
+    return [*statistics, factors.gamma.term, beta.term, *notes], _residuals(seed, rows, fit)
 
 
 @dataclass(frozen=True)
 class _Factors:
-    """gamma and beta as y was made with, the sums and fit per row with the given ones, and the
-    outliers.
+    """gamma and beta that y was computed with, the sums and fit per row, and the outliers.
+
+    Sums and fit are those with the given gamma and beta.
     """
 
     gamma: Factor
@@ -105,19 +114,19 @@ def _factors(seed: Forward) -> _Factors:
     tolerance = seed.precision.scale + 2.0**-8
     coherent = ROUNDINGS * noise + seed.precision.column**2 * energy
 
-    def ask_gamma(fit: RowFit) -> Factor:
+    def fit_gamma(fit: RowFit) -> Factor:
         on_gamma, _, _ = seed.columns(rows, slope, fit, seed.gamma, beta, common)
         return fit_factor("y", "gamma", seed.gamma, on_gamma, noise, tolerance, coherent=coherent)
 
-    gamma = ask_gamma(fit)
+    gamma = fit_gamma(fit)
     if gamma.differs:
-        # where the rows are alike, a wrong gamma looks like a mean too: then ask it with the right
-        # one
+        # where the rows are alike, a wrong gamma looks like a mean, too: then fit it with the right
+        # mean
         right = replace(fit, constant=np.where(np.isfinite(fit.constant), 0.0, np.nan))
-        again = ask_gamma(right)
+        again = fit_gamma(right)
         gamma, fit = (gamma, fit) if again.differs else (again, right)
 
-    def ask_beta(fit: RowFit) -> tuple[Factor, Places]:
+    def fit_beta(fit: RowFit) -> tuple[Factor, Places]:
         _, on_one, outliers = seed.columns(
             rows, slope, fit, gamma.used, beta, common if gamma.term.wrong else 1.0
         )
@@ -133,37 +142,42 @@ def _factors(seed: Forward) -> _Factors:
         )
         return factor, outliers
 
-    added, outliers = ask_beta(fit)
-    if added.differs and off:
+    beta_factor, outliers = fit_beta(fit)
+    if beta_factor.differs and off:
         # a wrong beta looks like a mean that is off by as much in every row
-        again, _ = ask_beta(replace(fit, constant=fit.constant - np.nanmedian(fit.constant)))
-        added = added if again.differs else again
-    return _Factors(gamma, added, rows, fit, outliers)
+        again, _ = fit_beta(replace(fit, constant=fit.constant - np.nanmedian(fit.constant)))
+        beta_factor = beta_factor if again.differs else again
+    return _Factors(gamma, beta_factor, rows, fit, outliers)
 
 
-def _outliers(seed: Forward, found: _Factors) -> Term:
+def _outliers(seed: Forward, factors: _Factors) -> Term:
     powers = 0
-    for row, columns in found.outliers.items():
-        z = (seed.x[row, columns].astype(np.float64) - found.rows.mean[row]) * found.rows.rstd[row]
-        expected = found.gamma.used[columns] * z + found.beta.used[columns]
+    for row, columns in factors.outliers.items():
+        z = (seed.x[row, columns].astype(np.float64) - factors.rows.mean[row]) * factors.rows.rstd[
+            row
+        ]
+        expected = factors.gamma.used[columns] * z + factors.beta.used[columns]
         powers += (
             powers_of_two(np.asarray(seed.y[row, columns], np.float64), expected)
             if seed.y is not None
             else 0
         )
-    return outlier_term("y", sum(map(len, found.outliers.values())), powers, sorted(found.outliers))
+    return outlier_term(
+        "y", sum(map(len, factors.outliers.values())), powers, sorted(factors.outliers)
+    )
 
 
 def explain_mean(seed: Forward, rows: Rows, mean: Array) -> Term:
-    """The tiles that the output mean (rows,) sums."""
+    """Return the term of the output mean (rows,): the tiles that it sums."""
     with np.errstate(all="ignore"):
         error = np.abs(mean) * seed.precision.rounding
     return _mean(seed, rows, "mean", MEAN_OUT, mean, error)
 
 
 def explain_rstd(seed: Forward, rows: Rows, rstd: Array, mean: Array | None) -> Term:
-    """The tiles whose squares the output rstd (rows,) sums, epsilon and the divisor; `mean` is the
-    output of that name.
+    """Return the term of the output rstd (rows,): the tiles of its squares, epsilon, divisor.
+
+    mean: the output of that name.
     """
     with np.errstate(all="ignore"):
         error = np.abs(rstd) * seed.precision.rounding
@@ -175,7 +189,7 @@ def _statistics(seed: Forward, rows: Rows, fit: RowFit) -> list[Term]:
         slope = np.where(np.isfinite(fit.slope), fit.slope, 1.0)
         rstd = slope * rows.rstd
         mean = rows.mean - fit.constant / rstd
-        # what x - mean and the sum with beta lose in their alignment is alike along a row
+        # the alignment losses of x - mean and of the sum with beta are alike along a row
         spread = np.sqrt(rows.mean**2 + 1.0 / rows.rstd**2)
         added = np.sqrt(np.maximum(rows.uu, rows.ww) / rows.vv) / np.abs(rstd)
         error = np.sqrt((fit.constant_error / rstd) ** 2 + ALIGNMENT**2 * (spread**2 + added**2))
@@ -194,8 +208,9 @@ def _statistics(seed: Forward, rows: Rows, fit: RowFit) -> list[Term]:
 
 
 def common_offset(expected: Array, used: Array, error: Array) -> float:
-    """What is added to `used` in every row (rows,) beside a multiple of `expected`; NaN where that
-    can't be told.
+    """Return what is added to `used` in every row (rows,) beside a multiple of `expected`.
+
+    NaN where that can't be determined.
     """
     with np.errstate(all="ignore"):
         usable = np.isfinite(expected) & np.isfinite(used) & (error > 0) & np.isfinite(error)
@@ -229,15 +244,15 @@ def _mean(seed: Forward, rows: Rows, output: str, noun: Noun, mean: Array, error
 
 
 def _factor(seed: Forward, rows: Rows, used: Array, error: Array) -> Term:
-    """A factor of rstd too small for its rounding to bf16: every used rstd is off the bf16 grid by
-    the same factor.
+    """Return the term of a factor of rstd that is too small for its rounding to bf16.
+
+    Every used rstd is then off the bf16 grid by the same factor.
     """
     with np.errstate(all="ignore"):
         beside = np.sqrt(np.nansum(rows.ww) / np.nansum(rows.uu))
         limit = GRID * (1.0 + min(1.0, float(beside))) if np.isfinite(beside) else 2 * GRID
-        limit += (
-            2 * seed.precision.loss + seed.precision.coarse
-        )  # y's two products lose as much, and block formats more
+        # y's two products lose as much, and block formats more
+        limit += 2 * seed.precision.loss + seed.precision.coarse
         good = np.isfinite(used) & (used > 0) & (error < GRID / 4 * used)
         if good.sum() < 8 or not seed.precision.stores_bf16:
             return Term("y", "scale", 1, (None,), (None,), can_tell=False)
@@ -262,23 +277,23 @@ def _factor(seed: Forward, rows: Rows, used: Array, error: Array) -> Term:
 
 
 def _residuals(seed: Forward, rows: Rows, fit: RowFit) -> Residuals:
-    """Rms of the error before and after the terms found, in units of y's rounding."""
+    """Return the rms error before and after the terms found, in units of y's rounding."""
     with np.errstate(all="ignore"):
         slope = np.where(np.isfinite(fit.slope), fit.slope, 1.0)
         unit = seed.precision.rounding**2 * rows.yy
         after = rows.count * fit.sigma**2
         a, k = slope - 1.0, fit.constant
         terms = a**2 * rows.uu + k**2 * rows.vv + 2 * a * k * rows.uv
-        told = np.isfinite(after) & np.isfinite(terms) & (unit > 0)
-        if not told.any():
+        measurable = np.isfinite(after) & np.isfinite(terms) & (unit > 0)
+        if not measurable.any():
             return {"before": None, "after": None, "along_gamma": None, "along_xhat": None}
         whole, total = (
-            float(np.sum(after[told] + np.maximum(terms[told], 0.0))),
-            float(unit[told].sum()),
+            float(np.sum(after[measurable] + np.maximum(terms[measurable], 0.0))),
+            float(unit[measurable].sum()),
         )
         return {
             "before": float(np.sqrt(whole / total)),
-            "after": float(np.sqrt(after[told].sum() / total)),
-            "along_gamma": float(np.sum((k**2 * rows.vv)[told])) / whole if whole else None,
-            "along_xhat": float(np.sum((a**2 * rows.uu)[told])) / whole if whole else None,
+            "after": float(np.sqrt(after[measurable].sum() / total)),
+            "along_gamma": float(np.sum((k**2 * rows.vv)[measurable])) / whole if whole else None,
+            "along_xhat": float(np.sum((a**2 * rows.uu)[measurable])) / whole if whole else None,
         }

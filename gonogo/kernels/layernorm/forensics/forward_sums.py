@@ -1,5 +1,6 @@
-"""The passes over one seed of layernorm_fw: sums per row and tile, then, with mean and rstd known,
-sums per column.
+"""The passes over one seed of layernorm_fw.
+
+They give sums per row and tile and then, with mean and rstd known, sums per column.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from gonogo.kernels.layernorm.forensics.sums import (
 
 @dataclass
 class Rows:
-    """Sums per row and per tile, float64: statistics of x, and inner products of u = g x^, v = g, w
-    = b and y.
+    """Sums per row and per tile, float64.
+
+    They are statistics of x, and inner products of u = g x^, v = g, w = b and y.
     """
 
     mean: Array
@@ -52,9 +54,9 @@ class Rows:
 
     @classmethod
     def empty(cls, rows: int, tiles: int) -> Rows:
-        """Zeros to be filled."""
+        """Return zeros to be filled."""
         widths = {"first": tiles, "second": tiles, "padding": 2}
-        names = (each.name for each in fields(cls))
+        names = (column.name for column in fields(cls))
         return cls(
             **{name: np.zeros((rows, widths[name]) if name in widths else rows) for name in names}
         )
@@ -62,8 +64,9 @@ class Rows:
 
 @dataclass
 class Forward:
-    """The tensors of one seed: y (None: not produced) and what it was made from, (rows, N) and
-    (N,).
+    """The tensors of one seed: y and what it was computed from, (rows, N) and (N,).
+
+    y is None where it wasn't produced.
     """
 
     x: Single
@@ -76,8 +79,9 @@ class Forward:
     """Columns of isolated outliers per row of y: left out of the sums."""
 
     def sums(self, gamma: Array, beta: Array) -> Rows:
-        """The sums per row with u = `gamma` x^, v = `gamma`, w = `beta`; elements of y that don't
-        count are left out.
+        """Return the sums per row with u = `gamma` x^, v = `gamma`, w = `beta`.
+
+        Elements of y that don't count are left out.
         """
         rows, features = self.x.shape
         starts, padding = tile_starts(features), padding_columns(features)
@@ -111,8 +115,8 @@ class Forward:
                     v, w = np.where(keep, v, 0.0), np.where(keep, w, 0.0)
                     y[~keep], z[~keep] = 0.0, 0.0
                 for name, left, right in (
-                    ("uu", z, z), ("uv", z, v), ("vv", v, v), ("uw", z, w), ("vw", v, w), ("ww", w, w),
-                    ("yu", y, z), ("yv", y, v), ("yw", y, w), ("yy", y, y),
+                    ("uu", z, z), ("uv", z, v), ("vv", v, v), ("uw", z, w), ("vw", v, w),
+                    ("ww", w, w), ("yu", y, z), ("yv", y, v), ("yw", y, w), ("yy", y, y),
                 ):  # fmt: skip
                     getattr(out, name)[here] = row_dot(left, right)
 
@@ -122,7 +126,7 @@ class Forward:
         return out
 
     def fit(self, rows: Rows, share: float) -> RowFit:
-        """Y - `share` beta = slope u + constant v in every row."""
+        """Fit y - `share` beta = slope u + constant v in every row."""
         with np.errstate(all="ignore"):
             tv, tu = rows.yv - share * rows.vw, rows.yu - share * rows.uw
             tt = rows.yy - 2 * share * rows.yw + share**2 * rows.ww
@@ -130,8 +134,9 @@ class Forward:
             return solve_rows(rows.vv, rows.uv, rows.uu, tv, tu, tt, floor, 2, rows.count)
 
     def share_of_beta(self, rows: Rows) -> tuple[float, float]:
-        """The coefficient of beta in y and its standard error, pooled over the rows; NaN where beta
-        looks like u and v.
+        """Return the coefficient of beta in y and its standard error, pooled over the rows.
+
+        NaN where beta looks like u and v.
         """
         floor = np.zeros_like(rows.count)
         with np.errstate(all="ignore"):
@@ -141,25 +146,27 @@ class Forward:
             slope = np.where(np.isfinite(beta.slope), beta.slope, 0.0)
             apart = rows.ww - beta.constant * rows.vw - slope * rows.uw
             cross = rows.yw - beta.constant * rows.yv - slope * rows.yu
-            told = (apart > 1e-9 * rows.ww) & (rows.count > 3) & np.isfinite(cross)
-            if not told.any():
+            measurable = (apart > 1e-9 * rows.ww) & (rows.count > 3) & np.isfinite(cross)
+            if not measurable.any():
                 return np.nan, np.nan
-            total = float(apart[told].sum())
-            share = float(cross[told].sum()) / total
+            total = float(apart[measurable].sum())
+            share = float(cross[measurable].sum()) / total
             # that of a single row: the rows' roundings may be alike
-            return share, float(np.median(self.fit(rows, share).sigma[told] / np.sqrt(apart[told])))
+            return share, float(
+                np.median(self.fit(rows, share).sigma[measurable] / np.sqrt(apart[measurable]))
+            )
 
     def columns(
         self, rows: Rows, slope: Array, fit: RowFit, gamma: Array, beta: Array, divide: float
     ) -> tuple[ColumnSums, ColumnSums, Places]:
-        """Sums per column of y - `beta` on the used x^, and of y - `gamma` times that on 1; and the
-        isolated outliers.
+        """Return sums per column, and the isolated outliers.
 
-        The used x^ is `slope` x^ + the fitted constant, both over `divide`.
+        The first are those of y - `beta` on the used x^, the second those of y - `gamma` times that
+        on 1. The used x^ is `slope` x^ + the fitted constant, both over `divide`.
         """
         features = self.x.shape[1]
         parts = np.zeros((-(-len(slope) // TILE), 8, features))
-        found: dict[int, NDArray[np.int64]] = {}
+        outlier_columns: dict[int, NDArray[np.int64]] = {}
         scale = slope * rows.rstd / divide
         shift = fit.constant / divide - scale * rows.mean
         known = np.isfinite(scale) & np.isfinite(shift)
@@ -194,7 +201,9 @@ class Forward:
                 if keep is not None:
                     rest[~keep] = 0.0
                 # a sum may cancel out: rounding is relative to its terms
-                found.update(isolated(rest, np.abs(y) + np.abs(beta), sigma[start:stop], start))
+                outlier_columns.update(
+                    isolated(rest, np.abs(y) + np.abs(beta), sigma[start:stop], start)
+                )
 
         row_blocks(len(slope), features, visit)
         count, cross, square, target, total, total_square, z, y = parts.sum(axis=0)
@@ -207,4 +216,4 @@ class Forward:
                 on_gamma = ColumnSums(
                     count - 1, cross - z * y / count, centred, target - y * y / count, target
                 )
-        return on_gamma, on_one, found
+        return on_gamma, on_one, outlier_columns

@@ -1,5 +1,6 @@
-"""Isolated wrong values: found by standing far out of their row, left out of its sums, and looked
-at for powers of two.
+"""Isolated wrong values: found far out of their row, and left out of its sums.
+
+They are checked for powers of two.
 """
 
 from __future__ import annotations
@@ -16,32 +17,37 @@ Places = Mapping[int, NDArray[np.int64]]
 """Columns per row."""
 
 OUTLIER = 12.0
-"""Left-over of an element, in robust standard deviations of its row, from which it is an isolated
-outlier."""
+"""Residual of an element from which it is an isolated outlier.
+
+The unit is robust standard deviations of its row.
+"""
 RELATIVE = 0.1
-"""Left-over of an element, relative to it, below which it is rounding however small the rest of its
-row is."""
+"""Residual of an element, relative to it, below which it is rounding.
+
+This holds however small the rest of its row is.
+"""
 FEW = 0.02
 """Share of a row's elements up to which outliers count as isolated."""
 FEW_IN_TILE = 4
-"""Outliers of a row within one tile up to which they count as isolated: a wrong factor takes most
-of a tile."""
+"""Outliers of a row within one tile up to which they count as isolated.
+
+A wrong factor affects most of a tile.
+"""
 SUSPECT = 6.0
-"""A row whose largest left-over is beyond this many of its standard deviations is searched for
-outliers."""
-KEPT_ROWS = 64
-"""No more rows than this are listed in a term."""
+"""A row is searched when its largest residual is beyond this many standard deviations."""
+MAX_ROWS = 64
+"""The most rows that a term lists."""
 
 
 def isolated(
     error: Array, size_of: Array, sigma: Array, start: int
 ) -> dict[int, NDArray[np.int64]]:
-    """The outliers in the left-overs `error` (rows, N) of values of size `size_of`, rows start,
-    start + 1, ...; `sigma` (rows,).
+    """Return the outliers in the residuals `error` (rows, N) of rows start, start + 1, ...
 
-    None in a row where they are many or together in a tile.
+    size_of: the size of the values. sigma: (rows,). A row has none where they are many, or together
+    in a tile.
     """
-    found = {}
+    places = {}
     largest = np.maximum(error.max(axis=1), -error.min(axis=1))
     for row in np.flatnonzero(largest > SUSPECT * sigma).tolist():
         size = np.abs(error[row])
@@ -52,13 +58,14 @@ def isolated(
             0 < len(columns) <= max(1.0, FEW * len(size))
             and np.bincount(columns // TILE).max() <= FEW_IN_TILE
         ):
-            found[start + row] = columns
-    return found
+            places[start + row] = columns
+    return places
 
 
 def counted(values: Array, outliers: Places, start: int) -> NDArray[np.bool_] | None:
-    """The elements of rows start, start + 1, ... that count: finite and no outliers; None where all
-    do.
+    """Return the elements of rows start, start + 1, ... that count; None where all do.
+
+    They are finite and no outliers.
     """
     stop = start + len(values)
     if np.isfinite(values.sum()) and not (
@@ -73,11 +80,13 @@ def counted(values: Array, outliers: Places, start: int) -> NDArray[np.bool_] | 
 
 
 def term(output: str, count: int, powers: int, rows: list[int]) -> Term:
-    """The finding of `count` outliers in `rows` (from 0), of which `powers` are off by a power of
-    two.
+    """Return the finding of `count` outliers in `rows` (from 0).
+
+    powers: how many of them are off by a power of two.
     """
     how = "off by a power of two" if powers > 0.6 * count else "off"
-    words = f"{count} isolated value{'s' if count > 1 else ''} of {output} {'are' if count > 1 else 'is'} {how}"
+    values = "values" if count > 1 else "value"
+    words = f"{count} isolated {values} of {output} {'are' if count > 1 else 'is'} {how}"
     return Term(
         output,
         "outliers",
@@ -86,12 +95,12 @@ def term(output: str, count: int, powers: int, rows: list[int]) -> Term:
         (),
         words,
         wrong=True,
-        rows=tuple(row + 1 for row in rows[:KEPT_ROWS]),
+        rows=tuple(row + 1 for row in rows[:MAX_ROWS]),
     )
 
 
 def powers_of_two(actual: Array, expected: Array) -> int:
-    """How many values are a power of two times (not once) what is expected."""
+    """Return how many values are a power of two times (not once) what is expected."""
     with np.errstate(all="ignore"):
         exponent = np.log2(np.abs(actual / expected))
         return int(

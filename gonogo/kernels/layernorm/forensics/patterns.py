@@ -1,5 +1,6 @@
-"""Fewer rows than tiles: the simple patterns of tiles, tried one by one, and taken only when
-exactly one of them fits.
+"""Simple patterns of tiles, for fewer rows than tiles.
+
+They are tried one by one. One is accepted only when no other fits.
 """
 
 from __future__ import annotations
@@ -13,18 +14,20 @@ Array = NDArray[np.float64]
 
 PERIODS = (2, 3, 4, 8)
 STEPS = 2
-"""Patterns that are added to the total: one marks a stretch of tiles, a start or an end; two mark
-two of them."""
+"""Patterns that are added to the total.
+
+One marks a stretch of tiles, a start or an end; two mark two of them.
+"""
 CLEAR = 25.0
-"""A pattern is taken when the next best one leaves over this much more (in chi square: 5 standard
-deviations)."""
+"""A pattern is accepted when the next best one leaves this much more.
+
+The unit is chi square: 5 standard deviations.
+"""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Coefficients and errors per tile that a pattern gives, and what it leaves over in units of
-    the rounding.
-    """
+    """Coefficients and errors per tile of a pattern, and its residual in units of rounding."""
 
     coefficients: Array
     errors: Array
@@ -34,12 +37,12 @@ class Pattern:
 def search(
     weighted: Array, target: Array, telling: NDArray[np.bool_], good: float
 ) -> Pattern | None:
-    """The one pattern of at most STEPS steps that fits `target` = `weighted` (rows, tiles) @ c,
-    both in units of rounding.
+    """Return the one pattern of at most STEPS steps that fits `target` = `weighted` @ c.
 
-    Patterns: all tiles, a stretch of tiles (one tile, all from some tile on), every m-th tile. None
-    where none leaves over less than `good`, where the runner-up fits as well, or where the rows are
-    too few to refute a wrong one.
+    `weighted` is (rows, tiles). Both are in units of rounding. Patterns: all tiles, a stretch of
+    tiles (one tile, all from some tile on), every m-th tile. Returns None where none leaves less
+    than `good`, where the runner-up fits as well, or where the rows are too few to refute a wrong
+    one.
     """
     rows, tiles = weighted.shape
     basis = weighted.sum(axis=1)[:, None]
@@ -73,12 +76,11 @@ def search(
 
 
 def _stretches(running: Array, left: Array, floor: float) -> tuple[Array, Array]:
-    """What the two best stretches of tiles would explain of `left`, and the stretches, from the
-    running sums over the tiles.
+    """Return what the two best stretches of tiles would explain of `left`, and the stretches.
 
-    A stretch's sum is the difference of two running sums, so that all of them cost two small matrix
-    products. Those from the first tile on are left out: with the total known they are the same as
-    those to the last tile.
+    A stretch's sum is the difference of two of the `running` sums over the tiles, so all of them
+    cost two small matrix products. Stretches from the first tile on are left out: with the total
+    known they equal those to the last tile.
     """
     tiles = running.shape[1] - 1
     gram, along = running.T @ running, running.T @ left
@@ -94,16 +96,15 @@ def _stretches(running: Array, left: Array, floor: float) -> tuple[Array, Array]
 
 
 def _gain(along: Array, size: Array, floor: float) -> Array:
-    """Squared length that a direction explains; none where the direction is no more than
-    rounding.
-    """
+    """Return the squared length that a direction explains; 0 where it is no more than rounding."""
     with np.errstate(all="ignore"):
         return np.where(size > floor, along**2 / np.where(size > floor, size, 1.0), 0.0)
 
 
 def _regular(tiles: int) -> Array:
-    """Every m-th tile, as rows of zeros and ones, none of them twice (nor twice as one's
-    complement).
+    """Return every m-th tile, as rows of zeros and ones.
+
+    None occurs twice, nor as another's complement.
     """
     tile = np.arange(tiles)
     every = [
@@ -116,7 +117,7 @@ def _regular(tiles: int) -> Array:
 
 
 def _pattern(basis: Array, target: Array, masks: Array, telling: NDArray[np.bool_]) -> Pattern:
-    """Least squares on the chosen patterns, spread over the tiles."""
+    """Return the least squares fit of the chosen patterns, spread over the tiles."""
     gram = np.linalg.pinv(basis.T @ basis, rcond=1e-12, hermitian=True)
     weights = gram @ (basis.T @ target)
     left = target - basis @ weights

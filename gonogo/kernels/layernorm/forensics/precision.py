@@ -1,5 +1,6 @@
-"""What right arithmetic may do, as the test's numerics name it: the rounding of outputs and the
-systematic parts.
+"""The errors that right arithmetic may make in a test's numerics.
+
+They are the rounding of outputs and the systematic parts.
 """
 
 from __future__ import annotations
@@ -23,78 +24,96 @@ HALF_ULP = {
     "bfp8_b": 2.0**-7,
     "bfp4_b": 2.0**-3,
 }
-"""Unit roundoff, relative to a value at the start of its binade (block formats: to the largest of
-their 16 values)."""
+"""Unit roundoff, relative to a value at the start of its binade.
+
+Block formats: relative to the largest of their 16 values.
+"""
 RMS = 0.42
-"""rms of a rounding error over half an ulp's bound: 1/sqrt(3), and values lie on average .72 up
-their binade."""
+"""rms of a rounding error over half an ulp's bound.
+
+It is 1/sqrt(3), with values on average .72 up their binade.
+"""
 REPEATS = {"bfp4_b": 4.0, "bfp8_b": 1.5}
 """Formats of few values (measured on right kernels)."""
 STORED = RMS * 2.0**-8
 """Relative standard deviation of a sum that is stored as bf16: right kernels may do so."""
 ALIGNMENT = 2.0**-11 / 3.0**0.5
-"""rms of what a sum or difference of two operands loses, relative to the larger one, on the FPU's
-2^-10 grid (ELWADD, ELWSUB). Values of one binade lose alike, so it does not average out along a
-row."""
+"""rms that a sum or difference loses, relative to its larger operand, on the FPU's 2^-10 grid.
+
+That is ELWADD and ELWSUB. All values of one binade lose the same, so it does not average out along
+a row.
+"""
 PRODUCT_LOSS = {"lofi": 2.15e-2, "hifi2": 2.7e-3, "hifi3": 5.1e-5, "hifi4": 0.0}
-"""Mean relative loss of a product, toward zero, by fidelity (measured, 3-numerics.md)."""
+"""Mean relative loss of a product, toward zero, by fidelity (measured)."""
 SCALE = 6e-4
-"""Deviation of the factor of a whole output that fp32 arithmetic on bf16 buffers may have; rstd off
-by 1e-3 is beyond it."""
+"""Deviation of a whole output's factor that fp32 arithmetic on bf16 buffers may have.
+
+rstd off by 1e-3 is beyond it.
+"""
 NARROW_SCALE = 2.0**-6
 """The same where everything passes through a 16-bit Dst (measured on right kernels: 8e-3)."""
 TF32_SCALE = 2.0**-9
 """The same for fp32 inputs, of which the FPU sees 11 bits, truncated (measured: 1.4e-3)."""
 OWN_SCALE = 2.0**-7
-"""The same where the kernel makes its own rstd and stores it as bf16, and per row half of that."""
+"""The same where the kernel computes its own rstd and stores it as bf16; per row half of that."""
 OWN_MEAN = 2.0**-7
-"""Deviation of a mean that a backward kernel makes itself: 1/N truncated to bf16, and its
-storage."""
+"""Deviation of a mean that a backward kernel computes itself.
+
+1/N is truncated to bf16, and the mean is stored.
+"""
 NARROW_SUM = 2.0**-8
 """Deviation of a sum in a 16-bit Dst, per square root of its tiles."""
 SUM_LOSSES = 2.5
-"""Product losses in a sum's coefficient: of its terms, and of the product with 1/N, which may lose
-more than the mean."""
+"""Product losses in a sum's coefficient.
+
+They are those of its terms, and of the product with 1/N, which may lose more than the mean.
+"""
 COARSE = {"bfp4_b": 0.3}
-"""Relative error, mostly toward zero, of sums and factors where outputs or intermediates are packed
-into so few bits (measured on right
-kernels: up to 0.28 of s1, 0.14 of dx as a whole)."""
+"""Relative error of sums and factors where values are packed into so few bits.
+
+It is mostly toward zero. Outputs or intermediates are packed. Measured on right kernels: up to 0.28
+of s1, 0.14 of dx as a whole.
+"""
 COARSE_BUFFERS = COARSE | {"bfp8_b": 2.0**-5}
 """The same where intermediates are packed: every one of them is."""
 BLOCK = 2.0
-"""rms rounding of a block format over that of its largest value: most values are smaller than
-it."""
+"""rms rounding of a block format over that of its largest value: most values are smaller."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """What right arithmetic in a test's numerics may do; everything relative."""
+    """Errors that right arithmetic may make in a test's numerics; everything is relative."""
 
     rounding: float
-    """rms rounding of an output element."""
+    """The rms rounding of an output element."""
     scale: float
-    """Deviation of the factor of a whole output."""
+    """The deviation of the factor of a whole output."""
     loss: float
-    """Mean loss of an FPU product."""
-    own: float
-    """Deviation of the mean that a backward kernel makes itself; 0 where it is given."""
+    """The mean loss of an FPU product."""
+    own_mean: float
+    """The deviation of the mean that a backward kernel computes itself; 0 where it is given."""
     repeats: float
-    """By how much the errors of a row's sums exceed those of unrelated roundings: equal values
-    round alike."""
+    """The factor by which the errors of a row's sums exceed those of unrelated roundings.
+
+    Equal values are rounded alike.
+    """
     column: float
-    """Rounding that may be alike down a column."""
+    """The rounding that may be alike down a column."""
     wide: bool
-    """Whether sums are kept in fp32."""
+    """True where sums are fp32."""
     stores_bf16: bool
-    """Whether intermediates are stored as bf16, and only they are rounded so."""
+    """True where intermediates are stored as bf16, and only they are rounded so."""
     block: bool
-    """Whether the output is in a block format."""
+    """True where the output is in a block format."""
     coarse: float
-    """Error of sums and factors that a format of few bits makes; 0 where the formats are finer."""
+    """The error of sums and factors that a format of few bits makes.
+
+    0 where the formats are finer.
+    """
 
     @classmethod
     def of(cls, test: TestSpec) -> Precision:
-        """From the test's numerics; unknown words count as bf16 and HiFi4."""
+        """Derive it from the test's numerics. Unknown words count as bf16 and HiFi4."""
         numerics = test.numerics
         inputs = [numerics.input] if isinstance(numerics.input, str) else numerics.input.values()
         truncated = any(name in ("fp32", "tf32") for name in inputs)
@@ -110,13 +129,13 @@ class Precision:
             + (0.0 if wide else NARROW_SCALE)
         )
         coarse = max(COARSE.get(numerics.output, 0.0), COARSE_BUFFERS.get(numerics.buffers, 0.0))
-        own = test.kernel == "layernorm_bw" and numerics.statistics == "own"
+        own_statistics = test.kernel == "layernorm_bw" and numerics.statistics == "own"
         column = 2 * loss + 2.0**-10 * truncated + (0.0 if wide else 2.0**-9)
         return cls(
             rounding=RMS * unit * (BLOCK if block else 1.0),
-            scale=scale + OWN_SCALE * own + coarse,
+            scale=scale + OWN_SCALE * own_statistics + coarse,
             loss=loss,
-            own=OWN_MEAN * own,
+            own_mean=OWN_MEAN * own_statistics,
             repeats=max(REPEATS.get(name, 1.0) for name in (*inputs, "bf16")),
             column=column,
             wide=wide,
@@ -126,24 +145,25 @@ class Precision:
         )
 
     def noun(self, noun: Noun, tiles: int) -> Noun:
-        """The noun of a sum over so many tiles, with the deviation that its coefficients may have
-        in these numerics.
+        """Return the noun of a sum over this many tiles.
+
+        It has the deviation that the sum's coefficients may have in these numerics.
         """
         narrow = 0.0 if self.wide else NARROW_SUM * tiles**0.5
-        # a loss of y's factor counts twice in the variance that it means, and the other way round
+        # a loss of y's factor counts twice in the variance that it implies, and vice versa
         twice = 2 if noun.name == "variance" else 1
         loss, coarse = twice * SUM_LOSSES * self.loss, twice * self.coarse
         above = noun.above + narrow + (loss if noun.name == "variance" else self.loss) + coarse
-        allowed = (
-            self.repeats * loss + narrow + coarse
-        )  # equal values lose alike: in a single row's sum it does not average out
+        # equal values lose alike: in a single row's sum it does not average out
+        allowed = self.repeats * loss + narrow + coarse
         return replace(
             noun, below=noun.below + loss + narrow + coarse, above=above, allowed=allowed
         )
 
     def element(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Standard deviation of the rounding of each output value (N,); those of a block format
-        share their block's exponent.
+        """Return the standard deviation of the rounding of each output value (N,).
+
+        Values of a block format share their block's exponent.
         """
         size = np.abs(values)
         if self.block:
@@ -152,13 +172,14 @@ class Precision:
         return np.asarray(self.rounding * size)
 
     def stored(self, tiles: int) -> float:
-        """Rms of a stored sum of so many tiles: its storage as bf16, and in a 16-bit Dst that of
-        every partial sum.
+        """Return the rms of a stored sum of this many tiles.
+
+        It is that of its storage as bf16 and, in a 16-bit Dst, of every partial sum.
         """
         return STORED * (1.0 if self.wide else 1.0 + 1.5 * tiles**0.5)
 
 
 def bf16_grid(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest bf16 value (8 significant bits) of each."""
+    """Return the nearest bf16 value (8 significant bits) of each."""
     mantissa, exponent = np.frexp(values)
     return np.asarray(np.ldexp(np.round(mantissa * 256.0) / 256.0, exponent))

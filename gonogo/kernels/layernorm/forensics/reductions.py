@@ -1,5 +1,6 @@
-"""One reduction of a kernel explained: which tiles it used, which rows don't follow, or what else
-went into its sums.
+"""The explanation of one reduction of a kernel.
+
+It says which tiles were used, which rows don't follow, or what else went into the sums.
 """
 
 from __future__ import annotations
@@ -29,20 +30,19 @@ from gonogo.kernels.layernorm.forensics.words import (
 from gonogo.numerics.diagnosis import Term, numbers
 
 MATTERS = 6.0
-"""An extra addend is named when its coefficient is so many standard errors from 0."""
+"""An extra addend is named when its coefficient is this many standard errors from 0."""
 
 
 SAME = 3.0
-"""Two used sums are the same when most differ by less than so many of their standard errors."""
+"""Two used sums are the same when most differ by less than this many of their standard errors."""
 
 
 @dataclass(frozen=True)
 class Extra:
-    """Something that may have been added to every sum: (rows,) values whose coefficient is 1 where
-    the kernel did.
+    """An addend that may have gone into every sum: (rows,) values.
 
-    `words` say it; with {value} in them any coefficient is a finding and is filled in (plus
-    `base`), else only one that is 1.
+    Its coefficient is 1 where the kernel added it. `words` describe it. With {value} in them any
+    coefficient is a finding and is filled in (plus `base`); else only 1 is.
     """
 
     values: Array
@@ -53,11 +53,10 @@ class Extra:
 def stored_error(
     error: Array, used: Array, partial: Array, square: Array, features: int, precision: Precision
 ) -> Array:
-    """Standard error of a used mean (rows,), when it and its partial sums may have been stored as
-    bf16.
+    """Return the standard error of a used mean (rows,) that may have been stored as bf16.
 
-    The partial sums may be those per tile, `partial` (rows, tiles), or per lane: of about the size
-    that a sum of unrelated terms of mean `square` (rows,) has.
+    Its partial sums may have been stored, too: per tile, `partial` (rows, tiles), or per lane. The
+    latter have about the size of a sum of unrelated terms with mean `square` (rows,).
     """
     with np.errstate(all="ignore"):
         parts = np.maximum(np.vecdot(partial, partial), square / features)
@@ -76,19 +75,22 @@ def explain(
     why: str = "",
     lane: str = "row",
 ) -> Term:
-    """The term of a reduction from each row's partial sums (rows, tiles), the sum that was used and
-    its error (rows,).
+    """Return the term of a reduction.
 
-    `lane` is what there is one sum of: a row, or, for sums down the rows, a column. A common
-    coefficient and one extra addend are preferred to one coefficient per tile where they leave over
-    as little.
+    It comes from each row's partial sums (rows, tiles), the sum that was used and its error
+    (rows,). lane: what has one sum, a row or, for sums down the rows, a column. A common
+    coefficient and one extra addend are preferred to one coefficient per tile where they leave as
+    little.
     """
     fit = fit_tiles(partial, used, sigma)
     finding = describe(fit, noun, why)
     if fit.method == "none":
         finding = _from_nothing(noun, used, sigma, finding, why or fit.reason)
     if finding.wrong and _is_loss(fit, noun, partial, used, sigma):
-        words = f"cannot tell {noun.name}: its error is of the size that the test's fidelity and formats may lose"
+        words = (
+            f"cannot tell {noun.name}: "
+            "its error is of the size that the test's fidelity and formats may lose"
+        )
         return replace(_term(output, noun, fit, Finding(False, words, False), why), coarse=True)
     if (
         finding.wrong
@@ -99,15 +101,16 @@ def explain(
         if extra is not None:
             return replace(_term(output, noun, fit, extra, why), named=True)
     if len(fit.odd):
-        words = _of_odd_rows(fit, noun, used, sigma, lane)
+        words = _odd_rows_words(fit, noun, used, sigma, lane)
         words = f"{finding.words}; {words}" if finding.words else words
         finding = Finding(True, words, finding.can_tell)
     return _term(output, noun, fit, finding, why)
 
 
 def _is_loss(fit: TileFit, noun: Noun, partial: Array, used: Array, sigma: Array) -> bool:
-    """Whether sums that no pattern describes are off by no more than the test's own arithmetic may
-    lose.
+    """Return whether the test's own arithmetic may lose as much as the sums are off.
+
+    The sums follow no pattern.
     """
     if not noun.allowed or not (np.isfinite(fit.scatter) and fit.scatter > GOOD_SCATTER):
         return False
@@ -144,8 +147,9 @@ def _term(output: str, noun: Noun, fit: TileFit, finding: Finding, why: str) -> 
 def with_extra(
     whole: Array, used: Array, sigma: Array, extras: Sequence[Extra], noun: Noun
 ) -> Finding | None:
-    """A common coefficient and one of the extras, where that describes the sums to their
-    rounding.
+    """Return a common coefficient and one of the extras.
+
+    None where no extra describes the sums to their rounding.
     """
     best: tuple[float, Finding] | None = None
     for extra in extras:
@@ -163,14 +167,17 @@ def with_extra(
             target = used[usable] / sigma[usable]
             if not np.isfinite(np.square(both).sum()) or not np.isfinite(target @ target):
                 continue
-        each = solve(both, target)
+        solution = solve(both, target)
         if (
-            not each.determined
-            or each.scatter > GOOD_SCATTER
-            or not np.isfinite(each.coefficients).all()
+            not solution.determined
+            or solution.scatter > GOOD_SCATTER
+            or not np.isfinite(solution.coefficients).all()
         ):
             continue
-        (common, value), (common_error, error) = each.coefficients.tolist(), each.errors.tolist()
+        (common, value), (common_error, error) = (
+            solution.coefficients.tolist(),
+            solution.errors.tolist(),
+        )
         named = "{value}" in extra.words
         if (
             abs(value) < MATTERS * error
@@ -181,29 +188,32 @@ def with_extra(
         if not named and not (close(value, error, 1.0, noun) and SIGMAS * error < 0.5):
             continue
         finding = Finding(True, extra.words.format(value=f"{value + extra.base:.2g}"), True)
-        if best is None or each.scatter < 0.9 * best[0]:
-            best = (each.scatter, finding)
+        if best is None or solution.scatter < 0.9 * best[0]:
+            best = (solution.scatter, finding)
     return best[1] if best else None
 
 
 def _from_nothing(
     noun: Noun, used: Array, sigma: Array, otherwise: Finding, reason: str
 ) -> Finding:
-    """Sums that should be zero and are not, in most rows."""
+    """Return the finding of sums that should be zero and are not, in most rows."""
     usable = np.isfinite(used) & np.isfinite(sigma) & (sigma > 0)
     if not usable.any() or float(np.median(np.abs(used[usable]) / sigma[usable])) <= MATTERS:
         return otherwise
-    words = f"{noun.name} is {float(np.median(used[usable])):.3g} where it should be 0; cannot tell which {noun.unit}s: {reason}"
+    words = (
+        f"{noun.name} is {float(np.median(used[usable])):.3g} where it should be 0; "
+        f"cannot tell which {noun.unit}s: {reason}"
+    )
     return Finding(True, words, False)
 
 
-def _of_odd_rows(fit: TileFit, noun: Noun, used: Array, sigma: Array, lane: str) -> str:
-    """What the rows (or columns: `lane`) that don't follow the others have instead."""
+def _odd_rows_words(fit: TileFit, noun: Noun, used: Array, sigma: Array, lane: str) -> str:
+    """Return what the rows (or columns: `lane`) that don't follow the others have instead."""
     rows = odd_rows(fit.odd.tolist(), len(used), lane)
     with np.errstate(all="ignore"):
         if float(np.median(np.abs(used[fit.odd]) / sigma[fit.odd])) < SAME:
             return f"{noun.name} is missing in {rows}"
-        # of a run of odd rows it can't be said which of them is the source
+        # in a run of odd rows the source can't be determined
         alone = fit.odd[(fit.odd > 0) & ~np.isin(fit.odd - 1, fit.odd)]
         apart = np.abs(used[alone] - used[alone - 1]) / np.hypot(sigma[alone], sigma[alone - 1])
         if 2 * len(alone) > len(fit.odd) and float(np.median(apart)) < SAME:

@@ -1,5 +1,6 @@
-"""One pass over the tensors: the sums per row, per tile and per column from which everything else
-is solved.
+"""One pass over the tensors: sums per row, per tile and per column.
+
+Everything else is solved from these.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ Single = NDArray[np.floating]
 
 TILE = 32
 PRIOR = 10.0
-"""Weight of the middle row's left-over against a row's own, in elements."""
+"""The weight of the middle row's residual against a row's own, in elements."""
 TIGHT = 2.0
-"""Standard deviation of an element over its output's rounding, where nothing shows it."""
+"""The standard deviation of an element over its output's rounding, where nothing shows it."""
 BLOCK_ELEMENTS = 2**17
 """Elements of a block (1 MiB in float64): the dozen operations on it then stay in cache."""
 
 
 def tile_starts(extent: int) -> NDArray[np.int64]:
-    """First index of every tile along a dimension."""
+    """Return the first index of every tile along a dimension."""
     return np.arange(0, extent, TILE)
 
 
 def tile_sums(values: Array, starts: NDArray[np.int64]) -> Array:
-    """Sums of (rows, N) over the tiles of the last dimension: (rows, tiles)."""
+    """Sum (rows, N) over the tiles of the last dimension: (rows, tiles)."""
     rows, features = values.shape
     whole = features // TILE
     out = np.empty((rows, len(starts)))
@@ -45,11 +46,10 @@ def tile_sums(values: Array, starts: NDArray[np.int64]) -> Array:
 
 
 def row_blocks(rows: int, features: int, visit: Callable[[int, int, int], None]) -> None:
-    """Call `visit(row tile or -1, start, stop)` for blocks of rows on all cores; no block crosses a
-    border of 32-row tiles.
+    """Call `visit(row tile or -1, start, stop)` for blocks of rows on all cores.
 
-    The blocks of one row tile run in order in one thread, so that `visit` may add to what belongs
-    to the row tile.
+    No block crosses a border of 32-row tiles. The blocks of one row tile run in order in one
+    thread, so that `visit` may add to data of the row tile.
     """
     step = max(1, min(TILE, BLOCK_ELEMENTS // max(1, features)))
     tiles_per_task = max(1, BLOCK_ELEMENTS // max(1, features * TILE))
@@ -65,32 +65,33 @@ def row_blocks(rows: int, features: int, visit: Callable[[int, int, int], None])
 
 
 def row_dot(left: Array, right: Array) -> Array:
-    """Inner products of the rows of two (rows, N) arrays."""
+    """Return the inner products of the rows of two (rows, N) arrays."""
     return np.asarray(np.vecdot(left, right))
 
 
 def column_dot(left: Array, right: Array) -> Array:
-    """Inner products of the columns of two (rows, N) arrays."""
+    """Return the inner products of the columns of two (rows, N) arrays."""
     return np.asarray(np.einsum("ij,ij->j", left, right))
 
 
 def padding_columns(features: int) -> NDArray[np.int64]:
-    """The columns whose values an unmasked last tile would hold again in its padding: a row's first
-    ones; empty without padding.
+    """Return the columns that an unmasked last tile would hold again in its padding.
+
+    They are a row's first ones; empty without padding.
     """
     return np.arange(min(-features % TILE, features))
 
 
 @dataclass(frozen=True)
 class RowFit:
-    """Least squares per row on two known terms: all (rows,). NaN where a row says nothing."""
+    """Least squares per row on two known terms: all (rows,). NaN where a row can't tell."""
 
     constant: Array
     constant_error: Array
     slope: Array
     slope_error: Array
     sigma: Array
-    """Standard deviation of one element's left-over."""
+    """The standard deviation of one element's residual."""
 
 
 def solve_rows(
@@ -104,13 +105,12 @@ def solve_rows(
     spent: int,
     elements: Array | None = None,
 ) -> RowFit:
-    """Fit t = a v + b u in every row from its inner products, all (rows,); `constant` is a, `slope`
-    is b.
+    """Fit t = a v + b u in every row from its inner products, all (rows,).
 
-    With v = 1 these are count, sum u, sum u^2, sum t, sum t u, sum t^2. `floor` is the least
-    standard deviation of an element (its output's rounding), `spent` the number of parameters
-    fitted so far, these two included, `elements` how many there are (None: vv). Where u is
-    proportional to v within a row, b is unknown (NaN) and taken as 0.
+    `constant` is a, `slope` is b. With v = 1 the inputs are count, sum u, sum u^2, sum t, sum t u,
+    sum t^2. floor: the smallest standard deviation of an element (its output's rounding). spent:
+    the number of parameters fitted so far, these two included. elements: how many there are (None:
+    vv). Where u is proportional to v within a row, b is unknown (NaN) and counts as 0.
     """
     count = vv if elements is None else elements
     with np.errstate(all="ignore"):
@@ -132,24 +132,26 @@ def solve_rows(
 
 
 def _shrunk(sigma: Array, floor: Array, freedom: Array) -> Array:
-    """Standard deviations per row, drawn towards that of the middle row where a row has few spare
-    elements to show its own.
+    """Draw standard deviations toward the middle row's where a row has few spare elements.
 
-    All in units of the row's floor. Without spare elements anywhere it is TIGHT times the floor:
-    the output's rounding is not the only one.
+    All are in units of the row's floor. Without spare elements anywhere it is TIGHT times the
+    floor: the output's rounding is not the only one.
     """
-    some = (floor > 0) & np.isfinite(sigma) & np.isfinite(floor)
-    square = np.where(some, (sigma / np.where(some, floor, 1.0)) ** 2, 1.0)
-    showing = some & (freedom > 0)
+    usable = (floor > 0) & np.isfinite(sigma) & np.isfinite(floor)
+    square = np.where(usable, (sigma / np.where(usable, floor, 1.0)) ** 2, 1.0)
+    showing = usable & (freedom > 0)
     middle = float(np.median(square[showing])) if showing.any() else TIGHT**2
     spare = np.maximum(freedom, 0.0)
     return np.where(
-        some, floor * np.sqrt((spare * square + PRIOR * middle) / (spare + PRIOR)), sigma
+        usable, floor * np.sqrt((spare * square + PRIOR * middle) / (spare + PRIOR)), sigma
     )
 
 
 def row_moments(x: Single, epsilon: float) -> tuple[Array, Array]:
-    """Mean and rstd of each row of x (rows, N) in float64, biased variance, block by block."""
+    """Return mean and rstd of each row of x (rows, N) in float64, block by block.
+
+    The variance is the biased one.
+    """
     rows, features = x.shape
     mean, rstd = np.empty(rows), np.empty(rows)
 

@@ -1,5 +1,6 @@
-"""The variance that a used rstd means: which tiles' squares it sums, about which mean, its divisor
-and its epsilon.
+"""The variance that a used rstd implies.
+
+The forensics tell which tiles' squares it sums, about which mean, its divisor and its epsilon.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from gonogo.kernels.layernorm.forensics.words import BELOW, Noun, ordinal
 from gonogo.numerics.diagnosis import Term
 
 VARIANCE = Noun("variance", below=2 * BELOW, above=BELOW)
-"""1/N truncated and rstd stored as bf16, which counts twice: 2^-7 + 2^-8, rounded up."""
+"""1/N truncated, and rstd stored as bf16, which counts twice: 2^-7 + 2^-8, rounded up."""
 
 
 def tile_sizes(seed: Forward) -> Array:
-    """The share of a row's features that each tile holds: (tiles,)."""
+    """Return the share of a row's features that each tile holds: (tiles,)."""
     features = seed.x.shape[1]
     return np.asarray(np.diff(np.append(tile_starts(features), features)) / features, np.float64)
 
 
 def padding_extras(seed: Forward, name: str, values: Array) -> list[Extra]:
-    """The unmasked padding as an addend of the sum `name`, where there is padding."""
+    """Return the unmasked padding as an addend of the sum `name`, where there is padding."""
     features = seed.x.shape[1]
     if not features % TILE:
         return []
@@ -35,7 +36,7 @@ def padding_extras(seed: Forward, name: str, values: Array) -> list[Extra]:
 
 
 def why_not(seed: Forward, partial: Array) -> str:
-    """Why the tiles can't be told, where x says so."""
+    """Return why the tiles can't be determined, where x says so."""
     if len(seed.x) > 1 and bool(np.all(seed.x == seed.x.flat[0])):
         return "x is constant"
     return (
@@ -48,15 +49,16 @@ def why_not(seed: Forward, partial: Array) -> str:
 def explain_variance(
     seed: Forward, rows: Rows, output: str, rstd: Array, error: Array, mean: Array | None
 ) -> Term:
-    """The variance that a used rstd means; about the used mean or, where that explains it no
-    better, about the right one.
+    """Return the term of the variance that a used rstd implies.
+
+    It is about the used mean or, where that explains it no better, about the right one.
     """
     features = seed.x.shape[1]
     with np.errstate(all="ignore"):
         whole = 1.0 / rstd**2
         used = whole - seed.epsilon
         sigma = 2 * whole * np.hypot(error / rstd, seed.precision.stored(rows.second.shape[1]))
-        # where the variance is below what rstd resolves, a row says nothing of it
+        # a row whose variance is below what rstd resolves can't tell it
         plain = rows.second
         about = plain
         if mean is not None:
@@ -94,8 +96,9 @@ def explain_variance(
 
 
 def clearer(first: Term, second: Term) -> Term:
-    """The one of two explanations that is right, or says what else was summed, or leaves over much
-    less.
+    """Return the better of two explanations.
+
+    It is right, says what else was summed, or leaves much less.
     """
     if not second.wrong or (second.named and not first.named):
         return second
@@ -115,8 +118,9 @@ def _reworded(
     epsilon: Extra,
     features: int,
 ) -> Term:
-    """A variance that is wrong in all tiles alike: unbiased, or another epsilon, or either where
-    that can't be told.
+    """Reword a variance that is wrong in all tiles by the same factor.
+
+    It is unbiased, or has another epsilon; or either, where that can't be determined.
     """
     if all(value is None for value in term.coefficients) or term.named:
         return term
@@ -141,11 +145,11 @@ def _reworded(
         words = "variance is unbiased (divides by N-1)"
     elif another and shift + seed.epsilon >= 0:
         other = f"epsilon is {shift + seed.epsilon:.2g} instead of {seed.epsilon:g}"
-        told = not alike or with_extra(whole, used, sigma, [epsilon], VARIANCE) is not None
+        distinct = not alike or with_extra(whole, used, sigma, [epsilon], VARIANCE) is not None
         words = (
             other
-            if told
+            if distinct
             else f"variance is {common:.4g} times what it should be, or {other}: cannot tell which"
         )
-        return replace(term, words=words, can_tell=told)
+        return replace(term, words=words, can_tell=distinct)
     return replace(term, words=words)

@@ -1,5 +1,6 @@
-"""Coefficients into words: which tiles a term sums, misses, counts twice; tiles and rows are
-counted from 1.
+"""Coefficients in words: which tiles a term sums, misses or counts twice.
+
+Tiles and rows are counted from 1.
 """
 
 from __future__ import annotations
@@ -15,36 +16,51 @@ from gonogo.kernels.layernorm.forensics.fit import GOOD_SCATTER, SPARE_ROWS, Til
 Array = NDArray[np.float64]
 
 SIMPLE = (0.0, 1.0, 2.0, -1.0, 0.5)
-"""The coefficients that a logic bug makes: missing, right, twice, wrong sign, halved. Others are
-given as numbers."""
+"""The coefficients that a logic bug makes: missing, right, twice, wrong sign, halved.
+
+Others are given as numbers.
+"""
 SIGMAS = 6.0
-"""Standard errors within which a coefficient is read as a simple one (hundreds of tiles are read at
-once)."""
+"""Standard errors within which a coefficient is read as a simple one.
+
+Hundreds of tiles are read at once.
+"""
 BELOW, ABOVE = 2.0**-7, 2.0**-8
-"""Relative deviation of a right term: 1/N truncated to bf16 takes up to 2^-7 off; nearest bf16 and
-a stored bf16 sum add at most 2^-8."""
+"""Relative deviation of a right term.
+
+1/N truncated to bf16 is up to 2^-7 too small. Nearest bf16 and a stored bf16 sum add at most 2^-8.
+"""
 BIASED = 0.05, 0.25
-"""Deviation of the common coefficient, and of a tile's, that is no finding of its own in a
-scattered sum: its roundings do so."""
+"""Deviation of the common coefficient, and of a tile's, that is no finding in a scattered sum.
+
+Its roundings cause that much.
+"""
 VERY_NOISY = 10.0
-"""The same where hardly a row is to spare."""
+"""The limit of NOISY where hardly a row is to spare."""
 WILD = 30.0
-"""Left-over from which lost precision is no longer the likely reason (a 16-bit Dst: 5 to 10,
-measured)."""
+"""Residual from which lost precision is no longer the likely reason.
+
+A 16-bit Dst makes 5 to 10 (measured).
+"""
 LOST = 0.1
-"""A coefficient up to this is still read as 0 where the test's own arithmetic loses as much: what
-is lost elsewhere looks like it."""
+"""A coefficient up to this is still read as 0 where the test's arithmetic loses as much.
+
+Values that were lost elsewhere look like it.
+"""
 VAGUE = 0.5
-"""A tile whose coefficient is not known to within this can't be told."""
+"""A tile whose coefficient is not known to within this can't be determined."""
 NOISY = 2.5
-"""Left-over, in units of rounding, from which a sum in no pattern of tiles or rows is called
-scattered."""
+"""Residual, in units of rounding, from which a sum in no pattern is called scattered.
+
+Patterns are those of tiles or rows.
+"""
 
 
 @dataclass(frozen=True)
 class Noun:
-    """How to speak of a term: "s1", "s1 is subtracted twice", tiles or row tiles, and the deviation
-    a right one may have.
+    """The words for a term, such as "s1" and "is subtracted twice".
+
+    It also has the unit, tiles or row tiles, and the deviation that a right term may have.
     """
 
     name: str
@@ -53,14 +69,18 @@ class Noun:
     below: float = BELOW
     above: float = ABOVE
     allowed: float = 0.0
-    """Relative error of a sum that the test's own arithmetic may make beside the rounding that is
-    modelled; 0: none."""
+    """Relative error of a sum that the test's own arithmetic may make beside the modeled rounding.
+
+    0: none.
+    """
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one term's fit says: whether it is wrong, in words ("" when it is right), and whether
-    its tiles can be told.
+    """The outcome of one term's fit.
+
+    It says whether the term is wrong, in words ("" when it is right), and whether its tiles can be
+    determined.
     """
 
     wrong: bool
@@ -69,7 +89,7 @@ class Finding:
 
 
 def ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, 4th, 11th, 21st."""
+    """Return 1st, 2nd, 3rd, 4th, 11th, 21st."""
     ending = (
         "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     )
@@ -77,7 +97,7 @@ def ordinal(number: int) -> str:
 
 
 def listing(numbers: Sequence[int]) -> str:
-    """1, 2 and 3."""
+    """Return a list as in "1, 2 and 3"."""
     return (
         str(numbers[0])
         if len(numbers) == 1
@@ -86,8 +106,9 @@ def listing(numbers: Sequence[int]) -> str:
 
 
 def place(members: Sequence[int], count: int, unit: str = "tile") -> str:
-    """Where `members` (from 0, ascending) lie among `count` tiles: "the last tile (265th of 265)",
-    "the 7th tile of 265".
+    """Return where `members` (from 0, ascending) lie among `count` tiles.
+
+    For example, "the last tile (265th of 265)", or "the 7th tile of 265".
     """
     size, first, last = len(members), members[0] + 1, members[-1] + 1
     if size == count:
@@ -109,7 +130,8 @@ def place(members: Sequence[int], count: int, unit: str = "tile") -> str:
         return f"the {unit}s {first} {'and' if size == 2 else 'to'} {last} of {count}"
     steps = set(np.diff(np.asarray(members)).tolist())
     if size >= 3 and len(steps) == 1 and first <= (step := steps.pop()) and last + step > count:
-        return f"every {ordinal(step)} {unit} ({members[0] + 1}, {members[1] + 1}, {members[2] + 1}, ... of {count})"
+        shown = ", ".join(str(member + 1) for member in members[:3])
+        return f"every {ordinal(step)} {unit} ({shown}, ... of {count})"
     if size <= 6:
         return f"the {unit}s {listing([member + 1 for member in members])} of {count}"
     return (
@@ -118,15 +140,17 @@ def place(members: Sequence[int], count: int, unit: str = "tile") -> str:
 
 
 def odd_rows(rows: Sequence[int], count: int, lane: str = "row") -> str:
-    """The rows, or columns (`lane`; from 0, ascending) that do not follow: "the rows 8, 16, 24, ...
-    (every 8th of 256)".
+    """Return which rows, or columns, do not follow.
+
+    For example, "the rows 8, 16, 24, ... (every 8th of 256)". rows: from 0, ascending. lane: "row"
+    or "column".
     """
     known = np.asarray(rows)
     for period in range(2, min(64, count // 3) + 1):
         for phase in range(period):
             expected = np.arange(phase, count, period)
             hits = len(np.intersect1d(known, expected, assume_unique=True))
-            # some rows may hide (their deviation is small by chance), none may be elsewhere
+            # some rows may be missing (their deviation is small by chance), none may be elsewhere
             if len(expected) >= 3 and hits >= 0.95 * len(known) and hits >= 0.8 * len(expected):
                 shown = ", ".join(str(row + 1) for row in expected[:3].tolist())
                 return f"the {lane}s {shown}, ... (every {ordinal(period)} of {count})"
@@ -140,27 +164,31 @@ def odd_rows(rows: Sequence[int], count: int, lane: str = "row") -> str:
 
 
 def close(coefficient: float, error: float, value: float, noun: Noun) -> bool:
-    """Whether a coefficient is `value` within its error and what right arithmetic may do to it."""
+    """Return whether a coefficient is `value`, within its error and right arithmetic's effects."""
     low, high = sorted((value * (1 - noun.below), value * (1 + noun.above)))
     slack = SIGMAS * error + noun.above / 2 + (min(noun.allowed, LOST) if value == 0 else 0.0)
     return low - slack <= coefficient <= high + slack
 
 
 def describe(fit: TileFit, noun: Noun, why: str = "") -> Finding:
-    """The words of a term's coefficients; `why` says, where it is known, why the data can't tell
-    its tiles.
+    """Return a term's coefficients in words.
+
+    why: why the data can't tell the term's tiles, where it is known.
     """
     reason = why or fit.reason
     if fit.method == "none":
         return Finding(False, f"cannot tell {noun.name}: {reason}", False)
     if fit.method == "total":
         return _total(fit, noun, reason)
-    # with few rows to spare the left-over itself is uncertain
+    # with few rows to spare the residual itself is uncertain
     sure = fit.rows >= len(fit.starts) + SPARE_ROWS or fit.method == "pattern"
     limit = (GOOD_SCATTER if fit.method == "groups" else NOISY) if sure else VERY_NOISY
     scattered = bool(np.isfinite(fit.scatter)) and fit.scatter > limit
     if fit.method == "groups" and scattered:
-        text = f"cannot tell which {noun.unit}s: {fit.rows} rows carry only groups of {fit.group} {noun.unit}s, which do not fit"
+        text = (
+            f"cannot tell which {noun.unit}s: {fit.rows} rows carry only groups of {fit.group} "
+            f"{noun.unit}s, which do not fit"
+        )
         return Finding(True, f"{noun.name} is wrong in part; {text}", False)
     if scattered:
         slack = BIASED[0] if fit.uniform else BIASED[1]
@@ -183,9 +211,12 @@ def describe(fit: TileFit, noun: Noun, why: str = "") -> Finding:
         words = _several(fit, noun)
     wrong = bool(words)
     if wrong and fit.method == "groups":
-        words += f" (told in groups of {fit.group} {noun.unit}s: {fit.rows} rows carry no more)"
+        words += f" (in groups of {fit.group} {noun.unit}s: {fit.rows} rows carry no more)"
     if scattered and not len(fit.odd):
-        noise = f"{noun.name} scatters {fit.scatter:.2g} times more than rounding, in no pattern of {noun.unit}s"
+        noise = (
+            f"{noun.name} scatters {fit.scatter:.2g} times more than rounding, "
+            f"in no pattern of {noun.unit}s"
+        )
         noise += ": precision, not a term" if fit.scatter < WILD else ""
         words, wrong = (f"{words}; {noise}" if words else noise), True
     if not wrong and not can_tell:
@@ -204,7 +235,10 @@ def _total(fit: TileFit, noun: Noun, reason: str) -> Finding:
 
 
 def _one(value: float, error: float, noun: Noun, members: list[int], count: int) -> str:
-    """The words of one coefficient that holds in all tiles (`members` empty: in the total)."""
+    """Return the words of one coefficient that holds in all tiles.
+
+    members: the tiles; empty where it holds for the total.
+    """
     where = f"in {place(members, count, noun.unit)}" if members else "in total"
     simple = _simple(value, error, noun)
     if simple == 1.0:
@@ -218,8 +252,9 @@ def _one(value: float, error: float, noun: Noun, members: list[int], count: int)
 
 
 def _simple(value: float, error: float, noun: Noun) -> float | None:
-    """The simple coefficient that a value means; the nearest where its error allows several, right
-    in case of doubt.
+    """Return the simple coefficient that a value means.
+
+    Where its error allows several, that is the nearest, or 1 in case of doubt.
     """
     if close(value, error, 1.0, noun):
         return 1.0
@@ -228,7 +263,7 @@ def _simple(value: float, error: float, noun: Noun) -> float | None:
 
 
 def _several(fit: TileFit, noun: Noun) -> str:
-    """The words of coefficients that differ from tile to tile."""
+    """Return the words of coefficients that differ from tile to tile."""
     values = [
         _simple(c, e, noun) if np.isfinite(c) else None
         for c, e in zip(fit.coefficients, fit.errors, strict=True)
@@ -255,12 +290,12 @@ def _several(fit: TileFit, noun: Noun) -> str:
     else:
         words = _apart_from_right(classes, noun, fit.tiles)
     if words and known < fit.tiles:
-        words += f" ({fit.tiles - known} of {fit.tiles} {noun.unit}s cannot be told)"
+        words += f" ({fit.tiles - known} of {fit.tiles} {noun.unit}s cannot be determined)"
     return words
 
 
 def _only(classes: dict[float, list[int]], noun: Noun, count: int) -> str:
-    """Most tiles are missing: the others are what it sums."""
+    """Return the words where most tiles are missing: what the term sums."""
     parts = []
     for value, members in classes.items():
         if value == 0.0:
@@ -273,12 +308,13 @@ def _only(classes: dict[float, list[int]], noun: Noun, count: int) -> str:
 
 
 def _apart_from_right(classes: dict[float, list[int]], noun: Noun, count: int) -> str:
-    """Most tiles are as they should be, or alike: say of the others what they are."""
+    """Return the words where most tiles are right, or all are wrong: what the wrong ones are."""
     kinds = sorted((value for value in classes if value != 1.0), key=lambda value: classes[value])
     if len(kinds) > 4:
         members = sorted(member for value in kinds for member in classes[value])
         low, high = min(kinds), max(kinds)
-        return f"{noun.name} is wrong in {place(members, count, noun.unit)}: {low:g} to {high:g} times what it should be"
+        where = place(members, count, noun.unit)
+        return f"{noun.name} is wrong in {where}: {low:g} to {high:g} times what it should be"
     parts = []
     for value in kinds:
         where = place(classes[value], count, noun.unit)
@@ -293,6 +329,6 @@ def _apart_from_right(classes: dict[float, list[int]], noun: Noun, count: int) -
 
 
 def _tiles(fit: TileFit, index: int) -> range:
-    """The tiles of a group."""
+    """Return the tiles of a group."""
     stop = int(fit.starts[index + 1]) if index + 1 < len(fit.starts) else fit.tiles
     return range(int(fit.starts[index]), stop)

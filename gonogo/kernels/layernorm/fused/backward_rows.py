@@ -80,8 +80,8 @@ def backward_block(
     """Compare the rows start..stop of x and dy (rows, N) float32.
 
     `t` is BackwardTerms as numbers. Results go to totals, bins, scores (rows, 9), columns (COLUMNS,
-    N), sums (SUMS, N), facts (rows, 4) and floors (rows,), the squared norm below which a row's
-    reference counts as zero.
+    N), sums (SUMS, N), facts (rows, 4) and floors (rows,). floors has the squared norm below which
+    a row's reference counts as zero.
     """
     (
         u_out,
@@ -128,7 +128,7 @@ def backward_block(
     x_cut, zeros = np.empty(n), np.zeros(n)
     scratch = row_scratch(n)
     lane = np.empty(32)
-    lock = np.zeros(3)
+    coherent_variance = np.zeros(3)
     shared = np.empty(3)
     trends, spreads = np.zeros((3, 3)), np.zeros(4)
     relative = product + 2.0 * read
@@ -381,8 +381,10 @@ def backward_block(
             full_scale * full_scale + var_rstd,
         )
         if difference > 0.0:
-            lock[0] = lock[1] = lock[2] = 0.0
-            keyed_variance(stored_xhat, keyed_amplitude, ones, xhat, ref, n, scratch[5], lock)
+            coherent_variance[0] = coherent_variance[1] = coherent_variance[2] = 0.0
+            keyed_variance(
+                stored_xhat, keyed_amplitude, ones, xhat, ref, n, scratch[5], coherent_variance
+            )
             for k in range(3):
                 s = s1 if k == 0 else (s1 - d1 if k == 1 else s1 + d1)
                 for j in range(n):
@@ -437,7 +439,7 @@ def backward_block(
             golden_away,
             variance,
             informative[i],
-            lock,
+            coherent_variance,
             keyed_noise,
             allowance,
             allowances,

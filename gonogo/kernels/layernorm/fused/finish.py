@@ -88,7 +88,7 @@ def statistics(all_rows: Totals, count: int, declared: bool) -> Statistics:
             f"{rtol:g}": float(totals[rows.NEEDED + k]) for k, rtol in enumerate(NEEDED_RTOLS)
         },
         "tolerance_ratio": totals[rows.TOLERANCE] if declared else None,
-        "tolerance_ratio_quantised": totals[rows.TOLERANCE_QUANTISED] if declared else None,
+        "tolerance_ratio_quantised": totals[rows.TOLERANCE_QUANTIZED] if declared else None,
         "outliers": int(totals[rows.OUTLIERS]),
     }
     if used == 0:

@@ -128,7 +128,7 @@ def forward_block(
     allowance, zeros = np.empty((allowances, n)), np.zeros(n)
     scratch = row_scratch(n)
     lane = np.empty(32)
-    lock = np.zeros(3)
+    coherent_variance = np.zeros(3)
     shared = np.empty(3)
     trends, spreads = np.zeros((3, 3)), np.zeros(4)
     running = additions * accumulate
@@ -339,10 +339,10 @@ def forward_block(
                 keyed_noise[j] += pattern[2, j] * pattern[2, j]
         # Equal x err alike (here `variance` holds the amplitudes); the mean is rounded onto the
         # grid of each x.
-        lock[0] = lock[1] = lock[2] = 0.0
+        coherent_variance[0] = coherent_variance[1] = coherent_variance[2] = 0.0
         for j in range(n):
             b[j] = np.float64(x[i, j])
-        keyed_variance(b, variance, gamma, g_xhat, ref, n, scratch[5], lock)
+        keyed_variance(b, variance, gamma, g_xhat, ref, n, scratch[5], coherent_variance)
         stored_rstd = rounded_away(r, stored)
         for k in range(3):
             stored_mean = rounded_away(
@@ -380,9 +380,9 @@ def forward_block(
                 )
                 allowance[6, j] = cut(truncated_y, 2.0 * u_out) - ref[j]
         for k in range(patterns):
-            lock[0] += dot(gamma, pattern[k], n) ** 2
-            lock[1] += dot(g_xhat, pattern[k], n) ** 2
-            lock[2] += dot(ref, pattern[k], n) ** 2
+            coherent_variance[0] += dot(gamma, pattern[k], n) ** 2
+            coherent_variance[1] += dot(g_xhat, pattern[k], n) ** 2
+            coherent_variance[2] += dot(ref, pattern[k], n) ** 2
         shared[0], shared[1], shared[2] = r * r * var_mean, var_rstd / (r * r) + slope * slope, 0.0
         tied = compare_row(
             i,
@@ -409,7 +409,7 @@ def forward_block(
             golden_away,
             variance,
             informative,
-            lock,
+            coherent_variance,
             keyed_noise,
             allowance,
             allowances,

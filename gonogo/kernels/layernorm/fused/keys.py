@@ -121,11 +121,18 @@ def shared_keys(
 
 @jit
 def keyed_variance(
-    key: Any, amplitude: Any, w0: Any, w1: Any, w2: Any, n: int, scratch: Any, lock: Any
+    key: Any,
+    amplitude: Any,
+    w0: Any,
+    w1: Any,
+    w2: Any,
+    n: int,
+    scratch: Any,
+    coherent_variance: Any,
 ) -> None:
-    """Add (sum over the key of w_k amplitude)^2, summed over keys, to lock[k].
+    """Add the variance of the errors that elements with one key share.
 
-    NaN is no key.
+    coherent_variance[k] += sum over keys of (sum over the key of w_k amplitude)^2. A NaN is no key.
     """
     slots, table, sums = scratch[2], scratch[3], scratch[4]
     mask = table.size - 1
@@ -149,5 +156,5 @@ def keyed_variance(
     for place in range(used):
         first = table[slots[place]]
         for k in range(3):
-            lock[k] += sums[first, k] * sums[first, k]
+            coherent_variance[k] += sums[first, k] * sums[first, k]
         table[slots[place]] = -1

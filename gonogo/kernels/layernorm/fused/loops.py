@@ -133,22 +133,24 @@ def project(
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
-            i = start + U(j)
-            k = i + U(LANES)
-            q = k + U(LANES)
-            m = q + U(LANES)
-            lanes[base + U(j)] += (w0[i] * a[i] + w0[k] * a[k]) + (w0[q] * a[q] + w0[m] * a[m])
-            lanes[base + U(LANES + j)] += (w1[i] * a[i] + w1[k] * a[k]) + (
-                w1[q] * a[q] + w1[m] * a[m]
+            i0 = start + U(j)
+            i1 = i0 + U(LANES)
+            i2 = i1 + U(LANES)
+            i3 = i2 + U(LANES)
+            lanes[base + U(j)] += (w0[i0] * a[i0] + w0[i1] * a[i1]) + (
+                w0[i2] * a[i2] + w0[i3] * a[i3]
             )
-            lanes[base + U(2 * LANES + j)] += (w2[i] * a[i] + w2[k] * a[k]) + (
-                w2[q] * a[q] + w2[m] * a[m]
+            lanes[base + U(LANES + j)] += (w1[i0] * a[i0] + w1[i1] * a[i1]) + (
+                w1[i2] * a[i2] + w1[i3] * a[i3]
+            )
+            lanes[base + U(2 * LANES + j)] += (w2[i0] * a[i0] + w2[i1] * a[i1]) + (
+                w2[i2] * a[i2] + w2[i3] * a[i3]
             )
     for j in range(np.int64(last - full)):
-        k, lane = full + U(j), base + U(j % LANES)
-        lanes[lane] += w0[k] * a[k]
-        lanes[lane + U(LANES)] += w1[k] * a[k]
-        lanes[lane + U(2 * LANES)] += w2[k] * a[k]
+        i, lane = full + U(j), base + U(j % LANES)
+        lanes[lane] += w0[i] * a[i]
+        lanes[lane + U(LANES)] += w1[i] * a[i]
+        lanes[lane + U(2 * LANES)] += w2[i] * a[i]
 
 
 @jit
@@ -161,34 +163,36 @@ def project_gram(w0: Any, w1: Any, w2: Any, first: Any, last: Any, place: int, l
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
-            i = start + U(j)
-            k = i + U(LANES)
-            q = k + U(LANES)
-            m = q + U(LANES)
-            lanes[base + U(j)] += (w0[i] * w0[i] + w0[k] * w0[k]) + (w0[q] * w0[q] + w0[m] * w0[m])
-            lanes[base + U(LANES + j)] += (w1[i] * w0[i] + w1[k] * w0[k]) + (
-                w1[q] * w0[q] + w1[m] * w0[m]
+            i0 = start + U(j)
+            i1 = i0 + U(LANES)
+            i2 = i1 + U(LANES)
+            i3 = i2 + U(LANES)
+            lanes[base + U(j)] += (w0[i0] * w0[i0] + w0[i1] * w0[i1]) + (
+                w0[i2] * w0[i2] + w0[i3] * w0[i3]
             )
-            lanes[base + U(2 * LANES + j)] += (w2[i] * w0[i] + w2[k] * w0[k]) + (
-                w2[q] * w0[q] + w2[m] * w0[m]
+            lanes[base + U(LANES + j)] += (w1[i0] * w0[i0] + w1[i1] * w0[i1]) + (
+                w1[i2] * w0[i2] + w1[i3] * w0[i3]
             )
-            lanes[base + U(4 * LANES + j)] += (w1[i] * w1[i] + w1[k] * w1[k]) + (
-                w1[q] * w1[q] + w1[m] * w1[m]
+            lanes[base + U(2 * LANES + j)] += (w2[i0] * w0[i0] + w2[i1] * w0[i1]) + (
+                w2[i2] * w0[i2] + w2[i3] * w0[i3]
             )
-            lanes[base + U(5 * LANES + j)] += (w2[i] * w1[i] + w2[k] * w1[k]) + (
-                w2[q] * w1[q] + w2[m] * w1[m]
+            lanes[base + U(4 * LANES + j)] += (w1[i0] * w1[i0] + w1[i1] * w1[i1]) + (
+                w1[i2] * w1[i2] + w1[i3] * w1[i3]
             )
-            lanes[base + U(8 * LANES + j)] += (w2[i] * w2[i] + w2[k] * w2[k]) + (
-                w2[q] * w2[q] + w2[m] * w2[m]
+            lanes[base + U(5 * LANES + j)] += (w2[i0] * w1[i0] + w2[i1] * w1[i1]) + (
+                w2[i2] * w1[i2] + w2[i3] * w1[i3]
+            )
+            lanes[base + U(8 * LANES + j)] += (w2[i0] * w2[i0] + w2[i1] * w2[i1]) + (
+                w2[i2] * w2[i2] + w2[i3] * w2[i3]
             )
     for j in range(np.int64(last - full)):
-        k, lane = full + U(j), base + U(j % LANES)
-        lanes[lane] += w0[k] * w0[k]
-        lanes[lane + U(LANES)] += w1[k] * w0[k]
-        lanes[lane + U(2 * LANES)] += w2[k] * w0[k]
-        lanes[lane + U(4 * LANES)] += w1[k] * w1[k]
-        lanes[lane + U(5 * LANES)] += w2[k] * w1[k]
-        lanes[lane + U(8 * LANES)] += w2[k] * w2[k]
+        i, lane = full + U(j), base + U(j % LANES)
+        lanes[lane] += w0[i] * w0[i]
+        lanes[lane + U(LANES)] += w1[i] * w0[i]
+        lanes[lane + U(2 * LANES)] += w2[i] * w0[i]
+        lanes[lane + U(4 * LANES)] += w1[i] * w1[i]
+        lanes[lane + U(5 * LANES)] += w2[i] * w1[i]
+        lanes[lane + U(8 * LANES)] += w2[i] * w2[i]
 
 
 @jit
@@ -200,24 +204,24 @@ def project_squares(
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
-            i = start + U(j)
-            k = i + U(LANES)
-            q = k + U(LANES)
-            m = q + U(LANES)
-            lanes[base + U(j)] += (w0[i] * w0[i] * a[i] + w0[k] * w0[k] * a[k]) + (
-                w0[q] * w0[q] * a[q] + w0[m] * w0[m] * a[m]
+            i0 = start + U(j)
+            i1 = i0 + U(LANES)
+            i2 = i1 + U(LANES)
+            i3 = i2 + U(LANES)
+            lanes[base + U(j)] += (w0[i0] * w0[i0] * a[i0] + w0[i1] * w0[i1] * a[i1]) + (
+                w0[i2] * w0[i2] * a[i2] + w0[i3] * w0[i3] * a[i3]
             )
-            lanes[base + U(LANES + j)] += (w1[i] * w1[i] * a[i] + w1[k] * w1[k] * a[k]) + (
-                w1[q] * w1[q] * a[q] + w1[m] * w1[m] * a[m]
+            lanes[base + U(LANES + j)] += (w1[i0] * w1[i0] * a[i0] + w1[i1] * w1[i1] * a[i1]) + (
+                w1[i2] * w1[i2] * a[i2] + w1[i3] * w1[i3] * a[i3]
             )
-            lanes[base + U(2 * LANES + j)] += (w2[i] * w2[i] * a[i] + w2[k] * w2[k] * a[k]) + (
-                w2[q] * w2[q] * a[q] + w2[m] * w2[m] * a[m]
-            )
+            lanes[base + U(2 * LANES + j)] += (
+                w2[i0] * w2[i0] * a[i0] + w2[i1] * w2[i1] * a[i1]
+            ) + (w2[i2] * w2[i2] * a[i2] + w2[i3] * w2[i3] * a[i3])
     for j in range(np.int64(last - full)):
-        k, lane = full + U(j), base + U(j % LANES)
-        lanes[lane] += w0[k] * w0[k] * a[k]
-        lanes[lane + U(LANES)] += w1[k] * w1[k] * a[k]
-        lanes[lane + U(2 * LANES)] += w2[k] * w2[k] * a[k]
+        i, lane = full + U(j), base + U(j % LANES)
+        lanes[lane] += w0[i] * w0[i] * a[i]
+        lanes[lane + U(LANES)] += w1[i] * w1[i] * a[i]
+        lanes[lane + U(2 * LANES)] += w2[i] * w2[i] * a[i]
 
 
 @jit
@@ -252,7 +256,7 @@ def truncated(value: Any, grid: float) -> Any:
 
 
 NUDGE = 1.0 + 2.0**-40
-"""See expectation.NUDGE."""
+"""The same as expectation.NUDGE."""
 
 
 @jit

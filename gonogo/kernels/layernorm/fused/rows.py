@@ -41,10 +41,10 @@ TOTALS = 28
     ULP_MAX,
 ) = range(11)
 NEEDED = 11  # six of them
-TOLERANCE, TOLERANCE_QUANTISED, BUDGET, WORST_ROW, WORST_COLUMN, OVER, MISMATCH, OUTLIERS, USED = (
+TOLERANCE, TOLERANCE_QUANTIZED, BUDGET, WORST_ROW, WORST_COLUMN, OVER, MISMATCH, OUTLIERS, USED = (
     range(17, 26)
 )
-MAXIMA = (MAX_ABS, MAX_RAW, ULP_MAX, *range(NEEDED, NEEDED + 6), TOLERANCE, TOLERANCE_QUANTISED)
+MAXIMA = (MAX_ABS, MAX_RAW, ULP_MAX, *range(NEEDED, NEEDED + 6), TOLERANCE, TOLERANCE_QUANTIZED)
 
 R1, R2, R3, R4, R5 = 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1
 """The rtols of needed_atol after 0 (compare.NEEDED_RTOLS)."""
@@ -209,20 +209,25 @@ def add_moments(out: Any, raw: Any, first: Any, last: Any, origin: float, lanes:
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
-            i = start + U(j)
-            k = i + U(LANES)
-            q = k + U(LANES)
-            m = q + U(LANES)
-            e0, e1, e2, e3 = out[i] - raw[i], out[k] - raw[k], out[q] - raw[q], out[m] - raw[m]
-            c0, c1, c2, c3 = raw[i] - origin, raw[k] - origin, raw[q] - origin, raw[m] - origin
+            i0 = start + U(j)
+            i1 = i0 + U(LANES)
+            i2 = i1 + U(LANES)
+            i3 = i2 + U(LANES)
+            e0, e1, e2, e3 = (
+                out[i0] - raw[i0],
+                out[i1] - raw[i1],
+                out[i2] - raw[i2],
+                out[i3] - raw[i3],
+            )
+            c0, c1, c2, c3 = raw[i0] - origin, raw[i1] - origin, raw[i2] - origin, raw[i3] - origin
             lanes[SUM_ERROR * LANES + j] += (e0 + e1) + (e2 + e3)
             lanes[SUM_ABS * LANES + j] += (abs(e0) + abs(e1)) + (abs(e2) + abs(e3))
             lanes[SUM_SQUARES * LANES + j] += (e0 * e0 + e1 * e1) + (e2 * e2 + e3 * e3)
             lanes[SUM_RAW * LANES + j] += (c0 + c1) + (c2 + c3)
             lanes[SUM_RAW_CENTRED * LANES + j] += (c0 * c0 + c1 * c1) + (c2 * c2 + c3 * c3)
             lanes[SUM_RAW_ERROR * LANES + j] += (c0 * e0 + c1 * e1) + (c2 * e2 + c3 * e3)
-            lanes[SUM_RAW_SQUARES * LANES + j] += (raw[i] * raw[i] + raw[k] * raw[k]) + (
-                raw[q] * raw[q] + raw[m] * raw[m]
+            lanes[SUM_RAW_SQUARES * LANES + j] += (raw[i0] * raw[i0] + raw[i1] * raw[i1]) + (
+                raw[i2] * raw[i2] + raw[i3] * raw[i3]
             )
     for j in range(np.int64(last - full)):
         i, lane = full + U(j), j % LANES
@@ -315,15 +320,15 @@ def add_chi(error: Any, variance: Any, truncated: Any, first: Any, last: Any, la
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
-            i = start + U(j)
-            k = i + U(LANES)
-            q = k + U(LANES)
-            m = q + U(LANES)
-            first_half = deviations(error[i], truncated[i], variance[i]) + deviations(
-                error[k], truncated[k], variance[k]
+            i0 = start + U(j)
+            i1 = i0 + U(LANES)
+            i2 = i1 + U(LANES)
+            i3 = i2 + U(LANES)
+            first_half = deviations(error[i0], truncated[i0], variance[i0]) + deviations(
+                error[i1], truncated[i1], variance[i1]
             )
-            second_half = deviations(error[q], truncated[q], variance[q]) + deviations(
-                error[m], truncated[m], variance[m]
+            second_half = deviations(error[i2], truncated[i2], variance[i2]) + deviations(
+                error[i3], truncated[i3], variance[i3]
             )
             lanes[CHI * LANES + j] += first_half + second_half
     for j in range(np.int64(last - full)):
@@ -373,7 +378,7 @@ def golden_errors(
 
 @jit
 def score(
-    scores: Any, projections: Any, extra: Any, shared: Any, lock: Any, allowances: int
+    scores: Any, projections: Any, extra: Any, shared: Any, coherent_variance: Any, allowances: int
 ) -> None:
     """Compute numerator, variance and squared norm of the three directions from projections."""
     for k in range(3):
@@ -387,7 +392,10 @@ def score(
             together += shared[other] * projections[GRAM + other, k] * projections[GRAM + other, k]
         scores[3 * k] = outside(projections[ERROR, k], lowest, highest)
         scores[3 * k + 1] = (
-            independent + lock[k] + max(golden - COHERENT * independent, 0.0) + together
+            independent
+            + coherent_variance[k]
+            + max(golden - COHERENT * independent, 0.0)
+            + together
         )
         scores[3 * k + 2] = projections[GRAM + k, k]
 
@@ -450,7 +458,7 @@ def compare_row(
     golden_away: Any,
     variance: Any,
     informative: bool,
-    lock: Any,
+    coherent_variance: Any,
     keyed_noise: Any,
     allowance: Any,
     allowances: int,
@@ -459,10 +467,10 @@ def compare_row(
     """Add one row to the totals.
 
     out, raw, ref, bound, noise: (n,) float64. The directions are w0, w1 and ref. shared[k] is the
-    variance of the row's error along the k-th. lock[k] is what keyed errors and patterns add to the
-    variance of the k-th direction. A projection inside the hull of 0 and the first `allowances`
-    rows of `allowance` counts as 0. `keyed_noise` is what keyed errors add to s^2. chi counts
-    errors beyond `truncated`. `origin` shifts raw in the PCC's sums.
+    variance of the row's error along the k-th. coherent_variance[k] is what keyed errors and
+    patterns add to the variance of the k-th direction. A projection inside the hull of 0 and the
+    first `allowances` rows of `allowance` counts as 0. `keyed_noise` is what keyed errors add to
+    s^2. chi counts errors beyond `truncated`. `origin` shifts raw in the PCC's sums.
 
     Leaves e in `error`, e0 (ties to even) in `golden_error` and s^2 in `variance`. Returns whether
     there were ties. What ties away add to e0 is then in `golden_away`.
@@ -476,7 +484,7 @@ def compare_row(
         count_ulps(out, raw, first, last, unit, totals, bins, distance)
         if declared:
             raise_allclose(out, raw, first, last, rtol, atol, totals, TOLERANCE)
-            raise_allclose(out, ref, first, last, rtol, atol, totals, TOLERANCE_QUANTISED)
+            raise_allclose(out, ref, first, last, rtol, atol, totals, TOLERANCE_QUANTIZED)
         if not informative:
             continue
         for j in range(first, last):
@@ -499,5 +507,5 @@ def compare_row(
         return False
     totals[USED] += n
     shared_keys(ref, noise, w0, w1, n, keys, extra)
-    score(scores, projections, extra, shared, lock, allowances)
+    score(scores, projections, extra, shared, coherent_variance, allowances)
     return tied

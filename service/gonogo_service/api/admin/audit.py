@@ -1,4 +1,4 @@
-"""The audit: who did what to what. Needs the scope admin."""
+"""The audit log. It needs the scope admin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router = make_router("audit")
 
 
 class AuditEntry(BaseModel):
-    """One deed."""
+    """An entry of the audit log."""
 
     id: str
     at: str
@@ -26,7 +26,7 @@ class AuditEntry(BaseModel):
 
 
 class AuditPage(BaseModel):
-    """A page of the audit, newest first."""
+    """A page of the audit log, newest first."""
 
     items: list[AuditEntry]
     next: str | None
@@ -36,7 +36,7 @@ class AuditPage(BaseModel):
     "/audit",
     responses={200: {"model": AuditPage}},
     response_class=Response,
-    summary="Who did what, newest first",
+    summary="List audit entries, newest first",
 )
 def audit(
     context: Ctx,
@@ -47,7 +47,7 @@ def audit(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Filters are combined with "and"."""
-    wanted = stored.AuditFilter(action=action, actor=actor, subject=subject)
+    """List entries that match all filters."""
+    filters = stored.AuditFilter(action=action, actor=actor, subject=subject)
     with context.reading() as session:
-        return answer_page(stored.list_(session, wanted, limit=limit, cursor=cursor))
+        return answer_page(stored.list_(session, filters, limit=limit, cursor=cursor))

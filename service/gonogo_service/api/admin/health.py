@@ -1,6 +1,4 @@
-"""Is it alive, is it ready, and how is it doing: /healthz, /readyz, /metrics (not below
-/api/v1).
-"""
+"""Health, readiness and metrics: /healthz, /readyz, /metrics (not below /api/v1)."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ _log = structlog.get_logger("gonogo.service")
 
 
 class Healthy(BaseModel):
-    """The process answers."""
+    """The answer of a running process."""
 
     status: str
 
@@ -33,64 +31,65 @@ class Healthy(BaseModel):
     summary="Does the process answer?",
 )
 def healthz() -> Response:
-    """Asks nothing and nobody."""
+    """Answer without any check."""
     return answer({"status": "ok"})
 
 
 @router.get(
     "/readyz",
     responses={
-        200: {"description": "Database, schema and broker are in order."},
-        503: {"description": "One of them is not; it is named."},
+        200: {"description": "Database, schema and broker are ready"},
+        503: {"description": "The parts that are not ready"},
     },
     response_class=Response,
-    summary="Can it serve?",
+    summary="Is the service ready?",
 )
 def readyz(context: Ctx) -> Response:
-    """The database must answer and have this release's schema (or that of the next one), the broker
-    must answer.
+    """Check that the database and the broker answer, and that the schema is current.
+
+    The schema of the next release is allowed, too.
     """
-    found = {"database": "ok", "schema": "unknown", "broker": "ok"}
-    wrong = []
+    status = {"database": "ok", "schema": "unknown", "broker": "ok"}
+    problems = []
     try:
         state = _schema(context)
     except (SQLAlchemyError, OSError) as problem:
         _log.warning("not ready", database=str(problem).splitlines()[0])
-        found["database"] = "unreachable"
-        wrong.append("the database can't be reached")
+        status["database"] = "unreachable"
+        problems.append("the database can't be reached")
     else:
-        found["schema"] = state.value
+        status["schema"] = state.value
         if state not in schema.READY:
-            wrong.append(f"the database's schema is {state.value}: run `gonogo db upgrade`")
+            problems.append(f"the database's schema is {state.value}: run `gonogo db upgrade`")
     try:
         context.notifier.ping()
     except (RedisError, OSError) as problem:
         _log.warning("not ready", broker=str(problem))
-        found["broker"] = "unreachable"
-        wrong.append("the broker can't be reached")
-    if wrong:
+        status["broker"] = "unreachable"
+        problems.append("the broker can't be reached")
+    if problems:
         errors = [
             {"field": name, "value": value, "limit": "ok", "message": f"{name}: {value}"}
-            for name, value in found.items()
+            for name, value in status.items()
             if value != "ok"
         ]
         raise Problem(
             503,
-            "Not ready: " + "; ".join(wrong) + ".",
+            "Not ready: " + "; ".join(problems) + ".",
             slug="not-ready",
-            errors=[e for e in errors if e["value"] not in {"head", "ahead"}],
+            errors=[error for error in errors if error["value"] not in {"head", "ahead"}],
         )
-    return answer(found)
+    return answer(status)
 
 
 @router.get(
     "/metrics",
     responses={200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
     response_class=Response,
-    summary="For Prometheus",
+    summary="Metrics for Prometheus",
 )
 def metrics(context: Ctx, _who: Reader) -> Response:
-    """Requests of this process, and the state of the service from the database."""
+    """Return this process's request metrics, and the service's state from the database."""
     return Response(context.metrics.expose(), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -1,4 +1,4 @@
-"""Tokens: who may do what. All of this needs the scope admin."""
+"""Tokens and their scopes. All endpoints need the scope admin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ router = make_router("tokens")
 
 
 class TokenIn(Strict):
-    """A token to issue. A scope contains those before it: read, submit, admin."""
+    """A token to issue. Each scope contains the ones before it: read, submit, admin."""
 
     name: str = Field(min_length=1, max_length=MAX_NAME)
     scopes: list[Literal["read", "submit", "admin"]] = Field(min_length=1, max_length=3)
@@ -37,7 +37,7 @@ class TokenOut(BaseModel):
 
 
 class TokenIssued(TokenOut):
-    """A token just issued: `token` is its text, which can't be shown again."""
+    """A new token; `token` is its text, which can't be shown again."""
 
     token: str
 
@@ -56,7 +56,7 @@ class TokenPage(BaseModel):
     summary="List tokens, newest first",
 )
 def list_tokens(context: Ctx, _who: Admin, limit: Limit = 50, cursor: Cursor = None) -> Response:
-    """Revoked ones included."""
+    """List all tokens, including revoked ones."""
     with context.reading() as session:
         return answer_page(stored.list_(session, limit=limit, cursor=cursor), stored.Token.to_json)
 
@@ -69,7 +69,7 @@ def list_tokens(context: Ctx, _who: Admin, limit: Limit = 50, cursor: Cursor = N
     summary="Issue a token",
 )
 def issue(context: Ctx, who: Admin, body: TokenIn) -> Response:
-    """The answer holds the token's text: the only time that anyone sees it."""
+    """Issue a token. The answer has its text, which can't be shown again."""
     with context.session() as session:
         text = issue_token(session, body.name, body.scopes, actor=who.actor, keys=context.keys)
         token = stored.by_hash(session, context.keys.digest("token", text))
@@ -84,7 +84,7 @@ def issue(context: Ctx, who: Admin, body: TokenIn) -> Response:
     summary="Revoke a token",
 )
 def revoke(context: Ctx, who: Admin, token_id: str) -> Response:
-    """At once, with the logins made with it."""
+    """Revoke a token at once, and end the logins that use it."""
     with context.session() as session:
         before = stored.get(session, token_id)
         token = stored.revoke(session, token_id)

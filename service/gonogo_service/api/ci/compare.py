@@ -1,5 +1,6 @@
-"""A commit against its base, for CI: every test classified, with its evidence, and whether the
-commit may pass.
+"""Comparison of a commit with its base, for CI.
+
+Every test is classified with its evidence. The gate says whether the commit may pass.
 """
 
 from __future__ import annotations
@@ -20,29 +21,30 @@ from gonogo_storage.comparison.comparing import Compared
 from gonogo_storage.db import paging
 
 router = make_router("compare")
-NAMES = "a build, the id of a run, `build@run`, or the commit of a registered build"
+NAMES = "a build, a run ID, `build@run`, or the commit of a registered build"
 Base = Annotated[
-    str, Query(min_length=1, max_length=MAX_FILTER, description=f"before the commit: {NAMES}")
+    str, Query(min_length=1, max_length=MAX_FILTER, description=f"Before the commit: {NAMES}")
 ]
 Head = Annotated[
-    str, Query(min_length=1, max_length=MAX_FILTER, description=f"with the commit: {NAMES}")
+    str, Query(min_length=1, max_length=MAX_FILTER, description=f"With the commit: {NAMES}")
 ]
 
 
 class SideOut(BaseModel):
-    """What was found of base or of head."""
+    """The builds, run and jobs of base or head."""
 
-    asked: str
+    requested: str = Field(alias="asked", description="The requested name")
     builds: list[str]
     run: str | None
     jobs: int
-    waiting: int = Field(description="jobs that are not over")
-    more_jobs: bool = Field(description="whether older jobs were not looked at")
+    waiting: int = Field(description="Jobs that are not over")
+    more_jobs: bool = Field(description="Whether older jobs were not read")
 
 
 class GateOut(BaseModel):
-    """Whether the commit may pass. `code`: 0 yes, 1 no, 3 it can't be said; `reasons`: how many
-    tests of which class close the gate.
+    """The gate's answer: whether the commit may pass.
+
+    `code` is 0 for yes, 1 for no, 3 for unknown. `reasons` counts the blocking tests by class.
     """
 
     code: int
@@ -51,8 +53,9 @@ class GateOut(BaseModel):
 
 
 class RanOut(BaseModel):
-    """What a test did on one side. `sick`: runs left out, by the device that was ill;
-    `ended_empty`: jobs without a result, by reason.
+    """The results of a test on one side.
+
+    `sick` are excluded runs by sick device. `ended_empty` are jobs without a result, by reason.
     """
 
     build: str
@@ -65,7 +68,7 @@ class RanOut(BaseModel):
 
 
 class FindingOut(BaseModel):
-    """One thing that is said of a test. `new`: base is known not to have had it."""
+    """A finding about a test. `new` says that base is known not to have it."""
 
     class_: Class = Field(alias="class")
     verdict: Verdict
@@ -73,7 +76,9 @@ class FindingOut(BaseModel):
     words: str
     new: bool
     evidence: dict[str, Any] = Field(
-        description="rates of head and base, p where head is worse, the flag, how the errors compare"
+        description=(
+            "Rates of head and base, p where head is worse, the flag, the comparison of errors"
+        )
     )
 
 
@@ -85,7 +90,7 @@ class ComparedOut(BaseModel):
     workload_key: str
     kernel: str
     test: dict[str, Any]
-    within: str | None = Field(description="the test of a gtest or pytest selection")
+    within: str | None = Field(description="Test of a gtest or pytest selection")
     arch: str
     board: str
     context: str
@@ -95,21 +100,19 @@ class ComparedOut(BaseModel):
     findings: list[FindingOut]
     base: RanOut | None
     head: RanOut | None
-    check: str | None = Field(description="the command that runs the worst of it again")
+    check: str | None = Field(description="Command that runs the worst seed again")
     links: dict[str, str | None] = Field(
-        description="pages: of the test, and of its newest job on head and on base"
+        description="Pages of the test, and of its newest job on head and on base"
     )
 
 
 class ComparisonOut(BaseModel):
-    """A page of tests, what people want to read first comes first, beside what is said of all of
-    them.
-    """
+    """A page of tests, the most important first, with the result for all tests."""
 
     base: SideOut
     head: SideOut
-    complete: bool = Field(description="whether every job of both sides is over")
-    counts: dict[str, int] = Field(description="tests by class")
+    complete: bool = Field(description="Whether every job of both sides is over")
+    counts: dict[str, int] = Field(description="Tests by class")
     words: str
     tests: int
     policy: str
@@ -132,36 +135,37 @@ def compare(
     head: Head,
     fail_on: FailOn = FailOn.new,
     class_: Annotated[
-        Class | None, Query(alias="class", description="only tests of this class")
+        Class | None, Query(alias="class", description="Only tests of this class")
     ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Waived, infrastructure, broken on base, known flaky, unknown (base was not run), new
+    """Classify every test of head against base.
+
+    Classes: waived, infrastructure, broken on base, known flaky, unknown (base was not run), new
     failure; red but right; new and known hollow passes; fixed and no longer hollow. `counts` and
-    `gate` are about all tests, whatever `class` and `limit` say.
+    `gate` cover all tests, whatever `class` and `limit` are.
     """
     start = (paging.numbers(cursor, 1) or (0,))[0]
     with context.reading() as session:
-        found = comparing.compare(session, base, head)
-    tests = found.tests if class_ is None else found.of(class_)
+        comparison = comparing.compare(session, base, head)
+    tests = comparison.tests if class_ is None else comparison.of(class_)
     following = str(start + limit) if start + limit < len(tests) else None
     whole = {
-        **found.to_json(),
-        "gate": found.gate(fail_on).to_json(),
+        **comparison.to_json(),
+        "gate": comparison.gate(fail_on).to_json(),
         "links": {"page": urls.compare(base, head)},
     }
     return answer(
         {
             **whole,
-            "items": [shown(each) for each in tests[start : start + limit]],
+            "items": [_with_links(test) for test in tests[start : start + limit]],
             "next": following,
         }
     )
 
 
-def shown(test: Compared) -> dict[str, Any]:
-    """A test as the API shows it."""
+def _with_links(test: Compared) -> dict[str, Any]:
     sides = {"head": test.head, "base": test.base}
     jobs = {
         name: urls.job(ran.jobs[0]) if ran is not None and ran.jobs else None

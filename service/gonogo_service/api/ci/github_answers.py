@@ -1,6 +1,4 @@
-"""Answers to GitHub: what was told of each run that a delivery started, what could not be told and
-why, and telling it again.
-"""
+"""Answers to GitHub about the runs that deliveries started: their state, errors, and resending."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ router = make_router("github")
 
 
 class AnswerOut(BaseModel):
-    """What GitHub was told of a commit_check. `told`: the parts that it took last (status, check,
-    comment).
+    """The answer to GitHub about a commit check.
+
+    `told` are the parts that GitHub accepted: status, check, comment.
     """
 
     commit_check: str
@@ -33,9 +32,9 @@ class AnswerOut(BaseModel):
     suite: str | None
     run: str | None
     state: AnswerState
-    told: list[str]
+    accepted_parts: list[str] = Field(alias="told")
     check: int | None = Field(description="GitHub's number of the check run")
-    tries: int = Field(description="that failed since GitHub took something")
+    tries: int = Field(description="Failed tries since GitHub accepted a part")
     error: str | None
     due_at: str | None
     created_at: str
@@ -43,7 +42,7 @@ class AnswerOut(BaseModel):
 
 
 class AnswerPage(BaseModel):
-    """A page of answers, those about the newest commit_checks first."""
+    """A page of answers, those about the newest commit checks first."""
 
     items: list[AnswerOut]
     next: str | None
@@ -53,7 +52,7 @@ class AnswerPage(BaseModel):
     "/github/answers",
     responses={200: {"model": AnswerPage}},
     response_class=Response,
-    summary="List what GitHub was told, newest first",
+    summary="List answers to GitHub, newest first",
 )
 def list_answers(
     context: Ctx,
@@ -62,7 +61,7 @@ def list_answers(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Commit checks that GitHub asked about, and how far the answer has come."""
+    """List commit checks with the state of their answers to GitHub."""
     with context.reading() as session:
         return answer_page(
             github_answers.list_(session, state=state, limit=limit, cursor=cursor), About.to_json
@@ -74,15 +73,13 @@ def list_answers(
     status_code=202,
     responses={202: {"model": AnswerOut}},
     response_class=Response,
-    summary="Tell GitHub again",
+    summary="Send an answer to GitHub again",
 )
-def again(context: Ctx, who: Admin, commit_check: str) -> Response:
-    """Whole, and as it is now: a flag that was acknowledged since, or a job that was judged anew,
-    counts.
-    """
+def send_again(context: Ctx, who: Admin, commit_check: str) -> Response:
+    """Send the complete answer as of now, with acknowledged flags and rejudged jobs."""
     with context.session() as session:
         if github_answers.again(session, commit_check) is None:
             raise missing("answer", commit_check)
-        found: dict[str, Any] = github_answers.about(session, commit_check).to_json()
+        current: dict[str, Any] = github_answers.about(session, commit_check).to_json()
         audit.record(session, actor=who.actor, action="answer.again", subject=commit_check)
-    return answer(found, 202)
+    return answer(current, 202)

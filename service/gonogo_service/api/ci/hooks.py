@@ -1,5 +1,7 @@
-"""Deliveries in: GitHub's and those of other CI systems, verified and stored as they came; what
-became of them, and for whom runs are.
+"""Incoming webhooks from GitHub and other CI systems.
+
+They are verified and stored unchanged. Other endpoints list them with their outcomes, and the
+commits that runs are for.
 """
 
 from __future__ import annotations
@@ -34,8 +36,7 @@ from gonogo_storage.messages import incoming as stored
 
 router = make_router("hooks")
 ANSWER_WITHIN_S = 0.9
-"""GitHub is answered within a second; what a busy database has not taken by then must be sent
-again."""
+"""GitHub needs an answer within a second; if the database is slower, GitHub must send it again."""
 BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -44,17 +45,15 @@ BODY: dict[str, Any] = {
 }
 
 
-class Taken(BaseModel):
-    """A delivery was stored, now or before."""
+class DeliveryAccepted(BaseModel):
+    """The answer to a delivery that is stored, now or before."""
 
     id: str
-    new: bool = Field(
-        description="false: this delivery came before, and nothing more follows from it"
-    )
+    new: bool = Field(description="false: this delivery came before, and has no further effect")
 
 
 class IncomingDeliveryOut(BaseModel):
-    """A delivery; `delivery` is the sender's own id."""
+    """A delivery; `delivery` is the sender's ID."""
 
     id: str
     source: HookSource
@@ -65,7 +64,7 @@ class IncomingDeliveryOut(BaseModel):
     state: IncomingState
     reason: str | None
     outcome: list[dict[str, Any]] = Field(
-        description="per rule that speaks of it: what it started, or why not"
+        description="For each matching rule: what it started, or why not"
     )
     tries: int
     due_at: str | None
@@ -73,8 +72,8 @@ class IncomingDeliveryOut(BaseModel):
     ended_at: str | None
 
 
-class IncomingDeliveryWhole(IncomingDeliveryOut):
-    """With its payload, without secrets; null once it is forgotten, or is no JSON."""
+class IncomingDeliveryDetails(IncomingDeliveryOut):
+    """A delivery with its payload, without secrets; null if it was deleted or is not JSON."""
 
     payload: Any
 
@@ -86,8 +85,8 @@ class IncomingDeliveryPage(BaseModel):
     next: str | None
 
 
-class SubjectOut(BaseModel):
-    """What a suite (null: the gauges) of a rule was started for."""
+class CommitCheckOut(BaseModel):
+    """The commit that a suite (null: the gauges) of a rule was started for."""
 
     id: str
     delivery: str
@@ -113,24 +112,25 @@ class SubjectOut(BaseModel):
     created_at: str
 
 
-class SubjectPage(BaseModel):
-    """A page of commit_checks, newest first."""
+class CommitCheckPage(BaseModel):
+    """A page of commit checks, newest first."""
 
-    items: list[SubjectOut]
+    items: list[CommitCheckOut]
     next: str | None
 
 
 @router.post(
     "/hooks/github",
     status_code=202,
-    responses={202: {"model": Taken}},
+    responses={202: {"model": DeliveryAccepted}},
     response_class=Response,
-    summary="Take a delivery of GitHub",
+    summary="Receive a delivery from GitHub",
     openapi_extra=BODY,
 )
 async def github(context: Ctx, request: Request) -> Response:
-    """Signed with a secret of GONOGO_GITHUB_WEBHOOK_SECRET. Stored, and worked off by the
-    background; a redelivery changes nothing.
+    """Store a delivery that is signed with a secret of GONOGO_GITHUB_WEBHOOK_SECRET.
+
+    The background process handles it. A redelivery changes nothing.
     """
     secrets = _secrets(context.settings.github_webhook_secret, "GONOGO_GITHUB_WEBHOOK_SECRET")
     try:
@@ -140,23 +140,24 @@ async def github(context: Ctx, request: Request) -> Response:
         body = await request.body()
         signatures.github(secrets, request.headers, body)
     except Unverified as problem:
-        raise _refused(request, problem) from None
+        raise _rejected(request, problem) from None
     if not request.headers.get("content-type", "").startswith("application/json"):
         raise Problem(415, "The webhook's content type must be application/json.", slug="not-json")
-    return await _kept(context, HookSource.github, delivery, event, body)
+    return await _store(context, HookSource.github, delivery, event, body)
 
 
 @router.post(
     "/hooks/ci",
     status_code=202,
-    responses={202: {"model": Taken}},
+    responses={202: {"model": DeliveryAccepted}},
     response_class=Response,
-    summary="Take a delivery of another CI system",
+    summary="Receive a delivery from another CI system",
     openapi_extra=BODY,
 )
 async def ci(context: Ctx, request: Request) -> Response:
-    """Signed as Standard Webhooks says with a secret of GONOGO_CI_WEBHOOK_SECRET: {"type":
-    "commit", "timestamp", "data": {...}}.
+    """Store a delivery {"type": "commit", "timestamp", "data": {...}} of another CI system.
+
+    It must be signed as in Standard Webhooks, with a secret of GONOGO_CI_WEBHOOK_SECRET.
     """
     secrets = _secrets(context.settings.ci_webhook_secret, "GONOGO_CI_WEBHOOK_SECRET")
     try:
@@ -164,14 +165,14 @@ async def ci(context: Ctx, request: Request) -> Response:
         body = await request.body()
         signatures.standard(secrets, request.headers, body)
     except Unverified as problem:
-        raise _refused(request, problem) from None
+        raise _rejected(request, problem) from None
     try:
         payload = decode(body)
     except ValueError as problem:
         raise BadField("body", None, f"is not JSON ({problem})") from None
-    from_ci(payload)  # whoever writes the sender is told at once what is wrong
-    kind = str(payload["type"])[: signatures.MOST_ID]
-    return await _kept(
+    from_ci(payload)  # the sender's developer learns at once what is wrong
+    kind = str(payload["type"])[: signatures.MAX_ID]
+    return await _store(
         context, HookSource.ci, delivery, kind if kind.isprintable() else "unknown", body
     )
 
@@ -180,7 +181,7 @@ async def ci(context: Ctx, request: Request) -> Response:
     "/hooks/deliveries",
     responses={200: {"model": IncomingDeliveryPage}},
     response_class=Response,
-    summary="List deliveries that came in",
+    summary="List incoming webhooks",
 )
 def list_deliveries(
     context: Ctx,
@@ -192,7 +193,7 @@ def list_deliveries(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Newest first; what each started, or why it started nothing."""
+    """List deliveries, newest first, with what each started, or why it started nothing."""
     with context.reading() as session:
         page = stored.list_(
             session,
@@ -208,24 +209,25 @@ def list_deliveries(
 
 @router.get(
     "/hooks/deliveries/{incoming_id}",
-    responses={200: {"model": IncomingDeliveryWhole}},
+    responses={200: {"model": IncomingDeliveryDetails}},
     response_class=Response,
-    summary="Look at a delivery that came in",
+    summary="Show an incoming webhook",
 )
 def look(context: Ctx, _who: Admin, incoming_id: str) -> Response:
-    """With its payload, which may tell of private repositories; payloads are forgotten after 30
-    days.
+    """Show a delivery with its payload, which may name private repositories.
+
+    Payloads are deleted after 30 days.
     """
     with context.reading() as session:
-        found = stored.look(session, incoming_id)
-    if found is None:
+        delivery = stored.look(session, incoming_id)
+    if delivery is None:
         raise missing("delivery", incoming_id)
-    told, body = found
+    fields, body = delivery
     try:
         payload = None if body is None else decode(body)
     except ValueError:
         payload = None
-    return answer({**told, "payload": without_secrets(payload)})
+    return answer({**fields, "payload": without_secrets(payload)})
 
 
 @router.post(
@@ -233,26 +235,27 @@ def look(context: Ctx, _who: Admin, incoming_id: str) -> Response:
     status_code=202,
     responses={202: {"model": IncomingDeliveryOut}},
     response_class=Response,
-    summary="Work a delivery off once more",
+    summary="Process an incoming webhook again",
 )
 def replay(context: Ctx, who: Admin, incoming_id: str) -> Response:
-    """By the rules of now. One that started something is not worked off again: nothing is started
-    twice.
+    """Process a delivery again by the current rules.
+
+    A delivery that started something can't be processed again, so that nothing starts twice.
     """
     with context.session() as session:
-        found = stored.look(session, incoming_id)
-        if found is None:
+        delivery = stored.look(session, incoming_id)
+        if delivery is None:
             raise missing("delivery", incoming_id)
-        told, body = found
-        if told["state"] == IncomingState.started:
+        fields, body = delivery
+        if fields["state"] == IncomingState.started:
             raise BadField(
                 "state",
-                told["state"],
-                "it started something already; submit or resubmit that",
+                fields["state"],
+                "has started something already; submit or resubmit that",
                 limit="ignored or failed",
             )
         if body is None:
-            raise BadField("payload", None, "is forgotten", limit=f"{stored.KEEP_BODIES.days} days")
+            raise BadField("payload", None, "was deleted", limit=f"{stored.KEEP_BODIES.days} days")
         again = stored.again(session, incoming_id)
         audit.record(session, actor=who.actor, action="hook.replayed", subject=incoming_id)
     return answer(again, 202)
@@ -260,9 +263,9 @@ def replay(context: Ctx, who: Admin, incoming_id: str) -> Response:
 
 @router.get(
     "/hooks/commit_checks",
-    responses={200: {"model": SubjectPage}},
+    responses={200: {"model": CommitCheckPage}},
     response_class=Response,
-    summary="List what runs are for",
+    summary="List commits that runs are for",
 )
 def list_commit_checks(
     context: Ctx,
@@ -272,7 +275,7 @@ def list_commit_checks(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Repository, commits, pull request, both runs and the rule; newest first."""
+    """List repository, commits, pull request, both runs and the rule, newest first."""
     with context.reading() as session:
         page = commit_checks.list_(
             session, repository=repository, run=run, limit=limit, cursor=cursor
@@ -281,32 +284,33 @@ def list_commit_checks(
 
 
 def _secrets(setting: SecretStr | None, name: str) -> list[str]:
-    found = signatures.secrets_of(setting)
-    if not found:
+    secrets = signatures.secrets_of(setting)
+    if not secrets:
         raise Problem(
-            403, f"Such deliveries are not taken here: {name} is not set.", slug="no-secret"
+            403, f"This service accepts no such deliveries: {name} is not set.", slug="no-secret"
         )
-    return found
+    return secrets
 
 
-def _refused(request: Request, problem: Unverified) -> Problem:
-    """401; 429 from an address that guesses."""
+def _rejected(request: Request, problem: Unverified) -> Problem:
+    """Return a 401. Raises Problem 429 after too many failures from an address."""
     state = request.scope["state"]
     state["limits"].failed_token(state["visit"].client)
-    return Problem(401, f"This delivery is not believed: {problem}.", slug="signature")
+    return Problem(401, f"The signature is not valid: {problem}.", slug="signature")
 
 
-async def _kept(
+async def _store(
     context: Context, source: HookSource, delivery: str, event: str, body: bytes
 ) -> Response:
-    def keep() -> tuple[str, bool]:
+    def store() -> tuple[str, bool]:
         with context.session() as session:
             return stored.store(session, source, delivery, event, body)
 
     with anyio.move_on_after(ANSWER_WITHIN_S):
-        found, new = await to_thread.run_sync(keep, abandon_on_cancel=True)
-        return answer({"id": found, "new": new}, 202)
+        incoming_id, new = await to_thread.run_sync(store, abandon_on_cancel=True)
+        return answer({"id": incoming_id, "new": new}, 202)
     detail = (
-        "The database did not take it in time. It may be stored yet; sent again it does no harm."
+        "The database did not store the delivery in time. It may still do so. "
+        "Sending it again is harmless."
     )
     raise Problem(503, detail, slug="database", headers={"Retry-After": "5"})

@@ -1,4 +1,4 @@
-"""The body of a rule, and what is checked of it beyond its form."""
+"""The body of a rule, and the checks beyond its schema."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gonogo_service.submission import gauges, suites
 from gonogo_service.submission.bodies import NAME, GaugeIn, Word
 from gonogo_settings import Settings
 
-MOST_PATTERNS = 100
-MOST_SUITES = 20
-MOST_GAUGES = 20
+MAX_PATTERNS = 100
+MAX_SUITES = 20
+MAX_GAUGES = 20
 
 Event = Literal["push", "pull_request", "workflow_run", "check_suite", "commit"]
 Pattern = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^!?[^!\s]\S*$")]
-Patterns = Annotated[list[Pattern], Field(max_length=MOST_PATTERNS)]
+Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
 Words = Annotated[list[Word], Field(max_length=50)]
 Template = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -33,61 +33,65 @@ def _kind_of_suite(value: object) -> str:
 
 
 class BuildsOfRule(Strict):
-    """Which builds the commits are. `{sha}`, `{short}`, `{branch}` and `{number}` stand for parts
-    of the event.
+    """The names of the commits' builds.
+
+    `{sha}`, `{short}`, `{branch}` and `{number}` are replaced by parts of the event.
     """
 
     head: Template | None = Field(
         None, description="null: the build that is registered with the commit"
     )
-    base: Template | None = Field(None, description="null: named as the head's")
+    base: Template | None = Field(None, description="null: the same template as for head")
 
 
 class Register(Strict):
-    """How a build that `builds` names and nobody knows is registered. What it means stands on the
-    worker hosts.
+    """The registration of unknown builds in `builds`.
+
+    The worker hosts define what a build means.
     """
 
     executor: Word
     branch: str = Field("default", pattern=NAME, max_length=150)
     arithmetic: str | None = Field(
-        None, description="arithmetic model of its kernels: " + ", ".join(ARITHMETICS)
+        None, description="Arithmetic model of its kernels: " + ", ".join(ARITHMETICS)
     )
     outputs: list[str] | None = Field(None, min_length=1, max_length=16)
 
 
 class RuleIn(Strict):
-    """A rule: which events of which repositories start which suites and gauges. Every rule that
-    fits is applied.
-    """
+    """A rule: events of repositories that start suites and gauges. Every matching rule applies."""
 
     name: SuiteName
     description: str = Field("", max_length=2000)
     enabled: bool = True
     events: list[Event] = Field(
-        min_length=1, max_length=5, description="`commit` is what other CI systems send"
+        min_length=1, max_length=5, description="`commit` is the event of other CI systems"
     )
-    repositories: Annotated[list[Pattern], Field(min_length=1, max_length=MOST_PATTERNS)] = Field(
+    repositories: Annotated[list[Pattern], Field(min_length=1, max_length=MAX_PATTERNS)] = Field(
         description="owner/name, or patterns"
     )
-    actions: Words = Field([], description="none: those that bring a new head, or ask for a run")
+    actions: Words = Field(
+        [], description="Empty: the actions with a new head, or that request a run"
+    )
     branches: Patterns = Field(
-        [], description="that is pushed to, or that a pull request is made to; none: all"
+        [], description="Branches of pushes, or base branches of pull requests; empty: all"
     )
     paths: Patterns = Field(
-        [], description="one changed path must fit; none: all, and so where nobody knows the paths"
+        [],
+        description="At least one changed path must match; empty or unknown paths: always",
     )
     workflows: Patterns = Field(
-        [], description="names of workflows, or slugs of Apps whose check suites count; none: all"
+        [], description="Names of workflows, or slugs of Apps with check suites; empty: all"
     )
-    conclusions: Words = Field(["success"], description="of a workflow that completed")
+    conclusions: Words = Field(["success"], description="Conclusions of a completed workflow")
     forks: bool = Field(False, description="true: commits of forks run on your devices")
-    base: bool = Field(
-        True, description="run the commit before the change as well, unless it was run"
-    )
+    base: bool = Field(True, description="Also run the commit before the change, unless it has run")
     pull_requests: bool = Field(
         True,
-        description="answer a push at the open pull requests of its commit, too, of which no delivery told",
+        description=(
+            "Answer a push also at the open pull requests of its commit for which there was no "
+            "delivery"
+        ),
     )
     builds: BuildsOfRule = BuildsOfRule(head=None, base=None)
     register_: Register | None = Field(None, alias="register")
@@ -98,13 +102,13 @@ class RuleIn(Strict):
                 Discriminator(_kind_of_suite),
             ]
         ],
-        Field(max_length=MOST_SUITES),
-    ] = Field([], description="by name, or the suite itself")
-    gauges: list[GaugeIn] = Field([], max_length=MOST_GAUGES, description="as of POST /gauges")
+        Field(max_length=MAX_SUITES),
+    ] = Field([], description="Names of stored suites, or suites")
+    gauges: list[GaugeIn] = Field([], max_length=MAX_GAUGES, description="As in POST /gauges")
     labels: Labels = Field({})
 
     def content(self) -> dict[str, Any]:
-        """What is stored: as it was given, without what was left out."""
+        """Return the stored content: the given fields, without defaults."""
         return self.model_dump(mode="json", exclude_unset=True, by_alias=True)
 
 
@@ -129,8 +133,9 @@ class RulePage(BaseModel):
 
 
 def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") -> None:
-    """What the form can't say: suites and gauges are known and whole, builds can be named. Raises
-    FieldError.
+    """Check what the schema can't: suites and gauges are valid, and builds can be named.
+
+    Raises FieldError.
     """
     if not rule.suites and not rule.gauges:
         raise FieldError(
@@ -144,7 +149,7 @@ def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") ->
         where = fields.join(path, f"suites.{number}")
         name = suite if isinstance(suite, str) else suite.name
         if name in names:
-            raise FieldError(where, name, "is there twice", limit="distinct suites")
+            raise FieldError(where, name, "occurs twice", limit="distinct suites")
         names.add(name)
         if isinstance(suite, str):
             try:
@@ -170,7 +175,10 @@ def _check_builds(rule: RuleIn, path: str) -> None:
     head = rule.builds.head
     same = head is not None and not any(place in head for place in OF_THE_COMMIT)
     if rule.suites and rule.base and same and rule.builds.base is None:
-        reason = f"is needed: {head!r} names the same build for every commit, and it would be compared with itself"
+        reason = (
+            f"is required: {head!r} names the same build for every commit, which would be compared "
+            "with itself"
+        )
         raise FieldError(
             fields.join(path, "builds.base"),
             None,

@@ -1,4 +1,4 @@
-"""Rules: what the deliveries of GitHub and other CI systems start."""
+"""Rules: which suites and gauges a delivery of GitHub or another CI system starts."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from gonogo_storage.automation import ci_rules as stored
 from gonogo_storage.db.encoding import utcnow
 
 router = make_router("rules")
-MOST_RULES = 200
+MAX_RULES = 200
 
 
 class RulesFile(Strict):
-    """The rules that shall be in use, and no others."""
+    """All rules that should be in use."""
 
-    rules: Annotated[list[RuleIn], Field(max_length=MOST_RULES)]
+    rules: Annotated[list[RuleIn], Field(max_length=MAX_RULES)]
 
 
 class Replaced(BaseModel):
-    """What a rules file changed, by name."""
+    """The changes of a rules file, by name."""
 
     stored: list[str]
     same: list[str]
@@ -40,14 +40,15 @@ class Replaced(BaseModel):
     status_code=201,
     responses={
         201: {"model": RuleOut},
-        200: {"model": RuleOut, "description": "the same as before"},
+        200: {"model": RuleOut, "description": "Unchanged"},
     },
     response_class=Response,
     summary="Store a rule",
 )
 def put(context: Ctx, who: Admin, body: RuleIn) -> Response:
-    """Creates the rule of that name, or replaces it as its next version. Jobs that it starts are
-    those of whoever stored it.
+    """Create the rule with that name, or replace it as its next version.
+
+    The jobs that it starts belong to the user who stored it.
     """
     with context.session() as session:
         rule_schemas.check(session, body, context.settings)
@@ -70,18 +71,19 @@ def put(context: Ctx, who: Admin, body: RuleIn) -> Response:
     summary="Replace all rules",
 )
 def replace(context: Ctx, who: Admin, body: RulesFile) -> Response:
-    """A rules file: what it names is stored, every other rule is archived; all of it, or nothing
-    where one rule is wrong.
+    """Store the rules of a rules file, and archive all other rules.
+
+    Nothing changes if one rule is invalid.
     """
     names = [rule.name for rule in body.rules]
-    told: dict[str, list[str]] = {"stored": [], "same": [], "archived": []}
+    changes: dict[str, list[str]] = {"stored": [], "same": [], "archived": []}
     with context.session() as session:
         for number, rule in enumerate(body.rules):
             if rule.name in names[:number]:
                 raise FieldError(
                     f"rules.{number}.name",
                     rule.name,
-                    "is the name of two rules",
+                    "occurs twice",
                     limit="distinct names",
                 )
             rule_schemas.check(session, rule, context.settings, f"rules.{number}")
@@ -89,23 +91,23 @@ def replace(context: Ctx, who: Admin, body: RulesFile) -> Response:
             _, changed = stored.put(
                 session, rule.name, rule.content(), owner=who.name, now=utcnow()
             )
-            told["stored" if changed else "same"].append(rule.name)
+            changes["stored" if changed else "same"].append(rule.name)
         for name in stored.others(session, names):
             stored.archive(session, name, now=utcnow())
-            told["archived"].append(name)
-        if told["stored"] or told["archived"]:
-            detail: dict[str, Any] = {name: told[name] for name in ("stored", "archived")}
+            changes["archived"].append(name)
+        if changes["stored"] or changes["archived"]:
+            detail: dict[str, Any] = {name: changes[name] for name in ("stored", "archived")}
             audit.record(
                 session, actor=who.actor, action="rules.replaced", subject="rules", detail=detail
             )
-    return answer(told)
+    return answer(changes)
 
 
 @router.get(
     "/rules", responses={200: {"model": RulePage}}, response_class=Response, summary="List rules"
 )
 def list_rules(context: Ctx, _who: Reader, limit: Limit = 50, cursor: Cursor = None) -> Response:
-    """Those in use, by name."""
+    """List the rules in use, by name."""
     with context.reading() as session:
         return answer_page(stored.list_(session, limit=limit, cursor=cursor))
 
@@ -114,10 +116,10 @@ def list_rules(context: Ctx, _who: Reader, limit: Limit = 50, cursor: Cursor = N
     "/rules/{name}",
     responses={200: {"model": RuleOut}},
     response_class=Response,
-    summary="Look at a rule",
+    summary="Show a rule",
 )
 def look(context: Ctx, _who: Reader, name: str) -> Response:
-    """In its newest version."""
+    """Show a rule in its newest version."""
     with context.reading() as session:
         rule = stored.get(session, name)
     if rule is None:
@@ -132,7 +134,7 @@ def look(context: Ctx, _who: Reader, name: str) -> Response:
     summary="Archive a rule",
 )
 def archive(context: Ctx, who: Admin, name: str) -> Response:
-    """It starts nothing any more; what it started stays. Storing it again brings it back."""
+    """Archive a rule, which then starts nothing. What it started stays; storing it restores it."""
     with context.session() as session:
         rule = stored.archive(session, name, now=utcnow())
         if rule is None:

@@ -1,4 +1,4 @@
-"""Webhooks: who is told what happens here; the log of every delivery, and sending it again."""
+"""Outgoing webhooks: subscriptions, the log of every delivery, and resending."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from gonogo_storage.messages import webhooks as stored
 router = make_router("webhooks")
 
 OLD_SECRET_LIFE = timedelta(hours=24)
-MOST_EVENTS = 20
-MOST_ADDRESS_CHARS = 254
+MAX_EVENTS = 20
+MAX_ADDRESS_CHARS = 254
 
 Kind = Literal["standard", "slack", "email"]
 Event = Literal[
@@ -36,35 +36,35 @@ Event = Literal[
     "device.health_changed",
     "*",
 ]
-Events = Annotated[list[Event], Field(min_length=1, max_length=MOST_EVENTS)]
-Target = Annotated[str, Field(min_length=1, max_length=addresses.MOST_CHARS)]
+Events = Annotated[list[Event], Field(min_length=1, max_length=MAX_EVENTS)]
+Target = Annotated[str, Field(min_length=1, max_length=addresses.MAX_CHARS)]
 Description = Annotated[str, Field(max_length=500)]
 
 
 class WebhookIn(Strict):
-    """A subscription to make."""
+    """A subscription to create."""
 
     url: Target = Field(
-        description="http(s) address that gets a POST per event; for `email` an e-mail address"
+        description="http(s) address that gets a POST per event; for `email` an email address"
     )
-    events: Events = Field(description="types of events; `*` is every one")
+    events: Events = Field(description="Types of events; `*` means all")
     kind: Kind = Field(
         "standard", description='`standard`: Standard Webhooks; `slack`: {"text": ...}; `email`'
     )
     secret: str | None = Field(
-        None, max_length=200, description="`whsec_...` of yours; left out: one is made"
+        None, max_length=200, description="Your `whsec_...` secret; omitted: a new one"
     )
     description: Description = ""
 
 
 class WebhookChange(Strict):
-    """What to change; what is left out stays."""
+    """The fields to change; omitted fields stay."""
 
     url: Target | None = None
     events: Events | None = None
     description: Description | None = None
     state: WebhookState | None = Field(
-        None, description="`disabled` cancels what still waits", strict=False
+        None, description="`disabled` cancels the waiting messages", strict=False
     )
 
 
@@ -85,8 +85,8 @@ class WebhookOut(BaseModel):
     version: int
 
 
-class WebhookMade(WebhookOut):
-    """A subscription with its secret: the only time that anyone sees it."""
+class WebhookCreated(WebhookOut):
+    """A subscription with its secret, which can't be shown again."""
 
     secret: str | None
 
@@ -112,9 +112,7 @@ class DeliveryOut(BaseModel):
 
 
 class TryOut(BaseModel):
-    """One try: the receiver's status and the beginning of its answer, or the error that there was
-    none.
-    """
+    """One try: the receiver's status and the beginning of its answer, or an error."""
 
     number: int
     at: str
@@ -124,8 +122,8 @@ class TryOut(BaseModel):
     duration_ms: float
 
 
-class DeliveryWhole(DeliveryOut):
-    """A message with what was sent, and every try."""
+class DeliveryDetails(DeliveryOut):
+    """A message with its payload and every try."""
 
     payload: dict[str, Any]
     log: list[TryOut]
@@ -145,20 +143,23 @@ class DeliveryPage(BaseModel):
     summary="List subscriptions, newest first",
 )
 def list_webhooks(context: Ctx, _who: Admin, limit: Limit = 50, cursor: Cursor = None) -> Response:
-    """Disabled ones included; secrets never."""
+    """List subscriptions, including disabled ones, without secrets."""
     with context.reading() as session:
-        return answer_page(stored.list_(session, limit=limit, cursor=cursor), _shown)
+        return answer_page(stored.list_(session, limit=limit, cursor=cursor), _public)
 
 
 @router.post(
     "/webhooks",
     status_code=201,
-    responses={201: {"model": WebhookMade}},
+    responses={201: {"model": WebhookCreated}},
     response_class=Response,
-    summary="Subscribe",
+    summary="Create a subscription",
 )
 def subscribe(context: Ctx, who: Admin, body: WebhookIn) -> Response:
-    """The answer holds the secret that signs the messages; it can't be shown again."""
+    """Create a subscription.
+
+    The answer has the secret that signs the messages; it can't be shown again.
+    """
     _check_target(body.kind, body.url, context)
     if body.kind != "standard" and body.secret is not None:
         raise BadField("secret", "…", f"is not used by kind {body.kind}", limit="kind standard")
@@ -169,34 +170,34 @@ def subscribe(context: Ctx, who: Admin, body: WebhookIn) -> Response:
         if body.secret is None
         else secrets.check(body.secret)
     )
-    sealed = None if secret is None else _box(context).close(secret)
+    encrypted = None if secret is None else _box(context).close(secret)
     with context.session() as session:
-        made = stored.create(
+        webhook = stored.create(
             session,
             kind=body.kind,
             target=body.url,
             events=list(dict.fromkeys(body.events)),
             description=body.description,
-            secret=sealed,
+            secret=encrypted,
             actor=who.actor,
         )
-        detail = {"kind": body.kind, "url": body.url, "events": list(made.events)}
+        detail = {"kind": body.kind, "url": body.url, "events": list(webhook.events)}
         audit.record(
-            session, actor=who.actor, action="webhook.created", subject=made.id, detail=detail
+            session, actor=who.actor, action="webhook.created", subject=webhook.id, detail=detail
         )
-    return answer({**_shown(made), "secret": secret}, 201)
+    return answer({**_public(webhook), "secret": secret}, 201)
 
 
 @router.get(
     "/webhooks/{webhook_id}",
     responses={200: {"model": WebhookOut}},
     response_class=Response,
-    summary="Look at a subscription",
+    summary="Show a subscription",
 )
 def look(context: Ctx, _who: Admin, webhook_id: str) -> Response:
-    """Without its secret."""
+    """Show a subscription without its secret."""
     with context.reading() as session:
-        return answer(_shown(_found(stored.get(session, webhook_id), webhook_id)))
+        return answer(_public(_require(stored.get(session, webhook_id), webhook_id)))
 
 
 @router.patch(
@@ -206,7 +207,7 @@ def look(context: Ctx, _who: Admin, webhook_id: str) -> Response:
     summary="Change a subscription",
 )
 def change(context: Ctx, who: Admin, webhook_id: str, body: WebhookChange) -> Response:
-    """Any of url, events, description, state."""
+    """Change any of url, events, description, state."""
     fields = {
         name: value
         for name, value in body.model_dump(mode="json", exclude_unset=True).items()
@@ -217,7 +218,7 @@ def change(context: Ctx, who: Admin, webhook_id: str, body: WebhookChange) -> Re
             "body", {}, "nothing to change", limit="any of url, events, description, state"
         )
     with context.session() as session:
-        before = _found(stored.get(session, webhook_id), webhook_id)
+        before = _require(stored.get(session, webhook_id), webhook_id)
         if body.url is not None:
             _check_target(before.kind, body.url, context)
         values = {("target" if name == "url" else name): value for name, value in fields.items()}
@@ -225,44 +226,44 @@ def change(context: Ctx, who: Admin, webhook_id: str, body: WebhookChange) -> Re
             values["reason"] = (
                 f"disabled by {who.actor}" if body.state is WebhookState.disabled else None
             )
-        after = _found(stored.change(session, webhook_id, values), webhook_id)
+        after = _require(stored.change(session, webhook_id, values), webhook_id)
         audit.record(
             session, actor=who.actor, action="webhook.changed", subject=webhook_id, detail=fields
         )
-    return answer(_shown(after))
+    return answer(_public(after))
 
 
 @router.delete(
     "/webhooks/{webhook_id}",
     responses={200: {"model": WebhookOut}},
     response_class=Response,
-    summary="Unsubscribe",
+    summary="Delete a subscription",
 )
 def unsubscribe(context: Ctx, who: Admin, webhook_id: str) -> Response:
-    """Its deliveries and their log go with it."""
+    """Delete a subscription with its deliveries and their log."""
     with context.session() as session:
-        gone = _found(stored.delete(session, webhook_id), webhook_id)
+        deleted = _require(stored.delete(session, webhook_id), webhook_id)
         audit.record(
             session,
             actor=who.actor,
             action="webhook.deleted",
             subject=webhook_id,
-            detail={"url": gone.target},
+            detail={"url": deleted.target},
         )
-    return answer(_shown(gone))
+    return answer(_public(deleted))
 
 
 @router.post(
     "/webhooks/{webhook_id}:rotate",
-    responses={200: {"model": WebhookMade}},
+    responses={200: {"model": WebhookCreated}},
     response_class=Response,
-    summary="Make a new secret",
+    summary="Create a new secret",
 )
 def rotate(context: Ctx, who: Admin, webhook_id: str) -> Response:
-    """For a day both secrets sign, so that the receiver can change in between."""
+    """Create a new secret; for a day both secrets sign, so that the receiver can switch."""
     secret = secrets.make()
     with context.session() as session:
-        before = _found(stored.get(session, webhook_id), webhook_id)
+        before = _require(stored.get(session, webhook_id), webhook_id)
         if before.kind != "standard":
             raise BadField("kind", before.kind, "has no secret", limit="standard")
         values = {
@@ -270,9 +271,9 @@ def rotate(context: Ctx, who: Admin, webhook_id: str) -> Response:
             "old_secret": before.secret,
             "old_until": utcnow() + OLD_SECRET_LIFE,
         }
-        after = _found(stored.change(session, webhook_id, values), webhook_id)
+        after = _require(stored.change(session, webhook_id, values), webhook_id)
         audit.record(session, actor=who.actor, action="webhook.rotated", subject=webhook_id)
-    return answer({**_shown(after), "secret": secret})
+    return answer({**_public(after), "secret": secret})
 
 
 @router.post(
@@ -283,7 +284,7 @@ def rotate(context: Ctx, who: Admin, webhook_id: str) -> Response:
     summary="Send a test message",
 )
 def test(context: Ctx, who: Admin, webhook_id: str) -> Response:
-    """A message of type `webhook.test`, delivered like any other."""
+    """Send a message of type `webhook.test`, which is delivered like any other."""
     number = new_id()
     message = {
         "type": messages.TEST,
@@ -291,10 +292,10 @@ def test(context: Ctx, who: Admin, webhook_id: str) -> Response:
         "data": {"id": number, "version": 1, "sent_by": who.actor},
     }
     with context.session() as session:
-        webhook = _found(stored.get(session, webhook_id), webhook_id)
+        webhook = _require(stored.get(session, webhook_id), webhook_id)
         if webhook.state is not WebhookState.active:
             raise BadField(
-                "state", webhook.state.value, "is told nothing", limit="an active subscription"
+                "state", webhook.state.value, "gets no messages", limit="an active subscription"
             )
         deliveries.add(session, [webhook_id], f"{messages.TEST}:{number}", messages.TEST, message)
         (sent,) = deliveries.list_(session, webhook_id, limit=1).items
@@ -315,9 +316,9 @@ def list_deliveries(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """What was sent, what waits, what failed."""
+    """List sent, waiting and failed deliveries."""
     with context.reading() as session:
-        _found(stored.get(session, webhook_id), webhook_id)
+        _require(stored.get(session, webhook_id), webhook_id)
         return answer_page(
             deliveries.list_(session, webhook_id, state=state, limit=limit, cursor=cursor)
         )
@@ -325,17 +326,17 @@ def list_deliveries(
 
 @router.get(
     "/webhooks/{webhook_id}/deliveries/{delivery_id}",
-    responses={200: {"model": DeliveryWhole}},
+    responses={200: {"model": DeliveryDetails}},
     response_class=Response,
-    summary="Look at a delivery",
+    summary="Show a delivery",
 )
-def look_at_delivery(context: Ctx, _who: Admin, webhook_id: str, delivery_id: str) -> Response:
-    """With its payload and every try."""
+def show_delivery(context: Ctx, _who: Admin, webhook_id: str, delivery_id: str) -> Response:
+    """Show a delivery with its payload and every try."""
     with context.reading() as session:
-        found = deliveries.look(session, webhook_id, delivery_id)
-    if found is None:
+        delivery = deliveries.look(session, webhook_id, delivery_id)
+    if delivery is None:
         raise missing("delivery", delivery_id)
-    return answer(found)
+    return answer(delivery)
 
 
 @router.post(
@@ -346,12 +347,12 @@ def look_at_delivery(context: Ctx, _who: Admin, webhook_id: str, delivery_id: st
     summary="Send a delivery again",
 )
 def replay(context: Ctx, who: Admin, webhook_id: str, delivery_id: str) -> Response:
-    """Under the same `webhook-id`, so that a receiver that had it can tell."""
+    """Send a delivery again with the same `webhook-id`, so that receivers can detect repeats."""
     with context.session() as session:
-        webhook = _found(stored.get(session, webhook_id), webhook_id)
+        webhook = _require(stored.get(session, webhook_id), webhook_id)
         if webhook.state is not WebhookState.active:
             raise BadField(
-                "state", webhook.state.value, "is told nothing", limit="an active subscription"
+                "state", webhook.state.value, "gets no messages", limit="an active subscription"
             )
         again = deliveries.replay(session, webhook_id, delivery_id)
         if again is None:
@@ -360,13 +361,13 @@ def replay(context: Ctx, who: Admin, webhook_id: str, delivery_id: str) -> Respo
     return answer(again, 202)
 
 
-def _shown(webhook: stored.Webhook) -> dict[str, Any]:
-    shown = webhook.to_json()
-    shown["url"] = shown.pop("target")
-    return shown
+def _public(webhook: stored.Webhook) -> dict[str, Any]:
+    fields = webhook.to_json()
+    fields["url"] = fields.pop("target")
+    return fields
 
 
-def _found(webhook: stored.Webhook | None, webhook_id: str) -> stored.Webhook:
+def _require(webhook: stored.Webhook | None, webhook_id: str) -> stored.Webhook:
     if webhook is None:
         raise missing("webhook", webhook_id)
     return webhook
@@ -377,7 +378,7 @@ def _box(context: Context) -> secrets.Box:
 
 
 def _check_target(kind: str, target: str, context: Context) -> None:
-    """Raises BadField for an address that can never be told anything."""
+    """Raise BadField for an address that can't receive messages."""
     if kind != "email":
         addresses.check(target)
         return
@@ -394,8 +395,8 @@ def _check_target(kind: str, target: str, context: Context) -> None:
         raise BadField(
             "url",
             target,
-            "is no e-mail address",
-            limit=f"name@domain, at most {MOST_ADDRESS_CHARS} characters",
+            "is not an email address",
+            limit=f"name@domain, at most {MAX_ADDRESS_CHARS} characters",
         )
     if context.settings.smtp_url is None or context.settings.mail_from is None:
         raise BadField(

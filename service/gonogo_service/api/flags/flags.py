@@ -1,4 +1,4 @@
-"""Flags: findings about tests that wait for someone."""
+"""Flags: findings about tests that need attention."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gonogo_storage.flags import flags as stored
 router = make_router("flags")
 MAX_REASON = 2000
 MAX_OWNER = 100
-MOST_AT_ONCE = 200
+MAX_AT_ONCE = 200
 
 
 class FlagOut(BaseModel):
@@ -57,9 +57,7 @@ class FlagOut(BaseModel):
 
 
 class FlagEntry(BaseModel):
-    """One change of a flag; `actor` is a token's name, or `background` for what follows from
-    numbers and times.
-    """
+    """One change of a flag; `actor` is a token's name, or `background` for automatic changes."""
 
     version: int
     at: str
@@ -72,7 +70,7 @@ class FlagEntry(BaseModel):
 
 
 class FlagWithHistory(FlagOut):
-    """A flag and what happened to it, newest first."""
+    """A flag with its history, newest first."""
 
     history: list[FlagEntry]
 
@@ -85,16 +83,17 @@ class FlagPage(BaseModel):
 
 
 class FlagFields(Strict):
-    """What to change; what is left out stays. A flag is reopened by the job that finds it again,
-    not by hand: a person sets a resolved one to `open`. What expires is an acknowledgement: the
-    flag is then open again.
+    """The fields to change; omitted fields stay.
+
+    Only a job that finds it again sets a flag to `reopened`; people set a resolved flag to `open`.
+    Acknowledgements expire, and the flag is then open again.
     """
 
     state: Literal["open", "acknowledged", "resolved"] = Field("open")
     owner: Annotated[str, Field(min_length=1, max_length=MAX_OWNER)] | None = None
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = None
     expires: Moment | None = Field(
-        None, description="RFC 3339 with a time zone; of an acknowledgement only"
+        None, description="RFC 3339 with a time zone; only for an acknowledgement"
     )
 
 
@@ -102,18 +101,18 @@ class FlagChange(FlagFields):
     """A change of one flag."""
 
     version: int | None = Field(
-        None, ge=1, description="refused with 409 where the flag has another one by now"
+        None, ge=1, description="Rejected with 409 if the flag has a newer version"
     )
 
 
 class FlagsChange(FlagFields):
-    """A change of several flags: all become the same."""
+    """The same change of several flags."""
 
-    ids: list[Annotated[str, Field(max_length=36)]] = Field(min_length=1, max_length=MOST_AT_ONCE)
+    ids: list[Annotated[str, Field(max_length=36)]] = Field(min_length=1, max_length=MAX_AT_ONCE)
 
 
 class FlagBefore(BaseModel):
-    """What a flag was before a change: enough to take it back."""
+    """A flag's fields before a change, as needed to undo it."""
 
     state: FlagState
     owner: str | None
@@ -122,9 +121,7 @@ class FlagBefore(BaseModel):
 
 
 class FlagOutcome(BaseModel):
-    """What became of one flag: `changed`, `same` (it was so already), `refused` (the problem says
-    why), `missing`.
-    """
+    """The outcome for one flag: `changed`, `same`, `refused` (see `problem`) or `missing`."""
 
     id: str
     outcome: Literal["changed", "same", "refused", "missing"]
@@ -132,12 +129,12 @@ class FlagOutcome(BaseModel):
     version: int | None
     before: FlagBefore | None
     problem: dict[str, Any] | None = Field(
-        description="field, value, limit and message, as in a problem document"
+        description="Field, value, limit and message, as in a problem document"
     )
 
 
 class FlagsChanged(BaseModel):
-    """What became of all of them, in the order of the request, each id once."""
+    """The outcomes for all flags in the order of the request, each ID once."""
 
     changed: int
     items: list[FlagOutcome]
@@ -161,10 +158,11 @@ def list_flags(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """`state=open` includes those that were reopened; `job` and `build` are those of a flag's
-    newest evidence.
+    """List flags that match all filters.
+
+    `state=open` includes reopened flags. `job` and `build` are those of the newest evidence.
     """
-    wanted: dict[str, Any] = {
+    filters: dict[str, Any] = {
         "kind": kind,
         "state": state,
         "test": test,
@@ -173,17 +171,17 @@ def list_flags(
         "build": build,
     }
     with context.reading() as session:
-        return answer_page(stored.list_(session, **wanted, limit=limit, cursor=cursor))
+        return answer_page(stored.list_(session, **filters, limit=limit, cursor=cursor))
 
 
 @router.get(
     "/flags/{flag_id}",
     responses={200: {"model": FlagWithHistory}},
     response_class=Response,
-    summary="Look at a flag",
+    summary="Show a flag",
 )
 def look(context: Ctx, _who: Reader, flag_id: str) -> Response:
-    """With its evidence, and its newest 200 changes."""
+    """Show a flag with its evidence and its newest 200 changes."""
     with context.reading() as session:
         flag = stored.look(session, flag_id)
     if flag is None:
@@ -195,10 +193,10 @@ def look(context: Ctx, _who: Reader, flag_id: str) -> Response:
     "/flags/{flag_id}",
     responses={200: {"model": FlagWithHistory}},
     response_class=Response,
-    summary="Take on, close or open a flag",
+    summary="Acknowledge, resolve or reopen a flag",
 )
 def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> Response:
-    """Sets any of state, owner, reason and expires; `version` makes it conditional."""
+    """Set any of state, owner, reason and expires; `version` makes the change conditional."""
     fields = body.model_dump(exclude_unset=True)
     version = fields.pop("version", None)
     if not fields:
@@ -212,8 +210,8 @@ def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> Resp
             raise BadField(
                 "version",
                 problem.given,
-                "the flag was changed since",
-                limit=problem.found,
+                "is outdated: the flag was changed",
+                limit=problem.current,
                 status=409,
             ) from problem
     if flag is None:
@@ -234,9 +232,10 @@ def change_many(
     body: FlagsChange,
     key: idempotency_keys.Key = None,
 ) -> Response:
-    """Sets any of state, owner, reason and expires of up to 200 flags in one transaction. One that
-    can't be changed holds up no other: each has its outcome. History, audit and webhooks are as for
-    one flag; the same again changes nothing.
+    """Set any of state, owner, reason and expires of up to 200 flags in one transaction.
+
+    A flag that can't be changed doesn't block the others: each has an outcome. History, audit and
+    webhooks are as for one flag. The same request again changes nothing.
     """
     fields = body.model_dump(exclude_unset=True)
     ids = fields.pop("ids")
@@ -246,12 +245,12 @@ def change_many(
         )
 
     def make(session: Session) -> idempotency_keys.Answer:
-        found = flag_changes.change_many(session, ids, fields, actor=who.actor)
+        outcomes = flag_changes.change_many(session, ids, fields, actor=who.actor)
         return (
             200,
             {
-                "changed": sum(each.outcome == "changed" for each in found),
-                "items": [_outcome(each) for each in found],
+                "changed": sum(outcome.outcome == "changed" for outcome in outcomes),
+                "items": [_outcome_json(outcome) for outcome in outcomes],
             },
             {},
         )
@@ -261,11 +260,11 @@ def change_many(
     )[0]
 
 
-def _outcome(found: flag_changes.Outcome) -> dict[str, Any]:
-    problem, flag, before = found.problem, found.flag or {}, found.before
+def _outcome_json(outcome: flag_changes.Outcome) -> dict[str, Any]:
+    problem, flag, before = outcome.problem, outcome.flag or {}, outcome.before
     return {
-        "id": found.id,
-        "outcome": found.outcome,
+        "id": outcome.id,
+        "outcome": outcome.outcome,
         "state": flag.get("state"),
         "version": flag.get("version"),
         "before": None

@@ -1,5 +1,6 @@
-"""The plain form of the flags' list, for browsers without scripts: the same change as `POST
-/api/v1/flags:change`, answered by the page.
+"""The plain form of the list of flags, for browsers without scripts.
+
+It makes the same change as `POST /api/v1/flags:change`, and answers with the page.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gonogo_dashboards.flags.flag_list import ChangeResult, EnteredValues
 from gonogo_dashboards.pages import render
 from gonogo_service.access.context import Ctx, Submitter
 from gonogo_service.access.edge import check_csrf
-from gonogo_service.api.flags.flags import MAX_OWNER, MAX_REASON, MOST_AT_ONCE
+from gonogo_service.api.flags.flags import MAX_AT_ONCE, MAX_OWNER, MAX_REASON
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.flags import flag_changes
 
@@ -31,32 +32,41 @@ def change(
     context: Ctx,
     who: Submitter,
     request: Request,
-    flag: Annotated[tuple[str, ...], Form(max_length=MOST_AT_ONCE)] = (),
+    flag: Annotated[tuple[str, ...], Form(max_length=MAX_AT_ONCE)] = (),
     state: Text = "acknowledged",
     owner: Text = "",
     reason: Text = "",
     expires: Text = "",
     csrf_token: Text = "",
 ) -> Response:
-    """Change the flags that were ticked; the list again, with what became of each. Filters stand in
-    the address, as of the list.
+    """Change the selected flags, and show the list with each flag's outcome.
+
+    The address has the filters, as for the list.
     """
     if who.kind == "session":
         check_csrf(who, csrf_token)
     now = utcnow()
-    kept, status = EnteredValues(flag, owner, reason, expires), 200
+    entered, status = EnteredValues(flag, owner, reason, expires), 200
     try:
         fields = _fields(flag, state, owner.strip(), reason.strip(), expires.strip())
         with context.session() as session:
             outcomes = flag_changes.change_many(session, flag, fields, actor=who.actor, now=now)
-            said = flag_list.change_result(session, state, outcomes)
-        kept = EnteredValues(tuple(each.id for each in outcomes if each.outcome == "refused"), owner)
+            result = flag_list.change_result(session, state, outcomes)
+        refused = tuple(outcome.id for outcome in outcomes if outcome.outcome == "refused")
+        entered = EnteredValues(refused, owner)
     except FieldError as problem:
-        within = "" if problem.limit is None else f" ({problem.limit})"
-        said, status = ChangeResult("", problem=f"{problem.field}: {problem.reason}{within}"), 422
+        allowed = "" if problem.limit is None else f" (allowed: {problem.limit})"
+        result = ChangeResult("", problem=f"{problem.field}: {problem.reason}{allowed}")
+        status = 422
     with context.reading() as session:
         view = flag_list.listed(
-            session, request.query_params, None, urls.PAGE_LENGTH, now, result=said, entered=kept
+            session,
+            request.query_params,
+            None,
+            urls.PAGE_LENGTH,
+            now,
+            result=result,
+            entered=entered,
         )
     return render("flags/flags.html", status, view=view, csrf=context.csrf(request))
 
@@ -64,9 +74,9 @@ def change(
 def _fields(
     flags: tuple[str, ...], state: str, owner: str, reason: str, expires: str
 ) -> dict[str, Any]:
-    """What the form asks for; an empty field changes nothing. Raises FieldError."""
+    """Return the form's changes; an empty field changes nothing. Raises FieldError."""
     if not flags:
-        raise FieldError("flag", None, "nothing is selected", limit="tick at least one")
+        raise FieldError("flag", None, "nothing is selected", limit="at least one")
     if state not in flag_list.ACTIONS:
         raise FieldError("state", state, "unknown value", limit=", ".join(flag_list.ACTIONS))
     for name, text, most in (("owner", owner, MAX_OWNER), ("reason", reason, MAX_REASON)):
@@ -74,13 +84,13 @@ def _fields(
             raise FieldError(
                 name,
                 text,
-                "is too long" if len(text) > most else "holds the character NUL",
-                limit=f"{most} characters",
+                "is too long" if len(text) > most else "contains the character NUL",
+                limit=f"at most {most} characters",
             )
     if state == "acknowledged" and not reason:
-        raise FieldError("reason", reason, "is required to take a flag on", limit="why it may stay")
+        raise FieldError("reason", reason, "is required to acknowledge a flag", limit="text")
     if state in ("acknowledged", "owned") and not owner:
-        raise FieldError("owner", owner, "is required", limit="who looks after it")
+        raise FieldError("owner", owner, "is required", limit="a name")
     fields: dict[str, Any] = {
         "owner": owner,
         "reason": reason,
@@ -95,4 +105,4 @@ def _midnight(day: str) -> datetime:
     try:
         return datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
-        raise FieldError("expires", day, "is no day", limit="such as 2026-12-31") from None
+        raise FieldError("expires", day, "is not a day", limit="a day such as 2026-12-31") from None

@@ -1,5 +1,6 @@
-"""Waivers: what someone takes on until a day, so that it stops nobody's commit. No verdict is
-rewritten.
+"""Waivers: findings that someone accepts until a date, so that they don't block commits.
+
+Verdicts do not change.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.flakiness.classes import Class
-from gonogo.flakiness.waivers import OVERRIDABLE, RED_OR_HOLLOW
+from gonogo.flakiness.waivers import RED_OR_HOLLOW, WAIVABLE
 from gonogo.urls import API
 from gonogo_service.access.context import Context, Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
@@ -37,36 +38,37 @@ from gonogo_storage.db.states import WaiverState
 from gonogo_storage.flags.flag_changes import Outdated
 
 router = make_router("waivers")
-MOST_PATTERNS = 20
+MAX_PATTERNS = 20
 MAX_KEY = 100
 
 Owner = Annotated[str, Field(min_length=1, max_length=MAX_OWNER)]
 Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
 Pattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^!?[^!\r\n][^\r\n]*$")]
-Patterns = Annotated[list[Pattern], Field(max_length=MOST_PATTERNS)]
+Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
 Waived = Annotated[Class, Field(strict=False)]
-Classes = Annotated[list[Waived], Field(min_length=1, max_length=len(OVERRIDABLE))]
+Classes = Annotated[list[Waived], Field(min_length=1, max_length=len(WAIVABLE))]
 DEFAULT = list(RED_OR_HOLLOW)
 
 
 class WaiverIn(Strict):
-    """What is taken on: a test by its key, by its name, by a label of its jobs; of several all must
-    fit.
-    """
+    """A waiver of tests by key, name, or a label of their jobs; all given fields must match."""
 
     test: Annotated[str, Field(min_length=1, max_length=MAX_KEY)] | None = Field(
-        None, description="the key of a test"
+        None, description="A test's key"
     )
     names: Patterns = Field(
         [],
-        description="patterns of the names that `/compare` shows: `*` stays between slashes, `**` doesn't, `!` takes back",
+        description=(
+            "Patterns of names as in `/compare`: `*` does not match slashes, `**` does, "
+            "`!` excludes"
+        ),
     )
-    labels: Labels = Field({}, description="one job of the test on head has all of them")
-    builds: Patterns = Field([], description="patterns of head's build; none: any")
+    labels: Labels = Field({}, description="A job of the test on head must have all of them")
+    builds: Patterns = Field([], description="Patterns of head's build; empty: any")
     classes: Classes = Field(
-        DEFAULT, description="of " + ", ".join(each.value for each in OVERRIDABLE)
+        DEFAULT, description="Some of " + ", ".join(kind.value for kind in WAIVABLE)
     )
-    owner: Owner | None = Field(None, description="null: whoever asks")
+    owner: Owner | None = Field(None, description="null: the caller")
     reason: Reason
     expires: Moment = Field(
         description="RFC 3339 with a time zone; at most GONOGO_WAIVER_DAYS from now"
@@ -74,23 +76,24 @@ class WaiverIn(Strict):
 
 
 class WaiverChange(Strict):
-    """What to change; what is left out stays. What a waiver is about stays: make another one for
-    other tests.
+    """The fields to change; omitted fields stay.
+
+    A waiver's tests can't change: create another waiver for other tests.
     """
 
     owner: Owner = Field("")
     reason: Reason = Field("")
     classes: Classes = Field(DEFAULT)
     expires: Moment | None = Field(
-        None, description="a new end, counted from now: so one is renewed"
+        None, description="The new end, which renews the waiver; the limit counts from now"
     )
     version: int | None = Field(
-        None, ge=1, description="refused with 409 where the waiver has another one by now"
+        None, ge=1, description="Rejected with 409 if the waiver has a newer version"
     )
 
 
 class WaiverOut(BaseModel):
-    """A waiver; `state` is that of this moment."""
+    """A waiver with its current `state`."""
 
     id: str
     state: WaiverState
@@ -109,7 +112,7 @@ class WaiverOut(BaseModel):
     ended_at: str | None
     ended_by: str | None
     words: str
-    links: dict[str, str | None] = Field(description="itself, and the page of its test")
+    links: dict[str, str | None] = Field(description="The waiver, and the page of its test")
 
 
 class WaiverPage(BaseModel):
@@ -134,12 +137,12 @@ def list_waivers(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Those that are over included. `test`: what concerns it by key, name or label."""
+    """List waivers, including ended ones; `test` selects waivers of it by key, name or label."""
     with context.reading() as session:
-        found = stored.list_(
+        page = stored.list_(
             session, now=utcnow(), test=test, state=state, owner=owner, limit=limit, cursor=cursor
         )
-    return answer_page(found, _shown)
+    return answer_page(page, _with_links)
 
 
 @router.post(
@@ -147,7 +150,7 @@ def list_waivers(
     status_code=201,
     responses={201: {"model": WaiverOut}},
     response_class=Response,
-    summary="Take tests on for a while",
+    summary="Create a waiver",
 )
 def add(
     context: Ctx,
@@ -156,8 +159,9 @@ def add(
     body: WaiverIn,
     key: idempotency_keys.Key = None,
 ) -> Response:
-    """In force at once, until it expires or is ended: what `classes` names is `waived` in
-    comparisons and in answers to GitHub.
+    """Create a waiver, which is in force until it expires or is ended.
+
+    Findings of its `classes` are `waived` in comparisons and in answers to GitHub.
     """
     _check(body)
 
@@ -172,8 +176,10 @@ def add(
             body.reason.strip(),
             body.expires,
         )
-        made = stored.create(session, new, actor=who.actor, now=utcnow(), longest=_longest(context))
-        return 201, _shown(made), {"Location": f"{API}/waivers/{made['id']}"}
+        waiver = stored.create(
+            session, new, actor=who.actor, now=utcnow(), longest=_longest(context)
+        )
+        return 201, _with_links(waiver), {"Location": f"{API}/waivers/{waiver['id']}"}
 
     return idempotency_keys.once(context, request, who, key, body.model_dump(mode="json"), make)[0]
 
@@ -182,12 +188,12 @@ def add(
     "/waivers/{waiver_id}",
     responses={200: {"model": WaiverOut}},
     response_class=Response,
-    summary="Look at a waiver",
+    summary="Show a waiver",
 )
 def look(context: Ctx, _who: Reader, waiver_id: str) -> Response:
-    """Also one that is over."""
+    """Show a waiver, also an ended one."""
     with context.reading() as session:
-        return answer(_found(stored.get(session, waiver_id, now=utcnow()), waiver_id))
+        return answer(_require(stored.get(session, waiver_id, now=utcnow()), waiver_id))
 
 
 @router.patch(
@@ -197,8 +203,9 @@ def look(context: Ctx, _who: Reader, waiver_id: str) -> Response:
     summary="Renew or change a waiver",
 )
 def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> Response:
-    """Sets any of owner, reason, classes and expires of one that is in force; `version` makes it
-    conditional.
+    """Set any of owner, reason, classes and expires of a waiver in force.
+
+    `version` makes the change conditional.
     """
     given = body.model_fields_set - {"version"}
     if not given:
@@ -206,15 +213,15 @@ def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> 
             "body", {}, "nothing to change", limit="any of owner, reason, classes, expires"
         )
     if "expires" in given and body.expires is None:
-        raise BadField("expires", None, "every waiver ends", limit="a time")
+        raise BadField("expires", None, "is required: every waiver ends", limit="a time")
     fields: dict[str, Any] = {name: getattr(body, name) for name in given}
     if "reason" in fields:
-        fields["reason"] = _said(body.reason)
+        fields["reason"] = _required_reason(body.reason)
     if "classes" in fields:
         fields["classes"] = _ordered(_checked(body.classes))
     with context.session() as session:
         try:
-            found = stored.change(
+            changed = stored.change(
                 session,
                 waiver_id,
                 fields,
@@ -227,11 +234,11 @@ def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> 
             raise BadField(
                 "version",
                 problem.given,
-                "the waiver was changed since",
-                limit=problem.found,
+                "is outdated: the waiver was changed",
+                limit=problem.current,
                 status=409,
             ) from problem
-    return answer(_found(found, waiver_id))
+    return answer(_require(changed, waiver_id))
 
 
 @router.delete(
@@ -241,56 +248,52 @@ def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> 
     summary="End a waiver",
 )
 def end(context: Ctx, who: Submitter, waiver_id: str) -> Response:
-    """It does nothing from now on, and stays to be looked at. One that is over already stays as it
-    is.
-    """
+    """End a waiver now. It stays visible; an ended waiver does not change."""
     with context.session() as session:
         return answer(
-            _found(stored.end(session, waiver_id, actor=who.actor, now=utcnow()), waiver_id)
+            _require(stored.end(session, waiver_id, actor=who.actor, now=utcnow()), waiver_id)
         )
 
 
 def _check(body: WaiverIn) -> None:
     if body.test is None and not body.names and not body.labels:
-        raise BadField(
-            "test", None, "says of no test that it is meant", limit="any of test, names, labels"
-        )
+        raise BadField("test", None, "no test is selected", limit="any of test, names, labels")
     for field, patterns in (("names", body.names), ("builds", body.builds)):
         if patterns and all(pattern.startswith("!") for pattern in patterns):
-            raise BadField(field, patterns, "only takes back", limit="a pattern without ! before")
-    _said(body.reason)
+            raise BadField(field, patterns, "only excludes", limit="a pattern without !")
+    _required_reason(body.reason)
     _checked(body.classes)
 
 
-def _said(reason: str) -> str:
+def _required_reason(reason: str) -> str:
     if not reason.strip():
-        raise BadField("reason", reason, "says nothing", limit="words")
+        raise BadField("reason", reason, "is blank", limit="text")
     return reason.strip()
 
 
 def _checked(classes: list[Class]) -> list[Class]:
-    for number, each in enumerate(classes):
-        if each not in OVERRIDABLE:
-            limit = "one of " + ", ".join(kind.value for kind in OVERRIDABLE)
-            raise BadField(f"classes.{number}", each.value, "can't be waived", limit=limit)
+    for number, kind in enumerate(classes):
+        if kind not in WAIVABLE:
+            limit = "one of " + ", ".join(waivable.value for waivable in WAIVABLE)
+            raise BadField(f"classes.{number}", kind.value, "can't be waived", limit=limit)
     return classes
 
 
 def _ordered(classes: list[Class]) -> list[Class]:
-    return [each for each in OVERRIDABLE if each in classes]
+    return [kind for kind in WAIVABLE if kind in classes]
 
 
 def _longest(context: Context) -> timedelta:
     return timedelta(days=context.settings.waiver_days)
 
 
-def _found(waiver: dict[str, Any] | None, waiver_id: str) -> dict[str, Any]:
+def _require(waiver: dict[str, Any] | None, waiver_id: str) -> dict[str, Any]:
     if waiver is None:
         raise missing("waiver", waiver_id)
-    return _shown(waiver)
+    return _with_links(waiver)
 
 
-def _shown(waiver: dict[str, Any]) -> dict[str, Any]:
+def _with_links(waiver: dict[str, Any]) -> dict[str, Any]:
     test = waiver["test"]
     return {
         **waiver,

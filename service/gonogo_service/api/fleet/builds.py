@@ -1,5 +1,6 @@
-"""Builds: what is known by name and order. Nothing in them is executable; what a name means stands
-on the worker hosts.
+"""Builds: names with an order.
+
+They contain nothing executable: the worker hosts define what a name means.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ class BuildIn(Strict):
     sequence: int = Field(0, ge=0, le=2**53)
     commit: str | None = Field(None, pattern=NAME, max_length=200)
     arithmetic: str | None = Field(
-        None, description="arithmetic model of its kernels: " + ", ".join(ARITHMETICS)
+        None, description="Arithmetic model of its kernels: " + ", ".join(ARITHMETICS)
     )
     outputs: list[str] | None = Field(
         None,
         min_length=1,
         max_length=16,
-        description="outputs that it produces; null: all of the kernel",
+        description="Outputs that it produces; null: all outputs of the kernel",
     )
 
 
 class BuildOut(BaseModel):
-    """A build; `created_at` is null for those that our own executors know."""
+    """A build; `created_at` is null for built-in builds."""
 
     name: str
     executor: str
@@ -72,21 +73,21 @@ def list_builds(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    """Those that our own executors know (the emulator's, torch's) and those that were registered,
-    by name.
-    """
+    """List built-in builds (of the emulator and torch) and registered ones, by name."""
     with context.reading() as session:
         registered = stored.list_(
             session, executor=executor, branch=branch, limit=limit + 1, cursor=cursor
         ).items
-    own = [
+    built_in = [
         {**build.to_json(), "created_at": None}
         for name, build in own_builds().items()
         if executor in {None, build.executor}
         and branch in {None, build.branch}
         and (cursor is None or name > cursor)
     ]
-    both: list[dict[str, Any]] = sorted([*registered, *own], key=lambda build: str(build["name"]))
+    both: list[dict[str, Any]] = sorted(
+        [*registered, *built_in], key=lambda build: str(build["name"])
+    )
     return answer_page(Page.cut(both, limit, lambda build: str(build["name"])))
 
 
@@ -98,8 +99,9 @@ def list_builds(
     summary="Register a build",
 )
 def register(context: Ctx, who: Admin, body: BuildIn) -> Response:
-    """The same build again is no error; another one under a name that is taken is (409): what a
-    name means never changes.
+    """Register a build. Registering the same build again is no error.
+
+    Another build with an existing name is rejected (409), so that a name's meaning never changes.
     """
     build = Build.parse(body.model_dump(), path="")
     if build.executor == EMULATOR:
@@ -109,18 +111,18 @@ def register(context: Ctx, who: Admin, body: BuildIn) -> Response:
             "the emulator's builds are part of it",
             limit="any other executor",
         )
-    if (own := known_build(build.name)) is not None:
-        whose = "the emulator" if own.executor == EMULATOR else own.executor
-        raise BadField("name", build.name, f"is a build of {whose}", limit="another name")
+    if (built_in := known_build(build.name)) is not None:
+        executor = "the emulator" if built_in.executor == EMULATOR else built_in.executor
+        raise BadField("name", build.name, f"is a build of {executor}", limit="another name")
     with context.session() as session:
-        known = stored.get(session, build.name)
+        existing = stored.get(session, build.name)
         try:
-            made = stored.add(session, **build.to_json())
+            registered = stored.add(session, **build.to_json())
         except stored.BuildExists:
             raise BadField(
-                "name", build.name, "is taken by another build", limit="another name", status=409
+                "name", build.name, "is the name of another build", limit="another name", status=409
             ) from None
-        if known is None:
+        if existing is None:
             audit.record(
                 session,
                 actor=who.actor,
@@ -128,4 +130,4 @@ def register(context: Ctx, who: Admin, body: BuildIn) -> Response:
                 subject=build.name,
                 detail=build.to_json(),
             )
-    return answer(made, 201)
+    return answer(registered, 201)

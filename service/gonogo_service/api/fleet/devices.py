@@ -1,4 +1,4 @@
-"""Devices: where they are, how they are, and who wants them out of work."""
+"""Devices: their state, health and drains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_REASON = 2000
 
 Reason = Annotated[
     str,
-    Field(min_length=1, max_length=MAX_REASON, description="why; it stays in the device's history"),
+    Field(min_length=1, max_length=MAX_REASON, description="Stored in the device's history"),
 ]
 
 
@@ -48,7 +48,10 @@ class DeviceOut(BaseModel):
     version: int
     telemetry: dict[str, Any] | None
     canary: dict[str, Any] | None = Field(
-        description="the last that passed: build, arch, digests of the outputs, when; `golden`: `golden`, `first` (unconfirmed), `differs`"
+        description=(
+            "The last one that passed: build, arch, digests of the outputs, time; `golden` is "
+            "`golden`, `first` (unconfirmed) or `differs`"
+        )
     )
     first_heard_at: str
     heard_at: str
@@ -57,9 +60,7 @@ class DeviceOut(BaseModel):
 
 
 class DeviceChangeOut(BaseModel):
-    """One entry of a device's history: of its health, of being there (`state`), or of being
-    drained.
-    """
+    """An entry of a device's history: of its health, its state, or a drain."""
 
     at: str
     what: Literal["health", "state", "drain"]
@@ -71,42 +72,44 @@ class DeviceChangeOut(BaseModel):
 
 
 class DeviceWithHistory(DeviceOut):
-    """A device and what happened to it, newest first."""
+    """A device with its history, newest first."""
 
     history: list[DeviceChangeOut]
 
 
 class DevicePage(BaseModel):
-    """Every device ever heard of, by host and name; there is always one page."""
+    """Every known device, by host and name; there is always one page."""
 
     items: list[DeviceOut]
     next: None
 
 
 class DeviceChange(Strict):
-    """What to change, and why."""
+    """The fields to change, and the reason."""
 
     health: Literal["good", "maintenance"] | None = Field(
         None,
-        description="`maintenance`: a person has it, nothing runs on it; `good`: it works again once its canary has passed",
+        description=(
+            "`maintenance`: nothing runs on it; `good`: it gets work again once its canary passes"
+        ),
     )
     drained: bool | None = Field(
-        None, description="true: end the current seed, hand the rest back, take nothing more"
+        None, description="true: finish the current seed, return the rest, accept nothing more"
     )
     test: bool | None = Field(
-        None, description="true: run the canary now and tell the outcome in the history"
+        None, description="true: run the canary now, and store the outcome in the history"
     )
     reason: Reason
 
 
 class HostChange(Strict):
-    """Why."""
+    """The reason for a change of a host or worker."""
 
     reason: Reason
 
 
 class HostOut(BaseModel):
-    """The ids of the devices that changed."""
+    """A host, and the IDs of its changed devices."""
 
     host: str
     changed: list[str]
@@ -119,8 +122,9 @@ class HostOut(BaseModel):
     summary="List devices",
 )
 def list_devices(context: Ctx, _who: Reader) -> Response:
-    """State (idle, busy, offline) and health (good, suspect, bad, maintenance) of each; telemetry
-    of its last attempt.
+    """List devices with state, health, and the telemetry of their last attempt.
+
+    States are idle, busy, offline. Health is good, suspect, bad or maintenance.
     """
     with context.reading() as session:
         return answer(
@@ -135,15 +139,15 @@ def list_devices(context: Ctx, _who: Reader) -> Response:
     "/devices/{device_id}",
     responses={200: {"model": DeviceWithHistory}},
     response_class=Response,
-    summary="Look at a device",
+    summary="Show a device",
 )
 def look(context: Ctx, _who: Reader, device_id: str) -> Response:
-    """With its history and the evidence for each change of health."""
+    """Show a device with its history, and the evidence for each change of health."""
     with context.reading() as session:
-        found = stored.look(session, device_id, timeout_s=context.settings.heartbeat_timeout_s)
-    if found is None:
+        device = stored.look(session, device_id, timeout_s=context.settings.heartbeat_timeout_s)
+    if device is None:
         raise missing("device", device_id)
-    return answer(found)
+    return answer(device)
 
 
 @router.patch(
@@ -153,20 +157,18 @@ def look(context: Ctx, _who: Reader, device_id: str) -> Response:
     summary="Change a device",
 )
 def change(context: Ctx, who: Admin, device_id: str, body: DeviceChange) -> Response:
-    """Its worker hears of it within a second or two; until then the dispatcher already sends it
-    nothing.
-    """
+    """Change a device. The dispatcher applies it at once, its worker within two seconds."""
     fields = body.model_dump(exclude_unset=True)
     if not {"health", "drained", "test"} & {
         name for name, value in fields.items() if value is not None
     }:
         raise BadField("body", fields, "nothing to change", limit="any of health, drained, test")
     with context.session() as session:
-        found = stored.patch(session, device_id, fields, actor=who.actor)
-        if found is None:
+        device = stored.patch(session, device_id, fields, actor=who.actor)
+        if device is None:
             raise missing("device", device_id)
     context.notifier.notify()
-    return answer(found)
+    return answer(device)
 
 
 def _drain(context: Ctx, actor: str, host: str, reason: str, drained: bool) -> Response:
@@ -185,8 +187,9 @@ def _drain(context: Ctx, actor: str, host: str, reason: str, drained: bool) -> R
     summary="Drain a host",
 )
 def drain(context: Ctx, who: Admin, host: str, body: HostChange) -> Response:
-    """Each of its devices ends its current seed, hands the rest of its chunk back and takes nothing
-    more.
+    """Drain a host: its devices finish their current seeds and return the rest of their chunks.
+
+    They accept nothing more.
     """
     return _drain(context, who.actor, host, body.reason, True)
 
@@ -195,8 +198,8 @@ def drain(context: Ctx, who: Admin, host: str, body: HostChange) -> Response:
     "/hosts/{host}:undrain",
     responses={200: {"model": HostOut}},
     response_class=Response,
-    summary="Give a host back",
+    summary="End the drain of a host",
 )
 def undrain(context: Ctx, who: Admin, host: str, body: HostChange) -> Response:
-    """Its devices take work again."""
+    """End the drain of a host: its devices accept work again."""
     return _drain(context, who.actor, host, body.reason, False)

@@ -16,7 +16,7 @@ router = make_router("workers")
 
 
 class WorkerOut(BaseModel):
-    """A worker and what it is doing."""
+    """A worker with its state and attempt."""
 
     name: str
     host: str | None
@@ -31,14 +31,14 @@ class WorkerOut(BaseModel):
 
 
 class WorkerPage(BaseModel):
-    """All workers of the last week; there is always one page."""
+    """The workers of the last week; there is always one page."""
 
     items: list[WorkerOut]
     next: None
 
 
 class WorkerChanged(BaseModel):
-    """The ids of its devices that changed."""
+    """A worker, and the IDs of its changed devices."""
 
     worker: str
     changed: list[str]
@@ -51,7 +51,7 @@ class WorkerChanged(BaseModel):
     summary="List device workers",
 )
 def workers(context: Ctx, _who: Reader) -> Response:
-    """By name."""
+    """List workers by name."""
     with context.reading() as session:
         return answer(
             {
@@ -70,7 +70,7 @@ def _drain(context: Ctx, actor: str, name: str, reason: str, drained: bool) -> R
     return answer({"worker": name, "changed": changed})
 
 
-# A worker's name holds slashes (host/device/process): it is the rest of the path
+# a worker's name contains slashes (host/device/process), so it is the rest of the path
 @router.post(
     "/workers/{name:path}:drain",
     responses={200: {"model": WorkerChanged}},
@@ -78,8 +78,9 @@ def _drain(context: Ctx, actor: str, name: str, reason: str, drained: bool) -> R
     summary="Drain a worker",
 )
 def drain(context: Ctx, who: Admin, name: str, body: HostChange) -> Response:
-    """Its devices: each ends its current seed, hands the rest of its chunk back and takes nothing
-    more, from a later worker neither.
+    """Drain a worker: its devices finish their current seeds and return the rest of their chunks.
+
+    They accept nothing more, also from a later worker.
     """
     return _drain(context, who.actor, name, body.reason, True)
 
@@ -88,8 +89,8 @@ def drain(context: Ctx, who: Admin, name: str, body: HostChange) -> Response:
     "/workers/{name:path}:undrain",
     responses={200: {"model": WorkerChanged}},
     response_class=Response,
-    summary="Give a worker back",
+    summary="End the drain of a worker",
 )
 def undrain(context: Ctx, who: Admin, name: str, body: HostChange) -> Response:
-    """Its devices take work again."""
+    """End the drain of a worker: its devices accept work again."""
     return _drain(context, who.actor, name, body.reason, False)

@@ -1,4 +1,4 @@
-"""Artifacts of a job: diagnoses, error maps, coefficients and logs of its first and worst seeds."""
+"""Artifacts of a job: diagnoses, error maps, coefficients and logs of the first and worst seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import Response
 from pydantic import BaseModel
 
 from gonogo_service.access.context import Ctx, Reader
-from gonogo_service.api.jobs.jobs import found
+from gonogo_service.api.jobs.jobs import require_job
 from gonogo_service.kit.answers import Filter, answer, make_router, missing
 from gonogo_storage.jobs import artifacts as stored
 
@@ -34,7 +34,7 @@ class ArtifactOut(ArtifactHead):
 
 
 class ArtifactPage(BaseModel):
-    """The artifacts of a job; they are few, so there is always one page."""
+    """The artifacts of a job; there is always one page, because they are few."""
 
     items: list[ArtifactHead]
     next: None
@@ -44,12 +44,12 @@ class ArtifactPage(BaseModel):
     "/jobs/{job_id}/artifacts",
     responses={200: {"model": ArtifactPage}},
     response_class=Response,
-    summary="Artifacts of a job",
+    summary="List artifacts of a job",
 )
 def artifacts(context: Ctx, _who: Reader, job_id: str, kind: Filter = None) -> Response:
-    """Without their content."""
+    """List artifacts without their content."""
     with context.reading() as session:
-        found(session, job_id)
+        require_job(session, job_id)
         return answer({"items": stored.list_(session, job_id, kind=kind), "next": None})
 
 
@@ -57,12 +57,12 @@ def artifacts(context: Ctx, _who: Reader, job_id: str, kind: Filter = None) -> R
     "/jobs/{job_id}/artifacts/{artifact_id}",
     responses={200: {"model": ArtifactOut}},
     response_class=Response,
-    summary="One artifact with its content",
+    summary="Show an artifact with its content",
 )
 def artifact(context: Ctx, _who: Reader, job_id: str, artifact_id: str) -> Response:
-    """The content is a JSON object whose form depends on the kind."""
+    """Show an artifact; its content is a JSON object whose structure depends on the kind."""
     with context.reading() as session:
-        one = stored.get(session, job_id, artifact_id)
-    if one is None:
+        stored_artifact = stored.get(session, job_id, artifact_id)
+    if stored_artifact is None:
         raise missing("artifact", artifact_id)
-    return answer(one)
+    return answer(stored_artifact)

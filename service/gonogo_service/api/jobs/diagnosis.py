@@ -1,4 +1,4 @@
-"""The diagnosis of a job: which term is wrong, and which tiles were summed."""
+"""The diagnosis of a job: the wrong term, and the summed tiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from gonogo.spec.selections import sample
 from gonogo_service.access.context import Ctx, Reader
-from gonogo_service.api.jobs.jobs import found
+from gonogo_service.api.jobs.jobs import require_job
 from gonogo_service.kit.answers import answer, make_router
 from gonogo_storage.db.states import JobState
 from gonogo_storage.flags import evidence
@@ -18,9 +18,10 @@ router = make_router("jobs")
 
 
 class DiagnosisOut(BaseModel):
-    """The words, and the terms with their coefficients, errors and tiles, of one seed; nulls and no
-    terms while none was diagnosed. `verdict` is the job's. `stages`, of a staged suite: the table
-    of all iterations with blocker and regressions; else null.
+    """The diagnosis of one seed: words, and terms with coefficients, errors and tiles.
+
+    Without a diagnosed seed the fields are null and there are no terms. `verdict` is the job's. For
+    a staged suite `stages` is the table of all iterations with blocker and regressions, else null.
     """
 
     job: str
@@ -40,18 +41,18 @@ class DiagnosisOut(BaseModel):
     "/jobs/{job_id}/diagnosis",
     responses={200: {"model": DiagnosisOut}},
     response_class=Response,
-    summary="Which term is wrong",
+    summary="Show a job's diagnosis",
 )
 def diagnosis(context: Ctx, _who: Reader, job_id: str) -> Response:
-    """Of the seed that shows most; while the job runs, of the seeds that have come so far."""
+    """Show the diagnosis of the most informative seed, among the results so far."""
     with context.reading() as session:
-        job = found(session, job_id)
-        what = (
+        job = require_job(session, job_id)
+        diagnosed = (
             job.diagnosis
             if job.diagnosis is not None or job.state.final
             else evidence.diagnosis(session, job_id)
         )
-    nothing: dict[str, Any] = {
+    empty: dict[str, Any] = {
         "words": None,
         "can_tell": None,
         "terms": [],
@@ -61,13 +62,13 @@ def diagnosis(context: Ctx, _who: Reader, job_id: str) -> Response:
     }
     number = (
         {"seed": None, "iteration": None}
-        if what is None or what["seed"] is None
-        else sample(job.canonical, what["seed"])
+        if diagnosed is None or diagnosed["seed"] is None
+        else sample(job.canonical, diagnosed["seed"])
     )
     return answer(
         {
-            **nothing,
-            **(what or {}),
+            **empty,
+            **(diagnosed or {}),
             **number,
             "job": job.id,
             "state": job.state.value,

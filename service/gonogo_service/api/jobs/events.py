@@ -10,7 +10,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.exceptions import HTTPException
 
 from gonogo_service.access.context import Ctx, Reader
-from gonogo_service.api.jobs.jobs import found
+from gonogo_service.api.jobs.jobs import require_job
 from gonogo_service.kit.answers import make_router
 from gonogo_service.kit.problems import BadField
 from gonogo_storage.db.encoding import encode
@@ -26,17 +26,17 @@ def start(
     job_id: str,
     after: Annotated[
         int,
-        Query(ge=0, le=MAX_NUMBER, description="number of the last event that is known already"),
+        Query(ge=0, le=MAX_NUMBER, description="Number of the last known event"),
     ] = 0,
     last_event_id: Annotated[
         str | None,
-        Header(description="what a browser sends when it comes back; goes before `after`"),
+        Header(description="Sent by browsers when they reconnect; overrides `after`"),
     ] = None,
 ) -> int:
-    """The number of the event after which the stream starts. Sync: it reads the database, so it
-    runs in a thread.
+    """Return the number of the event after which the stream starts.
 
-    204 when there is nothing left to come: that tells an EventSource to stop coming back.
+    It is a sync function, so that its database read runs in a thread. It answers 204 when no event
+    will follow, which tells an EventSource not to reconnect.
     """
     if last_event_id is not None:
         if not (
@@ -53,7 +53,7 @@ def start(
             )
         after = int(last_event_id)
     with context.reading() as session:
-        job = found(session, job_id)
+        job = require_job(session, job_id)
     if job.state.final and after >= job.last_event:
         raise HTTPException(204)
     return after
@@ -62,18 +62,18 @@ def start(
 @router.get(
     "/jobs/{job_id}/events",
     response_class=EventSourceResponse,
-    responses={204: {"description": "The job is over and every event is known already."}},
-    summary="Events of a job as they happen",
+    responses={204: {"description": "The job is over, and every event is known"}},
+    summary="Stream a job's events",
 )
 async def events(
     context: Ctx, job_id: str, after: Annotated[int, Depends(start)]
 ) -> AsyncIterator[ServerSentEvent]:
-    """`progress` {"done", "total", "verdicts"}, `verdict` {"seed", "repeat", "verdict",
-    "explanation"}, `state` {"state", "verdict"}.
+    """Stream events of three types: progress, verdict and state.
 
-    A `state` has also `reason`, in words, with `stop` when sequential seeds were decided, with
-    `suspects` when suspect ones added seeds. An event's id is its number. Comments keep the
-    connection alive. The stream ends when the job is over.
+    `progress` has {"done", "total", "verdicts"}, `verdict` {"seed", "repeat", "verdict",
+    "explanation"}, and `state` {"state", "verdict"}. A `state` also has `reason`, in words, with
+    `stop` when sequential seeds were decided, or with `suspects` when suspect seeds added more. An
+    event's ID is its number. Comments keep the connection alive. The stream ends with the job.
     """
     yield ServerSentEvent(retry=RETRY_MS)  # also sends the headers at once
     async for event in context.hub.follow(job_id, after):

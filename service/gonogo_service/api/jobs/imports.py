@@ -1,4 +1,4 @@
-"""Files in: the report of a run that happened elsewhere becomes a finished job."""
+"""Imports: the report of an external run becomes a finished job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gonogo_storage.catalogue import builds
 from gonogo_storage.db.states import JobKind
 
 router = make_router("jobs")
-LINE = "imported"
+BRANCH = "imported"
 UNKNOWN = "unknown"
 SHA_SHOWN = 12
 MAX_LABEL = 200
@@ -37,13 +37,13 @@ Suite = Annotated[
     Query(
         min_length=1,
         max_length=MAX_NAME,
-        description="names the history; default: the file's own name",
+        description="Name of the history; default: the name in the file",
     ),
 ]
 
 
 class ImportAccepted(BaseModel):
-    """The answer to an import: the job that it became."""
+    """The answer to an import: the created job."""
 
     id: str
     kind: JobKind
@@ -55,7 +55,7 @@ class ImportAccepted(BaseModel):
 
 
 async def _raw(request: Request) -> bytes:
-    """The body as it came: what it is, the parameter `format` says, not the Content-Type."""
+    """Return the raw body; the parameter `format` defines it, not the Content-Type."""
     return await request.body()
 
 
@@ -71,18 +71,18 @@ _BODY = {
     responses={201: {"model": ImportAccepted}},
     response_class=Response,
     openapi_extra={"requestBody": _BODY},
-    summary="Import the report of a run that happened elsewhere",
+    summary="Import the report of an external run",
 )
-def take(
+def import_report(
     context: Ctx,
     who: Submitter,
     request: Request,
     data: Annotated[bytes, Depends(_raw)],
-    format: Annotated[Format, Query(description="what the body is")],
+    format: Annotated[Format, Query(description="Format of the body")],
     suite: Suite = None,
     build: Annotated[
         str | None,
-        Query(pattern=NAME, max_length=200, description="default: the file's, else its commit's"),
+        Query(pattern=NAME, max_length=200, description="Default: the file's, else its commit's"),
     ] = None,
     arch: Annotated[str, Query(pattern=WORD, max_length=64)] = "any",
     board: Annotated[str, Query(pattern=WORD, max_length=64)] = "any",
@@ -94,8 +94,10 @@ def take(
     pull_request: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     key: idempotency_keys.Key = None,
 ) -> Response:
-    """Red and green of JUnit, gtest and CTRF become `not_judged` tests: history without numbers.
-    Those of format `gonogo` are judged.
+    """Import a report as a finished job.
+
+    Tests of JUnit, gtest and CTRF become `not_judged`: history without numbers. Tests in the format
+    `gonogo` are judged.
     """
     digest = hashlib.sha256(data).hexdigest()
 
@@ -123,8 +125,15 @@ def take(
                 owner=who.name,
             ),
         )
-        told = {"format": format, "build": job.build, "tests": len(report.cases), "sha256": digest}
-        audit.record(session, actor=who.actor, action="import.created", subject=job.id, detail=told)
+        detail = {
+            "format": format,
+            "build": job.build,
+            "tests": len(report.cases),
+            "sha256": digest,
+        }
+        audit.record(
+            session, actor=who.actor, action="import.created", subject=job.id, detail=detail
+        )
         where = links(job.id)
         body: dict[str, Any] = {
             "id": job.id,
@@ -135,9 +144,8 @@ def take(
         body |= {"numbers": report.numbers, "outcomes": job.outcomes or {}, "links": where}
         return 201, body, {"Location": where["self"]}
 
-    report = reading.read(
-        data, format, max_elements=context.settings.max_elements
-    )  # before the transaction: others write meanwhile
+    # before the transaction, so that others can write meanwhile
+    report = reading.read(data, format, max_elements=context.settings.max_elements)
     rows = rows_of(report)
     response, _ = idempotency_keys.once(
         context, request, who, key, {"sha256": digest, "query": str(request.url.query)}, make
@@ -153,19 +161,22 @@ def _new(
     build: str | None,
     commit: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """The test and the build: a registered one keeps its branch and order."""
+    """Return the test and the build; a registered build keeps its branch and order."""
     name = build or report.build or (commit["sha"][:SHA_SHOWN] if commit else UNKNOWN)
     if not re.fullmatch(NAME, name) or len(name) > 200:
         raise FieldError(
-            "build", name, "has another form", limit=f"the pattern {NAME}, at most 200 characters"
+            "build",
+            name,
+            "is not a valid name",
+            limit=f"the pattern {NAME}, at most 200 characters",
         )
-    registered, own = builds.get(session, name), known_build(name)
+    registered, built_in = builds.get(session, name), known_build(name)
     branch, sequence = (
         (registered["branch"], registered["sequence"])
         if registered
-        else (own.branch, own.sequence)
-        if own
-        else (LINE, 0)
+        else (built_in.branch, built_in.sequence)
+        if built_in
+        else (BRANCH, 0)
     )
     return {
         "test_key": suite.key,
@@ -185,34 +196,32 @@ def _commit(
         return None
     if sha is None or repository is None:
         missing = "sha" if sha is None else "repository"
-        raise FieldError(missing, None, "is required", limit="a commit is both: repository and sha")
+        raise FieldError(missing, None, "is required", limit="both repository and sha, or neither")
     return {"repository": repository, "sha": sha, "pull_request": pull_request}
 
 
 def _commit_of(report: TestReport) -> dict[str, Any] | None:
-    """That of the file, where it is one: what a stranger's file says wrong is no reason to refuse
-    its tests.
-    """
-    told = report.commit or {}
-    repository, sha, number = told.get("repository"), told.get("sha"), told.get("pull_request")
-    fits = isinstance(repository, str) and re.fullmatch(r"[A-Za-z0-9._/-]{1,200}", repository)
-    if not fits or not isinstance(sha, str) or not re.fullmatch(r"[0-9a-fA-F]{7,64}", sha):
+    """Return the file's commit if it is valid; an invalid one doesn't prevent the import."""
+    given = report.commit or {}
+    repository, sha, number = given.get("repository"), given.get("sha"), given.get("pull_request")
+    valid = isinstance(repository, str) and re.fullmatch(r"[A-Za-z0-9._/-]{1,200}", repository)
+    if not valid or not isinstance(sha, str) or not re.fullmatch(r"[0-9a-fA-F]{7,64}", sha):
         return None
-    known = isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 2**31
-    return {"repository": repository, "sha": sha, "pull_request": number if known else None}
+    has_number = isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 2**31
+    return {"repository": repository, "sha": sha, "pull_request": number if has_number else None}
 
 
 def _labels(given: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for number, text in enumerate(given):
         name, equals, value = text.partition("=")
         if not equals or not re.fullmatch(NAME, name) or len(name) > 64 or len(value) > MAX_LABEL:
             limit = (
                 f"name=value; the name {NAME}, at most 64 characters, the value at most {MAX_LABEL}"
             )
-            raise FieldError(f"label.{number}", text, "has another form", limit=limit)
-        found[name] = value
-    return found
+            raise FieldError(f"label.{number}", text, "is not a valid label", limit=limit)
+        labels[name] = value
+    return labels
 
 
 def _labels_of(report: TestReport) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Jobs: submit, check, list, look at, cancel, submit again."""
+"""Jobs: submit, check, list, show, cancel, resubmit."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ router = make_router("jobs")
 
 
 def links(job_id: str) -> dict[str, str]:
-    """Where everything of a job is."""
-    own = f"{API}/jobs/{job_id}"
-    parts = {name: f"{own}/{name}" for name in ("results", "artifacts", "events", "diagnosis")}
-    return {"self": own, **parts, "page": urls.job(job_id)}
+    """Return the addresses of a job's resources."""
+    address = f"{API}/jobs/{job_id}"
+    parts = {name: f"{address}/{name}" for name in ("results", "artifacts", "events", "diagnosis")}
+    return {"self": address, **parts, "page": urls.job(job_id)}
 
 
-def found(session: Session, job_id: str) -> Job:
-    """The job; Problem 404 when there is none."""
+def require_job(session: Session, job_id: str) -> Job:
+    """Return the job. Raises Problem 404 when there is none."""
     job = stored.get(session, job_id)
     if job is None:
         raise missing("job", job_id)
@@ -61,7 +61,7 @@ def found(session: Session, job_id: str) -> Job:
 def submit(
     context: Ctx, who: Submitter, request: Request, body: JobIn, key: idempotency_keys.Key = None
 ) -> Response:
-    """Checks the job and stores it with its chunks; workers start on it at once."""
+    """Check the job and store it with its chunks; workers start on it at once."""
     checked = submission.check(body, context.settings)
 
     def make(session: Session) -> idempotency_keys.Answer:
@@ -84,8 +84,9 @@ def submit(
     summary="Check a job without submitting it",
 )
 def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
-    """The same checks as a submission, with the cost and how long it would wait; nothing is
-    stored.
+    """Run the checks of a submission without storing anything.
+
+    Returns the cost and the expected wait.
     """
     checked = submission.check(body, context.settings)
     with context.reading() as session:
@@ -146,8 +147,8 @@ def list_jobs(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Filters are combined with "and"."""
-    wanted = stored.JobFilter(
+    """List jobs that match all filters."""
+    filters = stored.JobFilter(
         state=state,
         verdict=verdict,
         test=test,
@@ -158,20 +159,20 @@ def list_jobs(
         kind=kind,
     )
     with context.reading() as session:
-        page = stored.list_(session, wanted, limit=limit, cursor=cursor)
-    return answer_page(page, _shown)
+        page = stored.list_(session, filters, limit=limit, cursor=cursor)
+    return answer_page(page, _with_links)
 
 
 @router.get(
     "/jobs/{job_id}",
     responses={200: {"model": JobOut}},
     response_class=Response,
-    summary="Look at a job",
+    summary="Show a job",
 )
 def look(context: Ctx, _who: Reader, job_id: str) -> Response:
-    """State, counts by verdict, progress, and the diagnosis of the seed that shows most."""
+    """Show its state, counts by verdict, progress, and the most informative seed's diagnosis."""
     with context.reading() as session:
-        return answer(_shown(found(session, job_id)))
+        return answer(_with_links(require_job(session, job_id)))
 
 
 @router.post(
@@ -182,11 +183,12 @@ def look(context: Ctx, _who: Reader, job_id: str) -> Response:
     summary="Cancel a job",
 )
 def cancel(context: Ctx, who: Submitter, job_id: str) -> Response:
-    """What no worker has started ends here and now, running kernels within seconds. A job that is
-    over stays as it is.
+    """Cancel a job: unstarted chunks at once, running kernels within seconds.
+
+    A finished job does not change.
     """
     with context.session() as session:
-        before = found(session, job_id)
+        before = require_job(session, job_id)
         job = stored.cancel(session, job_id)
         assert job is not None
         if job.state != before.state:
@@ -201,16 +203,16 @@ def cancel(context: Ctx, who: Submitter, job_id: str) -> Response:
     status_code=202,
     responses={202: {"model": JobAccepted}},
     response_class=Response,
-    summary="Submit a job again",
+    summary="Resubmit a job",
 )
 def resubmit(
     context: Ctx, who: Submitter, request: Request, job_id: str, key: idempotency_keys.Key = None
 ) -> Response:
-    """A new job that asks for the same as this one, by the caller."""
+    """Submit a new job with the same request, owned by the caller."""
 
     def make(session: Session) -> idempotency_keys.Answer:
-        if found(session, job_id).kind is not JobKind.seeds:
-            reason = "was imported: it happened elsewhere, and can't be run again from here"
+        if require_job(session, job_id).kind is not JobKind.seeds:
+            reason = "was imported, and can't run again here"
             raise BadField("job", job_id, reason, limit="a job that ran here")
         job = stored.resubmit(
             session, job_id, owner=who.name, chunk_seconds=context.settings.chunk_seconds
@@ -237,7 +239,10 @@ def _accepted(job: Job) -> idempotency_keys.Answer:
 def _expected(
     most: int, stop_on_finding: bool, seed_s: float
 ) -> dict[str, dict[str, float] | None]:
-    """What sequential seeds cost in the mean; seed_s: device time of a seed with its repeats."""
+    """Return the mean cost of sequential seeds.
+
+    `seed_s` is the device time of a seed with its repeats.
+    """
 
     def cost(seeds: float) -> dict[str, float]:
         return {"seeds": seeds, "device_s": seed_s * seeds}
@@ -249,5 +254,5 @@ def _expected(
     return {**means, "wrong": cost(1.0) if stop_on_finding else None}
 
 
-def _shown(job: Job) -> dict[str, object]:
+def _with_links(job: Job) -> dict[str, object]:
     return {**job.to_json(), "links": links(job.id)}

@@ -1,4 +1,4 @@
-"""Results of a job per seed: pages of JSON, or everything as a stream, of a run, too."""
+"""Results per seed of a job or a run: pages of JSON, or everything as a stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from gonogo_service.access.context import Ctx, Reader
-from gonogo_service.api.jobs.jobs import found
+from gonogo_service.api.jobs.jobs import require_job
 from gonogo_service.exports import parts
 from gonogo_service.exports.forms import FORMS
 from gonogo_service.exports.parts import Export, Order
@@ -30,9 +30,9 @@ class ResultOut(BaseModel):
     """One (seed, repeat); `outputs` holds verdict, explanation and statistics of each output."""
 
     seed: int | None = Field(
-        description="null: not controlled; an iteration of tests that exist already"
+        description="null if not controlled: an iteration of gtest or pytest tests"
     )
-    iteration: int | None = Field(description="of a selection; null for a kernel's seed")
+    iteration: int | None = Field(description="For a selection; null for a kernel's seed")
     repeat: int
     verdict: str
     explanation: str | None
@@ -64,7 +64,7 @@ class ResultPage(BaseModel):
         }
     },
     response_class=Response,
-    summary="Results per seed",
+    summary="List results per seed",
 )
 def results(
     context: Ctx,
@@ -80,35 +80,37 @@ def results(
     order: Annotated[
         Order | None,
         Query(
-            description="arrival: a reader of a live job misses none; seed: for one that is over"
+            description=("arrival: a reader of a running job misses none; seed: for a finished job")
         ),
     ] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    """Pages come by arrival unless asked otherwise; streams by seed once the job is over, by
-    arrival before.
+    """List results as JSON pages, or stream all of them.
+
+    By default pages are in the order of arrival. Streams are in the order of seeds once the job is
+    over, and of arrival before.
     """
     if format not in FORMATS:
         raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMATS))
     if format != "json" and cursor is not None:
-        raise BadField("cursor", cursor, f"{format} is not paged: it holds everything")
+        raise BadField("cursor", cursor, f"{format} has no pages: it contains everything")
     with context.reading() as session:
-        job = found(session, job_id)
+        job = require_job(session, job_id)
         if format == "json":
             page = stored.page(
                 session, job_id, limit=limit, cursor=cursor, order=order or "arrival"
             )
-            return answer_page(page, lambda row: parts.shown(job, row))
+            return answer_page(page, lambda row: parts.public_row(job, row))
     return _stream(parts.of_job(context, job, order, size=STREAM_PAGE), format)
 
 
 @router.get(
     "/runs/{run_id}/results",
     tags=["runs"],
-    responses={200: {"content": _STREAMS, "description": "the file"}},
+    responses={200: {"content": _STREAMS, "description": "The file"}},
     response_class=Response,
-    summary="Results of all jobs of a run",
+    summary="Export the results of a run",
 )
 def of_run(
     context: Ctx,
@@ -121,8 +123,9 @@ def of_run(
         ),
     ] = "ndjson",
 ) -> Response:
-    """Job by job in the order of its suite. Of a run that is not over: what is there when each job
-    is read.
+    """Stream the results job by job, in the order of the suite.
+
+    For an unfinished run it contains the results that exist when each job is read.
     """
     if format not in FORMS:
         raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMS))
@@ -134,10 +137,10 @@ def of_run(
     return _stream(parts.of_run(context, run_id, members, size=STREAM_PAGE), format)
 
 
-def _pieces(written: Iterable[str] | Iterable[bytes]) -> Iterator[bytes]:
-    """Pieces of a size that is worth its way: each goes through the thread pool by itself."""
+def _pieces(content: Iterable[str] | Iterable[bytes]) -> Iterator[bytes]:
+    """Yield larger pieces, because each piece goes through the thread pool separately."""
     waiting = bytearray()
-    for piece in written:
+    for piece in content:
         waiting += piece.encode() if isinstance(piece, str) else piece
         if len(waiting) >= PIECE:
             yield bytes(waiting)
@@ -147,5 +150,7 @@ def _pieces(written: Iterable[str] | Iterable[bytes]) -> Iterator[bytes]:
 
 def _stream(export: Export, name: str) -> Response:
     form = FORMS[name]
-    told = {"Content-Disposition": f'attachment; filename="{export.id}.{form.suffix}"'}
-    return StreamingResponse(_pieces(form.write(export)), media_type=form.media_type, headers=told)
+    headers = {"Content-Disposition": f'attachment; filename="{export.id}.{form.suffix}"'}
+    return StreamingResponse(
+        _pieces(form.write(export)), media_type=form.media_type, headers=headers
+    )

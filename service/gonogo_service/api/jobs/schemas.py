@@ -1,4 +1,4 @@
-"""A job as the API shows it, and the answers to a submission."""
+"""The schemas of jobs, and the answers to a submission."""
 
 from __future__ import annotations
 
@@ -20,41 +20,42 @@ class JobAccepted(BaseModel):
 
 
 class Expected(BaseModel):
-    """What sequential seeds would cost in the mean."""
+    """The mean cost of sequential seeds."""
 
     seeds: float
     device_s: float
 
 
 class ExpectedOf(BaseModel):
-    """By what the test is like: as stable as the policy's stable rate, as flaky as its flaky one,
-    unexplained on every seed.
+    """The mean cost for three kinds of tests.
+
+    `stable` and `flaky` fail at the policy's rates; `wrong` is unexplained on every seed.
     """
 
     stable: Expected
     flaky: Expected
-    wrong: Expected | None = Field(description="null where a finding doesn't end the job")
+    wrong: Expected | None = Field(description="null if a finding doesn't end the job")
 
 
 class Estimate(BaseModel):
-    """What a job would cost, and how long it would wait."""
+    """The cost and the expected wait of a job."""
 
     test_key: str
     workload_key: str
     queue: str
-    results: int = Field(description="(seed, repeat) pairs; of sequential seeds at most")
+    results: int = Field(description="(seed, repeat) pairs; the maximum for sequential seeds")
     chunks: int
-    seed_s: float = Field(description="expected time of one seed")
+    seed_s: float = Field(description="Expected time of one seed")
     device_s: float = Field(
-        description="expected device time of the job; of sequential seeds at most"
+        description="Expected device time of the job; the maximum for sequential seeds"
     )
     expected: ExpectedOf | None = Field(
-        description="of sequential seeds: what they cost in the mean; else null"
+        description="Mean cost of sequential seeds; null for other seeds"
     )
-    queue_chunks: int = Field(description="chunks of other jobs that are not done")
-    workers: int = Field(description="live workers of the queue")
+    queue_chunks: int = Field(description="Unfinished chunks of other jobs")
+    workers: int = Field(description="Live workers of the queue")
     wait_s: float | None = Field(
-        description="expected wait; null while no live worker serves the queue"
+        description="Expected wait; null while no live worker serves the queue"
     )
 
 
@@ -81,7 +82,10 @@ class JobOut(BaseModel):
     repeats: int
     import_: dict[str, Any] | None = Field(
         alias="import",
-        description="of kind `import`: format, tool, tests, numbers (false: red and green only), bytes, sha256, started_at",
+        description=(
+            "For the kind `import`: format, tool, tests, numbers (false: pass and fail only), "
+            "bytes, sha256, started_at"
+        ),
     )
     context: Any
     priority: int
@@ -90,20 +94,25 @@ class JobOut(BaseModel):
     resubmit_of: str | None
     reference: dict[str, str] | None
     sequential: dict[str, int | bool | None] | None = Field(
-        description="of sequential seeds: how far the decision has read, and how many more it needs at the least"
+        description=(
+            "For sequential seeds: the seeds that the decision has read, and the minimum that it "
+            "still needs"
+        )
     )
     stop: dict[str, Any] | None = Field(
-        description="of sequential seeds, once decided: decision (stable, flaky, hollow, wrong, undecided), words, seeds_seen, "
-        "seeds_saved, device_ms_saved, ..."
+        description=(
+            "For sequential seeds, once decided: decision (stable, flaky, hollow, wrong, "
+            "undecided), words, seeds_seen, seeds_saved, device_ms_saved, ..."
+        )
     )
     suspects: dict[str, Any] | None = Field(
-        description="of suspect seeds: which, what was added, and what all seeds say together"
+        description="Suspect seeds, the added seeds, and the result of all seeds together"
     )
     total: int
     done: int
     counts: dict[str, int]
     outcomes: dict[str, int] | None = Field(
-        description="of a selection: the tests of all iterations by what they say of themselves"
+        description="For a selection: the tests of all iterations by their own outcome"
     )
     chunks: dict[str, int]
     diagnosis: dict[str, Any] | None

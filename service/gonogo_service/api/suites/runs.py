@@ -1,4 +1,4 @@
-"""Runs: many tests submitted at once, with one verdict and one link."""
+"""Runs: many tests that are submitted together, with one verdict and one link."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.urls import API
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
 from gonogo_service.api.jobs.jobs import links as job_links
-from gonogo_service.api.suites.schemas import RunAccepted, RunIn, RunOut, RunPage, RunWhole
+from gonogo_service.api.suites.schemas import RunAccepted, RunDetails, RunIn, RunOut, RunPage
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
@@ -32,12 +32,12 @@ router = make_router("runs")
 
 
 def links(run_id: str) -> dict[str, str]:
-    """Where a run is."""
+    """Return the addresses of a run."""
     return {"self": f"{API}/runs/{run_id}", "page": urls.run(run_id)}
 
 
 def accepted(run: stored.Run) -> idempotency_keys.Answer:
-    """The answer to whoever made a run."""
+    """Return the answer to the submission of a run."""
     where = links(run.id)
     return (
         202,
@@ -56,8 +56,9 @@ def accepted(run: stored.Run) -> idempotency_keys.Answer:
 def submit(
     context: Ctx, who: Submitter, request: Request, body: RunIn, key: idempotency_keys.Key = None
 ) -> Response:
-    """Every test of the suite on every build: all jobs and the run are stored in one transaction,
-    or nothing is.
+    """Submit every test of the suite on every build.
+
+    All jobs and the run are stored in one transaction.
     """
     commit = None if body.commit is None else body.commit.model_dump()
 
@@ -96,30 +97,30 @@ def list_runs(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Of a suite by its name, in a state, of a schedule."""
+    """List runs that match all filters; `suite` is a suite's name."""
     with context.reading() as session:
         page = stored.list_(
             session, name=suite, state=state, schedule=schedule, limit=limit, cursor=cursor
         )
-    return answer_page(page, shown)
+    return answer_page(page, _with_links)
 
 
 @router.get(
     "/runs/{run_id}",
-    responses={200: {"model": RunWhole}},
+    responses={200: {"model": RunDetails}},
     response_class=Response,
-    summary="Look at a run",
+    summary="Show a run",
 )
 def look(context: Ctx, _who: Reader, run_id: str) -> Response:
-    """Its progress, its verdict once all jobs have ended, and every job."""
+    """Show its progress, its verdict when all jobs have ended, and every job."""
     with context.reading() as session:
-        found = stored.get(session, run_id)
-    if found is None:
+        result = stored.get(session, run_id)
+    if result is None:
         raise missing("run", run_id)
-    run, members = found
+    run, members = result
     return answer(
         {
-            **shown(run),
+            **_with_links(run),
             "tests": [{**member.to_json(), "links": job_links(member.id)} for member in members],
         }
     )
@@ -133,9 +134,7 @@ def look(context: Ctx, _who: Reader, run_id: str) -> Response:
     summary="Cancel a run",
 )
 def cancel(context: Ctx, who: Submitter, run_id: str) -> Response:
-    """Cancels each of its jobs; those that have ended stay as they are, and so does a run that
-    has.
-    """
+    """Cancel a run and its jobs. Finished jobs and runs do not change."""
     with context.session() as session:
         before = stored.get(session, run_id)
         run = stored.cancel(session, run_id)
@@ -144,9 +143,8 @@ def cancel(context: Ctx, who: Submitter, run_id: str) -> Response:
         if run.version != before[0].version:
             audit.record(session, actor=who.actor, action="run.cancelled", subject=run_id)
     context.notifier.notify()
-    return answer(shown(run), 202)
+    return answer(_with_links(run), 202)
 
 
-def shown(run: stored.Run) -> dict[str, Any]:
-    """A run as the API shows it."""
+def _with_links(run: stored.Run) -> dict[str, Any]:
     return {**run.to_json(), "links": links(run.id)}

@@ -1,4 +1,4 @@
-"""Schedules: cron lines that submit a stored suite."""
+"""Schedules: cron lines that submit stored suites."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ class ScheduleIn(Strict):
     name: str = Field(min_length=1, max_length=200)
     suite: SuiteName
     cron: str = Field(
-        min_length=1, max_length=200, description="minute, hour, day of month, month, day of week"
+        min_length=1, max_length=200, description="Minute, hour, day of month, month, day of week"
     )
     timezone: str = Field(
         "UTC",
         min_length=1,
         max_length=100,
-        description="a name of the IANA database, such as Europe/Berlin",
+        description="A name of the IANA database, such as Europe/Berlin",
     )
     overlap: Overlap = Field(
-        "skip", description="skip: no run while the one before is open; allow: a run nevertheless"
+        "skip", description="skip: no run while the last one is open; allow: run anyway"
     )
-    builds: Builds = Field([], description="none: the suite's own")
+    builds: Builds = Field([], description="Empty: the suite's builds")
     labels: Labels = Field({})
     paused: bool = False
 
 
 class ScheduleChange(Strict):
-    """What to change; what is left out stays."""
+    """The fields to change; omitted fields stay."""
 
     name: str = Field("", min_length=1, max_length=200)
     suite: SuiteName = ""
@@ -74,7 +74,7 @@ class ScheduleChange(Strict):
 
 
 class DueOut(BaseModel):
-    """A due time, and what became of it."""
+    """A due time and its outcome."""
 
     due_at: str
     outcome: DueOutcome
@@ -84,7 +84,7 @@ class DueOut(BaseModel):
 
 
 class ScheduleOut(BaseModel):
-    """A schedule with its next due times (none while it is paused) and its last ones."""
+    """A schedule with its last due times, and its next ones (none while it is paused)."""
 
     id: str
     name: str
@@ -117,25 +117,25 @@ class SchedulePage(BaseModel):
     status_code=201,
     responses={201: {"model": ScheduleOut}},
     response_class=Response,
-    summary="Make a schedule",
+    summary="Create a schedule",
 )
 def create(context: Ctx, who: Submitter, body: ScheduleIn) -> Response:
-    """Its jobs are those of whoever makes it."""
+    """Create a schedule. Its jobs belong to the user who creates it."""
     now = utcnow()
     values = body.model_dump()
     line = CronLine.parse(body.cron, body.timezone)
     values["next_at"] = None if body.paused else line.after(now)
     with context.session() as session:
         suites.usable(session, body.suite)
-        made = stored.create(session, values, owner=who.name, now=now)
+        schedule = stored.create(session, values, owner=who.name, now=now)
         audit.record(
             session,
             actor=who.actor,
             action="schedule.created",
-            subject=made["id"],
+            subject=schedule["id"],
             detail=body.model_dump(),
         )
-        return answer(_shown(session, made), 201)
+        return answer(_public(session, schedule), 201)
 
 
 @router.get(
@@ -147,22 +147,22 @@ def create(context: Ctx, who: Submitter, body: ScheduleIn) -> Response:
 def list_schedules(
     context: Ctx, _who: Reader, suite: Filter = None, limit: Limit = 50, cursor: Cursor = None
 ) -> Response:
-    """Those in use, of a suite by its name."""
+    """List schedules in use; `suite` is a suite's name."""
     with context.reading() as session:
         page = stored.list_(session, suite=suite, limit=limit, cursor=cursor)
-        return answer_page(page, lambda schedule: _shown(session, schedule))
+        return answer_page(page, lambda schedule: _public(session, schedule))
 
 
 @router.get(
     "/schedules/{schedule_id}",
     responses={200: {"model": ScheduleOut}},
     response_class=Response,
-    summary="Look at a schedule",
+    summary="Show a schedule",
 )
 def look(context: Ctx, _who: Reader, schedule_id: str) -> Response:
-    """With its next and its last due times."""
+    """Show a schedule with its next and last due times."""
     with context.reading() as session:
-        return answer(_shown(session, _found(stored.get(session, schedule_id), schedule_id)))
+        return answer(_public(session, _require(stored.get(session, schedule_id), schedule_id)))
 
 
 @router.patch(
@@ -172,8 +172,9 @@ def look(context: Ctx, _who: Reader, schedule_id: str) -> Response:
     summary="Change a schedule",
 )
 def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange) -> Response:
-    """Any of its fields. What falls due while it is paused is not made up for; a new line or zone
-    counts from now.
+    """Change any of its fields.
+
+    Due times during a pause are not made up for. A new cron line or time zone counts from now.
     """
     values = body.model_dump(exclude_unset=True)
     if not values:
@@ -185,15 +186,15 @@ def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange)
         )
     now = utcnow()
     with context.session() as session:
-        before = _found(stored.lock(session, schedule_id), schedule_id)
+        before = _require(stored.lock(session, schedule_id), schedule_id)
         after = {**before, **values}
         line = CronLine.parse(after["cron"], after["timezone"])
         if "suite" in values:
             suites.usable(session, after["suite"])
         if any(after[name] != before[name] for name in ("cron", "timezone", "paused")):
             values["next_at"] = None if after["paused"] else line.after(now)
-        made = stored.change(session, schedule_id, values, now=now)
-        if made["version"] != before["version"]:
+        changed = stored.change(session, schedule_id, values, now=now)
+        if changed["version"] != before["version"]:
             detail = body.model_dump(exclude_unset=True)
             audit.record(
                 session,
@@ -202,21 +203,21 @@ def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange)
                 subject=schedule_id,
                 detail=detail,
             )
-        return answer(_shown(session, made))
+        return answer(_public(session, changed))
 
 
 @router.delete(
     "/schedules/{schedule_id}",
     responses={200: {"model": ScheduleOut}},
     response_class=Response,
-    summary="End a schedule",
+    summary="Archive a schedule",
 )
 def archive(context: Ctx, who: Submitter, schedule_id: str) -> Response:
-    """Its runs stay."""
+    """Archive a schedule. Its runs stay."""
     with context.session() as session:
-        made = _found(stored.archive(session, schedule_id, now=utcnow()), schedule_id)
+        archived = _require(stored.archive(session, schedule_id, now=utcnow()), schedule_id)
         audit.record(session, actor=who.actor, action="schedule.archived", subject=schedule_id)
-        return answer(_shown(session, made))
+        return answer(_public(session, archived))
 
 
 @router.post(
@@ -233,12 +234,13 @@ def run_now(
     schedule_id: str,
     key: idempotency_keys.Key = None,
 ) -> Response:
-    """Whatever its line says, paused or not, and also while a run of it is open. Its due times stay
-    as they are.
+    """Submit the suite now, even if the schedule is paused or a run is open.
+
+    The due times do not change.
     """
 
     def make(session: Session) -> idempotency_keys.Answer:
-        schedule = _found(stored.lock(session, schedule_id), schedule_id)
+        schedule = _require(stored.lock(session, schedule_id), schedule_id)
         suite = suites.usable(session, schedule["suite"])
         order = replace(suites.order_of(schedule), suite_version=suite["version"])
         return runs.accepted(
@@ -251,20 +253,21 @@ def run_now(
     return response
 
 
-def _found(schedule: Schedule | None, schedule_id: str) -> Schedule:
+def _require(schedule: Schedule | None, schedule_id: str) -> Schedule:
     if schedule is None:
         raise missing("schedule", schedule_id)
     return schedule
 
 
-def _shown(session: Session, schedule: Schedule) -> dict[str, Any]:
+def _public(session: Session, schedule: Schedule) -> dict[str, Any]:
     upcoming: list[datetime] = []
     if schedule["next_at"] is not None:
         line = CronLine(schedule["cron"], schedule["timezone"])
         upcoming = [schedule["next_at"], *line.next(schedule["next_at"], UPCOMING - 1)]
     times = {name: timestamp(schedule[name]) for name in stored.TIMES}
-    told = {
-        "upcoming": [timestamp(each) for each in upcoming],
+    return {
+        **schedule,
+        **times,
+        "upcoming": [timestamp(due_at) for due_at in upcoming],
         "last": stored.dues(session, schedule["id"]),
     }
-    return {**schedule, **times, **told}

@@ -1,4 +1,4 @@
-"""Bodies and answers of suites and runs."""
+"""The schemas of suites and runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Labels = Annotated[dict[Label, Annotated[str, Field(max_length=200)]], Field(max
 
 
 class PartOfTarget(Strict):
-    """What the jobs run on; what is left out is the defaults', else emulator, wormhole, n150."""
+    """The jobs' target; omitted fields come from the defaults, else emulator, wormhole, n150."""
 
     executor: Word = "emulator"
     arch: Word = "wormhole"
@@ -40,12 +40,13 @@ class PartOfTarget(Strict):
 
 
 class Defaults(Strict):
-    """What all entries have in common: a job's fields without build, labels and commit, which the
-    run supplies.
+    """The common fields of all entries.
+
+    They are a job's fields without build, labels and commit, which the run supplies.
     """
 
     test: dict[str, Any] = Field(
-        {}, description="merged below each entry's own test, member by member"
+        {}, description="Merged with each entry's test, whose fields take precedence"
     )
     target: PartOfTarget = PartOfTarget()
     reference: Reference | None = None
@@ -57,8 +58,9 @@ class Defaults(Strict):
 
 
 class Matrix(Strict):
-    """Each combination is a test: its shape in the place of the entry's, its numerics merged into
-    the entry's.
+    """Combinations of shapes and numerics; each combination is a test.
+
+    Its shape replaces the entry's shape. Its numerics are merged into the entry's.
     """
 
     shape: list[list[int]] | None = Field(None, min_length=1, max_length=MAX_TESTS)
@@ -69,29 +71,30 @@ class Entry(Defaults):
     """A test of a suite."""
 
     name: str | None = Field(
-        None, min_length=1, max_length=MAX_NAME, description="default: kernel and shape"
+        None, min_length=1, max_length=MAX_NAME, description="Default: kernel and shape"
     )
     matrix: Matrix | None = None
 
 
 class SuiteIn(Strict):
-    """A suite: a named list of tests. (The `suite` of a selection is another thing: tests inside a
-    gtest program or a pytest tree.)
+    """A suite: a named list of tests.
+
+    The `suite` of a selection is different: tests in a gtest program or a pytest tree.
     """
 
     name: SuiteName
     description: str = Field("", max_length=2000)
-    builds: Builds = Field([], description="builds that a run takes when it names none")
+    builds: Builds = Field([], description="Builds of a run that names none")
     defaults: Defaults = Defaults()
     entries: list[Entry] = Field(min_length=1, max_length=MAX_TESTS)
 
     def content(self) -> dict[str, Any]:
-        """What is stored: as it was given, without what was left out."""
+        """Return the stored content: the given fields, without defaults."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class TestOfSuite(BaseModel):
-    """A test of a suite, matrices expanded."""
+    """A test of a suite, with expanded matrices."""
 
     __test__ = False  # pytest: not a test case
 
@@ -116,8 +119,8 @@ class SuiteOut(BaseModel):
     archived_at: str | None
 
 
-class SuiteWhole(SuiteOut):
-    """With its tests."""
+class SuiteDetails(SuiteOut):
+    """A suite with its tests."""
 
     tests: list[TestOfSuite]
 
@@ -134,19 +137,21 @@ def _kind_of_suite(value: object) -> str:
 
 
 class RunIn(Strict):
-    """A run: a suite by name, or the suite itself; and what its jobs are run for."""
+    """A run of a stored suite (by name) or of a given suite, with its builds and commit."""
 
     suite: Annotated[
         Annotated[SuiteName, Tag("stored")] | Annotated[SuiteIn, Tag("inline")],
         Discriminator(_kind_of_suite),
     ]
-    builds: Builds = Field([], description="every test runs on each of them; none: the suite's own")
+    builds: Builds = Field(
+        [], description="Every test runs on each of them; empty: the suite's builds"
+    )
     labels: Labels = Field({})
     commit: Commit | None = None
 
 
 class RunLinks(BaseModel):
-    """Where a run is."""
+    """Addresses of a run."""
 
     self: str
     page: str
@@ -162,14 +167,14 @@ class RunAccepted(BaseModel):
 
 
 class SuiteOfRun(BaseModel):
-    """Which suite; version null: it came with the run."""
+    """The suite; version null means that it came with the run."""
 
     name: str
     version: int | None
 
 
 class JobsOfRun(BaseModel):
-    """How many jobs, how many of them have ended, and with which verdicts."""
+    """Counts of a run's jobs: all, ended, and by verdict."""
 
     total: int
     ended: int
@@ -177,7 +182,7 @@ class JobsOfRun(BaseModel):
 
 
 class SeedsOfRun(BaseModel):
-    """How many (seed, repeat), how many of them have a result, and which verdicts."""
+    """Counts of a run's (seed, repeat) pairs: all, with a result, and by verdict."""
 
     total: int
     done: int
@@ -185,8 +190,9 @@ class SeedsOfRun(BaseModel):
 
 
 class RunOut(BaseModel):
-    """A run; `verdict` is the worst of its jobs', null until it ends, and where a job was cancelled
-    and all else passed.
+    """A run; `verdict` is the worst verdict of its jobs.
+
+    It is null until the run ends, and when a job was cancelled and all others passed.
     """
 
     id: str
@@ -208,7 +214,7 @@ class RunOut(BaseModel):
 
 
 class JobOfRun(BaseModel):
-    """A job of a run, in short."""
+    """The summary of a run's job."""
 
     name: str
     id: str
@@ -230,8 +236,8 @@ class JobOfRun(BaseModel):
     links: dict[str, str]
 
 
-class RunWhole(RunOut):
-    """With its jobs, in the order of the suite."""
+class RunDetails(RunOut):
+    """A run with its jobs, in the order of the suite."""
 
     tests: list[JobOfRun]
 

@@ -1,4 +1,4 @@
-"""Suites: named, checked lists of tests that are submitted together."""
+"""Suites: named, validated lists of tests that are submitted together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import Query, Response
 
 from gonogo.errors import FieldError
 from gonogo_service.access.context import Ctx, Reader, Submitter
-from gonogo_service.api.suites.schemas import SuiteIn, SuiteOut, SuitePage, SuiteWhole
+from gonogo_service.api.suites.schemas import SuiteDetails, SuiteIn, SuiteOut, SuitePage
 from gonogo_service.kit.answers import Cursor, Limit, answer, answer_page, make_router, missing
 from gonogo_service.submission import suites
 from gonogo_storage.access import audit
@@ -22,18 +22,17 @@ router = make_router("suites")
     "/suites",
     status_code=201,
     responses={
-        201: {"model": SuiteWhole},
-        200: {"model": SuiteWhole, "description": "the same as before"},
+        201: {"model": SuiteDetails},
+        200: {"model": SuiteDetails, "description": "Unchanged"},
     },
     response_class=Response,
     summary="Store a suite",
 )
 def put(context: Ctx, who: Submitter, body: SuiteIn) -> Response:
-    """Creates the suite of that name, or replaces it as its next version; the same content again is
-    no new version (200).
+    """Create the suite with that name, or replace it as its next version.
 
-    Every test is checked as a job would be, but for its build. Runs that are open keep the version
-    that they were made of.
+    The same content is no new version (200). Every test is checked like a job, except for its
+    build. Open runs keep their version.
     """
     content = body.content()
     suites.check(content, context.settings)
@@ -55,24 +54,25 @@ def put(context: Ctx, who: Submitter, body: SuiteIn) -> Response:
 def list_suites(
     context: Ctx,
     _who: Reader,
-    archived: Annotated[bool, Query(description="with those that were archived")] = False,
+    archived: Annotated[bool, Query(description="Include archived suites")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """By name."""
+    """List suites by name."""
     with context.reading() as session:
         return answer_page(stored.list_(session, archived=archived, limit=limit, cursor=cursor))
 
 
 @router.get(
     "/suites/{name}",
-    responses={200: {"model": SuiteWhole}},
+    responses={200: {"model": SuiteDetails}},
     response_class=Response,
-    summary="Look at a suite",
+    summary="Show a suite",
 )
 def look(context: Ctx, _who: Reader, name: str) -> Response:
-    """Its newest version, with its tests. `tests` is empty where this service's limits no longer
-    allow them.
+    """Show the newest version with its tests.
+
+    `tests` is empty if the service's limits no longer allow them.
     """
     with context.reading() as session:
         suite = stored.get(session, name)
@@ -92,14 +92,15 @@ def look(context: Ctx, _who: Reader, name: str) -> Response:
     summary="Archive a suite",
 )
 def archive(context: Ctx, who: Submitter, name: str) -> Response:
-    """It takes no runs any more, and its schedules fail with that reason; runs that exist stay.
-    Storing it again brings it back.
+    """Archive a suite: it can't run any more, and its schedules fail for that reason.
+
+    Its runs stay. Storing it again restores it.
     """
     with context.session() as session:
-        found = stored.archive(session, name, now=utcnow())
-        if found is None:
+        result = stored.archive(session, name, now=utcnow())
+        if result is None:
             raise missing("suite", name)
-        suite, changed = found
+        suite, changed = result
         if changed:
             audit.record(session, actor=who.actor, action="suite.archived", subject=name)
     return answer(suite)

@@ -1,18 +1,18 @@
-"""Why a test flickers: its cause, the tables by context and device, and the runs that say so."""
+"""The attribution of flakiness: its cause, the tables by context and device, and the runs."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from fastapi import Query, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from gonogo.flakiness.attribution import Cause
 from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.api.tests.schemas import (
     Configuration,
+    Extent,
     FactorOut,
-    Looked,
     RateOut,
     SampleOut,
     Source,
@@ -28,11 +28,10 @@ MAX_SAMPLES = 500
 
 
 class AttributionOut(BaseModel):
-    """The cause with its words, every factor with its evidence, and the tables. `causes` are all
-    that hold, `cause` among them first.
+    """The cause, every factor with its evidence, and the tables.
 
-    `samples`: the newest runs, newest first; `looked` says how many were read for the answer
-    itself.
+    `causes` are all causes that hold; `cause` is the first one. `samples` are the newest runs,
+    newest first. `looked` says how many runs the answer is based on.
     """
 
     key: str
@@ -49,7 +48,7 @@ class AttributionOut(BaseModel):
     contexts: list[Configuration]
     devices: list[Configuration]
     samples: list[SampleOut]
-    looked: Looked
+    extent: Extent = Field(alias="looked")
     assessed: Source
     policy: str
 
@@ -58,7 +57,7 @@ class AttributionOut(BaseModel):
     "/tests/{key}/attribution",
     responses={200: {"model": AttributionOut}},
     response_class=Response,
-    summary="Why a test's outcomes differ",
+    summary="Explain why a test's outcomes differ",
 )
 def attribution(
     context: Ctx,
@@ -69,35 +68,35 @@ def attribution(
     board: Board = None,
     build: Filter = None,
     samples: Annotated[
-        int, Query(ge=0, le=MAX_SAMPLES, description="how many of the newest runs to list")
+        int, Query(ge=0, le=MAX_SAMPLES, description="Number of the newest runs to list")
     ] = 100,
 ) -> Response:
-    """Of one variant; without `branch`, `arch` and `board` of the one that ran last. Of its newest
-    build, or of the one that is named.
+    """Explain the outcomes of one variant on its newest build, or on the named one.
 
-    `contexts` is the table of isolation against groups: pass rates with intervals, and the exact
-    test of each row against `isolated`.
+    Without `branch`, `arch` and `board` it is the variant that ran last. `contexts` is the table of
+    isolation against groups: pass rates with intervals, and the exact test of each row against
+    `isolated`.
     """
     with context.reading() as session:
         variant, variants = chosen(session, key, branch, arch, board)
-        found = variant_status.read(session, variant, build=build)
-        told = (
-            stored.samples(stored.read(session, variant, build=found.build, seeds=samples))
-            if found.build
+        status = variant_status.read(session, variant, build=build)
+        newest_runs = (
+            stored.samples(stored.read(session, variant, build=status.build, seeds=samples))
+            if status.build
             else []
         )
     return answer(
         {
             "key": key,
             "variant": shape(variant),
-            "variants": [shape(each) for each in variants],
-            "build": found.build,
-            **found.attribution,
-            "sentence": Cause(found.attribution["cause"]).sentence,
+            "variants": [shape(other) for other in variants],
+            "build": status.build,
+            **status.attribution,
+            "sentence": Cause(status.attribution["cause"]).sentence,
             "samples": [
-                {**each._asdict(), "outcome": each.outcome.value} for each in reversed(told)
+                {**run._asdict(), "outcome": run.outcome.value} for run in reversed(newest_runs)
             ],
-            "looked": found.extent,
-            "assessed": {"source": found.source, "at": found.at},
+            "looked": status.extent,
+            "assessed": {"source": status.source, "at": status.at},
         }
     )

@@ -1,4 +1,4 @@
-"""Bisections: which build of a series changed a test, although its runs are noisy."""
+"""Bisections: find the build of a series that changed a test, although its runs are noisy."""
 
 from __future__ import annotations
 
@@ -60,53 +60,58 @@ Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 
 
 class BisectionIn(Strict):
-    """A test, and a series of builds in order: given one by one, or those of a branch."""
+    """A test, and a series of builds in order: a list, or the builds of a branch."""
 
     test: dict[str, Any] = Field(
-        description="as of a job: a test of a kernel, or a selection of a gtest or pytest suite"
+        description="As in a job: a test of a kernel, or a selection of a gtest or pytest suite"
     )
     builds: list[Name] | None = Field(
         None,
         min_length=2,
         max_length=MAX_BUILDS,
-        description="in order; the same build may stand at several places",
+        description="In order; a build may occur several times",
     )
     branch: Name | None = Field(
-        None, description="in the place of `builds`: all of this branch, by sequence"
+        None, description="Instead of `builds`: all builds of this branch, by sequence"
     )
-    first: Name | None = Field(None, description="of the branch: the build to begin with")
-    last: Name | None = Field(None, description="of the branch: the build to end with")
+    first: Name | None = Field(None, description="The first build of the branch to use")
+    last: Name | None = Field(None, description="The last build of the branch to use")
     signal: Signal | None = Field(
         None,
         strict=False,
-        description="what tells builds apart; null: numbers for a test of a kernel, verdicts for a selection",
+        description=(
+            "What distinguishes builds; null: numbers for a test of a kernel, verdicts for a "
+            "selection"
+        ),
     )
     expect: Expect = Field(
         Expect.either,
         strict=False,
-        description="how the last build differs from the first; knowing it saves runs",
+        description="How the last build differs from the first; if known, it saves runs",
     )
     several: bool = Field(
         False,
-        description="by verdicts: look for further changes beside the first one found; numbers always do",
+        description=(
+            "With verdicts: look for more changes after the first one; with numbers always true"
+        ),
     )
     max_runs: int = Field(
-        500, ge=2, le=MAX_RUNS, description="without an answer after so many it ends undecided"
+        500, ge=2, le=MAX_RUNS, description="Without an answer after so many runs it is undecided"
     )
     seed_start: int = Field(
         0,
         ge=0,
         le=MAX_SEED - MAX_RUNS,
-        description="the n-th run of every build has this seed plus n",
+        description="The n-th run of every build has this seed plus n",
     )
     target: Target = Target()
     context: ContextOf = "isolated"
-    priority: int = Field(5, ge=0, le=9, description="of its jobs; 9 goes first")
+    priority: int = Field(5, ge=0, le=9, description="Priority of its jobs; 9 runs first")
     queue_deadline_s: float = Field(
         86400,
         ge=1,
         le=MAX_DEADLINE_S,
-        description="a job that no worker has started by then fails it",
+        description="Seconds after which it fails if no worker has started a job",
     )
     labels: dict[Label, Annotated[str, Field(max_length=200)]] = Field(
         {}, max_length=MAX_LABELS - 1
@@ -115,7 +120,7 @@ class BisectionIn(Strict):
 
 
 class BisectionLinks(BaseModel):
-    """Paths of what belongs to a bisection."""
+    """Paths of a bisection's resources."""
 
     self: str
     events: str
@@ -133,8 +138,10 @@ class BisectionAccepted(BaseModel):
 
 
 class Finding(BaseModel):
-    """A change that was found. `kind`: fixed, broken, masked, unmasked, quieter, louder;
-    `comparison`: the numbers of its neighbours.
+    """A change.
+
+    `kind` is fixed, broken, masked, unmasked, quieter or louder. `comparison` compares the numbers
+    of its neighbors.
     """
 
     track: str
@@ -205,8 +212,9 @@ def submit(
     body: BisectionIn,
     key: idempotency_keys.Key = None,
 ) -> Response:
-    """Runs builds of the series one seed at a time, on as many free devices as there are, until the
-    place of the change is known.
+    """Run builds of the series until the place of the change is known.
+
+    Each probe runs one seed, on as many devices as are free.
     """
     common = body.model_dump(
         mode="json",
@@ -221,14 +229,14 @@ def submit(
         )
         sample = None
         for place, name in enumerate(series):
-            one = submission.Submission(
+            candidate = submission.Submission(
                 checked.body.model_copy(update={"build": name}),
                 checked.test,
                 checked.seeds,
                 checked.context,
             )
             try:
-                sample = submission.resolve(session, one, context.settings, who.name)
+                sample = submission.resolve(session, candidate, context.settings, who.name)
             except FieldError as error:
                 where = (
                     f"{field}.{place}"
@@ -238,7 +246,7 @@ def submit(
                 raise FieldError(where, error.value, error.reason, limit=error.limit) from None
         assert sample is not None
         signal = body.signal or (Signal.verdicts if is_selection(body.test) else Signal.numbers)
-        made = stored.create(
+        bisection = stored.create(
             session,
             NewBisection(
                 sample=sample,
@@ -256,10 +264,10 @@ def submit(
             session,
             actor=who.actor,
             action="bisection.created",
-            subject=made.id,
-            detail={"test": made.test_key},
+            subject=bisection.id,
+            detail={"test": bisection.test_key},
         )
-        return _accepted(made)
+        return _accepted(bisection)
 
     return idempotency_keys.once(context, request, who, key, body.model_dump(mode="json"), make)[0]
 
@@ -278,22 +286,24 @@ def list_bisections(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """`test` is a test's key. Filters are combined with "and"."""
+    """List bisections that match all filters; `test` is a test's key."""
     with context.reading() as session:
         page = stored.list_(session, test=test, state=state, limit=limit, cursor=cursor)
-    return answer_page(page, lambda each: {**each.to_json(), "links": _links(each.id)})
+    return answer_page(
+        page, lambda bisection: {**bisection.to_json(), "links": _links(bisection.id)}
+    )
 
 
 @router.get(
     "/bisections/{bisection_id}",
     responses={200: {"model": BisectionOut}},
     response_class=Response,
-    summary="Look at a bisection",
+    summary="Show a bisection",
 )
 def look(context: Ctx, _who: Reader, bisection_id: str) -> Response:
-    """How its searches stand, every run, and the answer once there is one."""
-    found = _found(context, bisection_id)
-    return answer({**found.whole(), "links": _links(bisection_id)})
+    """Show the state of its searches, every run, and the answer when it is known."""
+    bisection = _require(context, bisection_id)
+    return answer({**bisection.whole(), "links": _links(bisection_id)})
 
 
 @router.post(
@@ -304,13 +314,13 @@ def look(context: Ctx, _who: Reader, bisection_id: str) -> Response:
     summary="Cancel a bisection",
 )
 def cancel(context: Ctx, who: Submitter, bisection_id: str) -> Response:
-    """Its runs in flight are cancelled; what was learnt stays. One that is over stays as it is."""
-    _found(context, bisection_id)
+    """Cancel a bisection and its open runs; its results stay. A finished one does not change."""
+    _require(context, bisection_id)
     with context.session() as session:
         if stored.lock(session, bisection_id) is not None:
             now = utcnow()
             words = f"cancelled by {who.name}"
-            left = stored.finish(
+            open_jobs = stored.finish(
                 session,
                 bisection_id,
                 state=BisectionState.cancelled,
@@ -318,7 +328,7 @@ def cancel(context: Ctx, who: Submitter, bisection_id: str) -> Response:
                 words=words,
                 now=now,
             )
-            for job_id in left:
+            for job_id in open_jobs:
                 jobs.cancel(session, job_id, now=now)
             audit.record(
                 session, actor=who.actor, action="bisection.cancelled", subject=bisection_id
@@ -334,16 +344,15 @@ def start(
     context: Ctx,
     _who: Reader,
     bisection_id: str,
-    after: Annotated[
-        int, Query(ge=0, le=MAX_NUMBER, description="the version that is known already")
-    ] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_NUMBER, description="The last known version")] = 0,
     last_event_id: Annotated[
         str | None,
-        Header(description="what a browser sends when it comes back; goes before `after`"),
+        Header(description="Sent by browsers when they reconnect; overrides `after`"),
     ] = None,
 ) -> int:
-    """The version after which the stream starts. 204 when there is nothing left to come: that tells
-    an EventSource to stop.
+    """Return the version after which the stream starts.
+
+    It answers 204 when no event will follow, which tells an EventSource not to reconnect.
     """
     if last_event_id is not None:
         if not (
@@ -359,8 +368,8 @@ def start(
                 limit=f"0 to {MAX_NUMBER}",
             )
         after = int(last_event_id)
-    found = _found(context, bisection_id)
-    if found.state.final and after >= found.version:
+    bisection = _require(context, bisection_id)
+    if bisection.state.final and after >= bisection.version:
         raise HTTPException(204)
     return after
 
@@ -368,15 +377,16 @@ def start(
 @router.get(
     "/bisections/{bisection_id}/events",
     response_class=EventSourceResponse,
-    responses={204: {"description": "The bisection is over and its last event is known already."}},
-    summary="A bisection as it goes on",
+    responses={204: {"description": "The bisection is over, and its last event is known"}},
+    summary="Stream a bisection's events",
 )
 async def events(
     context: Ctx, bisection_id: str, after: Annotated[int, Depends(start)]
 ) -> AsyncIterator[ServerSentEvent]:
-    """`progress`, and at the end `state`: {"state", "runs", "tracks", "conclusion", "words"}. An
-    event's id is the bisection's version; who is slow gets the newest one only. The stream ends
-    when the bisection is over.
+    """Stream `progress` events, and at the end a `state` event.
+
+    Each has {"state", "runs", "tracks", "conclusion", "words"}. An event's ID is the bisection's
+    version. Slow clients get only the newest event. The stream ends when the bisection is over.
     """
     yield ServerSentEvent(retry=RETRY_MS)  # also sends the headers at once
     async for event in context.bisections.follow(bisection_id, after):
@@ -385,30 +395,30 @@ async def events(
         )
 
 
-def _found(context: Context, bisection_id: str) -> Bisection:
-    """The bisection; Problem 404 when there is none."""
+def _require(context: Context, bisection_id: str) -> Bisection:
+    """Return the bisection. Raises Problem 404 when there is none."""
     with context.reading() as session:
-        found = stored.get(session, bisection_id)
-    if found is None:
+        bisection = stored.get(session, bisection_id)
+    if bisection is None:
         raise missing("bisection", bisection_id)
-    return found
+    return bisection
 
 
 def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
-    """(the builds in order, the field that names them). Raises FieldError."""
+    """Return (the builds in order, the field that names them). Raises FieldError."""
     if body.builds is not None:
         for field, value in (("branch", body.branch), ("first", body.first), ("last", body.last)):
             if value is not None:
                 raise FieldError(
                     field,
                     value,
-                    "goes with a branch, not with a list of builds",
-                    limit="null beside `builds`",
+                    "needs a branch, not a list of builds",
+                    limit="null with `builds`",
                 )
         return list(body.builds), "builds"
     if body.branch is None:
         raise FieldError(
-            "builds", None, "is required, or a branch", limit=f"2 to {MAX_BUILDS} builds"
+            "builds", None, "is required if there is no branch", limit=f"2 to {MAX_BUILDS} builds"
         )
     executor, branch = body.target.executor, body.branch
     names = [build.name for build in _branch(session, executor, branch)]
@@ -417,47 +427,52 @@ def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
             raise FieldError(
                 field,
                 name,
-                f"is no build of branch {branch!r}",
-                limit=", ".join(names[:20]) or "a build of it",
+                f"is not a build of branch {branch!r}",
+                limit=", ".join(names[:20]) or "a build of the branch",
             )
     low = 0 if body.first is None else names.index(body.first)
     high = len(names) - 1 if body.last is None else names.index(body.last)
     series = names[low : high + 1]
     if not 2 <= len(series) <= MAX_BUILDS:
         reason = f"has {len(series)} builds of {executor} from first to last"
-        raise FieldError("branch", branch, reason, limit=f"2 to {MAX_BUILDS}")
+        raise FieldError("branch", branch, reason, limit=f"2 to {MAX_BUILDS} builds")
     return series, "branch"
 
 
 def _branch(session: Session, executor: str, branch: str) -> list[Build]:
-    """The builds of a branch by sequence: our own, and those that were registered."""
-    found = [build for build in own_builds(executor).values() if build.branch == branch]
+    """Return the built-in and the registered builds of a branch, by sequence."""
+    members = [build for build in own_builds(executor).values() if build.branch == branch]
     cursor: str | None = None
     while True:
         page = builds.list_(session, executor=executor, branch=branch, limit=PAGE, cursor=cursor)
-        found += [
-            Build(each["name"], executor, branch=branch, sequence=each["sequence"])
-            for each in page.items
+        members += [
+            Build(row["name"], executor, branch=branch, sequence=row["sequence"])
+            for row in page.items
         ]
         cursor = page.next
         if cursor is None:
-            return ordered(found)
+            return ordered(members)
 
 
 def _links(bisection_id: str) -> dict[str, str]:
-    own = f"{API}/bisections/{bisection_id}"
+    address = f"{API}/bisections/{bisection_id}"
     return {
-        "self": own,
-        "events": f"{own}/events",
+        "self": address,
+        "events": f"{address}/events",
         "jobs": f"{API}/jobs?label={stored.LABEL}={bisection_id}",
         "page": urls.bisection(bisection_id),
     }
 
 
-def _accepted(found: Bisection) -> idempotency_keys.Answer:
-    where = _links(found.id)
+def _accepted(bisection: Bisection) -> idempotency_keys.Answer:
+    where = _links(bisection.id)
     return (
         202,
-        {"id": found.id, "state": found.state.value, "builds": len(found.builds), "links": where},
+        {
+            "id": bisection.id,
+            "state": bisection.state.value,
+            "builds": len(bisection.builds),
+            "links": where,
+        },
         {"Location": where["self"]},
     )

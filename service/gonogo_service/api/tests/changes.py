@@ -1,5 +1,6 @@
-"""Since when? Change points of a test over builds or days, and two of its builds against each
-other: masked, fixed, or unchanged.
+"""Change points of a test over builds or days, and comparisons of two builds.
+
+A comparison says whether the kernel was fixed, masked, or unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ router = make_router("tests")
 
 
 class TrendOut(BaseModel):
-    """Points in order, and what changed between them."""
+    """Points in order, and the changes between them."""
 
     key: str
     variant: VariantOut
@@ -31,15 +32,15 @@ class TrendOut(BaseModel):
     metric: str
     points: list[PointOut]
     numbers: dict[str, ChangesOut] = Field(
-        description="by output: change points of the logarithm of `metric`"
+        description="By output: change points of the logarithm of `metric`"
     )
-    rates: ChangesOut = Field(description="change points of the failure rate")
+    rates: ChangesOut = Field(description="Change points of the failure rate")
     steps: list[BuildChangeOut] = Field(
-        description="each build against the nearest earlier one that was judged; empty over days"
+        description="Each build compared with the nearest earlier judged one; empty over days"
     )
 
 
-class ComparisonOut(BuildChangeOut):
+class BuildComparisonOut(BuildChangeOut):
     """Two builds of one variant, and the meaning of `change`."""
 
     key: str
@@ -51,7 +52,7 @@ class ComparisonOut(BuildChangeOut):
     "/tests/{key}/changes",
     responses={200: {"model": TrendOut}},
     response_class=Response,
-    summary="Change points of a test",
+    summary="List change points of a test",
 )
 def changes(
     context: Ctx,
@@ -63,38 +64,37 @@ def changes(
     over: trends.Over = "builds",
     metric: Annotated[str | None, Query(json_schema_extra={"enum": list(METRICS)})] = None,
 ) -> Response:
-    """Over builds in their order, or over days (UTC). A change has the interval of its place, in
-    the names of builds or days.
+    """List change points over builds in order, or over days (UTC).
 
-    Numbers are those of the workload, so that a test that takes another tolerance keeps its past;
-    rates are the test's own.
+    A change has an interval of builds or days. Numbers are those of the workload, so that a test
+    with a new tolerance keeps its history; rates are the test's.
     """
-    wanted = trends.DEFAULT_METRIC if metric is None else metric
-    if wanted not in METRICS:
+    chosen_metric = trends.DEFAULT_METRIC if metric is None else metric
+    if chosen_metric not in METRICS:
         raise BadField(
             "metric",
-            wanted,
-            "no series of this statistic is kept",
+            chosen_metric,
+            "there is no series of this statistic",
             limit="one of " + ", ".join(METRICS),
         )
     with context.reading() as session:
         variant, variants = chosen(session, key, branch, arch, board)
-        found = trends.read(session, variant, over=over, metric=wanted)
+        trend = trends.read(session, variant, over=over, metric=chosen_metric)
     return answer(
         {
             "key": key,
             "variant": shape(variant),
-            "variants": [shape(each) for each in variants],
-            **found,
+            "variants": [shape(other) for other in variants],
+            **trend,
         }
     )
 
 
 @router.get(
     "/tests/{key}/comparison",
-    responses={200: {"model": ComparisonOut}},
+    responses={200: {"model": BuildComparisonOut}},
     response_class=Response,
-    summary="Fixed between two builds, or masked?",
+    summary="Compare two builds: fixed or masked?",
 )
 def comparison(
     context: Ctx,
@@ -106,12 +106,20 @@ def comparison(
     arch: Arch = None,
     board: Board = None,
 ) -> Response:
-    """By digests, then by forensic coefficients, then by the statistics that explain. Without
-    `head` the newest build, without `base` the one before it; a build without judged seeds gives
-    `unknown`.
+    """Compare two builds by digests, then by forensic coefficients, then by statistics.
+
+    The default for `head` is the newest build, and for `base` the build before it. A build without
+    judged seeds gives `unknown`.
     """
     with context.reading() as session:
         variant, _ = chosen(session, key, branch, arch, board)
-        found = trends.compare(session, variant, base, head)
-    sentence = Change(found.change).sentence
-    return answer({"key": key, "variant": shape(variant), "sentence": sentence, **found.to_json()})
+        change = trends.compare(session, variant, base, head)
+    sentence = Change(change.change).sentence
+    return answer(
+        {
+            "key": key,
+            "variant": shape(variant),
+            "sentence": sentence,
+            **change.to_json(),
+        }
+    )

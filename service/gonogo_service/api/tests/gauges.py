@@ -1,4 +1,4 @@
-"""Gauges: measure a test with right and wrong kernels, and look at what was found."""
+"""Gauges: measure a test with right and wrong kernels, and show the report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ router = make_router("gauges")
 
 
 class GaugeLinks(BaseModel):
-    """Paths of what belongs to a gauge."""
+    """Paths of a gauge's resources."""
 
     self: str
     test: str
@@ -41,8 +41,9 @@ class GaugeLinks(BaseModel):
 
 
 class GaugeAccepted(BaseModel):
-    """The answer to a new gauge; `runs` are its parts times its seeds, `chunks` the pieces in which
-    workers take them.
+    """The answer to a new gauge.
+
+    `runs` are its parts times its seeds. `chunks` are the units that workers process.
     """
 
     id: str
@@ -69,7 +70,7 @@ class GaugeSummary(BaseModel):
     target: dict[str, str]
     seeds: list[int]
     search: bool
-    total: int = Field(description="runs: (seed, part); more when other inputs are tried")
+    total: int = Field(description="Runs: (seed, part); more if other inputs are tried")
     done: int
     chunks: dict[str, int]
     sharpness: Sharpness | None = Field(description="null until it is over")
@@ -82,8 +83,9 @@ class GaugeSummary(BaseModel):
 
 
 class GaugeOut(GaugeSummary):
-    """A gauge with its parts and its report: that of `gonogo gauge --json`, and the line that
-    measures it again.
+    """A gauge with its parts and its report.
+
+    The report is that of `gonogo gauge --json`, with the command that measures it again.
     """
 
     parts: list[dict[str, Any]]
@@ -108,8 +110,10 @@ class GaugePage(BaseModel):
 def submit(
     context: Ctx, who: Submitter, request: Request, body: GaugeIn, key: idempotency_keys.Key = None
 ) -> Response:
-    """Runs the emulator's right and known-wrong kernels, and builds of yours, on the test's seeds:
-    false alarms, misses, window, advice.
+    """Run right and known-wrong kernels on the test's seeds.
+
+    They are the emulator's kernels and your builds. The report has false alarms, misses, the window
+    of tolerances, and advice.
     """
     check(body, context.settings)
 
@@ -147,27 +151,27 @@ def list_gauges(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """`test` is a test's key. Filters are combined with "and"."""
+    """List gauges that match all filters; `test` is a test's key."""
     with context.reading() as session:
         page = stored.list_(
             session, test=test, state=state, sharpness=sharpness, limit=limit, cursor=cursor
         )
-    return answer_page(page, _shown)
+    return answer_page(page, _with_links)
 
 
 @router.get(
     "/gauges/{gauge_id}",
     responses={200: {"model": GaugeOut}},
     response_class=Response,
-    summary="Look at a gauge",
+    summary="Show a gauge",
 )
 def look(context: Ctx, _who: Reader, gauge_id: str) -> Response:
-    """Progress while it runs, then the report."""
+    """Show the progress of a gauge, then its report."""
     with context.reading() as session:
         gauge = stored.get(session, gauge_id)
     if gauge is None:
         raise missing("gauge", gauge_id)
-    return answer(_shown(gauge))
+    return answer(_with_links(gauge))
 
 
 @router.post(
@@ -178,8 +182,9 @@ def look(context: Ctx, _who: Reader, gauge_id: str) -> Response:
     summary="Cancel a gauge",
 )
 def cancel(context: Ctx, who: Submitter, gauge_id: str) -> Response:
-    """What no worker has started ends here and now, running kernels within seconds. What has run is
-    reported; no flag changes.
+    """Cancel a gauge: unstarted chunks at once, running kernels within seconds.
+
+    Finished runs are reported; no flag changes.
     """
     with context.session() as session:
         before = stored.get(session, gauge_id)
@@ -213,5 +218,5 @@ def _accepted(gauge: dict[str, Any]) -> idempotency_keys.Answer:
     return 202, body, {"Location": where["self"]}
 
 
-def _shown(gauge: dict[str, Any]) -> dict[str, Any]:
+def _with_links(gauge: dict[str, Any]) -> dict[str, Any]:
     return {**gauge, "links": _links(gauge)}

@@ -1,4 +1,4 @@
-"""Rejudgements: a test's stored seeds under another tolerance, or under the policy in force."""
+"""Rejudgements: a test's stored seeds with another tolerance, or with the current policy."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from gonogo_storage.history import rejudgements as stored
 router = make_router("rejudgements")
 Counts = dict[Verdict, int]
 ANY_SIZE = 2**53
-"""Nothing is run: the limit of elements is none of this."""
+"""Nothing runs, so the limit of elements doesn't apply."""
 
 
 class RejudgementIn(Strict):
-    """Which test, and by what its seeds are judged again."""
+    """The test, and the tolerance that its seeds are judged with again."""
 
-    test: str = Field(min_length=1, max_length=100, description="the test's key")
+    test: str = Field(min_length=1, max_length=100, description="The test's key")
     tolerance: dict[str, Any] | None = Field(
-        None, description="the whole tolerance as a test has it; null: the declared one"
+        None, description="The complete tolerance, as in a test; null: the declared one"
     )
     build: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="jobs of this build only"
+        None, description="Only jobs of this build"
     )
     store: bool = Field(
-        False, description="keep the report; the verdicts of the jobs stay as they are in any case"
+        False, description="Store the report; the verdicts of the jobs never change"
     )
     reason: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
 
 
 class Rejudged(BaseModel):
-    """Old and new verdicts of some seeds. `undecided`: their stored numbers can't tell."""
+    """Old and new verdicts of seeds; the stored numbers can't decide the `undecided` ones."""
 
     seeds: int
     changed: int
@@ -60,7 +60,7 @@ class Rejudged(BaseModel):
 
 
 class RejudgedBuild(Rejudged):
-    """Of all jobs of a build."""
+    """The verdicts of all jobs of a build."""
 
     build: str
     branch: str
@@ -69,7 +69,7 @@ class RejudgedBuild(Rejudged):
 
 
 class RejudgedJob(Rejudged):
-    """Of a job; `new_verdict` is null where a seed is undecided."""
+    """The verdicts of a job; `new_verdict` is null if a seed is undecided."""
 
     job: str
     build: str
@@ -78,9 +78,7 @@ class RejudgedJob(Rejudged):
 
 
 class RejudgementOut(BaseModel):
-    """The report; id, owner and created_at are null unless it is stored. In lists `jobs` is
-    empty.
-    """
+    """The report; id, owner and created_at are null unless stored. In lists `jobs` is empty."""
 
     id: str | None
     test_key: str
@@ -111,16 +109,16 @@ class RejudgementPage(BaseModel):
     "/rejudgements",
     responses={
         200: {"model": RejudgementOut},
-        201: {"model": RejudgementOut, "description": "stored"},
+        201: {"model": RejudgementOut, "description": "Stored"},
     },
     response_class=Response,
     summary="Judge a test's stored seeds again",
 )
 def rejudge(context: Ctx, who: Submitter, body: RejudgementIn) -> Response:
-    """What the verdicts would be, for each build and job, from stored numbers alone; no kernel is
-    run, no stored verdict changes.
+    """Compute the new verdicts for each build and job from stored numbers.
 
-    A seed whose numbers can't tell is undecided, with the reason; such a report can't be stored.
+    No kernel runs, and no stored verdict changes. A seed whose numbers can't decide is undecided,
+    with a reason; a report with such seeds can't be stored.
     """
     with context.reading() as session:
         spec = test_specs.get(session, body.test)
@@ -128,24 +126,27 @@ def rejudge(context: Ctx, who: Submitter, body: RejudgementIn) -> Response:
             raise FieldError(
                 "test",
                 body.test,
-                "there is no test of this key",
+                "there is no test with this key",
                 limit="a key of GET /api/v1/tests",
             )
-        declared, wanted = _tests(spec["test"], body)
-        found = stored.report(session, declared, wanted, build=body.build)
+        declared, requested = _tests(spec["test"], body)
+        report = stored.report(session, declared, requested, build=body.build)
     if not body.store:
         return answer(
-            {**found, "id": None, "owner": None, "reason": body.reason, "created_at": None}
+            {**report, "id": None, "owner": None, "reason": body.reason, "created_at": None}
         )
-    if found["undecided"]:
-        reason = f"{found['undecided']} of {found['seeds']} seeds can't be decided: {next(iter(found['reasons']))}"
+    if report["undecided"]:
+        why = next(iter(report["reasons"]))
+        reason = f"{report['undecided']} of {report['seeds']} seeds can't be decided: {why}"
         raise FieldError(
             "tolerance", body.tolerance, reason, limit="a tolerance that stored numbers decide"
         )
     with context.session() as session:
-        made = stored.add(session, found, wanted, owner=who.name, reason=body.reason, now=utcnow())
+        rejudgement = stored.add(
+            session, report, requested, owner=who.name, reason=body.reason, now=utcnow()
+        )
         detail = {
-            name: found[name]
+            name: report[name]
             for name in (
                 "test_key",
                 "new_test_key",
@@ -157,9 +158,13 @@ def rejudge(context: Ctx, who: Submitter, body: RejudgementIn) -> Response:
             )
         }
         audit.record(
-            session, actor=who.actor, action="rejudgement.stored", subject=made["id"], detail=detail
+            session,
+            actor=who.actor,
+            action="rejudgement.stored",
+            subject=rejudgement["id"],
+            detail=detail,
         )
-    return answer(made, 201)
+    return answer(rejudgement, 201)
 
 
 @router.get(
@@ -171,7 +176,7 @@ def rejudge(context: Ctx, who: Submitter, body: RejudgementIn) -> Response:
 def list_rejudgements(
     context: Ctx, _who: Reader, test: Filter = None, limit: Limit = 50, cursor: Cursor = None
 ) -> Response:
-    """Those that were stored, newest first, of a test by its key; without their jobs."""
+    """List stored rejudgements without their jobs, newest first; `test` is a test's key."""
     with context.reading() as session:
         return answer_page(stored.list_(session, test=test, limit=limit, cursor=cursor))
 
@@ -180,24 +185,24 @@ def list_rejudgements(
     "/rejudgements/{rejudgement_id}",
     responses={200: {"model": RejudgementOut}},
     response_class=Response,
-    summary="Look at a rejudgement",
+    summary="Show a rejudgement",
 )
 def look(context: Ctx, _who: Reader, rejudgement_id: str) -> Response:
-    """As it was stored."""
+    """Show a stored rejudgement."""
     with context.reading() as session:
-        found = stored.get(session, rejudgement_id)
-    if found is None:
+        rejudgement = stored.get(session, rejudgement_id)
+    if rejudgement is None:
         raise missing("rejudgement", rejudgement_id)
-    return answer(found)
+    return answer(rejudgement)
 
 
 def _tests(canonical: dict[str, Any], body: RejudgementIn) -> tuple[TestSpec, TestSpec]:
-    """The test as declared, and as it is wanted. Raises FieldError."""
+    """Return the test as declared, and with the requested tolerance. Raises FieldError."""
     if is_selection(canonical):
         raise FieldError(
             "test",
             body.test,
-            "a selection declares no tolerance: its gates are in its tests",
+            "a selection has no tolerance: its tests define when they pass",
             limit="a test of a kernel",
         )
     declared = TestSpec.parse(canonical, max_elements=ANY_SIZE)

@@ -1,5 +1,6 @@
-"""The answers about a test's flakiness in the words of gonogo.flakiness: rates, grades, causes,
-change points, builds against builds.
+"""Schemas of a test's flakiness, with the terms of gonogo.flakiness.
+
+They cover rates, grades, causes, change points, and comparisons of builds.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gonogo.flakiness.masking import Change as Became
 
 
 class RateOut(BaseModel):
-    """`failures` of `runs`, and its interval at `level`; nulls without a run."""
+    """The rate of `failures` in `runs`, with its interval at `level`; nulls without a run."""
 
     failures: int
     runs: int
@@ -25,30 +26,30 @@ class RateOut(BaseModel):
 
 
 class VariantOut(BaseModel):
-    """Where a test runs: a branch on one kind of board."""
+    """A variant of a test: a branch on one kind of board."""
 
     branch: str
     arch: str
     board: str
 
 
-class Looked(BaseModel):
-    """How much of the history the answer is made from."""
+class Extent(BaseModel):
+    """The part of the history that the answer is based on."""
 
     jobs: int
-    seeds: int = Field(description="(seed, repeat) that were read")
-    of_seeds: int = Field(description="(seed, repeat) that these jobs have")
-    more_jobs: bool = Field(description="whether there are older jobs")
+    seeds: int = Field(description="(seed, repeat) pairs that were read")
+    of_seeds: int = Field(description="(seed, repeat) pairs of these jobs")
+    more_jobs: bool = Field(description="Whether there are older jobs")
     words: str
 
 
 class Source(BaseModel):
-    """Where a judgement comes from."""
+    """The source of an assessment."""
 
     source: Literal["stored", "computed"] = Field(
-        description="by the background's assessment, or for this answer"
+        description="Stored by the background process, or computed for this answer"
     )
-    at: str | None = Field(description="when it was assessed; null when computed for this answer")
+    at: str | None = Field(description="Time of the assessment; null if computed for this answer")
 
 
 class Threshold(BaseModel):
@@ -60,17 +61,18 @@ class Threshold(BaseModel):
 
 
 class TailOut(BaseModel):
-    """The failure rate that the tail of the errors foretells, per seed or per run of a seed, and
-    its one-sided upper bound.
+    """The failure rate that the tail of the errors predicts, and its one-sided upper bound.
+
+    It is a rate per seed, or per run of a seed.
     """
 
-    seeds: int = Field(description="samples, in `per`")
+    seeds: int = Field(description="Number of samples, in the unit `per`")
     left_out: int
     observed: RateOut
     predicted: float | None
     upper: float | None
     at_most: bool = Field(
-        description="whether `predicted` is the least that so many seeds may foretell"
+        description="Whether `predicted` is the lowest rate that so many seeds can predict"
     )
     level: float
     thresholds: list[Threshold]
@@ -78,62 +80,61 @@ class TailOut(BaseModel):
     words: str
     distinct: int | None = Field(
         default=None,
-        description="distinct seeds among the samples; null of assessments before it was counted",
+        description="Distinct seeds among the samples; null in old assessments",
     )
     per: str = Field(
         default="seeds",
-        description="`seeds`, or `runs` where a seed's runs give other numbers each time",
+        description="`seeds`, or `runs` if each run of a seed gives different numbers",
     )
     repeated: int = Field(
         default=0,
-        description="runs that are no samples, since they give again what their seed gave",
+        description="Runs that are not samples, because they repeat their seed's numbers",
     )
 
 
 class GradeOut(BaseModel):
-    """Two axes: is the test stable, and do known-wrong kernels fail it?"""
+    """The grade on two axes: is the test stable, and do known-wrong kernels fail it?"""
 
     stability: Stability
     sharpness: Sharpness
-    hollow: bool = Field(description="green and unexplained on this build")
-    latent: bool = Field(description="green, and foretold to fail")
+    hollow: bool = Field(description="Passes, but unexplained, on this build")
+    latent: bool = Field(description="Passes, but predicted to fail")
     failures: RateOut
     tail: TailOut | None
     missed: dict[str, RateOut] = Field(
-        description="of each known-wrong kernel that can show: how often it passed"
+        description="Pass rate of each known-wrong kernel that can be detected"
     )
     words: str
     policy: str
 
 
 class Configuration(BaseModel):
-    """A row of the table of a factor, compared with the first row where that is `isolated`, else
-    with all others together.
+    """A row of a factor's table.
+
+    It is compared with the first row if that is `isolated`, else with all other rows together.
     """
 
     name: str
     runs: int
     passed: int
     failed: int
-    host_runs: int = Field(description="child processes that the runs came from")
+    host_runs: int = Field(description="Child processes of the runs")
     pass_rate: float | None
     pass_low: float | None
     pass_high: float | None
     p: float | None = Field(
-        description="Fisher's exact test, two-sided; null for the row that the others are compared with"
+        description="Fisher's exact test, two-sided; null for the reference row"
     )
     higher: float | None = Field(
-        description="posterior probability that it fails more often than what it is compared with"
+        description="Posterior probability that it fails more often than the reference"
     )
     repeated: int = Field(
-        default=0, description="further runs that repeat one of the row bit for bit: in no rate"
+        default=0, description="Runs that repeat another run bit for bit; they count in no rate"
     )
 
 
 class FactorOut(BaseModel):
-    """One factor: how many seeds were compared, how many differ, examples, and the rows whose rates
-    differ by themselves.
-    """
+    """One factor: the compared and differing seeds, examples, and the rows with different rates."""
 
     cause: Cause
     holds: bool
@@ -144,7 +145,7 @@ class FactorOut(BaseModel):
 
 
 class SampleOut(BaseModel):
-    """One run that the attribution looked at."""
+    """One run of the attribution."""
 
     seed: int | None
     repeat: int
@@ -158,7 +159,7 @@ class SampleOut(BaseModel):
 
 
 class ChangeOut(BaseModel):
-    """A change at the point `at`, which lies between the two of `between` at `level`."""
+    """A change at the point `at`, which is within `between` at `level`."""
 
     place: int
     low: int
@@ -166,10 +167,10 @@ class ChangeOut(BaseModel):
     at: str
     between: tuple[str, str]
     level: float
-    before: float = Field(description="mean of the logarithm of the number, or the failure rate")
+    before: float = Field(description="Mean logarithm of the number, or the failure rate")
     after: float
     p: float | None
-    odds: float | None = Field(description="Bayes factor against no change, of rates")
+    odds: float | None = Field(description="Bayes factor against no change, for rates")
     rates: list[RateOut] | None
     words: str
 
@@ -180,7 +181,7 @@ class ChangesOut(BaseModel):
     changes: list[ChangeOut]
     points: int
     left_out: int
-    moved: int = Field(description="points that stood before an earlier one")
+    moved: int = Field(description="Points that came before an earlier one")
     words: str
 
 
@@ -203,7 +204,7 @@ class PointOut(BaseModel):
 
 
 class BuildChangeOut(BaseModel):
-    """What became of the kernel between two builds."""
+    """The change of the kernel between two builds."""
 
     before: str
     after: str
@@ -211,10 +212,10 @@ class BuildChangeOut(BaseModel):
     turned_green: bool
     red: list[RateOut]
     unexplained: list[RateOut]
-    same: list[str] = Field(description="wrong terms, or statistics, that stayed as they were")
+    same: list[str] = Field(description="Wrong terms, or statistics, that did not change")
     differing: list[str]
     by: str = Field(
-        description="what was compared: digests, coefficients, statistics, explanations, or nothing"
+        description="Compared data: digests, coefficients, statistics, explanations, or nothing"
     )
     words: str
     policy: str

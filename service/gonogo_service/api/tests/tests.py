@@ -1,6 +1,4 @@
-"""Tests ever submitted: their grades and rates on each variant, and what their jobs found per
-build.
-"""
+"""Tests: their grades and rates on each variant, and their history per build."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
 from gonogo_service.access.context import Ctx, Reader
-from gonogo_service.api.tests.schemas import GradeOut, Looked, RateOut, Source, VariantOut
+from gonogo_service.api.tests.schemas import Extent, GradeOut, RateOut, Source, VariantOut
 from gonogo_service.kit.answers import (
     MAX_FILTER,
     Cursor,
@@ -31,17 +29,16 @@ from gonogo_storage.rollups.variants import Variant, jobs_of
 router = make_router("tests")
 MAX_FLAGS = 100
 MAX_VARIANTS = 8
-"""Variants that one answer grades, those that ran last; the others are named, and graded when asked
-for."""
+"""Maximum number of graded variants in an answer: those that ran last. Others are only named."""
 MAX_NAMED = 20
 
-Branch = Annotated[str | None, Query(max_length=MAX_FILTER, description="branch")]
+Branch = Annotated[str | None, Query(max_length=MAX_FILTER, description="Branch")]
 Arch = Annotated[str | None, Query(max_length=MAX_FILTER)]
 Board = Annotated[str | None, Query(max_length=MAX_FILTER)]
 
 
 class TestOut(BaseModel):
-    """A test in its canonical form: fields at their default are left out."""
+    """A test in its canonical form, without fields that have their default."""
 
     key: str
     workload_key: str
@@ -58,7 +55,7 @@ class TestPage(BaseModel):
 
 
 class BuildHistory(BaseModel):
-    """What a test did on one build of a variant."""
+    """The results of a test on one build of a variant."""
 
     build: str
     sequence: int
@@ -66,18 +63,14 @@ class BuildHistory(BaseModel):
     seeds: int
     counts: dict[str, int]
     failures: RateOut
-    infrastructure: RateOut = Field(
-        description="hangs, crashes and errors, of all runs that were tried"
-    )
-    hollow: RateOut = Field(description="green seeds that rounding does not explain")
+    infrastructure: RateOut = Field(description="Rate of hangs, crashes and errors among all runs")
+    hollow: RateOut = Field(description="Rate of passing seeds that rounding doesn't explain")
     last_job: str
     last_at: str | None
 
 
 class GradedVariant(VariantOut):
-    """A test on one branch and one kind of board. `build`: the newest, which the grade is
-    of.
-    """
+    """A test on one branch and one kind of board; the grade is for `build`, the newest one."""
 
     build: str | None
     grade: GradeOut
@@ -85,18 +78,20 @@ class GradedVariant(VariantOut):
     infrastructure: RateOut
     hollow: RateOut
     builds: list[BuildHistory]
-    looked: Looked
+    extent: Extent = Field(alias="looked")
     assessed: Source
 
 
 class TestHistory(TestOut):
-    """A test: its grade, rates and history per build on each variant, the one that ran last first;
-    what it found on each build over all variants, newest build first; and its flags.
+    """A test with its variants, builds and flags.
+
+    Each variant has its grade, rates and history per build; the one that ran last comes first.
+    `builds` are the results over all variants, newest build first.
     """
 
     variants: list[GradedVariant]
     more_variants: list[VariantOut] = Field(
-        description="not graded in this answer: ask with branch, arch and board"
+        description="Not graded in this answer: filter by branch, arch and board"
     )
     builds: list[dict[str, Any]]
     flags: list[dict[str, Any]]
@@ -108,7 +103,7 @@ class TestHistory(TestOut):
 def list_tests(
     context: Ctx, _who: Reader, kernel: Filter = None, limit: Limit = 50, cursor: Cursor = None
 ) -> Response:
-    """In the order of their keys."""
+    """List tests in the order of their keys."""
     with context.reading() as session:
         return answer_page(stored.list_(session, kernel=kernel, limit=limit, cursor=cursor))
 
@@ -117,7 +112,7 @@ def list_tests(
     "/tests/{key}",
     responses={200: {"model": TestHistory}},
     response_class=Response,
-    summary="A test: grade, rates, history per build",
+    summary="Show a test: grade, rates, history per build",
 )
 def look(
     context: Ctx,
@@ -127,26 +122,27 @@ def look(
     arch: Arch = None,
     board: Board = None,
 ) -> Response:
-    """Of the variants that ran last, or of those that `branch`, `arch` and `board` name. Rates are
-    Jeffreys' intervals over whole jobs.
+    """Show the variants that ran last, or those that `branch`, `arch` and `board` select.
+
+    Rates have Jeffreys' intervals over whole jobs.
     """
     with context.reading() as session:
         test = stored.get(session, key)
         if test is None:
             raise missing("test", key)
         raised = flags.list_(session, test=key, limit=MAX_FLAGS)
-        wanted = [
-            each
-            for each in variant_status.variants(session, key)
-            if _matches(each, branch, arch, board)
+        variants = [
+            variant
+            for variant in variant_status.variants(session, key)
+            if _matches(variant, branch, arch, board)
         ]
-        if not wanted and (branch, arch, board) != (None, None, None):
+        if not variants and (branch, arch, board) != (None, None, None):
             raise _no_variant(branch, arch, board, variant_status.variants(session, key))
         return answer(
             {
                 **test,
-                "variants": [_graded(session, each) for each in wanted[:MAX_VARIANTS]],
-                "more_variants": [shape(each) for each in wanted[MAX_VARIANTS:]],
+                "variants": [_graded(session, variant) for variant in variants[:MAX_VARIANTS]],
+                "more_variants": [shape(variant) for variant in variants[MAX_VARIANTS:]],
                 "builds": stored.builds_of(session, key),
                 "flags": raised.items,
             }
@@ -156,29 +152,29 @@ def look(
 def chosen(
     session: Session, key: str, branch: str | None, arch: str | None, board: str | None
 ) -> tuple[Variant, tuple[Variant, ...]]:
-    """(the variant that a request is about, all of the test): what is left out may be anything; of
-    several the one that ran last.
+    """Return (the requested variant, all variants of the test).
 
-    Raises Problem 404 where there is no such test, or it never ran there; the answer then names
-    where it did.
+    None matches anything. Of several matches the one that ran last is returned. Raises Problem 404
+    for an unknown test, or a variant that never ran; it names the known variants.
     """
     variants = variant_status.variants(session, key)
     if not variants:
         raise missing("test", key)
-    found = next((each for each in variants if _matches(each, branch, arch, board)), None)
-    if found is None:
+    matches = (variant for variant in variants if _matches(variant, branch, arch, board))
+    variant = next(matches, None)
+    if variant is None:
         raise _no_variant(branch, arch, board, variants)
-    return found, variants
+    return variant, variants
 
 
 def shape(variant: Variant) -> dict[str, str]:
-    """A variant of a known test, in plain JSON types."""
+    """Return a variant in plain JSON types."""
     return {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
 
 
 def _matches(variant: Variant, branch: str | None, arch: str | None, board: str | None) -> bool:
     pairs = ((branch, variant.branch), (arch, variant.arch), (board, variant.board))
-    return all(wanted in (None, has) for wanted, has in pairs)
+    return all(requested in (None, actual) for requested, actual in pairs)
 
 
 def _no_variant(
@@ -189,7 +185,9 @@ def _no_variant(
         for field, value in (("branch", branch), ("arch", arch), ("board", board))
         if value is not None
     }
-    known = "; ".join(f"{each.branch}, {each.arch}, {each.board}" for each in variants[:MAX_NAMED])
+    known = "; ".join(
+        f"{variant.branch}, {variant.arch}, {variant.board}" for variant in variants[:MAX_NAMED]
+    )
     errors = [
         {"field": field, "value": value, "limit": known, "message": "the test never ran there"}
         for field, value in given.items()
@@ -200,14 +198,14 @@ def _no_variant(
 
 
 def _graded(session: Session, variant: Variant) -> dict[str, Any]:
-    found = variant_status.read(session, variant)
+    status = variant_status.read(session, variant)
     jobs = jobs_of(session, variant)
     return {
         **shape(variant),
-        "build": found.build,
-        "grade": found.grade,
+        "build": status.build,
+        "grade": status.grade,
         **variant_status.rates(jobs),
         "builds": variant_status.builds(jobs),
-        "looked": found.extent,
-        "assessed": {"source": found.source, "at": found.at},
+        "looked": status.extent,
+        "assessed": {"source": status.source, "at": status.at},
     }

@@ -1,4 +1,4 @@
-"""Workloads: a test without its tolerance, on which history hangs."""
+"""Workloads: a workload is a test without its tolerance; its jobs share one history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router = make_router("tests")
 
 
 class PastJob(BaseModel):
-    """A job of the workload in a few numbers."""
+    """The summary of a job of the workload."""
 
     job: str
     test_key: str
@@ -40,12 +40,12 @@ class History(BaseModel):
     "/workloads/{workload_key}/history",
     responses={200: {"model": History}},
     response_class=Response,
-    summary="The history of a workload",
+    summary="List a workload's history",
 )
 def history(
     context: Ctx, _who: Reader, workload_key: str, limit: Limit = 200, cursor: Cursor = None
 ) -> Response:
-    """Every job that is over, whatever its tolerance."""
+    """List every finished job, whatever its tolerance."""
     with context.reading() as session:
         if not stored.workload(session, workload_key):
             raise missing("workload", workload_key)

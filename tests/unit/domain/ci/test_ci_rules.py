@@ -71,7 +71,7 @@ def test_a_push_tells_the_commit_before_and_the_changed_paths() -> None:
 @pytest.mark.parametrize(
     ("name", "payload", "said"),
     [
-        ("push", push(ref="refs/tags/v1"), "no branch"),
+        ("push", push(ref="refs/tags/v1"), "not a branch"),
         ("push", push(after="0" * 40, deleted=True), "deleted"),
         ("ping", {"zen": "x"}, "'ping'"),
         ("issues", {"repository": None}, "'issues'"),
@@ -116,8 +116,14 @@ def test_a_check_suite_without_a_branch_and_a_workflow_of_another_repository_com
 
 def test_a_pull_request_that_is_made_from_here_to_elsewhere_is_none_of_ours() -> None:
     elsewhere, here = ({"id": each} for each in (2, 1))
-    sides = [{"number": number, "head": {"sha": HEAD, "repo": here}, "base": {"sha": BEFORE, "ref": "main", "repo": base}}
-             for number, base in ((7, elsewhere), (8, here))]  # fmt: skip
+    sides = [
+        {
+            "number": number,
+            "head": {"sha": HEAD, "repo": here},
+            "base": {"sha": BEFORE, "ref": "main", "repo": base},
+        }
+        for number, base in ((7, elsewhere), (8, here))
+    ]
     assert event("check_suite", check_suite(pull_requests=sides[:1])).pull_request is None
     assert event("workflow_run", workflow_run(pull_requests=sides)).pull_request == 8
 

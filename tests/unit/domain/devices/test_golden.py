@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 
-from gonogo.devices.golden import Accusation, Change, Golden, CanaryResult, judge
+from gonogo.devices.golden import Accusation, CanaryResult, Change, Golden, judge
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 KNOWN = Golden("x", "lab-1/a", "lab-1/b")
@@ -35,9 +35,7 @@ def test_the_first_canary_teaches_and_a_second_device_confirms() -> None:
     assert judge(None, []).golden is None
 
 
-def test_one_device_that_deviates_is_accused_once_another_of_its_host_still_gives_the_golden_one() -> (
-    None
-):
+def test_a_deviating_device_is_accused_once_another_of_its_host_gives_the_golden_digest() -> None:
     before = judge(KNOWN, [sung("a", "x", 0, 9), sung("b", "y", 10)])
     assert (before.accused, before.change) == ((), None)
     after = judge(KNOWN, [sung("a", "x", 0, 11), sung("b", "y", 10)])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gonogo.devices.suspicion import Tried, suspects
+from gonogo.devices.suspicion import WorkloadRuns, suspects
 
 
-def tried(device: str, failing: int, tests: int, build: str = "main") -> list[Tried]:
+def tried(device: str, failing: int, tests: int, build: str = "main") -> list[WorkloadRuns]:
     """`tests` unrelated tests of 10 runs each on a device, the first `failing` of which fail."""
     return [
-        Tried(device, f"workload-{number}", build, 10, 10 if number < failing else 0)
+        WorkloadRuns(device, f"workload-{number}", build, 10, 10 if number < failing else 0)
         for number in range(tests)
     ]
 
@@ -50,4 +50,4 @@ def test_few_tests_say_nothing_and_builds_of_one_test_are_related() -> None:
 
 def test_no_outcomes_no_suspicion() -> None:
     assert suspects([]) == []
-    assert suspects([Tried("a", "s", "b", 0, 0)]) == []
+    assert suspects([WorkloadRuns("a", "s", "b", 0, 0)]) == []

@@ -75,7 +75,10 @@ def test_a_neighbour_runs_while_one_more_run_saves_more_than_it_costs() -> None:
 
 def test_what_the_runs_of_a_search_say_is_counted_once_however_boldly_it_chooses() -> None:
     tallies: list[Tally] = [(0, 3), *[(0, 0)] * 14, (2, 3), *[(0, 0)] * 15, (3, 4)]
-    bold, calm = search_state(tallies), search_state(tallies, policy=replace(POLICY, bisect_boldness=1.0))
+    bold, calm = (
+        search_state(tallies),
+        search_state(tallies, policy=replace(POLICY, bisect_boldness=1.0)),
+    )
     assert bold.stage is Stage.search
     assert (bold.posterior, bold.evidence) == (calm.posterior, calm.evidence)
     very = search_state(tallies, policy=replace(POLICY, bisect_boldness=20.0))
@@ -121,7 +124,8 @@ def test_a_step_is_short(builds: int, flying: int, most_s: float) -> None:
     for _ in range(3):
         begun = time.process_time()
         assert (
-            len(search_state(tallies, pending=[builds // 2] * flying, want=1 + flying).next_builds) == 1 + flying
+            len(search_state(tallies, pending=[builds // 2] * flying, want=1 + flying).next_builds)
+            == 1 + flying
         )
         took.append(time.process_time() - begun)
     assert min(took) < most_s

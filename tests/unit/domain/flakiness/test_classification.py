@@ -91,7 +91,12 @@ def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) ->
             (OpenFlag("f", "flaky", False, from_head=True),),
             "new_failure",
         ),  # its own finding excuses nothing
-        (ran(pass_=8), ran(fail=2, pass_=6), (OpenFlag("f", "flaky", True, from_head=True),), "waived"),
+        (
+            ran(pass_=8),
+            ran(fail=2, pass_=6),
+            (OpenFlag("f", "flaky", True, from_head=True),),
+            "waived",
+        ),
         (
             ran(pass_=8),
             ran(fail=2, pass_=6),
@@ -133,7 +138,12 @@ def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) ->
         (ran(pass_=8), ran(hang=1, pass_=7), (), "infrastructure"),
         (ran(pass_=8), ran(hang=1, pass_=7), (OpenFlag("f", "hangs", True),), "waived"),
         (ran(pass_=8), ran(error=8), (), "infrastructure"),
-        (ran(pass_=8), RunSummary("h", ("j",), {"pass": 1}, sick={"lab/0": 7}), (), "infrastructure"),
+        (
+            ran(pass_=8),
+            RunSummary("h", ("j",), {"pass": 1}, sick={"lab/0": 7}),
+            (),
+            "infrastructure",
+        ),
         (ran(pass_=8), RunSummary("h", ("j",), ended_empty={"cancelled": 1}), (), "infrastructure"),
         (ran(pass_=8), RunSummary("h", ("j",), {"pass": 1}, waiting=1), (), "pending"),
         (ran(fail=8), ran(pass_=8), (), "fixed"),
@@ -207,8 +217,10 @@ def test_what_the_errors_look_like_decides_whether_it_is_the_same_failure() -> N
 
 def test_an_unknown_says_why_base_is_silent() -> None:
     for base, why in (
-        (None, "base was not run"), (RunSummary("b", ("j",), waiting=1), "base has not finished"), (ran(error=8), "base gave no answer"),
-    ):  # fmt: skip
+        (None, "base was not run"),
+        (RunSummary("b", ("j",), waiting=1), "base has not finished"),
+        (ran(error=8), "base gave no answer"),
+    ):
         assert classify(base, ran(fail=8)).words == f"red 8 of 8; {why}"
     assert classify(ran(green=8), ran(pass_by_tolerance=8)).words.endswith(
         "base has no arrays to judge"
@@ -231,7 +243,7 @@ def test_the_evidence_has_rates_the_test_and_the_flag() -> None:
     )
     (taken,) = classify(ran(pass_=8), ran(fail=8), [OPEN, TAKEN_ON]).findings
     assert "acknowledged by kim until 2026-12-01T00:00:00Z: a race" in taken.words
-    with pytest.raises(ValueError, match="neither side"):
+    with pytest.raises(ValueError, match="base or head"):
         classify(None, None)
 
 
@@ -259,16 +271,61 @@ GATES = {
 @pytest.mark.parametrize(
     ("level", "closed", "unsaid"),
     [
-        ("new", {"new_failure", "new_hollow_pass", "new hang"}, {"unknown", "unknown hollow", "error", "pending", "not_run"}),
-        ("fail", {"new_failure", "broken_on_base", "unknown", "new hang", "old hang", "error", "red gtest"},
-         {"unknown hollow", "pending", "not_run"}),
-        ("hollow", {"new_failure", "broken_on_base", "unknown", "new hang", "old hang", "error", "red gtest", "new_hollow_pass",
-                    "known_hollow", "unknown hollow"}, {"pending", "not_run"}),
-        ("suspect", {"new_failure", "broken_on_base", "unknown", "new hang", "old hang", "error", "red gtest", "new_hollow_pass",
-                     "known_hollow", "unknown hollow", "red_but_right", "undecided"}, {"pending", "not_run"}),
+        (
+            "new",
+            {"new_failure", "new_hollow_pass", "new hang"},
+            {"unknown", "unknown hollow", "error", "pending", "not_run"},
+        ),
+        (
+            "fail",
+            {
+                "new_failure",
+                "broken_on_base",
+                "unknown",
+                "new hang",
+                "old hang",
+                "error",
+                "red gtest",
+            },
+            {"unknown hollow", "pending", "not_run"},
+        ),
+        (
+            "hollow",
+            {
+                "new_failure",
+                "broken_on_base",
+                "unknown",
+                "new hang",
+                "old hang",
+                "error",
+                "red gtest",
+                "new_hollow_pass",
+                "known_hollow",
+                "unknown hollow",
+            },
+            {"pending", "not_run"},
+        ),
+        (
+            "suspect",
+            {
+                "new_failure",
+                "broken_on_base",
+                "unknown",
+                "new hang",
+                "old hang",
+                "error",
+                "red gtest",
+                "new_hollow_pass",
+                "known_hollow",
+                "unknown hollow",
+                "red_but_right",
+                "undecided",
+            },
+            {"pending", "not_run"},
+        ),
         ("any", set(GATES) - {"passed", "waived", "pending"}, {"pending"}),
     ],
-)  # fmt: skip
+)
 def test_a_gate_closes_for_what_its_level_names(
     level: str, closed: set[str], unsaid: set[str]
 ) -> None:

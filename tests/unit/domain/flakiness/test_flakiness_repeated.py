@@ -12,7 +12,7 @@ from gonogo.flakiness.attribution import Cause, attribute
 from gonogo.flakiness.grades import Stability, stability
 from gonogo.flakiness.rates import Outcome, rate
 from gonogo.flakiness.repeated import clustered, tail_of
-from gonogo.flakiness.samples import Sample, devices, once
+from gonogo.flakiness.samples import Sample, devices, distinct_places
 from gonogo.flakiness.tails import tail
 
 NIGHTS = 30
@@ -146,12 +146,12 @@ def test_bits_that_repeat_count_once_but_not_of_a_kernel_that_is_known_to_be_non
     nights = [
         sample(seed, night=night, build=f"b{night}") for night in range(NIGHTS) for seed in range(4)
     ]
-    assert once(nights) == [0, 1, 2, 3]
-    assert once([each._replace(digest=None) for each in nights]) == list(range(120))
-    assert once([each._replace(seed=None) for each in nights]) == list(range(120))
+    assert distinct_places(nights) == [0, 1, 2, 3]
+    assert distinct_places([each._replace(digest=None) for each in nights]) == list(range(120))
+    assert distinct_places([each._replace(seed=None) for each in nights]) == list(range(120))
     other = [each._replace(digest=f"{each.digest} {each.build}") for each in nights]
-    assert len(once(other)) == 120
-    assert once(other, [0.5] * 120) == [
+    assert len(distinct_places(other)) == 120
+    assert distinct_places(other, [0.5] * 120) == [
         0,
         1,
         2,
@@ -159,7 +159,7 @@ def test_bits_that_repeat_count_once_but_not_of_a_kernel_that_is_known_to_be_non
     ]  # each build's bits are its own, the figures are the same
     same = [each._replace(build="b") for each in nights]
     same[50] = same[50]._replace(digest="another")
-    assert once(same, [0.5] * 120) == list(range(120))
+    assert distinct_places(same, [0.5] * 120) == list(range(120))
 
 
 def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:

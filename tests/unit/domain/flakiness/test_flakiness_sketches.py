@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gonogo.flakiness.sketches import _EDGES, MOST_BUCKETS, PER_OCTAVE, Sketch, total
+from gonogo.flakiness.sketches import _EDGES, MAX_BUCKETS, PER_OCTAVE, Sketch, total
 
 ANY = st.lists(
     st.one_of(
@@ -47,7 +47,7 @@ def test_a_quantile_is_within_the_stated_error_of_the_exact_one(
     else:
         assert found is not None
         assert abs(found - wanted) <= wanted * sketch.error * (1 + 1e-12) + 5e-324
-    assert sketch.error <= 0.01084 or len(values) > MOST_BUCKETS
+    assert sketch.error <= 0.01084 or len(values) > MAX_BUCKETS
 
 
 @given(ANY, ANY, LARGE)
@@ -69,7 +69,7 @@ def test_more_buckets_than_fit_are_joined_and_say_their_error_whatever_the_group
     noise = random.Random(1)
     values: list[float | None] = [10.0 ** noise.uniform(-40, 40) for _ in range(20_000)]
     whole = Sketch.of(values)
-    assert len(whole.buckets) <= MOST_BUCKETS
+    assert len(whole.buckets) <= MAX_BUCKETS
     assert whole.level == 5  # 80 decades are 266 octaves of 32 buckets: 512 hold them joined in 32s
     parts = [Sketch.of(values[start : start + 37]) for start in range(0, len(values), 37)]
     noise.shuffle(parts)
@@ -91,7 +91,7 @@ def test_every_finite_number_fits_at_level_eight() -> None:
         ]
     )
     assert sketch.level <= 8
-    assert len(sketch.buckets) <= MOST_BUCKETS
+    assert len(sketch.buckets) <= MAX_BUCKETS
     assert all(low < high for low, high, _ in sketch.bins())
 
 

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 from gonogo.flakiness.grades import Sharpness, Stability, grade, hollow, sharpness, stability
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
-from gonogo.flakiness.suspects import pooled, settled
+from gonogo.flakiness.suspects import pooled, pooled_explanations
 from gonogo.flakiness.tails import pareto_fit, survival, tail
 from gonogo.spec.verdicts import Explanation
 
@@ -154,11 +154,11 @@ def test_a_chance_suspect_is_settled_by_more_seeds_and_a_wrong_term_is_not() -> 
     }
     chance = [quiet | {"row_z": 4.5}] + [quiet] * 8
     wrong = [quiet | {"row_z": 4.5}] * 9
-    assert settled({"dx": chance}) == {"dx": Explanation.explained}
-    assert settled({"dx": wrong}) == {"dx": Explanation.suspect}
+    assert pooled_explanations({"dx": chance}) == {"dx": Explanation.explained}
+    assert pooled_explanations({"dx": wrong}) == {"dx": Explanation.suspect}
     rare = quiet | {"budget_ratio": 3.7}  # one wrong column, where the seed lets it show
-    assert settled({"dx": [rare] + [quiet] * 8}) == {"dx": Explanation.explained}
-    assert settled({"dx": [rare] * 2 + [quiet] * 7}) == {"dx": Explanation.suspect}
+    assert pooled_explanations({"dx": [rare] + [quiet] * 8}) == {"dx": Explanation.explained}
+    assert pooled_explanations({"dx": [rare] * 2 + [quiet] * 7}) == {"dx": Explanation.suspect}
     assert pooled([{"row_z": None, "chi": float("nan")}]) == {}
     assert pooled([]) == {}
     assert POLICY.suspect_seeds == 8

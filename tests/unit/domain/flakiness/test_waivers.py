@@ -11,11 +11,11 @@ from gonogo.flakiness.classes import Class, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, gate
 from gonogo.flakiness.waivers import (
-    OVERRIDABLE,
     RED_OR_HOLLOW,
+    WAIVABLE,
     Waiver,
     day,
-    touches,
+    waivable,
     waived,
 )
 from gonogo.spec.verdicts import Verdict
@@ -79,18 +79,21 @@ def test_the_class_is_waived_and_the_verdict_stays() -> None:
         == "red 6 of 6; none of 8 on base; waived until 2026-12-01 by kim: the race of ticket 12"
     )
     assert red.evidence["waiver"] == {
-        "id": "o1", "owner": "kim", "reason": "the race of ticket 12", "expires": "2026-12-01T00:00:00Z",
+        "id": "o1",
+        "owner": "kim",
+        "reason": "the race of ticket 12",
+        "expires": "2026-12-01T00:00:00Z",
         "words": "waived until 2026-12-01 by kim: the race of ticket 12",
-    }  # fmt: skip
+    }
     assert red.evidence["head"]["failures"] == 6  # the rates are told all the same
     assert gate([waived(said, [waiver()])]).code == 3  # the crash is not covered
-    assert gate([waived(said, [waiver(classes=OVERRIDABLE)])], FailOn.any).code == 0
+    assert gate([waived(said, [waiver(classes=WAIVABLE)])], FailOn.any).code == 0
 
 
 def test_only_the_classes_that_it_names_and_nothing_that_never_ran() -> None:
     new = classify(ran(pass_=8), ran(fail=8))
     assert waived(new, [waiver(classes=(Class.known_flaky,))]) is new
-    everything = waiver(classes=OVERRIDABLE)
+    everything = waiver(classes=WAIVABLE)
     for base, head in (
         (ran(pass_=8), RunSummary("h", ("j",), {"pass": 1}, waiting=1)),
         (ran(pass_=8), RunSummary("h", ("j",), ended_empty={"cancelled": 1})),
@@ -99,13 +102,15 @@ def test_only_the_classes_that_it_names_and_nothing_that_never_ran() -> None:
         (ran(fail=8), ran(pass_=8)),
     ):
         said = classify(base, head)
-        assert not touches(said)
+        assert not waivable(said)
         assert waived(said, [everything]) is said
     assert Class.infrastructure not in RED_OR_HOLLOW
 
 
 def test_a_flag_that_someone_took_on_is_named_before_an_waiver_and_of_several_the_longest() -> None:
-    known = OpenFlag("f1", "flaky", True, owner="ada", reason="seen", expires="2026-11-01T00:00:00Z")
+    known = OpenFlag(
+        "f1", "flaky", True, owner="ada", reason="seen", expires="2026-11-01T00:00:00Z"
+    )
     (by_flag,) = waived(classify(ran(pass_=8), ran(fail=8), [known]), [waiver()]).findings
     assert (by_flag.evidence["flag"]["id"], "waiver" in by_flag.evidence) == ("f1", False)
     later = waiver(id="o2", expires=END.replace(hour=12))

@@ -68,9 +68,7 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions_and_so_does_pc
         assert found.seen[name].count == found.seen[name].of == 2, name
 
 
-def test_the_advised_tolerance_of_the_nightly_test_rejects_them_all_and_lets_every_right_kernel_pass() -> (
-    None
-):
+def test_the_advised_nightly_tolerance_rejects_mutants_and_passes_right_kernels() -> None:
     found = gauged("layernorm_bw", 8, 8462)
     assert not set(REDUCTIONS) & set(found.advice.missed)
     for each in rows(
@@ -94,7 +92,7 @@ def test_an_impossible_window_is_said_to_be_one_and_other_inputs_see_more() -> N
     )
     other = spec("layernorm_bw", (8, 8462), tolerance=NIGHTLY, inputs=where.inputs)
     there = report(other, rows(other, seeds=1))
-    tried = elsewhere.Tried.of(found, where, there)
+    tried = elsewhere.TriedInputs.of(found, where, there)
     # a mean of dy makes s1 as large as dx: a plain allclose, and a far looser one, now rejects what
     # was wrong
     window = next(each for each in there.windows if str(each.comparator) == "allclose rtol 0")
@@ -185,6 +183,6 @@ def test_every_other_input_is_a_valid_one_also_for_a_short_row(kernel: str) -> N
 
 def test_inputs_that_add_nothing_are_not_advised() -> None:
     found = gauged("layernorm_bw", 8, 8462)
-    same = elsewhere.Tried.of(found, elsewhere.candidates(found.test)[0], found)
+    same = elsewhere.TriedInputs.of(found, elsewhere.candidates(found.test)[0], found)
     assert same.gains == same.loses == ()
     assert elsewhere.cover([same]) == []

@@ -15,7 +15,7 @@ from gonogo.errors import FieldError
 from gonogo.gauge import kernels
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import gauge_line
-from gonogo.gauge.plan import GO, planned, work_of
+from gonogo.gauge.plan import RIGHT_KERNELS, planned, work_of
 from gonogo.spec.test_spec import KERNELS, TestSpec
 from gonogo_cli.app import app
 from gonogo_workers.messages import gauge_parts
@@ -29,7 +29,7 @@ def test_every_part_of_every_kernel_is_planned_under_its_name_and_kind(kernel: s
     parts = [*kernels.right(test), *kernels.wrong(test)]
     for part in parts:
         assert (handed[part.name].kind, handed[part.name].build) == (part.kind, part.build)
-    assert {part.name for part in parts if part.kind is Kind.go} <= set(GO)
+    assert {part.name for part in parts if part.kind is Kind.go} <= set(RIGHT_KERNELS)
 
 
 def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
@@ -73,11 +73,21 @@ def test_the_parts_of_a_seed_come_together() -> None:
 @pytest.mark.parametrize(
     "test",
     [
-        {"kernel": "layernorm_fw", "shape": [4, 40], "epsilon": 1e-5, "tolerance": {"rtol": 0.01, "atol": 0.05, "pcc": 0.99, "ulp": 8}},
-        {"kernel": "layernorm_bw", "shape": [4, 40], "tolerance": {"dx": {"rtol": 0.001, "atol": 0.5}, "dbeta": {"frobenius": 0.1}},
-         "inputs": {"regime": "normal", "mean": 0, "std": 2}, "numerics": {"fidelity": "hifi3"}},
+        {
+            "kernel": "layernorm_fw",
+            "shape": [4, 40],
+            "epsilon": 1e-5,
+            "tolerance": {"rtol": 0.01, "atol": 0.05, "pcc": 0.99, "ulp": 8},
+        },
+        {
+            "kernel": "layernorm_bw",
+            "shape": [4, 40],
+            "tolerance": {"dx": {"rtol": 0.001, "atol": 0.5}, "dbeta": {"frobenius": 0.1}},
+            "inputs": {"regime": "normal", "mean": 0, "std": 2},
+            "numerics": {"fidelity": "hifi3"},
+        },
     ],
-)  # fmt: skip
+)
 def test_the_line_measures_the_same_test_again(test: dict[str, Any]) -> None:
     canonical = TestSpec.parse(test).canonical()
     line = shlex.split(gauge_line(canonical, start=3, count=1))

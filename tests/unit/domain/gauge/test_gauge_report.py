@@ -254,4 +254,4 @@ def test_what_is_advised_passes_every_right_kernel_and_misses_exactly_what_it_sa
 
 
 def test_the_words_of_an_advice_spell_the_tolerance() -> None:
-    assert advice.spelt({"dx": {"rtol": 0.001, "atol": 0.014}}) == "dx: rtol 0.001, atol 0.014"
+    assert advice.spelled({"dx": {"rtol": 0.001, "atol": 0.014}}) == "dx: rtol 0.001, atol 0.014"

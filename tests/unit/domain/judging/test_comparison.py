@@ -79,7 +79,8 @@ def test_a_green_that_rounding_can_t_explain_fails_with_numbers_and_the_term(
         gonogo.compare(**FIELDS, **wrong, name="after the fix")
     first, output, diagnosis = str(raised.value).split("\n")
     assert first.startswith(
-        "after the fix: layernorm_bw [1, 32, 1024]: pass_by_tolerance (budget of tt-train). Green and wrong"
+        "after the fix: layernorm_bw [1, 32, 1024]: pass_by_tolerance (budget of tt-train). "
+        "Green and wrong"
     )
     assert output.startswith("  dx: pass_by_tolerance, unexplained; budget_ratio ")
     assert diagnosis == "  s1 is subtracted twice in all 32 tiles"
@@ -148,7 +149,10 @@ def test_tensors_of_torch_are_read_without_torch(right: dict[str, NDArray[Any]])
 
 
 def test_importing_gonogo_loads_neither_numpy_nor_the_numerics() -> None:
-    code = "import gonogo, gonogo_pytest.plugin, sys; assert not {'numpy', 'numba', 'scipy', 'gonogo.judging.judging'} & set(sys.modules)"
+    code = (
+        "import gonogo, gonogo_pytest.plugin, sys; "
+        "assert not {'numpy', 'numba', 'scipy', 'gonogo.judging.judging'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 

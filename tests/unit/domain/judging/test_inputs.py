@@ -248,7 +248,8 @@ def test_neither_scipy_nor_numba_is_needed_for_specs_verdicts_and_builds() -> No
     import subprocess
 
     code = (
-        "import gonogo.spec.test_spec, gonogo.spec.verdicts, gonogo.spec.builds, sys; gonogo.spec.builds.emulator_builds();"
+        "import gonogo.spec.test_spec, gonogo.spec.verdicts, gonogo.spec.builds, sys; "
+        "gonogo.spec.builds.emulator_builds();"
         "sys.exit(str(sorted({'numba', 'scipy', 'numpy'} & set(sys.modules))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -185,10 +185,10 @@ def test_wide_statistics_are_kept_wide() -> None:
     wide = forward_terms(
         spec("layernorm_fw", (4, 64), numerics={"input": {"gamma": "fp32"}}), "torch"
     )
-    assert (narrow.kept, wide.kept) == (2.0**-8, 2.0**-24)
+    assert (narrow.saved, wide.saved) == (2.0**-8, 2.0**-24)
     own = backward_terms(spec(numerics={"statistics": "own"}), "torch")
-    assert own.own is not None
-    assert own.own.kept == 2.0**-8
+    assert own.own_statistics is not None
+    assert own.own_statistics.saved == 2.0**-8
 
 
 def test_eager_layer_norm_on_a_cpu_has_a_arithmetic_of_its_own() -> None:

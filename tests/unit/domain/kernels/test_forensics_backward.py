@@ -55,7 +55,10 @@ WORDS = {
     "dgamma-last-row-tile-missing": "dgamma misses the last row tile (5th of 5)",
     "rstd-off-1e-3": "dx is 1.001 times what it should be (rstd or gamma)",
     "power-of-two-outliers": "4 isolated values of dx are off by a power of two",
-    "nan-tile": "1024 of 163840 values of dx are not finite, in the 3rd row tile of 5, the 16th column tile of 32",
+    "nan-tile": (
+        "1024 of 163840 values of dx are not finite, "
+        "in the 3rd row tile of 5, the 16th column tile of 32"
+    ),
 }
 
 
@@ -74,7 +77,10 @@ def test_fewer_rows_than_tiles_tell_simple_patterns_all_the_same(build: str, row
         words
         == {
             "correct": RIGHT,
-            "tt-train-2025": "s1 is subtracted twice in all 66 tiles; s2 sums only the last 3 tiles (64th to 66th of 66)",
+            "tt-train-2025": (
+                "s1 is subtracted twice in all 66 tiles; "
+                "s2 sums only the last 3 tiles (64th to 66th of 66)"
+            ),
             "tile-missing": "s1 misses the 34th tile of 66",
             "drop-s1": "s1 is missing in all 66 tiles",
             "gamma-shifted-tile": "gamma is that of the tile before in all 66 tiles",
@@ -85,7 +91,8 @@ def test_fewer_rows_than_tiles_tell_simple_patterns_all_the_same(build: str, row
 def test_a_masked_last_tile_that_is_not_masked_is_named() -> None:
     where = "(24 columns of the 32nd tile)"
     assert emulated("mask-missing", 160, 1000).words == (
-        f"s1 counts the padding of the last tile {where}; s2 counts the padding of the last tile {where}"
+        f"s1 counts the padding of the last tile {where}; "
+        f"s2 counts the padding of the last tile {where}"
     )
 
 
@@ -268,7 +275,8 @@ def test_stale_rows_are_listed_and_left_out_of_the_coefficients() -> None:
 def test_a_factor_of_the_whole_output_is_told_apart_from_its_sums() -> None:
     assert built(means, scale=1.5).words == "dx is 1.5 times what it should be (rstd or gamma)"
     assert built(flipped, scale=0.5).words == (
-        "dx is 0.5 times what it should be (rstd or gamma); s2 has the wrong sign in the last tile (65th of 65)"
+        "dx is 0.5 times what it should be (rstd or gamma); "
+        "s2 has the wrong sign in the last tile (65th of 65)"
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.forensics import Diagnosis, diagnose
-from gonogo.spec.diagnoses import AT_THE_EDGE, NOT_FOUND, PARTLY, RIGHT, beside
+from gonogo.spec.diagnoses import AT_THE_EDGE, NOT_FOUND, PARTLY, RIGHT, consistent_diagnosis
 from gonogo.spec.test_spec import TestSpec
 
 CALM = {
@@ -101,15 +101,21 @@ def test_beside_an_unexplained_error_nothing_is_called_right() -> None:
         "can_tell": False,
     }
     wrong = {"terms": [{"wrong": True}], "words": "s1 is missing", "can_tell": True}
-    assert beside(right, "unexplained") == {**right, "words": NOT_FOUND, "can_tell": False}
-    assert beside(partly, "unexplained") == {
+    assert consistent_diagnosis(right, "unexplained") == {
+        **right,
+        "words": NOT_FOUND,
+        "can_tell": False,
+    }
+    assert consistent_diagnosis(partly, "unexplained") == {
         **partly,
         "words": f"{NOT_FOUND}; cannot tell which tiles: x is constant",
     }
-    assert beside(right, "suspect") == {**right, "words": AT_THE_EDGE}
-    assert beside(wrong, "unexplained") == wrong
-    assert beside(right, "explained") == right
+    assert consistent_diagnosis(right, "suspect") == {**right, "words": AT_THE_EDGE}
+    assert consistent_diagnosis(wrong, "unexplained") == wrong
+    assert consistent_diagnosis(right, "explained") == right
     assert (
-        beside({"words": "cannot tell: there is no x", "can_tell": False}, None)["words"]
+        consistent_diagnosis({"words": "cannot tell: there is no x", "can_tell": False}, None)[
+            "words"
+        ]
         == "cannot tell: there is no x"
     )

@@ -157,9 +157,8 @@ def test_a_mean_that_should_be_zero_and_is_not_is_said() -> None:
         ("mean",),
         inputs={"x": {"regime": "ramp", "low": -1, "high": 1}},
     )
-    assert (
-        found.words
-        == "mean is -0.0154 where it should be 0; cannot tell which tiles: x is the same in every row"
+    assert found.words == (
+        "mean is -0.0154 where it should be 0; cannot tell which tiles: x is the same in every row"
     )
 
 

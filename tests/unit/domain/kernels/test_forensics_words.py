@@ -36,8 +36,18 @@ def test_places_are_counted_from_one(members: list[int], count: int, words: str)
 
 def test_ordinals() -> None:
     assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 22, 101, 111)] == [
-        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "101st", "111th",
-    ]  # fmt: skip
+        "1st",
+        "2nd",
+        "3rd",
+        "4th",
+        "11th",
+        "12th",
+        "13th",
+        "21st",
+        "22nd",
+        "101st",
+        "111th",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,9 +120,9 @@ def test_tiles_are_named_with_one_row_per_tile_and_with_fewer(
 def test_several_kinds_of_wrong_tiles_need_a_row_per_tile() -> None:
     coefficients = [1.0] * 3 + [0.0] + [1.0] * 5 + [2.0] + [1.0] * 9 + [-1.0]
     told = made(coefficients, 60)
-    assert (
-        told
-        == "s1 misses the 4th tile of 20 and counts the 10th tile of 20 twice and has the wrong sign in the last tile (20th of 20)"
+    assert told == (
+        "s1 misses the 4th tile of 20 and counts the 10th tile of 20 twice "
+        "and has the wrong sign in the last tile (20th of 20)"
     )
     assert "s1 is wrong" in made(
         [float(v) for v in np.random.default_rng(1).integers(0, 3, size=20)], 12

@@ -108,8 +108,8 @@ STRIDE = 173
 
 @pytest.mark.parametrize("kernel", KINDS)
 def test_right_kernels_of_many_arithmetics_are_explained(kernel: str) -> None:
-    """A few of a thousand cases of shape, regime and format, for each arithmetic and arithmetic; the
-    benchmark runs all."""
+    """A few of a thousand cases of shape, regime and format, for each right kernel and arithmetic
+    model; the benchmark runs all."""
     seen = 0
     for name, (run, arithmetics) in RIGHT.items():
         for arithmetic in arithmetics:

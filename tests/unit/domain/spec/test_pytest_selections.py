@@ -42,7 +42,10 @@ def test_what_pytest_can_t_do_is_one_error_with_its_words(project: Project) -> N
 
 def test_a_test_that_ends_the_whole_run_hides_nothing(project: Project) -> None:
     project.write(
-        test_a="import pytest\ndef test_a(): pass\ndef test_b(): pytest.exit('out of memory')\ndef test_c(): pass\n"
+        test_a=(
+            "import pytest\ndef test_a(): pass\ndef test_b(): pytest.exit('out of "
+            "memory')\ndef test_c(): pass\n"
+        )
     )
     found = project.reports({}, {})
     assert [each["outcome"] for each in found] == ["passed", "error", "skipped", "error"]
@@ -52,7 +55,10 @@ def test_a_test_that_ends_the_whole_run_hides_nothing(project: Project) -> None:
 
 def test_filters_choose_by_expression_or_by_node_id(project: Project) -> None:
     project.write(
-        test_a="import pytest\n@pytest.mark.parametrize('n', [1, 12])\ndef test_x(n): pass\ndef test_y(): pass\n"
+        test_a=(
+            "import pytest\n@pytest.mark.parametrize('n', [1, 12])\ndef test_x(n): pass\ndef "
+            "test_y(): pass\n"
+        )
     )
     project.write(
         test_b="raise OSError\n",
@@ -192,7 +198,7 @@ def test_a_stage_without_tests_is_failed_and_a_crash_beside_a_pass_is_partial(
         ({"stages": ["api"]}, {}, "has no stages"),
         ({"stages": ["launch"]}, STAGES, "no stage 'launch'; it has: api, factory, stubs, kernels"),
         ({"filter": "x"}, STAGES, "a staged suite takes no filter"),
-        ({}, {"path": ["."]}, "unknown field; there are root, paths"),
+        ({}, {"path": ["."]}, "unknown field; allowed: root, paths"),
         ({}, {"root": "tests"}, "must be the absolute path"),
         ({}, {"timeout_s": 0}, "above 0"),
         ({}, {"stages": [{"name": "a", "files": []}]}, "must name the stage's tests"),
@@ -209,5 +215,5 @@ def test_what_can_t_be_run_is_refused_in_words(
 def test_a_build_that_the_builds_file_doesn_t_describe_is_refused(project: Project) -> None:
     executor = project.executor({})
     executor.close()
-    with pytest.raises(ValueError, match="says nothing of the pytest build 'other'"):
+    with pytest.raises(ValueError, match="has no pytest build 'other'"):
         type(executor)("other")

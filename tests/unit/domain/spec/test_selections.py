@@ -34,11 +34,11 @@ def test_golden_keys(inner: dict[str, Any], key: str) -> None:
 
 def test_defaults_and_the_order_of_fields_do_not_change_the_key() -> None:
     plain = Selection.parse({"selection": {"suite": "a", "filter": "b"}})
-    spelt = Selection.parse(
+    spelled = Selection.parse(
         {"selection": {"stages": None, "shuffle": False, "filter": "b", "suite": "a"}}
     )
-    assert plain == spelt
-    assert plain.key == spelt.key == plain.workload_key
+    assert plain == spelled
+    assert plain.key == spelled.key == plain.workload_key
     assert plain.canonical() == {"selection": {"suite": "a", "filter": "b"}}
 
 
@@ -139,9 +139,14 @@ def test_kernels_and_selections_are_run_by_different_executors(
 
 @pytest.mark.parametrize(
     ("data", "executor"),
-    [({"selection": {}}, "gtest"), ({"selection": {"suite": "a", "stages": ["b"]}}, "pytest"), (KERNEL, "ttnn"), (KERNEL, "mine"),
-     ({"selection": {}}, "mine")],
-)  # fmt: skip
+    [
+        ({"selection": {}}, "gtest"),
+        ({"selection": {"suite": "a", "stages": ["b"]}}, "pytest"),
+        (KERNEL, "ttnn"),
+        (KERNEL, "mine"),
+        ({"selection": {}}, "mine"),
+    ],
+)
 def test_what_fits_is_let_through(data: dict[str, Any], executor: str) -> None:
     check_executor(parse_test(data), executor)
 

@@ -19,8 +19,14 @@ from gonogo.spec.stages import (
 )
 
 REPORTED = [
-    "API exists", "Parameter validation", "TTNN registration", "Device operation", "Program factory", "Stub kernels", "Full kernels",
-]  # fmt: skip
+    "API exists",
+    "Parameter validation",
+    "TTNN registration",
+    "Device operation",
+    "Program factory",
+    "Stub kernels",
+    "Full kernels",
+]
 """The stages of layernorm_fused_rm in its implementation report of 2026-01-16: 1-5 pass, 6 and 7
 are partial; a file of 6 is missing, and the kernel of 7 hangs for 60 s."""
 LOG = "agent_logs/ttnn-factory-builder_breadcrumbs.jsonl"

@@ -302,7 +302,7 @@ def test_the_limit_of_elements_is_the_callers_and_stands_in_the_message() -> Non
     TestSpec.parse(backward(shape=[10, 10]), max_elements=100)
     with pytest.raises(
         FieldError,
-        match=r"job\.test\.shape: has 110 elements \(limit: 100 elements\); got \[10, 11\]",
+        match=r"job\.test\.shape: has 110 elements \(allowed: 100 elements\); got \[10, 11\]",
     ):
         TestSpec.parse(backward(shape=[10, 11]), max_elements=100, path="job.test")
 

@@ -62,7 +62,10 @@ def test_two_questions_give_one_word(is_within: bool, explanation: str, expected
 
 
 def test_worst_first_is_the_missions_order() -> None:
-    words = "error, crash, hang, fail, pass_by_tolerance, fail_by_tolerance, suspect, inconclusive, not_judged, skipped, not_run, pass"
+    words = (
+        "error, crash, hang, fail, pass_by_tolerance, fail_by_tolerance, suspect, "
+        "inconclusive, not_judged, skipped, not_run, pass"
+    )
     assert ", ".join(WORST_FIRST) == words
     assert [each.rank for each in WORST_FIRST] == list(range(12))
 

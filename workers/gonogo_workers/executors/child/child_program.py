@@ -1,8 +1,8 @@
-"""One run of a test program with a deadline, for the gtest and pytest executors: its output is
-passed on and looked at as it comes.
+"""One run of a test program with a deadline, for the gtest and pytest executors.
 
-The program stays in our own process group, so that whatever ends the kernel host ends it, too; what
-it leaves behind is found by a variable in its environment. Standard library only.
+Its output is passed on and parsed as it comes. The program stays in our process group, so that
+everything that ends the kernel host ends it, too. Processes that it leaves behind are found by a
+variable in their environment. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ MARK = "GONOGO_PROGRAM_RUN"
 TAIL_BYTES = 8 << 10
 CHUNK_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 16
-"""A longer line is looked at in pieces: a program may print without end and without line breaks."""
+"""A longer line is handled in pieces: a program may print without end and without line breaks."""
 TERM_GRACE_S = 2.0
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended. `status` as subprocess has it (negative: the signal); None = it was
-    ended at its deadline.
+    """The end of a program.
+
+    `status` as in subprocess (negative: the signal); None: it was ended at its deadline.
     """
 
     status: int | None
     tail: str
-    """The last of what it printed."""
+    """The end of its output."""
     where: str = ""
-    """Where it hung, when whoever ran it could tell."""
+    """The place where it hung, if known."""
 
     @property
     def words(self) -> str:
-        """How the process ended, as the end of a sentence."""
+        """The end of a sentence that says how the process ended."""
         if self.status is None:
             return "was ended at its deadline"
         if self.status < 0:
@@ -50,26 +51,26 @@ class Ended:
 
 
 class Lines:
-    """Bytes as they come into lines of text; `see` gets each line, and a long one in pieces."""
+    """Turns bytes into lines of text; `on_line` receives each line, and a long one in pieces."""
 
-    def __init__(self, see: Callable[[str], None]) -> None:
-        self._see = see
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         self._rest += piece
         *whole, rest = bytes(self._rest).split(b"\n")
         for line in whole:
-            self._see(line.decode("utf-8", "replace").rstrip("\r"))
+            self._on_line(line.decode("utf-8", "replace").rstrip("\r"))
         self._rest = bytearray(rest)
         if len(self._rest) > MAX_LINE_BYTES:
             self.end()
 
     def end(self) -> None:
-        """What is left is a line, too."""
+        """Handle the rest, which has no line break, as a line."""
         if self._rest:
-            self._see(bytes(self._rest).decode("utf-8", "replace"))
+            self._on_line(bytes(self._rest).decode("utf-8", "replace"))
             self._rest.clear()
 
 
@@ -78,17 +79,16 @@ def run(
     *,
     environment: Mapping[str, str],
     seconds: float,
-    see: Callable[[str], None] = lambda _: None,
+    on_line: Callable[[str], None] = lambda _: None,
     folder: str | os.PathLike[str] | None = None,
     quiet: bool = False,
     place: Callable[[subprocess.Popen[bytes], int], str] = lambda _process, _handle: "",
 ) -> Ended:
-    """Run the program to its end or for `seconds`; afterwards neither it nor anything that it
-    started is alive.
+    """Run the program to its end or for `seconds`, then kill it and everything that it started.
 
-    `see` gets each line of its output, which is passed on to our own unless `quiet`. `place` says,
-    of a program that has reached its deadline and still runs (with its pidfd), where it hangs.
-    Raises OSError when it can't be started.
+    `on_line` receives each line of its output, which is passed on to our output unless `quiet`.
+    `place` receives a program that still runs at its deadline, with its pidfd, and returns where it
+    hangs. Raises OSError when the program can't be started.
     """
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
@@ -104,10 +104,10 @@ def run(
     output = process.stdout.fileno()
     os.set_blocking(output, False)
     handle = os.pidfd_open(process.pid)
-    tail, lines, where = bytearray(), Lines(see), ""
+    tail, lines, where = bytearray(), Lines(on_line), ""
 
     def take() -> bool:
-        """One piece of output, if there is any; False at its end."""
+        """Read one piece of output, if there is any; return False at its end."""
         try:
             piece = os.read(output, CHUNK_BYTES)
         except BlockingIOError:
@@ -124,11 +124,9 @@ def run(
         if not ended:
             where = place(process, handle)
             _end(process, handle)
-        for _ in range(
-            16
-            # what lies in the pipe (64 KiB, unless somebody made it larger), not what its children
-            # still write
-        ):
+        # Read what is in the pipe (64 KiB, unless it was enlarged), but not everything that its
+        # children still write
+        for _ in range(16):
             if not select.select([output], [], [], 0)[0] or not take():
                 break
         lines.end()
@@ -142,7 +140,7 @@ def run(
 
 
 def _follow(output: int, handle: int, take: Callable[[], bool], deadline: float) -> bool:
-    """Take the output until the program ends (True) or the deadline comes (False)."""
+    """Read the output until the program ends (True) or the deadline comes (False)."""
     poll = select.poll()
     poll.register(output, select.POLLIN)
     poll.register(handle, select.POLLIN)
@@ -164,8 +162,9 @@ def _pass_on(piece: bytes) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], handle: int) -> None:
-    """TERM, grace, KILL; returns when the process is dead. A device's driver closes it properly at
-    TERM, if it still can.
+    """End the process: TERM, grace, KILL; return when it is dead.
+
+    At TERM a device's driver can still close the device properly.
     """
     if process.poll() is None:
         process.terminate()
@@ -175,10 +174,10 @@ def _end(process: subprocess.Popen[bytes], handle: int) -> None:
 
 
 def _sweep(mark: str) -> None:
-    """Kill what the program started and left behind, wherever it went."""
-    wanted = f"{MARK}={mark}".encode()
+    """Kill the processes that the program started and left behind, in any group or session."""
+    marker = f"{MARK}={mark}".encode()
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError), open(f"{entry.path}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
+                if marker in file.read().split(b"\0"):
                     os.kill(int(entry.name), signal.SIGKILL)

@@ -1,9 +1,8 @@
-"""GoogleTest as an executor: runs a build's test program with a filter and reports each test
-(docs/gtest.md). Standard library only.
+"""GoogleTest as an executor: runs a build's test program with a filter and reports each test.
 
-What may be run stands in the builds file (GONOGO_BUILD): the program, its fixed arguments, and
-suites. A job names a suite and a filter; a filter is the value of --gtest_filter and never anything
-else.
+See docs/gtest.md. The builds file (GONOGO_BUILD) says what may run: the program, its fixed
+arguments, and suites. A job names a suite and a filter; a filter is the value of --gtest_filter and
+never anything else. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,28 +20,43 @@ from pathlib import Path
 from typing import Any
 
 from child_program import Ended, run
-from gtest_lines import Story, Told, failures, reason_of_skip
+from gtest_lines import ObservedTest, OutputParser, failures, reason_of_skip
 
 Report = dict[str, Any]
 
 HOST_FOLDER = "gonogo-host-"
 DEADLINE_VARIABLE = "GONOGO_PER_SEED_DEADLINE_S"
 DEADLINE_S = 600.0
-"""Where nobody set one; the kernel host does."""
+"""The deadline where none is set; the kernel host sets one."""
 SHARE = 0.95
-"""Of the worker's deadline: we must end before it does, or the tests that did finish are lost."""
+"""The share of the worker's deadline that we use.
+
+We must end before the worker does, or the results of finished tests are lost.
+"""
 MIN_S = 0.2
 KEPT_RUNS = 2
-"""Arrays that were handed over are read by the worker while the next iteration may already run."""
+"""The worker may read the arrays of an iteration while the next one already runs."""
 MAX_ARGUMENT = 100_000
-"""Characters of a filter: Linux takes no longer argument than 128 KiB."""
+"""Characters of a filter: Linux has a limit of 128 KiB for an argument."""
 MAX_SEED = 99_999
-"""The largest seed that GoogleTest knows."""
+"""The largest seed that GoogleTest accepts."""
 SUITE_FIELDS = ("filter", "order", "isolated", "timeout_s")
-OURS = ("GTEST_OUTPUT", "GTEST_FILTER", "GTEST_SHUFFLE", "GTEST_RANDOM_SEED", "GTEST_REPEAT", "GTEST_COLOR", "GTEST_BRIEF",
-        "GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "GTEST_SHARD_STATUS_FILE", "GTEST_BREAK_ON_FAILURE", "GTEST_LIST_TESTS")  # fmt: skip
-"""Variables that would change what is run or reported; those of a build's own environment, too."""
-ABSENT = "it is not in this build"
+OVERRIDDEN = (
+    "GTEST_OUTPUT",
+    "GTEST_FILTER",
+    "GTEST_SHUFFLE",
+    "GTEST_RANDOM_SEED",
+    "GTEST_REPEAT",
+    "GTEST_COLOR",
+    "GTEST_BRIEF",
+    "GTEST_TOTAL_SHARDS",
+    "GTEST_SHARD_INDEX",
+    "GTEST_SHARD_STATUS_FILE",
+    "GTEST_BREAK_ON_FAILURE",
+    "GTEST_LIST_TESTS",
+)
+"""Variables that would change what is run or reported, removed even from a build's environment."""
+NOT_IN_BUILD = "it is not in this build"
 
 
 @dataclass(frozen=True)
@@ -52,9 +66,9 @@ class Suite:
     name: str | None = None
     filter: str | None = None
     order: tuple[str, ...] = ()
-    """Tests that run in this order in one process: what ran before is part of what is tested."""
+    """Tests that run in this order in one process: earlier tests are part of the test."""
     isolated: bool = False
-    """Each test in a process of its own."""
+    """True: each test runs in a separate process."""
     timeout_s: float | None = None
 
 
@@ -62,8 +76,9 @@ class GtestExecutor:
     """Runs a build's tests; one `report` is one iteration."""
 
     def __init__(self, build: str) -> None:
-        """Raises ValueError for a build that this host's builds file doesn't describe, OSError for
-        a program that isn't there.
+        """Raise ValueError for a build that this host's builds file doesn't describe.
+
+        Raises OSError for a program that doesn't exist or isn't executable.
         """
         table = json.loads(os.environ.get("GONOGO_BUILD", "{}"))
         command = table.get("command") or []
@@ -90,16 +105,16 @@ class GtestExecutor:
             for name, fields in (table.get("suites") or {}).items()
         }
         self.folder = Path(tempfile.mkdtemp(prefix="gonogo-gtest-", dir=_host_folder()))
-        self._kept: list[Path] = []
+        self._folders: list[Path] = []
         self._listed: dict[str, list[str]] = {}
 
     def report(
         self, selection: Mapping[str, Any], *, iteration: int, seed: int | None = None
     ) -> list[Report]:
-        """Run what the selection names: a report per test; an empty list when there is none.
+        """Run the selection; return a report per test, an empty list when there is none.
 
-        `seed` is that of the order (--gtest_random_seed) and of the tests' data (GONOGO_SEED).
-        Raises ValueError for a suite that isn't there, and an order that the program can't have.
+        `seed` is the seed of the order (--gtest_random_seed) and of the tests' data (GONOGO_SEED).
+        Raises ValueError for an unknown suite, and for an order that the program can't run.
         """
         selection = selection.get("selection", selection)
         suite = self._suite(selection.get("suite"))
@@ -107,81 +122,87 @@ class GtestExecutor:
             raise ValueError("a gtest build has no stages")
         shuffled = selection.get("shuffle") not in (None, False)
         if shuffled and (suite.order or suite.isolated):
-            raise ValueError(
-                f"the suite {suite.name!r} has an order of its own: it can't be shuffled"
-            )
+            raise ValueError(f"the suite {suite.name!r} has a fixed order: it can't be shuffled")
         deadline = time.monotonic() + SHARE * min(_deadline(), suite.timeout_s or _deadline())
         names, not_run = self._selected(suite, selection.get("filter"), deadline)
-        this = _Iteration(self, iteration, seed, shuffled, deadline)
-        self._keep(this.folder)
+        processes = _Iteration(self, iteration, seed, shuffled, deadline)
+        self._keep(processes.folder)
         groups = [[name] for name in names] if suite.isolated else [names] if names else []
-        found = this.run(
+        test_reports = processes.run(
             groups, whole=selection.get("filter") or suite.filter if not suite.order else None
         )
-        return found + [_row(name, "not_run", ABSENT) for name in not_run]
+        return test_reports + [_row(name, "not_run", NOT_IN_BUILD) for name in not_run]
 
     def close(self) -> None:
-        """Delete what was written."""
+        """Delete all written files."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def listed(self, words: str, deadline: float) -> list[str]:
-        """The tests that the program has for a filter, in the order of their definition. Raises
-        RuntimeError when it can't say.
+    def listed(self, test_filter: str, deadline: float) -> list[str]:
+        """Return the program's tests for a filter, in the order of their definition.
+
+        Raises RuntimeError when the program can't list them.
         """
-        if words not in self._listed:
+        if test_filter not in self._listed:
             lines: list[str] = []
             ended = run(
-                [*self.command, "--gtest_list_tests", f"--gtest_filter={words}"],
+                [*self.command, "--gtest_list_tests", f"--gtest_filter={test_filter}"],
                 environment=self.environment(),
                 seconds=max(MIN_S, deadline - time.monotonic()),
-                see=lines.append,
+                on_line=lines.append,
                 folder=self.options.get("root"),
                 quiet=True,
             )
             if ended.status != 0:
                 raise RuntimeError(
-                    f"{self.command[0]} can't list its tests: it {ended.words}; its output ends: {ended.tail[-500:]}"
+                    f"{self.command[0]} can't list its tests: it {ended.words}; "
+                    f"its output ends: {ended.tail[-500:]}"
                 )
-            self._listed[words] = list(_names(lines))
-        return self._listed[words]
+            self._listed[test_filter] = list(_names(lines))
+        return self._listed[test_filter]
 
     def environment(self) -> dict[str, str]:
-        """Ours, without what would change the program's mind."""
-        return {name: value for name, value in os.environ.items() if name not in OURS}
+        """Return our environment without the variables that would change what is run."""
+        return {name: value for name, value in os.environ.items() if name not in OVERRIDDEN}
 
     def _suite(self, name: str | None) -> Suite:
         if name not in self.suites:
-            known = ", ".join(sorted(each for each in self.suites if each is not None)) or "none"
+            known = ", ".join(sorted(suite for suite in self.suites if suite is not None)) or "none"
             raise ValueError(f"this build has no suite {name!r}; it has: {known}")
         return self.suites[name]
 
     def _selected(
-        self, suite: Suite, words: str | None, deadline: float
+        self, suite: Suite, test_filter: str | None, deadline: float
     ) -> tuple[list[str], list[str]]:
-        """The tests to run, and those of the suite's order that the program hasn't got. The job's
-        filter narrows the suite's.
+        """Return the tests to run, and those of the suite's order that the program doesn't have.
+
+        The job's filter narrows the suite's.
         """
-        wanted = self.listed(suite.filter or "*", deadline)
-        narrowed = set(wanted) if words is None else set(self.listed(words, deadline))
+        in_suite = self.listed(suite.filter or "*", deadline)
+        narrowed = set(in_suite) if test_filter is None else set(self.listed(test_filter, deadline))
         if not suite.order:
-            return [name for name in wanted if name in narrowed], []
+            return [name for name in in_suite if name in narrowed], []
         defined = self.listed("*", deadline)
-        there = [
-            name for name in suite.order if name in defined and (words is None or name in narrowed)
+        runnable = [
+            name
+            for name in suite.order
+            if name in defined and (test_filter is None or name in narrowed)
         ]
-        not_run = [name for name in suite.order if name not in defined] if words is None else []
-        if there != sorted(there, key=defined.index):
-            right = ", ".join(sorted(there, key=defined.index))
+        not_run = (
+            [name for name in suite.order if name not in defined] if test_filter is None else []
+        )
+        if runnable != sorted(runnable, key=defined.index):
+            possible = ", ".join(sorted(runnable, key=defined.index))
             raise ValueError(
-                f"suite {suite.name!r}: a GoogleTest program runs its tests in the order of their definition, which is {right}; "
-                "an order must keep to it (or shuffle a filter by a seed instead)"
+                f"suite {suite.name!r}: a GoogleTest program runs its tests in the order of their "
+                f"definition, which is {possible}; an order must follow it (or shuffle a filter by "
+                "a seed instead)"
             )
-        return there, not_run
+        return runnable, not_run
 
     def _keep(self, folder: Path) -> None:
-        self._kept.append(folder)
-        while len(self._kept) > KEPT_RUNS:
-            shutil.rmtree(self._kept.pop(0), ignore_errors=True)
+        self._folders.append(folder)
+        while len(self._folders) > KEPT_RUNS:
+            shutil.rmtree(self._folders.pop(0), ignore_errors=True)
 
 
 class _Iteration:
@@ -204,30 +225,39 @@ class _Iteration:
         if seed is not None:
             self.environment["GONOGO_SEED"] = str(seed)
         if shuffled and seed is not None:
-            # GoogleTest's own rule for seeds beyond its largest; 0 would mean the time of day
+            # GoogleTest's rule for seeds beyond its largest; 0 would mean the time of day
             self.flags = ["--gtest_shuffle", f"--gtest_random_seed={(seed - 1) % MAX_SEED + 1}"]
 
     def run(self, groups: Sequence[Sequence[str]], whole: str | None) -> list[Report]:
-        """Each group in a process of its own; after a hang nothing more is run: on a device that
-        hangs, all would.
+        """Run each group in a separate process.
+
+        After a hang nothing more runs: on a device that hangs, all would.
         """
-        found: list[Report] = []
+        test_reports: list[Report] = []
         hung = ""
         for number, names in enumerate(groups):
             if not hung and self.deadline - time.monotonic() < MIN_S:
                 hung = "the end of the iteration's time"
             if hung:
-                found += [_row(name, "skipped", f"not run: {hung} came before") for name in names]
+                test_reports += [
+                    _row(name, "skipped", f"not run: {hung} came before") for name in names
+                ]
                 continue
-            found += self._process(number, names, whole if len(groups) == 1 else None)
+            test_reports += self._process(number, names, whole if len(groups) == 1 else None)
             hung = next(
-                (f"the hang of {each['name']}" for each in found if each["outcome"] == "hang"), ""
+                (
+                    f"the hang of {report['name']}"
+                    for report in test_reports
+                    if report["outcome"] == "hang"
+                ),
+                "",
             )
-        return found
+        return test_reports
 
     def _process(self, number: int, names: Sequence[str], whole: str | None) -> list[Report]:
-        """The reports of one process. `whole`: a filter that selects just these, shorter than all
-        their names.
+        """Return the reports of one process.
+
+        `whole`: a filter that selects exactly these tests, shorter than all their names.
         """
         output, dumps = self.folder / f"{number}.json", self.folder / f"{number}-dumps"
         dumps.mkdir()
@@ -236,9 +266,9 @@ class _Iteration:
             filtered = whole
         if len(filtered) > MAX_ARGUMENT:
             raise ValueError(
-                f"{len(names)} tests are too many to name one by one: use a filter of the suite's own"
+                f"{len(names)} tests are too many to name one by one: give the suite a filter"
             )
-        story = Story()
+        parser = OutputParser()
         seconds = max(MIN_S, self.deadline - time.monotonic())
         ended = run(
             [
@@ -250,79 +280,80 @@ class _Iteration:
             ],
             environment={**self.environment, "GONOGO_DUMP_DIR": str(dumps)},
             seconds=seconds,
-            see=story.see,
+            on_line=parser.add_line,
             folder=self.executor.options.get("root"),
         )
         with contextlib.suppress(OSError):
-            story.read(output.read_text("utf-8", "replace"))
-        return reports(story, names, ended, seconds, dumps)
+            parser.read(output.read_text("utf-8", "replace"))
+        return reports(parser, names, ended, seconds, dumps)
 
 
 def reports(
-    story: Story, names: Sequence[str], ended: Ended, seconds: float, dumps: Path
+    parser: OutputParser, names: Sequence[str], ended: Ended, seconds: float, dumps: Path
 ) -> list[Report]:
-    """One report per selected test in the order of the run, then (exit): what went wrong outside of
-    any test.
+    """Return one report per selected test in the order of the run.
+
+    The last one may be (exit): a failure outside of any test.
     """
-    found = {name: _report(told, ended, seconds) for name, told in story.tests.items()}
-    lost = next((name for name, told in story.tests.items() if told.outcome is None), None)
+    by_name = {name: _report(test, ended, seconds) for name, test in parser.tests.items()}
+    lost = next((name for name, test in parser.tests.items() if test.outcome is None), None)
     for name in names:
-        if name not in found:
+        if name not in by_name:
             why = f"the program {ended.words}{f' in {lost}' if lost else ''}"
-            found[name] = _row(name, "skipped", f"not run: {why} before")
-    if lost is None and (said := _beside(story, names, ended, seconds)) is not None:
-        found[said["name"]] = said
-    for test, dump in _dumps(dumps):
-        if test not in found:
-            found[test] = _row(test, "not_run", "arrays were handed over outside of any test")
-        found[test]["dumps"].append(dump)
-    return list(found.values())
+            by_name[name] = _row(name, "skipped", f"not run: {why} before")
+    outside = _outside_report(parser, names, ended, seconds) if lost is None else None
+    if outside is not None:
+        by_name[outside["name"]] = outside
+    for name, dump in _dumps(dumps):
+        if name not in by_name:
+            by_name[name] = _row(name, "not_run", "arrays were handed over outside of any test")
+        by_name[name]["dumps"].append(dump)
+    return list(by_name.values())
 
 
-def _report(told: Told, ended: Ended, seconds: float) -> Report:
-    counted = failures(told)
+def _report(test: ObservedTest, ended: Ended, seconds: float) -> Report:
+    counted = failures(test)
     message = ""
-    if told.outcome == "failed":
+    if test.outcome == "failed":
         message = _failure_words(counted)
-    elif told.outcome == "skipped":
-        message = reason_of_skip(told)
-    outcome = told.outcome
+    elif test.outcome == "skipped":
+        message = reason_of_skip(test)
+    outcome = test.outcome
     if outcome is None:
         hung = ended.status is None
         outcome = "hang" if hung else "crash"
-        last = "\n".join(told.lines[-8:])
+        last = "\n".join(test.lines[-8:])
         words = (
             f"no end within {seconds:.3g} s"
             if hung
             else f"the program {ended.words} in the middle of this test"
         )
         message = f"{words}; the last that it printed:\n{last}" if last else words
-    message = "\n".join(
-        filter(None, (message, *(f"arrays were not handed over: {each}" for each in told.problems)))
-    )
-    numbers, texts = dict(told.measurements), {}
-    for name, value in told.properties.items():
+    problems = (f"arrays were not handed over: {problem}" for problem in test.problems)
+    message = "\n".join(filter(None, (message, *problems)))
+    numbers, texts = dict(test.measurements), {}
+    for name, value in test.properties.items():
         try:
             numbers[name] = float(value)
         except ValueError:
             texts[name] = value
-    row = _row(told.name, outcome, message)
+    row = _row(test.name, outcome, message)
     row |= {
-        "duration_ms": told.duration_ms,
+        "duration_ms": test.duration_ms,
         "failures": counted,
         "measurements": numbers,
-        "position": told.position,
+        "position": test.position,
     }
-    more = {"file": told.file, "line": told.line, "properties": texts}
+    more = {"file": test.file, "line": test.line, "properties": texts}
     return row | {name: value for name, value in more.items() if value}
 
 
 def _failure_words(counted: Sequence[Mapping[str, Any]]) -> str:
-    """The first failure, and how many there are of which expression."""
+    """Return a text with the first failure, and the number of failures and expressions."""
     if not counted:
         return ""
     first = counted[0]
-    total = sum(each["count"] for each in counted)
+    total = sum(failure["count"] for failure in counted)
     place = f"{first['file']}:{first['line']}: " if first["line"] else ""
     often = (
         f"{total} failures of {len(counted)} expressions, the first: "
@@ -334,19 +365,22 @@ def _failure_words(counted: Sequence[Mapping[str, Any]]) -> str:
     return f"{often}{place}{first['message']}"
 
 
-def _beside(story: Story, names: Sequence[str], ended: Ended, seconds: float) -> Report | None:
-    """What no test's own report says: a program that hung or broke before its first test, between
-    two or after its last.
+def _outside_report(
+    parser: OutputParser, names: Sequence[str], ended: Ended, seconds: float
+) -> Report | None:
+    """Return the report of a failure outside of all tests, if there is one.
+
+    A program may hang or break before its first test, between two or after its last.
     """
-    outcomes = {told.outcome for told in story.tests.values()}
+    outcomes = {test.outcome for test in parser.tests.values()}
     if ended.status == 0 or (ended.status == 1 and "failed" in outcomes):
         return None
     tail = ended.tail[-1000:].strip()
     where = (
         "(exit)"
-        if all(name in story.tests for name in names)
+        if all(name in parser.tests for name in names)
         else "(between tests)"
-        if story.tests
+        if parser.tests
         else "(start)"
     )
     if ended.status is None:
@@ -361,18 +395,19 @@ def _beside(story: Story, names: Sequence[str], ended: Ended, seconds: float) ->
 
 
 def _names(lines: Sequence[str]) -> list[str]:
-    """Full names out of --gtest_list_tests: suites end with a dot, their tests are indented by two;
-    a comment follows "  # ".
+    """Return the full names in the output of --gtest_list_tests.
+
+    Suites end with a dot, their tests are indented by two; a comment follows " # ".
     """
-    found: list[str] = []
+    names: list[str] = []
     suite = ""
     for line in lines:
         words = line.partition("  # ")[0].rstrip()
         if line.startswith("  ") and suite and words.strip():
-            found.append(f"{suite}{words.strip()}")
+            names.append(f"{suite}{words.strip()}")
         else:
             suite = words if words.endswith(".") and " " not in words else ""
-    return found
+    return names
 
 
 def _row(name: str, outcome: str, message: str) -> Report:
@@ -389,34 +424,32 @@ def _row(name: str, outcome: str, message: str) -> Report:
 
 
 def _dumps(folder: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Everything that was handed over whole, with the test that did it, in the order in which it
-    was made.
-    """
-    found = []
+    """Return every complete handover with its test, in the order in which they were made."""
+    dumps = []
     for manifest in sorted(
         folder.glob("[!.]*/manifest.json"), key=lambda path: (path.stat().st_mtime_ns, path)
     ):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            told = json.loads(manifest.read_text("utf-8"))
-            dump = {name: told.get(name) for name in ("kernel", "fields", "name", "arithmetic")}
+            content = json.loads(manifest.read_text("utf-8"))
+            dump = {name: content.get(name) for name in ("kernel", "fields", "name", "arithmetic")}
             for kind in ("tensors", "raw"):
                 dump[kind] = {
                     str(name): str(manifest.parent / Path(file).name)
-                    for name, file in (told.get(kind) or {}).items()
+                    for name, file in (content.get(kind) or {}).items()
                 }
-            found.append((str(told.get("test") or "(no test)"), dump))
-    return found
+            dumps.append((str(content.get("test") or "(no test)"), dump))
+    return dumps
 
 
 def _suite(name: str, fields: Mapping[str, Any], options: Mapping[str, Any]) -> Suite:
-    """Raises ValueError for a field that isn't known or is of a wrong type: a suite that isn't what
-    its author meant must not run.
+    """Return a suite of the builds file.
+
+    Raises ValueError for a field that is unknown or has a wrong type: a suite that isn't what its
+    author meant must not run.
     """
     where = f"suites.{name}"
-    if unknown := [each for each in fields if each not in SUITE_FIELDS]:
-        raise ValueError(
-            f"{where}.{unknown[0]}: unknown field; there are {', '.join(SUITE_FIELDS)}"
-        )
+    if unknown := [field for field in fields if field not in SUITE_FIELDS]:
+        raise ValueError(f"{where}.{unknown[0]}: unknown field; allowed: {', '.join(SUITE_FIELDS)}")
     words, order = fields.get("filter"), fields.get("order", [])
     isolated, timeout_s = (
         fields.get("isolated", options.get("isolated", False)),
@@ -426,7 +459,7 @@ def _suite(name: str, fields: Mapping[str, Any], options: Mapping[str, Any]) -> 
         raise ValueError(f"{where}.filter: must be text; got {words!r}")
     if (
         not isinstance(order, list)
-        or not all(isinstance(each, str) and "." in each for each in order)
+        or not all(isinstance(test, str) and "." in test for test in order)
         or len(set(order)) != len(order)
     ):
         raise ValueError(
@@ -448,8 +481,9 @@ def _suite(name: str, fields: Mapping[str, Any], options: Mapping[str, Any]) -> 
 
 
 def _host_folder() -> str | None:
-    """The kernel host's private folder, which is deleted with it however it ends; None where this
-    isn't a kernel host.
+    """Return the kernel host's private folder; None where this isn't a kernel host.
+
+    The folder is deleted with the host, however that ends.
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     folder = os.path.dirname(os.path.abspath(main)) if main else ""

@@ -1,9 +1,8 @@
-"""What a GoogleTest program says: the lines that it prints while it runs, and the JSON that it
-writes at its end. Standard library only.
+"""The output of a GoogleTest program: the lines that it prints, and the JSON at its end.
 
-Both are needed. The JSON has properties, files and failures one by one, but a program that crashes
-or is ended writes none; the lines say which tests had finished by then, which one was running, and
-what it had printed.
+Both are needed. The JSON has properties, files and single failures, but a program that crashes or
+is ended writes none. The lines say which tests had finished by then, which one was running, and
+what it had printed. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,20 +15,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_KEPT_LINES = 400
-"""Of what one test prints: failure texts come last, so the last ones are kept."""
+"""Lines kept of one test's output: failure texts come last, so the last lines are kept."""
 MAX_FAILURES = 50
 MAX_TEXT = 2000
 DUMP_PROBLEM = "gonogo_dump: "
-"""How include/gonogo_dump.hpp begins a line on stderr when arrays could not be handed over."""
+"""The beginning of gonogo_dump.hpp's line on stderr when arrays could not be handed over."""
 
 _RUN = re.compile(r"\[ RUN      \] (?P<name>\S+)")
 _DONE = re.compile(
-    r"\[(?P<word>       OK |  FAILED  |  SKIPPED )\] (?P<name>\S+?)(?:, where .*)? \((?P<ms>\d+) ms\)$"
+    r"\[(?P<word>       OK |  FAILED  |  SKIPPED )\] (?P<name>\S+?)(?:, where .*)?"
+    r" \((?P<ms>\d+) ms\)$"
 )
 _PLACE = re.compile(r"^(?P<file>.+?)(?:[:(](?P<line>\d+)\)?)?: (?P<kind>Failure|Skipped|error)$")
 _JSON_PLACE = re.compile(r"^(?P<file>.+?)(?::(?P<line>\d+))?$")
 _NEAR = re.compile(
-    r"^The difference between (?P<a>.+?) and (?P<b>.+?) is (?P<number>\S+), which exceeds (?P<limit>.+?), where$",
+    r"^The difference between (?P<a>.+?) and (?P<b>.+?) is (?P<number>\S+),"
+    r" which exceeds (?P<limit>.+?), where$",
     re.M,
 )
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
@@ -37,30 +38,30 @@ _MEASURE = re.compile(
     rf"(?<![\w.])(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*[=:]\s*(?P<number>{_NUMBER})(?![\w.])", re.I
 )
 _MEASURES = re.compile(r"diff|err|ulp|pcc|rmse|mse|deviation|mismatch|frobenius", re.I)
-"""Names that a number of a kernel's error has: a log is full of other ones (`core (x=0,y=0)`)."""
+"""Names of numbers that measure a kernel's error: a log has many others (`core (x=0,y=0)`)."""
 _SMALLEST = re.compile(r"pcc|corr|cosine", re.I)
-"""Of these the least is the worst; of all others the largest."""
+"""Statistics whose smallest value is the worst; of all others the largest is."""
 _OUTCOMES = {"OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}
 _NO_PROPERTIES = frozenset(
     {
-        "name", "value_param", "type_param", "status", "result", "timestamp", "time", "classname", "file", "line", "failures",
-        "skipped", "disabled", "errors", "tests",
+        "name", "value_param", "type_param", "status", "result", "timestamp", "time", "classname",
+        "file", "line", "failures", "skipped", "disabled", "errors", "tests",
     }
 )  # fmt: skip
 
 
 @dataclass
-class Told:
-    """What is known of one test."""
+class ObservedTest:
+    """Everything known of one test."""
 
     name: str
     position: int
-    """How many tests had begun before it in the same process."""
+    """The number of tests that began before it in the same process."""
     outcome: str | None = None
-    """None: it began and didn't end."""
+    """None: it began and did not end."""
     duration_ms: float | None = None
     lines: list[str] = field(default_factory=list)
-    """The last of what was printed while it ran."""
+    """The last lines that were printed while it ran."""
     failures: list[str] = field(default_factory=list)
     """Failure texts as the JSON has them: a place, then the message."""
     properties: dict[str, str] = field(default_factory=dict)
@@ -68,24 +69,26 @@ class Told:
     line: int | None = None
     measurements: dict[str, float] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    """Arrays that could not be handed over."""
+    """The reasons why arrays could not be handed over."""
     disabled: bool = False
 
 
-class Story:
-    """The tests of one run, in the order in which they began. Fed line by line; then, where there
-    is one, with the JSON.
+class OutputParser:
+    """The tests of one run, in the order in which they began.
+
+    It receives the output line by line, then the JSON where there is one.
     """
 
     def __init__(self) -> None:
-        self.tests: dict[str, Told] = {}
-        self.running: Told | None = None
+        self.tests: dict[str, ObservedTest] = {}
+        self.running: ObservedTest | None = None
         self.outside: list[str] = []
-        """The last of what was printed while no test ran."""
+        """The last lines that were printed while no test ran."""
 
-    def see(self, line: str) -> None:
-        """A line of the program's output. A mark may stand behind what a test printed without a
-        line break.
+    def add_line(self, line: str) -> None:
+        """Add a line of the program's output.
+
+        A mark may follow text that a test printed without a line break.
         """
         done = _DONE.search(line)
         if done is not None and self.running is not None and done["name"] == self.running.name:
@@ -98,7 +101,7 @@ class Story:
         if begun is not None and self.running is None:
             self._printed(line[: begun.start()])
             self.running = self.tests.setdefault(
-                begun["name"], Told(begun["name"], len(self.tests))
+                begun["name"], ObservedTest(begun["name"], len(self.tests))
             )
             return
         self._printed(line)
@@ -106,18 +109,19 @@ class Story:
     def _printed(self, line: str) -> None:
         if not line.strip():
             return
-        kept = self.outside if self.running is None else self.running.lines
-        kept.append(line[:MAX_TEXT])
-        if len(kept) > 2 * MAX_KEPT_LINES:
-            del kept[:-MAX_KEPT_LINES]
+        lines = self.outside if self.running is None else self.running.lines
+        lines.append(line[:MAX_TEXT])
+        if len(lines) > 2 * MAX_KEPT_LINES:
+            del lines[:-MAX_KEPT_LINES]
         if self.running is not None:
             measure(self.running.measurements, line)
             if line.startswith(DUMP_PROBLEM):
                 self.running.problems.append(line.removeprefix(DUMP_PROBLEM)[:MAX_TEXT])
 
     def read(self, text: str) -> bool:
-        """Add what the JSON says; False for a text that is no such JSON (cut off, where the disk
-        was full).
+        """Add the content of the JSON; return False for any other text.
+
+        The JSON may be cut off, where the disk was full.
         """
         try:
             suites = json.loads(text)["testsuites"]
@@ -131,33 +135,32 @@ class Story:
     def _add(self, name: str, test: dict[str, Any]) -> None:
         if test.get("status") == "NOTRUN" and test.get("result") not in ("SUPPRESSED", None):
             return
-        told = self.tests.setdefault(name, Told(name, len(self.tests)))
-        told.disabled = test.get("status") == "NOTRUN"
-        told.failures = [str(each["failure"]) for each in test.get("failures", ())]
-        if told.disabled or test.get("result") == "SKIPPED":
-            told.outcome = "skipped"
+        observed = self.tests.setdefault(name, ObservedTest(name, len(self.tests)))
+        observed.disabled = test.get("status") == "NOTRUN"
+        observed.failures = [str(failure["failure"]) for failure in test.get("failures", ())]
+        if observed.disabled or test.get("result") == "SKIPPED":
+            observed.outcome = "skipped"
         else:
-            told.outcome = "failed" if told.failures else told.outcome or "passed"
+            observed.outcome = "failed" if observed.failures else observed.outcome or "passed"
         with contextlib.suppress(ValueError):
-            told.duration_ms = 1e3 * float(str(test.get("time", "")).removesuffix("s"))
-        told.file = test["file"] if isinstance(test.get("file"), str) else None
-        told.line = test["line"] if isinstance(test.get("line"), int) else None
-        told.properties = {
+            observed.duration_ms = 1e3 * float(str(test.get("time", "")).removesuffix("s"))
+        observed.file = test["file"] if isinstance(test.get("file"), str) else None
+        observed.line = test["line"] if isinstance(test.get("line"), int) else None
+        observed.properties = {
             key: str(value) for key, value in test.items() if key not in _NO_PROPERTIES
         }
 
 
-def failures(told: Told) -> list[dict[str, Any]]:
-    """The failures of a test, counted: three of one expression at one place are one entry with the
-    count 3.
+def failures(test: ObservedTest) -> list[dict[str, Any]]:
+    """Return the failures of a test, counted.
 
-    [{"expression", "count", "message" (the first one's), "file", "line"}], in the order in which
-    they came.
+    [{"expression", "count", "message" (the first one's), "file", "line"}], in order. Three failures
+    of one expression at one place are one entry with the count 3.
     """
-    found: dict[tuple[str, str | None, int | None], dict[str, Any]] = {}
-    for file, line, message in _blocks(told, "Failure"):
+    counted: dict[tuple[str, str | None, int | None], dict[str, Any]] = {}
+    for file, line, message in _blocks(test, "Failure"):
         words = expression(message)
-        entry = found.setdefault(
+        entry = counted.setdefault(
             (words, file, line),
             {
                 "expression": words,
@@ -168,22 +171,23 @@ def failures(told: Told) -> list[dict[str, Any]]:
             },
         )
         entry["count"] += 1
-        measure(told.measurements, message)
+        measure(test.measurements, message)
         for near in _NEAR.finditer(message):
-            _keep(told.measurements, "max_diff", near["number"])
-    return list(found.values())[:MAX_FAILURES]
+            _keep_worst(test.measurements, "max_diff", near["number"])
+    return list(counted.values())[:MAX_FAILURES]
 
 
-def reason_of_skip(told: Told) -> str:
-    """Why a test was skipped, in its own words."""
-    if told.disabled:
+def reason_of_skip(test: ObservedTest) -> str:
+    """Return the test's own words for why it was skipped."""
+    if test.disabled:
         return "disabled"
-    return "\n".join(message for _, _, message in _blocks(told, "Skipped"))[:MAX_TEXT]
+    return "\n".join(message for _, _, message in _blocks(test, "Skipped"))[:MAX_TEXT]
 
 
 def expression(message: str) -> str:
-    """What was asserted, in a line: `xt::allclose(a, b)`, `a == b`, `(a) < (b)`, `|a - b| <=
-    tolerance`, or the first line.
+    """Return the asserted expression in one line.
+
+    `xt::allclose(a, b)`, `a == b`, `(a) < (b)`, `|a - b| <= tolerance`, or the first line.
     """
     lines = message.strip().split("\n")
     first = lines[0]
@@ -206,36 +210,39 @@ def expression(message: str) -> str:
     return first[:MAX_TEXT]
 
 
-def measure(found: dict[str, float], line: str) -> None:
-    """Numbers of an error in a line, such as max_diff=0.75: of several with one name the worst is
-    kept.
+def measure(measurements: dict[str, float], line: str) -> None:
+    """Add the error measures in a line, such as max_diff=0.75, to `measurements`.
+
+    Of several with one name the worst is kept.
     """
     for match in _MEASURE.finditer(line):
         if _MEASURES.search(match["name"]):
-            _keep(found, match["name"], match["number"])
+            _keep_worst(measurements, match["name"], match["number"])
 
 
-def _keep(found: dict[str, float], name: str, text: str) -> None:
+def _keep_worst(measurements: dict[str, float], name: str, text: str) -> None:
     with contextlib.suppress(ValueError):
         value = float(text)
-        before = found.get(name)
+        before = measurements.get(name)
         worse = min if _SMALLEST.search(name) else max
         if before is None or value != value:
-            found[name] = value
+            measurements[name] = value
         elif before == before:
-            found[name] = worse(before, value, key=lambda each: each if worse is min else abs(each))
+            measurements[name] = worse(
+                before, value, key=lambda number: number if worse is min else abs(number)
+            )
 
 
-def _blocks(told: Told, kind: str) -> Iterator[tuple[str | None, int | None, str]]:
-    """(file, line, message) of each failure or skip: from the JSON, else from the lines."""
-    if kind == "Failure" and told.failures:
-        for text in told.failures:
+def _blocks(test: ObservedTest, kind: str) -> Iterator[tuple[str | None, int | None, str]]:
+    """Yield (file, line, message) of each failure or skip: from the JSON, else from the lines."""
+    if kind == "Failure" and test.failures:
+        for text in test.failures:
             place, _, message = text.partition("\n")
             match = _JSON_PLACE.match(place)
             if match is not None:
                 yield match["file"], int(match["line"]) if match["line"] else None, message
         return
-    yield from _printed_blocks(told.lines, kind)
+    yield from _printed_blocks(test.lines, kind)
 
 
 def _printed_blocks(

@@ -1,9 +1,8 @@
-"""pytest as an executor: runs the tests of a build's suite in a process of their own and reports
-each of them (docs/pytest.md).
+"""pytest as an executor: runs a build's suite in a separate process and reports each test.
 
-Runs in the build's interpreter, like everything in this folder: standard library only, and pytest
-for the tests' own process. What may be run stands in the builds file (GONOGO_BUILD); a job names a
-suite, stages and a filter, which never become paths or options.
+See docs/pytest.md. It runs in the build's interpreter, like everything in this folder: standard
+library only, and pytest in the tests' process. The builds file (GONOGO_BUILD) says what may run. A
+job names a suite, stages and a filter, which never become paths or options.
 """
 
 from __future__ import annotations
@@ -30,8 +29,10 @@ PLUGIN_FOLDER = next(
     for folder in Path(__file__).resolve().parents
     if (folder / "gonogo_pytest" / "plugin.py").is_file()
 )
-"""The folder of the packages `gonogo_pytest` and `gonogo` that belong to this worker: the checkout,
-or site-packages."""
+"""The folder of this worker's packages `gonogo_pytest` and `gonogo`.
+
+It is the checkout, or site-packages.
+"""
 PLUGIN_FILES = (
     "gonogo/__init__.py",
     "gonogo/judging/__init__.py",
@@ -52,33 +53,35 @@ PLUGIN_FILES = (
 HOST_FOLDER = "gonogo-host-"
 DEADLINE_VARIABLE = "GONOGO_PER_SEED_DEADLINE_S"
 DEADLINE_S = 600.0
-"""The worker's own default; a worker with another one has it in its environment."""
+"""The worker's default; a worker with another deadline sets it in the environment."""
 SHARE = 0.95
-"""Of the worker's deadline: we must end before it does, or the tests that did finish are lost."""
+"""The share of the worker's deadline that we use.
+
+We must end before the worker does, or the results of finished tests are lost.
+"""
 MIN_S = 1.0
 KEPT_RUNS = 2
-"""Arrays handed over are read by the worker while the next iteration may already run."""
+"""The worker may read the arrays of an iteration while the next one already runs."""
 
 
 class PytestExecutor:
     """Runs a build's pytest suites; one `report` is one iteration."""
 
     def __init__(self, build: str) -> None:
-        """Raises ValueError for a build that this host's builds file doesn't describe, RuntimeError
-        without pytest.
+        """Raise ValueError for a build that this host's builds file doesn't describe.
+
+        Raises RuntimeError without pytest.
         """
         table = json.loads(os.environ.get("GONOGO_BUILD", "{}"))
         if table.get("name") != build:
-            raise ValueError(
-                f"the builds file of this host says nothing of the pytest build {build!r}"
-            )
-        self.command = [str(each) for each in table.get("command", ())]
+            raise ValueError(f"the builds file of this host has no pytest build {build!r}")
+        self.command = [str(argument) for argument in table.get("command", ())]
         self.options = table.get("options", {})
         self.suites = suites(build, self.options, table.get("suites", {}))
         if importlib.util.find_spec("pytest") is None:
             raise RuntimeError(f"{sys.executable} has no pytest")
         self.folder = Path(tempfile.mkdtemp(prefix="gonogo-pytest-", dir=_host_folder()))
-        self._kept: list[Path] = []
+        self._folders: list[Path] = []
         for file in PLUGIN_FILES:
             copy = self.folder / "copy" / file
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -87,10 +90,10 @@ class PytestExecutor:
     def report(
         self, selection: Mapping[str, Any], *, iteration: int, seed: int | None = None
     ) -> list[Report]:
-        """Run what the selection names: a report per test; an empty list when there is none.
+        """Run the selection; return a report per test, an empty list when there is none.
 
-        With `seed` the order of a shuffle and the tests' GONOGO_SEED are controlled. Raises
-        ValueError for a suite, a stage or a filter that can't be.
+        `seed` is the seed of the shuffled order and the tests' GONOGO_SEED. Raises ValueError for
+        an unknown suite or stage, or an impossible filter.
         """
         selection = selection.get("selection", selection)
         suite = self._suite(selection.get("suite"))
@@ -98,38 +101,39 @@ class PytestExecutor:
         order = None
         if shuffle is not None and shuffle is not False:
             order = seed if seed is not None else iteration if shuffle is True else int(shuffle)
-        this = _Run(self, suite, iteration, seed, order)
-        self._kept.append(this.folder)
-        while len(self._kept) > KEPT_RUNS:
-            shutil.rmtree(self._kept.pop(0), ignore_errors=True)
-        wanted, words = selection.get("stages"), selection.get("filter")
+        processes = _Run(self, suite, iteration, seed, order)
+        self._folders.append(processes.folder)
+        while len(self._folders) > KEPT_RUNS:
+            shutil.rmtree(self._folders.pop(0), ignore_errors=True)
+        stages, expression = selection.get("stages"), selection.get("filter")
         if suite.stages:
-            if words:
+            if expression:
                 raise ValueError(
-                    "a staged suite takes no filter: a stage with tests left out would look as if it had failed"
+                    "a staged suite takes no filter: a stage with tests left out would look as if "
+                    "it had failed"
                 )
-            return this.staged(suite.asked(wanted))
-        if wanted:
+            return processes.staged(suite.stages_up_to(stages))
+        if stages:
             raise ValueError(f"the suite {suite.name!r} has no stages")
-        if words and not _closed(words):
-            raise ValueError(f"the parentheses of the filter don't match: {words!r}")
-        return this.tests(
-            suite.paths, [*suite.filters, *([words] if words else [])], suite.timeout_s
+        if expression and not _closed(expression):
+            raise ValueError(f"the parentheses of the filter don't match: {expression!r}")
+        return processes.tests(
+            suite.paths, [*suite.filters, *([expression] if expression else [])], suite.timeout_s
         )
 
     def close(self) -> None:
-        """Delete what was written."""
+        """Delete all written files."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _suite(self, name: str | None) -> Suite:
         if name not in self.suites:
-            known = ", ".join(sorted(each for each in self.suites if each is not None)) or "none"
+            known = ", ".join(sorted(suite for suite in self.suites if suite is not None)) or "none"
             raise ValueError(f"this build has no suite {name!r}; it has: {known}")
         return self.suites[name]
 
 
 class _Run:
-    """One iteration."""
+    """The processes of one iteration."""
 
     def __init__(
         self,
@@ -154,7 +158,7 @@ class _Run:
     def tests(
         self, paths: tuple[str, ...], filters: list[str], timeout_s: float | None, part: str = "all"
     ) -> list[Report]:
-        """The reports of one process of pytest."""
+        """Run one process of pytest and return its reports."""
         folder = self.folder / part
         (folder / "dumps").mkdir(parents=True)
         lines, traces = folder / "lines.jsonl", folder / "traces"
@@ -187,17 +191,18 @@ class _Run:
         return reports(lines, folder / "dumps", ended, seconds)
 
     def staged(self, stages: tuple[Stage, ...]) -> list[Report]:
-        """The reports of the stages in order; what comes after one that blocks isn't run.
-        gonogo.spec.stages makes the table of them.
+        """Run the stages in order and return their reports.
+
+        Stages after one that blocks don't run. gonogo.spec.stages makes their table.
         """
-        found: list[Report] = []
+        all_reports: list[Report] = []
         blocker = ""
         for stage in stages:
             if not blocker and self.deadline - time.monotonic() < MIN_S:
                 blocker = "the end of the iteration's time"
             if blocker:
-                of_stage = [
-                    _said(
+                stage_reports = [
+                    _stage_row(
                         stage,
                         "blocked",
                         "skipped",
@@ -206,39 +211,40 @@ class _Run:
                     )
                 ]
             else:
-                of_stage = self._stage(stage)
-                outcomes = {each["outcome"] for each in of_stage}
+                stage_reports = self._stage(stage)
+                outcomes = {report["outcome"] for report in stage_reports}
                 if "hang" in outcomes or "passed" not in outcomes:
                     blocker = stage.name
-            for each in of_stage:
-                each["stage"] = stage.name
-                if each["name"] in self.names or each["name"].startswith(
-                    "("
-                ):  # a file of two stages; what isn't a test
-                    each["name"] = f"{stage.name}: {each['name']}"
-                self.names.add(each["name"])
-            found += of_stage
-        return found
+            for report in stage_reports:
+                report["stage"] = stage.name
+                # A test in two stages, or a report that isn't a test's, such as (exit)
+                if report["name"] in self.names or report["name"].startswith("("):
+                    report["name"] = f"{stage.name}: {report['name']}"
+                self.names.add(report["name"])
+            all_reports += stage_reports
+        return all_reports
 
     def _stage(self, stage: Stage) -> list[Report]:
         root = self.suite.root
-        there = tuple(
+        existing = tuple(
             str(root / file) for file in stage.files if (root / file.partition("::")[0]).exists()
         )
-        found = (
-            self.tests(there, [], stage.timeout_s or self.suite.timeout_s, f"stage-{stage.number}")
-            if there
+        stage_reports = (
+            self.tests(
+                existing, [], stage.timeout_s or self.suite.timeout_s, f"stage-{stage.number}"
+            )
+            if existing
             else []
         )
-        if not found:
-            found.append(_said(stage, "tests", "not_run", "no test was found"))
-        # after the tests, which may be what makes the artefacts
+        if not stage_reports:
+            stage_reports.append(_stage_row(stage, "tests", "not_run", "no test was found"))
+        # Checked after the tests, which may make the required files
         for file in dict.fromkeys(
             (*(file.partition("::")[0] for file in stage.files), *stage.requires)
         ):
             if not (root / file).exists():
-                found.append(
-                    _said(
+                stage_reports.append(
+                    _stage_row(
                         stage,
                         f"requires {file}",
                         "not_run",
@@ -246,11 +252,11 @@ class _Run:
                         requires=file,
                     )
                 )
-        return found
+        return stage_reports
 
 
-def _said(stage: Stage, what: str, outcome: str, message: str, **more: str) -> Report:
-    """A report of a stage that is no test's."""
+def _stage_row(stage: Stage, what: str, outcome: str, message: str, **more: str) -> Report:
+    """Return a report of a stage that is not a test's."""
     row: Report = {
         "name": f"{stage.name}: {what}",
         "outcome": outcome,
@@ -262,15 +268,16 @@ def _said(stage: Stage, what: str, outcome: str, message: str, **more: str) -> R
 
 
 def _chosen(filters: list[str], folder: Path) -> list[str]:
-    """The options that choose among the tests: node ids (one per line) go through a file,
-    everything else is an expression of -k.
+    """Return the options that choose among the tests.
+
+    Node ids (one per line) go through a file; other filters are expressions of -k.
     """
-    words = [each for each in filters if not _names_tests(each)]
-    options = [f"-k{' and '.join(f'({each})' for each in words)}"] if words else []
-    for number, each in enumerate(each for each in filters if _names_tests(each)):
+    expressions = [words for words in filters if not _names_tests(words)]
+    options = [f"-k{' and '.join(f'({words})' for words in expressions)}"] if expressions else []
+    for number, node_ids in enumerate(words for words in filters if _names_tests(words)):
         file = folder / f"only-{number}.json"
         file.write_text(
-            json.dumps([line.strip() for line in each.splitlines() if line.strip()]), "utf-8"
+            json.dumps([line.strip() for line in node_ids.splitlines() if line.strip()]), "utf-8"
         )
         options.append(f"--gonogo-only={file}")
     return options
@@ -281,20 +288,22 @@ def _names_tests(words: str) -> bool:
 
 
 def _closed(words: str) -> bool:
-    """Whether every parenthesis is closed: else a job's expression could end the one of the suite,
-    which it may only narrow.
+    """Return whether every parenthesis is closed.
+
+    Otherwise a job's expression could end the suite's, which it may only narrow.
     """
     depth = 0
-    for letter in words:
-        depth += (letter == "(") - (letter == ")")
+    for character in words:
+        depth += (character == "(") - (character == ")")
         if depth < 0:
             return False
     return depth == 0 or _names_tests(words)
 
 
 def _host_folder() -> str | None:
-    """The kernel host's private folder, which is deleted with it however it ends; None where this
-    isn't a kernel host.
+    """Return the kernel host's private folder; None where this isn't a kernel host.
+
+    The folder is deleted with the host, however that ends.
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     folder = os.path.dirname(os.path.abspath(main)) if main else ""

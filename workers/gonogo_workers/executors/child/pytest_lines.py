@@ -1,5 +1,6 @@
-"""From the lines that the plug-in wrote, and from how pytest's process ended, to one report per
-test. Standard library only.
+"""Turns the plug-in's lines and the end of pytest's process into one report per test.
+
+Standard library only.
 """
 
 from __future__ import annotations
@@ -16,45 +17,45 @@ Report = dict[str, Any]
 
 MAX_MESSAGE = 4000
 BADNESS = ("passed", "skipped", "failed", "error")
-"""A test that ran more than once (a plug-in runs failures again) counts as its worst: a retry must
-not hide a failure."""
+"""A test that ran more than once (a plug-in repeats failures) counts as its worst run.
+
+A retry must not hide a failure.
+"""
 USAGE_STATUS = 4
 BROKEN_STATUSES = (2, 3)
 """pytest was interrupted, or broke."""
 TIMEOUT_WORDS = ("from pytest-timeout", "+ Timeout +")
-"""What pytest-timeout writes when it fails a test, or ends the process, that ran too long."""
+"""The text of pytest-timeout when it fails a test, or ends the process, that ran too long."""
 
 
 def reports(lines: Path, dumps: Path, ended: Ended, seconds: float) -> list[Report]:
-    """One report per collected test in the order of the run, then those of what isn't a test:
-    (collection), (pytest), (exit).
+    """Return one report per collected test in the order of the run.
+
+    Then those that are not a test's: (collection), (pytest), (exit).
     """
-    if (
-        ended.status == USAGE_STATUS
-        # a filter or an option that pytest can't read: the tests that it had collected aren't those
-        # asked for
-    ):
+    # pytest can't read a filter or an option: the tests that it collected aren't the requested ones
+    if ended.status == USAGE_STATUS:
         return [_row("(pytest)", "error", ended.tail.strip())]
-    story = _Story(_events(lines))
-    found = [_report(test, story, ended, seconds) for test in story.tests]
-    found += [
-        _row(test, outcome, message) for test, (outcome, message) in story.uncollected.items()
+    events = _RunEvents(_events(lines))
+    rows = [_report(test, events, ended, seconds) for test in events.tests]
+    rows += [
+        _row(test, outcome, message) for test, (outcome, message) in events.uncollected.items()
     ]
-    beside = _beside(
-        story, ended, seconds, any(each["outcome"] in ("hang", "crash") for each in found)
+    outside_report = _outside_report(
+        events, ended, seconds, any(row["outcome"] in ("hang", "crash") for row in rows)
     )
-    if beside is not None:
-        found.append(beside)
-    named = {each["name"]: each for each in found}
+    if outside_report is not None:
+        rows.append(outside_report)
+    by_name = {row["name"]: row for row in rows}
     for test, dump in _dumps(dumps):
-        if test not in named:
-            named[test] = _row(test, "not_run", "arrays were handed over outside of any test")
-            found.append(named[test])
-        named[test]["dumps"].append(dump)
-    return found
+        if test not in by_name:
+            by_name[test] = _row(test, "not_run", "arrays were handed over outside of any test")
+            rows.append(by_name[test])
+        by_name[test]["dumps"].append(dump)
+    return rows
 
 
-class _Story:
+class _RunEvents:
     """The events of one run, by test."""
 
     def __init__(self, events: Iterator[dict[str, Any]]) -> None:
@@ -64,18 +65,17 @@ class _Story:
         self.uncollected: dict[str, tuple[str, str]] = {}
         self.problems: list[str] = []
         self.collected = self.finished = False
-        tell = {
+        handlers = {
             "collected": self._collected,
             "uncollected": self._uncollected,
             "start": self._start,
             "done": self._done,
         }
-        tell |= {"problem": self._problem, "end": self._end}
+        handlers |= {"problem": self._problem, "end": self._end}
         for event in events:
-            with contextlib.suppress(
-                KeyError, TypeError, ValueError
-            ):  # a test may write anything into a file that it finds
-                tell[event["event"]](event)
+            # A test may write anything into the file
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                handlers[event["event"]](event)
 
     def _collected(self, event: dict[str, Any]) -> None:
         self.collected = True
@@ -104,16 +104,16 @@ class _Story:
 
 
 def _events(lines: Path) -> Iterator[dict[str, Any]]:
-    """The lines that can be read: the last one may be cut off where a disk was full."""
+    """Yield the readable lines: the last one may be cut off where a disk was full."""
     with contextlib.suppress(FileNotFoundError), lines.open("rb") as file:
         for line in file:
             with contextlib.suppress(ValueError, KeyError):
                 yield json.loads(line)
 
 
-def _report(test: str, story: _Story, ended: Ended, seconds: float) -> Report:
-    if test in story.done:
-        done = story.done[test]
+def _report(test: str, events: _RunEvents, ended: Ended, seconds: float) -> Report:
+    if test in events.done:
+        done = events.done[test]
         outcome = (
             "hang"
             if done["outcome"] == "failed" and TIMEOUT_WORDS[0] in done["message"]
@@ -121,8 +121,12 @@ def _report(test: str, story: _Story, ended: Ended, seconds: float) -> Report:
         )
         row = _row(test, outcome, done["message"])
         failures = [
-            {**each, "expression": _clean(each["expression"]), "message": _clean(each["message"])}
-            for each in done["failures"]
+            {
+                **failure,
+                "expression": _clean(failure["expression"]),
+                "message": _clean(failure["message"]),
+            }
+            for failure in done["failures"]
         ]
         measured = {_clean(name): value for name, value in done["measurements"].items()}
         return {
@@ -131,52 +135,57 @@ def _report(test: str, story: _Story, ended: Ended, seconds: float) -> Report:
             "failures": failures,
             "measurements": measured,
         }
-    if test not in story.running:
-        return _row(test, "skipped", f"not run: {_why_not(story, ended)}")
+    if test not in events.running:
+        return _row(test, "skipped", f"not run: {_why_not(events, ended)}")
     if ended.status is None:
         return _row(test, "hang", _hang_words(ended, seconds))
-    if story.finished:  # pytest.exit, or -x, in the middle of it
+    if events.finished:  # pytest.exit, or -x, in the middle of it
         return _row(
             test,
             "error",
-            "; ".join(story.problems) or "the run was ended in the middle of this test",
+            "; ".join(events.problems) or "the run was ended in the middle of this test",
         )
     if TIMEOUT_WORDS[1] in ended.tail:
         return _row(test, "hang", f"pytest-timeout ended the process\n{ended.tail}")
     return _row(test, "crash", f"the process of the tests {ended.words} in the middle of this test")
 
 
-def _beside(story: _Story, ended: Ended, seconds: float, told: bool) -> Report | None:
-    """What went wrong outside of any test; `told`: a test's own report says already why the process
-    ended.
+def _outside_report(
+    events: _RunEvents, ended: Ended, seconds: float, reported: bool
+) -> Report | None:
+    """Return the report of a failure outside of all tests, if there is one.
+
+    `reported`: a test's own report already says why the process ended.
     """
-    stage = "(exit)" if story.finished else "(between tests)" if story.collected else "(collection)"
+    stage = (
+        "(exit)" if events.finished else "(between tests)" if events.collected else "(collection)"
+    )
     if ended.status is None:
-        return None if told else _row(stage, "hang", _hang_words(ended, seconds))
+        return None if reported else _row(stage, "hang", _hang_words(ended, seconds))
     if ended.status < 0 or (
-        not story.finished and ended.status not in BROKEN_STATUSES and story.collected
+        not events.finished and ended.status not in BROKEN_STATUSES and events.collected
     ):
         return (
             None
-            if told
+            if reported
             else _row(stage, "crash", f"the process of the tests {ended.words}\n{ended.tail}")
         )
-    if story.problems:
-        return _row("(pytest)", "error", "\n".join(story.problems))
-    if not story.finished:
+    if events.problems:
+        return _row("(pytest)", "error", "\n".join(events.problems))
+    if not events.finished:
         return _row("(pytest)", "error", f"pytest could not start, it {ended.words}\n{ended.tail}")
     return None
 
 
-def _why_not(story: _Story, ended: Ended) -> str:
-    if story.problems:
-        return story.problems[-1].partition("\n")[0]
-    running = ", ".join(sorted(story.running))
+def _why_not(events: _RunEvents, ended: Ended) -> str:
+    if events.problems:
+        return events.problems[-1].partition("\n")[0]
+    running = ", ".join(sorted(events.running))
     if ended.status is None:
         return f"{running or 'the run'} hung before"
     return (
         f"the process {ended.words}{f' in {running}' if running else ''} before"
-        if not story.finished
+        if not events.finished
         else "the run was ended before"
     )
 
@@ -204,31 +213,29 @@ def _row(name: str, outcome: str, message: str) -> Report:
 
 
 def _clean(text: str) -> str:
-    """Without what no database takes: NUL, and halves of surrogate pairs."""
+    """Return the text without what no database accepts: NUL, and lone surrogates."""
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
 def _dumps(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every comparison that was handed over whole, with the test that did it, in the order in which
-    it was made.
-    """
+    """Yield every complete handover with its test, in the order in which they were made."""
     for manifest in sorted(
         folder.glob("[!.]*/manifest.json"), key=lambda path: (path.stat().st_mtime_ns, path)
     ):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            told = json.loads(manifest.read_text("utf-8"))
+            content = json.loads(manifest.read_text("utf-8"))
             files = {
                 kind: {
                     str(name): str(manifest.parent / Path(file).name)
-                    for name, file in told.get(kind, {}).items()
+                    for name, file in content.get(kind, {}).items()
                 }
                 for kind in ("tensors", "raw")
             }
             dump = {
-                "kernel": told["kernel"],
-                "fields": told["fields"],
+                "kernel": content["kernel"],
+                "fields": content["fields"],
                 **files,
-                "arithmetic": told.get("arithmetic"),
-                "name": told.get("name"),
+                "arithmetic": content.get("arithmetic"),
+                "name": content.get("name"),
             }
-            yield str(told.get("test") or "(no test)"), dump
+            yield str(content.get("test") or "(no test)"), dump

@@ -1,6 +1,4 @@
-"""pytest as a program with a deadline: where it hung is read from its own stacks. Standard library
-only.
-"""
+"""pytest as a program with a deadline; its stacks tell where it hung. Standard library only."""
 
 from __future__ import annotations
 
@@ -17,10 +15,10 @@ from pathlib import Path
 import child_program
 
 TRACE_WAIT_S = 5.0
-TRACE_QUIET_S = 0.2  # no event tells that the stacks are written; nothing more for this long does
+TRACE_QUIET_S = 0.2  # no event tells that the stacks are complete; a pause this long does
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)')
-_OURS = (
+_MACHINERY = (
     "/_pytest/",
     "/pluggy/",
     "/pytest_session.py",
@@ -40,8 +38,8 @@ def run(
 ) -> child_program.Ended:
     """Run pytest to its end or for `seconds`; on SIGUSR1 it writes its stacks to the file `traces`.
 
-    Where a run hung is `file:line in function`: the innermost frame that isn't pytest's, and the
-    one of the tests that led there. Raises OSError when it can't be started.
+    The place of a hang is `file:line in function`: the innermost frame outside of pytest, and the
+    frame of the tests that led there. Raises OSError when it can't be started.
     """
     place = partial(_place, traces=traces, root=cwd)
     return child_program.run(
@@ -50,7 +48,7 @@ def run(
 
 
 def _place(process: subprocess.Popen[bytes], handle: int, *, traces: Path, root: Path) -> str:
-    """Ask for the stacks, and name the place in that of the main thread."""
+    """Have the process write its stacks, and return the place in that of the main thread."""
     process.send_signal(signal.SIGUSR1)
     patience, quiet, text = time.monotonic() + TRACE_WAIT_S, 0.0, ""
     while time.monotonic() < patience and quiet < TRACE_QUIET_S:
@@ -60,7 +58,9 @@ def _place(process: subprocess.Popen[bytes], handle: int, *, traces: Path, root:
             quiet = quiet + 0.02 if "most recent call first" in text and text == before else 0.0
     main = text.rpartition("(most recent call first)")[2]  # the main thread's stack is the last one
     frames = [
-        frame for frame in _FRAME.finditer(main) if not any(part in frame["file"] for part in _OURS)
+        frame
+        for frame in _FRAME.finditer(main)
+        if not any(part in frame["file"] for part in _MACHINERY)
     ]
     inside = [frame for frame in frames if frame["file"].startswith(f"{root}/")]
     places = list(dict.fromkeys(_words(frame, root) for frame in (*frames[:1], *inside[:1])))

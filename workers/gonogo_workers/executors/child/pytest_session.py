@@ -1,9 +1,9 @@
-"""The process that runs pytest, in the build's interpreter: `python pytest_session.py COPY TRACES
-pytest's arguments...`.
+"""The process that runs pytest, in the build's interpreter.
 
-COPY is a folder with a copy of gonogo's plug-in, used where the interpreter has no gonogo that
-speaks like it. On SIGUSR1 the stacks of all threads are written to the file TRACES, even while
-native code hangs: so a hang has a place. Standard library only.
+`python pytest_session.py COPY TRACES pytest's arguments...`: COPY is a folder with a copy of
+gonogo's plug-in, used where the interpreter has no compatible gonogo. On SIGUSR1 the stacks of all
+threads are written to the file TRACES, even while native code hangs: so a hang has a place.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -18,33 +18,42 @@ from pathlib import Path
 PACKAGES = ("gonogo", "gonogo_pytest")
 PLUGIN = "gonogo_pytest.plugin"
 FORMAT_LINE = "FORMAT = 1\n"
-"""Stands in a plug-in whose lines our executor reads."""
+"""A line in every plug-in whose output our executor can read."""
 
 
 def usable() -> bool:
-    """Whether the plug-in that this interpreter finds (installed, or the repository itself) is
-    ours, and so is the gonogo beside it: a stranger's package of that name may shadow it. Imports
-    neither: pytest rewrites the plug-in's assertions while importing it.
+    """Return whether the interpreter's plug-in, and the gonogo beside it, are ours and compatible.
+
+    They may be installed, or the repository itself; another package of that name may shadow gonogo.
+    Imports neither: pytest rewrites the plug-in's assertions while importing it.
     """
     try:
-        found, domain = importlib.util.find_spec(PLUGIN), importlib.util.find_spec("gonogo")
-        if found is None or found.origin is None or domain is None or domain.origin is None:
+        plugin_spec, gonogo_spec = (
+            importlib.util.find_spec(PLUGIN),
+            importlib.util.find_spec("gonogo"),
+        )
+        if (
+            plugin_spec is None
+            or plugin_spec.origin is None
+            or gonogo_spec is None
+            or gonogo_spec.origin is None
+        ):
             return False
-        plugin = Path(found.origin)
-        return plugin.parents[1] == Path(domain.origin).parents[
+        plugin = Path(plugin_spec.origin)
+        return plugin.parents[1] == Path(gonogo_spec.origin).parents[
             1
         ] and FORMAT_LINE in plugin.read_text("utf-8")
-    except Exception:  # whatever a stranger's package does when it is imported
+    except Exception:  # an import may run any code of another package
         return False
 
 
 def main() -> None:
-    """Never returns."""
+    """Run pytest and exit with its status."""
     copy, traces, *arguments = sys.argv[1:]
-    own = os.path.dirname(os.path.abspath(__file__))
+    script_folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [
         os.getcwd(),
-        *(entry for entry in sys.path if os.path.abspath(entry or ".") != own),
+        *(entry for entry in sys.path if os.path.abspath(entry or ".") != script_folder),
     ]  # as `python -m pytest`
     faulthandler.register(
         signal.SIGUSR1,

@@ -13,8 +13,9 @@ STAGE_FIELDS = ("name", "files", "requires", "timeout_s")
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: its tests, and the files that must be there when they have run, relative to the
-    suite's root.
+    """One stage: its tests, and the files that must exist when they have run.
+
+    Paths are relative to the suite's root.
     """
 
     number: int
@@ -26,7 +27,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Suite:
-    """What one name in a job's selection means here."""
+    """The tests that one suite name in a job's selection stands for."""
 
     name: str
     root: Path
@@ -35,9 +36,10 @@ class Suite:
     stages: tuple[Stage, ...]
     timeout_s: float | None
 
-    def asked(self, names: Any) -> tuple[Stage, ...]:
-        """The stages up to the last of those named (all without names): a later stage runs the
-        earlier ones again. Raises ValueError.
+    def stages_up_to(self, names: Any) -> tuple[Stage, ...]:
+        """Return the stages up to the last of those named; all without names. Raises ValueError.
+
+        A later stage runs the earlier ones again.
         """
         known = [stage.name for stage in self.stages]
         for name in names or ():
@@ -51,20 +53,20 @@ class Suite:
 def suites(
     build: str, options: Mapping[str, Any], tables: Mapping[str, Any]
 ) -> dict[str | None, Suite]:
-    """The build's suites by name; None is the one for a job that names none: `options.paths`, else
-    everything below the root.
+    """Return the build's suites by name.
 
-    Raises ValueError that names what is wrong in the builds file.
+    None is the suite of a job that names none: `options.paths`, else everything below the root.
+    Raises ValueError with the wrong entry of the builds file.
     """
-    found: dict[str | None, Suite] = {
+    by_name: dict[str | None, Suite] = {
         name: _suite(f"builds.{build}.suites.{name}", name, table, options)
         for name, table in tables.items()
     }
     if "root" in options:
-        found[None] = _suite(
+        by_name[None] = _suite(
             f"builds.{build}.options", "", {"paths": options.get("paths", ["."])}, options
         )
-    return found
+    return by_name
 
 
 def _suite(place: str, name: str, table: Mapping[str, Any], options: Mapping[str, Any]) -> Suite:
@@ -72,7 +74,8 @@ def _suite(place: str, name: str, table: Mapping[str, Any], options: Mapping[str
     root = Path(table.get("root") or options.get("root") or "")
     if not root.is_absolute():
         raise ValueError(
-            f"{place}.root (or the build's options.root) must be the absolute path of the folder with the tests; got '{root}'"
+            f"{place}.root (or the build's options.root) must be the absolute path of the folder "
+            f"with the tests; got '{root}'"
         )
     root = root.resolve()
     if not root.is_dir():
@@ -83,7 +86,7 @@ def _suite(place: str, name: str, table: Mapping[str, Any], options: Mapping[str
         for number, stage in enumerate(table.get("stages", []), 1)
     )
     if len({stage.name for stage in stages}) < len(stages):
-        raise ValueError(f"{place}.stages: every stage needs a name of its own")
+        raise ValueError(f"{place}.stages: every stage needs a different name")
     paths = _texts(f"{place}.paths", table.get("paths", [] if stages else ["."]))
     if stages and (paths or filters):
         raise ValueError(
@@ -116,11 +119,11 @@ def _stage(place: str, number: int, table: Mapping[str, Any]) -> Stage:
 def _known(place: str, table: Mapping[str, Any], names: tuple[str, ...]) -> None:
     for name in table:
         if name not in names:
-            raise ValueError(f"{place}.{name}: unknown field; there are {', '.join(names)}")
+            raise ValueError(f"{place}.{name}: unknown field; allowed: {', '.join(names)}")
 
 
 def _texts(place: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
         raise ValueError(f"{place} must be a list of texts; got {value!r}")
     return tuple(value)
 

@@ -1,9 +1,9 @@
-"""PyTorch's LayerNorm, RMSNorm and group norm as an executor: eager, decomposed, compiled, CPU or
-GPU (standard library, NumPy, torch).
+"""PyTorch's LayerNorm, RMSNorm and group norm as an executor, on CPU or GPU.
 
-Runs in the interpreter of the build, so it imports nothing of GoNoGo. A build is a name of
-`gonogo.spec.builds.TORCH_BUILDS`, or any name to which the host's builds file gives options: {"variant":
-"eager", "norm": "group", "device": "cuda", "linear": {"seed": 0}, "threads": 4}.
+They run eager, decomposed or compiled. The executor runs in the build's interpreter, so it imports
+nothing of GoNoGo: only the standard library, NumPy and torch. A build is a name of
+`gonogo.spec.builds.TORCH_BUILDS`, or any name to which the host's builds file gives options:
+{"variant": "eager", "norm": "group", "device": "cuda", "linear": {"seed": 0}, "threads": 4}.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Read when CUDA and inductor start: a GPU's matmuls need it to be deterministic; a pool of
+# Read when CUDA and inductor start. A GPU's matmuls need the first to be deterministic; a pool of
 # compilers would outlive a short child.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -30,20 +30,22 @@ try:
     import torch
 except ImportError as problem:
     raise ImportError(
-        f"{sys.executable} has no torch ({problem}); name an interpreter that has: python = ... under [executors.torch] in the builds file"
+        f"{sys.executable} has no torch ({problem}); name an interpreter that has: "
+        "python = ... under [executors.torch] in the builds file"
     ) from problem
 
 VARIANTS = ("eager", "decomposed", "compiled")
 NORMS = ("layer", "group")
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 NAME = re.compile(
-    r"torch-(?P<cuda>cuda-)?(?P<variant>eager|decomposed|compiled)(?P<group>-group-norm)?(?P<linear>-linear)?"
+    r"torch-(?P<cuda>cuda-)?(?P<variant>eager|decomposed|compiled)"
+    r"(?P<group>-group-norm)?(?P<linear>-linear)?"
 )
 OPTIONS = ("variant", "norm", "device", "linear", "threads", "narrow")
 MAX_WEIGHTS = 2**26
-"""Of the downstream linear, N x N: 128 MiB in bf16."""
+"""The largest downstream linear, N x N: 128 MiB in bf16."""
 FIXED = {"accumulate": "fp32", "fidelity": "hifi4"}
-"""Numerics that torch has in one way only: fp32 accumulators, exact products."""
+"""Numerics that torch offers no choice of: fp32 accumulators, exact products."""
 ALL = [True, True, True]
 
 Array = NDArray[np.float32]
@@ -51,39 +53,45 @@ Tensor = Any
 
 
 class CannotServe(ValueError):
-    """What the test asks for is nothing that this build does."""
+    """The test asks for something that this build can't do."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a build is."""
+    """The properties of a build."""
 
     variant: str = "eager"
     norm: str = "layer"
     device: str = "cpu"
     linear: int | None = None
-    """The seed of the linear that follows y; None: there is none."""
+    """The seed of the linear that follows y; None without a linear."""
     threads: int = 1
-    """Fixed: sums over rows are split among the threads, so another count gives other last bits."""
+    """A fixed number: rows' sums are split among threads, so another changes the last bits."""
     narrow: bool = False
-    """Whether a decomposed backward pass keeps its intermediates in 16 bits, as torch's
-    decompositions do when nothing fuses them."""
+    """True: a decomposed backward pass keeps its intermediates in 16 bits.
+
+    torch's decompositions do that when nothing fuses them."""
 
     @classmethod
     def of(cls, build: str, host: Mapping[str, Any]) -> Setup:
-        """From the build's name and what the builds file says of it. Raises ValueError for a build
-        that is nothing here.
+        """Return the properties for a build's name and its table in the builds file.
+
+        Raises ValueError for an unknown build.
         """
         known = NAME.fullmatch(build)
         options = host.get("options") or {} if host.get("name") == build else {}
         if unknown := sorted(set(options) - set(OPTIONS)):
             raise ValueError(
-                f"build {build!r}: unknown option {unknown[0]!r}; there are {', '.join(OPTIONS)}"
+                f"build {build!r}: unknown option {unknown[0]!r}; allowed: {', '.join(OPTIONS)}"
             )
         if known is None and "variant" not in options:
-            names = "torch-eager, torch-decomposed, torch-compiled, each also with -group-norm or -linear, and as torch-cuda-..."
+            names = (
+                "torch-eager, torch-decomposed, torch-compiled, each also with -group-norm or "
+                "-linear, and as torch-cuda-..."
+            )
             raise ValueError(
-                f"unknown build {build!r}: {names}; another name needs options with a variant in the builds file"
+                f"unknown build {build!r}: {names}; another name needs options with a variant in "
+                "the builds file"
             )
         named: dict[str, Any] = {}
         if known is not None:
@@ -128,9 +136,7 @@ class TorchExecutor:
     """Runs one build; see docs/executors.md for the contract and docs/torch.md for the builds."""
 
     def __init__(self, build: str) -> None:
-        """Raises ValueError for an unknown build, RuntimeError where its compiler or its GPU is
-        missing.
-        """
+        """Raise ValueError for an unknown build, RuntimeError without its compiler or its GPU."""
         self.setup = Setup.of(build, json.loads(os.environ.get("GONOGO_BUILD") or "{}"))
         if self.setup.variant == "compiled" and self.setup.device == "cpu":
             compiler = os.environ.get("CXX")
@@ -138,7 +144,8 @@ class TorchExecutor:
                 shutil.which(name) for name in ([compiler] if compiler else ["g++", "clang++"])
             ):
                 raise RuntimeError(
-                    f"build {build!r} is compiled and needs a C++ compiler: g++ or clang++ on PATH, or CXX naming one"
+                    f"build {build!r} is compiled and needs a C++ compiler: g++ or clang++ on "
+                    "PATH, or CXX naming one"
                 )
         if self.setup.device != "cpu" and not torch.cuda.is_available():
             raise RuntimeError(
@@ -149,36 +156,36 @@ class TorchExecutor:
         self._compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._weights: dict[int, Tensor] = {}
         if self.setup.variant == "compiled":
-            # a shape is compiled on its own, so that its code doesn't depend on which shapes came
-            # before
+            # Each shape is compiled separately, so that its code doesn't depend on earlier shapes
             torch._dynamo.config.recompile_limit = (
                 torch._dynamo.config.accumulated_recompile_limit
             ) = 2**20
             torch._inductor.config.cpp.threads = self.setup.threads
 
     def run(self, test: Mapping[str, Any], inputs: dict[str, Array]) -> dict[str, Array]:
-        """As the contract of an executor. Raises CannotServe for numerics that torch hasn't."""
+        """Run the kernel as the contract says. Raises CannotServe for numerics that torch lacks."""
         shape, epsilon = tuple(test["shape"]), float(test.get("epsilon", 1e-6))
         tensors = {name: self._tensor(test, name, array) for name, array in inputs.items()}
         self._check(test, tensors)
         shapes = {"mean": shape[:-1], "rstd": shape[:-1], "dgamma": shape[-1:], "dbeta": shape[-1:]}
         kernel = test["kernel"]
         if kernel == "layernorm_fw":
-            found = self._forward(tensors, epsilon)
+            outputs = self._forward(tensors, epsilon)
         elif kernel == "layernorm_bw":
-            found = self._backward(tensors, epsilon)
+            outputs = self._backward(tensors, epsilon)
         elif kernel == "rmsnorm_fw":
-            found = self._plain(_rms_norm, _decomposed_rms_norm, tensors, epsilon)
+            outputs = self._plain(_rms_norm, _decomposed_rms_norm, tensors, epsilon)
         elif kernel == "groupnorm_fw":
             groups = int(test.get("parameters", {}).get("num_groups", 1))
             shapes = dict.fromkeys(("mean", "rstd"), (shape[0], groups))
             samples = {**tensors, "x": tensors["x"].reshape(shape[0], shape[1], -1)}
-            found = self._plain(_group_norm, _decomposed_group_norm, samples, epsilon, groups)
+            outputs = self._plain(_group_norm, _decomposed_group_norm, samples, epsilon, groups)
         else:
             raise CannotServe(
-                f"kernel: torch knows layernorm_fw, layernorm_bw, rmsnorm_fw and groupnorm_fw here, not {kernel}"
+                "kernel: torch knows layernorm_fw, layernorm_bw, rmsnorm_fw and groupnorm_fw "
+                f"here, not {kernel}"
             )
-        return {name: _array(value, shapes.get(name, shape)) for name, value in found.items()}
+        return {name: _array(value, shapes.get(name, shape)) for name, value in outputs.items()}
 
     def _plain(
         self,
@@ -188,12 +195,14 @@ class TorchExecutor:
         epsilon: float,
         *more: Any,
     ) -> dict[str, Tensor]:
-        """A kernel that torch has in one way: the builds with a group norm or a linear in its place
-        have none of it.
+        """Run a kernel that torch has in one way only.
+
+        Builds with a group norm or a linear in its place don't have it.
         """
         if self.setup.norm != "layer" or self.setup.linear is not None:
             raise CannotServe(
-                "kernel: this build is a LayerNorm in another way; torch-eager, -decomposed and -compiled run it"
+                "kernel: this build is a LayerNorm in another way; torch-eager, -decomposed and "
+                "-compiled run it"
             )
         function = decomposed if self.setup.variant == "decomposed" else native
         affine = [t[name] for name in ("gamma", "beta") if name in t]
@@ -202,27 +211,30 @@ class TorchExecutor:
             return function(x, *affine, epsilon, *more)
 
         with torch.no_grad():
-            found: dict[str, Tensor] = self._maybe_compiled(
+            outputs: dict[str, Tensor] = self._maybe_compiled(
                 whole, (native.__name__, epsilon, *more), t["x"], *affine
             )
-        return found
+        return outputs
 
     def _tensor(self, test: Mapping[str, Any], name: str, array: Array) -> Tensor:
-        """An input in its own format (exactly: the values are its), on the device; x and dy as
-        rows.
+        """Return an input on the device, in its format; x and dy as rows.
+
+        The format represents its values exactly.
         """
         formats = test.get("numerics", {}).get("input", "bf16")
-        word = formats if isinstance(formats, str) else formats.get(name, "bf16")
-        if word not in FORMATS:
-            raise CannotServe(f"numerics.input: torch has no {word}, only {', '.join(FORMATS)}")
+        format_name = formats if isinstance(formats, str) else formats.get(name, "bf16")
+        if format_name not in FORMATS:
+            raise CannotServe(
+                f"numerics.input: torch has no {format_name}, only {', '.join(FORMATS)}"
+            )
         flat = array.reshape(-1, test["shape"][-1]) if name in ("x", "dy") else array.reshape(-1)
-        dtype = FORMATS[word]
+        dtype = FORMATS[format_name]
         if self.setup.device != "cpu" and name in ("mean", "rstd"):
-            dtype = torch.float32  # a GPU's kernels keep and take them so
+            dtype = torch.float32  # a GPU's kernels return and expect this format
         return torch.from_numpy(flat).to(device=self.setup.device, dtype=dtype)
 
     def _check(self, test: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Refuse what torch can't do as it is asked."""
+        """Raise CannotServe for numerics, memory or programs that torch can't provide."""
         numerics = test.get("numerics", {})
         for name, only in FIXED.items():
             if numerics.get(name, only) != only:
@@ -233,7 +245,8 @@ class TorchExecutor:
         output = numerics.get("output", "bf16")
         if FORMATS.get(output) is not tensors["x"].dtype:
             raise CannotServe(
-                f"numerics.output: torch gives its result in the format of x, {_word(tensors['x'])}, not in {output}"
+                "numerics.output: torch gives its result in the format of x, "
+                f"{_format_of(tensors['x'])}, not in {output}"
             )
 
     def _forward(self, t: Mapping[str, Tensor], epsilon: float) -> dict[str, Tensor]:
@@ -255,14 +268,15 @@ class TorchExecutor:
             return y, mean, rstd, torch.nn.functional.linear(y.to(torch.bfloat16), weights)
 
         with torch.no_grad():
-            found = self._maybe_compiled(whole, ("forward", epsilon), x, gamma, beta, weights)
-        return dict(zip(("y", "mean", "rstd", "linear"), found, strict=False))
+            outputs = self._maybe_compiled(whole, ("forward", epsilon), x, gamma, beta, weights)
+        return dict(zip(("y", "mean", "rstd", "linear"), outputs, strict=False))
 
     def _backward(self, t: Mapping[str, Tensor], epsilon: float) -> dict[str, Tensor]:
         x, gamma, dy = t["x"], t["gamma"], t["dy"]
         if dy.dtype is not x.dtype:
             raise CannotServe(
-                f"numerics.input: torch takes dy in the format of x, {_word(x)}, not in {_word(dy)}"
+                f"numerics.input: torch takes dy in the format of x, {_format_of(x)}, "
+                f"not in {_format_of(dy)}"
             )
         group = self.setup.norm == "group"
         beta = torch.zeros_like(gamma)
@@ -277,13 +291,13 @@ class TorchExecutor:
                 return _native_backward(dy, x, mean, rstd, gamma, beta, group)
 
             with torch.no_grad():
-                found = self._maybe_compiled(
+                gradients = self._maybe_compiled(
                     backward, ("backward",), dy, x, t["mean"], t["rstd"], gamma, beta
                 )
         elif decomposed:
             with torch.no_grad():
                 _, mean, rstd = _decomposed_forward(x, gamma, beta, epsilon, group)
-                found = _decomposed_backward(
+                gradients = _decomposed_backward(
                     dy, x, mean.reshape(-1), rstd.reshape(-1), gamma, beta, group, wide
                 )
         else:  # statistics: own, as training has them: autograd
@@ -293,31 +307,36 @@ class TorchExecutor:
                     return torch.nn.functional.group_norm(x, 1, gamma, beta, epsilon)
                 return torch.nn.functional.layer_norm(x, x.shape[1:], gamma, beta, epsilon)
 
-            leaves = [each.detach().requires_grad_() for each in (x, gamma, beta)]
+            leaves = [tensor.detach().requires_grad_() for tensor in (x, gamma, beta)]
             y = self._maybe_compiled(forward, ("autograd", epsilon), *leaves)
-            found = torch.autograd.grad(y, leaves, dy)
-        return dict(zip(("dx", "dgamma", "dbeta"), found, strict=True))
+            gradients = torch.autograd.grad(y, leaves, dy)
+        return dict(zip(("dx", "dgamma", "dbeta"), gradients, strict=True))
 
     def _maybe_compiled(
         self, function: Callable[..., Any], key: tuple[Any, ...], *arguments: Tensor | None
     ) -> Any:
-        """Call it; the compiled variant compiles it once for each shape and format."""
+        """Call the function; the compiled variant compiles it once for each shape and format."""
         if self.setup.variant != "compiled":
             return function(*arguments)
-        key = (*key, *((tuple(each.shape), each.dtype) for each in arguments if each is not None))
+        key = (
+            *key,
+            *((tuple(tensor.shape), tensor.dtype) for tensor in arguments if tensor is not None),
+        )
         if key not in self._compiled:
             torch._dynamo.reset()
             self._compiled = {key: torch.compile(function, fullgraph=True, dynamic=False)}
         return self._compiled[key](*arguments)
 
     def _linear(self, n: int) -> Tensor:
-        """Weights (n, n) of unit variance, in bf16: the same for ever, whatever the versions of
-        NumPy and torch.
+        """Return weights (n, n) of unit variance, in bf16.
+
+        They are the same for all versions of NumPy and torch.
         """
         if n * n > MAX_WEIGHTS:
-            most = math.isqrt(MAX_WEIGHTS)
+            max_rows = math.isqrt(MAX_WEIGHTS)
             raise CannotServe(
-                f"a linear on rows of {n} has {n * n} weights; at most {MAX_WEIGHTS}: rows of up to {most}"
+                f"a linear on rows of {n} has {n * n} weights; at most {MAX_WEIGHTS}: "
+                f"rows of up to {max_rows}"
             )
         if n not in self._weights:
             words = np.random.Philox(key=self.setup.linear or 0).random_raw(n * n)
@@ -330,7 +349,7 @@ class TorchExecutor:
 def _native_forward(
     x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, group: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """ATen's own kernels. With one group and a channel per feature, group norm is LayerNorm."""
+    """Run ATen's kernels. With one group and a channel per feature, group norm is LayerNorm."""
     rows, n = x.shape
     if group:
         return torch.ops.aten.native_group_norm(x, gamma, beta, rows, n, 1, 1, epsilon)  # type: ignore[no-any-return]
@@ -352,8 +371,9 @@ def _native_backward(
 def _decomposed_forward(
     x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, group: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """torch._refs: var_mean and elementwise operations, what the compiler starts from, here run one
-    by one.
+    """Run torch._refs: var_mean and elementwise operations, one by one.
+
+    The compiler starts from them.
     """
     rows, n = x.shape
     if group:
@@ -371,40 +391,38 @@ def _decomposed_backward(
     group: bool,
     wide: bool,
 ) -> tuple[Tensor, ...]:
-    """Torch's decompositions of the backward kernels: widened to fp32 first (the compiler fuses
-    them so) and rounded once, or as they are.
+    """Run torch's decompositions of the backward kernels.
 
-    As they are, one by one, that of LayerNorm rounds rstd / N to 16 bits and that of group norm
-    everything: a factor of a whole row off by up to 2^-8, which GoNoGo does not take for the
-    rounding of a right kernel.
+    `wide`: widened to fp32 first (the compiler fuses them so) and rounded once. Otherwise the steps
+    run one by one: LayerNorm's rounds rstd / N to 16 bits, and group norm's rounds every
+    intermediate. The factor of a whole row is then off by up to 2^-8, which GoNoGo does not accept
+    as the rounding of a right kernel.
     """
     rows, n = x.shape
     mean, rstd = mean.reshape(rows, 1), rstd.reshape(rows, 1)
     dtypes = (x.dtype, gamma.dtype, beta.dtype)
     dy, x, mean, rstd, gamma, beta = (
-        each.to(torch.float32) if wide else each for each in (dy, x, mean, rstd, gamma, beta)
+        tensor.to(torch.float32) if wide else tensor for tensor in (dy, x, mean, rstd, gamma, beta)
     )
     if group:
-        found = torch._decomp.decompositions.native_group_norm_backward(
+        gradients = torch._decomp.decompositions.native_group_norm_backward(
             dy, x, mean, rstd, gamma, rows, n, 1, 1, ALL
         )
     else:
-        found = torch._decomp.decompositions.native_layer_norm_backward(
+        gradients = torch._decomp.decompositions.native_layer_norm_backward(
             dy, x, [n], mean, rstd, gamma, beta, ALL
         )
-    return tuple(each.to(dtype) for each, dtype in zip(found, dtypes, strict=True))
+    return tuple(gradient.to(dtype) for gradient, dtype in zip(gradients, dtypes, strict=True))
 
 
 def _rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> dict[str, Tensor]:
-    """torch.nn.functional.rms_norm; its rstd, which that keeps to itself, from the operation
-    beneath.
-    """
+    """Run the operation beneath torch.nn.functional.rms_norm, which also returns rstd."""
     y, rstd = torch.ops.aten._fused_rms_norm(x, [x.shape[1]], gamma, epsilon)
     return {"y": y, "rstd": rstd}
 
 
 def _decomposed_rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> dict[str, Tensor]:
-    """What the compiler starts from: fp32 inside, one rounding."""
+    """Run the decomposition from which the compiler starts: fp32 inside, one rounding."""
     y, rstd = torch._decomp.decomposition_table[torch.ops.aten._fused_rms_norm.default](
         x, [x.shape[1]], gamma, epsilon
     )
@@ -414,25 +432,30 @@ def _decomposed_rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> dict[str, 
 def _group_norm(
     x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, groups: int
 ) -> dict[str, Tensor]:
-    """ATen's kernel, beneath torch.nn.functional.group_norm. x: (samples, channels, elements)."""
-    found = torch.ops.aten.native_group_norm(x.contiguous(), gamma, beta, *x.shape, groups, epsilon)
-    return dict(zip(("y", "mean", "rstd"), found, strict=True))
+    """Run ATen's kernel beneath torch.nn.functional.group_norm.
+
+    x: (samples, channels, elements).
+    """
+    outputs = torch.ops.aten.native_group_norm(
+        x.contiguous(), gamma, beta, *x.shape, groups, epsilon
+    )
+    return dict(zip(("y", "mean", "rstd"), outputs, strict=True))
 
 
 def _decomposed_group_norm(
     x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, groups: int
 ) -> dict[str, Tensor]:
-    """torch._refs: var_mean and elementwise operations."""
-    found = torch._refs.native_group_norm(x.contiguous(), gamma, beta, *x.shape, groups, epsilon)
-    return dict(zip(("y", "mean", "rstd"), found, strict=True))
+    """Run torch._refs: var_mean and elementwise operations."""
+    outputs = torch._refs.native_group_norm(x.contiguous(), gamma, beta, *x.shape, groups, epsilon)
+    return dict(zip(("y", "mean", "rstd"), outputs, strict=True))
 
 
-def _word(tensor: Tensor) -> str:
-    return next(word for word, dtype in FORMATS.items() if dtype is tensor.dtype)
+def _format_of(tensor: Tensor) -> str:
+    return next(name for name, dtype in FORMATS.items() if dtype is tensor.dtype)
 
 
 def _array(tensor: Tensor, shape: tuple[int, ...]) -> Array:
-    """float32 in an array of its own."""
+    """Return a new float32 array with the tensor's values."""
     return np.array(
         tensor.detach().to(device="cpu", dtype=torch.float32).numpy().reshape(shape), order="C"
     )

@@ -1,9 +1,8 @@
-"""The child's one ttnn device, and the way of tensors to it and back; everything that is the same
-for all ttnn kernels.
+"""The child's only ttnn device, and the transfer of tensors; common to all ttnn kernels.
 
-Standard library, numpy and ttnn only: this runs in the build's own interpreter (Python 3.10 or
-newer). A real card and the simulated Wormhole take the same path; only the environment that the
-builds file gives differs.
+Standard library, numpy and ttnn only: this runs in the build's interpreter (Python 3.10 or newer).
+A real card and the simulated Wormhole use the same code; only the environment that the builds file
+sets differs.
 """
 
 from __future__ import annotations
@@ -15,17 +14,15 @@ from typing import Any
 
 import numpy as np
 
-if (
-    "GONOGO_HOST_RUN" in os.environ
-    # tt-metal writes a folder `generated` where it runs: ours is private, and deleted with the process
-):
+# tt-metal writes a folder `generated` where it runs: ours is private, and deleted with the process
+if "GONOGO_HOST_RUN" in os.environ:
     os.environ.setdefault("TT_METAL_LOGS_PATH", os.path.dirname(os.path.abspath(sys.argv[0])))
 import ttnn
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
 DTYPES = {"bf16": "bfloat16", "fp32": "float32", "bfp8_b": "bfloat8_b"}
-"""The formats of a test that ttnn's LayerNorm takes, by ttnn's names."""
+"""The formats of a test that ttnn's LayerNorm accepts, with ttnn's names."""
 
 FIDELITIES = {"lofi": "LoFi", "hifi2": "HiFi2", "hifi3": "HiFi3", "hifi4": "HiFi4"}
 
@@ -39,24 +36,30 @@ DEFAULTS = {
     "srcb": "tf32",
     "layout": "tile",
 }
-"""What a field of `numerics` means when the canonical spec leaves it out (gonogo.spec.test_spec.Numerics;
-this process can't import it)."""
+"""The value of a field of `numerics` that the canonical spec leaves out.
 
-NOT_OURS = {
-    "buffers": "ttnn's kernels choose the format of their intermediates (fp32 with accumulate fp32, else that of the input)",
+They are those of gonogo.spec.test_spec.Numerics, which this process can't import.
+"""
+
+FIXED = {
+    "buffers": (
+        "ttnn's kernels choose the format of their intermediates "
+        "(fp32 with accumulate fp32, else that of the input)"
+    ),
     "srcb": "it is a switch of the emulator; here the chip decides",
     "layout": "tensors are tilized on the host",
 }
-"""Fields of `numerics` that ttnn offers no choice of: another value than the default is refused,
-never ignored."""
+"""Fields of `numerics` that ttnn offers no choice of.
+
+Another value than the default is refused, never ignored.
+"""
 
 DEVICE_ID = 0
-"""The chip among those that the process sees: the worker's environment (TT_VISIBLE_DEVICES) shows
-it one."""
+"""The chip's number among those that the process sees: TT_VISIBLE_DEVICES shows it one."""
 
 
 class Unsupported(ValueError):
-    """This combination of kernel, numerics, memory and program can't be run by this build."""
+    """This build can't run this combination of kernel, numerics, memory and program."""
 
 
 class Device:
@@ -66,25 +69,26 @@ class Device:
 
     @classmethod
     def get(cls) -> Any:
-        """The device, opened at the first call."""
+        """Return the device; the first call opens it."""
         if cls._opened is None:
             cls._opened = ttnn.open_device(device_id=DEVICE_ID)
         return cls._opened
 
     @classmethod
     def close(cls) -> None:
-        """Close it, if it is open."""
+        """Close the device if it is open."""
         device, cls._opened = cls._opened, None
         if device is not None:
             ttnn.close_device(device)
 
 
 def numerics(test: Mapping[str, Any]) -> dict[str, Any]:
-    """The test's numerics with the defaults filled in. Raises Unsupported for what ttnn offers no
-    choice of.
+    """Return the test's numerics with the defaults filled in.
+
+    Raises Unsupported for values that ttnn offers no choice of.
     """
     chosen = DEFAULTS | dict(test.get("numerics", {}))
-    for name, reason in NOT_OURS.items():
+    for name, reason in FIXED.items():
         if chosen[name] != DEFAULTS[name]:
             raise Unsupported(
                 f"numerics.{name} = {chosen[name]!r} can't be asked of ttnn: {reason}"
@@ -93,8 +97,9 @@ def numerics(test: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def format_of(chosen: Mapping[str, Any], tensor: str) -> str:
-    """The format in which a tensor is given. Raises Unsupported for one that ttnn's LayerNorm
-    doesn't take.
+    """Return the format in which a tensor is given.
+
+    Raises Unsupported for one that ttnn's LayerNorm doesn't accept.
     """
     given = chosen["input"]
     name = str(given if isinstance(given, str) else given.get(tensor, DEFAULTS["input"]))
@@ -106,24 +111,27 @@ def format_of(chosen: Mapping[str, Any], tensor: str) -> str:
 
 
 def same_format(chosen: Mapping[str, Any], tensor: str) -> None:
-    """Raises Unsupported unless the output is asked for in the format of `tensor`: these kernels
-    have no other.
+    """Raise Unsupported unless the output has the format of `tensor`.
+
+    These kernels have no other.
     """
     given = format_of(chosen, tensor)
     if chosen["output"] != given:
         raise Unsupported(
-            f"numerics.output = {chosen['output']!r}: the kernel gives its output in the format of {tensor}, {given}"
+            f"numerics.output = {chosen['output']!r}: the kernel gives its output in the format "
+            f"of {tensor}, {given}"
         )
 
 
 def dtype(name: str) -> Any:
-    """Ttnn's data type of a format."""
+    """Return ttnn's data type of a format."""
     return getattr(ttnn, DTYPES[name])
 
 
 def compute_config(chosen: Mapping[str, Any]) -> Any:
-    """Fidelity and the width of Dst, as the test asks for them; everything else at its exact
-    setting.
+    """Return the compute configuration with the test's fidelity and width of Dst.
+
+    Everything else is at its exact setting.
     """
     return ttnn.init_device_compute_kernel_config(
         Device.get().arch(),
@@ -135,8 +143,9 @@ def compute_config(chosen: Mapping[str, Any]) -> Any:
 
 
 def shape4(shape: Sequence[int]) -> tuple[int, int, int, int]:
-    """The shape with four dimensions. The last two stay as they are: they are what is cut into
-    tiles.
+    """Return the shape with four dimensions.
+
+    The last two stay as they are, because they are cut into tiles.
     """
     padded = (1,) * max(0, 4 - len(shape)) + tuple(shape)
     first = 1
@@ -146,21 +155,23 @@ def shape4(shape: Sequence[int]) -> tuple[int, int, int, int]:
 
 
 def upload(array: Array, name: str, memory: Any = None) -> Any:
-    """A device tensor in tiles. Tilized on the host: the simulated device's own tilize leaves it
-    computing wrong results.
+    """Return a device tensor in tiles, tilized on the host.
+
+    After the simulated device's own tilize, it computes wrong results.
     """
     host = ttnn.Tensor(np.ascontiguousarray(array, np.float32), dtype(name)).to(ttnn.TILE_LAYOUT)
     return ttnn.to_device(host, Device.get(), memory_config=memory or ttnn.DRAM_MEMORY_CONFIG)
 
 
 def blank(shape: Sequence[int], name: str) -> Any:
-    """A device tensor for a kernel to write to: NaN where it doesn't (0 in block formats, which
-    have no NaN).
+    """Return a device tensor for a kernel to write to, filled with NaN.
+
+    Block formats have no NaN: they are filled with 0.
     """
     return upload(np.full(tuple(shape), 0.0 if name == "bfp8_b" else np.nan, np.float32), name)
 
 
 def download(tensor: Any, shape: Sequence[int]) -> Array:
-    """A device tensor as float32, exactly, in the shape of the contract."""
+    """Return a device tensor as exact float32, in the shape of the contract."""
     host = ttnn.to_dtype(ttnn.from_device(tensor), ttnn.float32).to(ttnn.ROW_MAJOR_LAYOUT)
     return np.array(host.to_numpy(), np.float32, order="C").reshape(tuple(shape))

@@ -1,9 +1,8 @@
-"""LayerNorm on a Wormhole by ttnn: a real card, or the simulated one (docs/wormhole.md). Runs in
-the build's own interpreter.
+"""LayerNorm on a Wormhole by ttnn: a real card, or the simulated one (docs/wormhole.md).
 
-A build is one of VARIANTS by its name, or names one in its options (`options = { variant =
-"ttnn-moreh" }` in the builds file), so that many installed versions of ttnn can be builds of the
-same variant.
+It runs in the build's interpreter. A build is one of VARIANTS by its name, or names one in its
+options (`options = { variant = "ttnn-moreh" }` in the builds file), so that many installed versions
+of ttnn can be builds of the same variant.
 """
 
 from __future__ import annotations
@@ -30,30 +29,32 @@ VARIANTS: Mapping[str, Mapping[str, Run]] = {
         "layernorm_bw": partial(backward, defines=("SUBTRACT_S1_TWICE",))
     },
 }
-"""Variant -> kernel -> how it is run. gonogo.spec.builds.TTNN_BUILDS has the same names (a test compares
-them)."""
+"""The function for each variant and kernel.
+
+gonogo.spec.builds.TTNN_BUILDS has the same names (a test compares them).
+"""
 
 
 class TtnnExecutor:
-    """One build. The device is opened once in a process, whatever the number of executors, and
-    kept.
-    """
+    """One build. All executors of a process share one device, which stays open."""
 
     def __init__(self, build: str) -> None:
-        """Raises ValueError naming the variants for a build that is none of them; whatever ttnn
-        raises when the device can't be opened.
+        """Raise ValueError, with the variants, for a build that is none of them.
+
+        Also raises the error of ttnn when the device can't be opened.
         """
         known = json.loads(os.environ.get("GONOGO_BUILD") or "{}")
         options = known.get("options") or {} if known.get("name", build) == build else {}
         self.variant = str(options.get("variant", build))
         if self.variant not in VARIANTS:
-            there_are = f"there are {', '.join(VARIANTS)} (options.variant in the builds file)"
-            raise ValueError(f"unknown variant {self.variant!r} of ttnn; {there_are}")
+            allowed = f"allowed: {', '.join(VARIANTS)} (options.variant in the builds file)"
+            raise ValueError(f"unknown variant {self.variant!r} of ttnn; {allowed}")
         Device.get()
 
     def run(self, test: Mapping[str, Any], inputs: dict[str, Array]) -> dict[str, Array]:
-        """The kernel's outputs for one seed. Raises Unsupported for a combination that the build
-        doesn't offer.
+        """Return the kernel's outputs for one seed.
+
+        Raises Unsupported for a combination that the build doesn't offer.
         """
         kernels = VARIANTS[self.variant]
         kernel = str(test["kernel"])

@@ -1,9 +1,8 @@
-"""A LayerNorm backward of our own for ttnn.generic_op:
-kernels/layernorm_bw_{reader,compute,writer}.cpp, one core per group of row tiles.
+"""Our LayerNorm backward for ttnn.generic_op, one core per group of row tiles.
 
-It exists for the sake of the service: a small real kernel, right, and with a real fault planted by
-a define (`SUBTRACT_S1_TWICE`), compiled and run by the founding hardware's own toolchain. Written
-for the kernel interface of ttnn 0.81.
+Its kernels are kernels/layernorm_bw_{reader,compute,writer}.cpp. It gives the service a small real
+kernel, right, and with a real fault planted by a define (`SUBTRACT_S1_TWICE`), compiled and run by
+the founding hardware's own toolchain. Written for the kernel interface of ttnn 0.81.
 """
 
 from __future__ import annotations
@@ -31,14 +30,17 @@ from ttnn_layernorm import TILE, bf16_only, interleaved_only
 NAME = "layernorm_bw for ttnn.generic_op"
 KERNELS = Path(__file__).with_name("kernels")
 BUFFERS: Mapping[str, int | None] = {
-    "x": 2, "dy": 2, "mean": 1, "rstd": 1, "gamma": None, "ones": 1, "centred": 1, "xhat": None, "product": None, "weighted": None,
-    "s1": 1, "s2": 1, "along": 1, "left": 2, "difference": 1, "dx": 2,
+    "x": 2, "dy": 2, "mean": 1, "rstd": 1, "gamma": None, "ones": 1, "centred": 1, "xhat": None,
+    "product": None, "weighted": None, "s1": 1, "s2": 1, "along": 1, "left": 2, "difference": 1,
+    "dx": 2,
 }  # fmt: skip
-"""The circular buffers, which the kernels know as BUFFER_<NAME>: how many tiles each holds; None =
-a whole row of tiles."""
+"""The circular buffers, which the kernels know as BUFFER_<NAME>, with their tiles.
+
+None: a whole row of tiles.
+"""
 TILE_BYTES = 2 * TILE * TILE
 L1_BYTES = 1_300_000
-"""What a core's 1.5 MB of memory leaves for buffers, after the firmware's and the kernels' own."""
+"""The part of a core's 1.5 MB of memory that the firmware and the kernels leave for buffers."""
 MAX_WIDTH = (L1_BYTES // TILE_BYTES - sum(count or 0 for count in BUFFERS.values())) // sum(
     count is None for count in BUFFERS.values()
 )
@@ -47,22 +49,23 @@ MAX_WIDTH = (L1_BYTES // TILE_BYTES - sum(count or 0 for count in BUFFERS.values
 def backward(
     test: Mapping[str, Any], inputs: Mapping[str, Array], defines: tuple[str, ...]
 ) -> dict[str, Array]:
-    """dx; bf16 throughout."""
+    """Return dx; everything is in bf16."""
     interleaved_only(test, NAME)
     chosen = numerics(test)
     if "mean" not in inputs:
         raise Unsupported(
-            f"{NAME} is given mean and rstd; it can't make its own (numerics.statistics must be 'given')"
+            f"{NAME} is given mean and rstd; it can't make its own "
+            "(numerics.statistics must be 'given')"
         )
     bf16_only(chosen, tuple(inputs), NAME)
     shape = shape4(test["shape"])
     width = -(-shape[3] // TILE)
     if width > MAX_WIDTH:
         raise Unsupported(
-            f"a row of {width} tiles doesn't fit into a core's memory; the most is {MAX_WIDTH}"
+            f"a row of {width} tiles doesn't fit into a core's memory; at most {MAX_WIDTH} do"
         )
     ones = np.zeros((1, 1, TILE, TILE), np.float32)
-    ones[..., :: TILE // 2, :] = 1.0  # the first row of each face is what a reduction multiplies by
+    ones[..., :: TILE // 2, :] = 1.0  # a reduction multiplies by the first row of each face
     tensors = {
         "x": upload(inputs["x"].reshape(shape), "bf16"),
         "dy": upload(inputs["dy"].reshape(shape), "bf16"),
@@ -147,7 +150,7 @@ def _accessor(tensor: Any) -> list[int]:
 
 
 def _cores(height: int) -> list[tuple[int, int, int, int]]:
-    """(x, y, first row tile, count) of each core that gets work, as evenly as possible."""
+    """Return (x, y, first row tile, count) of each core that gets work, as evenly as possible."""
     grid = Device.get().compute_with_storage_grid_size()
     used = min(height, grid.x * grid.y)
     starts = [height * number // used for number in range(used + 1)]

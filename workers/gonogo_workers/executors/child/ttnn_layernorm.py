@@ -1,7 +1,7 @@
 """LayerNorm by ttnn's own operations: ttnn.layer_norm, and moreh's forward and backward.
 
-Every function takes the canonical test and its inputs and gives outputs in the shapes of the
-executor contract; what the operation doesn't offer is an Unsupported with the reason.
+Every function takes the canonical test and its inputs, and returns outputs in the shapes of the
+executor contract. It raises Unsupported with the reason where the operation can't do what is asked.
 """
 
 from __future__ import annotations
@@ -31,18 +31,22 @@ EPSILON = 1e-6
 
 
 def program_of(test: Mapping[str, Any], forced: str | None) -> str:
-    """The reduction to use: the build's where it names one, else the test's. Raises Unsupported
-    when the two differ.
+    """Return the reduction to use: the build's where it names one, else the test's.
+
+    Raises Unsupported when the two differ.
     """
-    asked = str(test.get("program", "default"))
-    if forced is None or asked in (forced, "default"):
-        return forced or asked
-    raise Unsupported(f"the test asks for program {asked!r}, but this build is the {forced!r} one")
+    requested = str(test.get("program", "default"))
+    if forced is None or requested in (forced, "default"):
+        return forced or requested
+    raise Unsupported(
+        f"the test asks for program {requested!r}, but this build is the {forced!r} one"
+    )
 
 
 def interleaved_only(test: Mapping[str, Any], operation: str) -> None:
-    """Raises Unsupported for a sharded test of an operation that only takes interleaved tensors,
-    and for a program it doesn't have.
+    """Raise Unsupported for a sharded test or another program than the default.
+
+    For operations that only accept interleaved tensors.
     """
     if test.get("memory", "interleaved") != "interleaved":
         raise Unsupported(f"{operation} takes interleaved tensors only")
@@ -53,7 +57,7 @@ def interleaved_only(test: Mapping[str, Any], operation: str) -> None:
 
 
 def bf16_only(chosen: Mapping[str, Any], tensors: Sequence[str], operation: str) -> None:
-    """Raises Unsupported unless every tensor in and out is bf16."""
+    """Raise Unsupported unless every input and output is bf16."""
     for name in tensors:
         if format_of(chosen, name) != "bf16":
             raise Unsupported(f"{name} in {format_of(chosen, name)}: {operation} takes bf16 only")
@@ -64,7 +68,7 @@ def bf16_only(chosen: Mapping[str, Any], tensors: Sequence[str], operation: str)
 def layer_norm(
     test: Mapping[str, Any], inputs: Mapping[str, Array], forced: str | None
 ) -> dict[str, Array]:
-    """Y by ttnn.layer_norm."""
+    """Return y from ttnn.layer_norm."""
     chosen = numerics(test)
     same_format(chosen, "x")
     shape = shape4(test["shape"])
@@ -91,7 +95,7 @@ def layer_norm(
 
 
 def moreh_forward(test: Mapping[str, Any], inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """y, mean and rstd by ttnn.operations.moreh.layer_norm."""
+    """Return y, mean and rstd from ttnn.operations.moreh.layer_norm."""
     operation = "moreh.layer_norm"
     interleaved_only(test, operation)
     chosen = numerics(test)
@@ -122,13 +126,14 @@ def moreh_forward(test: Mapping[str, Any], inputs: Mapping[str, Array]) -> dict[
 
 
 def moreh_backward(test: Mapping[str, Any], inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """dx, dgamma and dbeta by ttnn.operations.moreh.layer_norm_backward."""
+    """Return dx, dgamma and dbeta from ttnn.operations.moreh.layer_norm_backward."""
     operation = "moreh.layer_norm_backward"
     interleaved_only(test, operation)
     chosen = numerics(test)
     if "mean" not in inputs:
         raise Unsupported(
-            f"{operation} is given mean and rstd; it can't make its own (numerics.statistics must be 'given')"
+            f"{operation} is given mean and rstd; it can't make its own "
+            "(numerics.statistics must be 'given')"
         )
     bf16_only(chosen, tuple(inputs), operation)
     shape = shape4(test["shape"])
@@ -158,12 +163,13 @@ def moreh_backward(test: Mapping[str, Any], inputs: Mapping[str, Array]) -> dict
 
 
 def _placement(test: Mapping[str, Any], shape: tuple[int, ...], program: str) -> tuple[Any, Any]:
-    """The memory and program configuration of ttnn.layer_norm: interleaved, or block-sharded over a
-    grid of cores.
+    """Return the memory and program configuration of ttnn.layer_norm.
+
+    Tensors are interleaved, or block-sharded over a grid of cores.
     """
     if program not in PROGRAMS:
         raise Unsupported(
-            f"ttnn.layer_norm has no program {program!r}; there are {', '.join(PROGRAMS)}"
+            f"ttnn.layer_norm has no program {program!r}; allowed: {', '.join(PROGRAMS)}"
         )
     reduction = {"legacy_reduction": program == "legacy", "use_welford": program == "welford"}
     memory = test.get("memory", "interleaved")
@@ -178,7 +184,8 @@ def _placement(test: Mapping[str, Any], shape: tuple[int, ...], program: str) ->
         )
     if height % rows or width % columns or shape[2] % TILE or shape[3] % TILE:
         raise Unsupported(
-            f"memory.sharded [{rows}, {columns}]: {height} x {width} tiles of {list(test['shape'])} don't divide evenly into whole shards"
+            f"memory.sharded [{rows}, {columns}]: {height} x {width} tiles of "
+            f"{list(test['shape'])} don't divide evenly into whole shards"
         )
     sharded = ttnn.create_sharded_memory_config(
         shape,

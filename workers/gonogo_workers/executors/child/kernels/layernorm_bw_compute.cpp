@@ -1,11 +1,11 @@
-// dx of LayerNorm backward for one core's row tiles, every step stored as bf16:
+// Computes dx of LayerNorm backward for one core's row tiles; every step is stored as bf16:
 //
 //     x^ = (x - mean) rstd      P = dy gamma      s1 = mean(P)      s2 = mean(P x^)      dx = rstd (P - s1 - x^ s2)
 //
 // The sums run in Dst over the tiles of a row; 1/N is an fp32 factor on the SFPU. Padded columns have gamma = 0, so they add nothing to
-// the sums. SUBTRACT_S1_TWICE plants the fault that this project is about: P - s1 has s1 subtracted once more.
+// the sums. SUBTRACT_S1_TWICE plants a fault: s1 is subtracted once more from P - s1.
 //
-// Compile-time: tiles in a row; the bits of 1/N as fp32. Runtime: how many row tiles.
+// Compile-time: tiles in a row; the bits of 1/N as fp32. Runtime: number of row tiles.
 
 #include <cstdint>
 
@@ -17,7 +17,7 @@
 #include "api/compute/reconfig_data_format.h"
 #include "api/compute/reduce.h"
 
-// Runs `math`, which leaves a tile in Dst register 0, and packs that tile.
+// Run `math`, which leaves a tile in Dst register 0, and pack that tile.
 template <typename Math>
 ALWI void tile_to(uint32_t out, Math math) {
     cb_reserve_back(out, 1);
@@ -30,7 +30,7 @@ ALWI void tile_to(uint32_t out, Math math) {
     cb_push_back(out, 1);
 }
 
-// Takes one tile from `in`, subtracts the column in `column` from each of its columns.
+// Take one tile from `in` and subtract the column in `column` from each of its columns.
 ALWI void subtract_column(uint32_t in, uint32_t column, uint32_t out) {
     cb_wait_front(in, 1);
     sub_bcast_cols_init(in, column);
@@ -38,14 +38,14 @@ ALWI void subtract_column(uint32_t in, uint32_t column, uint32_t out) {
     cb_pop_front(in, 1);
 }
 
-// Multiplies each column of a tile of `in` by the column in `column`.
+// Multiply each column of a tile of `in` by the column in `column`.
 ALWI void multiply_column(uint32_t in, uint32_t tile, uint32_t column, uint32_t out) {
     cb_wait_front(in, tile + 1);
     mul_bcast_cols_init(in, column);
     tile_to(out, [=] { mul_tiles_bcast_cols(in, column, tile, 0, 0); });
 }
 
-// The mean over a row of tiles, as a column.
+// Compute the mean over a row of tiles, as a column.
 ALWI void row_mean(uint32_t in, uint32_t width, uint32_t reciprocal, uint32_t out) {
     cb_wait_front(in, width);
     reconfig_data_format(BUFFER_ONES, in);

@@ -1,8 +1,8 @@
-// Reads what the compute kernel of layernorm_bw consumes, row tile by row tile: mean and rstd (a column each), then x, then dy.
-// gamma and the tile of ones come once and stay.
+// Reads the inputs of layernorm_bw's compute kernel, row tile by row tile: mean and rstd (a column each), then x, then dy.
+// gamma and the tile of ones are read once and stay.
 //
 // Compile-time: tiles in a row, then the accessors of x, dy, mean, rstd, gamma, ones.
-// Runtime: the addresses of x, dy, mean, rstd, gamma, ones; the first row tile; how many row tiles.
+// Runtime: the addresses of x, dy, mean, rstd, gamma, ones; the first row tile; the number of row tiles.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
-// Writes dx, tile by tile, as the compute kernel of layernorm_bw gives it.
+// Writes dx, tile by tile, as layernorm_bw's compute kernel produces it.
 //
-// Compile-time: tiles in a row, then the accessor of dx. Runtime: the address of dx; the first row tile; how many row tiles.
+// Compile-time: tiles in a row, then the accessor of dx. Runtime: the address of dx; the first row tile; the number of row tiles.
 
 #include <cstdint>
 
