@@ -116,10 +116,8 @@ def catch_up(
     else:
         again = f"{caught.sent_again} asked for again, " if caught.sent_again else ""
         print(
-
-                f"{caught.fetched} fetched, {again}{caught.known} had come in, of "
-                f"{caught.seen} deliveries of {caught.hooks} webhooks"
-
+            f"{caught.fetched} fetched, {again}{caught.known} had come in, of "
+            f"{caught.seen} deliveries of {caught.hooks} webhooks"
         )
 
 

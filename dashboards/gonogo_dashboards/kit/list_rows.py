@@ -133,7 +133,7 @@ def noun_of(test: Mapping[str, Any]) -> str:
 
 
 def shape_of(test: Mapping[str, Any]) -> str:
-    """The shape of a kernel's test; of a selection which tests it names."""
+    """Return the shape of a kernel's test, or the tests that a selection names."""
     return Selection.parse(test).words if is_selection(test) else words.shape(test.get("shape", ()))
 
 

@@ -243,7 +243,7 @@ CHANGE_VERDICTS: dict[str, str] = {
 ANSWERS: dict[str, Standing] = {
     AnswerState.waiting: Standing("Not reported yet", Verdict.inconclusive),
     AnswerState.pending: Standing("Reported as running", Verdict.inconclusive),
-    AnswerState.reported: Standing("told", Verdict.pass_),
+    AnswerState.reported: Standing("Reported", Verdict.pass_),
     AnswerState.failed: Standing("Gave up", Verdict.fail),
     AnswerState.superseded: Standing("Requested again", Verdict.not_judged),
 }
@@ -268,7 +268,7 @@ INCOMING: dict[str, Standing] = {
 SOURCES: dict[str, str] = {
     HookSource.github: "GitHub",
     HookSource.ci: "Another CI system",
-    HookSource.pull_request_lookup: "GitHub was asked",
+    HookSource.pull_request_lookup: "Looked up at GitHub",
 }
 """Senders of incoming webhooks."""
 
@@ -293,8 +293,11 @@ CLASS_VERDICTS: dict[str, str] = {
 
 CLASSES: dict[str, str] = {
     **{kind: kind.value.replace("_", " ").capitalize() for kind in Class},
-    Class.red_but_right: MARKS[Verdict.fail_by_tolerance].label,
+    Class.red_but_right: "False alarm",
+    Class.known_hollow: "Known hollow pass",
+    Class.no_longer_hollow: "No longer a hollow pass",
 }
+"""The label of each class of a comparison."""
 
 
 def inline(label: str) -> str:
