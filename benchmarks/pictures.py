@@ -92,7 +92,8 @@ def main(words: list[str] | None = None) -> int:
 
 def seeded(database_url: str) -> dict[str, str]:
     """A page of each kind, by name, in a fresh database."""
-    sys.path.insert(0, str(ROOT / "tests" / "support"))
+    support = ROOT / "tests" / "support"
+    sys.path[:0] = [str(support), str(support / "hooks"), str(support / "programs")]
     gallery, api = (importlib.import_module(name) for name in ("picture_story", "api"))
     with api.in_process(database_url) as service:
         pages: dict[str, str] = gallery.fill(service)

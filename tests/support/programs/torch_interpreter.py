@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from checkout import PYTHONPATH
+from checkout import PYTHONPATH, ROOT
 
-ROOT = Path(__file__).parents[2]
 VARIABLE = "GONOGO_TEST_TORCH_PYTHON"
 CHILD = ROOT / "workers" / "gonogo_workers" / "executors" / "child"
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import psutil
 
+from checkout import ROOT
 from gonogo_workers import queue
 
-ROOT = Path(__file__).parents[2]
 KEY = "worker-key-of-the-tests-" + "k" * 20
 TINY: dict[str, Any] = {
     "kernel": "layernorm_bw",

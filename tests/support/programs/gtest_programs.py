@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from checkout import ROOT
 from servers import Missing
 
-ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "gtest"
 PROGRAMS = ("behaviours", "layernorm")
 FLAGS = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}")

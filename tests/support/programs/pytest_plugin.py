@@ -20,7 +20,6 @@ from gonogo.public.recorded import Comparison
 from gonogo_pytest.collecting import Collector
 from gonogo_pytest.records import Record
 
-ROOT = Path(__file__).parents[2]
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=no")
 Run = Callable[..., list[str]]
 """(folder, *options, status=1) -> the lines that pytest writes; `status` is what it must end

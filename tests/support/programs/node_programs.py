@@ -9,9 +9,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from checkout import ROOT
 from servers import Missing
 
-SOURCES = Path(__file__).parents[1] / "javascript"
+SOURCES = ROOT / "tests" / "javascript"
 _INSTALLED: list[Path] = []
 
 
