@@ -23,10 +23,6 @@ Rounding = Callable[[NDArray[Any]], NDArray[Any]]
 Sum = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-def _exact(a: NDArray[Any]) -> NDArray[Any]:
-    return a
-
-
 def _fp32(a: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(a, np.float32)
 

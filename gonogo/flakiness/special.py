@@ -37,17 +37,6 @@ def beta_cdf(x: float, a: float, b: float) -> float:
     return _lower(x, a, b)
 
 
-def beta_tail(x: float, a: float, b: float) -> float:
-    """Return P(X > x) of Beta(a, b), with all digits of small values."""
-    return beta_cdf(1 - x, b, a) if x > 0.5 else _upper(x, a, b)
-
-
-def _upper(x: float, a: float, b: float) -> float:
-    if x <= 0:
-        return 1.0
-    return _lower(1 - x, b, a) if x > (a + 1) / (a + b + 2) else 1.0 - _lower(x, a, b)
-
-
 def _lower(x: float, a: float, b: float) -> float:
     front = math.exp(a * math.log(x) + b * math.log1p(-x) - log_beta(a, b)) / a
     c, d = 1.0, 1.0 - (a + b) * x / (a + 1)

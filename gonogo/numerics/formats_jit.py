@@ -22,8 +22,6 @@ _BF16_HALF = np.uint32(0x8000)
 _BF16_BELOW_HALF = np.uint32(0x7FFF)
 _BF16_MASK = np.uint32(0xFFFF0000)
 _TF32_SHIFT = np.uint32(13)
-_TF32_HALF = np.uint32(0x1000)
-_TF32_BELOW_HALF = np.uint32(0x0FFF)
 _TF32_MASK = np.uint32(0xFFFFE000)
 _SMALLEST_NORMAL = np.uint32(0x00800000)
 _POWER = np.uint64(0x7FF0000000000000)
@@ -58,25 +56,6 @@ def bf16_zero(value: np.float32) -> np.float32:
 
 
 @jit
-def tf32_even(value: np.float32) -> np.float32:
-    """Round to TF32, nearest, ties to even."""
-    bits = np.float32(value).view(np.uint32)
-    if (bits & _MAGNITUDE) > _INFINITY:
-        return np.uint32((bits & _SIGN) | _NAN).view(np.float32)
-    rounding = np.uint32(((bits >> _TF32_SHIFT) & _ONE) + _TF32_BELOW_HALF)
-    return np.uint32(np.uint32(bits + rounding) & _TF32_MASK).view(np.float32)
-
-
-@jit
-def tf32_away(value: np.float32) -> np.float32:
-    """Round to TF32, nearest, ties away from zero."""
-    bits = np.float32(value).view(np.uint32)
-    if (bits & _MAGNITUDE) > _INFINITY:
-        return np.uint32((bits & _SIGN) | _NAN).view(np.float32)
-    return np.uint32(np.uint32(bits + _TF32_HALF) & _TF32_MASK).view(np.float32)
-
-
-@jit
 def tf32_zero(value: np.float32) -> np.float32:
     """Round to TF32, toward zero: the unpacker drops 13 bits."""
     bits = np.float32(value).view(np.uint32)
@@ -105,12 +84,3 @@ def half_ulp(value: np.float64, fraction_bits: int, min_exponent: int) -> np.flo
     power = np.uint64(np.float64(value).view(np.uint64) & _POWER).view(np.float64)
     smallest = 2.0**min_exponent
     return np.float64(max(power, smallest) * 2.0 ** -(fraction_bits + 1))
-
-
-@jit
-def half_ulp_bf16(value: np.float64) -> np.float64:
-    """Return h(v) of bf16: 2**(floor(log2 |v|) - 8), 2**-134 below the normal numbers."""
-    if np.isnan(value):
-        return np.float64(np.nan)
-    power = np.uint64(np.float64(value).view(np.uint64) & _POWER).view(np.float64)
-    return np.float64(max(power, 2.0**-126) * 0.00390625)

@@ -94,11 +94,6 @@ class Selection:
         """Always 0: no tensor is drawn, so there is nothing to estimate a cost from."""
         return 0
 
-    @property
-    def controlled(self) -> bool:
-        """Return whether a sample has a seed, that of its shuffle."""
-        return self.shuffle is not None
-
     def seed_of(self, iteration: int) -> int | None:
         """Return the seed that controls an iteration; None = none does."""
         return (

@@ -52,7 +52,7 @@ def test_a_job_compares_two_builds_over_http(tmp_path: Path, redis_server: Redis
             again = client.call("POST", f"/jobs/{job}:resubmit")["id"]
             assert client.wait(again)["reference"] == {"build": "tt-train-2025"}
             page = httpx.get(f"{service.url}/jobs/{job}").text
-            assert "tt-train-2025, beside float64" in page
+            assert "tt-train-2025 and float64" in page
             assert "--reference-build tt-train-2025" in page
             assert "Against tt-train-2025" in page
     finally:

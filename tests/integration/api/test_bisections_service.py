@@ -224,7 +224,7 @@ def test_the_page_keeps_how_the_posterior_moved(api: Api) -> None:
     assert all(bad is (place >= 11) for place, bad in dots.values())
     page = api.client.get(f"/bisections/{begun}").text
     assert 'id="moves-1"' in page
-    assert "The likeliest build after so many runs" in page
+    assert "The likeliest first changed build after each run" in page
     assert api.client.get(f"/bisections/{begun[::-1]}").status_code == 404
     assert api.client.get("/bisections?cursor=").status_code == 200
     refused = api.client.get("/bisections.json?cursor=x").json()

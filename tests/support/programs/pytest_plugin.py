@@ -90,7 +90,7 @@ def finished(folder: Path, to: str, **header: str) -> Collector:
         lambda: {"format": "gonogo", "version": 1, "suite": "s", **header},
         root=folder,
         to=to,
-        asked=True,
+        requested=True,
     )
     collector._add(
         Record(

@@ -300,7 +300,7 @@ def test_unit_roundoffs() -> None:
 
 SCALARS: list[tuple[str, Callable[[Any], Any]]] = [
     (name, getattr(formats_jit, name))
-    for name in ("bf16_even", "bf16_away", "bf16_zero", "tf32_even", "tf32_away", "tf32_zero")
+    for name in ("bf16_even", "bf16_away", "bf16_zero", "tf32_zero")
 ]
 TIES = st.integers(0, 2**16 - 1).map(lambda bits: bits << 16 | 0x8000) | st.integers(
     0, 2**19 - 1
@@ -346,8 +346,6 @@ def test_compiled_half_ulp_agrees(value: float) -> None:
         expected = half_ulp([value], name)[0]
         got = formats_jit.half_ulp(value, form.fraction_bits, form.min_exponent)
         assert got == expected or (math.isnan(got) and math.isnan(expected))
-    got, expected = formats_jit.half_ulp_bf16(value), half_ulp([value], "bf16")[0]
-    assert got == expected or (math.isnan(got) and math.isnan(expected))
 
 
 @given(patterns)
