@@ -116,7 +116,7 @@ def test_a_suite_whose_kernels_hang_since_the_last_build(place: Service) -> None
     page = httpx.get(f"{place.url}/jobs/{job}")
     assert page.status_code == 200, page.text
     assert page.text.count("it passed on op-1") == 3
-    assert "<strong>blocker</strong>" in page.text
+    assert "<strong>Blocker</strong>" in page.text
     assert "missing: stubs.jsonl" in page.text
     twin = httpx.get(f"{place.url}/jobs/{job}.json").json()
     assert [line["status"] for line in twin["diagnosis"]["stages"]["lines"]] == [

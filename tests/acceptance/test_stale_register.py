@@ -92,7 +92,7 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
             flag["id"],
         ):
             assert said in page
-        assert api.client.get(f"/tests/{key}.json").json()["cause"] == "what ran before"
+        assert api.client.get(f"/tests/{key}.json").json()["cause"] == "What ran before"
         assert later not in str(found)
         core.close()
 

@@ -44,7 +44,7 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     page.get_by_label("Number of seeds", exact=True).fill("0")
     expect(page.locator("#e-count")).to_contain_text("seeds.max")
     page.get_by_label("Number of seeds", exact=True).fill("40")
-    page.get_by_label("labels").fill("suite=<b>nightly</b>, team=kernels")
+    page.get_by_label("Labels", exact=True).fill("suite=<b>nightly</b>, team=kernels")
     expect(estimate).to_contain_text("On average")
     body = json.loads(page.locator("#body").text_content() or "")
     assert body["test"]["tolerance"] == {"rtol": 1e-2, "atol": 0.25}
@@ -69,7 +69,7 @@ def test_only_who_may_submits(guarded, page: Page, watch, scope: str) -> None:
     page.goto(f"{guarded.url}/login?next=/jobs/new")
     page.get_by_label("token").fill(token)
     page.get_by_role("button", name="log in").click()
-    expect(page.get_by_role("combobox", name="build")).to_have_value("correct")
+    expect(page.get_by_role("combobox", name="Build", exact=True)).to_have_value("correct")
     page.get_by_role("button", name="submit").click()
     if scope == "submit":
         expect(page.locator("#state")).to_contain_text("Queued")

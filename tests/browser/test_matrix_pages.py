@@ -76,7 +76,7 @@ def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(
     # and leads to its seed
     options = json.loads(page.locator("#chart-strip").text_content() or "")
     [hollow_ones] = [
-        series["data"] for series in options["series"] if series["name"] == "pass by tolerance"
+        series["data"] for series in options["series"] if series["name"] == "Hollow pass"
     ]
     job, seed = options["links"][hollow_ones[2][-1]], hollow_ones[2][3]
     figure.locator(".canvas").click(position=place(figure, options, hollow_ones[2]))

@@ -76,10 +76,10 @@ def test_keys_reach_everything_and_the_focus_is_seen(server, page: Page) -> None
             "[document.activeElement.innerText, "
             "getComputedStyle(document.activeElement).outlineStyle]"
         )
-        if name and name in {"cancel", "resubmit", "Jobs", "copy"}:
+        if name and name in {"Cancel", "Resubmit", "Jobs", "Copy"}:
             seen.add(name)
             assert outline == "solid", f"the focus on {name} is not visible"
-    assert seen == {"cancel", "resubmit", "Jobs", "copy"}
+    assert seen == {"Cancel", "Resubmit", "Jobs", "Copy"}
 
 
 def test_the_api_documents_itself(server, page: Page) -> None:

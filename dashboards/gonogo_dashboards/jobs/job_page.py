@@ -282,7 +282,7 @@ def _facts(job: Job) -> tuple[tuple[str, str], ...]:
     test = job.canonical
     chosen = reports.is_selection(job)
     facts = list(reports.facts(job)) if chosen else _kernel_facts(job.kernel, test)
-    compared = [] if job.reference is None else [("compared with", f"{job.reference}and float64")]
+    compared = [] if job.reference is None else [("compared with", f"{job.reference} and float64")]
     elsewhere = imported.facts(job)
     facts += [
         ("build", job.build),

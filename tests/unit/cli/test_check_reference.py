@@ -50,7 +50,9 @@ def test_on_a_terminal_a_table_says_how_far_they_are_apart() -> None:
 def test_seeds_that_do_not_fit_in_memory_together_are_run_in_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(references, "KEPT_BYTES", 2 * 64 * 416 * references.BYTES_PER_ELEMENT)
+    monkeypatch.setattr(
+        references, "MAX_REFERENCE_BYTES", 2 * 64 * 416 * references.BYTES_PER_ELEMENT
+    )
     found = report(
         check(
             "--build",
