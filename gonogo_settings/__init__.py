@@ -217,7 +217,7 @@ class Settings(BaseSettings):
         None,
         description=(
             "worker: memory that each process of a kernel may allocate (RLIMIT_DATA); default: "
-            "no limit of ours"
+            "no limit"
         ),
     )
     max_elements: PositiveInt = Field(
@@ -247,7 +247,7 @@ class Settings(BaseSettings):
     )
     poll_s: PositiveFloat = Field(
         1.0,
-        description="the dispatcher looks into the database at least this often, doorbell or not",
+        description="the dispatcher looks into the database at least this often, even without a notification",
     )
     chunk_seconds: PositiveFloat = Field(
         20.0, description="estimated device time of one chunk of a job"
@@ -256,7 +256,7 @@ class Settings(BaseSettings):
         (),
         description=(
             "comma-separated networks that are not public and that webhooks may be sent to "
-            "nevertheless, such as `10.1.0.0/16`"
+            "anyway, such as `10.1.0.0/16`"
         ),
     )
     smtp_url: SecretStr | None = Field(

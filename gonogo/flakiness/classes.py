@@ -25,7 +25,7 @@ class Class(StrEnum):
     unknown = "unknown"
     infrastructure = "infrastructure"
     pending = "pending"
-    red_but_right = "red_but_right"
+    false_alarm = "false_alarm"
     broken_on_base = "broken_on_base"
     known_flaky = "known_flaky"
     known_hollow = "known_hollow"
@@ -47,15 +47,27 @@ class Class(StrEnum):
         return _RANKS[self]
 
     @property
-    def words(self) -> str:
-        """The label that people read, such as "NEW HOLLOW PASS"."""
-        return self.value.replace("_", " ").upper()
+    def label(self) -> str:
+        """The label that people read, such as "New hollow pass"."""
+        return _LABELS.get(self, self.value.replace("_", " ").capitalize())
 
     def counted(self, number: int) -> str:
         """Return the class with a number, such as `1 new hollow pass` or `2 new failures`."""
-        ends = {Class.new_failure: "s", Class.new_hollow_pass: "es"} if number != 1 else {}
-        return f"{number:,} {self.words.lower()}{ends.get(self, '')}"
+        ending = _PLURALS.get(self, "") if number != 1 else ""
+        return f"{number:,} {self.label.lower()}{ending}"
 
+
+_LABELS = {
+    Class.known_hollow: "Known hollow pass",
+    Class.no_longer_hollow: "No longer a hollow pass",
+}
+
+_PLURALS = {
+    Class.new_failure: "s",
+    Class.new_hollow_pass: "es",
+    Class.known_hollow: "es",
+    Class.false_alarm: "s",
+}
 
 _SENTENCES = {
     Class.new_failure: "Red on head, and not on base: this commit did it.",
@@ -66,7 +78,7 @@ _SENTENCES = {
     Class.unknown: "Red or hollow on head, and base was not run: it may be new or old.",
     Class.infrastructure: "A hang, a crash or an error: says nothing of the kernel's numbers.",
     Class.pending: "Not finished on head yet.",
-    Class.red_but_right: "Red on head, and right: the tolerance is tighter than the formats allow.",
+    Class.false_alarm: "Red on head, and right: the tolerance is tighter than the formats allow.",
     Class.broken_on_base: "The same failure is there on base.",
     Class.known_flaky: "Red on head, and an open flag says that it flickers, no worse than before.",
     Class.known_hollow: "Green and unexplained on head, as it was on base or as an open flag says.",

@@ -33,7 +33,7 @@ def classify(
     """Return how a test changed from base to head, with the evidence.
 
     See 4-flakiness.md, "Classifying a commit's failures for CI". Head's runs are split by their
-    results: lost (hang, crash, error), red, red but right, green and hollow. Each part is decided
+    results: lost (hang, crash, error), red, false alarm, green and hollow. Each part is decided
     by itself, so a crashed seed hides no red one, and a known red hides no new hollow pass: waived
     -> infrastructure -> broken on base -> known flaky (or known hollow) -> unknown -> new. If there
     is no such part, the news is good: fixed, no longer hollow, passed. Raises ValueError if the
@@ -53,7 +53,7 @@ def classify(
         else None
     )
     case = _Case(before, head, tuple(flags), change, policy)
-    parts = [case.waiting(), *case.lost(), case.red(), case.red_but_right(), case.hollow()]
+    parts = [case.waiting(), *case.lost(), case.red(), case.false_alarm(), case.hollow()]
     findings = [part for part in parts if part is not None] or [case.good()]
     return Classification(
         tuple(sorted(findings, key=lambda finding: (finding.kind.rank, finding.verdict.rank)))
@@ -155,7 +155,7 @@ class _Case:
             Class.new_failure, verdict, f"{words}; {how}{worse}{self._why()}", True, evidence
         )
 
-    def red_but_right(self) -> Finding | None:
+    def false_alarm(self) -> Finding | None:
         """Return the finding of red runs that rounding explains.
 
         The tolerance is to blame, even if another commit tightened it.
@@ -175,7 +175,7 @@ class _Case:
             if self.base.answered
             else f"; {self._silent()}"
         )
-        return Finding(Class.red_but_right, verdict, words + there, new, evidence)
+        return Finding(Class.false_alarm, verdict, words + there, new, evidence)
 
     def hollow(self) -> Finding | None:
         """Return the finding of green runs that rounding doesn't explain."""

@@ -17,7 +17,7 @@ RED_OR_HOLLOW = (
     Class.new_failure,
     Class.new_hollow_pass,
     Class.unknown,
-    Class.red_but_right,
+    Class.false_alarm,
     Class.broken_on_base,
     Class.known_flaky,
     Class.known_hollow,

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from gonogo.flakiness.classes import Class
 from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import Client
 from gonogo_cli.server.jobs import JSON, FailOn
@@ -18,7 +19,7 @@ COLORS = {
     "new_hollow_pass": "bold magenta",
     "unknown": "yellow",
     "infrastructure": "red",
-    "red_but_right": "yellow",
+    "false_alarm": "yellow",
     "fixed": "green",
     "no_longer_hollow": "green",
     "passed": "green",
@@ -112,9 +113,7 @@ def table(tests: Sequence[Mapping[str, Any]]) -> Table:
         rows.add_column(name)
     for test in tests:
         for position, finding in enumerate(test["findings"]):
-            label = Text(
-                finding["class"].replace("_", " ").upper(), style=COLORS.get(finding["class"], "")
-            )
+            label = Text(Class(finding["class"]).label, style=COLORS.get(finding["class"], ""))
             where = f"{test['arch']} {test['board']}"
             rows.add_row(
                 label,

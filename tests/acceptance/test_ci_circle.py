@@ -152,7 +152,7 @@ def _github_was_told_once(github: GitHubServer, url: str) -> None:
     assert {each["conclusion"] for each in github.checks} == {"failure"}
     assert all("s1 is subtracted twice" in str(each["annotations"]) for each in github.checks)
     (comment,) = github.comments
-    assert "**NEW HOLLOW PASS** (2)" in comment["body"]
+    assert "**New hollow pass** (2)" in comment["body"]
     assert "s1 is subtracted twice in all 32 tiles" in comment["body"]
     assert f"]({url}/jobs/" in comment["body"]
 

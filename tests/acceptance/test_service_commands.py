@@ -134,7 +134,7 @@ def test_a_suite_gates_on_what_is_new_against_its_base(place: Service) -> None:
         "1 new hollow pass",
     )
     assert compared["items"][0]["findings"][0]["evidence"]["change"]["change"] == "broken"
-    assert "NO LONGER HOLLOW" in call(
+    assert "No longer a hollow pass" in call(
         place, "compare", f"double-subtract@{found['id']}", f"correct@{found['id']}"
     )
 

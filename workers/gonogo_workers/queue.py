@@ -44,8 +44,8 @@ HEARTBEAT_QUEUE: Final = "heartbeat"
 They have a separate queue, so that a backlog of results never makes a live worker look dead.
 """
 
-BROKER_GENERATION_KEY: Final = "gonogo:epoch"
-DISPATCH_NOTIFICATION_KEY: Final = "gonogo:doorbell"
+BROKER_GENERATION_KEY: Final = "gonogo:broker_generation"
+DISPATCH_NOTIFICATION_KEY: Final = "gonogo:dispatch"
 CANCEL_PREFIX: Final = "gonogo:cancel:"
 DEVICE_PREFIX: Final = "gonogo:device:"
 

@@ -260,7 +260,7 @@ def _finding(finding: Finding) -> FindingLine:
     change: Mapping[str, Any] | None = finding.evidence.get("change")
     return FindingLine(
         finding.kind.value,
-        words.CLASSES[finding.kind],
+        finding.kind.label,
         finding.kind.sentence,
         words.CLASS_VERDICTS[finding.kind],
         finding.words,

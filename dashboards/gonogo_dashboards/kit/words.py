@@ -278,7 +278,7 @@ CLASS_VERDICTS: dict[str, str] = {
     Class.unknown: Verdict.inconclusive,
     Class.infrastructure: Verdict.error,
     Class.pending: Verdict.inconclusive,
-    Class.red_but_right: Verdict.fail_by_tolerance,
+    Class.false_alarm: Verdict.fail_by_tolerance,
     Class.broken_on_base: Verdict.not_judged,
     Class.known_flaky: Verdict.suspect,
     Class.known_hollow: Verdict.not_judged,
@@ -290,14 +290,6 @@ CLASS_VERDICTS: dict[str, str] = {
     Class.passed: Verdict.pass_,
 }
 """The verdict whose shape and color a class takes: only new findings are loud."""
-
-CLASSES: dict[str, str] = {
-    **{kind: kind.value.replace("_", " ").capitalize() for kind in Class},
-    Class.red_but_right: "False alarm",
-    Class.known_hollow: "Known hollow pass",
-    Class.no_longer_hollow: "No longer a hollow pass",
-}
-"""The label of each class of a comparison."""
 
 
 def inline(label: str) -> str:

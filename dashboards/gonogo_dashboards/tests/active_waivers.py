@@ -49,9 +49,7 @@ def _line(waiver: Mapping[str, Any], now: datetime) -> WaiverLine:
     parts += [f"jobs with {', '.join(labels)}"] if labels else []
     parts += [f"builds {', '.join(waiver['builds'])}"] if waiver["builds"] else []
     if waiver["classes"] != [kind.value for kind in RED_OR_HOLLOW]:
-        parts.append(
-            ", ".join(words.inline(words.CLASSES[Class(kind)]) for kind in waiver["classes"])
-        )
+        parts.append(", ".join(words.inline(Class(kind).label) for kind in waiver["classes"]))
     return WaiverLine(
         waiver["id"],
         waiver["words"],

@@ -28,7 +28,7 @@ LEVELS: Mapping[Class, str] = {
     Class.unknown: "warning",
     Class.infrastructure: "warning",
     Class.pending: "warning",
-    Class.red_but_right: "warning",
+    Class.false_alarm: "warning",
     Class.broken_on_base: "notice",
     Class.known_flaky: "notice",
     Class.known_hollow: "notice",
@@ -265,7 +265,7 @@ def _sections(comparison: Comparison, links: Links, diagnoses: Mapping[str, str]
         ]
         if not items or kind in QUIET:
             continue
-        yield f"**{kind.words}** ({len(items)}): {kind.sentence}\n"
+        yield f"**{kind.label}** ({len(items)}): {kind.sentence}\n"
         for test, finding in items[:MAX_LISTED]:
             yield _item(test, finding, links, diagnoses)
         if len(items) > MAX_LISTED:
@@ -313,7 +313,7 @@ def _annotations(comparison: Comparison, diagnoses: Mapping[str, str]) -> Iterat
                 "start_line": 1,
                 "end_line": 1,
                 "annotation_level": LEVELS[finding.kind],
-                "title": shortened(f"{finding.kind.words}: {test.name}", 255),
+                "title": shortened(f"{finding.kind.label}: {test.name}", 255),
                 "message": shortened("\n".join(line for line in lines if line), MAX_MESSAGE),
             }
 

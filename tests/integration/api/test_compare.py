@@ -32,7 +32,7 @@ COUNTS = {
     "unknown": 2,
     "infrastructure": 1,
     "pending": 1,
-    "red_but_right": 1,
+    "false_alarm": 1,
     "broken_on_base": 2,
     "known_flaky": 1,
     "not_run": 1,
@@ -341,7 +341,7 @@ def test_the_command_prints_the_classes_and_gates(
         monkeypatch.setenv("GONOGO_URL", str(client.base_url))
         code, said = gonogo(BASE, HEAD, "--watch")
         assert code == 1
-        assert "NEW HOLLOW PASS" in said
+        assert "New hollow pass" in said
         assert "Blocked: 1 new hollow pass" in said
         assert "again: gonogo check --kernel layernorm_bw" in said
         assert "/compare?base=" in said

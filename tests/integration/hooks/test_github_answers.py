@@ -204,7 +204,7 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
         3,
     )
     (comment,) = server.comments
-    assert "**NEW HOLLOW PASS** (3)" in comment["body"]
+    assert "**New hollow pass** (3)" in comment["body"]
     assert "s1 is subtracted twice" not in comment["body"]  # these jobs have no diagnosis
     assert (
         "gonogo check --kernel layernorm_bw --shape 32,64 --build tt-train-2025" in comment["body"]

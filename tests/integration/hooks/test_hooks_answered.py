@@ -140,7 +140,7 @@ def test_a_push_is_answered_at_the_open_pull_requests_of_its_commit_and_against_
     (comment,) = github.comments
     assert comment["pull_request"] == 7
     assert comment["body"].startswith(report.MARKER)
-    assert "**NEW HOLLOW PASS** (1)" in comment["body"]
+    assert "**New hollow pass** (1)" in comment["body"]
     assert f"against `{TIP[:12]}`" in comment["body"]
     assert github.status_of(HEAD) == {
         f"gonogo/kernels/nightly ({event})": "failure" for event in ("push", "pull_request")

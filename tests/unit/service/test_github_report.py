@@ -100,7 +100,7 @@ def test_a_new_hollow_pass_is_red_and_says_where_why_and_how_to_see_it_again() -
     }
     text = report.comment([found])
     assert text.startswith(report.MARKER)
-    assert "**NEW HOLLOW PASS** (1)" in text
+    assert "**New hollow pass** (1)" in text
     assert (
         "[layernorm\\_bw 32x64](https://g.example/jobs/job-1): words of new\\_hollow\\_pass" in text
     )
@@ -133,7 +133,7 @@ def test_what_is_known_turns_no_pull_request_red_and_is_listed_all_the_same(
 ) -> None:
     found = told(a_test(kind, verdict))
     assert (found.state, found.check()["conclusion"], found.worth) == (state, conclusion, True)
-    assert f"**{kind.words}** (1)" in found.details
+    assert f"**{kind.label}** (1)" in found.details
     assert len(found.annotations) == 1
 
 

@@ -143,7 +143,7 @@ def compare(
     """Classify every test of head against base.
 
     Classes: waived, infrastructure, broken on base, known flaky, unknown (base was not run), new
-    failure; red but right; new and known hollow passes; fixed and no longer hollow. `counts` and
+    failure; false alarm; new and known hollow passes; fixed and no longer hollow. `counts` and
     `gate` cover all tests, whatever `class` and `limit` are.
     """
     start = (paging.numbers(cursor, 1) or (0,))[0]

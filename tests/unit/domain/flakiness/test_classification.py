@@ -103,8 +103,8 @@ def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) ->
             (OpenFlag("f", "passes_by_tolerance", False),),
             "new_failure",
         ),  # a flag of something else
-        (ran(pass_=8), ran(fail_by_tolerance=1, pass_=7), (), "red_but_right"),
-        (None, ran(fail_by_tolerance=8), (), "red_but_right"),
+        (ran(pass_=8), ran(fail_by_tolerance=1, pass_=7), (), "false_alarm"),
+        (None, ran(fail_by_tolerance=8), (), "false_alarm"),
         (
             ran(pass_=8),
             ran(fail_by_tolerance=8),
@@ -179,7 +179,7 @@ def test_one_kind_of_trouble_hides_no_other() -> None:
     assert kinds(ran(pass_=8), ran(fail=6, error=2)) == ["new_failure", "infrastructure"]
     assert kinds(
         ran(fail_by_tolerance=2, pass_=6), ran(fail_by_tolerance=2, pass_by_tolerance=6)
-    ) == ["new_hollow_pass", "red_but_right"]
+    ) == ["new_hollow_pass", "false_alarm"]
     assert kinds(ran(pass_=8), ran(fail=1, pass_by_tolerance=7), TAKEN_ON) == [
         "new_hollow_pass",
         "waived",
@@ -252,7 +252,7 @@ GATES = {
     "new_hollow_pass": (ran(pass_=8), ran(pass_by_tolerance=8), ()),
     "broken_on_base": (ran(fail=8), ran(fail=8), ()),
     "known_hollow": (ran(pass_by_tolerance=8), ran(pass_by_tolerance=8), ()),
-    "red_but_right": (ran(pass_=8), ran(fail_by_tolerance=8), ()),
+    "false_alarm": (ran(pass_=8), ran(fail_by_tolerance=8), ()),
     "waived": (ran(pass_=8), ran(fail=8), (TAKEN_ON,)),
     "unknown": (None, ran(fail=8), ()),
     "unknown hollow": (None, ran(pass_by_tolerance=8), ()),
@@ -318,7 +318,7 @@ GATES = {
                 "new_hollow_pass",
                 "known_hollow",
                 "unknown hollow",
-                "red_but_right",
+                "false_alarm",
                 "undecided",
             },
             {"pending", "not_run"},

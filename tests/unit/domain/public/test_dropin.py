@@ -268,7 +268,7 @@ def test_an_error_that_no_term_explains_is_not_called_right(case: Any) -> None:
     assert said.words.endswith(diagnoses.NOT_FOUND)
 
 
-def test_red_but_right_is_red_and_says_so(case: Any) -> None:
+def test_a_false_alarm_is_red_and_says_so(case: Any) -> None:
     actual, expected, inputs = case("correct")
     with pytest.raises(
         AssertionError,
