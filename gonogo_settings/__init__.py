@@ -247,7 +247,7 @@ class Settings(BaseSettings):
     )
     poll_s: PositiveFloat = Field(
         1.0,
-        description="the dispatcher looks into the database at least this often, even without a notification",
+        description="the dispatcher reads the database at least this often, notified or not",
     )
     chunk_seconds: PositiveFloat = Field(
         20.0, description="estimated device time of one chunk of a job"
