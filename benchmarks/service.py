@@ -75,7 +75,7 @@ def environment() -> dict[str, str]:
 
 def command(*words: str) -> list[str]:
     """A gonogo command in this interpreter."""
-    return [sys.executable, "-P", "-m", "cli", *words]
+    return [sys.executable, "-P", "-m", "gonogo_cli", *words]
 
 
 @contextmanager
