@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gonogo.public.recorded import FALSE_ALARM, Comparison, factor
+from gonogo.spec.verdicts import Verdict
 from gonogo_pytest.records import Record
 
 MAX_SHOWN = 20
@@ -41,7 +42,9 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
     )
     if pairs:
         counts = Counter(comparison.verdict for _, comparison in pairs)
-        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+        verdicts = ", ".join(
+            f"{count} {Verdict(verdict).label.lower()}" for verdict, count in sorted(counts.items())
+        )
         tests = len({record.name for record, _ in pairs})
         terminal.write_line(
             f"{len(pairs)} comparison{'s' * (len(pairs) != 1)} of {tests}"
@@ -125,7 +128,7 @@ def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> No
                 if tight
                 else ""
             )
-            lines.append((not tight, -max(times), f"not_judged: {where}: the tolerance is {words}"))
+            lines.append((not tight, -max(times), f"Not judged: {where}: the tolerance is {words}"))
     for _, _, line in sorted(lines)[:MAX_SHOWN]:
         terminal.write_line(line)
     if len(lines) > MAX_SHOWN:

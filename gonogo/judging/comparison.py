@@ -144,7 +144,7 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
     diagnosis.
     """
     lines = [
-        f"{test.kernel} {list(test.shape)}: {judgement.verdict.value} "
+        f"{test.kernel} {list(test.shape)}: {judgement.verdict.label} "
         f"(budget of {judgement.arithmetic}). {judgement.verdict.sentence}"
     ]
     for name, output in judgement.outputs.items():
@@ -155,7 +155,7 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
                 if isinstance(value := output.statistics.get(key), float)
             ]
             lines.append(
-                f"  {name}: {output.verdict.value}, {output.explanation.value}; "
+                f"  {name}: {output.verdict.label}, {output.explanation.value}; "
                 f"{', '.join(numbers)}"
             )
     if judgement.explanation is Explanation.unexplained:

@@ -31,6 +31,11 @@ class Verdict(StrEnum):
     pass_ = "pass"
 
     @property
+    def label(self) -> str:
+        """The label that people read, such as "Hollow pass"."""
+        return _LABELS.get(self, self.value.replace("_", " ").capitalize())
+
+    @property
     def sentence(self) -> str:
         """Return the meaning of the value in one sentence."""
         return _SENTENCES[self]
@@ -45,6 +50,11 @@ class Verdict(StrEnum):
         """Return whether it judges the kernel: only these verdicts count in rates."""
         return self in _JUDGE_KERNEL
 
+
+_LABELS = {
+    Verdict.pass_by_tolerance: "Hollow pass",
+    Verdict.fail_by_tolerance: "False alarm",
+}
 
 _SENTENCES = {
     Verdict.error: (

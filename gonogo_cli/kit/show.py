@@ -21,6 +21,7 @@ from rich.text import Text
 
 from gonogo import urls
 from gonogo.spec.selections import Selection, is_selection
+from gonogo.spec.verdicts import Verdict
 
 COLORS = {
     "pass": "green",
@@ -71,13 +72,19 @@ def print_json(value: Any) -> None:
 
 
 def verdict(name: str | None) -> Text:
-    """A verdict in its colour."""
-    return Text(name or "-", style=COLORS.get(name or "", ""))
+    """Return the label of a verdict, in its color."""
+    return Text(Verdict(name).label if name else "-", style=COLORS.get(name or "", ""))
 
 
 def counts(verdicts: Mapping[str, int]) -> str:
-    """Return verdict counts as "3 pass, 1 fail"."""
-    return ", ".join(f"{number} {name}" for name, number in verdicts.items() if number) or "-"
+    """Return counts of verdicts or of a runner's outcomes as "3 pass, 1 hollow pass"."""
+    labels = {verdict.value: verdict.label.lower() for verdict in Verdict}
+    return (
+        ", ".join(
+            f"{number} {labels.get(name, name)}" for name, number in verdicts.items() if number
+        )
+        or "-"
+    )
 
 
 def failed(name: str | None, fail_on: str) -> bool:

@@ -81,7 +81,7 @@ def test_jobs_results_and_diagnosis_of_a_job(place: Service) -> None:
     rows = call(place, "results", job, "--format", "csv").splitlines()
     assert len(rows) == 1 + 2 * 3  # a header; each seed's dx, dgamma, dbeta
     assert "s1 is missing" in call(place, "diagnose", job)
-    assert "pass_by_tolerance" in call(place, "watch", job, code=1)
+    assert "Hollow pass" in call(place, "watch", job, code=1)
     assert job in call(place, "jobs")
     assert "drop-s1" in call(place, "jobs")
 

@@ -63,18 +63,20 @@ _DASH = "M2 6.8H14V9.2H2Z"
 _SQUARE = "M2 2H14V14H2ZM6.9 4.2V8.9H9.1V4.2ZM6.9 10.3V12.3H9.1V10.3Z"
 
 MARKS: dict[Verdict, Mark] = {
-    Verdict.pass_: Mark("Pass", "●", "M8 1A7 7 0 1 1 8 15A7 7 0 1 1 8 1Z"),
-    Verdict.pass_by_tolerance: Mark("Hollow pass", "◐", _HALF),
-    Verdict.fail_by_tolerance: Mark("False alarm", "◆", "M8 .6 15.4 8 8 15.4 .6 8Z"),
-    Verdict.fail: Mark("Fail", "✕", _CROSS),
-    Verdict.suspect: Mark("Suspect", "▲", "M8 1.4 15 14.4H1Z"),
-    Verdict.inconclusive: Mark("Inconclusive", "○", _RING),
-    Verdict.not_judged: Mark("Not judged", "–", _DASH),
-    Verdict.skipped: Mark("Skipped", "–", _DASH),
-    Verdict.not_run: Mark("Not run", "–", _DASH),
-    Verdict.hang: Mark("Hang", "⧗", "M2.5 1H13.5L9.3 8 13.5 15H2.5L6.7 8Z"),
-    Verdict.crash: Mark("Crash", "↯", "M9.6 .6 2.8 9.2H7L5.6 15.4 13.2 6.4H8.6Z"),
-    Verdict.error: Mark("Error", "!", _SQUARE),
+    Verdict.pass_: Mark(Verdict.pass_.label, "●", "M8 1A7 7 0 1 1 8 15A7 7 0 1 1 8 1Z"),
+    Verdict.pass_by_tolerance: Mark(Verdict.pass_by_tolerance.label, "◐", _HALF),
+    Verdict.fail_by_tolerance: Mark(
+        Verdict.fail_by_tolerance.label, "◆", "M8 .6 15.4 8 8 15.4 .6 8Z"
+    ),
+    Verdict.fail: Mark(Verdict.fail.label, "✕", _CROSS),
+    Verdict.suspect: Mark(Verdict.suspect.label, "▲", "M8 1.4 15 14.4H1Z"),
+    Verdict.inconclusive: Mark(Verdict.inconclusive.label, "○", _RING),
+    Verdict.not_judged: Mark(Verdict.not_judged.label, "–", _DASH),
+    Verdict.skipped: Mark(Verdict.skipped.label, "–", _DASH),
+    Verdict.not_run: Mark(Verdict.not_run.label, "–", _DASH),
+    Verdict.hang: Mark(Verdict.hang.label, "⧗", "M2.5 1H13.5L9.3 8 13.5 15H2.5L6.7 8Z"),
+    Verdict.crash: Mark(Verdict.crash.label, "↯", "M9.6 .6 2.8 9.2H7L5.6 15.4 13.2 6.4H8.6Z"),
+    Verdict.error: Mark(Verdict.error.label, "!", _SQUARE),
 }
 
 SHORT_SENTENCES: dict[Verdict, str] = {

@@ -255,7 +255,7 @@ def test_the_command_adds_lists_and_ends(
         made = json.loads(said)
         assert (made["owner"], made["reason"], made["builds"]) == ("local", "[b]known[/b]", [HEAD])
         code, said = gonogo("compare", BASE, HEAD)
-        assert (code, "WAIVED" in said, "by local: [b]known[/b]" in said) == (0, True, True)
+        assert (code, "Waived" in said, "by local: [b]known[/b]" in said) == (0, True, True)
         code, said = gonogo("waiver", "list")
         assert (
             made["id"] in said,

@@ -103,18 +103,18 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
     summary = said[said.index(next(line for line in said if "gonogo: 1 hollow" in line)) :]
     assert summary[1] == "HOLLOW test_kernel.py::test_backward[double-subtract] seeds 0-1"
     assert summary[2].startswith(
-        "  layernorm_bw [1, 32, 64]: pass_by_tolerance (budget of tt-train). Green and wrong"
+        "  layernorm_bw [1, 32, 64]: Hollow pass (budget of tt-train). Green and wrong"
     )
     assert (
-        "not_judged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times "
+        "Not judged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times "
         "fp32's own rounding, of which 0.005 was used"
     ) in said
     red = (
-        "not_judged: test_kernel.py::test_red: the tolerance is 12,600 times fp32's own "
+        "Not judged: test_kernel.py::test_red: the tolerance is 12,600 times fp32's own "
         "rounding, and the error 500 times the tolerance"
     )
     assert red in said
-    assert "6 comparisons of 4 tests: 2 not_judged, 2 pass, 2 pass_by_tolerance" in said
+    assert "6 comparisons of 4 tests: 2 not judged, 2 pass, 2 hollow pass" in said
     assert said[-1].startswith("1 failed, 5 passed, 2 hollow")
     with sqlite3.connect(project / ".gonogo.sqlite") as file:
         tests = file.execute("SELECT name, seed, outcome FROM tests ORDER BY number").fetchall()

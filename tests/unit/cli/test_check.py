@@ -145,7 +145,7 @@ def test_people_see_the_verdict_the_ratios_and_the_diagnosis(run: Run) -> None:
     result = run(*WRONG, *GREEN)
     assert result.exit_code == 1
     for words in (
-        "pass_by_tolerance",
+        "Hollow pass",
         "s1 is subtracted twice in all 16 tiles",
         "tolerance ratio",
         "dgamma",

@@ -222,5 +222,5 @@ def test_what_an_waiver_suppresses_is_green_and_says_until_when_whose_and_why() 
         (),
     )
     text = report.comment([found])
-    assert "**WAIVED** (1)" in text
+    assert "**Waived** (1)" in text
     assert "waived until 2026-12-01 by kim: the race of @\u200beveryone" in text

@@ -79,10 +79,10 @@ def test_a_green_that_rounding_can_t_explain_fails_with_numbers_and_the_term(
         gonogo.compare(**FIELDS, **wrong, name="after the fix")
     first, output, diagnosis = str(raised.value).split("\n")
     assert first.startswith(
-        "after the fix: layernorm_bw [1, 32, 1024]: pass_by_tolerance (budget of tt-train). "
+        "after the fix: layernorm_bw [1, 32, 1024]: Hollow pass (budget of tt-train). "
         "Green and wrong"
     )
-    assert output.startswith("  dx: pass_by_tolerance, unexplained; budget_ratio ")
+    assert output.startswith("  dx: Hollow pass, unexplained; budget_ratio ")
     assert diagnosis == "  s1 is subtracted twice in all 32 tiles"
 
 
@@ -90,7 +90,7 @@ def test_the_mode_may_warn_or_be_off(
     wrong: dict[str, NDArray[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handover, "_mode", "warn")
-    with pytest.warns(handover.ComparisonWarning, match="pass_by_tolerance") as warned:
+    with pytest.warns(handover.ComparisonWarning, match="Hollow pass") as warned:
         assert gonogo.compare(**FIELDS, **wrong).verdict is Verdict.pass_by_tolerance
     assert warned[0].filename == __file__
     monkeypatch.setattr(handover, "_mode", "off")
@@ -195,5 +195,5 @@ def test_the_plug_in_judges_in_anybody_s_pytest(
         tmp_path, f"--gonogo-compare={mode}", "--tb=line", status=int(mode == "fail")
     )
     assert line in said[-1], said
-    assert "pass_by_tolerance" in "\n".join(said)
+    assert "Hollow pass" in "\n".join(said)
     assert handover._mode == "fail", "of that run only"
