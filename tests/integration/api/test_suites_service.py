@@ -294,7 +294,7 @@ def test_many_tests_one_command_one_verdict(
             ],
         )
         assert bad.exit_code == 1, bad.output
-        assert "verdict: pass_by_tolerance" in bad.stdout
+        assert "verdict: Hollow pass" in bad.stdout
         assert "grid 33x64" in bad.stdout
         assert (
             runner.invoke(
