@@ -28,9 +28,14 @@ def lock(folder: Path, *words: str, wait: bool = True) -> subprocess.Popen[str]:
 
 
 def test_a_program_has_the_device_for_itself_and_its_exit_code_is_ours(tmp_path: Path) -> None:
+    # it keeps the device until the refusal has been seen, however slow the machine is
     program = (
-        f"import pathlib, time; pathlib.Path({str(tmp_path / 'here')!r}).touch(); "
-        f"time.sleep(1.5); raise SystemExit(7)"
+        "import pathlib, time; end = time.monotonic() + 60\n"
+        f"pathlib.Path({str(tmp_path / 'here')!r}).touch()\n"
+        f"while not pathlib.Path({str(tmp_path / 'release')!r}).exists():\n"
+        "    assert time.monotonic() < end\n"
+        "    time.sleep(0.02)\n"
+        "raise SystemExit(7)"
     )
     process = lock(tmp_path, sys.executable, "-c", program)
     deadline = time.monotonic() + 30
@@ -42,6 +47,7 @@ def test_a_program_has_the_device_for_itself_and_its_exit_code_is_ours(tmp_path:
     refused = lock(tmp_path, "true", wait=False)
     assert refused.wait(30) == 3
     assert "is in use by process" in (tmp_path / "said").read_text()
+    (tmp_path / "release").touch()
     assert process.wait(30) == 7
     held = locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
     assert not held.left_over
