@@ -74,7 +74,7 @@ _SENTENCES = {
         "Within the tolerance, and at the edge of what rounding explains: more seeds decide."
     ),
     Verdict.inconclusive: "No row says anything about the kernel: other inputs are needed.",
-    Verdict.not_judged: "Green or red without arrays, so nobody can tell whether rounding explains it.",
+    Verdict.not_judged: "Green or red without arrays: whether rounding explains it is unknown.",
     Verdict.skipped: "The test was skipped.",
     Verdict.not_run: (
         "The test isn't in this build, or nothing was selected; zero tests run is never green."
