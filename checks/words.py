@@ -27,7 +27,7 @@ FOLDERS = (
     "simulator",
     "checks",
     "examples",
-    "tests/support",
+    "tests",
 )
 NAMELESS = frozenset(
     (

@@ -100,7 +100,7 @@ class Collector:
             comparison.hollow for comparison in gathered(report).get("comparisons", ())
         ):
             return None
-        return "hollow", "H", ("HOLLOW", {"yellow": True})
+        return "hollow", "H", ("HOLLOW PASS", {"yellow": True})
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:

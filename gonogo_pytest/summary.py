@@ -28,7 +28,7 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
     terminal.write_sep(
         "=", f"gonogo: {len(hollow)} hollow" if hollow else "gonogo", yellow=bool(hollow)
     )
-    _titled(terminal, "HOLLOW", hollow, yellow=True)
+    _titled(terminal, "HOLLOW PASS", hollow, yellow=True)
     _titled(
         terminal,
         "FALSE ALARM",

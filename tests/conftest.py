@@ -40,8 +40,10 @@ REQUIRED = {
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A skip whose reason names a part in GONOGO_REQUIRE ("postgres: not installed") is a failure:
-    green must not be hollow."""
+    """Fail a skip whose reason names a part in GONOGO_REQUIRE ("postgres: not installed").
+
+    A CI that requires a part must not be green without its tests.
+    """
     report = yield
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
@@ -56,8 +58,8 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(autouse=True)
 def _clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No GONOGO_ variable of the caller's shell reaches a test, and no test's settings the next
-    one."""
+    """Remove GONOGO_ variables: neither the caller's shell nor an earlier test sets a test's
+    settings."""
     import gonogo_settings
 
     for name in [
@@ -73,8 +75,7 @@ def _clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _ids_of_now() -> Iterator[None]:
-    """A test with a clock of its own may leave ids from the future behind, after which the next
-    tests' ids would go on."""
+    """Forget the last id: after a test that moved the clock ahead, it lies in the future."""
     yield
     ids._last = 0
 
@@ -99,7 +100,7 @@ def redis_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def private_redis() -> Iterator[RedisServer]:
-    """A running Redis of this test alone: stop(), start(), kill it."""
+    """A running Redis for this test alone, which may stop, start or kill it."""
     yield from running(RedisServer)
 
 
@@ -111,8 +112,8 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres_admin(request: pytest.FixtureRequest) -> str:
-    """URL by which databases are made: GONOGO_TEST_DATABASE_URL's server, else this test process's
-    own."""
+    """URL of the server on which databases are made: GONOGO_TEST_DATABASE_URL, else this test
+    process's server."""
     return os.environ.get("GONOGO_TEST_DATABASE_URL") or str(
         request.getfixturevalue("postgres_server").url()
     )
@@ -129,7 +130,7 @@ def postgres_template(postgres_admin: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def postgres_pool(postgres_admin: str, postgres_template: str) -> Iterator[postgres_databases.Pool]:
-    """Those copies: each is emptied after a test and lent to a later one."""
+    """Copies of the migrated database: each is emptied after a test and lent to a later one."""
     pool = postgres_databases.Pool(postgres_admin, postgres_template)
     yield pool
     pool.close()
@@ -137,16 +138,16 @@ def postgres_pool(postgres_admin: str, postgres_template: str) -> Iterator[postg
 
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, a file."""
+    """Path of a migrated SQLite file that tests get copies of."""
     file = tmp_path_factory.mktemp("template") / "gonogo.sqlite"
     _migrate(f"sqlite:///{file}")
     return file
 
 
 def _migrate(url: str) -> None:
-    made = make_engine(url)
-    schema.upgrade(made)
-    made.dispose()
+    database_engine = make_engine(url)
+    schema.upgrade(database_engine)
+    database_engine.dispose()
 
 
 @pytest.fixture
@@ -165,14 +166,17 @@ def migrated_postgres_url(postgres_pool: postgres_databases.Pool) -> Iterator[st
 
 @pytest.fixture
 def unused_postgres_url(postgres_admin: str, postgres_template: str) -> Iterator[str]:
-    """The same that no test has used: its plans depend on nothing but what this one puts in."""
+    """URL of a migrated PostgreSQL database that no test has used.
+
+    Its query plans depend only on the rows that this test inserts.
+    """
     with postgres_databases.fresh(postgres_admin, postgres_template) as (url, _):
         yield url
 
 
 @pytest.fixture
 def private_postgres() -> Iterator[PostgresServer]:
-    """A running PostgreSQL of this test alone: stop(), start(), kill it."""
+    """A running PostgreSQL for this test alone, which may stop, start or kill it."""
     yield from running(PostgresServer)
 
 
@@ -215,7 +219,7 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
-    """The same, connected."""
-    made = make_engine(database_url)
-    yield made
-    made.dispose()
+    """An engine connected to `database_url`."""
+    database_engine = make_engine(database_url)
+    yield database_engine
+    database_engine.dispose()

@@ -157,7 +157,7 @@ class RunSummary:
     waiting: int = 0
     """Jobs that have not finished."""
     ended_empty: Mapping[str, int] = field(default_factory=dict)
-    """Reason -> jobs that ended without any result (queue deadline, cancelled)."""
+    """Reason -> jobs that ended without any result (queue deadline, canceled)."""
     record: Record | None = None
     """Its seeds and forensic terms, for comparing errors; None where nothing depends on it."""
 

@@ -97,7 +97,7 @@ class FlakinessPolicy:
     """A term is the same if this share of its tiles is."""
     same_factor: float = 2.0
     """Statistics of a residual are the same within this factor: seeds of one build differ by less
-    than 1.3 (3-numerics)."""
+    than 1.3 (measured on the emulated kernels)."""
 
     # bisection; run lengths by `python -m benchmarks.bisection`
     bisect_stop: float = 0.955

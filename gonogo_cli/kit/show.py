@@ -90,7 +90,7 @@ def counts(verdicts: Mapping[str, int]) -> str:
 def failed(name: str | None, fail_on: str) -> bool:
     """Return whether a job with this verdict makes the exit code 1.
 
-    A job without a verdict (cancelled, failed) always does.
+    A job without a verdict (canceled, failed) always does.
     """
     if name is None:
         return True

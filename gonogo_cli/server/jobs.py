@@ -90,7 +90,7 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
             out.print(message, markup=False)
         if job["state"] == "cancelled":
             out.print(
-                f"cancelled after {job['done']} of {job['total']} seeds: no verdict that is green",
+                f"canceled after {job['done']} of {job['total']} seeds: no verdict that is green",
                 markup=False,
             )
         if job.get("error"):

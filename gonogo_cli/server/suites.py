@@ -185,7 +185,7 @@ def table(tests: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def exit_code(run: Mapping[str, Any], fail_on: str) -> int:
-    """Return 1 when a job is as bad as `fail_on` or the run was cancelled.
+    """Return 1 when a job is as bad as `fail_on` or the run was canceled.
 
     Else return 3 when the infrastructure failed a job, else 0.
     """

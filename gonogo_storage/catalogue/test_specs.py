@@ -108,7 +108,7 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
     [{"build", "branch", "sequence", "jobs", "seeds", "counts": {verdict: n}, "outputs": {output:
     {metric: value}}, "last_job", "last_at"}]
 
-    `seeds` and `counts` include all stored seeds, also of running and cancelled jobs. `jobs`,
+    `seeds` and `counts` include all stored seeds, also of running and canceled jobs. `jobs`,
     `last_job` and `outputs` only include finished jobs. Jobs that compare two builds are left out.
     Everything comes from roll-ups and an index of jobs, so that the cost doesn't grow with the
     number of seeds.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.dialect import insert_once
@@ -209,18 +209,6 @@ def active(session: Session, variant: Variant) -> list[dict[str, Any]]:
         {**as_json(row), "quiet_after": row.quiet_after or row.last_job}
         for row in session.scalars(query.order_by(FlagRow.kind))
     ]
-
-
-def count_open(session: Session) -> int:
-    """Return the number of open and reopened flags."""
-    return (
-        session.scalar(
-            select(func.count())
-            .select_from(FlagRow)
-            .where(FlagRow.state.in_((FlagState.open, FlagState.reopened)))
-        )
-        or 0
-    )
 
 
 def as_json(row: FlagRow) -> dict[str, Any]:

@@ -39,7 +39,7 @@ Row = Mapping[str, Any]
 def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -> bool:
     """Conclude a gauge whose chunks are all closed; return whether it has ended.
 
-    It is false if the gauge continues with other inputs; the job stays open then. A cancelled gauge
+    It is false if the gauge continues with other inputs; the job stays open then. A canceled gauge
     gets a report of what has run, and changes no flag.
     """
     gauge = session.get_one(GaugeRow, job.id, populate_existing=True)

@@ -102,7 +102,7 @@ COUNTED = JobRow.reference.is_(None) & JobRow.kind.in_(LISTED_KINDS)
 def jobs_of(
     session: Session, variant: Variant, *, build: str | None = None, limit: int = MAX_JOBS
 ) -> tuple[JobFacts, ...]:
-    """Return a variant's finished and cancelled jobs (of one build, if given), newest first.
+    """Return a variant's finished and canceled jobs (of one build, if given), newest first.
 
     Gauges and jobs that compare two builds (`reference`) are left out: they don't compare the build
     with float64. The order is that of the ids, which contain the time of submission. So a clock
@@ -124,7 +124,7 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
 
 
 def _jobs_query(*further: str) -> Select[Any]:
-    """Return the query of a variant's finished and cancelled jobs.
+    """Return the query of a variant's finished and canceled jobs.
 
     The variant's columns and the `further` columns are bound parameters.
     """

@@ -47,17 +47,17 @@ RULE: dict[str, Any] = {
 
 @pytest.fixture
 def github() -> Iterator[GitHubServer]:
-    made = GitHubServer()
-    made.commits, made.pull_requests = {HEAD, BEFORE}, {7}
-    yield made
-    made.close()
+    server = GitHubServer()
+    server.commits, server.pull_requests = {HEAD, BEFORE}, {7}
+    yield server
+    server.close()
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
+    new_receiver = Receiver()
+    yield new_receiver
+    new_receiver.close()
 
 
 @pytest.fixture
@@ -75,19 +75,19 @@ def service(
         "WEBHOOK_PRIVATE": "127.0.0.0/8",
         "CHUNK_SECONDS": "0.3",
     }
-    made = Service(
+    new_service = Service(
         tmp_path,
         database_url,
         private_redis.url,
         **{f"GONOGO_{name}": value for name, value in extra.items()},
     )
-    for process in (made.api, made.background):
-        process.environment["GONOGO_URL"] = made.url
+    for process in (new_service.api, new_service.background):
+        process.environment["GONOGO_URL"] = new_service.url
     try:
-        made.start()
-        yield made
+        new_service.start()
+        yield new_service
     finally:
-        made.close()
+        new_service.close()
 
 
 def test_a_push_ends_in_a_comment_that_names_the_new_hollow_pass_whatever_is_killed_between(
@@ -105,9 +105,9 @@ def test_a_push_ends_in_a_comment_that_names_the_new_hollow_pass_whatever_is_kil
         def head() -> Any:
             return next(
                 (
-                    each
-                    for each in client.call("GET", "/jobs?build=tt-train-2025")["items"]
-                    if 0 < each["done"] < SEEDS
+                    job
+                    for job in client.call("GET", "/jobs?build=tt-train-2025")["items"]
+                    if 0 < job["done"] < SEEDS
                 ),
                 None,
             )
@@ -123,20 +123,20 @@ def test_a_push_ends_in_a_comment_that_names_the_new_hollow_pass_whatever_is_kil
         )  # GitHub's button "redeliver"
         service.background.start()
 
-        def told() -> Any:
+        def checks_completed() -> Any:
             return (
                 github.comments
-                and all(each["status"] == "completed" for each in github.checks)
+                and all(check["status"] == "completed" for check in github.checks)
                 and len(github.checks) == 2
             )
 
-        wait(service, told, "GitHub's answers")
+        wait(service, checks_completed, "GitHub's answers")
         _github_was_told_once(github, service.url)
         _every_event_arrived(client, webhook, receiver)
 
 
 def wait(service: Service, condition: Callable[[], Any], what: str) -> None:
-    """`until`, and what the processes said where it takes too long."""
+    """Wait with `until`; add the logs of the processes to its error when it takes too long."""
     try:
         until(condition, 120, what)
     except AssertionError as problem:
@@ -149,8 +149,8 @@ def _github_was_told_once(github: GitHubServer, url: str) -> None:
         "gonogo/kernels/nightly (pull_request)": "failure",
     }
     assert github.status_of(BEFORE) == {}
-    assert {each["conclusion"] for each in github.checks} == {"failure"}
-    assert all("s1 is subtracted twice" in str(each["annotations"]) for each in github.checks)
+    assert {check["conclusion"] for check in github.checks} == {"failure"}
+    assert all("s1 is subtracted twice" in str(check["annotations"]) for check in github.checks)
     (comment,) = github.comments
     assert "**New hollow pass** (2)" in comment["body"]
     assert "s1 is subtracted twice in all 32 tiles" in comment["body"]
@@ -158,8 +158,8 @@ def _github_was_told_once(github: GitHubServer, url: str) -> None:
 
 
 def _every_event_arrived(client: Client, webhook: dict[str, Any], receiver: Receiver) -> None:
-    """As many as were due: one per job, run and flag; a second arrival of a message has the id of
-    the first."""
+    """Check that every due event arrived: one per job, run and flag. A message that arrives twice
+    has one id."""
     jobs, runs, flags = (
         client.call("GET", f"/{what}")["items"] for what in ("jobs", "runs", "flags")
     )
@@ -176,5 +176,5 @@ def _every_event_arrived(client: Client, webhook: dict[str, Any], receiver: Rece
     until(lambda: len(arrived()) >= due.total(), what=f"{due}")
     assert Counter(message["type"] for message in arrived().values()) == due
     known = client.call("GET", f"/webhooks/{webhook['id']}/deliveries?limit=100")["items"]
-    assert {each["id"] for each in known} == set(arrived())
-    assert {each["state"] for each in known} == {"delivered"}
+    assert {delivery["id"] for delivery in known} == set(arrived())
+    assert {delivery["state"] for delivery in known} == {"delivered"}

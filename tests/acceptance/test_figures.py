@@ -26,17 +26,17 @@ def spec(test: Mapping[str, Any], **fields: Any) -> TestSpec:
     return TestSpec.parse({**test, **fields})
 
 
-Ran = tuple[SeedJudgement, dict[str, Any], dict[str, Any]]
+Run = tuple[SeedJudgement, dict[str, Any], dict[str, Any]]
 
 
 @cache
-def ran(build: str) -> Ran:
-    """(judgement, given, outputs) of one seed of the nightly test by a build of the table."""
+def nightly_run(build: str) -> Run:
+    """Return (judgment, given, outputs) of one seed of the nightly test by a build of the table."""
     return figures.run(spec(figures.NIGHTLY), build, 0)
 
 
 def judged(build: str) -> SeedJudgement:
-    return ran(build)[0]
+    return nightly_run(build)[0]
 
 
 def close(published: float, factor: float) -> Any:
@@ -45,23 +45,25 @@ def close(published: float, factor: float) -> Any:
 
 @pytest.mark.parametrize("build", figures.BACKWARD)
 def test_the_backward_table(build: str) -> None:
-    found, published = judged(build).outputs["dx"].statistics, figures.BACKWARD[build]
-    assert published.budget_ratio / 1.3 < found["budget_ratio"] < published.budget_ratio * 1.3
-    assert published.row_z / 1.3 < found["row_z"] < published.row_z * 1.3
-    assert published.xhat_z / 1.3 < found["xhat_z"] < published.xhat_z * 1.3
-    assert found["rms"] == close(published.rms, 1.05)
-    assert found["pcc_deficit"] == close(published.pcc_deficit, 1.1)
+    statistics, published = judged(build).outputs["dx"].statistics, figures.BACKWARD[build]
+    assert published.budget_ratio / 1.3 < statistics["budget_ratio"] < published.budget_ratio * 1.3
+    assert published.row_z / 1.3 < statistics["row_z"] < published.row_z * 1.3
+    assert published.xhat_z / 1.3 < statistics["xhat_z"] < published.xhat_z * 1.3
+    assert statistics["rms"] == close(published.rms, 1.05)
+    assert statistics["pcc_deficit"] == close(published.pcc_deficit, 1.1)
     assert (
-        published.tolerance_ratio / 1.4 < found["tolerance_ratio"] < published.tolerance_ratio * 1.4
+        published.tolerance_ratio / 1.4
+        < statistics["tolerance_ratio"]
+        < published.tolerance_ratio * 1.4
     )
 
 
 @pytest.mark.parametrize("build", figures.BACKWARD)
 def test_every_row_of_the_table_is_green_and_only_the_right_kernel_is_right(build: str) -> None:
-    found = judged(build)
+    judgment = judged(build)
     gate = spec(figures.NIGHTLY, tolerance={"rtol": 1e-3, "atol": 0.5, "pcc": 0.999})
-    assert within(gate.tolerance_for("dx"), found.outputs["dx"].statistics)
-    assert found.verdict is (Verdict.pass_ if build == "correct" else Verdict.pass_by_tolerance)
+    assert within(gate.tolerance_for("dx"), judgment.outputs["dx"].statistics)
+    assert judgment.verdict is (Verdict.pass_ if build == "correct" else Verdict.pass_by_tolerance)
 
 
 def test_row_means_are_blind_to_a_wrong_s2() -> None:
@@ -84,23 +86,23 @@ def test_the_right_kernel_stays_in_the_published_ranges() -> None:
 def test_deterministic_inputs_give_the_device_figures_to_the_digit() -> None:
     """double-subtract: 1000, 1000, 1000 and 992 (988 with srcb=bf16); last-two-tiles gives others,
     so that explanation is refuted."""
-    found = list(figures.deterministic())
-    assert len(found) == 12
-    assert [figure for figure in found if not figure.agrees] == []
+    measured = list(figures.deterministic())
+    assert len(measured) == 12
+    assert [figure for figure in measured if not figure.agrees] == []
 
 
 def test_what_cannot_show_and_what_is_not_modelled() -> None:
     for build in ("last-two-tiles", "last-block-only"):
         for features in (20, 33):
             test = spec(figures.NIGHTLY, shape=[64, features])
-            found, given, _ = figures.run(test, build, 0)
+            judgment, given, _ = figures.run(test, build, 0)
             assert not can_show(
                 test, given, emulation.ideal(test, given, build), figures.ARITHMETIC
             )
-            assert found.explanation is Explanation.explained
-    unmodelled, _, _ = figures.run(spec(figures.NIGHTLY, numerics={"srcb": "bf16"}), "correct", 0)
-    dx = unmodelled.outputs["dx"].statistics
-    assert unmodelled.explanation is Explanation.explained
+            assert judgment.explanation is Explanation.explained
+    unmodeled, _, _ = figures.run(spec(figures.NIGHTLY, numerics={"srcb": "bf16"}), "correct", 0)
+    dx = unmodeled.outputs["dx"].statistics
+    assert unmodeled.explanation is Explanation.explained
     for name, published in (("budget_ratio", 1.18), ("row_z", 1.67), ("xhat_z", 2.05)):
         assert published / 1.6 < dx[name] < published * 1.6, name
 
@@ -125,12 +127,12 @@ def test_a_right_forward_on_constants_is_far_off_and_says_nothing() -> None:
     constant = TestSpec.parse(
         {"kernel": "layernorm_fw", "shape": [32, 8462], "inputs": {"regime": "constant", "x": 0.5}}
     )
-    found, _, outputs = figures.run(constant, "correct", 0)
+    judgment, _, outputs = figures.run(constant, "correct", 0)
     assert float(outputs["y"].max()) > 0.5  # the reference is 0
-    assert found.verdict is Verdict.inconclusive
+    assert judgment.verdict is Verdict.inconclusive
 
 
 @pytest.mark.parametrize("build", ["correct", "tt-train-2025"])
 def test_forensics_name_the_terms_and_the_tiles(build: str) -> None:
-    _, given, outputs = ran(build)
+    _, given, outputs = nightly_run(build)
     assert diagnose(spec(figures.NIGHTLY), given, outputs).words == figures.WORDS[build]

@@ -31,10 +31,10 @@ STREAM = "/api/v1/jobs/{job_id}/events"
 NOT_MEANT = ("positive_data_acceptance",)
 MOST_EXAMPLES = 30
 EXAMPLES_AN_INPUT = 5
-"""Generated for each parameter and each field of the body: an address with an id alone has little
-that could be varied."""
+"""The number of cases for each parameter and each field of the body: an address with only an id has
+little to vary."""
 WORDS = {"title", "description", "examples"}
-"""What says nothing of which values a parameter may have."""
+"""Keys of a schema that don't limit the values of a parameter."""
 FEWER = {
     ("/api/v1/suites", "post"): 8,
     ("/api/v1/runs", "post"): 8,
@@ -100,7 +100,7 @@ def header(service: Api) -> dict[str, str]:
 
 
 def described() -> list[tuple[str, str]]:
-    """Path and method of every route of the API, as a document spells them ("{name:path}" is
+    """Return path and method of every route of the API, as a document spells them ("{name:path}" is
     "{name}"): a test below compares the two."""
     routes = [
         route
@@ -114,24 +114,29 @@ def described() -> list[tuple[str, str]]:
 
 
 def operations() -> list[tuple[str, str]]:
-    """Those that are tried. Of the routes, not of the document, which every process that collects
-    tests would have to make."""
-    return [each for each in described() if each[0] != STREAM]
+    """Return the operations that are tried. They come from the routes: every process that collects
+    tests would have to make the document."""
+    return [operation for operation in described() if operation[0] != STREAM]
 
 
 def forbids(operation: dict[str, Any]) -> bool:
-    """Whether a request can be wrong: to an operation without a body and with nothing but a text in
-    its path none can."""
+    """Return whether a request can be wrong. None can for an operation without a body and with only
+    texts in its path."""
     parameters = operation.get("parameters", ())
-    said = [
-        (each["in"], {key: value for key, value in each["schema"].items() if key not in WORDS})
-        for each in parameters
+    constraints = [
+        (
+            parameter["in"],
+            {key: value for key, value in parameter["schema"].items() if key not in WORDS},
+        )
+        for parameter in parameters
     ]
-    return "requestBody" in operation or any(each != ("path", {"type": "string"}) for each in said)
+    return "requestBody" in operation or any(
+        constraint != ("path", {"type": "string"}) for constraint in constraints
+    )
 
 
 def examples(operation: dict[str, Any], schemas: dict[str, Any]) -> int:
-    """How many cases an operation gets: by its parameters and the fields of its body."""
+    """Return the number of cases of an operation, by its parameters and the fields of its body."""
     bodies = [
         content.get("schema", {})
         for content in operation.get("requestBody", {}).get("content", {}).values()
@@ -173,7 +178,7 @@ def test_every_operation_keeps_to_the_document(
 def test_the_answers_for_what_exists_keep_to_the_document(
     service: Api, schema: Any, header: dict[str, str]
 ) -> None:
-    """Generated ids are those of nothing; here they are real."""
+    """Send real ids: generated ones belong to nothing."""
     get = service.client.get
     (job,) = get("/api/v1/jobs?state=finished", headers=header).json()["items"]
     (flag,) = get("/api/v1/flags", headers=header).json()["items"]
@@ -210,28 +215,28 @@ def test_the_answers_for_what_exists_keep_to_the_document(
         "gauge_id": gauge["id"],
         "webhook_id": webhook["id"],
         "delivery_id": delivery["id"],
-        **{f"{name.removesuffix('s')}_id": each for name, each in of_nouns.items()},
+        **{f"{name.removesuffix('s')}_id": identifier for name, identifier in of_nouns.items()},
     }
-    asked = 0
+    count = 0
     for path, method in operations():
         if method == "get" and "{" in path:
-            wanted = {name: value for name, value in real.items() if f"{{{name}}}" in path}
-            case = schema[path][method].Case(path_parameters=wanted)
+            path_parameters = {name: value for name, value in real.items() if f"{{{name}}}" in path}
+            case = schema[path][method].Case(path_parameters=path_parameters)
             answer = case.call_and_validate(
                 headers=header, excluded_checks=[getattr(checks, name) for name in NOT_MEANT]
             )
             assert answer.status_code == 200, path
-            asked += 1
-    assert asked >= 8
+            count += 1
+    assert count >= 8
 
 
 def test_every_route_is_in_the_document_and_says_how_it_fails(service: Api) -> None:
     document = service.client.get("/api/v1/openapi.json", headers=service.token("read")).json()
-    found = {
+    documented = {
         (path, method) for path, operations in document["paths"].items() for method in operations
     }
-    assert found == set(described())
-    for path, method in found:
+    assert documented == set(described())
+    for path, method in documented:
         operation = document["paths"][path][method]
         assert "application/problem+json" in operation["responses"]["default"]["content"]
         assert operation["summary"]

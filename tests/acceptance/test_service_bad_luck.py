@@ -42,19 +42,18 @@ def broker() -> Iterator[RedisServer]:
 def service(
     tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, broker: RedisServer
 ) -> Iterator[Service]:
-    """One service on them for all these tests: what one does to it, the next finds mended, or it
-    fails."""
+    """Yield one service for all these tests: it must recover from each before the next one."""
     executors = "troublesome=troublesome:Troublesome"
     folder = tmp_path_factory.mktemp("service")
-    made = Service(
+    new_service = Service(
         folder, postgres.url(), broker.url, GONOGO_EXECUTORS=executors, GONOGO_CHUNK_SECONDS="2"
     )
-    made.workers.clear()
+    new_service.workers.clear()
     try:
-        made.start_all_but_workers()
-        yield made
+        new_service.start_all_but_workers()
+        yield new_service
     finally:
-        made.close()
+        new_service.close()
 
 
 @pytest.fixture
@@ -72,9 +71,9 @@ def middle_of(client: Client, job: str) -> None:
     """Wait until some of the job's seeds are stored, but not all."""
 
     def some() -> bool:
-        found = client.job(job)
-        assert found["state"] in {"queued", "running"}, found
-        return int(found["done"]) >= 3
+        progress = client.job(job)
+        assert progress["state"] in {"queued", "running"}, progress
+        return int(progress["done"]) >= 3
 
     until(some, what="the first results")
 

@@ -31,7 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
 
 
 def call(place: Service, *words: str, code: int = 0, **environment: str) -> str:
-    """Run a command against the service; its stdout, after checking its exit code."""
+    """Run a command against the service, check its exit code and return its output."""
     env = clean_environment(**({"GONOGO_URL": place.url} | environment))
     done = subprocess.run(
         gonogo(*words), cwd=place.folder, env=env, capture_output=True, text=True, timeout=120
@@ -41,7 +41,7 @@ def call(place: Service, *words: str, code: int = 0, **environment: str) -> str:
 
 
 def submitted(place: Service, build: str, code: int, *more: str) -> dict[str, Any]:
-    """The JSON of `gonogo submit --watch` for one build."""
+    """Return the JSON of `gonogo submit --watch` for one build."""
     words = (
         "submit",
         "--shape",
@@ -57,8 +57,8 @@ def submitted(place: Service, build: str, code: int, *more: str) -> dict[str, An
         "--watch",
         "--json",
     )
-    found: dict[str, Any] = json.loads(call(place, *words, *more, code=code))
-    return found
+    job: dict[str, Any] = json.loads(call(place, *words, *more, code=code))
+    return job
 
 
 def test_a_right_kernel_exits_with_0_and_a_hollow_pass_with_1(place: Service) -> None:
@@ -94,10 +94,10 @@ def test_a_file_may_hold_several_jobs(place: Service) -> None:
     }
     path = place.folder / "suite.json"
     path.write_text(json.dumps({"jobs": [body, body | {"labels": {"part": "two"}}]}))
-    made = json.loads(call(place, "submit", str(path), "--json"))["items"]
-    assert len({item["id"] for item in made}) == 2
-    for item in made:
-        assert call(place, "watch", item["id"])
+    jobs = json.loads(call(place, "submit", str(path), "--json"))["items"]
+    assert len({job["id"] for job in jobs}) == 2
+    for job in jobs:
+        assert call(place, "watch", job["id"])
 
 
 def test_a_suite_gates_on_what_is_new_against_its_base(place: Service) -> None:
@@ -127,20 +127,20 @@ def test_a_suite_gates_on_what_is_new_against_its_base(place: Service) -> None:
         "correct",
         "--json",
     )
-    found = json.loads(call(place, *words, code=1))
-    (compared,) = found["comparisons"]
+    suite_run = json.loads(call(place, *words, code=1))
+    (compared,) = suite_run["comparisons"]
     assert (compared["counts"], compared["gate"]["words"]) == (
         {"new_hollow_pass": 1},
         "1 new hollow pass",
     )
     assert compared["items"][0]["findings"][0]["evidence"]["change"]["change"] == "broken"
     assert "No longer a hollow pass" in call(
-        place, "compare", f"double-subtract@{found['id']}", f"correct@{found['id']}"
+        place, "compare", f"double-subtract@{suite_run['id']}", f"correct@{suite_run['id']}"
     )
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--shape", "1,1,0,64", "--build", "correct"), "shape"),
         (("--shape", "abc", "--build", "correct"), "shape"),
@@ -151,9 +151,9 @@ def test_a_suite_gates_on_what_is_new_against_its_base(place: Service) -> None:
     ],
 )
 def test_a_wrong_job_exits_with_2_and_names_the_field(
-    place: Service, words: tuple[str, ...], said: str
+    place: Service, words: tuple[str, ...], message: str
 ) -> None:
-    assert said in call(place, "submit", *words, code=2)
+    assert message in call(place, "submit", *words, code=2)
 
 
 def test_without_a_server_commands_exit_with_3_and_say_what_to_do(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_the_first_token_is_made_beside_the_database_and_works(place: Service) -
 
 
 def test_the_doctor_finds_everything_well_and_a_typing_mistake(place: Service) -> None:
-    found = json.loads(
+    report = json.loads(
         call(
             place,
             "doctor",
@@ -201,5 +201,5 @@ def test_the_doctor_finds_everything_well_and_a_typing_mistake(place: Service) -
             },
         )
     )
-    assert found["ok"], found
+    assert report["ok"], report
     assert "GONOGO_PROT" in call(place, "doctor", code=3, GONOGO_PROT="1")

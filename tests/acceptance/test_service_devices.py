@@ -25,7 +25,7 @@ def service(tmp_path: Path, sqlite_url: str, redis_url: str) -> Iterator[Service
     builds = tmp_path / "builds.toml"
     builds.write_text('[executors.troublesome]\ncanary = "right"\n')
     plugin = "troublesome=troublesome:Troublesome"
-    made = Service(
+    new_service = Service(
         tmp_path,
         sqlite_url,
         redis_url,
@@ -33,17 +33,17 @@ def service(tmp_path: Path, sqlite_url: str, redis_url: str) -> Iterator[Service
         GONOGO_BUILDS=str(builds),
         GONOGO_PER_SEED_DEADLINE_S="2",
     )
-    made.workers.clear()
+    new_service.workers.clear()
     try:
-        made.start_all_but_workers()
-        made.add_worker("troublesome")
-        yield made
+        new_service.start_all_but_workers()
+        new_service.add_worker("troublesome")
+        yield new_service
     finally:
-        made.close()
+        new_service.close()
 
 
 def register(client: Any, *names: str) -> None:
-    """Tell the service of builds."""
+    """Register builds with the service."""
     for name in names:
         client.call("POST", "/builds", body={"name": name, "executor": "troublesome"})
 
@@ -84,9 +84,11 @@ def test_a_host_is_drained_and_given_back_and_a_hang_costs_its_seed_only(service
             item["seed"]: item["verdict"] for item in every_seed_once(client, hung, range(4))
         }
         assert verdicts == {0: "pass", 1: "pass", 2: "hang", 3: "hang"}
-        found = client.call("GET", f"/devices/{device['id']}")
-        assert found["health"] == "good"
-        assert [change["what"] for change in found["history"] if change["what"] == "drain"] == [
+        device_now = client.call("GET", f"/devices/{device['id']}")
+        assert device_now["health"] == "good"
+        assert [
+            change["what"] for change in device_now["history"] if change["what"] == "drain"
+        ] == [
             "drain",
             "drain",
         ]
@@ -99,9 +101,9 @@ def test_of_three_devices_the_one_with_other_bits_is_suspected_and_its_worker_ca
     with service.client() as client:
 
         def known() -> dict[str, Any]:
-            return {each["name"]: each for each in client.call("GET", "/devices")["items"]}
+            return {device["name"]: device for device in client.call("GET", "/devices")["items"]}
 
-        def sing(name: str, standing: str) -> None:
+        def run_canary(name: str, standing: str) -> None:
             client.call(
                 "PATCH", f"/devices/{known()[name]['id']}", body={"test": True, "reason": "a look"}
             )
@@ -113,11 +115,11 @@ def test_of_three_devices_the_one_with_other_bits_is_suspected_and_its_worker_ca
         until(lambda: len(known()) == 2, what=service.logs())
         service.add_worker("troublesome", TROUBLE_BITS="1")
         until(lambda: len(known()) == 3, what=service.logs())
-        sing("troublesome:0", "first")
-        sing("troublesome:1", "golden")
-        sing("troublesome:2", "differs")
+        run_canary("troublesome:0", "first")
+        run_canary("troublesome:1", "golden")
+        run_canary("troublesome:2", "differs")
         until(lambda: known()["troublesome:2"]["health"] == "suspect", what=service.logs())
-        assert {name: each["health"] for name, each in known().items()} == {
+        assert {name: device["health"] for name, device in known().items()} == {
             "troublesome:0": "good",
             "troublesome:1": "good",
             "troublesome:2": "suspect",
@@ -128,4 +130,4 @@ def test_of_three_devices_the_one_with_other_bits_is_suspected_and_its_worker_ca
             f"/workers/{known()['troublesome:2']['worker']}:drain",
             body={"reason": "a look"},
         )
-        assert {name for name, each in known().items() if each["drained"]} == {"troublesome:2"}
+        assert {name for name, device in known().items() if device["drained"]} == {"troublesome:2"}

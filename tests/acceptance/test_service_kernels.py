@@ -1,4 +1,4 @@
-"""Kernels that misbehave, through the whole service: the verdict the words say, the other seeds
+"""Kernels that misbehave, through the whole service: each gets its verdict, the other seeds
 still run, no process is left."""
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ def place(
     postgres_server: PostgresServer,
     redis_server: RedisServer,
 ) -> Iterator[Service]:
-    """One service for all kernels: that a bad one doesn't spoil the next is part of what is
-    tested."""
+    """Yield one service for all kernels: a bad one must not spoil the next."""
     folder = tmp_path_factory.mktemp("kernels")
     service = Service(
         folder,

@@ -81,15 +81,15 @@ def job_of(build: str, **selection: Any) -> dict[str, Any]:
 
 
 def run(place: Service, build: str, **selection: Any) -> tuple[str, dict[str, Any]]:
-    """A finished job of the staged suite and its diagnosis."""
+    """Run a job of the staged suite to its end; return its id and its diagnosis."""
     with place.client() as client:
         job = client.call("POST", "/jobs", body=job_of(build, **selection))["id"]
         assert client.wait(job)["state"] == "finished", place.logs()
         return job, client.call("GET", f"/jobs/{job}/diagnosis")
 
 
-def statuses(said: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(each["name"], each["status"]) for each in said["stages"]["stages"]]
+def statuses(diagnosis: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(stage["name"], stage["status"]) for stage in diagnosis["stages"]["stages"]]
 
 
 def test_a_suite_whose_kernels_hang_since_the_last_build(place: Service) -> None:
@@ -97,21 +97,24 @@ def test_a_suite_whose_kernels_hang_since_the_last_build(place: Service) -> None
     assert statuses(before) == [(name, "passed") for name in STAGES], place.logs()
     assert before["words"] == "All 4 stages passed."
 
-    job, said = run(place, "op-2")
-    assert statuses(said) == list(
+    job, diagnosis = run(place, "op-2")
+    assert statuses(diagnosis) == list(
         zip(STAGES, ("passed", "partial", "hung", "blocked"), strict=True)
     ), place.logs()
-    assert said["stages"]["blocker"] == "kernels"
-    assert [(each["stage"], each["since"]) for each in said["stages"]["regressions"]] == [
+    assert diagnosis["stages"]["blocker"] == "kernels"
+    assert [
+        (regression["stage"], regression["since"])
+        for regression in diagnosis["stages"]["regressions"]
+    ] == [
         ("stub kernels", "op-1"),
         ("kernels", "op-1"),
         ("launch", "op-1"),
     ]
-    assert said["words"].startswith(
+    assert diagnosis["words"].startswith(
         "Of 4 stages 1 passed, 2 (stub kernels) partial, 4 (launch) blocked, 3 (kernels) "
         "hung; the blocker is"
     )
-    assert said["verdict"] == "hang"
+    assert diagnosis["verdict"] == "hang"
 
     page = httpx.get(f"{place.url}/jobs/{job}")
     assert page.status_code == 200, page.text
@@ -126,14 +129,14 @@ def test_a_suite_whose_kernels_hang_since_the_last_build(place: Service) -> None
         "blocked",
     ]
 
-    told = subprocess.run(
+    done = subprocess.run(
         gonogo("diagnose", job),
         env=place.environment | {"GONOGO_URL": place.url},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "blocker; test_stage3.py::test_runs hung" in told.stdout
+    assert "blocker; test_stage3.py::test_runs hung" in done.stdout
 
     with place.client() as client:
         (result,) = client.pages(f"/jobs/{job}/results", limit=10)
@@ -142,9 +145,11 @@ def test_a_suite_whose_kernels_hang_since_the_last_build(place: Service) -> None
 
 
 def test_only_the_stages_up_to_the_one_asked_for(place: Service) -> None:
-    _, said = run(place, "op-2", stages=["stub kernels"])
-    assert statuses(said) == [("API exists", "passed"), ("stub kernels", "partial")]
-    assert [each["stage"] for each in said["stages"]["regressions"]] == ["stub kernels"]
+    _, diagnosis = run(place, "op-2", stages=["stub kernels"])
+    assert statuses(diagnosis) == [("API exists", "passed"), ("stub kernels", "partial")]
+    assert [regression["stage"] for regression in diagnosis["stages"]["regressions"]] == [
+        "stub kernels"
+    ]
 
 
 def test_the_stage_that_was_asked_for_must_exist(place: Service) -> None:

@@ -31,8 +31,8 @@ def place(
     redis_server: RedisServer,
     gtest_programs: dict[str, Path],
 ) -> Iterator[Service]:
-    """One service with a gtest worker for all jobs: that a test which crashes or hangs doesn't
-    spoil the next is part of what is tested."""
+    """Yield one service with a gtest worker for all jobs: a test that crashes or hangs must not
+    spoil the next."""
     folder = tmp_path_factory.mktemp("selections")
     builds = builds_file(folder, gtest_programs)
     service = Service(
@@ -63,18 +63,18 @@ def run(
     body: dict[str, Any] | None = None,
     **selection: Any,
 ) -> dict[str, Any]:
-    """Submit a selection and wait for its end."""
-    wanted = {
+    """Submit a selection, wait for its end and return the job."""
+    request = {
         "test": {"selection": selection},
         "build": build,
         "target": TARGET,
         "seeds": {"start": start, "count": count},
     }
-    return client.wait(str(client.call("POST", "/jobs", body=wanted | (body or {}))["id"]))
+    return client.wait(str(client.call("POST", "/jobs", body=request | (body or {}))["id"]))
 
 
 def items(client: Client, job: dict[str, Any]) -> list[dict[str, Any]]:
-    """The job's iterations in order."""
+    """Return the job's iterations in order."""
     return sorted(
         client.pages(f"/jobs/{job['id']}/results"),
         key=lambda item: (item["iteration"], item["repeat"]),
@@ -131,11 +131,11 @@ def test_green_and_red_without_arrays_are_not_judged_and_both_are_told(place: Se
         assert job["counts"] == {"not_judged": 2}
         assert job["outcomes"] == {"passed": 4, "failed": 4, "skipped": 4}
         first = items(client, job)[0]
-        told = {
-            name.removeprefix("Plain."): (each["verdict"], each["outcome"])
-            for name, each in first["outputs"].items()
+        outcomes = {
+            name.removeprefix("Plain."): (output["verdict"], output["outcome"])
+            for name, output in first["outputs"].items()
         }
-        assert told == {
+        assert outcomes == {
             "Passes": ("not_judged", "passed"),
             "FailsThreeTimesOnOneExpression": ("not_judged", "failed"),
             "FailsOnTwoExpressions": ("not_judged", "failed"),
@@ -144,7 +144,7 @@ def test_green_and_red_without_arrays_are_not_judged_and_both_are_told(place: Se
             "DISABLED_IsDisabled": ("skipped", "skipped"),
         }
         thrice = first["outputs"]["Plain.FailsThreeTimesOnOneExpression"]
-        assert [(each["expression"], each["count"]) for each in thrice["failures"]] == [
+        assert [(failure["expression"], failure["count"]) for failure in thrice["failures"]] == [
             ("allclose(max_diff)", 3)
         ]
         assert thrice["measurements"] == {"max_diff": 0.75}
@@ -183,11 +183,13 @@ def test_a_crash_keeps_what_had_finished_and_the_next_job_is_fine(place: Service
     with place.client() as client:
         job = run(client, BEHAVIOURS, 2, filter="BadCrash.*")
         assert job["verdict"] == "crash"
-        found = items(client, job)
-        assert len({item["host_run"] for item in found}) == 2  # a fresh child after the crash
-        for item in found:
-            told = {name: each["verdict"] for name, each in item["outputs"].items()}
-            assert told == {
+        iterations = items(client, job)
+        assert (
+            len({iteration["host_run"] for iteration in iterations}) == 2
+        )  # a fresh child after the crash
+        for iteration in iterations:
+            verdicts = {name: output["verdict"] for name, output in iteration["outputs"].items()}
+            assert verdicts == {
                 "BadCrash.Before": "not_judged",
                 "BadCrash.Segfaults": "crash",
                 "BadCrash.After": "skipped",
@@ -200,15 +202,17 @@ def test_a_hang_names_its_test_and_leaves_no_process(place: Service) -> None:
         job = run(client, BEHAVIOURS, suite="quick")
         assert job["verdict"] == "hang", f"{job}\n{place.logs()}"
         (item,) = items(client, job)
-        assert {name: each["outcome"] for name, each in item["outputs"].items()} == {
+        assert {name: output["outcome"] for name, output in item["outputs"].items()} == {
             "BadHang.Before": "passed",
             "BadHang.Spins": "hang",
             "BadHang.After": "skipped",
         }
         assert "waiting for the reader kernel" in item["outputs"]["BadHang.Spins"]["message"]
-        assert any(each["kind"] == "log" for each in client.pages(f"/jobs/{job['id']}/artifacts"))
+        assert any(
+            artifact["kind"] == "log" for artifact in client.pages(f"/jobs/{job['id']}/artifacts")
+        )
     until(
-        lambda: not any("behaviours" in each.name() for each in family(place.workers[0].pid)),
+        lambda: not any("behaviours" in process.name() for process in family(place.workers[0].pid)),
         15,
         "the hung program is gone",
     )
@@ -319,7 +323,7 @@ def test_a_selection_before_a_kernel_is_refused(place: Service) -> None:
 
 
 def call(place: Service, *words: str, code: int) -> str:
-    """A command against the service; its stdout, after checking its exit code."""
+    """Run a command against the service, check its exit code and return its stdout."""
     env = clean_environment(GONOGO_URL=place.url)
     done = subprocess.run(
         gonogo(*words), cwd=place.folder, env=env, capture_output=True, text=True, timeout=120

@@ -59,32 +59,32 @@ class Up:
         self.url = str(self.record["url"])
 
     def child(self, word: str) -> psutil.Process:
-        """The child process that is this program or runs this subcommand."""
-        found = [
-            each
-            for each in psutil.Process(self.process.pid).children()
-            if word in (each.name(), *each.cmdline())
+        """Return the child process that is this program or runs this subcommand."""
+        children = [
+            process
+            for process in psutil.Process(self.process.pid).children()
+            if word in (process.name(), *process.cmdline())
         ]
-        assert len(found) == 1, f"{word}: {found}"
-        return found[0]
+        assert len(children) == 1, f"{word}: {children}"
+        return children[0]
 
     def logs(self) -> str:
-        """The ends of its logs."""
+        """Return the ends of its logs."""
         return "\n".join(
             f"== {path.name}\n{path.read_text(errors='replace')[-2000:]}"
             for path in (self.folder / "var/logs").iterdir()
         )
 
     def close(self) -> None:
-        """End it with everything that it started."""
+        """End `gonogo up` with every process that it started."""
         left = family(self.process.pid)
         self.process.terminate()
         try:
             self.process.communicate(timeout=15)
         finally:
-            for each in left:
-                if each.is_running():
-                    each.kill()
+            for process in left:
+                if process.is_running():
+                    process.kill()
 
 
 @pytest.fixture
@@ -97,8 +97,8 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One for all tests that leave it running as it was: what is started and imported takes ten
-    seconds of a processor."""
+    """One `gonogo up` for all tests that leave it unchanged: a start takes ten seconds of a
+    processor."""
     running = Up(tmp_path_factory.mktemp("up"))
     yield running
     running.close()
@@ -155,7 +155,7 @@ def test_keys_and_socket_are_its_owner_s_alone(shared: Up) -> None:
 
 
 def test_it_stops_within_ten_seconds_with_pages_open_and_a_job_running(tmp_path: Path) -> None:
-    """After Ctrl-C and after SIGTERM: and each time the next one goes on where it stopped."""
+    """Stop it by Ctrl-C and by SIGTERM; each time the next `gonogo up` continues the job."""
     up = Up(tmp_path, GONOGO_EXECUTORS="troublesome=troublesome:Troublesome")
     with Client(up.url) as client:
         target = {"executor": "troublesome", "arch": "wormhole", "board": "n150"}
@@ -179,7 +179,7 @@ def test_it_stops_within_ten_seconds_with_pages_open_and_a_job_running(tmp_path:
 
 
 def stops_in_time(up: Up, job: str, signal_number: int) -> None:
-    """End it by a signal while the job runs and its events are watched."""
+    """End `gonogo up` by a signal while the job runs and a client reads the job's events."""
     processes = family(up.process.pid)
     opened = threading.Event()
 
@@ -201,7 +201,7 @@ def stops_in_time(up: Up, job: str, signal_number: int) -> None:
     page.join(10)
     assert took < 10, f"{took:.1f} s"
     assert up.process.returncode == 0, errors
-    assert gone(processes), [each for each in processes if each.is_running()]
+    assert gone(processes), [process for process in processes if process.is_running()]
     assert not (up.folder / "var/up.json").exists()
     assert not page.is_alive()
 

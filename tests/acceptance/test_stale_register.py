@@ -1,7 +1,7 @@
 """A kernel that is right or wrong by what ran before it: the table of isolation against groups
 comes out of the API.
 
-The report that this retells ran one test alone, with its neighbours and with a larger group, and
+The report that this retells ran one test alone, with its neighbors and with a larger group, and
 counted by hand how often each passed.
 """
 
@@ -23,7 +23,7 @@ TEST: dict[str, Any] = {
     "shape": [1, 1, 32, 64],
     "tolerance": {"rtol": 1e-3, "atol": 0.1},
 }
-NEIGHBOURS = {"name": "backward-suite", "before": [TEST]}
+NEIGHBORS = {"name": "backward-suite", "before": [TEST]}
 ALL = {"name": "all-suites", "before": [TEST, {"kernel": "layernorm_fw", "shape": [1, 1, 32, 64]}]}
 SEEDS = range(8)
 
@@ -33,15 +33,15 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
         # one seed a job, as each run of the report was a process of its own
         jobs = [
             api.submit(test=TEST, build="stale-register", seeds=[seed], context=context)
-            for context in ("isolated", NEIGHBOURS, ALL)
+            for context in ("isolated", NEIGHBORS, ALL)
             for seed in SEEDS
         ]
         core = core_of(api.context)
         assert work_off(core) == len(jobs)
         key = api.get(f"/jobs/{jobs[0]}")["test_key"]
 
-        found = api.get(f"/tests/{key}/attribution")
-        rows = {row["name"]: row for row in found["contexts"]}
+        attribution = api.get(f"/tests/{key}/attribution")
+        rows = {row["name"]: row for row in attribution["contexts"]}
         assert list(rows) == ["isolated", "all-suites", "backward-suite"]
         assert {(row["runs"], row["host_runs"]) for row in rows.values()} == {(8, 8)}
         assert [rows[name]["pass_rate"] for name in ("isolated", "all-suites")] == [1.0, 0.0]
@@ -52,9 +52,13 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
         assert rows["isolated"]["p"] is None
         assert rows["all-suites"]["p"] < 1e-3
 
-        assert found["cause"] == "context_dependent"
-        assert "what ran before" in found["sentence"]
-        factor = next(each for each in found["findings"] if each["cause"] == "context_dependent")
+        assert attribution["cause"] == "context_dependent"
+        assert "what ran before" in attribution["sentence"]
+        factor = next(
+            finding
+            for finding in attribution["findings"]
+            if finding["cause"] == "context_dependent"
+        )
         assert factor["holds"]
         assert (factor["compared"]["failures"], factor["compared"]["runs"]) == (
             8,
@@ -62,14 +66,14 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
         )  # every seed's bits change with the context
         assert factor["examples"]
         assert [row["name"] for row in factor["rows"]] == ["all-suites"]
-        assert {(each["context"], each["position"]) for each in found["samples"]} == {
+        assert {(sample["context"], sample["position"]) for sample in attribution["samples"]} == {
             ("isolated", 0),
             ("backward-suite", 1),
             ("all-suites", 2),
         }
 
         # that was the background's assessment; the same is computed where it has seen nothing
-        assert found["assessed"]["source"] == "stored"
+        assert attribution["assessed"]["source"] == "stored"
         (flag,) = api.get(f"/flags?kind=context_dependent&test={key}")["items"]
         _its_line_shows_it_again(flag["evidence"], rows)
         graded = api.get(f"/tests/{key}")["variants"][0]
@@ -83,7 +87,7 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
             api.get(f"/tests/{key}/attribution")["assessed"]["source"] == "stored"
         )  # a job that is not over says nothing
         page = api.client.get(f"/tests/{key}").text
-        for said in (
+        for phrase in (
             "what ran before",
             "backward-suite",
             "all-suites",
@@ -91,22 +95,23 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
             "flaky",
             flag["id"],
         ):
-            assert said in page
+            assert phrase in page
         assert api.client.get(f"/tests/{key}.json").json()["cause"] == "What ran before"
-        assert later not in str(found)
+        assert later not in str(attribution)
         core.close()
 
 
 def _its_line_shows_it_again(evidence: dict[str, Any], rows: dict[str, Any]) -> None:
-    """The command of the flag gives the outputs of the context, and without the context those of
-    isolation."""
+    """Check that the flag's command gives the outputs of the context, and those of isolation
+    without the context."""
     shell = shlex.split(evidence["check"])
     place = shell.index("--context")
     name = json.loads(shell[place + 1])["name"]
     assert name in rows
     assert name != "isolated"
     known = {
-        (each["context"], each["seed"]): each["digests"]["dx"] for each in evidence["examples"]
+        (example["context"], example["seed"]): example["digests"]["dx"]
+        for example in evidence["examples"]
     }
     seed = evidence["seed"]
     assert _digest(shell) == known[name, seed]

@@ -39,8 +39,8 @@ HOLLOW = 1
 
 
 def run(*words: str | Path, cwd: Path, code: int = 0) -> str:
-    """A command's standard output. It sees no GONOGO_ or PYTHON variable and must end with this
-    exit code."""
+    """Run a command and return its standard output. It sees no GONOGO_ or PYTHON variable and must
+    end with this exit code."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -81,11 +81,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """A fresh environment with the wheel; its folder of programs. Other packages are borrowed from
-    the environment at hand.
+    """Install the wheel into a fresh environment and return its folder of programs.
 
-    They come by a .pth file: a folder named there is searched, but its own .pth files are not read,
-    so that an editable install of this checkout stays out.
+    Other packages are borrowed from the environment at hand, by a .pth file. A folder named there
+    is searched, but its own .pth files are not read: an editable install of this checkout stays
+    out.
     """
     venv.create(folder, symlinks=True)
     programs = folder / "bin"
@@ -216,8 +216,8 @@ def test_the_installed_wheel_runs_a_check_and_the_demo_from_another_folder(
 
     names = ", ".join(PACKAGES)
     look = (
-        f"import sys, json, {names}; print(json.dumps([sys.path, *(each.__path__[0] for each "
-        f"in ({names}))]))"
+        f"import sys, json, {names}; print(json.dumps([sys.path, *(package.__path__[0] for "
+        f"package in ({names}))]))"
     )
     searched, *places = json.loads(run(programs / "python", "-c", look, cwd=elsewhere))
     assert str(ROOT) not in searched
@@ -234,7 +234,7 @@ def test_the_installed_wheel_runs_a_check_and_the_demo_from_another_folder(
     demo = json.loads(
         run(programs / "gonogo", "demo", "--exit", "--seeds", "1", "--json", cwd=elsewhere)
     )
-    assert {each["build"]: (each["green"], each["verdict"]) for each in demo["rows"]} == {
+    assert {row["build"]: (row["green"], row["verdict"]) for row in demo["rows"]} == {
         "correct": (1, "pass"),
         "tt-train-2025": (1, "pass_by_tolerance"),
     }

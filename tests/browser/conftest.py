@@ -79,7 +79,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where it listens: another may be started there once this one has stopped."""
+        """The port where it listens; another server may start there once this one has stopped."""
         return urlsplit(self.url).port or 0
 
     def writing(self) -> AbstractContextManager[Session]:
@@ -92,14 +92,14 @@ class Server:
 
     @property
     def streams(self) -> int:
-        """How many event streams are open."""
+        """The number of open event streams."""
         return int(self.app.state.context.hub.streams)
 
 
 @contextmanager
 def serving(folder: Path, template: Path) -> Iterator[Callable[..., Server]]:
-    """Starts the app with some settings on an SQLite database in a folder, which is a copy of the
-    template unless it is there already."""
+    """Yield a function that starts the app with some settings on an SQLite database in a folder.
+    The database is a copy of the template unless it is there already."""
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(port: int = 0, **changes: Any) -> Server:
@@ -138,7 +138,7 @@ def serving(folder: Path, template: Path) -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture
 def serve(tmp_path: Path, sqlite_template: Path) -> Iterator[Callable[..., Server]]:
-    """Starts the app with some settings on a database of this test."""
+    """A function that starts the app with some settings on a database of this test."""
     with serving(tmp_path, sqlite_template) as start:
         yield start
 
@@ -151,9 +151,9 @@ def furnished(
     folder = tmp_path_factory.mktemp("house")
     copyfile(sqlite_template, folder / "gonogo.sqlite")
     with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as api:
-        made = populated_database.fill(api)
+        house = populated_database.fill(api)
     with serving(folder, sqlite_template) as start:
-        yield start(), made
+        yield start(), house
 
 
 @pytest.fixture
@@ -170,34 +170,34 @@ def guarded(serve: Callable[..., Server]) -> Server:
 
 @dataclass
 class Watch:
-    """What went wrong in any page of the test; `fine()` says that nothing did."""
+    """The problems of all pages of the test; `fine()` fails if there is one."""
 
     problems: list[str] = field(default_factory=list)
     meant: set[str] = field(default_factory=set)
 
     def mean(self, words: str) -> None:
-        """The test provokes problems with these words, as the status of a refusal, which Chromium
-        logs when it comes to it."""
+        """Accept problems with these words, because the test provokes them. Chromium logs a refused
+        request, for example."""
         self.meant.add(words)
 
     def on_console(self, message: ConsoleMessage) -> None:
-        """Errors and warnings, violations of the content security policy among them."""
+        """Record errors and warnings, violations of the content security policy among them."""
         if message.type in {"error", "warning"}:
             self.problems.append(f"console {message.type}: {message.text}")
 
     def on_error(self, error: Error) -> None:
-        """An exception that nobody caught."""
+        """Record an exception that nobody caught."""
         self.problems.append(f"exception: {error}")
 
     def on_request(self, request: Request) -> None:
-        """A request that leaves the host."""
+        """Record a request that leaves the host."""
         if urlsplit(request.url).hostname not in {"127.0.0.1", None} or urlsplit(
             request.url
         ).scheme not in {"http", "data", "blob"}:
             self.problems.append(f"left the host: {request.url}")
 
     def fine(self) -> None:
-        """Fails the test if there was any problem."""
+        """Fail the test if there was any problem."""
         problems = [
             problem
             for problem in self.problems
@@ -208,7 +208,7 @@ class Watch:
 
 @pytest.fixture
 def watch() -> Iterator[Watch]:
-    """Watches every page that `open_page` opens; the test fails at its end if anything was
+    """A watch on every page that the test opens; the test fails at its end if anything was
     wrong."""
     watching = Watch()
     yield watching
@@ -217,25 +217,25 @@ def watch() -> Iterator[Watch]:
 
 @pytest.fixture
 def open_context(browser: Browser, watch: Watch) -> Iterator[Callable[..., BrowserContext]]:
-    """A fresh browser arithmetic (cookies, channels) whose pages are all watched."""
+    """A function that opens a fresh browser context (cookies, channels) with watched pages."""
     contexts: list[BrowserContext] = []
 
     def make(
         *, scheme: str = "light", size: tuple[int, int] = DESKTOP, **options: Any
     ) -> BrowserContext:
-        made = browser.new_context(
+        context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **options
         )  # type: ignore[arg-type]
-        made.set_default_timeout(10_000)
+        context.set_default_timeout(10_000)
 
         def observe(page: Page) -> None:
             page.on("console", watch.on_console)
             page.on("pageerror", watch.on_error)
             page.on("request", watch.on_request)
 
-        made.on("page", observe)
-        contexts.append(made)
-        return made
+        context.on("page", observe)
+        contexts.append(context)
+        return context
 
     yield make
     for context in contexts:
@@ -249,7 +249,7 @@ def page(open_context: Callable[..., BrowserContext]) -> Page:
 
 
 def wait_until(condition: Callable[[], bool], otherwise: str, deadline_s: float = 10.0) -> None:
-    """Looks until the condition holds; fails after the deadline."""
+    """Wait until the condition holds; fail after the deadline."""
     end = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < end, otherwise

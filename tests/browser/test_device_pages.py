@@ -23,7 +23,7 @@ def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -
     rows = page.locator("table.devices tbody tr")
     expect(rows).to_have_count(4)
     busy, idle, stray, bad = (rows.nth(number) for number in range(4))
-    for said in (
+    for text in (
         "lab-1/wormhole:0",
         "wormhole · n150",
         "0100018611902010",
@@ -34,15 +34,15 @@ def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -
         "1,000 MHz",
         "31 W",
     ):
-        expect(busy).to_contain_text(said)
+        expect(busy).to_contain_text(text)
     expect(busy.get_by_role("link", name=re.compile("layernorm_bw"))).to_have_attribute(
         "href", f"/jobs/{job.id}"
     )
     expect(busy).to_contain_text("same bits as on other devices")
     expect(idle).to_contain_text("Idle")
     differs = "its canary's bits differ from those of lab-1/wormhole:0"
-    for said in ("Suspect", "since just now", differs, "bits differ from the golden ones"):
-        expect(stray).to_contain_text(said)
+    for text in ("Suspect", "since just now", differs, "bits differ from the golden ones"):
+        expect(stray).to_contain_text(text)
     expect(bad).to_contain_text("tt-smi -r did not help")
 
 
@@ -75,7 +75,7 @@ def test_the_twins_say_the_same_and_what_is_not_there_is_said(server, page: Page
     with server.writing() as session:
         machines = stored_jobs.fleet(session, stored_jobs.submit(session))
     items = httpx.get(f"{server.url}/devices.json").json()["items"]
-    assert [(each["name"], each["health"]) for each in items] == [
+    assert [(device["name"], device["health"]) for device in items] == [
         ("wormhole:0", "good"),
         ("wormhole:1", "good"),
         ("wormhole:2", "suspect"),

@@ -23,83 +23,83 @@ NOWHERE = (
     "/compare?base=nobody&head=nothing",
 )
 TABS = 12
-"""Stops at the beginning and at the end of a page."""
+"""The number of Tab stops that are looked at, at the beginning and at the end of a page."""
 MOST_PARTS = 6
-"""Stops that one field may have: year, month, day, a calendar."""
+"""The number of Tab stops that one field may have: year, month, day, a calendar."""
 
 DRAWN = """() => [...document.querySelectorAll('[data-chart]:not([data-marks])')].every(
-    (each) => !each.checkVisibility()
-        || !document.getElementById(each.dataset.chart)?.textContent)"""
+    (chart) => !chart.checkVisibility()
+        || !document.getElementById(chart.dataset.chart)?.textContent)"""
 FACTS = """() => ({
     title: document.title,
     mains: document.querySelectorAll('main').length,
-    headings: [...document.querySelectorAll('h1')].map((each) => each.textContent.trim()),
+    headings: [...document.querySelectorAll('h1')].map((heading) => heading.textContent.trim()),
     bytes: [...performance.getEntriesByType('navigation'),
         ...performance.getEntriesByType('resource')]
-        .reduce((sum, each) => sum + each.encodedBodySize, 0),
+        .reduce((sum, entry) => sum + entry.encodedBodySize, 0),
 })"""
 STICKS_OUT = """() => {
     const room = document.documentElement.clientWidth;
-    const bare = (each) => each.checkVisibility() && /^[\\d.,]+$/.test(each.innerText.trim())
-        && !each.dataset.name;
+    const bare = (cell) => cell.checkVisibility() && /^[\\d.,]+$/.test(cell.innerText.trim())
+        && !cell.dataset.name;
     const number = room < 620 ? [...document.querySelectorAll('table.devices td.n')].find(bare)
         : null; // the head is not shown there
     if (number) return 'a number that does not say what it is: ' + number.outerHTML.slice(0, 90);
     if (document.documentElement.scrollWidth <= room) return '';
-    const scrolls = (each) => each !== document.documentElement
-        && getComputedStyle(each).overflowX !== 'visible';
-    const held = (each) => { for (let up = each.parentElement; up;
+    const scrolls = (element) => element !== document.documentElement
+        && getComputedStyle(element).overflowX !== 'visible';
+    const clipped = (element) => { for (let up = element.parentElement; up;
         up = up.parentElement) if (scrolls(up)) return true; return false; };
-    const out = [...document.body.querySelectorAll('*')].filter((each) =>
-        each.getBoundingClientRect().right > room + 1 && !held(each));
-    const said = out.slice(-2).map((each) => each.outerHTML.slice(0, 90)).join(' | ');
-    return document.documentElement.scrollWidth + ' px wide on ' + room + ': ' + said;
+    const out = [...document.body.querySelectorAll('*')].filter((element) =>
+        element.getBoundingClientRect().right > room + 1 && !clipped(element));
+    const examples = out.slice(-2).map((element) => element.outerHTML.slice(0, 90)).join(' | ');
+    return document.documentElement.scrollWidth + ' px wide on ' + room + ': ' + examples;
 }"""
-# charts that a screen reader can't tell: without words, or without a table
+# charts that a screen reader can't read out: without words, or without a table
 UNSAID = """() => {
     const text = (id) => document.getElementById(id)?.textContent.trim();
-    const told = (each) => each.querySelector('figcaption')?.textContent.trim()
-        || text(each.getAttribute('aria-labelledby'));
-    const listed = (each) =>
-        each.querySelector('table') ?? each.closest('section, .panel')?.querySelector('table');
-    return [...document.querySelectorAll('[data-chart]')].filter((each) => text(each.dataset.chart)
-        && !(told(each) && listed(each)))
-        .map((each) => 'a chart without words or a table: ' + each.dataset.chart);
+    const described = (figure) => figure.querySelector('figcaption')?.textContent.trim()
+        || text(figure.getAttribute('aria-labelledby'));
+    const listed = (figure) =>
+        figure.querySelector('table') ?? figure.closest('section, .panel')?.querySelector('table');
+    return [...document.querySelectorAll('[data-chart]')]
+        .filter((figure) => text(figure.dataset.chart) && !(described(figure) && listed(figure)))
+        .map((figure) => 'a chart without words or a table: ' + figure.dataset.chart);
 }"""
-# what lies below the end of its panel (a style meant for another page), and words a letter a line
+# elements below the end of their panel (a style for another page), and words with one letter a line
 MISFITS = """() => {
-    const found = [];
-    const seen = (each) => each.checkVisibility() && !each.closest('.visually-hidden')
-        && !each.parentElement.closest('svg, canvas');
-    const held = (each, panel) => {
-        const up = each.parentElement;
-        return up && up !== panel && (getComputedStyle(up).overflowY !== 'visible' || held(up,
+    const misfits = [];
+    const seen = (element) => element.checkVisibility() && !element.closest('.visually-hidden')
+        && !element.parentElement.closest('svg, canvas');
+    const clipped = (element, panel) => {
+        const up = element.parentElement;
+        return up && up !== panel && (getComputedStyle(up).overflowY !== 'visible' || clipped(up,
             panel));
     };
     for (const panel of document.querySelectorAll('.panel, .banner')) {
         const end = panel.getBoundingClientRect().bottom + 2;
-        const out = (each) => seen(each) && each.getBoundingClientRect().bottom > end
-            && !held(each, panel);
+        const out = (element) => seen(element) && element.getBoundingClientRect().bottom > end
+            && !clipped(element, panel);
         const below = [...panel.querySelectorAll('*')].find(out);
-        if (below) found.push('below its panel: ' + below.outerHTML.slice(0, 120));
+        if (below) misfits.push('below its panel: ' + below.outerHTML.slice(0, 120));
     }
-    const lines = (each) => {
+    const lines = (element) => {
         const range = document.createRange();
-        range.selectNodeContents(each);
+        range.selectNodeContents(element);
         return range.getClientRects().length;
     };
     const words = [...document.querySelectorAll('main :is(td, th, p, a, small, span)')];
-    const thin = words.find((each) =>
-        !each.childElementCount && seen(each) && lines(each) > 4
-            && each.textContent.trim().length < 4 * lines(each));
-    if (thin) found.push('a letter a line: ' + thin.outerHTML.slice(0, 120));
-    return found;
+    const thin = words.find((element) =>
+        !element.childElementCount && seen(element) && lines(element) > 4
+            && element.textContent.trim().length < 4 * lines(element));
+    if (thin) misfits.push('a letter a line: ' + thin.outerHTML.slice(0, 120));
+    return misfits;
 }"""
 AXE = """async (rules) => {
-    const found = await axe.run(document, { resultTypes: ['violations'], ...(rules
+    const results = await axe.run(document, { resultTypes: ['violations'], ...(rules
         ? { runOnly: rules } : {}) });
     const why = ({ any, all, none }) => [...any, ...all, ...none][0]?.message;
-    return found.violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    return results.violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
         .map(({ id, nodes }) =>
             `${id} x${nodes.length}: ${nodes[0].html.slice(0, 160)} ${why(nodes[0])}`);
 }"""
@@ -112,28 +112,28 @@ FOCUS = """() => {
     return [at === document.body ? '' : at.outerHTML.slice(0, 100), seen || at.type === 'date',
         place];
 }"""
-# to a link or a field near the end
+# moves the focus to a link or a field near the end
 NEAR_THE_END = """(steps) => {
     const stops = 'a[href], button, input, select, textarea, summary';
     const all = [...document.querySelectorAll(stops)].filter(
-        (each) => each.checkVisibility() && each.tabIndex >= 0 && !each.disabled
-            && each.type !== 'hidden');
+        (element) => element.checkVisibility() && element.tabIndex >= 0 && !element.disabled
+            && element.type !== 'hidden');
     all[Math.max(0, all.length - steps)].focus();
 }"""
 PRINTED = """() => {
-    const shown = (each) => each.checkVisibility();
-    const light = (colour) => { const [r, g, b] = colour.match(/[\\d.]+/g).map(Number);
+    const shown = (element) => element.checkVisibility();
+    const light = (color) => { const [r, g, b] = color.match(/[\\d.]+/g).map(Number);
         return (r * 2 + g * 7 + b) / 10; };
-    const said = [];
+    const problems = [];
     const navigation = [...document.querySelectorAll('nav, footer, .skip')];
-    if (navigation.some(shown)) said.push('navigation is printed');
+    if (navigation.some(shown)) problems.push('navigation is printed');
     const paper = getComputedStyle(document.body).backgroundColor;
-    if (light(paper) < 250) said.push('the paper is not white');
+    if (light(paper) < 250) problems.push('the paper is not white');
     const text = [...document.querySelectorAll('main h1, main p, main td, main th')].filter(shown);
-    const pale = text.filter((each) => light(getComputedStyle(each).color) > 140);
-    if (pale.length) said.push('too pale: ' + pale[0].outerHTML.slice(0,
+    const pale = text.filter((element) => light(getComputedStyle(element).color) > 140);
+    if (pale.length) problems.push('too pale: ' + pale[0].outerHTML.slice(0,
         120) + getComputedStyle(pale[0]).color);
-    return said;
+    return problems;
 }"""
 
 
@@ -158,26 +158,28 @@ def test_every_page_can_be_read_by_everybody(
     assert not missing, f"show one of each in tests/support/populated_database.py: {missing}"
     paths = [path for route in (*twins, *alone) for path in house.addresses.get(route, [route])]
     walked = {house.addresses.get(route, [route])[0] for route in twins} | {"/login", *NOWHERE[:1]}
-    said: list[str] = []
-    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     page.add_init_script(axe)
     wrong: list[str] = []
     for number, path in enumerate([*paths, "/login", *NOWHERE]):
         twin = path not in (*alone, "/login", *NOWHERE)
-        found = look(page, server.url + path, number, path in house.hostile, path in walked)
-        found += twin_of(server.url, path) if twin else []
+        page_problems = look(page, server.url + path, number, path in house.hostile, path in walked)
+        page_problems += twin_of(server.url, path) if twin else []
         if path in NOWHERE:  # Chromium logs the status
             watch.problems = [
                 problem for problem in watch.problems if "Failed to load resource" not in problem
             ]
-        wrong += [f"{path[:90]}: {problem}" for problem in (*found, *watch.problems, *said)]
-        watch.problems, said[:] = [], []
+        wrong += [
+            f"{path[:90]}: {problem}" for problem in (*page_problems, *watch.problems, *dialogs)
+        ]
+        watch.problems, dialogs[:] = [], []
     assert not wrong, f"{len(wrong)} problems:\n" + "\n".join(wrong)
 
 
 def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list[str]:
-    """What is wrong with a page. It is loaded once, dark or light, small or large by its number,
-    and then turned into the others."""
+    """Return what is wrong with a page. It is loaded once, dark or light, small or large by its
+    number, and then turned into the others."""
     first = SCHEMES[number % 2], (DESKTOP, PHONE)[number // 2 % 2]
     docs = (
         urlsplit(url).path == "/docs"
@@ -187,47 +189,49 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
     page.goto(url, wait_until="load")
     page.wait_for_function(DRAWN)
     facts = page.evaluate(FACTS)
-    found = [f"{facts['mains']} main landmarks"] * (facts["mains"] != 1)
+    problems = [f"{facts['mains']} main landmarks"] * (facts["mains"] != 1)
     if not docs:
-        found += [f"its h1: {facts['headings']}"] * (
+        problems += [f"its h1: {facts['headings']}"] * (
             len(facts["headings"]) != 1 or not facts["headings"][0]
         )
-        found += [f"{facts['bytes']} bytes on the first load"] * (facts["bytes"] > MAX_FIRST_LOAD)
-        found += page.evaluate(AXE, None)
-        found += page.evaluate(UNSAID)
-        found += stops(page) if walked else []
-    found += ["no title"] * (not facts["title"].strip())
+        problems += [f"{facts['bytes']} bytes on the first load"] * (
+            facts["bytes"] > MAX_FIRST_LOAD
+        )
+        problems += page.evaluate(AXE, None)
+        problems += page.evaluate(UNSAID)
+        problems += stops(page) if walked else []
+    problems += ["no title"] * (not facts["title"].strip())
     if hostile:
         text = page.locator("main").inner_text()
-        for copied in page.locator("main .command code").all_inner_texts():  # to the letter
+        for copied in page.locator("main .command code").all_inner_texts():  # shown verbatim
             text = text.replace(copied, "")
-        found += ["a name turns the words beside it"] * ("\u202e" in text)
-        found += ["hostile text is not shown"] * (HOSTILE[:28] not in text) + [
+        problems += ["a name turns the words beside it"] * ("\u202e" in text)
+        problems += ["hostile text is not shown"] * (HOSTILE[:28] not in text) + [
             "markup came in"
         ] * page.locator("main img").count()
     for scheme in (first[0], SCHEMES[number % 2 - 1]):
         if scheme != first[0]:
             page.emulate_media(color_scheme=scheme)
-            found += (
-                [f"{scheme}: {each}" for each in page.evaluate(AXE, ["color-contrast"])]
+            problems += (
+                [f"{scheme}: {problem}" for problem in page.evaluate(AXE, ["color-contrast"])]
                 if not docs
                 else []
             )
         for size in (DESKTOP, PHONE):
             page.set_viewport_size(size)
-            found += [f"{scheme}, {size['width']} px: {wide}"] if (wide := settled(page)) else []
-            found += (
-                [f"{size['width']} px, {each}" for each in page.evaluate(MISFITS)]
+            problems += [f"{scheme}, {size['width']} px: {wide}"] if (wide := settled(page)) else []
+            problems += (
+                [f"{size['width']} px, {problem}" for problem in page.evaluate(MISFITS)]
                 if scheme == first[0] and not docs
                 else []
             )
     page.emulate_media(media="print")
-    found += [f"printed: {each}" for each in page.evaluate(PRINTED)] if not docs else []
-    return found
+    problems += [f"printed: {problem}" for problem in page.evaluate(PRINTED)] if not docs else []
+    return problems
 
 
 def settled(page: Page) -> str:
-    """What sticks out to the side; charts follow a change of size a moment later."""
+    """Return what sticks out to the side; charts follow a change of size a moment later."""
     wide = str(page.evaluate(STICKS_OUT))
     for _ in range(20):
         if not wide:
@@ -238,8 +242,9 @@ def settled(page: Page) -> str:
 
 
 def stops(page: Page) -> list[str]:
-    """What Tab meets at the beginning of a page and at its end, where it must come out again."""
-    found: list[str] = []
+    """Return what is wrong with the stops of Tab at the beginning of a page and at its end, where
+    Tab must leave it."""
+    problems: list[str] = []
     places: list[int] = []
     for part in ("beginning", "end"):
         if part == "end":
@@ -248,24 +253,24 @@ def stops(page: Page) -> list[str]:
             page.keyboard.press("Tab")
             html, seen, place = page.evaluate(FOCUS)
             if not places and "skip" not in html and not page.locator("[autofocus]").count():
-                found.append(f"the first stop is no skip link but {html}")
+                problems.append(f"the first stop is no skip link but {html}")
             if (
                 not html
                 or (places and place == places[0])
                 or (part == "beginning" and len(places) == TABS)
             ):
                 break
-            found += [f"the focus is not seen: {html}"] * (not seen)
+            problems += [f"the focus is not seen: {html}"] * (not seen)
             places.append(place)
             if places[-MOST_PARTS:] == [place] * MOST_PARTS:
-                return [*found, f"Tab is stuck at {html}"]
+                return [*problems, f"Tab is stuck at {html}"]
         else:
-            found.append(f"Tab does not come to an end: {html}")
-    return found
+            problems.append(f"Tab does not come to an end: {html}")
+    return problems
 
 
 def twin_of(host: str, path: str) -> list[str]:
-    """What is wrong with a page's JSON twin."""
+    """Return what is wrong with a page's JSON twin."""
     parts = urlsplit(path)
     twin = "/overview.json" if parts.path == "/" else f"{parts.path}.json"
     answer = httpx.get(f"{host}{twin}?{parts.query}")

@@ -27,12 +27,16 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
             session, "b2", 2, range(2), test=compared_builds.NEW, wrong=True
         )
         token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
-    keys, rows, told = page.keyboard, page.locator("#flags input[name=flag]"), page.locator("#told")
+    keys, rows, message = (
+        page.keyboard,
+        page.locator("#flags input[name=flag]"),
+        page.locator("#told"),
+    )
     page.goto(f"{guarded.url}/flags")
     page.locator("input[name=token]").fill(token)
     keys.press("Enter")
     expect(rows).to_have_count(4)
-    assert [each.get_attribute("data-name").split(": ")[1] for each in rows.all()] == [
+    assert [row.get_attribute("data-name").split(": ")[1] for row in rows.all()] == [
         "Hollow pass",
         "Hollow pass",
         "Flaky",
@@ -54,9 +58,9 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     # somebody else closes one of the two meanwhile
     with guarded.writing() as session:
         first = next(
-            each["id"]
-            for each in flags.list_(session, kind="passes_by_tolerance").items
-            if each["last_job"] == newest.id
+            flag["id"]
+            for flag in flags.list_(session, kind="passes_by_tolerance").items
+            if flag["last_job"] == newest.id
         )
         flag_changes.change(session, first, {"state": "resolved"}, actor="kim")
     keys.press("a")
@@ -64,22 +68,22 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     keys.type("ada")
     keys.press("Tab")
     keys.press("Enter")
-    expect(told).to_contain_text("Enter a reason.")
+    expect(message).to_contain_text("Enter a reason.")
     expect(page.get_by_label("reason")).to_be_focused()
     keys.type("known since May")
     keys.press("Tab")
     keys.type("01312099")
     keys.press("Enter")
-    expect(told).to_contain_text("1 flag acknowledged.")
-    expect(told).to_contain_text("1 flag could not be changed:")
-    expect(told.locator("li")).to_contain_text(
+    expect(message).to_contain_text("1 flag acknowledged.")
+    expect(message).to_contain_text("1 flag could not be changed:")
+    expect(message.locator("li")).to_contain_text(
         "Hollow pass: state: a flag that is resolved does not become acknowledged by hand"
     )
     expect(rows).to_have_count(2)
     expect(rows.nth(1)).to_be_focused()  # where the reader was
     with guarded.reading() as session:
-        taken = next(each for each in flags.list_(session, state="acknowledged").items)
-    assert (taken["owner"], taken["reason"], taken["expires_at"]) == (
+        acknowledged = next(flag for flag in flags.list_(session, state="acknowledged").items)
+    assert (acknowledged["owner"], acknowledged["reason"], acknowledged["expires_at"]) == (
         "ada",
         "known since May",
         "2099-01-31T00:00:00Z",
@@ -89,11 +93,11 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     expect(page.locator("#selected")).to_have_text("2 selected")
     keys.press("r")
     expect(page.get_by_role("heading", name="No open flags")).to_be_visible()
-    expect(told).to_contain_text("2 flags resolved.")
-    expect(told).to_be_focused()
+    expect(message).to_contain_text("2 flags resolved.")
+    expect(message).to_be_focused()
     keys.press("u")
     expect(rows).to_have_count(2)
-    expect(told).to_contain_text("2 flags restored.")
+    expect(message).to_contain_text("2 flags restored.")
     keys.press("o")
     expect(page.get_by_role("heading", name="Change this flag")).to_be_visible()
 

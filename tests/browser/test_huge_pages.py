@@ -1,4 +1,4 @@
-"""A job of 100,000 seeds, of one and of none, and the test that they are of: bounded marks, all
+"""Jobs of 100,000 seeds, of one seed and of none, and the page of their test: few marks, and all
 seeds counted."""
 
 from __future__ import annotations

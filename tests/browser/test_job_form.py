@@ -1,5 +1,5 @@
-"""The form that submits a job: checked while one types, with its cost; it sends what the page
-shows, and only for who may."""
+"""The form that submits a job: it checks itself while one types, shows the cost, sends what the
+page shows, and refuses people who may not submit."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_only_who_may_submits(guarded, page: Page, watch, scope: str) -> None:
     with guarded.reading() as session:
         assert not jobs.list_(session, jobs.JobFilter(), limit=5).items
     # a page of another site has no CSRF token to send with the login's cookie
-    cookies = {each["name"]: each["value"] for each in page.context.cookies()}
+    cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     answer = httpx.post(f"{guarded.url}/api/v1/jobs", json={}, cookies=cookies)
     assert answer.json()["type"].endswith("csrf")
     watch.mean("403")
@@ -89,7 +89,7 @@ def test_the_form_sends_what_the_job_was_that_it_starts_from_and_selections_too(
 ) -> None:
     with server.writing() as session:
         builds.add(session, name="suites-1", executor="gtest", branch="suites", sequence=1)
-    asked = {
+    job_fields = {
         "test": {
             "kernel": "layernorm_bw",
             "shape": [32, 64],
@@ -106,11 +106,11 @@ def test_the_form_sends_what_the_job_was_that_it_starts_from_and_selections_too(
         "context": {"name": "after", "before": [{"kernel": "layernorm_bw", "shape": [32, 64]}]},
         "commit": {"repository": "org/name", "sha": "0123abc", "pull_request": 7},
     }
-    job = httpx.post(f"{server.url}/api/v1/jobs", json=asked).json()["id"]
+    job = httpx.post(f"{server.url}/api/v1/jobs", json=job_fields).json()["id"]
     page.goto(f"{server.url}/jobs/{job}")
     page.get_by_role("link", name="Edit and submit").click()
     expect(page.locator("#estimate")).to_contain_text("6 results")
-    assert json.loads(page.locator("#body").text_content() or "") == asked
+    assert json.loads(page.locator("#body").text_content() or "") == job_fields
     # a field's own error stands beside it
     page.get_by_label("Commit", exact=True).fill("nonsense")
     expect(page.locator("#e-sha")).to_contain_text("commit.sha")

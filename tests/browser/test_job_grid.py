@@ -27,10 +27,10 @@ SMALL: dict[str, Any] = {
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
 }
 DOWN, ACROSS = 8, 16
-"""Tiles of it."""
+"""The number of tiles of SMALL."""
 
-# the colour in the middle of each tile of a map: lightness, row by row (the plot's edges are those
-# of dashboards/gonogo_dashboards/jobs/map_charts.py)
+# the color in the middle of each tile of a map, as one number, row by row; the plot's edges are
+# those of dashboards/gonogo_dashboards/jobs/map_charts.py
 LIGHTNESS = """(figure, [down, across]) => {
     const canvas = figure.querySelector('canvas'), copy = document.createElement('canvas');
     Object.assign(copy, { width: canvas.width, height: canvas.height });
@@ -49,8 +49,8 @@ LIGHTNESS = """(figure, [down, across]) => {
 
 
 def planted(session: Session, job: Job, seed: int, *, mask_missing: bool = False) -> None:
-    """The error map of the faulty kernel of 2025, as a worker makes it; or of a right one whose
-    last tile is not masked."""
+    """Store the error map of the faulty kernel of 2025, as a worker makes it. With `mask_missing`,
+    store that of a right kernel that doesn't mask its last tile."""
     test = TestSpec.parse(job.canonical)
     given = quantise(test, generate(test, seed))
     dx = emulation.run(test, given, "correct" if mask_missing else "tt-train-2025")["dx"].copy()
@@ -119,8 +119,8 @@ def test_a_seed_that_is_opened_while_the_page_is_read_is_shown_with_the_next_ans
             session, job.id, [stored_jobs.row(seed, wrong=False) for seed in range(2)]
         )
     page.goto(f"{server.url}/jobs/{job.id}")
-    held: list[Route] = []
-    page.route(f"**/jobs/{job.id}", lambda route: held.append(route))
+    pending_routes: list[Route] = []
+    page.route(f"**/jobs/{job.id}", lambda route: pending_routes.append(route))
     fetched = page.expect_request(
         lambda request: request.url.endswith(job.id) and request.resource_type == "fetch"
     )
@@ -128,7 +128,7 @@ def test_a_seed_that_is_opened_while_the_page_is_read_is_shown_with_the_next_ans
         stored_jobs.report(session, job.id, [stored_jobs.row(2, wrong=False)])
     page.locator("[data-grid] .cells").focus()
     page.keyboard.press("Enter")
-    held[0].continue_()  # an answer that knows of no seed
+    pending_routes[0].continue_()  # this answer knows of no opened seed
     expect(page.locator("#seed-title")).to_be_focused()
     expect(page.locator("#seed-title")).to_have_text("Seed 0")
 

@@ -55,7 +55,7 @@ def test_every_number_on_the_page_is_of_one_moment(server, page: Page) -> None:
         )
     page.goto(f"{server.url}/jobs/{job.id}")
     expect(page.locator("#counts")).to_contain_text("3 hollow pass")
-    # at every change: what the progress says, the counts, and the bar
+    # at every change: the numbers in the progress text, in the counts and in the bar
     page.evaluate("""() => {
         window.seen = [];
         const look = () => window.seen.push([
@@ -74,7 +74,7 @@ def test_every_number_on_the_page_is_of_one_moment(server, page: Page) -> None:
     expect(page.locator("#counts")).to_contain_text("8 hollow pass")
     seen = page.evaluate("window.seen")
     assert seen
-    assert all(said == counted == bar for said, counted, bar in seen), seen
+    assert all(progress == counted == bar for progress, counted, bar in seen), seen
 
 
 def test_a_lost_connection_is_said_until_it_is_back(serve, page: Page, watch) -> None:
@@ -270,7 +270,7 @@ def test_the_line_to_run_it_is_copied_and_another_output_is_a_link_away(
 
 
 def hide(tab: Page, hidden: bool) -> None:
-    """What the browser does when another tab comes to the front."""
+    """Hide a tab, or show it again, as the browser does when tabs change places."""
     tab.evaluate(
         """(hidden) => {
             Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });

@@ -18,7 +18,7 @@ TIGHT = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
 
 
 def place(figure: Locator, options: dict[str, Any], row: list[Any]) -> Position:
-    """Where a mark of the strip plot is on its canvas."""
+    """Return where a mark of the strip plot is on its canvas."""
     box, grid, (across, up) = (
         figure.locator(".canvas").bounding_box(),
         options["grid"],

@@ -20,17 +20,17 @@ SERIES = {"test": gauge_results.TEST, "builds": ["correct"] * 8, "signal": "numb
 
 
 def test_the_curves_of_a_gauge_are_drawn_for_each_comparator(server, page: Page) -> None:
-    made = httpx.post(
+    gauge = httpx.post(
         f"{server.url}/api/v1/gauges",
         json={"test": gauge_results.TEST, "seeds": {"count": 2}, "search": False},
     ).json()
     with server.writing() as session:
         list(gauge_results.played(session, {"double-subtract": gauge_results.PASSES}))
-    page.goto(f"{server.url}/gauges/{made['id']}")
+    page.goto(f"{server.url}/gauges/{gauge['id']}")
     figure = page.locator("figure[data-chart=chart-curves]")
-    turns = httpx.get(f"{server.url}/gauges/{made['id']}.json").json()["picture"]["turns"]
+    turns = httpx.get(f"{server.url}/gauges/{gauge['id']}.json").json()["picture"]["turns"]
     expect(figure).to_have_attribute(
-        "data-marks", str(sum(each["tolerance"] is not None for each in turns))
+        "data-marks", str(sum(turn["tolerance"] is not None for turn in turns))
     )
     expect(figure).to_contain_text("The window is 0.01 to 0.1. Today's tolerance, 0.5, fails 0 of")
     figure.get_by_text("Show kernel by kernel").click()
@@ -67,7 +67,7 @@ def test_the_posterior_moves_while_one_looks_on(server, page: Page) -> None:
     runs = httpx.get(f"{server.url}/api/v1/bisections/{begun}").json()["runs"]
     expect(moved).to_have_attribute("data-marks", str(runs))
     assert page.evaluate("window.here")  # not loaded anew
-    beside = page.locator("#quiet-2")  # what did not change beside the change is told in a line
+    beside = page.locator("#quiet-2")  # one line tells what did not change
     expect(beside.locator(".canvas").first).to_be_hidden()
     beside.locator("summary").first.click()
     expect(beside.locator("figure[data-chart=chart-2] canvas")).to_be_visible()

@@ -1,5 +1,5 @@
 """The overview and a device's page in a real browser: what needs someone, by keyboard and live;
-spans that talk; gaps that stay gaps."""
+spans that have a text; gaps that stay gaps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page:
     assert bars is not None
     assert panel is not None
     assert bars["width"] > 0.9 * panel["width"], "the days' bars fill their panel"
-    assert [each.get_attribute("href") for each in page.locator(".rates3 a").all()] == [
+    assert [link.get_attribute("href") for link in page.locator(".rates3 a").all()] == [
         "/jobs?state=running",
         "/devices",
         "/devices",
@@ -60,16 +60,16 @@ def test_a_device_s_weeks_are_seen_heard_and_read(server, page: Page) -> None:
         device_month.month(session, utcnow(), days=7, working=lambda hour: hour % 3 == 0)
     page.goto(f"{server.url}/devices")
     page.get_by_role("link", name=device_month.DEVICE).click()
-    told, spans = page.locator(".told"), page.locator(".timeline a")
+    announcement, spans = page.locator(".told"), page.locator(".timeline a")
     expect(spans).to_have_count(7)
-    expect(told).to_contain_text("good for 2 d")
+    expect(announcement).to_contain_text("good for 2 d")
     spans.last.focus()
     page.keyboard.press("ArrowLeft")
-    expect(told).to_contain_text("suspect for 6 h")
-    expect(told).to_contain_text("9 of 10 tests fail here only")
+    expect(announcement).to_contain_text("suspect for 6 h")
+    expect(announcement).to_contain_text("9 of 10 tests fail here only")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
-    expect(told).to_contain_text("away for 2 h 59 min")
+    expect(announcement).to_contain_text("away for 2 h 59 min")
     expect(spans.nth(1).locator("rect.bar")).to_have_count(0)  # a gap
     page.keyboard.press("Enter")
     expect(page.locator("#health-table tbody tr").nth(5)).to_be_in_viewport()

@@ -1,5 +1,5 @@
-"""The overview, the lists, the login and the way around in a real browser: what is empty or missing
-is said, keys suffice."""
+"""The overview, the lists, the login and the navigation in a real browser: pages say what is empty
+or missing, and keys suffice."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The pages of tests and flags in a real browser: what a reader sees of a masked fix, and how a
-flag is taken on, with a login too."""
+reader takes on a flag, with a login too."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What an open page shows where something does not come, in a real browser: its pictures, its next
-reading, the answer to what is typed."""
+"""An open page in a real browser when something does not come: its pictures, its next reading, the
+answer to what one types."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def test_the_form_says_that_its_estimate_is_on_its_way_or_that_nobody_answers(
     estimate, shape = page.locator("#estimate"), page.get_by_label("shape")
     expect(estimate).to_contain_text("8 results")
     expect(estimate).not_to_have_attribute("aria-busy", "true")
-    held: list[Route] = []
-    page.route("**/jobs:validate", lambda route: held.append(route))
+    pending_routes: list[Route] = []
+    page.route("**/jobs:validate", lambda route: pending_routes.append(route))
     with page.expect_request("**/jobs:validate"):
         shape.fill("64, 96")
     expect(estimate).to_have_attribute("aria-busy", "true")
-    expect(estimate).to_contain_text("8 results")  # of what stood here before, faint
-    held.pop().abort()
+    expect(estimate).to_contain_text("8 results")  # the earlier text, faint
+    pending_routes.pop().abort()
     expect(page.locator("#said")).to_have_text("The server does not answer")
     expect(estimate).to_have_text("Not checked.")
     page.unroute("**/jobs:validate")

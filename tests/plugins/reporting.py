@@ -1,4 +1,4 @@
-"""A plug-in that reports: what it does is said by the job's filter."""
+"""A plug-in that reports tests. The job's filter says how it behaves."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Reporting:
-    """Selections only: it has no run()."""
+    """An executor for selections only: it has no run()."""
 
     def __init__(self, build):
         if build == "refused":
@@ -15,7 +15,7 @@ class Reporting:
         self.build = build
 
     def report(self, selection, *, iteration, seed):
-        """One report, or what the filter says."""
+        """Return one report, or misbehave as the filter says."""
         words = selection.get("filter", "fine")
         print(f"iteration {iteration} of {words}", flush=True)
         if words.endswith("-sometimes"):
@@ -42,20 +42,20 @@ class Reporting:
             return [{"outcome": "passed"}]
         if words == "nothing":
             return []
-        told = {
+        report = {
             "name": "A.B",
             "outcome": "passed",
             "seed": seed,
             "deadline": os.environ["GONOGO_PER_SEED_DEADLINE_S"],
         }
         if words == "lost":
-            return [told, {"name": "A.C", "outcome": "crash", "message": "the device is gone"}]
+            return [report, {"name": "A.C", "outcome": "crash", "message": "the device is gone"}]
         if words == "hung":
-            return [told, {"name": "A.C", "outcome": "hang", "message": "no answer within 1 s"}]
+            return [report, {"name": "A.C", "outcome": "hang", "message": "no answer within 1 s"}]
         if words == "stolen":
             return [
                 {
-                    **told,
+                    **report,
                     "dumps": [
                         {
                             "kernel": "layernorm_fw",
@@ -66,7 +66,7 @@ class Reporting:
                 }
             ]
         if words == "many":
-            return [{**told, "name": f"A.{number}"} for number in range(3000)]
+            return [{**report, "name": f"A.{number}"} for number in range(3000)]
         if words == "folder":
-            return [{**told, "where": str(Path.cwd())}]
-        return [told]
+            return [{**report, "where": str(Path.cwd())}]
+        return [report]

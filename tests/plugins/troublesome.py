@@ -1,8 +1,8 @@
 """A plug-in executor whose builds misbehave in every way that the kernel host must survive (used by
 the integration tests).
 
-The build's name says what goes wrong; with "-sometimes" after it only on seeds whose first x is
-positive.
+The build's name says what goes wrong. With "-sometimes" after it, it goes wrong only on seeds whose
+first x is positive.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def reference(test: dict, inputs: dict) -> dict:
 
 
 class Troublesome:
-    """Factory and executor."""
+    """The factory of the plug-in, which is the executor, too."""
 
     def __init__(self, build: str) -> None:
         if os.environ.get("TROUBLE_GONE") and pathlib.Path(os.environ["TROUBLE_GONE"]).exists():
@@ -64,14 +64,14 @@ class Troublesome:
         self.act = getattr(self, trouble.replace("-", "_"))
 
     def run(self, test: dict, inputs: dict) -> dict:
-        """Run, in the way of the build."""
+        """Run the kernel, and misbehave as the build's name says."""
         outputs = reference(test, inputs)
         if self.always or inputs["x"].flat[0] > 0:
             return self.act(outputs, inputs)
         return outputs
 
     def hold_the_gil(self, outputs: dict, inputs: dict) -> dict:
-        """Native code that waits for ever and lets no other Python thread run, as a driver whose
+        """Wait forever in native code and let no other Python thread run, as a driver does whose
         device has gone."""
         ctypes.PyDLL(None).pause()
         return outputs
@@ -90,21 +90,25 @@ class Troublesome:
             time.sleep(1)
 
     def daemon(self, outputs: dict, inputs: dict) -> dict:
-        """Leaves a process in a session of its own, and returns as if nothing were."""
+        """Leave a process in its own session, and return as usual."""
         subprocess.Popen(
             [sys.executable, "-c", "import time\nwhile True: time.sleep(1)"], start_new_session=True
         )
         return outputs
 
     def wedges(self, outputs: dict, inputs: dict) -> dict:
-        """Hangs, and leaves the device in a state that only a reset ends: TROUBLE_WEDGED names the
-        file that stands for it."""
+        """Hang, and leave the device in a state that only a reset ends.
+
+        The file that TROUBLE_WEDGED names stands for that state.
+        """
         pathlib.Path(os.environ["TROUBLE_WEDGED"]).write_text("wedged")
         return self.hang(outputs, inputs)
 
     def watched(self, outputs: dict, inputs: dict) -> dict:
-        """Hangs; under a watcher (TROUBLE_WATCHER names its folder) it leaves the log that
-        tt-metal's would."""
+        """Hang; under a watcher, leave the log that tt-metal's watcher would leave.
+
+        TROUBLE_WATCHER names the watcher's folder.
+        """
         folder = os.environ.get("TROUBLE_WATCHER")
         if folder:
             home = pathlib.Path(folder) / "generated" / "watcher"
@@ -119,8 +123,10 @@ class Troublesome:
         return self.hang(outputs, inputs)
 
     def right(self, outputs: dict, inputs: dict) -> dict:
-        """The canary's build: right unless the device is wedged or gone; with TROUBLE_BITS the last
-        bit of each dx is another one."""
+        """Return right outputs, as the canary's build does, unless the device is wedged.
+
+        With TROUBLE_BITS, the last bit of each dx is another one.
+        """
         if "TROUBLE_WEDGED" in os.environ and pathlib.Path(os.environ["TROUBLE_WEDGED"]).exists():
             raise RuntimeError("the device does not answer")
         if "TROUBLE_BITS" in os.environ:
@@ -128,14 +134,13 @@ class Troublesome:
         return outputs
 
     def hungry(self, outputs: dict, inputs: dict) -> dict:
-        """Takes memory until there is none."""
-        kept = []
+        """Allocate memory until none is left."""
+        blocks = []
         while True:
-            kept.append(bytearray(16 * 2**20))
+            blocks.append(bytearray(16 * 2**20))
 
     def pipe_holder(self, outputs: dict, inputs: dict) -> dict:
-        """Leaves a child that holds stdout and stderr open, in a session of its own, and
-        crashes."""
+        """Leave a child in its own session that keeps stdout and stderr open, and crash."""
         subprocess.Popen(
             [sys.executable, "-c", "import time\nwhile True: time.sleep(1)"], start_new_session=True
         )
@@ -143,8 +148,8 @@ class Troublesome:
         os._exit(3)
 
     def simulator(self, outputs: dict, inputs: dict) -> dict:
-        """Starts a server as the simulator does (detached, by a process that ends), and is killed
-        while it runs."""
+        """Start a server as the simulator does (detached, by a process that ends), and die while
+        it runs."""
         server = "import time\nwhile True: time.sleep(1)"
         starter = (
             f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {server!r}, "
@@ -155,7 +160,7 @@ class Troublesome:
         return outputs
 
     def gigabyte(self, outputs: dict, inputs: dict) -> dict:
-        """Prints 1 GB, then answers."""
+        """Print 1 GB, then answer."""
         block = b"x" * 2**20
         for _ in range(1000):
             os.write(1, block)
@@ -186,7 +191,7 @@ class Troublesome:
         return outputs
 
     def no_array(self, outputs: dict, inputs: dict) -> dict:
-        return {name: value.tolist() for name, value in outputs.items()}
+        return {name: array.tolist() for name, array in outputs.items()}
 
     def no_mapping(self, outputs: dict, inputs: dict) -> list:
         return list(outputs.values())
@@ -212,7 +217,7 @@ class Troublesome:
         return outputs
 
     def garbage(self, outputs: dict, inputs: dict) -> dict:
-        """Writes to every socket it finds, as a stray pointer of a driver might."""
+        """Write to every open file, as a stray pointer of a driver might."""
         for fd in map(int, os.listdir("/proc/self/fd")):
             if fd > 2:  # the log stays readable
                 with contextlib.suppress(OSError):
@@ -220,8 +225,8 @@ class Troublesome:
         return outputs
 
     def scribble(self, outputs: dict, inputs: dict) -> dict:
-        for value in inputs.values():
-            value[...] = 0
+        for array in inputs.values():
+            array[...] = 0
         return outputs
 
     def slow(self, outputs: dict, inputs: dict) -> dict:

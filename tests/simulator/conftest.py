@@ -14,7 +14,7 @@ from simulator import place
 
 @pytest.fixture(scope="session")
 def builds() -> Path:
-    """Its builds file."""
+    """Return the builds file of the simulator."""
     try:
         return place.find()
     except place.Unavailable as problem:
@@ -24,6 +24,6 @@ def builds() -> Path:
 @pytest.fixture(scope="module")
 def child(builds: Path) -> Iterator[Child]:
     """One child with an open device for a module's tests."""
-    made = Child(builds)
-    yield made
-    made.host.close()
+    new_child = Child(builds)
+    yield new_child
+    new_child.host.close()

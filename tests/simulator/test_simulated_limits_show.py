@@ -1,5 +1,5 @@
-"""What the simulator is known to get wrong does go wrong there, with the verdict that is
-registered: a limit that has gone fails here."""
+"""Each known limit of the simulator shows with its registered verdict: a limit that has gone fails
+here."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_known_limit_shows_as_its_verdict_and_leaves_no_process(builds: Path, 
 
 
 def check(builds: Path, *words: str) -> dict[str, Any]:
-    """The JSON of one `gonogo check` on the simulator."""
+    """Return the JSON of one `gonogo check` on the simulator."""
     command = gonogo("check", "--executor", "ttnn", *words, "--json")
     done = subprocess.run(
         command,
@@ -77,8 +77,8 @@ def check(builds: Path, *words: str) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode in {0, 1}, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def test_check_passes_without_a_build_being_named(builds: Path) -> None:
@@ -90,7 +90,7 @@ def test_check_passes_without_a_build_being_named(builds: Path) -> None:
 
 
 def test_check_names_the_limit_beside_the_verdict(builds: Path) -> None:
-    found = check(
+    report = check(
         builds,
         "--kernel",
         "layernorm_fw",
@@ -103,7 +103,7 @@ def test_check_names_the_limit_beside_the_verdict(builds: Path) -> None:
         "--atol",
         "5e-2",
     )
-    assert found["verdict"] == "fail"
-    assert found["known_limits"] == [
+    assert report["verdict"] == "fail"
+    assert report["known_limits"] == [
         limit.words for limit in LIMITS if limit.name == "moreh-statistics"
     ]

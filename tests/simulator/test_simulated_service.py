@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 TARGET = {"executor": "ttnn", "arch": "wormhole", "board": "n150"}
 WAIT_S = 300.0
 UPSTREAM = {"rtol": 1e-2, "atol": 5e-2}
-"""What ttnn's own tests of layer_norm allow in bf16."""
+"""The tolerance of ttnn's own tests of layer_norm in bf16."""
 LOOSE = {"rtol": 1e-3, "atol": 0.5}
-"""What the nightly backward test of the bug report allowed."""
+"""The tolerance of the nightly backward test in the bug report."""
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +40,14 @@ def place(
         yield service
     finally:
         service.close()
-        for process in _ours(service):
+        for process in _servers_of(service):
             process.kill()
 
 
 def finished(
     place: Service, build: str, test: dict[str, Any], seeds: int = 1
 ) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
-    """The job once it has ended, its results, its diagnosis."""
+    """Run a job to its end; return the job, its results and its diagnosis."""
     with place.client() as client:
         job = submit(client, seeds, build=build, test=test, target=TARGET)
         ended = client.wait(job, patience_s=WAIT_S)
@@ -69,8 +69,8 @@ def test_a_right_forward_passes_and_every_seed_is_stored(place: Service) -> None
 
 
 def test_a_fault_planted_in_a_real_kernel_is_flagged_and_named(place: Service) -> None:
-    """The founding story, on the founding hardware's own toolchain: green at atol 0.5, and s1
-    subtracted twice."""
+    """Repeat the bug of the original report on that hardware's own toolchain: green at atol 0.5,
+    with s1 subtracted twice."""
     test = {"kernel": "layernorm_bw", "shape": [1, 1, 64, 96], "tolerance": LOOSE}
     ended, items, _ = finished(place, "ttnn-generic-bw", test)
     assert ended["verdict"] == "pass", items
@@ -130,7 +130,7 @@ def test_a_killed_worker_s_simulator_is_reaped_and_the_job_still_ends(place: Ser
             test={"kernel": "layernorm_fw", "shape": [1, 1, 32, 64]},
             target=TARGET,
         )
-        left = until(lambda: _ours(place), WAIT_S, "the simulator's server")
+        left = until(lambda: _servers_of(place), WAIT_S, "the simulator's server")
         place.workers[0].kill()
         place.add_worker("ttnn")
         ended = client.wait(job, patience_s=WAIT_S)
@@ -139,7 +139,7 @@ def test_a_killed_worker_s_simulator_is_reaped_and_the_job_still_ends(place: Ser
     until(lambda: gone(left), 30, "the killed worker's servers to end")
 
 
-def _ours(place: Service) -> list[psutil.Process]:
+def _servers_of(place: Service) -> list[psutil.Process]:
     return [
         process
         for process in servers()

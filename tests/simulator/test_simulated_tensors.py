@@ -16,9 +16,9 @@ import numpy as np, ttnn, gonogo
 values = np.random.default_rng(0).standard_normal((1, 2, 33, 40)).astype("f4")
 for kind in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b):
     tensor = ttnn.Tensor(values, kind).to(ttnn.TILE_LAYOUT)
-    found = gonogo.compare(tensor, values, rtol=1e-2, atol=5e-2).outputs["actual"]
-    texts = (found["dtype"], found["format"], found["count"])
-    print("told", *texts, found["max_abs"] < 2.0**-5, found["tolerance_roundings"] > 1)
+    numbers = gonogo.compare(tensor, values, rtol=1e-2, atol=5e-2).outputs["actual"]
+    texts = (numbers["dtype"], numbers["format"], numbers["count"])
+    print("told", *texts, numbers["max_abs"] < 2.0**-5, numbers["tolerance_roundings"] > 1)
 """
 
 
@@ -27,10 +27,10 @@ def test_ttnn_s_tensors_are_read_with_their_formats(builds: Path) -> None:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
     }
-    told = {**environment, **resolved.environment, "PYTHONPATH": PYTHONPATH}
+    child_environment = {**environment, **resolved.environment, "PYTHONPATH": PYTHONPATH}
     done = subprocess.run(
         [resolved.executor.python, "-c", CODE],
-        env=told,
+        env=child_environment,
         capture_output=True,
         text=True,
         timeout=100,

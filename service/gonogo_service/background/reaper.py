@@ -154,7 +154,7 @@ class Reaper:
         before = now - timedelta(seconds=CANCEL_TIMEOUTS * timeout_s)
         for job in context.reading(partial(queues.overdue_cancels, before=before)):
             if context.session(partial(queues.close_unresponsive, job_id=job, now=now)):
-                log.warning("job cancelled without an answer from its workers", job=job)
+                log.warning("job canceled without an answer from its workers", job=job)
 
     def _sweep(self, now: datetime) -> None:
         context = self.context

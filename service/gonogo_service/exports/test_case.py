@@ -174,12 +174,12 @@ def _case(
     explanation = (
         ""
         if verdict in (Verdict.pass_, Verdict.not_judged)
-        else f"{verdict.value}: {verdict.sentence}"
+        else f"{verdict.label}: {verdict.sentence}"
     )
     first_line = own_message.strip().partition("\n")[0]
     message = explanation
     if status is not Status.passed:
-        message = explanation or first_line or f"{outcome or verdict.value}"
+        message = explanation or first_line or outcome or verdict.label
     numbers = [
         f"{output}: {_numbers(judged)}"
         for output, judged in outputs.items()
@@ -223,7 +223,7 @@ def _numbers(judged: Mapping[str, Any]) -> str:
         for name in NUMBERS
         if isinstance(judged.get(name), int | float)
     ]
-    return ", ".join((f"{judged['verdict']}, {judged['explanation']}", *values))
+    return ", ".join((f"{Verdict(judged['verdict']).label}, {judged['explanation']}", *values))
 
 
 def _check_command(part: Part, row: Row, outputs: Mapping[str, Any]) -> str:

@@ -1,5 +1,7 @@
-"""Bad input: each wrong request is a problem document that names field, value and limit, and stores
-nothing."""
+"""Bad input: each wrong request stores nothing and gets a problem document.
+
+The document names the field, the value and the limit.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,16 @@ LAST_SEED = 2**53 - 1
 
 @pytest.fixture
 def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url, max_elements=10_000, max_seeds=1000) as made:
-        yield made
+    with in_process(database_url, max_elements=10_000, max_seeds=1000) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
 def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """One app for what never reaches the database."""
+    """A service for requests that never reach the database."""
     url = f"sqlite:///{tmp_path_factory.mktemp('bad') / 'gonogo.sqlite'}"
-    with in_process(url, max_elements=10_000, max_seeds=1000, max_body_bytes=4096) as made:
-        yield made
+    with in_process(url, max_elements=10_000, max_seeds=1000, max_body_bytes=4096) as service:
+        yield service
 
 
 def problem(answer: Any, status: int = 422) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def problem(answer: Any, status: int = 422) -> dict[str, Any]:
 
 
 BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
-    # body's changes, field, what limit or detail must say
+    # the changes of the body, the refused field, a phrase of the detail or the limit
     ({"colour": "red"}, "colour", "unknown field"),
     ({"colour": "red"}, "colour", "one of test, build, target,"),
     ({"test": {**TEST, "colour": "red"}}, "test.colour", "one of kernel, shape,"),
@@ -114,17 +116,17 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "said"),
+    ("changes", "field", "phrase"),
     BAD_JOBS,
     ids=[f"{n}-{case[1]}" for n, case in enumerate(BAD_JOBS)],
 )
 def test_a_wrong_field_of_a_job_is_named(
-    lone: Api, changes: dict[str, Any], field: str, said: str
+    lone: Api, changes: dict[str, Any], field: str, phrase: str
 ) -> None:
     for path in ("/api/v1/jobs", "/api/v1/jobs:validate"):
         document = problem(lone.client.post(path, json={**JOB, **changes}))
         assert document["field"] == document["errors"][0]["field"] == field
-        assert said in f"{document['detail']} {document['limit']}"
+        assert phrase in f"{document['detail']} {document['limit']}"
         assert field in document["detail"]
         assert set(document["errors"][0]) == {"field", "value", "limit", "message"}
     assert not any(lone.rows().values())
@@ -214,7 +216,7 @@ def test_a_body_that_is_no_job_is_a_problem(lone: Api, body: bytes, status: int)
     answer = lone.client.post(
         "/api/v1/jobs", content=body, headers={"Content-Type": "application/json"}
     )
-    if status == 400 and answer.status_code == 422:  # newer parsers of JSON take deeper nesting
+    if status == 400 and answer.status_code == 422:  # newer JSON parsers accept deeper nesting
         status = 422
     problem(answer, status)
 
@@ -248,7 +250,7 @@ def test_a_body_over_the_limit_is_refused_whether_its_length_is_told_or_not(lone
 
 
 @pytest.mark.parametrize(
-    ("path", "field", "said"),
+    ("path", "field", "phrase"),
     [
         ("/jobs?limit=0", "limit", ">= 1"),
         ("/jobs?limit=501", "limit", "<= 500"),
@@ -264,10 +266,10 @@ def test_a_body_over_the_limit_is_refused_whether_its_length_is_told_or_not(lone
         ("/workers?x=1", "x", "none"),
     ],
 )
-def test_a_wrong_parameter_is_named(lone: Api, path: str, field: str, said: str) -> None:
+def test_a_wrong_parameter_is_named(lone: Api, path: str, field: str, phrase: str) -> None:
     document = problem(lone.client.get("/api/v1" + path))
     assert document["field"] == field
-    assert said in f"{document['detail']} {document['limit']}"
+    assert phrase in f"{document['detail']} {document['limit']}"
 
 
 def test_what_is_not_there_and_what_is_not_done_are_problems(lone: Api) -> None:

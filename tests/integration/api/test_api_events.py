@@ -1,5 +1,5 @@
-"""Event streams of a real server: from the start, resumed, alive while nothing happens, and over
-when the job or the server is."""
+"""Event streams of a real server: started, resumed, kept alive, and ended with the job or the
+server."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Server = tuple[httpx.Client, Context]
 
 @pytest.fixture
 def server(database_url: str) -> Iterator[Server]:
-    with on_port(database_url) as made:
-        yield made
+    with on_port(database_url) as client_and_context:
+        yield client_and_context
 
 
 def submit(context: Context, seeds: int = 4) -> str:
@@ -62,16 +62,16 @@ def test_a_stream_tells_what_happened_and_then_what_happens_and_ends_with_the_jo
     with client.stream("GET", path(job)) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["x-content-type-options"] == "nosniff"
-        told = events_of(answer.iter_lines())
-        assert next(told) == {"retry": "1000"}
-        first = next(told)
+        messages = events_of(answer.iter_lines())
+        assert next(messages) == {"retry": "1000"}
+        first = next(messages)
         assert (first["id"], first["event"], json.loads(first["data"])) == (
             "1",
             "state",
             {"state": "queued", "verdict": None},
         )
         report(context, job, 0, 1)
-        verdict, progress = next(told), next(told)
+        verdict, progress = next(messages), next(messages)
         assert verdict["event"] == "verdict"
         assert json.loads(verdict["data"])["verdict"] == "pass_by_tolerance"
         assert progress["event"] == "progress"
@@ -82,13 +82,13 @@ def test_a_stream_tells_what_happened_and_then_what_happens_and_ends_with_the_jo
         }
         report(context, job, 2, 3)
         finish(context, job)
-        rest = list(told)
+        rest = list(messages)
     assert [message["event"] for message in rest] == ["progress", "state"]
     assert json.loads(rest[-1]["data"]) == {"state": "finished", "verdict": "pass_by_tolerance"}
     with context.reading() as current:
         numbers = [event["number"] for event in stored.after(current, job, 0)]
     assert (
-        [int(m["id"]) for m in (first, verdict, progress, *rest)]
+        [int(message["id"]) for message in (first, verdict, progress, *rest)]
         == numbers
         == list(range(1, len(numbers) + 1))
     )
@@ -114,8 +114,8 @@ def test_nothing_more_to_come_is_204_so_that_a_browser_stops_asking(server: Serv
     client, context = server
     job = submit(context)
     with context.reading() as current:
-        found = jobs.get(current, job)
-        assert found is not None
+        stored_job = jobs.get(current, job)
+        assert stored_job is not None
     finish(context, job)
     with context.reading() as current:
         last = jobs.get(current, job)
@@ -132,10 +132,10 @@ def test_many_streams_of_one_job_share_the_poll_and_all_hear_everything(server: 
 
     def listen() -> None:
         with client.stream("GET", path(job)) as answer:
-            told = events_of(answer.iter_lines())
-            next(told)
+            messages = events_of(answer.iter_lines())
+            next(messages)
             opened.wait(20)
-            heard.append([message["id"] for message in told])
+            heard.append([message["id"] for message in messages])
 
     threads = [threading.Thread(target=listen) for _ in range(8)]
     for thread in threads:
@@ -219,14 +219,14 @@ def test_a_server_stops_at_once_with_a_stream_open(tmp_path: Path) -> None:
                     assert time.monotonic() < deadline
                     time.sleep(0.05)
             with client.stream("GET", path(job)) as answer:
-                told = events_of(answer.iter_lines())
-                assert next(told) == {"retry": "1000"}
-                assert next(told)["event"] == "state"
-                asked = time.monotonic()
+                messages = events_of(answer.iter_lines())
+                assert next(messages) == {"retry": "1000"}
+                assert next(messages)["event"] == "state"
+                signaled_at = time.monotonic()
                 process.send_signal(signal.SIGINT)
-                assert list(told) == []
+                assert list(messages) == []
         process.wait(15)
-        assert time.monotonic() - asked < 5
+        assert time.monotonic() - signaled_at < 5
     finally:
         process.kill()
         process.wait()

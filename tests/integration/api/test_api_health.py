@@ -1,4 +1,4 @@
-"""Health, readiness, metrics, and what the API process loads."""
+"""Health, readiness, metrics, and the modules that the API process loads."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_two_apps_of_the_same_settings_share_nothing(sqlite_url: str) -> None:
     one, other = (create_app(settings).state.context for _ in range(2))
     one.hub.close()
     assert (one is other, one.engine is other.engine, one.hub is other.hub) == (False, False, False)
-    for each in (one, other):
-        each.engine.dispose()
+    for context in (one, other):
+        context.engine.dispose()
 
 
 def test_a_dead_broker_is_named_and_comes_back(sqlite_url: str, private_redis: RedisServer) -> None:
@@ -158,12 +158,12 @@ def test_the_api_process_loads_neither_numba_nor_scipy_nor_numpy(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "variable"),
     [
         ({"database_url": None}, "GONOGO_DATABASE_URL"),
         ({"secret_key": None, "embedded": False}, "GONOGO_SECRET_KEY"),
     ],
 )
-def test_what_must_be_set_is_said_at_the_start(changes: dict[str, object], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_must_be_set_is_said_at_the_start(changes: dict[str, object], variable: str) -> None:
+    with pytest.raises(ValueError, match=variable):
         create_app(make_settings(**{"database_url": "sqlite://", **changes}))  # type: ignore[arg-type]

@@ -1,5 +1,4 @@
-"""Jobs over HTTP: submitted, looked at, listed, cancelled, submitted again; the same request
-twice."""
+"""Jobs over HTTP: submitted, shown, listed, cancelled, resubmitted; the same request twice."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY
 
 @pytest.fixture
 def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url) as made:
-        yield made
+    with in_process(database_url) as service:
+        yield service
 
 
 def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:

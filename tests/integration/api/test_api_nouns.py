@@ -28,20 +28,20 @@ V60 = {
 
 @pytest.fixture
 def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url) as made:
-        yield made
+    with in_process(database_url) as service:
+        yield service
 
 
 def all_names(api: Api, **query: Any) -> list[str]:
-    found, cursor = [], None
+    names, cursor = [], None
     while True:
         page = api.get(
             "/builds", params={"limit": 4, **query, **({"cursor": cursor} if cursor else {})}
         )
-        found += [build["name"] for build in page["items"]]
+        names += [build["name"] for build in page["items"]]
         cursor = page["next"]
         if cursor is None:
-            return found
+            return names
 
 
 def test_the_names_of_the_emulators_builds_are_those_of_its_defects() -> None:
@@ -49,12 +49,12 @@ def test_the_names_of_the_emulators_builds_are_those_of_its_defects() -> None:
 
 
 def test_registered_builds_are_listed_among_those_of_the_emulator(api: Api) -> None:
-    ours = [*emulator_builds(), *TORCH_BUILDS, *TTNN_BUILDS]
-    assert all_names(api) == sorted(ours)
+    builtin_names = [*emulator_builds(), *TORCH_BUILDS, *TTNN_BUILDS]
+    assert all_names(api) == sorted(builtin_names)
     answer = api.client.post("/api/v1/builds", json=V60)
     assert answer.status_code == 201
     assert {**V60, "created_at": answer.json()["created_at"]} == answer.json()
-    assert all_names(api) == sorted([*ours, "v0.60"])
+    assert all_names(api) == sorted([*builtin_names, "v0.60"])
     assert all_names(api, executor="torch") == sorted(TORCH_BUILDS)
     assert all_names(api, executor="ttnn") == sorted([*TTNN_BUILDS, "v0.60"])
     assert all_names(api, branch="emulator") == sorted(emulator_builds())
@@ -148,14 +148,19 @@ def test_a_flag_is_taken_on_and_closed(api: Api) -> None:
         job = stored_jobs.finished(session)
     (flag,) = api.get("/flags?kind=passes_by_tolerance&state=open")["items"]
     assert (flag["test_key"], flag["last_job"]) == (job.test_key, job.id)
-    looked = api.get(f"/flags/{flag['id']}")
-    assert [entry["what"] for entry in looked.pop("history")] == ["opened"]
-    assert looked == flag
+    shown_flag = api.get(f"/flags/{flag['id']}")
+    assert [entry["what"] for entry in shown_flag.pop("history")] == ["opened"]
+    assert shown_flag == flag
     path = f"/api/v1/flags/{flag['id']}"
-    taken = api.client.patch(
+    acknowledged = api.client.patch(
         path, json={"state": "acknowledged", "owner": "ada", "reason": "known since May"}
     ).json()
-    assert (taken["state"], taken["owner"], taken["reason"], taken["version"]) == (
+    assert (
+        acknowledged["state"],
+        acknowledged["owner"],
+        acknowledged["reason"],
+        acknowledged["version"],
+    ) == (
         "acknowledged",
         "ada",
         "known since May",

@@ -1,5 +1,5 @@
-"""What a job found, over HTTP: results in pages and streams, artifacts, diagnosis, the history of
-tests and workloads."""
+"""Results of a job over HTTP: pages, streams, artifacts, the diagnosis, and the history of tests
+and workloads."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from gonogo_storage.jobs.job import Job
 
 @pytest.fixture
 def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url) as made:
-        yield made
+    with in_process(database_url) as service:
+        yield service
 
 
 @pytest.fixture
 def job(api: Api) -> Job:
-    """Eight seeds of tt-train-2025, all done."""
+    """A finished job of tt-train-2025 with eight seeds."""
     with api.context.session() as session:
         return stored_jobs.finished(session)
 
@@ -38,17 +38,17 @@ def test_results_page_by_arrival_and_by_seed(api: Api) -> None:
         stored_jobs.report(session, job, [stored_jobs.row(seed, wrong=True) for seed in (4, 1, 2)])
 
     def seeds(**query: object) -> list[int]:
-        found, cursor = [], None
+        listed_seeds, cursor = [], None
         while True:
             page = api.get(
                 f"/jobs/{job}/results",
                 params={"limit": 2, **query, **({"cursor": cursor} if cursor else {})},
             )
             assert len(page["items"]) <= 2
-            found += [item["seed"] for item in page["items"]]
+            listed_seeds += [item["seed"] for item in page["items"]]
             cursor = page["next"]
             if cursor is None:
-                return found
+                return listed_seeds
 
     assert seeds() == [3, 0, 4, 1, 2]
     assert seeds(order="seed") == [0, 1, 2, 3, 4]
@@ -138,15 +138,19 @@ def test_artifacts_are_listed_without_and_given_with_their_content(api: Api, job
 
 def test_the_diagnosis_is_in_words_also_while_the_job_runs(api: Api, job: Job) -> None:
     words = "s1 is subtracted twice in all 265 tiles; s2 sums only the last tile (265th of 265)"
-    said = api.get(f"/jobs/{job.id}/diagnosis")
-    assert (said["state"], said["verdict"]) == ("finished", "pass_by_tolerance")
-    assert said["words"] == words
-    assert len(said["terms"][0]["coefficients"]) == 265
+    diagnosis = api.get(f"/jobs/{job.id}/diagnosis")
+    assert (diagnosis["state"], diagnosis["verdict"]) == ("finished", "pass_by_tolerance")
+    assert diagnosis["words"] == words
+    assert len(diagnosis["terms"][0]["coefficients"]) == 265
     with api.context.session() as session:
         running = stored_jobs.submit(session).id
         stored_jobs.report(session, running, [stored_jobs.row(0, wrong=True)], diagnosed=True)
-    said = api.get(f"/jobs/{running}/diagnosis")
-    assert (said["state"], said["verdict"], said["words"]) == ("running", None, words)
+    diagnosis = api.get(f"/jobs/{running}/diagnosis")
+    assert (diagnosis["state"], diagnosis["verdict"], diagnosis["words"]) == (
+        "running",
+        None,
+        words,
+    )
 
 
 def test_a_test_tells_its_history_per_build_and_its_flags(api: Api, job: Job) -> None:

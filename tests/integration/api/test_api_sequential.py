@@ -1,5 +1,5 @@
-"""Sequential seeds over HTTP: what is accepted and refused, what they would cost, what the job and
-its page say."""
+"""Sequential seeds over HTTP: accepted and refused requests, their estimated cost, the job and its
+page."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SEEDS = {"policy": "sequential", "max": 500}
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A service on SQLite."""
     folder: Path = tmp_path_factory.mktemp("sequential")
-    with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as made:
-        yield made
+    with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as service:
+        yield service
 
 
 def work(
     api: Api, job: str, verdict: str, explanation: str = "explained", *, most: int = 1000
 ) -> None:
-    """What workers and ingest do with a job, chunk after chunk."""
+    """Do what workers and ingest do with a job, chunk after chunk."""
     for _ in range(most):
         now = utcnow()
         with api.context.session() as current:
@@ -55,16 +55,19 @@ def work(
 def test_the_estimate_names_the_most_and_the_mean(api: Api) -> None:
     answer = api.client.post("/api/v1/jobs:validate", json={**JOB, "seeds": SEEDS})
     assert answer.status_code == 200, answer.text
-    found = answer.json()
-    assert (found["results"], found["device_s"]) == (500, pytest.approx(500 * found["seed_s"]))
-    means = {name: each["seeds"] for name, each in found["expected"].items()}
+    estimate = answer.json()
+    assert (estimate["results"], estimate["device_s"]) == (
+        500,
+        pytest.approx(500 * estimate["seed_s"]),
+    )
+    means = {name: cost["seeds"] for name, cost in estimate["expected"].items()}
     assert means == {
         "stable": pytest.approx(64.7, abs=0.05),
         "flaky": pytest.approx(37.7, abs=0.05),
         "wrong": 1,
     }
-    assert found["expected"]["stable"]["device_s"] == pytest.approx(
-        means["stable"] * found["seed_s"]
+    assert estimate["expected"]["stable"]["device_s"] == pytest.approx(
+        means["stable"] * estimate["seed_s"]
     )
     plain = api.client.post("/api/v1/jobs:validate", json=JOB).json()
     assert plain["expected"] is None
@@ -111,27 +114,31 @@ def test_a_job_says_in_json_and_on_its_page_where_its_decision_stands_and_what_i
 ) -> None:
     job = api.submit(seeds=SEEDS)
     work(api, job, "pass", most=3)
-    found = api.get(f"/jobs/{job}")
-    assert found["seeds"] == {
+    shown_job = api.get(f"/jobs/{job}")
+    assert shown_job["seeds"] == {
         "policy": "sequential",
         "max": 500,
         "start": 0,
         "stop_on_finding": True,
     }
     assert (
-        found["total"],
-        found["stop"],
-        found["sequential"]["seen"],
-        found["sequential"]["needed"],
+        shown_job["total"],
+        shown_job["stop"],
+        shown_job["sequential"]["seen"],
+        shown_job["sequential"]["needed"],
     ) == (500, None, 8, 41)
     page = api.client.get(f"/jobs/{job}").text
     assert "8 of at most 500 seeds" in page
     assert "Not decided yet: 8 seeds read in order, 0 failed; at least 41 more seeds." in page
     assert "from 0 until decided, at most 500" in page
     work(api, job, "pass")
-    found = api.get(f"/jobs/{job}")
-    assert (found["state"], found["verdict"], found["total"]) == ("finished", "pass", 49)
-    stop = found["stop"]
+    shown_job = api.get(f"/jobs/{job}")
+    assert (shown_job["state"], shown_job["verdict"], shown_job["total"]) == (
+        "finished",
+        "pass",
+        49,
+    )
+    stop = shown_job["stop"]
     assert (stop["decision"], stop["seeds_seen"], stop["seeds_saved"], stop["device_ms_saved"]) == (
         "stable",
         49,
@@ -148,8 +155,13 @@ def test_a_job_says_in_json_and_on_its_page_where_its_decision_stands_and_what_i
 def test_a_hollow_test_ends_with_its_first_seed(api: Api) -> None:
     job = api.submit(seeds={**SEEDS, "start": 7})
     work(api, job, "pass_by_tolerance", "unexplained")
-    found = api.get(f"/jobs/{job}")
-    assert (found["verdict"], found["stop"]["decision"], found["stop"]["seed"], found["done"]) == (
+    shown_job = api.get(f"/jobs/{job}")
+    assert (
+        shown_job["verdict"],
+        shown_job["stop"]["decision"],
+        shown_job["stop"]["seed"],
+        shown_job["done"],
+    ) == (
         "pass_by_tolerance",
         "hollow",
         7,
@@ -157,7 +169,7 @@ def test_a_hollow_test_ends_with_its_first_seed(api: Api) -> None:
     )
     assert api.get("/flags", params={"job": job})["items"]
     again = api.client.post(f"/api/v1/jobs/{job}:resubmit").json()["id"]
-    assert api.get(f"/jobs/{again}")["seeds"] == found["seeds"]
+    assert api.get(f"/jobs/{again}")["seeds"] == shown_job["seeds"]
     assert (api.get(f"/jobs/{again}")["total"], api.get(f"/jobs/{again}")["stop"]) == (500, None)
 
 

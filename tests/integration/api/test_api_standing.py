@@ -1,5 +1,7 @@
-"""A test's grade, rates, attribution, change points and builds against builds over HTTP, from
-stored seeds; and its page's twin."""
+"""A test's grade, rates, attribution, change points and comparisons of builds, over HTTP.
+
+They are computed from stored seeds; the page's JSON twin shows the same.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ LOOSER = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.7}}
 
 @pytest.fixture
 def api(sqlite_url: str) -> Iterator[Api]:
-    with in_process(sqlite_url) as made:
-        yield made
+    with in_process(sqlite_url) as service:
+        yield service
 
 
 def test_a_masked_fix_is_told_from_a_fix(database_url: str) -> None:
-    """The container table of the report: red, red, green; then a build that is right."""
+    """The bug report's table: two red builds, a green one that is still wrong, then a right one."""
     with in_process(database_url) as api:
         with api.context.session() as session:
             key = nightly_history.masked(session)
@@ -49,7 +51,7 @@ def test_a_masked_fix_is_told_from_a_fix(database_url: str) -> None:
         ) == (5, 0, 5)
         assert (
             api.get(f"/tests/{key}/comparison")["change"] == "fixed"
-        )  # the newest against the one before
+        )  # the newest build against the one before
         unknown = api.get(f"/tests/{key}/comparison?base=never-built")
         assert (unknown["change"], unknown["after"]) == ("unknown", "fixed-4c1e")
 
@@ -62,7 +64,7 @@ def test_a_masked_fix_is_told_from_a_fix(database_url: str) -> None:
         assert trend["numbers"]["dgamma"]["changes"] == []
 
         (variant,) = api.get(f"/tests/{key}")["variants"]
-        builds = {each["build"]: each for each in variant["builds"]}
+        builds = {build["build"]: build for build in variant["builds"]}
         assert list(builds) == ["fixed-4c1e", "b0304ff7a5", "b747edd158", "9ca166977b"]
         hollow = builds["b0304ff7a5"]
         assert (
@@ -81,8 +83,8 @@ def test_a_masked_fix_is_told_from_a_fix(database_url: str) -> None:
             "Fixed",
             "Masked, not fixed",
         ]
-        found = api.client.get("/tests.json").json()["items"]
-        assert [(each["key"], each["flags"], each["verdict"]) for each in found] == [
+        tests = api.client.get("/tests.json").json()["items"]
+        assert [(test["key"], test["flags"], test["verdict"]) for test in tests] == [
             (key, 1, "pass")
         ]
 
@@ -92,7 +94,9 @@ def test_variants_are_apart_and_the_one_that_ran_last_comes_first(api: Api) -> N
         key = nightly_history.night(session, "v1", 1, range(25)).test_key
         nightly_history.night(session, "v1", 1, range(4), wrong=True, red=range(4), board="n300")
     answer = api.get(f"/tests/{key}")
-    assert [(each["board"], each["grade"]["stability"]) for each in answer["variants"]] == [
+    assert [
+        (variant["board"], variant["grade"]["stability"]) for variant in answer["variants"]
+    ] == [
         ("n300", "broken"),
         ("n150", "robust"),
     ]
@@ -127,9 +131,9 @@ def test_numbers_keep_their_past_when_a_test_takes_another_tolerance(api: Api) -
         0,
         0,
         4,
-    ]  # a rate is the test's own
-    own = api.get(f"/tests/{later}/changes?metric=tolerance_ratio")
-    assert [point["name"] for point in own["points"]] == ["v4"]
+    ]  # a rate belongs to one test, not to its workload
+    tolerance_trend = api.get(f"/tests/{later}/changes?metric=tolerance_ratio")
+    assert [point["name"] for point in tolerance_trend["points"]] == ["v4"]
     by_day = api.get(f"/tests/{later}/changes?over=days")
     assert (len(by_day["points"]), by_day["steps"]) == (1, [])
     assert by_day["numbers"]["dx"]["words"].startswith("not enough points: 1 of")
@@ -172,8 +176,12 @@ def test_a_test_without_a_finished_job_has_defined_answers(api: Api) -> None:
         "unknown",
         [],
     )
-    found = api.get(f"/tests/{key}/attribution")
-    assert (found["cause"], found["words"], found["samples"]) == ("unknown", "no runs", [])
+    attribution = api.get(f"/tests/{key}/attribution")
+    assert (attribution["cause"], attribution["words"], attribution["samples"]) == (
+        "unknown",
+        "no runs",
+        [],
+    )
     assert api.get(f"/tests/{key}/changes")["rates"]["words"] == "not enough points: 0 of 2"
     assert api.get(f"/tests/{key}/comparison")["change"] == "unknown"
     assert "0 of 0 seeds of 0 jobs" in api.client.get(f"/tests/{key}").text
@@ -196,7 +204,7 @@ REFUSED: dict[str, tuple[int, str | None]] = {
 
 
 def test_bad_requests_are_refused_by_name(api: Api) -> None:
-    for path, wanted in REFUSED.items():
+    for path, expected in REFUSED.items():
         answer = api.client.get(path)
-        assert (answer.status_code, answer.json().get("field")) == wanted, path
+        assert (answer.status_code, answer.json().get("field")) == expected, path
         assert answer.headers["content-type"] == "application/problem+json"

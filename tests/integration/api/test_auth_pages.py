@@ -1,4 +1,4 @@
-"""Access of browsers: login, session cookie, CSRF, Host and Origin, and the headers of every
+"""Access by browsers: login, session cookie, CSRF, Host and Origin, and the headers of every
 answer."""
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CSP = (
 @pytest.fixture
 def api(database_url: str) -> Iterator[Api]:
     """A service that is not embedded."""
-    with in_process(database_url, embedded=False, url="https://gonogo.example.org") as made:
-        yield made
+    with in_process(database_url, embedded=False, url="https://gonogo.example.org") as service:
+        yield service
 
 
 @pytest.fixture
 def embedded(sqlite_url: str) -> Iterator[Api]:
-    with in_process(sqlite_url) as made:
-        yield made
+    with in_process(sqlite_url) as service:
+        yield service
 
 
 def text_of(header: dict[str, str]) -> str:
@@ -91,8 +91,8 @@ def test_the_cookie_is_closed_to_scripts_other_sites_and_plain_http(
 ) -> None:
     browser = api.visitor(ELSEWHERE, base_url)
     answer = browser.post("/login", data={"token": text_of(api.token("read"))})
-    ((found, cookie),) = SimpleCookie(answer.headers["set-cookie"]).items()
-    assert found == name
+    ((cookie_name, cookie),) = SimpleCookie(answer.headers["set-cookie"]).items()
+    assert cookie_name == name
     assert bool(cookie["secure"]) == secure
     assert cookie["httponly"]
     assert cookie["samesite"].lower() == "strict"
@@ -221,7 +221,7 @@ def test_embedded_is_closed_to_those_behind_a_proxy(embedded: Api, header: dict[
     ],
 )
 def test_a_foreign_host_name_is_refused(embedded: Api, host: str) -> None:
-    """Else a page whose name is made to point here could read everything (DNS rebinding)."""
+    """Without this, a page whose name resolves here could read everything (DNS rebinding)."""
     answer = embedded.client.get("/api/v1/jobs", headers={"Host": host})
     assert answer.status_code == 421
     assert "GONOGO_HOSTS" in answer.json()["detail"]

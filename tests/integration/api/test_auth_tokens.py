@@ -1,4 +1,4 @@
-"""Tokens and scopes: what a token looks like, what is stored of it, and what it may do."""
+"""Tokens and scopes: the form of a token, its stored hash, and its rights."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ UNKNOWN = "01890000-0000-7000-8000-000000000000"
 
 @pytest.fixture
 def api(database_url: str) -> Iterator[Api]:
-    """A service that is not embedded, asked from elsewhere."""
-    with in_process(database_url, embedded=False) as made:
-        made.client = made.visitor(ELSEWHERE)
-        yield made
+    """A service that is not embedded, with a client on another machine."""
+    with in_process(database_url, embedded=False) as service:
+        service.client = service.visitor(ELSEWHERE)
+        yield service
 
 
 def bearer(text: str) -> dict[str, str]:
@@ -92,18 +92,18 @@ def test_the_database_never_holds_a_token(api: Api) -> None:
 
 
 def test_a_mistyped_token_is_refused_without_asking_the_database(api: Api) -> None:
-    asked: list[str] = []
+    statements: list[str] = []
     event.listen(
-        api.context.engine, "before_cursor_execute", lambda *args: asked.append(str(args[2]))
+        api.context.engine, "before_cursor_execute", lambda *args: statements.append(str(args[2]))
     )
     text = make_token()
     wrong = text[:-1] + ("a" if text[-1] != "a" else "b")
     assert api.client.get("/api/v1/jobs", headers=bearer(wrong)).status_code == 401
-    assert asked == []
+    assert statements == []
     assert (
         api.client.get("/api/v1/jobs", headers=bearer(text)).status_code == 401
-    )  # well-formed, but nobody's
-    assert asked != []
+    )  # well-formed, but unknown
+    assert statements != []
 
 
 def test_without_a_token_only_health_login_and_static_files_answer(api: Api) -> None:
@@ -125,7 +125,7 @@ def test_without_a_token_only_health_login_and_static_files_answer(api: Api) -> 
     assert api.client.post("/api/v1/jobs", json=JOB).status_code == 401
     for path in ("/healthz", "/login"):
         assert api.client.get(path).status_code == 200, path
-    assert api.client.get("/readyz").status_code == 503  # for want of a broker, not of a token
+    assert api.client.get("/readyz").status_code == 503  # the broker is missing, not the token
     assert api.client.get("/static/nothing.js").status_code == 404
     assert api.rows()["jobs"] == 0
 
@@ -140,8 +140,7 @@ def test_another_way_to_authenticate_is_refused(api: Api, header: str) -> None:
 
 
 def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
-    """Every endpoint of the API, with every scope: reads want read, changes submit, and a few
-    admin."""
+    """Try every endpoint with every scope: reads need read, changes submit, and a few admin."""
     admin = {
         "/builds": {"POST"},
         "/tokens": {"GET", "POST"},
@@ -193,9 +192,9 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
             assert isinstance(route, APIRoute)
             for method in route.methods:
                 template = route.path_format.removeprefix("/api/v1")
-                if route.path_format in SIGNED:  # whoever has the secret may, a token does not help
+                if route.path_format in SIGNED:  # these check a signature, not a token
                     continue
-                wanted = (
+                required_scope = (
                     "admin"
                     if method in admin.get(template, ())
                     else "read"
@@ -206,7 +205,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
                     answer = api.client.request(
                         method, route.path_format.format(**names), headers=header
                     )
-                    refused = order < list(headers).index(wanted)
+                    refused = order < list(headers).index(required_scope)
                     assert (answer.status_code == 403) == refused, (
                         method,
                         template,
@@ -214,7 +213,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
                         answer.text,
                     )
                     if refused:
-                        assert wanted in answer.json()["detail"]
+                        assert required_scope in answer.json()["detail"]
                 seen += 1
     assert seen > 20
 

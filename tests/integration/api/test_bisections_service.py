@@ -1,5 +1,7 @@
-"""Bisections through the API and the role that steps them: places, masked and fixed, devices,
-crashes, cancelling, bad input, page."""
+"""Bisections through the API and the background role that steps them.
+
+The tests cover places, masks and fixes, devices, crashes, cancelling, bad input and the page.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,7 @@ from stored_histories import row
 
 TEST = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
 SERIES = ["correct"] * 16
-"""The same name at several places: here the place decides what a probe answers, not the
-emulator."""
+"""One build at all places: a probe's place decides its result, not the emulator."""
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"builds": ["correct"]}, "builds"),
     ({"builds": ["correct", "no-such-build"]}, "builds.1"),
@@ -37,31 +38,37 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 class Killed(BaseException):
-    """What ends a step before its commit."""
+    """The exception that ends a step before its commit."""
 
 
 @pytest.fixture
 def api(sqlite_url: str) -> Iterator[Api]:
-    with in_process(sqlite_url) as made:
-        yield made
+    with in_process(sqlite_url) as service:
+        yield service
 
 
 def begin(api: Api, **changes: Any) -> str:
-    made = api.client.post("/api/v1/bisections", json={"test": TEST, "builds": SERIES, **changes})
-    assert made.status_code == 202, made.text
-    return str(made.json()["id"])
+    response = api.client.post(
+        "/api/v1/bisections", json={"test": TEST, "builds": SERIES, **changes}
+    )
+    assert response.status_code == 202, response.text
+    return str(response.json()["id"])
 
 
 def test_a_logic_bug_is_found_by_its_numbers_in_log_n_runs_and_two(database_url: str) -> None:
     with in_process(database_url) as api:
-        found = run(api, begin(api), lambda place, seed: row(seed, wrong=place >= 11))
-        (finding,) = found["findings"]
-        assert (found["conclusion"], finding["place"], finding["kind"]) == ("found", 11, "broken")
+        bisection = run(api, begin(api), lambda place, seed: row(seed, wrong=place >= 11))
+        (finding,) = bisection["findings"]
+        assert (bisection["conclusion"], finding["place"], finding["kind"]) == (
+            "found",
+            11,
+            "broken",
+        )
         assert (
-            found["runs"] == len(found["probes"]) <= 6
+            bisection["runs"] == len(bisection["probes"]) <= 6
         )  # ceil(log2 16) + 2, though every run is green
-        assert {probe["verdict"] for probe in found["probes"]} == {"pass", "pass_by_tolerance"}
-        assert api.get(f"/jobs?label=bisection={found['id']}")["items"][0]["seeds"] == [0]
+        assert {probe["verdict"] for probe in bisection["probes"]} == {"pass", "pass_by_tolerance"}
+        assert api.get(f"/jobs?label=bisection={bisection['id']}")["items"][0]["seeds"] == [0]
         with api.context.reading() as session:
             messages = [
                 message
@@ -69,7 +76,7 @@ def test_a_logic_bug_is_found_by_its_numbers_in_log_n_runs_and_two(database_url:
                 if message.topic == "bisection.finished"
             ]
         assert [message.payload for message in messages] == [
-            {"bisection": found["id"], "version": found["version"]}
+            {"bisection": bisection["id"], "version": bisection["version"]}
         ]
 
 
@@ -79,28 +86,31 @@ def test_masked_at_one_build_and_fixed_at_another(api: Api) -> None:
     def rows(place: int, seed: int) -> dict[str, Any]:
         return row(seed, wrong=place < 12, within=place >= 5, bits=str(place))
 
-    found = run(api, begin(api, signal="both", expect="fix"), rows)
-    said = {
-        each["kind"]: (each["build"], each["place"], each["track"]) for each in found["findings"]
+    bisection = run(api, begin(api, signal="both", expect="fix"), rows)
+    findings = {
+        finding["kind"]: (finding["build"], finding["place"], finding["track"])
+        for finding in bisection["findings"]
     }
-    assert said == {"masked": ("correct", 5, "verdicts"), "fixed": ("correct", 12, "numbers")}
-    masked = next(each for each in found["findings"] if each["kind"] == "masked")
+    assert findings == {"masked": ("correct", 5, "verdicts"), "fixed": ("correct", 12, "numbers")}
+    masked = next(finding for finding in bisection["findings"] if finding["kind"] == "masked")
     assert masked["comparison"]["by"] == "coefficients"
     assert set(masked["comparison"]["same"]) == {"dx s1", "dx s2"}
-    assert "masked at" in found["words"]
-    assert "fixed at" in found["words"]
+    assert "masked at" in bisection["words"]
+    assert "fixed at" in bisection["words"]
 
 
 def test_several_changes_and_none(api: Api) -> None:
-    found = run(api, begin(api), lambda place, seed: row(seed, wrong=6 <= place < 13))
-    assert found["conclusion"] == "no_change"  # its ends are alike
-    assert found["runs"] == 2
-    found = run(
+    bisection = run(api, begin(api), lambda place, seed: row(seed, wrong=6 <= place < 13))
+    assert bisection["conclusion"] == "no_change"  # its two ends behave alike
+    assert bisection["runs"] == 2
+    bisection = run(
         api,
         begin(api, signal="verdicts", expect="regression"),
         lambda place, seed: row(seed, wrong=True, within=place < 9),
     )
-    assert [(each["kind"], each["place"]) for each in found["findings"]] == [("unmasked", 9)]
+    assert [(finding["kind"], finding["place"]) for finding in bisection["findings"]] == [
+        ("unmasked", 9)
+    ]
 
 
 def test_as_many_probes_as_devices_are_free_and_builds_that_cannot_run_are_passed_over(
@@ -111,30 +121,28 @@ def test_as_many_probes_as_devices_are_free_and_builds_that_cannot_run_are_passe
     bisection = begin(api)
     assert step(api, bisection)
     with api.context.session() as session:
-        assert (
-            jobs_in_flight(session) == 4
-        )  # both ends, and then again: their outcomes are not known
+        assert jobs_in_flight(session) == 4  # both ends, twice: their outcomes are not known yet
         assert not answer(session, bisection, lambda place, seed: None)
     assert not step(api, bisection)  # every device has its probe
     crashed = stored_jobs.unwell(0, "crash", "no image")
-    found = run(
+    ended_bisection = run(
         api,
         bisection,
         lambda place, seed: (
             {**crashed, "seed": seed} if place in (7, 8) else row(seed, wrong=place > 8)
         ),
     )
-    (finding,) = found["findings"]
+    (finding,) = ended_bisection["findings"]
     assert (finding["place"], finding["kind"], finding["between"]) == (
         9,
         "broken",
         ["correct", "correct"],
     )
-    assert "could not be tested" in found["words"]
+    assert "could not be tested" in ended_bisection["words"]
 
 
 def test_what_the_database_holds_is_all_that_a_step_needs(api: Api) -> None:
-    """A step that dies leaves nothing; the one after it does the same, once."""
+    """A step that dies stores nothing; the next step does its work, once."""
     bisection = begin(api)
     with contextlib.suppress(Killed), api.context.session() as session:
         assert role.step(session, bisection, api.settings, utcnow())
@@ -143,15 +151,15 @@ def test_what_the_database_holds_is_all_that_a_step_needs(api: Api) -> None:
     assert step(api, bisection)
     assert not step(api, bisection)
     assert api.get(f"/bisections/{bisection}")["runs"] == 1
-    found = run(api, bisection, lambda place, seed: row(seed, wrong=place >= 3))
-    assert [each["place"] for each in found["findings"]] == [3]
+    ended_bisection = run(api, bisection, lambda place, seed: row(seed, wrong=place >= 3))
+    assert [finding["place"] for finding in ended_bisection["findings"]] == [3]
 
 
 def test_cancel_ends_the_jobs_in_flight(api: Api) -> None:
     bisection = begin(api)
     step(api, bisection)
-    made = api.client.post(f"/api/v1/bisections/{bisection}:cancel")
-    assert (made.status_code, made.json()["state"]) == (202, "cancelled")
+    response = api.client.post(f"/api/v1/bisections/{bisection}:cancel")
+    assert (response.status_code, response.json()["state"]) == (202, "cancelled")
     with api.context.session() as session:
         assert jobs_in_flight(session) == 0
     assert not step(api, bisection)
@@ -177,22 +185,22 @@ def test_the_page_draws_the_posterior_and_the_stream_ends_with_the_answer(api: A
     assert (
         f"/api/v1/bisections/{bisection}/events" in api.client.get(f"/bisections/{bisection}").text
     )
-    found = run(api, bisection, lambda place, seed: row(seed, wrong=place > 0))
+    ended_bisection = run(api, bisection, lambda place, seed: row(seed, wrong=place > 0))
     page = html.unescape(api.client.get(f"/bisections/{bisection}").text)
     assert "data-chart" in page
-    assert found["words"] in page
+    assert ended_bisection["words"] in page
     assert "data-events" not in page
     twin = api.client.get(f"/bisections/{bisection}.json").json()
     shares = [line["share"] for line in twin["searches"][0]["builds"]]
     assert max(shares) == shares[1] > 0.95
     assert api.client.get("/bisections.json").json()["items"][0]["id"] == bisection
-    assert found["words"] in html.unescape(api.client.get("/bisections").text)
-    told = api.client.get(f"/api/v1/bisections/{bisection}/events?after=1").text
-    assert f"id: {found['version']}" in told
-    assert "event: state" in told
+    assert ended_bisection["words"] in html.unescape(api.client.get("/bisections").text)
+    stream = api.client.get(f"/api/v1/bisections/{bisection}/events?after=1").text
+    assert f"id: {ended_bisection['version']}" in stream
+    assert "event: state" in stream
     assert (
         api.client.get(
-            f"/api/v1/bisections/{bisection}/events?after={found['version']}"
+            f"/api/v1/bisections/{bisection}/events?after={ended_bisection['version']}"
         ).status_code
         == 204
     )
@@ -232,7 +240,7 @@ def test_the_page_keeps_how_the_posterior_moved(api: Api) -> None:
 
 
 def test_of_many_moves_the_older_ones_are_thinned() -> None:
-    told: list[Any] = []
+    moves: list[Any] = []
     for runs in range(1000):
         track = {
             "track": "verdicts",
@@ -242,10 +250,10 @@ def test_of_many_moves_the_older_ones_are_thinned() -> None:
             "probability": 0.5,
             "stage": "search",
         }
-        told = bisections.with_move(
-            told, runs, [{**track, "posterior": [[1, 0.5], [2, 0.499], [3, 0.001]]}]
+        moves = bisections.with_move(
+            moves, runs, [{**track, "posterior": [[1, 0.5], [2, 0.499], [3, 0.001]]}]
         )
-    assert len(told) <= bisections.MAX_MOVES + 1
-    assert [move["runs"] for move in told] == sorted(move["runs"] for move in told)
-    assert (told[0]["runs"], told[-1]["runs"]) == (0, 999)
-    assert told[-1]["tracks"][0]["posterior"] == [[1, 0.5], [2, 0.499]]
+    assert len(moves) <= bisections.MAX_MOVES + 1
+    assert [move["runs"] for move in moves] == sorted(move["runs"] for move in moves)
+    assert (moves[0]["runs"], moves[-1]["runs"]) == (0, 999)
+    assert moves[-1]["tracks"][0]["posterior"] == [[1, 0.5], [2, 0.499]]

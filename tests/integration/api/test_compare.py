@@ -1,5 +1,7 @@
-"""A commit against its base from stored seeds: classes, evidence, flags, runs, over HTTP, on its
-page and by the command."""
+"""A commit compared with its base from stored seeds: classes, evidence, flags and runs.
+
+The tests read the comparison over HTTP, on its page and by the command.
+"""
 
 from __future__ import annotations
 
@@ -41,36 +43,44 @@ COUNTS = {
 }
 
 
-def of(found: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
-    """The entry of a kernel's test."""
-    return next(each for each in found["items"] if each["test_key"] == TestSpec.parse(test).key)
+def of(comparison: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of a kernel's test."""
+    return next(
+        entry for entry in comparison["items"] if entry["test_key"] == TestSpec.parse(test).key
+    )
 
 
 def test_every_class_from_stored_seeds(database_url: str) -> None:
     with in_process(database_url) as api:
         with api.context.session() as session:
-            made = compared_builds.history(session)
-        found = api.get(f"/compare?base={BASE}&head={HEAD}&limit=500")
-        assert ComparisonOut.model_validate(found).tests == 16
-        assert found["counts"] == COUNTS
-        assert (found["tests"], found["next"], found["complete"]) == (16, None, False)
-        assert (found["gate"]["code"], found["gate"]["reasons"]) == (
+            head_jobs = compared_builds.history(session)
+        comparison = api.get(f"/compare?base={BASE}&head={HEAD}&limit=500")
+        assert ComparisonOut.model_validate(comparison).tests == 16
+        assert comparison["counts"] == COUNTS
+        assert (comparison["tests"], comparison["next"], comparison["complete"]) == (
+            16,
+            None,
+            False,
+        )
+        assert (comparison["gate"]["code"], comparison["gate"]["reasons"]) == (
             1,
             {"new_failure": 2, "new_hollow_pass": 2, "infrastructure": 1},
         )
-        said = {each["within"]: each["class"] for each in found["items"] if each["within"]}
-        assert said == {
+        classes = {
+            entry["within"]: entry["class"] for entry in comparison["items"] if entry["within"]
+        }
+        assert classes == {
             "Ops.Fine": "passed",
             "Ops.Breaks": "new_failure",
             "Ops.Old": "broken_on_base",
             "Ops.Added": "unknown",
         }
 
-        hollow = of(found, compared_builds.HOLLOW)
-        assert made["hollow"] is not None
+        hollow = of(comparison, compared_builds.HOLLOW)
+        assert head_jobs["hollow"] is not None
         assert (hollow["class"], hollow["links"]["head"]) == (
             "new_hollow_pass",
-            f"/jobs/{made['hollow'].id}",
+            f"/jobs/{head_jobs['hollow'].id}",
         )
         assert hollow["check"].startswith("gonogo check --kernel layernorm_bw")
         assert f"--build {HEAD}" in hollow["check"]
@@ -81,32 +91,32 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
             evidence["base"]["failures"],
         ) == (8, 8, 0)
         assert (evidence["change"]["change"], evidence["p"] < 1e-3) == ("broken", True)
-        masked = of(found, compared_builds.MASKED)
+        masked = of(comparison, compared_builds.MASKED)
         assert (masked["class"], "masked, not fixed" in masked["words"]) == (
             "new_hollow_pass",
             True,
         )
         assert (
-            of(found, compared_builds.BROKEN)["findings"][0]["evidence"]["change"]["by"]
+            of(comparison, compared_builds.BROKEN)["findings"][0]["evidence"]["change"]["by"]
             == "coefficients"
         )
-        flaky = of(found, compared_builds.FLAKY)
+        flaky = of(comparison, compared_builds.FLAKY)
         assert (flaky["class"], flaky["findings"][0]["evidence"]["flag"]["kind"]) == (
             "known_flaky",
             "flaky",
         )
-        assert [each["class"] for each in of(found, compared_builds.HUNG)["findings"]] == [
-            "infrastructure"
-        ]
-        assert of(found, compared_builds.OPEN)["head"]["waiting"] == 1
+        assert [
+            finding["class"] for finding in of(comparison, compared_builds.HUNG)["findings"]
+        ] == ["infrastructure"]
+        assert of(comparison, compared_builds.OPEN)["head"]["waiting"] == 1
 
-        # page by page it is the same, and a class alone too
+        # the pages add up to the same list, and one class can be listed alone
         first = api.get(f"/compare?base={BASE}&head={HEAD}&limit=10")
         rest = api.get(f"/compare?base={BASE}&head={HEAD}&limit=10&cursor={first['next']}")
-        assert [*first["items"], *rest["items"]] == found["items"]
+        assert [*first["items"], *rest["items"]] == comparison["items"]
         assert rest["next"] is None
         only = api.get(f"/compare?base={BASE}&head={HEAD}&class=fixed")
-        assert ([each["class"] for each in only["items"]], only["counts"]) == (["fixed"], COUNTS)
+        assert ([entry["class"] for entry in only["items"]], only["counts"]) == (["fixed"], COUNTS)
 
         page = api.client.get(f"/compare?base={BASE}&head={HEAD}")
         assert page.status_code == 200
@@ -115,18 +125,18 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
         twin = api.client.get(f"/compare.json?base={BASE}&head={HEAD}").json()
         assert "rtol 0.001, atol 0.1 · wormhole · n150" in {
             line["where"] for line in twin["tests"]
-        }  # tests of one shape differ by it
-        assert {each["kind"]: each["tests"] for each in twin["counts"]} == COUNTS
+        }  # this tells tests of one shape apart
+        assert {count["kind"]: count["tests"] for count in twin["counts"]} == COUNTS
         assert [line["kind"] for line in twin["tests"]] == [
-            each["class"] for each in found["items"]
+            entry["class"] for entry in comparison["items"]
         ]
-        # a line leads to the test's page on either build where it ran there, and to the jobs
-        line = next(each for each in twin["tests"] if each["kind"] == "new_hollow_pass")
+        # a line links to the test's page on both builds, and to its jobs
+        line = next(test for test in twin["tests"] if test["kind"] == "new_hollow_pass")
         assert line["head_url"].endswith(f"&build={HEAD}")
         assert line["base_url"].endswith(f"&build={BASE}")
         for url in (line["head_url"], line["base_url"], *line["head_jobs"]):
             assert api.client.get(url).status_code == 200
-        # before anything is asked the newest builds are offered, as pairs too
+        # without a query the page offers the newest builds, also as pairs
         start = api.client.get("/compare.json").json()
         assert {BASE, HEAD} <= set(start["choices"])
         assert {"base": BASE, "head": HEAD} in [
@@ -137,8 +147,8 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
 
 @pytest.fixture
 def api(migrated_sqlite_url: str) -> Iterator[Api]:
-    with in_process(migrated_sqlite_url) as made:
-        yield made
+    with in_process(migrated_sqlite_url) as service:
+        yield service
 
 
 def test_flags_excuse_what_they_knew_before_head_or_what_someone_takes_on(api: Api) -> None:
@@ -147,27 +157,32 @@ def test_flags_excuse_what_they_knew_before_head_or_what_someone_takes_on(api: A
         flag = compared_builds.flag(
             session, compared_builds.flicker(session, HEAD, [0, 1]), FlagKind.flaky
         )
-        (own,) = comparing.compare(session, BASE, HEAD).tests
+        (entry,) = comparing.compare(session, BASE, HEAD).tests
         assert (
-            own.classification.kind == "new_failure"
-        )  # head's own finding is what it is judged for
+            entry.classification.kind == "new_failure"
+        )  # a flag that head itself raised excuses nothing
         change = {"state": "acknowledged", "owner": "kim", "reason": "the race of ticket 12"}
         flag_changes.change(session, flag, change, actor="kim")
-        taken = comparing.compare(session, BASE, HEAD)
-        assert (taken.tests[0].classification.kind, taken.gate("any").code) == ("waived", 0)
-        assert "acknowledged by kim: the race of ticket 12" in taken.tests[0].classification.words
+        comparison = comparing.compare(session, BASE, HEAD)
+        assert (comparison.tests[0].classification.kind, comparison.gate("any").code) == (
+            "waived",
+            0,
+        )
+        assert (
+            "acknowledged by kim: the race of ticket 12" in comparison.tests[0].classification.words
+        )
 
 
 def test_what_ran_on_a_sick_device_says_nothing_of_the_commit(api: Api) -> None:
     with api.context.session() as session:
-        stored_jobs.device(session)  # it was found bad
+        stored_jobs.device(session)  # its health is bad
         compared_builds.both(
             session, compared_builds.NEW, {}, {"wrong": True, "red": compared_builds.EIGHT}
         )
-        (found,) = comparing.compare(session, "elsewhere", HEAD).tests
-    assert found.classification.kind == "infrastructure"
-    assert found.head is not None
-    assert (found.head.sick, found.head.answered) == ({"lab-1/wormhole:0": 8}, 0)
+        (entry,) = comparing.compare(session, "elsewhere", HEAD).tests
+    assert entry.classification.kind == "infrastructure"
+    assert entry.head is not None
+    assert (entry.head.sick, entry.head.answered) == ({"lab-1/wormhole:0": 8}, 0)
 
 
 def test_a_comparison_takes_as_many_statements_for_three_tests_as_for_one(api: Api) -> None:
@@ -190,18 +205,22 @@ def test_a_comparison_takes_as_many_statements_for_three_tests_as_for_one(api: A
             "before_cursor_execute",
             lambda *given: statements.append(given[2]),
         )
-        (_, few), (found, many) = read(tests[0]), read(*tests[1:])
-        facts = {each.place: found.head.facts[each.place] for each in found.tests}
-        alone = {place: build_series.records(session, each) for place, each in facts.items()}
+        (_, few), (comparison, many) = read(tests[0]), read(*tests[1:])
+        facts = {entry.place: comparison.head.facts[entry.place] for entry in comparison.tests}
+        alone = {
+            place: build_series.records(session, job_facts) for place, job_facts in facts.items()
+        }
         assert build_series.records_of(session, facts) == alone
-    assert (len(found.tests), len(many)) == (3, len(few))
+    assert (len(comparison.tests), len(many)) == (3, len(few))
     assert not any(
-        "DISTINCT seed_results.job_id" in each for each in many
+        "DISTINCT seed_results.job_id" in statement for statement in many
     )  # no device was ever sick
-    assert [each.check is not None and "--seed-start 4" in each.check for each in found.tests] == [
-        True
-    ] * 3
-    assert all(each.head and each.head.record == alone[each.place][-1] for each in found.tests)
+    assert [
+        entry.check is not None and "--seed-start 4" in entry.check for entry in comparison.tests
+    ] == [True] * 3
+    assert all(
+        entry.head and entry.head.record == alone[entry.place][-1] for entry in comparison.tests
+    )
 
 
 def test_of_many_tests_fewer_seeds_of_each_are_compared_and_all_are_counted(
@@ -213,18 +232,24 @@ def test_of_many_tests_fewer_seeds_of_each_are_compared_and_all_are_counted(
     ]
     monkeypatch.setattr(comparing, "MAX_SEEDS", 12)
     monkeypatch.setattr(comparing, "MIN_SEEDS", 3)
-    looked = []
+    seed_counts = []
     with api.context.session() as session:
         for test in tests:
             compared_builds.both(session, test, {}, {"wrong": True})
             session.flush()
-            found = comparing.compare(session, BASE, HEAD).tests
-            looked.append(
-                [len(each.head.record.seeds) for each in found if each.head and each.head.record]
+            entries = comparing.compare(session, BASE, HEAD).tests
+            seed_counts.append(
+                [
+                    len(entry.head.record.seeds)
+                    for entry in entries
+                    if entry.head and entry.head.record
+                ]
             )
-    assert looked == [[8], [6, 6], [4, 4, 4]]
+    assert seed_counts == [[8], [6, 6], [4, 4, 4]]
     assert {
-        (each.classification.kind, each.head.of("pass_by_tolerance")) for each in found if each.head
+        (entry.classification.kind, entry.head.of("pass_by_tolerance"))
+        for entry in entries
+        if entry.head
     } == {("new_hollow_pass", 8)}
 
 
@@ -235,9 +260,9 @@ def test_of_many_tests_fewer_seeds_of_each_are_compared_and_all_are_counted(
 def test_suspect_seeds_count_as_what_all_seeds_together_say(
     api: Api, together: str, kind: str
 ) -> None:
-    said = {"verdict": "suspect", "explanation": "suspect"}
+    suspect = {"verdict": "suspect", "explanation": "suspect"}
     rows = [
-        nightly_history.row(0, wrong=False, within=True, bits=HEAD) | said,
+        nightly_history.row(0, wrong=False, within=True, bits=HEAD) | suspect,
         nightly_history.row(1, wrong=False, within=True, bits=HEAD),
     ]
     with api.context.session() as session:
@@ -259,8 +284,8 @@ def test_a_commit_names_the_build_that_was_registered_for_it(api: Api) -> None:
             sequence=2,
             commit="5f0c77aa91be",
         )
-        found = comparing.compare(session, BASE, "5f0c77aa91be")
-        assert (found.head.builds, found.counts) == ((HEAD,), {"new_hollow_pass": 1})
+        comparison = comparing.compare(session, BASE, "5f0c77aa91be")
+        assert (comparison.head.builds, comparison.counts) == ((HEAD,), {"new_hollow_pass": 1})
         builds.add(
             session,
             name="again",
@@ -286,8 +311,11 @@ def test_runs_are_compared_with_the_names_of_their_suite(api: Api) -> None:
             ]
             stored_jobs.report(session, job["id"], rows)
             stored_jobs.finish(session, job["id"])
-    found = api.get(f"/compare?base=correct@{run}&head=tt-train-2025@{run}")
-    assert ([(each["name"], each["class"]) for each in found["items"]], found["complete"]) == (
+    comparison = api.get(f"/compare?base=correct@{run}&head=tt-train-2025@{run}")
+    assert (
+        [(entry["name"], entry["class"]) for entry in comparison["items"]],
+        comparison["complete"],
+    ) == (
         [("small", "new_hollow_pass")],
         True,
     )
@@ -339,13 +367,13 @@ def test_the_command_prints_the_classes_and_gates(
             compared_builds.both(session, compared_builds.HOLLOW, {}, {"wrong": True})
             compared_builds.both(session, compared_builds.RIGHT, {}, {})
         monkeypatch.setenv("GONOGO_URL", str(client.base_url))
-        code, said = gonogo(BASE, HEAD, "--watch")
+        code, output = gonogo(BASE, HEAD, "--watch")
         assert code == 1
-        assert "New hollow pass" in said
-        assert "Blocked: 1 new hollow pass" in said
-        assert "again: gonogo check --kernel layernorm_bw" in said
-        assert "/compare?base=" in said
-        code, said = gonogo(BASE, HEAD, "--fail-on", "fail", "--json")
-        assert (code, json.loads(said)["counts"]) == (0, {"new_hollow_pass": 1, "passed": 1})
+        assert "New hollow pass" in output
+        assert "Blocked: 1 new hollow pass" in output
+        assert "again: gonogo check --kernel layernorm_bw" in output
+        assert "/compare?base=" in output
+        code, output = gonogo(BASE, HEAD, "--fail-on", "fail", "--json")
+        assert (code, json.loads(output)["counts"]) == (0, {"new_hollow_pass": 1, "passed": 1})
         assert gonogo(HEAD, BASE)[0] == 0
-        assert gonogo("nothing", HEAD)[0] == 3  # base was not run: it can't be said
+        assert gonogo("nothing", HEAD)[0] == 3  # base never ran: the answer is unknown

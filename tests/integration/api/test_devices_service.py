@@ -1,5 +1,7 @@
-"""Devices on the service's side: announced, changed, suspected, drained; a row for every change,
-and the API."""
+"""Devices in the service and its API: announced, changed, suspected and drained.
+
+Every change has a row in the device's history.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ FACTS: dict[str, Any] = {
 def announce(
     engine: Engine, now: datetime = NOW, attempt: str | None = None, **changes: Any
 ) -> dict[str, Any]:
-    """A heartbeat of the device's worker; the device."""
+    """Store a heartbeat of the device's worker; return the device."""
     facts = {**FACTS, **changes}
     with session(engine) as current:
         devices.heard(current, facts, worker="worker-1", attempt=attempt, now=now)
@@ -57,10 +59,10 @@ def announce(
 
 
 def look(engine: Engine, now: datetime = NOW) -> dict[str, Any]:
-    """The only device, with its history."""
+    """Return the only device with its history."""
     with reading(engine) as current:
-        (found,) = devices.list_(current, now=now)
-        whole = devices.look(current, found["id"], now=now)
+        (listed,) = devices.list_(current, now=now)
+        whole = devices.look(current, listed["id"], now=now)
     assert whole is not None
     return whole
 
@@ -68,7 +70,7 @@ def look(engine: Engine, now: datetime = NOW) -> dict[str, Any]:
 def report(
     engine: Engine, health: str, reason: str = "the canary said so", **evidence: Any
 ) -> bool:
-    """A worker's word."""
+    """Store a worker's report; return whether the device's health changed."""
     body = {
         "device": FACTS["device"],
         "health": health,
@@ -81,11 +83,11 @@ def report(
 
 
 def test_a_device_is_known_by_its_heartbeats(engine: Engine) -> None:
-    found = announce(engine)
+    device = announce(engine)
     assert {
-        name: found[name] for name in ("device", "serial", "pci", "firmware", "driver", "board")
+        name: device[name] for name in ("device", "serial", "pci", "firmware", "driver", "board")
     } == {name: FACTS[name] for name in ("device", "serial", "pci", "firmware", "driver", "board")}
-    assert (found["state"], found["health"], found["drained"]) == ("idle", "good", False)
+    assert (device["state"], device["health"], device["drained"]) == ("idle", "good", False)
     assert look(engine, NOW + timedelta(minutes=5))["state"] == "offline"
     flashed = announce(
         engine, firmware={"fw_bundle_version": "19.0.0.0"}, queue="gtest.wormhole.n150"
@@ -100,14 +102,14 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
     assert report(engine, "bad", "tt-smi did not help", steps=[{"rung": "re-open"}])
     assert not report(engine, "bad", "again")
     assert report(engine, "good", "well again", canary="ttnn", digests={"dx": "ab"})
-    found = look(engine)
-    assert [(each["before"], each["after"]) for each in found["history"]] == [
+    recovered = look(engine)
+    assert [(change["before"], change["after"]) for change in recovered["history"]] == [
         ("bad", "good"), ("bad", "bad"), ("good", "bad"), (None, "good"),
     ]  # fmt: skip
-    assert found["history"][2]["evidence"]["steps"] == [{"rung": "re-open"}]
-    told = {name: found["canary"][name] for name in ("build", "arch", "outputs")}
-    assert told == {"build": "ttnn", "arch": "wormhole", "outputs": {"dx": "ab"}}
-    assert found["health_at"] == "2026-01-31T12:00:00Z"
+    assert recovered["history"][2]["evidence"]["steps"] == [{"rung": "re-open"}]
+    canary = {name: recovered["canary"][name] for name in ("build", "arch", "outputs")}
+    assert canary == {"build": "ttnn", "arch": "wormhole", "outputs": {"dx": "ab"}}
+    assert recovered["health_at"] == "2026-01-31T12:00:00Z"
     with reading(engine) as current:
         entries = audit.list_(current, audit.AuditFilter(subject=device["id"])).items
         messages = outbox.due(current, topics=["device.health_changed"], now=NOW)
@@ -158,7 +160,7 @@ def test_a_bad_or_drained_device_counts_as_no_worker(engine: Engine) -> None:
     with session(engine) as current:
         devices.drain_host(current, "lab-1", False, actor="me", reason="moved")
     assert served() == 1
-    assert [each["what"] for each in look(engine)["history"][:2]] == ["drain", "drain"]
+    assert [change["what"] for change in look(engine)["history"][:2]] == ["drain", "drain"]
 
 
 def test_going_offline_and_coming_back_are_noted_once(engine: Engine) -> None:
@@ -169,7 +171,7 @@ def test_going_offline_and_coming_back_are_noted_once(engine: Engine) -> None:
         assert devices.went_offline(current, now=later) == 1
         assert devices.went_offline(current, now=later) == 0
     announce(engine, later)
-    assert [(each["what"], each["after"]) for each in look(engine, later)["history"][:2]] == [
+    assert [(change["what"], change["after"]) for change in look(engine, later)["history"][:2]] == [
         ("state", "online"),
         ("state", "offline"),
     ]
@@ -205,22 +207,26 @@ def test_outcomes_are_counted_by_device_build_and_test(engine: Engine) -> None:
             row(2, device="b"),
         ]
         attempts.store(current, attempt, {"batch": 0, "rows": rows}, now=NOW)
-        found = {
-            each.device: each
-            for each in outcomes.by_device(current, since=datetime.now(UTC) - timedelta(hours=1))
+        runs_by_device = {
+            runs.device: runs
+            for runs in outcomes.by_device(current, since=datetime.now(UTC) - timedelta(hours=1))
         }
-    assert (found["a"].runs, found["a"].failures, found["a"].build) == (3, 0, "tt-train-2025")
-    assert (found["b"].runs, found["b"].failures) == (6, 3)
+    assert (runs_by_device["a"].runs, runs_by_device["a"].failures, runs_by_device["a"].build) == (
+        3,
+        0,
+        "tt-train-2025",
+    )
+    assert (runs_by_device["b"].runs, runs_by_device["b"].failures) == (6, 3)
     assert job.id
 
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
-    """The HTTP service with one device known."""
-    with in_process(f"sqlite:///{tmp_path / 'api.sqlite'}") as made:
-        with made.context.session() as current:
+    """The HTTP service with one known device."""
+    with in_process(f"sqlite:///{tmp_path / 'api.sqlite'}") as service:
+        with service.context.session() as current:
             devices.heard(current, FACTS, worker="worker-1", attempt=None, now=datetime.now(UTC))
-        yield made
+        yield service
 
 
 def test_the_api_lists_shows_and_changes_devices(api: Api) -> None:
@@ -256,7 +262,7 @@ def test_a_single_worker_is_drained_by_its_name_with_slashes(api: Api) -> None:
     )
     assert drained.status_code == 200, drained.text
     (changed,) = drained.json()["changed"]
-    assert {each["id"]: each["drained"] for each in api.get("/devices")["items"]} == {
+    assert {listed["id"]: listed["drained"] for listed in api.get("/devices")["items"]} == {
         device["id"]: False,
         changed: True,
     }

@@ -1,4 +1,4 @@
-"""Files out over HTTP: one job and one run in every format, read by parsers that are not ours."""
+"""Exports over HTTP: one job and one run in every format, read by third-party parsers."""
 
 from __future__ import annotations
 
@@ -26,39 +26,38 @@ FILES = ("csv", "ndjson", "parquet", "junit", "ctrf")
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    """One app; what is in it is made once."""
+    """A service for the whole module; its job and its run are created once."""
     file = tmp_path_factory.mktemp("exports") / "gonogo.sqlite"
     copyfile(sqlite_template, file)
-    with in_process(f"sqlite:///{file}") as made:
-        yield made
+    with in_process(f"sqlite:///{file}") as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
 def job(api: Api) -> str:
-    """Three hollow passes, a seed that hung, one that the test skipped over for lack of
-    information."""
+    """A job with three hollow passes, a seed that hung, and an inconclusive one."""
     with api.context.session() as session:
-        made = stored_jobs.submit(session, seeds=5).id
+        job_id = stored_jobs.submit(session, seeds=5).id
         rows = [stored_jobs.row(seed, wrong=True) for seed in (2, 0, 1)]
         stored_jobs.report(
             session,
-            made,
+            job_id,
             [
                 *rows,
                 stored_jobs.unwell(3, "hang", NASTY),
                 stored_jobs.unwell(4, "inconclusive", "constant rows"),
             ],
         )
-        stored_jobs.finish(session, made)
-    return made
+        stored_jobs.finish(session, job_id)
+    return job_id
 
 
 @pytest.fixture(scope="module")
 def run(api: Api) -> str:
     """A run of three jobs: one right, two hollow."""
-    made = api.client.post("/api/v1/runs", json={"suite": suite_runs.SUITE})
-    assert made.status_code == 202, made.text
-    run_id = str(made.json()["id"])
+    response = api.client.post("/api/v1/runs", json={"suite": suite_runs.SUITE})
+    assert response.status_code == 202, response.text
+    run_id = str(response.json()["id"])
     with api.context.session() as session:
         for number, test in enumerate(api.get(f"/runs/{run_id}")["tests"]):
             suite_runs.finish(session, test["id"], wrong=number > 0)
@@ -74,8 +73,8 @@ def file_of(api: Api, noun: str, identity: str, form: str) -> bytes:
 
 
 def table_of(data: bytes) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist()
-    return found
+    rows: list[dict[str, Any]] = pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist()
+    return rows
 
 
 def test_junit_counts_findings_as_failures_and_says_how_to_see_them_again(
@@ -94,7 +93,7 @@ def test_junit_counts_findings_as_failures_and_says_how_to_see_them_again(
     failure = cases["seed 0"].find("failure")
     assert failure is not None
     assert failure.get("type") == "pass_by_tolerance"
-    assert "dx: pass_by_tolerance, unexplained, tolerance_ratio" in str(failure.text)
+    assert "dx: Hollow pass, unexplained, tolerance_ratio" in str(failure.text)
     assert (
         "again: gonogo check --kernel layernorm_bw --shape 3,273,1,8462 --build tt-train-2025"
         in str(failure.text)
@@ -181,7 +180,7 @@ def test_a_file_without_rows_is_a_file(api: Api) -> None:
     assert (list(suite.iter("testcase")), suite.get("tests")) == (
         [],
         None,
-    )  # of a job that is not over nobody knows how many
+    )  # the number is unknown until the job ends
     assert json.loads(file_of(api, "jobs", queued, "ctrf"))["results"]["summary"]["tests"] == 0
 
 
@@ -220,23 +219,23 @@ def test_a_run_is_one_file_with_every_job_named(api: Api, run: str) -> None:
 def test_what_goes_out_comes_in_again_with_the_same_outcomes(
     api: Api, form: str, again: str
 ) -> None:
-    """A selection's tests: green and not judged, red, skipped, broken."""
-    told = "".join(
+    """Export four imported tests and import them again: passed, failed, skipped and broken."""
+    cases = "".join(
         f'<testcase classname="s" name="{name}">{inner}</testcase>'
         for name, inner in OUTCOMES.items()
     )
-    made = api.client.post(
-        "/api/v1/imports?format=junit", content=f'<testsuite name="s">{told}</testsuite>'.encode()
+    imported = api.client.post(
+        "/api/v1/imports?format=junit", content=f'<testsuite name="s">{cases}</testsuite>'.encode()
     ).json()
-    out = file_of(api, "jobs", made["id"], form)
+    out = file_of(api, "jobs", imported["id"], form)
     back = api.client.post(f"/api/v1/imports?format={again}", content=out)
     assert back.status_code == 201, back.text
     assert (
         back.json()["outcomes"]
-        == made["outcomes"]
+        == imported["outcomes"]
         == {"passed": 1, "failed": 1, "skipped": 1, "error": 1}
     )
-    names = api.get(f"/jobs/{made['id']}/results")["items"][0]["outputs"]
+    names = api.get(f"/jobs/{imported['id']}/results")["items"][0]["outputs"]
     assert set(api.get(f"/jobs/{back.json()['id']}/results")["items"][0]["outputs"]) == set(names)
 
 

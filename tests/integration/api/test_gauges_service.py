@@ -1,5 +1,4 @@
-"""Gauges over HTTP: what is stored, shown, flagged and graded, with made-up numbers in the place of
-workers."""
+"""Gauges over HTTP: stored, shown, flagged and graded, with made-up numbers instead of workers."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ MISSED = {"double-subtract": PASSES, "drop-s1": PASSES}
 
 @pytest.fixture(scope="module")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database, to be copied: the migrations take longer than a test."""
+    """An empty database to copy: the migrations take longer than a test."""
     path = tmp_path_factory.mktemp("migrated") / "gonogo.sqlite"
     engine = make_engine(f"sqlite:///{path}")
     schema.upgrade(engine)
@@ -43,16 +42,16 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def api(migrated: Path, tmp_path: Path) -> Iterator[Api]:
-    """The service, with a plug-in executor that somebody's kernels are of."""
+    """The service with a plug-in executor for somebody's kernels."""
     copy = shutil.copy(migrated, tmp_path / "gonogo.sqlite")
     with in_process(
         f"sqlite:///{copy}", executors="mine=my.module:Factory", max_gauge_runs=500
-    ) as found:
-        yield found
+    ) as service:
+        yield service
 
 
 def submit(api: Api, **changes: Any) -> str:
-    """A gauge of TEST on two seeds; its id."""
+    """Submit a gauge of TEST on two seeds; return its id."""
     response = api.client.post(
         "/api/v1/gauges", json={"test": TEST, "seeds": {"count": 2}, **changes}
     )
@@ -62,14 +61,14 @@ def submit(api: Api, **changes: Any) -> str:
 
 
 def measured(api: Api, errors: Mapping[str, float], **changes: Any) -> dict[str, Any]:
-    """A gauge from its submission to its end."""
+    """Submit a gauge and run it to its end; return the finished gauge."""
     gauge = submit(api, **changes)
     with api.context.session() as session:
         list(played(session, errors))
-    found: dict[str, Any] = api.get(f"/gauges/{gauge}")
-    assert found["state"] == "finished"
-    assert found["done"] == found["total"]
-    return found
+    finished_gauge: dict[str, Any] = api.get(f"/gauges/{gauge}")
+    assert finished_gauge["state"] == "finished"
+    assert finished_gauge["done"] == finished_gauge["total"]
+    return finished_gauge
 
 
 def only_flag(api: Api) -> dict[str, Any]:
@@ -78,17 +77,17 @@ def only_flag(api: Api) -> dict[str, Any]:
 
 
 def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api) -> None:
-    found = measured(api, MISSED)
-    assert found["sharpness"] == "blunt"
-    parts = found["report"]["misses"]["parts"]
+    gauge = measured(api, MISSED)
+    assert gauge["sharpness"] == "blunt"
+    parts = gauge["report"]["misses"]["parts"]
     assert (parts["double-subtract"]["count"], parts["double-subtract"]["of"]) == (2, 2)
     assert parts["nan-tile"]["count"] == 0
     assert "mean-last-tile-missing" not in parts  # a defect of the forward kernel
     assert not {"hang", "crash"} & set(parts)
-    assert found["report"]["false_alarms"]["count"] == 0
-    assert found["report"]["advice"]["works"]
-    assert found["elsewhere"] == []
-    assert found["words"].endswith("all 17 mutants that can show fail.")
+    assert gauge["report"]["false_alarms"]["count"] == 0
+    assert gauge["report"]["advice"]["works"]
+    assert gauge["elsewhere"] == []
+    assert gauge["words"].endswith("all 17 mutants that can show fail.")
     flag = only_flag(api)
     evidence = flag["evidence"]
     assert (flag["test_key"], flag["branch"], flag["arch"], flag["board"]) == (KEY, *VARIANT)
@@ -108,7 +107,7 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
         assert graded["nan-tile"] == Rate(0, 2)
         assert (
             gauges.sharpness_of(session, KEY, "another line", *VARIANT[1:]) == graded
-        )  # it is the test that was measured
+        )  # a gauge measures the test, not a branch
         assert gauges.sharpness_of(session, KEY, *VARIANT[:2], "n300") == {}
         assert test_specs.builds_of(session, KEY) == []
         for table in (SeedResultRow, RollupRow):
@@ -117,14 +116,14 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
         assert {"flag.opened", "gauge.finished"} <= topics
         assert not {"job.created", "job.finished"} & topics
     assert api.get("/jobs")["items"] == []
-    assert api.get(f"/workloads/{found['workload_key']}/history")["items"] == []
+    assert api.get(f"/workloads/{gauge['workload_key']}/history")["items"] == []
     assert [
-        api.client.get(f"/api/v1/jobs/{found['id']}{rest}").status_code for rest in ("", "/results")
+        api.client.get(f"/api/v1/jobs/{gauge['id']}{rest}").status_code for rest in ("", "/results")
     ] == [404, 404]
     for action in ("cancel", "resubmit"):
-        assert api.client.post(f"/api/v1/jobs/{found['id']}:{action}").status_code == 404
+        assert api.client.post(f"/api/v1/jobs/{gauge['id']}:{action}").status_code == 404
     (listed,) = api.get(f"/gauges?test={KEY}&sharpness=blunt&state=finished")["items"]
-    assert listed["id"] == found["id"]
+    assert listed["id"] == gauge["id"]
     assert "report" not in listed
     assert api.get("/gauges?sharpness=sharp")["items"] == []
 
@@ -132,8 +131,7 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
 def test_a_gauge_has_the_newest_build_of_every_line_graded_anew_whichever_ran_last(
     api: Api,
 ) -> None:
-    """A grade is of the newest build: asked for the job that ran last, of an older one, it would
-    stay unmeasured."""
+    """A gauge requests grades for each line's newest build, even if an older build ran last."""
     with api.context.session() as session:
         lines = (("new", 2, "main"), ("old", 1, "main"), ("theirs", 1, "theirs"))
         jobs = [
@@ -174,7 +172,7 @@ def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
     assert api.client.get(f"/gauges?test={KEY}").status_code == 200
     assert (
         f"/gauges/{early}" in api.client.get("/").text
-    )  # the flag's line leads here, not to a job
+    )  # the flag's line links to the gauge, not to a job
     assert [api.client.get(f"/gauges/nothing{suffix}").status_code for suffix in ("", ".json")] == [
         404,
         404,
@@ -186,26 +184,26 @@ def test_where_no_tolerance_works_other_inputs_are_tried_once(api: Api) -> None:
     gauge = submit(api)
     with api.context.session() as session:
         ran = list(played(session, {"tile-missing": UNSEEN}))
-    found = api.get(f"/gauges/{gauge}")
+    finished_gauge = api.get(f"/gauges/{gauge}")
     inputs = [item.test.get("inputs") for item in ran]
     assert inputs[0] is None
-    assert [each["inputs"] for each in found["elsewhere"]] == inputs[1:]
+    assert [trial["inputs"] for trial in finished_gauge["elsewhere"]] == inputs[1:]
     assert {seed for item in ran[1:] for seed, _ in item.work} == {
         0
     }  # advice to try, not a measurement
-    assert found["state"] == "finished"
-    assert len(found["report"]["elsewhere"]) == len(inputs) - 1
-    assert found["total"] == found["done"] == 24 * (2 + len(inputs) - 1)
-    assert "No tolerance works with these inputs" in found["words"]
-    assert found["report"]["beyond"].startswith(
+    assert finished_gauge["state"] == "finished"
+    assert len(finished_gauge["report"]["elsewhere"]) == len(inputs) - 1
+    assert finished_gauge["total"] == finished_gauge["done"] == 24 * (2 + len(inputs) - 1)
+    assert "No tolerance works with these inputs" in finished_gauge["words"]
+    assert finished_gauge["report"]["beyond"].startswith(
         "None of"
-    )  # the same error there: they show no more
+    )  # the error is the same there: these inputs show no more
     assert measured(api, {"tile-missing": UNSEEN}, search=False)["elsewhere"] == []
 
 
 def test_a_gauge_that_finds_it_sharp_resolves_the_flag_and_only_such_a_one(api: Api) -> None:
     measured(api, MISSED)
-    measured(api, dict.fromkeys(MISSED, math.nan))  # they crashed: nobody knows
+    measured(api, dict.fromkeys(MISSED, math.nan))  # the mutants crashed
     assert only_flag(api)["state"] == "open"
     measured(api, {}, branch="another")
     assert only_flag(api)["state"] == "open"
@@ -215,7 +213,7 @@ def test_a_gauge_that_finds_it_sharp_resolves_the_flag_and_only_such_a_one(api: 
     assert flag["state"] == "resolved"
     ended = api.get(f"/flags/{flag['id']}")["history"]
     assert any(
-        sharp["id"] in (each["reason"] or "") for each in ended if each["what"] == "resolved"
+        sharp["id"] in (entry["reason"] or "") for entry in ended if entry["what"] == "resolved"
     )
     with api.context.reading() as session:
         assert (
@@ -244,9 +242,13 @@ def test_a_lost_attempt_s_runs_are_stored_once_and_what_never_comes_is_broken(ap
         (second,) = dispatched(session)
         assert sorted([*second.work, *first.work[:24]]) == sorted(first.work)
         answer(session, second, MISSED)
-        answer(session, first, {})  # the lost one was alive after all
-    found = api.get(f"/gauges/{gauge}")
-    assert (found["state"], found["done"], found["sharpness"]) == ("finished", 48, "blunt")
+        answer(session, first, {})  # the lost attempt was alive after all
+    finished_gauge = api.get(f"/gauges/{gauge}")
+    assert (finished_gauge["state"], finished_gauge["done"], finished_gauge["sharpness"]) == (
+        "finished",
+        48,
+        "blunt",
+    )
     with api.context.reading() as session:
         rows = session.execute(select(GaugeResultRow.seed, GaugeResultRow.part)).all()
         assert len(rows) == len(set(rows)) == 48
@@ -261,9 +263,9 @@ def test_a_lost_attempt_s_runs_are_stored_once_and_what_never_comes_is_broken(ap
         with api.context.session() as session:
             (item,) = dispatched(session)
             attempts.mark_lost(session, item.attempt, "no heartbeat", before=later, now=utcnow())
-    found = api.get(f"/gauges/{gauge}")
-    assert (found["state"], found["sharpness"]) == ("finished", "unmeasured")
-    assert found["report"]["broken"]["correct"] == 2
+    finished_gauge = api.get(f"/gauges/{gauge}")
+    assert (finished_gauge["state"], finished_gauge["sharpness"]) == ("finished", "unmeasured")
+    assert finished_gauge["report"]["broken"]["correct"] == 2
 
 
 def test_rows_of_a_worker_that_knows_no_gauges_are_no_measurement(api: Api) -> None:
@@ -271,8 +273,13 @@ def test_rows_of_a_worker_that_knows_no_gauges_are_no_measurement(api: Api) -> N
     with api.context.session() as session:
         (item,) = dispatched(session)
         rows = [
-            {"seed": s, "repeat": n, "verdict": "pass", "outputs": {"dx": {"verdict": "pass"}}}
-            for s, n in item.work
+            {
+                "seed": seed,
+                "repeat": number,
+                "verdict": "pass",
+                "outputs": {"dx": {"verdict": "pass"}},
+            }
+            for seed, number in item.work
         ]
         attempts.store(
             session, item.attempt, {"batch": 0, "rows": rows, "artifacts": []}, now=utcnow()
@@ -283,9 +290,9 @@ def test_rows_of_a_worker_that_knows_no_gauges_are_no_measurement(api: Api) -> N
             {"outcome": "done", "sent": item.work, "batches": 1},
             now=utcnow(),
         )
-    found = api.get(f"/gauges/{gauge}")
-    assert found["sharpness"] == "unmeasured"
-    assert found["report"]["broken"]["correct"] == 2
+    finished_gauge = api.get(f"/gauges/{gauge}")
+    assert finished_gauge["sharpness"] == "unmeasured"
+    assert finished_gauge["report"]["broken"]["correct"] == 2
 
 
 def test_a_cancelled_gauge_reports_what_has_run_and_flags_nothing(api: Api) -> None:
@@ -301,8 +308,12 @@ def test_a_cancelled_gauge_reports_what_has_run_and_flags_nothing(api: Api) -> N
             {"outcome": "cancelled", "sent": item.work[:24], "batches": 1},
             now=utcnow(),
         )
-    found = api.get(f"/gauges/{gauge}")
-    assert (found["state"], found["done"], found["sharpness"]) == ("cancelled", 24, "blunt")
+    cancelled_gauge = api.get(f"/gauges/{gauge}")
+    assert (cancelled_gauge["state"], cancelled_gauge["done"], cancelled_gauge["sharpness"]) == (
+        "cancelled",
+        24,
+        "blunt",
+    )
     assert api.get("/flags")["items"] == []
     assert api.client.post(f"/api/v1/gauges/{gauge}:cancel").json()["state"] == "cancelled"
     unstarted = submit(api)
@@ -330,13 +341,13 @@ def test_builds_of_somebody_s_go_to_the_queue_of_their_executor(api: Api) -> Non
             == "no live worker serves the queue mine.wormhole.n150"
         )  # type: ignore[index]
         ran = list(played(session, {"mine:broken": PASSES}))
-    mine = {item.build: item for item in ran if item.target["executor"] == "mine"}
-    assert set(mine) == {"right", "broken"}
-    assert {item.queue for item in mine.values()} == {"mine.wormhole.n150"}
-    assert all(len(item.work) == 1 for item in mine.values())
-    found = api.get(f"/gauges/{gauge}")
-    assert found["report"]["false_alarms"]["parts"]["mine:right"]["count"] == 0
-    assert found["report"]["misses"]["parts"]["mine:broken"]["count"] == 1
+    plugin_attempts = {item.build: item for item in ran if item.target["executor"] == "mine"}
+    assert set(plugin_attempts) == {"right", "broken"}
+    assert {item.queue for item in plugin_attempts.values()} == {"mine.wormhole.n150"}
+    assert all(len(item.work) == 1 for item in plugin_attempts.values())
+    finished_gauge = api.get(f"/gauges/{gauge}")
+    assert finished_gauge["report"]["false_alarms"]["parts"]["mine:right"]["count"] == 0
+    assert finished_gauge["report"]["misses"]["parts"]["mine:broken"]["count"] == 1
     line = only_flag(api)["evidence"]["command"]
     assert "--executor mine --build right --wrong-build broken --seeds 1 --seed-start 5" in line
 
@@ -363,14 +374,14 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 
 def test_bad_input_is_told_by_field_and_stores_nothing(api: Api) -> None:
     before = api.rows()
-    for changes, field, said in BAD:
+    for changes, field, phrase in BAD:
         response = api.client.post(
             "/api/v1/gauges", json={"test": TEST, "seeds": {"count": 2}, **changes}
         )
         assert response.status_code == 422, response.text
         (error,) = response.json()["errors"]
         assert error["field"] == field
-        assert said in response.text
+        assert phrase in response.text
     assert api.rows() == before
 
 
@@ -382,15 +393,15 @@ def test_the_same_key_makes_one_gauge_and_jobs_beside_it_keep_their_counts(api: 
     )
     assert first == again
     job = api.submit(test=JOB["test"])
-    assert [each["id"] for each in api.get("/jobs")["items"]] == [job]
-    assert FAILS > 0.5 > PASSES  # of the numbers above: what atol .5 stops, and what it lets pass
+    assert [listed_job["id"] for listed_job in api.get("/jobs")["items"]] == [job]
+    assert FAILS > 0.5 > PASSES  # atol 0.5 stops the first error and lets the second one pass
 
 
 def test_on_postgres_it_is_the_same(postgres_url: str) -> None:
     with in_process(postgres_url) as api:
-        found = measured(api, {**MISSED, "tile-missing": UNSEEN})
-        assert (found["sharpness"], len(found["report"]["elsewhere"])) == ("blunt", 4)
-        assert only_flag(api)["evidence"]["gauge"] == found["id"]
+        gauge = measured(api, {**MISSED, "tile-missing": UNSEEN})
+        assert (gauge["sharpness"], len(gauge["report"]["elsewhere"])) == ("blunt", 4)
+        assert only_flag(api)["evidence"]["gauge"] == gauge["id"]
         measured(api, {}, branch="another")
         with api.context.reading() as session:
             assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == Rate(2, 2)
@@ -409,7 +420,7 @@ def test_the_page_draws_the_curves_of_the_comparator_that_is_asked_for(api: Api)
         [EDGE, PASSES],
     )
     assert shown["today"] == [{"output": "all outputs", "tolerance": 0.5}]
-    assert {each["name"]: each["tolerance"] for each in shown["turns"]}["double-subtract"] == PASSES
+    assert {turn["name"]: turn["tolerance"] for turn in shown["turns"]}["double-subtract"] == PASSES
     at_today = next(row for row in shown["table"] if row["note"] == "today")
     assert (at_today["alarms"], at_today["misses"]) == (0, 4)
     other = api.client.get(
@@ -419,7 +430,7 @@ def test_the_page_draws_the_curves_of_the_comparator_that_is_asked_for(api: Api)
     page = api.client.get(f"/gauges/{gauge}", params={"comparator": "<b>"}).text
     assert 'id="chart-curves"' in page
     assert "<b>" not in page
-    # where nothing works it says so, and what does instead
+    # where no tolerance works, the page says so, and what works instead
     blind = measured(api, {"double-subtract": UNSEEN}, search=False)
     picture = api.client.get(f"/gauges/{blind['id']}.json").json()["picture"]
     assert (picture["window"], picture["instead"]) == (None, [])

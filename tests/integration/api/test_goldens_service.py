@@ -1,5 +1,7 @@
-"""Canaries compared bit for bit on the service's side: goldens are kept and audited, a device that
-differs alone is suspected."""
+"""Canaries compared bit for bit in the service.
+
+Goldens are stored and audited; a device that differs alone is suspected.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,7 @@ NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 
 class Fleet:
-    """Devices whose canaries are reported as ingest does it; every report is a minute after the one
-    before."""
+    """Devices whose canary reports are stored as ingest does, one minute apart."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.now = engine, NOW
@@ -36,7 +37,7 @@ class Fleet:
         at: datetime | None = None,
         **changes: Any,
     ) -> ReportOutcome:
-        """One canary of a device that its worker says is there."""
+        """Store a heartbeat of a device and a report of its canary; return the report's outcome."""
         self.now += timedelta(minutes=minutes)
         identity = f"{host}/{name}"
         facts = {
@@ -54,7 +55,7 @@ class Fleet:
             "digests": {"dgamma": "77", "dx": bits},
             **changes,
         }
-        told = {
+        report = {
             "device": identity,
             "health": "good",
             "reason": "the canary passed",
@@ -64,23 +65,23 @@ class Fleet:
         with session(self.engine) as current:
             devices.heard(current, facts, worker=f"{identity}/1", attempt=None, now=self.now)
             return goldens.report(
-                current, {**told, "worker": "w", "at": (at or self.now).timestamp()}, now=self.now
+                current, {**report, "worker": "w", "at": (at or self.now).timestamp()}, now=self.now
             )
 
     def look(self, name: str, host: str = "lab-1") -> dict[str, Any]:
-        """A device with its history."""
+        """Return a device with its history."""
         with reading(self.engine) as current:
             (known,) = (
-                each
-                for each in devices.list_(current, now=self.now)
-                if each["device"] == f"{host}/{name}"
+                device
+                for device in devices.list_(current, now=self.now)
+                if device["device"] == f"{host}/{name}"
             )
             whole = devices.look(current, known["id"], now=self.now)
         assert whole is not None
         return whole
 
     def audited(self) -> list[str]:
-        """What became of goldens, oldest first."""
+        """Return the audited actions on the golden, oldest first."""
         with reading(self.engine) as current:
             entries = audit.list_(current, audit.AuditFilter(subject="ttnn/ttnn/wormhole")).items
         return [str(entry["action"]) for entry in reversed(entries)]
@@ -166,7 +167,7 @@ def test_the_only_device_of_its_host_is_never_suspected(fleet: Fleet) -> None:
         assert not fleet.sing("b", "22").suspected
     alone = fleet.look("a", "lab-2")
     assert (alone["health"], alone["canary"]["golden"]) == ("good", "differs")
-    assert len(alone["history"]) == 2  # announced, and the difference once
+    assert len(alone["history"]) == 2  # the announcement, and the difference once
 
 
 def test_builds_are_apart_and_who_is_not_there_is_not_waited_for(fleet: Fleet) -> None:

@@ -1,5 +1,7 @@
-"""Files in over HTTP: a run that happened elsewhere is a finished job, with history, flags and
-events like any other."""
+"""Imports over HTTP: a run from elsewhere becomes a finished job.
+
+It has history, flags and events like any other job.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ SPEC = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol":
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    """One app for all: every test has suites of its own."""
+    """A service for the whole module: every test has its own suites."""
     file = tmp_path_factory.mktemp("imports") / "gonogo.sqlite"
     copyfile(sqlite_template, file)
-    with in_process(f"sqlite:///{file}", max_import_bytes=200_000) as made:
-        yield made
+    with in_process(f"sqlite:///{file}", max_import_bytes=200_000) as service:
+        yield service
 
 
 def take(api: Api, data: bytes, **query: Any) -> Any:
@@ -62,7 +64,7 @@ def hollow(seed: int, ratio: float) -> dict[str, Any]:
 
 def lines(*tests: dict[str, Any], **header: Any) -> bytes:
     return "\n".join(
-        json.dumps(each) for each in ({"format": "gonogo", "version": 1, **header}, *tests)
+        json.dumps(line) for line in ({"format": "gonogo", "version": 1, **header}, *tests)
     ).encode()
 
 
@@ -111,16 +113,16 @@ def test_an_import_is_a_finished_job_and_the_next_one_its_history(api: Api) -> N
 
 
 def test_the_numbers_of_our_own_lines_raise_the_flag_that_a_job_here_would(api: Api) -> None:
-    made = take(
+    imported = take(
         api, lines(hollow(0, 0.9), hollow(1, 150.0), suite="plug-in", build="b1"), format="gonogo"
     )
-    assert (made["verdict"], made["numbers"]) == ("pass_by_tolerance", True)
-    rows = api.get(f"/jobs/{made['id']}/results?order=seed")["items"]
+    assert (imported["verdict"], imported["numbers"]) == ("pass_by_tolerance", True)
+    rows = api.get(f"/jobs/{imported['id']}/results?order=seed")["items"]
     assert [(row["iteration"], row["verdict"]) for row in rows] == [
         (0, "pass"),
         (1, "pass_by_tolerance"),
     ]
-    (flag,) = api.get(f"/flags?test={api.get('/jobs/' + made['id'])['test_key']}")["items"]
+    (flag,) = api.get(f"/flags?test={api.get('/jobs/' + imported['id'])['test_key']}")["items"]
     assert (flag["kind"], flag["evidence"]["seed"], flag["evidence"]["output"]) == (
         "passes_by_tolerance",
         1,
@@ -192,10 +194,10 @@ def test_bad_imports_name_the_field_and_store_nothing(api: Api) -> None:
 
 
 def test_a_file_beyond_the_limit_is_refused_before_it_is_read(api: Api) -> None:
-    told = refused(api, b"", 413, headers={"Content-Length": str(2**30)})
-    assert told["limit"] == "200000 bytes (GONOGO_MAX_IMPORT_BYTES)"
-    told = refused(api, (b" " * 65_536 for _ in range(8)), 413)  # of no stated length
-    assert told["limit"] == "200000 bytes (GONOGO_MAX_IMPORT_BYTES)"
+    problem = refused(api, b"", 413, headers={"Content-Length": str(2**30)})
+    assert problem["limit"] == "200000 bytes (GONOGO_MAX_IMPORT_BYTES)"
+    problem = refused(api, (b" " * 65_536 for _ in range(8)), 413)  # without a stated length
+    assert problem["limit"] == "200000 bytes (GONOGO_MAX_IMPORT_BYTES)"
     assert (
         api.client.post("/api/v1/jobs", content=b" " * 2_000_000).json()["limit"]
         == "1048576 bytes (GONOGO_MAX_BODY_BYTES)"

@@ -1,5 +1,7 @@
-"""Roll-ups: kept at ingest, equal to a rebuild and to a plain count of the rows, on both databases,
-also while several write at once."""
+"""Roll-ups updated at ingest: equal to a rebuild and to a plain count of the rows.
+
+The tests run on both databases, also with several writers at once.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,10 @@ KEY = stored_jobs.TestSpec.parse(stored_jobs.NIGHTLY).key
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
-    made = engines.make_engine(database_url)
-    schema.upgrade(made)
-    yield made
-    made.dispose()
+    migrated_engine = engines.make_engine(database_url)
+    schema.upgrade(migrated_engine)
+    yield migrated_engine
+    migrated_engine.dispose()
 
 
 def submit(engine: Engine, **changes: Any) -> str:
@@ -48,7 +50,7 @@ def submit(engine: Engine, **changes: Any) -> str:
 
 
 def store(engine: Engine, job_id: str, rows: list[dict[str, Any]], now: datetime = NOON) -> None:
-    """What ingest does with a batch."""
+    """Store a batch as ingest does."""
     with engines.session(engine) as session:
         job = closing.lock(session, job_id)
         assert job is not None
@@ -56,23 +58,23 @@ def store(engine: Engine, job_id: str, rows: list[dict[str, Any]], now: datetime
 
 
 def stored(engine: Engine) -> dict[str, dict[str, Any]]:
-    """Every roll-up as it is stored, and how far each job is."""
+    """Return every stored roll-up and tally, and how far each job is rolled up, by key."""
     with engines.reading(engine) as session:
         rows = session.execute(select(*DayRollupRow.__table__.columns)).mappings()
-        found = {
+        rows_by_key = {
             str(row["key"]): {name: value for name, value in row.items() if name != "key"}
             for row in rows
         }
-        own = select(
+        tally_query = select(
             JobTallyRow.job_id, JobTallyRow.output, JobTallyRow.shadow, *Tally.of(JobTallyRow)
         )
-        for job, output, shadow, *sums in session.execute(own):
-            found[f"{job} {output}"] = {"shadow": shadow, "sums": sums}
+        for job, output, shadow, *sums in session.execute(tally_query):
+            rows_by_key[f"{job} {output}"] = {"shadow": shadow, "sums": sums}
         for job, upto, shadow in session.execute(
             select(RolledRow.job_id, RolledRow.upto, RolledRow.shadow)
         ):
-            found[job] = {"upto": upto, "shadow": shadow}
-        return found
+            rows_by_key[job] = {"upto": upto, "shadow": shadow}
+        return rows_by_key
 
 
 def read(engine: Engine, **how: Any) -> list[Rollup]:
@@ -81,7 +83,7 @@ def read(engine: Engine, **how: Any) -> list[Rollup]:
 
 
 def wild(seed: int, device: str = "emulator:0", repeat: int = 0, **dx: Any) -> dict[str, Any]:
-    """A row whose dx says what is given."""
+    """Return a row with these numbers in its output dx."""
     row = stored_jobs.row(seed, wrong=seed % 3 == 0, within=seed % 5 != 0) | {
         "device": device,
         "repeat": repeat,
@@ -91,7 +93,7 @@ def wild(seed: int, device: str = "emulator:0", repeat: int = 0, **dx: Any) -> d
 
 
 def fill(engine: Engine) -> list[dict[str, Any]]:
-    """A history with everything in it; the rows that count."""
+    """Store a history with every kind of row; return the rows that count."""
     first = submit(engine, build="tt-train-2025")
     second = submit(engine, build="tt-train-2025", context={"name": "after softmax", "before": []})
     third = submit(engine, build="correct")
@@ -150,12 +152,12 @@ def test_the_sums_are_those_of_the_rows_and_of_a_rebuild(engine: Engine) -> None
     assert whole.rates() == (rate(len(red), len(rows) - 2), rate(2, len(rows)))
     dx = [row["outputs"]["dx"] for row in rows if row["outputs"]]
     assert whole.outputs["dx"].seeds == len(dx)
-    assert whole.outputs["dx"].counts == Counter(each["verdict"] for each in dx)
+    assert whole.outputs["dx"].counts == Counter(output["verdict"] for output in dx)
     ratios = whole.outputs["dx"].sketch("tolerance_ratio")
     assert (ratios.count, ratios.inf, ratios.missing) == (len(dx) - 1, 2, 1)
-    finite = sorted(each["tolerance_ratio"] for each in dx if each["tolerance_ratio"] is not None)[
-        : len(dx) - 3
-    ]
+    finite = sorted(
+        output["tolerance_ratio"] for output in dx if output["tolerance_ratio"] is not None
+    )[: len(dx) - 3]
     assert ratios.quantile(0.5) == pytest.approx(
         finite[(len(dx) - 1 + 1) // 2 - 1], rel=ratios.error
     )
@@ -178,26 +180,26 @@ def test_axes_that_are_left_out_are_summed_over_and_jobs_that_compare_builds_lef
     engine: Engine,
 ) -> None:
     fill(engine)
-    days = [(each.place["day"], each.seeds) for each in read(engine, by=["day"])]
+    days = [(rollup.place["day"], rollup.seeds) for rollup in read(engine, by=["day"])]
     assert days == [(date(2026, 2, 28), 2), (date(2026, 3, 1), 46), (date(2026, 3, 2), 1)]
     by_build = read(engine, by=["build", "context"])
-    assert [(each.place, each.seeds) for each in by_build] == [
+    assert [(rollup.place, rollup.seeds) for rollup in by_build] == [
         ({"build": "correct", "context": "isolated"}, 8),
         ({"build": "tt-train-2025", "context": "after softmax"}, 30),
         ({"build": "tt-train-2025", "context": "isolated"}, 11),
     ]
     devices = {
-        each.place["device"]: each.seeds
-        for each in read(engine, by=["device"], build="tt-train-2025", context=["isolated"])
+        rollup.place["device"]: rollup.seeds
+        for rollup in read(engine, by=["device"], build="tt-train-2025", context=["isolated"])
     }
     assert devices == {"": 1, "emulator:0": 8, "emulator:1": 2}
     assert (
-        sum(each.seeds for each in read(engine, by=AXES))
-        == sum(each.seeds for each in read(engine))
+        sum(rollup.seeds for rollup in read(engine, by=AXES))
+        == sum(rollup.seeds for rollup in read(engine))
         == 49
     )
     assert [
-        each.seeds for each in read(engine, since=date(2026, 3, 1), until=date(2026, 3, 1))
+        rollup.seeds for rollup in read(engine, since=date(2026, 3, 1), until=date(2026, 3, 1))
     ] == [46]
     assert read(engine, build="nobody's") == []
     (few,), (all_,) = read(engine, numbers=False), read(engine)
@@ -210,10 +212,10 @@ def test_axes_that_are_left_out_are_summed_over_and_jobs_that_compare_builds_lef
     with pytest.raises(ValueError, match="unknown axis of the roll-ups: colour"):
         read(engine, by=["colour"])
 
-    # a job that compares two builds is in none of it, and not in what a test did on its builds
+    # a job that compares two builds counts in no roll-up, and in no build of a test
     with engines.reading(engine) as session:
         newest, oldest = sorted(
-            test_specs.builds_of(session, KEY), key=lambda each: str(each["build"])
+            test_specs.builds_of(session, KEY), key=lambda build: str(build["build"])
         )
     assert (newest["build"], newest["jobs"], newest["seeds"], newest["counts"]) == (
         "correct",
@@ -233,17 +235,17 @@ def test_what_an_older_version_stored_is_caught_up_with_once(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(engine)
-    wanted = stored(engine)
+    expected = stored(engine)
     monkeypatch.setattr(rebuild, "SLICE", 3)
     with engines.session(engine) as session:
         session.execute(delete(DayRollupRow))
         session.execute(delete(JobTallyRow))
         session.execute(delete(RolledRow))
-    running = next(iter({name for name, value in wanted.items() if value.get("upto") == 30}))
+    running = next(iter({name for name, value in expected.items() if value.get("upto") == 30}))
     store(engine, running, [wild(30)])
-    assert stored(engine) == {}  # not before those that came earlier
+    assert stored(engine) == {}  # not before the earlier rows
     schema.upgrade(engine)
-    assert [each.seeds for each in read(engine)] == [50]
+    assert [rollup.seeds for rollup in read(engine)] == [50]
     assert rebuild.catch_up(engine) == 0
     before = stored(engine)
     rebuild.rebuild(engine, test_key=KEY)
@@ -292,14 +294,14 @@ def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(
         for name, count in Counter(wild(seed)["verdict"] for seed in range(40)).items()
     }
     before = stored(engine)
-    assert not any(each["shadow"] for each in before.values())
+    assert not any(row["shadow"] for row in before.values())
     rebuild.rebuild(engine)
     assert stored(engine) == before
 
 
 def test_a_rebuild_mends_what_is_wrong_and_drops_what_belongs_to_nothing(engine: Engine) -> None:
     fill(engine)
-    wanted = stored(engine)
+    expected = stored(engine)
     with engines.session(engine) as session:
         session.execute(update(DayRollupRow).values(seeds=DayRollupRow.seeds + 1))
         key = next(iter(session.scalars(select(DayRollupRow.key))))
@@ -312,33 +314,33 @@ def test_a_rebuild_mends_what_is_wrong_and_drops_what_belongs_to_nothing(engine:
         session.add(DayRollupRow(**row, key=new_id(), build="never submitted", shadow=False))
         session.add(
             DayRollupRow(**row, key=new_id(), build="correct", shadow=True)
-        )  # of a rebuild that was killed
-    told: list[rebuild.Progress] = []
-    assert rebuild.rebuild(engine, on_progress=told.append).units == 3
-    assert stored(engine) == wanted
-    assert told[-1] == rebuild.Progress(3, 3, 59, None)
+        )  # left by a rebuild that was killed
+    progress_reports: list[rebuild.Progress] = []
+    assert rebuild.rebuild(engine, on_progress=progress_reports.append).units == 3
+    assert stored(engine) == expected
+    assert progress_reports[-1] == rebuild.Progress(3, 3, 59, None)
 
 
 def test_the_command_rebuilds_and_says_what_it_did(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = engines.make_engine(sqlite_url)
-    schema.upgrade(made)
-    fill(made)
-    wanted = stored(made)
-    with engines.session(made) as session:
+    engine = engines.make_engine(sqlite_url)
+    schema.upgrade(engine)
+    fill(engine)
+    expected = stored(engine)
+    with engines.session(engine) as session:
         session.execute(update(DayRollupRow).values(duration_us=0))
     monkeypatch.setenv("GONOGO_DATABASE_URL", sqlite_url)
     load("rollups").main(["rebuild", "--json", "--test", KEY], standalone_mode=False)
-    *_, said = capsys.readouterr().out.splitlines()
-    assert {name: value for name, value in json.loads(said).items() if name != "seconds"} == {
+    *_, last_line = capsys.readouterr().out.splitlines()
+    assert {name: value for name, value in json.loads(last_line).items() if name != "seconds"} == {
         "units": 2,
         "seeds": 59,
     }
-    assert stored(made) == wanted
+    assert stored(engine) == expected
     with pytest.raises(JobError, match="no test v1-nothing"):
         load("rollups").main(["rebuild", "--test", "v1-nothing"], standalone_mode=False)
-    made.dispose()
+    engine.dispose()
 
 
 def test_a_jobs_own_sums_are_read_only_when_they_are_whole(engine: Engine) -> None:
@@ -348,11 +350,11 @@ def test_a_jobs_own_sums_are_read_only_when_they_are_whole(engine: Engine) -> No
         assert rollups.of_job(session, "nonsense") is rollups.of_job(session, new_id()) is None
     store(engine, job, [wild(0), wild(1), stored_jobs.unwell(2, "crash", "signal 11")])
     with engines.reading(engine) as session:
-        found = rollups.of_job(session, job)
-        assert found is not None
-        before = reads.outputs(session, job, found)
-        assert (found[""].seeds, found[""].empty, found["dx"].seeds) == (3, 1, 2)
-        assert [reads.mark_count(session, job, name, found) for name in ("dx", "", "none")] == [
+        sums = rollups.of_job(session, job)
+        assert sums is not None
+        before = reads.outputs(session, job, sums)
+        assert (sums[""].seeds, sums[""].empty, sums["dx"].seeds) == (3, 1, 2)
+        assert [reads.mark_count(session, job, name, sums) for name in ("dx", "", "none")] == [
             3,
             1,
             1,

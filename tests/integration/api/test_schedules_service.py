@@ -1,5 +1,7 @@
-"""Schedules on both databases: a due time is submitted once, missed ones once together, and what is
-open, paused or broken."""
+"""Schedules on both databases: a due time is submitted once, missed ones once together.
+
+The tests also cover open runs, and paused and broken schedules.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ LINE = {
 NIGHT = datetime(
     2026, 3, 28, 12, tzinfo=UTC
 )  # the clocks of the next night skip 02:30: due at 01:00 UTC
-"""When the schedule is made, by the clock of these tests."""
+"""The time at which the tests create the schedule."""
 
 
 class Clock:
@@ -45,35 +47,35 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock(NIGHT)
-    monkeypatch.setattr("gonogo_service.api.suites.schedules.utcnow", made)
-    return made
+    night_clock = Clock(NIGHT)
+    monkeypatch.setattr("gonogo_service.api.suites.schedules.utcnow", night_clock)
+    return night_clock
 
 
 @pytest.fixture
 def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url) as made:
-        assert made.client.post("/api/v1/suites", json=SUITE).status_code == 201
-        yield made
+    with in_process(database_url) as service:
+        assert service.client.post("/api/v1/suites", json=SUITE).status_code == 201
+        yield service
 
 
 @pytest.fixture
 def lite(sqlite_url: str) -> Iterator[Api]:
-    with in_process(sqlite_url) as made:
-        assert made.client.post("/api/v1/suites", json=SUITE).status_code == 201
-        yield made
+    with in_process(sqlite_url) as service:
+        assert service.client.post("/api/v1/suites", json=SUITE).status_code == 201
+        yield service
 
 
 def tick(api: Api, clock: Clock) -> int:
-    """One pass of the scheduler; nothing else of the process is asked for."""
+    """Run one pass of the scheduler alone; return the number of submitted runs."""
     core: Any = SimpleNamespace(
         settings=api.settings,
         session=lambda work: _in(engines.session, api, work),
         reading=lambda work: _in(engines.reading, api, work),
     )
     core.notify = lambda: None
-    made: int = scheduler.run_once(core, clock)
-    return made
+    submitted_runs: int = scheduler.run_once(core, clock)
+    return submitted_runs
 
 
 def _in(kind: Any, api: Api, work: Any) -> Any:
@@ -92,7 +94,7 @@ def outcomes(api: Api, schedule: str) -> list[tuple[str, str]]:
 
 
 def end(api: Api) -> None:
-    """Every job of the open runs ends."""
+    """End every job of the open runs."""
     with api.context.session() as session:
         for run in runs.list_(session, state="running").items:
             for member in runs.members(session, run.id):
@@ -117,10 +119,10 @@ def test_a_schedule_runs_when_it_is_due_once_and_once_after_an_absence(
         1,
         "local",
     )
-    clock.now = datetime(2026, 3, 28, 23, tzinfo=UTC)  # the clock goes back: what was done is done
+    clock.now = datetime(2026, 3, 28, 23, tzinfo=UTC)  # a clock that goes back submits nothing
     assert tick(api, clock) == 0
     end(api)
-    clock.now = datetime(2026, 4, 12, 9, tzinfo=UTC)  # nobody was there for two weeks
+    clock.now = datetime(2026, 4, 12, 9, tzinfo=UTC)  # the service was off for two weeks
     assert [tick(api, clock) for _ in range(2)] == [1, 0]
     assert outcomes(api, schedule) == [
         ("2026-03-30T00:30:00Z", "submitted"),
@@ -140,7 +142,7 @@ def test_what_is_due_while_a_run_is_open_is_skipped_or_allowed(lite: Api, clock:
     assert skipped["reason"] == f"run {first['run']} was still open"
     assert (
         lite.client.post(f"/api/v1/schedules/{careful}:run-now").status_code == 202
-    )  # whoever asks gets one
+    )  # run-now ignores the open run
     end(lite)
     clock.now = datetime(2026, 3, 31, 2, tzinfo=UTC)
     tick(lite, clock)
@@ -150,22 +152,22 @@ def test_what_is_due_while_a_run_is_open_is_skipped_or_allowed(lite: Api, clock:
 def test_several_schedulers_at_once_make_one_run(api: Api, clock: Clock) -> None:
     schedule = make(api)
     clock.now = datetime(2026, 3, 29, 2, tzinfo=UTC)
-    found: list[Any] = []
+    due_outcomes: list[Any] = []
     barrier = threading.Barrier(3)
 
     def submit() -> None:
         barrier.wait()
         with api.context.session() as session:
-            found.append(scheduler.submit_due(session, schedule, api.settings, clock.now))
+            due_outcomes.append(scheduler.submit_due(session, schedule, api.settings, clock.now))
 
     threads = [threading.Thread(target=submit) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found, key=str) == [None, None, DueOutcome.submitted]
+    assert sorted(due_outcomes, key=str) == [None, None, DueOutcome.submitted]
     assert (api.rows()["runs"], api.rows()["jobs"], api.rows()["schedule_dues"]) == (1, 3, 1)
-    with api.context.session() as session:  # and not by a clock that was set back, either
+    with api.context.session() as session:  # a clock that was set back submits nothing again
         schedules.move_on(session, schedule, datetime(2026, 3, 29, 1, tzinfo=UTC))
         assert scheduler.submit_due(session, schedule, api.settings, clock.now) is None
     assert api.rows()["runs"] == 1
@@ -180,7 +182,7 @@ def test_paused_changed_broken_and_ended(lite: Api, clock: Clock) -> None:
     assert (resumed["next_at"], resumed["version"]) == (
         "2026-04-02T00:30:00Z",
         2,
-    )  # what was missed while paused isn't made up for
+    )  # due times missed while paused are not made up for
     assert (
         lite.client.patch(path, json={"cron": "0 12 * * *", "timezone": "UTC"}).json()["next_at"]
         == "2026-04-01T12:00:00Z"

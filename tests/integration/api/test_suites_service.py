@@ -1,5 +1,7 @@
-"""Suites and runs over HTTP on both databases: stored or refused as a whole, one verdict, one
-message; the pages; the command."""
+"""Suites and runs over HTTP on both databases: stored or refused as a whole.
+
+The tests also cover a run's one verdict and one message, the pages, and the command.
+"""
 
 from __future__ import annotations
 
@@ -32,21 +34,21 @@ EXAMPLE: dict[str, Any] = yaml.safe_load((ROOT / "examples/nightly.yaml").read_t
 
 @pytest.fixture
 def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url) as made:
-        yield made
+    with in_process(database_url) as service:
+        yield service
 
 
 @pytest.fixture
 def fresh(sqlite_url: str) -> Iterator[Api]:
-    with in_process(sqlite_url) as made:
-        yield made
+    with in_process(sqlite_url) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
 def lite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """One service for what needs no empty database."""
-    with in_process(f"sqlite:///{tmp_path_factory.mktemp('suites') / 'gonogo.sqlite'}") as made:
-        yield made
+    """A service for tests that need no empty database."""
+    with in_process(f"sqlite:///{tmp_path_factory.mktemp('suites') / 'gonogo.sqlite'}") as service:
+        yield service
 
 
 def changed(**changes: Any) -> dict[str, Any]:
@@ -87,12 +89,12 @@ def test_a_suite_is_stored_in_versions_and_archived(fresh: Api) -> None:
     assert fresh.get(f"/runs/{run}")["suite"] == {"name": "nightly", "version": 2}
     assert fresh.client.delete("/api/v1/suites/nightly").json()["archived_at"]
     assert fresh.get("/suites")["items"] == []
-    assert [each["name"] for each in fresh.get("/suites?archived=true")["items"]] == ["nightly"]
+    assert [suite["name"] for suite in fresh.get("/suites?archived=true")["items"]] == ["nightly"]
     refused = fresh.client.post("/api/v1/runs", json={"suite": "nightly"})
     assert (refused.status_code, refused.json()["field"]) == (422, "suite")
     assert (
         fresh.client.post("/api/v1/suites", json=changed(description="more")).json()["version"] == 3
-    )  # it comes back
+    )  # storing it again restores it
     actions = [entry["action"] for entry in fresh.get("/audit?subject=nightly")["items"]]
     assert actions == ["suite.stored", "suite.archived", "suite.stored", "suite.stored"]
 
@@ -256,15 +258,14 @@ def test_the_examples_are_suites_that_run(lite: Api) -> None:
 def test_many_tests_one_command_one_verdict(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`gonogo submit suite.yaml --watch`, while the jobs end; then `gonogo rejudge` of what they
-    left."""
+    """Run `gonogo submit suite.yaml --watch` while the jobs end, then `gonogo rejudge`."""
     file = tmp_path / "suite.yaml"
     file.write_text(yaml.safe_dump({**SUITE, "labels": {"night": "1"}}))
     with on_port(sqlite_url) as (client, context):
         monkeypatch.setenv("GONOGO_URL", str(client.base_url))
 
         def work(_seconds: float) -> None:
-            """What happens while the command waits: one more job ends."""
+            """End one more job while the command waits."""
             with context.session() as session:
                 queued = jobs.list_(session, jobs.JobFilter(state="queued")).items
                 if queued:
@@ -318,7 +319,8 @@ def test_many_tests_one_command_one_verdict(
         )
         assert again.exit_code == 0, again.output
         builds = {
-            each["build"]: (each["old"], each["new"]) for each in json.loads(again.stdout)["builds"]
+            build["build"]: (build["old"], build["new"])
+            for build in json.loads(again.stdout)["builds"]
         }
         wrong = {"pass_by_tolerance": 4}
         assert builds == {"correct": ({"pass": 4}, {"pass": 4}), "tt-train-2025": (wrong, wrong)}

@@ -1,5 +1,7 @@
-"""Waivers over HTTP, in comparisons and by the command: in force at once, over at once, refused
-by field, audited."""
+"""Waivers over HTTP, in comparisons and by the command.
+
+They take effect and end at once; bad ones are refused by field; all are audited.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,12 @@ from gonogo_storage.tables import JobLabelRow
 KEY = TestSpec.parse(compared_builds.NEW).key
 SOON = timestamp(
     (datetime.now(UTC) + timedelta(days=3, hours=-1)).replace(minute=30)
-)  # no midnight, which would be told without its time
+)  # not midnight, which is shown without its time
 BODY = {"test": KEY, "reason": "the race of ticket 12", "owner": "kim", "expires": SOON}
 
 
 def history(api: Api) -> None:
-    """A new failure, a new hollow pass, and a test within a suite that breaks."""
+    """Store a new failure, a new hollow pass, and a test of a suite that breaks."""
     with api.context.session() as session:
         compared_builds.both(
             session, compared_builds.NEW, {}, {"wrong": True, "red": compared_builds.EIGHT}
@@ -45,14 +47,14 @@ def history(api: Api) -> None:
 def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
     place = tmp_path_factory.mktemp("waivers") / "gonogo.sqlite"
     copyfile(sqlite_template, place)
-    with in_process(f"sqlite:///{place}") as made:
-        history(made)
-        yield made
+    with in_process(f"sqlite:///{place}") as service:
+        history(service)
+        yield service
 
 
 @pytest.fixture(autouse=True)
 def none_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test ends what it took on."""
+    """End every active waiver after each test."""
     yield
     if "api" in request.fixturenames:
         api: Api = request.getfixturevalue("api")
@@ -61,7 +63,7 @@ def none_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def add(api: Api, **changes: Any) -> Any:
-    """The waiver, or (status, field, limit) of the refusal."""
+    """Create a waiver; return it, or (status, field, limit) of the refusal."""
     answer = api.client.post("/api/v1/waivers", json={**BODY, **changes})
     return (
         answer.json()
@@ -77,42 +79,47 @@ def classes(api: Api) -> dict[str, int]:
 def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api) -> None:
     before = api.get(f"/compare?base={BASE}&head={HEAD}")
     assert before["counts"] == {"new_failure": 2, "new_hollow_pass": 1}
-    made = add(api)
-    assert (made["state"], made["words"], made["links"]["test"]) == (
+    waiver = add(api)
+    assert (waiver["state"], waiver["words"], waiver["links"]["test"]) == (
         "active",
         f"waived until {SOON[:10]} {SOON[11:16]} UTC by kim: the race of ticket 12",
         f"/tests/{KEY}",
     )
     after = api.get(f"/compare?base={BASE}&head={HEAD}")
     assert after["counts"] == {"new_failure": 1, "new_hollow_pass": 1, "waived": 1}
-    (held,) = (each for each in after["items"] if each["test_key"] == KEY)
-    assert (held["class"], held["verdict"], held["findings"][0]["evidence"]["waiver"]["id"]) == (
+    (waived,) = (entry for entry in after["items"] if entry["test_key"] == KEY)
+    assert (
+        waived["class"],
+        waived["verdict"],
+        waived["findings"][0]["evidence"]["waiver"]["id"],
+    ) == (
         "waived",
         "fail",
-        made["id"],
+        waiver["id"],
     )
-    assert held["words"].endswith(made["words"])
+    assert waived["words"].endswith(waiver["words"])
     page = api.client.get(f"/compare?base={BASE}&head={HEAD}").text
-    assert made["words"] in page
-    with api.context.reading() as session:  # nobody has to do anything when it expires
+    assert waiver["words"] in page
+    with api.context.reading() as session:  # it expires by itself
         late = utcnow() + timedelta(days=3)
         assert comparing.compare(session, BASE, HEAD, now=late).counts == before["counts"]
         assert (
-            waivers.list_(session, now=late, state=WaiverState.expired).items[0]["id"] == made["id"]
+            waivers.list_(session, now=late, state=WaiverState.expired).items[0]["id"]
+            == waiver["id"]
         )
         assert waivers.of_test(session, KEY, now=late) == []
-    ended = api.client.delete(f"/api/v1/waivers/{made['id']}").json()
+    ended = api.client.delete(f"/api/v1/waivers/{waiver['id']}").json()
     assert (ended["state"], ended["ended_by"], ended["version"]) == ("ended", "local", 2)
-    assert api.client.delete(f"/api/v1/waivers/{made['id']}").json() == ended
+    assert api.client.delete(f"/api/v1/waivers/{waiver['id']}").json() == ended
     assert api.get(f"/compare?base={BASE}&head={HEAD}")["counts"] == before["counts"]
-    assert [each["action"] for each in api.get(f"/audit?subject={made['id']}")["items"]] == [
+    assert [entry["action"] for entry in api.get(f"/audit?subject={waiver['id']}")["items"]] == [
         "waiver.ended",
         "waiver.created",
     ]
 
 
 @pytest.mark.parametrize(
-    ("changes", "wanted"),
+    ("changes", "expected_counts"),
     [
         ({"test": None, "names": ["layernorm_bw *"]}, {"new_failure": 1, "waived": 2}),
         (
@@ -128,9 +135,11 @@ def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api)
         ({"test": None, "labels": {"suite": "nightly"}}, {"new_failure": 2, "new_hollow_pass": 1}),
     ],
 )
-def test_it_covers_what_it_names(api: Api, changes: dict[str, Any], wanted: dict[str, int]) -> None:
+def test_it_covers_what_it_names(
+    api: Api, changes: dict[str, Any], expected_counts: dict[str, int]
+) -> None:
     add(api, **changes)
-    assert classes(api) == wanted
+    assert classes(api) == expected_counts
 
 
 def test_a_label_of_a_job_is_enough_and_lists_find_what_concerns_a_test(api: Api) -> None:
@@ -148,33 +157,36 @@ def test_a_label_of_a_job_is_enough_and_lists_find_what_concerns_a_test(api: Api
         "no name": add(api, test=None, names=["Ops.*"]),
     }
     assert api.get("/compare?base=labelled-1&head=labelled-2")["counts"] == {"waived": 1}
-    mine = [about[name]["id"] for name in ("key", "name", "label")]
-    assert [each["id"] for each in api.get(f"/waivers?test={key}&state=active")["items"]] == mine
+    expected_ids = [about[name]["id"] for name in ("key", "name", "label")]
+    assert [
+        waiver["id"] for waiver in api.get(f"/waivers?test={key}&state=active")["items"]
+    ] == expected_ids
     first = api.get(f"/waivers?test={key}&state=active&limit=2")
     assert [
-        each["id"]
-        for each in api.get(f"/waivers?test={key}&state=active&limit=2&cursor={first['next']}")[
+        waiver["id"]
+        for waiver in api.get(f"/waivers?test={key}&state=active&limit=2&cursor={first['next']}")[
             "items"
         ]
-    ] == mine[2:]
+    ] == expected_ids[2:]
     suite = next(
-        each for each in api.get(f"/compare?base={BASE}&head={HEAD}")["items"] if each["within"]
+        entry for entry in api.get(f"/compare?base={BASE}&head={HEAD}")["items"] if entry["within"]
     )
     assert [
-        each["id"] for each in api.get(f"/waivers?test={suite['test_key']}&state=active")["items"]
+        waiver["id"]
+        for waiver in api.get(f"/waivers?test={suite['test_key']}&state=active")["items"]
     ] == [about["no name"]["id"]]
     assert api.get("/waivers?owner=nobody")["items"] == []
     shown = api.client.get(f"/tests/{key}").text
     assert shown.count('class="waiver"') == 3
-    assert {each["id"] for each in api.client.get(f"/tests/{key}.json").json()["waivers"]} == set(
-        mine
-    )
+    assert {
+        waiver["id"] for waiver in api.client.get(f"/tests/{key}.json").json()["waivers"]
+    } == set(expected_ids)
 
 
 def test_it_is_renewed_while_it_is_in_force(api: Api) -> None:
-    made = add(api)
+    waiver = add(api)
     address, later = (
-        f"/api/v1/waivers/{made['id']}",
+        f"/api/v1/waivers/{waiver['id']}",
         timestamp(datetime.now(UTC) + timedelta(days=80)),
     )
     renewed = api.client.patch(
@@ -211,7 +223,7 @@ def test_what_may_not_be_is_refused_with_field_and_limit(api: Api) -> None:
     for never in (
         "9999-12-31T23:59:59-23:59",
         "0001-01-01T00:00:00+23:59",
-    ):  # beyond any clock in UTC
+    ):  # out of range in UTC
         assert add(api, expires=never)[:2] == (422, "expires")
     status, field, limit = add(api, expires="2099-01-01T00:00:00Z")
     assert (status, field, limit[:38]) == (
@@ -239,7 +251,7 @@ def test_the_command_adds_lists_and_ends(
             compared_builds.both(session, compared_builds.HOLLOW, {}, {"wrong": True})
         monkeypatch.setenv("GONOGO_URL", str(client.base_url))
         assert gonogo("compare", BASE, HEAD)[0] == 1
-        _, said = gonogo(
+        _, output = gonogo(
             "waiver",
             "add",
             "--name",
@@ -252,16 +264,20 @@ def test_the_command_adds_lists_and_ends(
             "[b]known[/b]",
             "--json",
         )
-        made = json.loads(said)
-        assert (made["owner"], made["reason"], made["builds"]) == ("local", "[b]known[/b]", [HEAD])
-        code, said = gonogo("compare", BASE, HEAD)
-        assert (code, "Waived" in said, "by local: [b]known[/b]" in said) == (0, True, True)
-        code, said = gonogo("waiver", "list")
+        waiver = json.loads(output)
+        assert (waiver["owner"], waiver["reason"], waiver["builds"]) == (
+            "local",
+            "[b]known[/b]",
+            [HEAD],
+        )
+        code, output = gonogo("compare", BASE, HEAD)
+        assert (code, "Waived" in output, "by local: [b]known[/b]" in output) == (0, True, True)
+        code, output = gonogo("waiver", "list")
         assert (
-            made["id"] in said,
-            f"layernorm_bw *, on {HEAD}" in said,
-            "[b]known[/b]" in said,
+            waiver["id"] in output,
+            f"layernorm_bw *, on {HEAD}" in output,
+            "[b]known[/b]" in output,
         ) == (True, True, True)
-        assert "ended" in gonogo("waiver", "end", made["id"])[1]
+        assert "ended" in gonogo("waiver", "end", waiver["id"])[1]
         assert json.loads(gonogo("waiver", "list", "--json")[1]) == []
         assert gonogo("compare", BASE, HEAD)[0] == 1

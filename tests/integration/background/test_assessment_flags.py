@@ -38,7 +38,7 @@ EVIDENCE = {
 
 
 def opened(here: World, kind: str, test: dict[str, Any], state: str = "open") -> dict[str, Any]:
-    """The flag of that kind, with evidence enough to run it again."""
+    """Return the flag of that kind; its evidence must suffice to run it again."""
     flag = here.flags(test)[kind]
     assert flag["state"] == state
     assert flag["evidence"].keys() >= EVIDENCE
@@ -53,7 +53,7 @@ def opened(here: World, kind: str, test: dict[str, Any], state: str = "open") ->
 def quiet(
     here: World, test: dict[str, Any], *, first: int = 50, repeats: int = 1, **changes: Any
 ) -> None:
-    """The quiet period: explained, green seeds on two later builds."""
+    """Store the quiet period: explained, green seeds on later builds."""
     for number in range(POLICY.quiet_builds):
         rows = [
             row(seed, repeat=repeat, **changes)
@@ -76,7 +76,7 @@ def flaky(here: World) -> None:
     assert "--seeds 1 --seed-start 3" in proof["check"]
     here.job(
         [row(seed, wrong=True, within=True) for seed in (0, 1)], test=test
-    )  # green ones: nothing new
+    )  # green seeds say nothing new
     assert here.flags(test)["flaky"]["version"] == flag["version"]
     quiet(here, test)
     assert here.flags(test)["flaky"]["state"] == "resolved"
@@ -97,7 +97,7 @@ def nondeterministic(here: World) -> None:
         1,
         4,
     )
-    assert len({each["digests"]["dx"] for each in proof["examples"]}) == 2
+    assert len({example["digests"]["dx"] for example in proof["examples"]}) == 2
     assert "--seed-start 2 --repeats 8" in proof["check"]
     quiet(here, test)
     assert (
@@ -130,7 +130,7 @@ def context_dependent(here: World) -> None:
     )
     proof = opened(here, "context_dependent", test)["evidence"]
     table = {
-        each["name"]: (each["passed"], each["failed"]) for each in proof["figures"]["contexts"]
+        tally["name"]: (tally["passed"], tally["failed"]) for tally in proof["figures"]["contexts"]
     }
     assert table == {"isolated": (8, 0), "after matmul": (0, 8)}
     assert proof["rerun"]["contexts"] == ["isolated", "after matmul"]
@@ -146,8 +146,8 @@ def context_dependent(here: World) -> None:
 def latent_flake(here: World) -> None:
     test = spec_of(0.45)
     rows = [row(seed, bits="old") for seed in range(40)]
-    for seed, each in enumerate(rows):
-        each["outputs"]["dx"]["tolerance_ratio"] = 0.5 - 0.11 * math.log(
+    for seed, seed_row in enumerate(rows):
+        seed_row["outputs"]["dx"]["tolerance_ratio"] = 0.5 - 0.11 * math.log(
             1 - (seed + 0.5) / 40
         )  # up to .98; of 1,000 seeds 11 fail
     here.job(rows, test=test)
@@ -210,7 +210,7 @@ def passes_by_tolerance(here: World) -> None:
     flag = opened(here, "passes_by_tolerance", test)
     assert flag["jobs"] == 1  # flagged by ingest, its evidence made whole by the assessment
     assert flag["evidence"]["figures"]["seeds"] == rate(3, 4).to_json()
-    assert {each["digests"]["dx"] for each in flag["evidence"]["examples"]} == {
+    assert {example["digests"]["dx"] for example in flag["evidence"]["examples"]} == {
         f"000bad{seed:010x}" for seed in range(3)
     }
     quiet(here, test)
@@ -261,8 +261,8 @@ STORIES: tuple[Callable[[World], None], ...] = (
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """One database for all stories: each has a test of its own."""
-    with world(f"sqlite:///{tmp_path_factory.mktemp('stories') / 'gonogo.sqlite'}") as made:
-        yield made
+    with world(f"sqlite:///{tmp_path_factory.mktemp('stories') / 'gonogo.sqlite'}") as sqlite_world:
+        yield sqlite_world
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
@@ -273,19 +273,21 @@ def test_a_flag_of_each_kind_opens_and_is_over_by_itself(
 
 
 def test_a_flag_of_each_kind_opens_and_is_over_by_itself_on_postgres(postgres_url: str) -> None:
-    with world(postgres_url) as made:
+    with world(postgres_url) as postgres_world:
         for story in STORIES:
-            story(made)
-        with engines.reading(made.engine) as session:
+            story(postgres_world)
+        with engines.reading(postgres_world.engine) as session:
             messages = [
                 message.topic
                 for message in outbox.due(
                     session, topics=("flag.opened", "flag.resolved"), now=LATER, limit=500
                 )
             ]
-            found = flags.list_(session, limit=500).items
+            all_flags = flags.list_(session, limit=500).items
         assert (
             messages.count("flag.resolved")
-            == len([flag for flag in found if flag["state"] == "resolved"]) + 1
+            == len([flag for flag in all_flags if flag["state"] == "resolved"]) + 1
         )  # one was reopened
-        assert messages.count("flag.opened") == len(found) + 2  # and one expired
+        assert (
+            messages.count("flag.opened") == len(all_flags) + 2
+        )  # one was reopened, and one acknowledgement expired

@@ -30,15 +30,17 @@ from stored_histories import World, row, spec_of, variant, world
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """One database for the tests that have a variant of their own."""
-    with world(f"sqlite:///{tmp_path_factory.mktemp('assessments') / 'gonogo.sqlite'}") as made:
-        yield made
+    with world(
+        f"sqlite:///{tmp_path_factory.mktemp('assessments') / 'gonogo.sqlite'}"
+    ) as sqlite_world:
+        yield sqlite_world
 
 
 def stored(here: World, test: dict[str, Any] = stored_jobs.NIGHTLY) -> dict[str, Any]:
     with engines.reading(here.engine) as session:
-        found = assessments.get(session, variant(test))
-    assert found is not None
-    return found
+        assessment = assessments.get(session, variant(test))
+    assert assessment is not None
+    return assessment
 
 
 def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
@@ -62,13 +64,13 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
             assert assessments.get(session, variant()) is None
             assert {flag["kind"] for flag in flags.list_(session).items} == {
                 "passes_by_tolerance"
-            }  # of ingest
+            }  # ingest raised it
         assert here.assess() == 1
-        found, raised, quiet = other
+        assessment, raised, quiet = other
         with engines.session(here.engine) as session:
             write = partial(
                 assessments.conclude,
-                assessment=found,
+                assessment=assessment,
                 raised=raised,
                 quiet=quiet,
                 now=datetime.now(UTC),
@@ -76,14 +78,14 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
             assert write(session, message_id=message.id) is False  # the other copy comes too late
             assert write(session) is True  # and even where nothing tells, the same job counts once
         assert here.flags()["flaky"]["jobs"] == 1
-        kept = stored(here)
+        stored_assessment = stored(here)
         assert (
-            kept["job"],
-            kept["stability"],
-            kept["sharpness"],
-            kept["hollow"],
-            kept["failures"],
-            kept["runs"],
+            stored_assessment["job"],
+            stored_assessment["stability"],
+            stored_assessment["sharpness"],
+            stored_assessment["hollow"],
+            stored_assessment["failures"],
+            stored_assessment["runs"],
         ) == (
             job.id,
             "flaky",
@@ -92,7 +94,7 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
             1,
             4,
         )
-        assert kept["content"]["attribution"]["failures"] == rate(1, 4).to_json()
+        assert stored_assessment["content"]["attribution"]["failures"] == rate(1, 4).to_json()
         with engines.reading(here.engine) as session:
             assert outbox.due(session, topics=(ASSESS,)) == []
 
@@ -106,12 +108,12 @@ def test_an_assessment_that_fails_comes_back_later_and_stalls_no_other(
 ) -> None:
     first = shared.job([row(0)], test=spec_of(0.31), assess=False)
     shared.job([row(0)], test=spec_of(0.32), assess=False)
-    right = assessing.assess
+    real_assess = assessing.assess
 
     def assess_or_fail(session: Any, job_id: str, **options: Any) -> Any:
         if job_id == first.id:
             raise ValueError("a bug")
-        return right(session, job_id, **options)
+        return real_assess(session, job_id, **options)
 
     monkeypatch.setattr(assessing, "assess", assess_or_fail)
     assert shared.assess() == 1
@@ -136,17 +138,22 @@ def test_the_row_tells_of_the_newest_build_and_a_sick_device_raises_no_flag(shar
     ill = [row(seed, device="lab-1/wormhole:0", wrong=True, within=seed > 9) for seed in range(20)]
     shared.job(ill, test=test, sequence=7, build="new")
     assert shared.flags(test) == {}
-    kept = stored(shared, test)
-    assert (kept["stability"], kept["failures"], kept["runs"]) == ("robust", 0, 20)
-    assert kept["content"]["left_out"] == {
+    assessment = stored(shared, test)
+    assert (assessment["stability"], assessment["failures"], assessment["runs"]) == (
+        "robust",
+        0,
+        20,
+    )
+    assert assessment["content"]["left_out"] == {
         "lab-1/wormhole:0": {"runs": 20, "words": "bad: no answer"}
     }
     shared.job([row(seed, within=False) for seed in range(4)], test=test, sequence=3, build="old")
-    kept = stored(shared, test)
-    assert (kept["build"], kept["stability"]) == ("new", "robust")
-    assert [(each["build"], each["failures"], each["runs"]) for each in kept["content"]["builds"]][
-        1
-    ] == ("old", 4, 4)
+    assessment = stored(shared, test)
+    assert (assessment["build"], assessment["stability"]) == ("new", "robust")
+    assert [
+        (build["build"], build["failures"], build["runs"])
+        for build in assessment["content"]["builds"]
+    ][1] == ("old", 4, 4)
     assert shared.flags(test)["tolerance_too_tight"]["build"] == "old"
 
 
@@ -156,10 +163,10 @@ def test_seeds_of_equal_builds_are_pooled_and_the_same_bits_count_once(shared: W
         shared.job(
             [row(seed) for seed in range(8)], test=test, sequence=number, build=f"night{number}"
         )
-    kept = stored(shared, test)
-    assert kept["content"]["era"] == ["night2", "night1", "night0"]
-    assert (kept["stability"], kept["change"]) == ("unknown", "unchanged")
-    assert "not enough seeds: 8 of 20" in kept["content"]["grade"]["words"]
+    assessment = stored(shared, test)
+    assert assessment["content"]["era"] == ["night2", "night1", "night0"]
+    assert (assessment["stability"], assessment["change"]) == ("unknown", "unchanged")
+    assert "not enough seeds: 8 of 20" in assessment["content"]["grade"]["words"]
     for number in range(4, 7):  # other seeds each night
         shared.job(
             [row(seed) for seed in range(8 * number, 8 * number + 8)],
@@ -167,9 +174,9 @@ def test_seeds_of_equal_builds_are_pooled_and_the_same_bits_count_once(shared: W
             sequence=number,
             build=f"night{number}",
         )
-    kept = stored(shared, test)
-    assert (kept["stability"], kept["change"]) == ("robust", "right")
-    assert kept["content"]["grade"]["failures"]["runs"] == 32
+    assessment = stored(shared, test)
+    assert (assessment["stability"], assessment["change"]) == ("robust", "right")
+    assert assessment["content"]["grade"]["failures"]["runs"] == 32
 
 
 def test_the_same_seeds_every_night_foretell_nothing_of_others_whatever_their_bits(
@@ -180,22 +187,26 @@ def test_the_same_seeds_every_night_foretell_nothing_of_others_whatever_their_bi
     test = spec_of(0.361)
     for night in range(6):
         rows = [row(seed, bits=str(night)) for seed in range(4)]
-        for each, ratio in zip(rows, (0.1, 0.15, 0.2, 0.27), strict=True):
-            for output in each["outputs"].values():
+        for seed_row, ratio in zip(rows, (0.1, 0.15, 0.2, 0.27), strict=True):
+            for output in seed_row["outputs"].values():
                 output["tolerance_ratio"] = ratio
         job = shared.job(rows, test=test, sequence=night, build=f"night{night}", assess=False)
     with engines.reading(shared.engine) as session:
-        found = assessing.assess(session, job.id)
-    assert found is not None
-    assert len(found.era) == 5
-    assert found.grade.tail is not None
-    assert (found.grade.stability, found.grade.latent, found.grade.tail.predicted) == (
+        assessment = assessing.assess(session, job.id)
+    assert assessment is not None
+    assert len(assessment.era) == 5
+    assert assessment.grade.tail is not None
+    assert (
+        assessment.grade.stability,
+        assessment.grade.latent,
+        assessment.grade.tail.predicted,
+    ) == (
         "unknown",
         False,
         None,
     )
-    assert "4 distinct seeds are too few to predict how often others fail" in found.grade.words
-    assert (found.attribution.failures.runs, found.grade.failures.runs) == (4, 4)
+    assert "4 distinct seeds are too few to predict how often others fail" in assessment.grade.words
+    assert (assessment.attribution.failures.runs, assessment.grade.failures.runs) == (4, 4)
 
 
 def test_of_seeds_that_give_bits_of_an_older_build_again_these_are_the_newest_numbers(
@@ -204,16 +215,16 @@ def test_of_seeds_that_give_bits_of_an_older_build_again_these_are_the_newest_nu
     test = spec_of(0.362)
     for number, bits in enumerate(("a", "b", "a")):
         rows = [row(seed, bits=bits) for seed in range(20)]
-        for seed, each in enumerate(rows):
-            for output in each["outputs"].values():
+        for seed, seed_row in enumerate(rows):
+            for output in seed_row["outputs"].values():
                 output["tolerance_ratio"] = (0.2 + 0.01 * seed) * (1.01 if bits == "b" else 1.0)
         job = shared.job(rows, test=test, sequence=number, build=f"build{number}", assess=False)
     with engines.reading(shared.engine) as session:
-        found = assessing.assess(session, job.id)
-    assert found is not None
-    assert found.grade.tail is not None
-    assert (found.grade.tail.seeds, found.grade.tail.repeated) == (20, 40)
-    assert found.grade.tail.largest == pytest.approx(0.39)
+        assessment = assessing.assess(session, job.id)
+    assert assessment is not None
+    assert assessment.grade.tail is not None
+    assert (assessment.grade.tail.seeds, assessment.grade.tail.repeated) == (20, 40)
+    assert assessment.grade.tail.largest == pytest.approx(0.39)
 
 
 def test_a_point_of_a_series_has_each_seed_once_where_it_repeats_its_bits(shared: World) -> None:
@@ -238,7 +249,9 @@ def test_sharpness_comes_from_the_gauge(shared: World) -> None:
     test = spec_of(0.35)
     sharp = World(
         shared.core,
-        lambda session, asked: {"double-subtract": rate(0, 9)} if asked == variant(test) else {},
+        lambda session, gauged_variant: (
+            {"double-subtract": rate(0, 9)} if gauged_variant == variant(test) else {}
+        ),
     )
     shared.job([row(seed) for seed in range(4)], test=test)
     assert stored(shared, test)["sharpness"] == "unmeasured"
@@ -292,15 +305,15 @@ def test_iterations_of_a_gtest_are_judged_by_their_own_colour_and_have_no_seed(
         [iteration(number, "failed" if number == 2 else "passed") for number in range(8)], test=test
     )
     with engines.reading(shared.engine) as session:
-        found = samples.samples(samples.read(session, variant(test)))
-    assert {(each.seed, each.digest) for each in found} == {(None, None)}
-    kept = stored(shared, test)
-    assert (kept["stability"], kept["failures"], kept["runs"]) == ("flaky", 1, 8)
+        iteration_samples = samples.samples(samples.read(session, variant(test)))
+    assert {(sample.seed, sample.digest) for sample in iteration_samples} == {(None, None)}
+    assessment = stored(shared, test)
+    assert (assessment["stability"], assessment["failures"], assessment["runs"]) == ("flaky", 1, 8)
     flag = shared.flags(test)["flaky"]
     assert "--suite ops --filter 'Norm.*' --seeds 1 --seed-start 2" in flag["evidence"]["check"]
     for number in range(2):
         shared.job(
-            [iteration(each, "passed") for each in range(40)],
+            [iteration(iteration_number, "passed") for iteration_number in range(40)],
             test=test,
             build=f"later{number}",
             sequence=5 + number,
@@ -328,17 +341,17 @@ def test_an_infinite_error_is_beyond_every_tail_and_no_missing_number(shared: Wo
     test = spec_of(0.41)
     shared.job([wild, *(row(seed) for seed in range(1, 24))], test=test)
     with engines.reading(shared.engine) as session:
-        found = [run.ratio for run in samples.distinct(samples.read(session, variant(test)).runs)]
-    assert sum(ratio == math.inf for ratio in found) == 1
-    assert None not in found
+        ratios = [run.ratio for run in samples.distinct(samples.read(session, variant(test)).runs)]
+    assert sum(ratio == math.inf for ratio in ratios) == 1
+    assert None not in ratios
 
 
 def strange(number: int) -> list[dict[str, Any]]:
-    """Histories that say nothing: one seed, equal errors, zeros, NaN everywhere, nothing but
+    """Return the rows of a history that says nothing: one seed, equal errors, zeros, only NaN, only
     hangs."""
-    made = [row(seed) for seed in range(1 if number == 0 else 24)]
-    for each in made:
-        for output in each["outputs"].values():
+    rows = [row(seed) for seed in range(1 if number == 0 else 24)]
+    for seed_row in rows:
+        for output in seed_row["outputs"].values():
             if number == 1:
                 output.update(tolerance_ratio=0.5, rms=0.01)
             elif number == 2:
@@ -352,9 +365,9 @@ def strange(number: int) -> list[dict[str, Any]]:
                     ),
                     verdict="fail",
                 )
-                each.update(verdict="fail", explanation="unexplained")
+                seed_row.update(verdict="fail", explanation="unexplained")
     return (
-        [stored_jobs.unwell(seed, "hang", "no end") for seed in range(3)] if number == 4 else made
+        [stored_jobs.unwell(seed, "hang", "no end") for seed in range(3)] if number == 4 else rows
     )
 
 
@@ -375,9 +388,9 @@ def test_a_history_that_says_nothing_has_a_defined_answer(
     test = spec_of(0.01 * (1 + number))
     for sequence in (1, 2):
         shared.job(strange(number), test=test, build=f"b{sequence}", sequence=sequence)
-    kept = stored(shared, test)
-    assert kept["stability"] == stability
-    assert words in kept["content"]["grade"]["words"]
+    assessment = stored(shared, test)
+    assert assessment["stability"] == stability
+    assert words in assessment["content"]["grade"]["words"]
 
 
 def test_of_a_million_seeds_a_bounded_number_is_read_and_the_counters_tell_the_rest(
@@ -398,11 +411,11 @@ def test_of_a_million_seeds_a_bounded_number_is_read_and_the_counters_tell_the_r
         )
     with engines.reading(shared.engine) as session:
         history = samples.read(session, variant(test), seeds=20)
-        found = assessing.assess(session, job.id)
+        assessment = assessing.assess(session, job.id)
     assert history.extent.words == "20 of 1000000 seeds of 1 job"
     assert [run.seed for run in history.runs] == list(range(10, 30))  # the newest
-    assert found is not None
-    assert (found.extent.seeds, found.grade.stability, found.grade.failures) == (
+    assert assessment is not None
+    assert (assessment.extent.seeds, assessment.grade.stability, assessment.grade.failures) == (
         30,
         "flaky",
         rate(1, 1_000_000),

@@ -1,4 +1,4 @@
-"""The life of a flag over HTTP: who moved it where and why, until when, and what may not be."""
+"""The life of a flag over HTTP: who moved it where and why, until when, and what is refused."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with in_process(f"sqlite:///{tmp_path_factory.mktemp('flags') / 'gonogo.sqlite'}") as made:
-        yield made
+    with in_process(f"sqlite:///{tmp_path_factory.mktemp('flags') / 'gonogo.sqlite'}") as service:
+        yield service
 
 
 @pytest.fixture
@@ -28,11 +28,11 @@ def flag(api: Api) -> dict[str, Any]:
     """The one flag, opened or reopened by a job of this test."""
     with api.context.session() as session:
         stored_jobs.finished(session)
-    (found,) = api.get("/flags")["items"]
-    if found["state"] != "open":
-        patch(api, found, state="resolved")
-        patch(api, found, state="open")
-    return dict(api.get(f"/flags/{found['id']}"))
+    (listed,) = api.get("/flags")["items"]
+    if listed["state"] != "open":
+        patch(api, listed, state="resolved")
+        patch(api, listed, state="open")
+    return dict(api.get(f"/flags/{listed['id']}"))
 
 
 def patch(api: Api, flag: dict[str, Any], **body: Any) -> Any:
@@ -47,7 +47,7 @@ def patch(api: Api, flag: dict[str, Any], **body: Any) -> Any:
 def test_every_change_is_told_with_who_and_why_and_a_resolved_flag_is_reopened_by_evidence_only(
     api: Api, flag: dict[str, Any]
 ) -> None:
-    taken = patch(
+    acknowledged = patch(
         api,
         flag,
         state="acknowledged",
@@ -56,7 +56,7 @@ def test_every_change_is_told_with_who_and_why_and_a_resolved_flag_is_reopened_b
         expires=TOMORROW,
         version=flag["version"],
     )
-    assert (taken["state"], taken["owner"], taken["expires_at"]) == (
+    assert (acknowledged["state"], acknowledged["owner"], acknowledged["expires_at"]) == (
         "acknowledged",
         "ada",
         TOMORROW,
@@ -65,18 +65,18 @@ def test_every_change_is_told_with_who_and_why_and_a_resolved_flag_is_reopened_b
     assert (closed["state"], closed["expires_at"]) == ("resolved", None)
     with api.context.session() as session:
         stored_jobs.finished(session)
-    looked = api.get(f"/flags/{flag['id']}")
-    assert looked["state"] == "reopened"
-    told = [
-        (each["what"], each["before"], each["after"], each["actor"], each["reason"])
-        for each in looked["history"][:3]
+    reopened = api.get(f"/flags/{flag['id']}")
+    assert reopened["state"] == "reopened"
+    history = [
+        (entry["what"], entry["before"], entry["after"], entry["actor"], entry["reason"])
+        for entry in reopened["history"][:3]
     ]
-    assert told[1:] == [
+    assert history[1:] == [
         ("resolved", "acknowledged", "resolved", "local", "fixed in 4.2"),
         ("changed", "open", "acknowledged", "local", "known since May"),
     ]
-    assert told[0][:4] == ("reopened", "resolved", "reopened", "background")
-    assert looked["history"][0]["detail"]["check"].startswith("gonogo check")
+    assert history[0][:4] == ("reopened", "resolved", "reopened", "background")
+    assert reopened["history"][0]["detail"]["check"].startswith("gonogo check")
     with api.context.reading() as session:
         messages = [
             message.topic
@@ -96,9 +96,13 @@ def test_an_acknowledgement_ends_at_its_time(api: Api, flag: dict[str, Any]) -> 
         assert flag_changes.expired(session, now=now + timedelta(days=2))
         assert flag_changes.expire(session, now=now + timedelta(days=2)) == 1
         assert flag_changes.expire(session, now=now + timedelta(days=2)) == 0
-    looked = api.get(f"/flags/{flag['id']}")
-    assert (looked["state"], looked["owner"], looked["expires_at"]) == ("open", "ada", None)
-    entry = looked["history"][0]
+    expired_flag = api.get(f"/flags/{flag['id']}")
+    assert (expired_flag["state"], expired_flag["owner"], expired_flag["expires_at"]) == (
+        "open",
+        "ada",
+        None,
+    )
+    entry = expired_flag["history"][0]
     assert (entry["what"], entry["actor"], entry["reason"]) == (
         "expired",
         "background",

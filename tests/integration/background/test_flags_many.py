@@ -1,5 +1,5 @@
-"""Many flags at once: the order of the list, one change for several, what is refused by itself, the
-plain form of the page."""
+"""Many flags at once: the order of the list, one change for several flags, each refusal by itself,
+the page's form without a script."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iter
     """Two tests, each hollow, and four findings about the first of them."""
     place = tmp_path_factory.mktemp("triage") / "gonogo.sqlite"
     copyfile(sqlite_template, place)
-    with in_process(f"sqlite:///{place}") as made:
-        with made.context.session() as session:
+    with in_process(f"sqlite:///{place}") as service:
+        with service.context.session() as session:
             job = nightly_history.night(
                 session, "b1", 1, range(2), test=compared_builds.HOLLOW, wrong=True
             )
             for kind in KINDS:
                 compared_builds.flag(session, job, kind)
             nightly_history.night(session, "b2", 2, range(2), test=compared_builds.NEW, wrong=True)
-        yield made
+        yield service
 
 
 @pytest.fixture
-def found(api: Api) -> dict[str, list[str]]:
-    """The ids of all flags by kind, all of them open and nobody's."""
+def flag_ids(api: Api) -> dict[str, list[str]]:
+    """The ids of all flags by kind; all flags are open and have no owner."""
     by_kind: dict[str, list[str]] = {}
     for flag in api.get("/flags")["items"]:
         by_kind.setdefault(flag["kind"], []).append(flag["id"])
-    ids = [each for some in by_kind.values() for each in some]
+    ids = [flag_id for kind_ids in by_kind.values() for flag_id in kind_ids]
     change(api, ids, state="open", owner=None, reason=None)
     return by_kind
 
@@ -61,18 +61,18 @@ def change(api: Api, ids: list[str], **fields: Any) -> Any:
     return answer.json()
 
 
-def order(api: Api, *, limit: int = 50, cursor: str | None = None, **wanted: Any) -> list[str]:
+def order(api: Api, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> list[str]:
     with api.context.reading() as session:
         return [
-            each["kind"]
-            for each in triage.listed(
-                session, FlagFilter(**wanted), limit=limit, cursor=cursor
+            flag["kind"]
+            for flag in triage.listed(
+                session, FlagFilter(**filters), limit=limit, cursor=cursor
             ).items
         ]
 
 
 def test_the_list_is_by_kind_hollow_first_and_pages_through(
-    api: Api, found: dict[str, list[str]]
+    api: Api, flag_ids: dict[str, list[str]]
 ) -> None:
     assert set(triage.ORDER) == set(FlagKind)
     kinds = ["passes_by_tolerance"] * 2 + ["fix_masked", "hangs", "flaky", "tolerance_too_tight"]
@@ -82,33 +82,33 @@ def test_the_list_is_by_kind_hollow_first_and_pages_through(
         first["next_url"].replace("/flags?", "/flags.json?") + "&limit=2"
     ).json()
     rest = api.client.get(second["next_url"].replace("/flags?", "/flags.json?")).json()
-    assert [each["kind"] for page in (first, second, rest) for each in page["items"]] == kinds
+    assert [flag["kind"] for page in (first, second, rest) for flag in page["items"]] == kinds
     assert rest["next"] is None
-    assert [(each["kind"], each["count"]) for each in first["counts"]][:2] == [
+    assert [(kind_count["kind"], kind_count["count"]) for kind_count in first["counts"]][:2] == [
         ("passes_by_tolerance", 2),
         ("fix_masked", 1),
     ]
-    newest, _ = (each["build"] for each in first["items"][:2])
+    newest, _ = (flag["build"] for flag in first["items"][:2])
     assert newest == "b2"
     assert order(api, build="b1", kind="passes_by_tolerance") == ["passes_by_tolerance"]
-    change(api, found["hangs"], state="acknowledged", owner="ada", reason="the board")
-    change(api, found["flaky"], state="resolved")
+    change(api, flag_ids["hangs"], state="acknowledged", owner="ada", reason="the board")
+    change(api, flag_ids["flaky"], state="resolved")
     assert order(api, owner="ada") == []
     assert (
         order(api, owner="ada", state="any"),
         order(api, state="resolved"),
         order(api, job="x"),
     ) == (["hangs"], ["flaky"], [])
-    assert [each["kind"] for each in api.get("/flags?owner=ada&build=b1")["items"]] == ["hangs"]
+    assert [flag["kind"] for flag in api.get("/flags?owner=ada&build=b1")["items"]] == ["hangs"]
     for cursor in ("x", f"odd.{UNKNOWN}", "flaky.x"):
         assert api.client.get(f"/flags.json?cursor={cursor}").status_code == 400
 
 
 def test_one_change_for_many_has_an_outcome_for_each_and_is_told_as_for_one(
-    api: Api, found: dict[str, list[str]]
+    api: Api, flag_ids: dict[str, list[str]]
 ) -> None:
-    first, second = found["passes_by_tolerance"]
-    (resolved,) = found["flaky"]
+    first, second = flag_ids["passes_by_tolerance"]
+    (resolved,) = flag_ids["flaky"]
     change(api, [resolved], state="resolved", reason="fixed in 4.2")
     ids = [first, resolved, UNKNOWN, "nothing", second, first]
     fields = {
@@ -117,43 +117,48 @@ def test_one_change_for_many_has_an_outcome_for_each_and_is_told_as_for_one(
         "reason": "known since May",
         "expires": TOMORROW,
     }
-    told = change(api, ids, **fields)
-    assert told["changed"] == 2
-    assert [(each["id"], each["outcome"]) for each in told["items"]] == [
+    answer = change(api, ids, **fields)
+    assert answer["changed"] == 2
+    assert [(entry["id"], entry["outcome"]) for entry in answer["items"]] == [
         (first, "changed"),
         (resolved, "refused"),
         (UNKNOWN, "missing"),
         ("nothing", "missing"),
         (second, "changed"),
     ]
-    assert told["items"][1]["problem"]["limit"] == "resolved, open"
-    assert told["items"][0]["before"] == {
+    assert answer["items"][1]["problem"]["limit"] == "resolved, open"
+    assert answer["items"][0]["before"] == {
         "state": "open",
         "owner": None,
         "reason": None,
         "expires_at": None,
     }
-    looked = api.get(f"/flags/{second}")
-    assert (looked["state"], looked["owner"], looked["expires_at"], looked["version"]) == (
+    changed_flag = api.get(f"/flags/{second}")
+    assert (
+        changed_flag["state"],
+        changed_flag["owner"],
+        changed_flag["expires_at"],
+        changed_flag["version"],
+    ) == (
         "acknowledged",
         "ada",
         TOMORROW,
-        told["items"][4]["version"],
+        answer["items"][4]["version"],
     )
-    assert (looked["history"][0]["actor"], looked["history"][0]["reason"]) == (
+    assert (changed_flag["history"][0]["actor"], changed_flag["history"][0]["reason"]) == (
         "local",
         "known since May",
     )
     assert api.get(f"/audit?subject={second}")["items"][0]["detail"] == fields
     again = change(api, ids, **fields)
-    assert [each["outcome"] for each in again["items"]] == [
+    assert [entry["outcome"] for entry in again["items"]] == [
         "same",
         "refused",
         "missing",
         "missing",
         "same",
     ]
-    assert api.get(f"/flags/{second}")["version"] == looked["version"]
+    assert api.get(f"/flags/{second}")["version"] == changed_flag["version"]
     with api.context.reading() as session:
         messages = len(outbox.due(session, topics=("flag.resolved",)))
     change(api, [first, second], state="resolved")
@@ -187,7 +192,7 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
         with api.context.session() as session:
             for test in (compared_builds.HOLLOW, compared_builds.NEW):
                 nightly_history.night(session, "b1", 1, range(2), test=test, wrong=True)
-            first, second = (each["id"] for each in flags.list_(session).items)
+            first, second = (flag["id"] for flag in flags.list_(session).items)
         reader, person = api.visitor(ELSEWHERE), api.visitor(ELSEWHERE)
         for visitor, scope in ((reader, "read"), (person, "submit")):
             token = api.token(scope)["Authorization"].removeprefix("Bearer ")
@@ -218,14 +223,14 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
         done = person.post("/flags?kind=passes_by_tolerance", data=body)
         assert done.status_code == 200
         assert "1 flag acknowledged" in done.text
-        assert f"{UNKNOWN}" in done.text  # named, because it could not be
+        assert f"{UNKNOWN}" in done.text  # named, because it could not be changed
         assert HOSTILE not in done.text
         assert (
             done.text.count('name="flag" value="' + first) == 1
-        )  # in the form that takes it back; the list has the other one only
+        )  # in the form that takes the change back; the list has only the other flag
         assert f'id="flag-{second}"' in done.text
         assert f'id="flag-{first}"' not in done.text
-        for changes, said in (
+        for changes, error in (
             ({"reason": " "}, "reason: is required to acknowledge a flag"),
             ({"flag": []}, "flag: nothing is selected"),
             ({"expires": "2001-01-01"}, "expires: is past"),
@@ -233,7 +238,7 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
             ({"state": "owned", "owner": ""}, "owner: is required"),
         ):
             refused = person.post("/flags", data={**body, **changes})
-            assert (refused.status_code, said in refused.text) == (422, True), refused.text[-3000:]
+            assert (refused.status_code, error in refused.text) == (422, True), refused.text[-3000:]
         back = person.post("/flags", data={"flag": [first], "state": "open", "csrf_token": csrf})
         assert "1 flag reopened" in back.text
         person.post(

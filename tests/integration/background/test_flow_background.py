@@ -69,7 +69,7 @@ def another(settings: Settings, log: Path) -> Iterator[None]:
 
 
 def presences(engine: Engine) -> set[str]:
-    """The copies that say they live."""
+    """Return the names of the copies that say they live."""
     with reading(engine) as current:
         return set(leases.holders(current, "presence/"))
 

@@ -1,5 +1,5 @@
-"""Sequential seeds with two copies of `gonogo background` and a real broker: told to stop, killed
-on the way, decided once."""
+"""Sequential seeds with two copies of `gonogo background` and a real broker: workers are told to
+stop or die on the way, and a job is decided once."""
 
 from __future__ import annotations
 

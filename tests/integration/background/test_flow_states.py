@@ -30,8 +30,8 @@ LATER = NOW + timedelta(seconds=60)
 @pytest.fixture
 def current(engine: Engine) -> Iterator[Session]:
     """One write transaction."""
-    with session(engine) as made:
-        yield made
+    with session(engine) as transaction:
+        yield transaction
 
 
 def submit(current: Session, seeds: int = 4, **changes: Any) -> Job:
@@ -42,8 +42,7 @@ def submit(current: Session, seeds: int = 4, **changes: Any) -> Job:
 def send(
     current: Session, count: int = 1000, *, start: bool = True, now: datetime = NOW
 ) -> list[Sendable]:
-    """Dispatch waiting chunks and publish their attempts; the worker starts them unless told
-    otherwise."""
+    """Dispatch waiting chunks and publish their attempts; with `start` the worker starts them."""
     chunks.dispatch(current, chunks.choose(current, QUEUE, count), now=now)
     sendable = attempts.unpublished(current, "epoch")
     attempts.published(current, [item.attempt for item in sendable], "epoch", now=now)
@@ -54,7 +53,7 @@ def send(
 
 
 def store(current: Session, item: Sendable, rows: list[dict[str, Any]], batch: int = 0) -> None:
-    """One batch of an attempt."""
+    """Store one batch of an attempt."""
     attempts.store(current, item.attempt, {"batch": batch, "rows": rows}, now=NOW)
 
 
@@ -65,20 +64,20 @@ def finish(
     outcome: str = "done",
     **more: Any,
 ) -> None:
-    """The last message of an attempt."""
+    """Store the last message of an attempt."""
     body = {"outcome": outcome, "sent": item.work if sent is None else sent, **more}
     attempts.finished(current, item.attempt, body, now=NOW)
 
 
 def now_of(current: Session, job: Job) -> Job:
     """The job as it is now."""
-    found = jobs.get(current, job.id)
-    assert found is not None
-    return found
+    stored_job = jobs.get(current, job.id)
+    assert stored_job is not None
+    return stored_job
 
 
 def seeds_of(current: Session, job: Job) -> dict[int, str]:
-    """seed -> verdict."""
+    """Return the verdict of each seed."""
     return {item["seed"]: item["verdict"] for item in results.stream(current, job.id)}
 
 
@@ -171,14 +170,16 @@ def test_a_last_batch_of_artifacts_only_is_waited_for_as_well(current: Session) 
     store(current, item, [row(0)])
     finish(current, item, batches=2)
     assert now_of(current, job).state == "running"
-    said = {
+    artifact = {
         "kind": "diagnosis",
         "seed": 0,
         "repeat": 0,
         "output": "",
         "content": {"words": "every term is right"},
     }
-    attempts.store(current, item.attempt, {"batch": 1, "rows": [], "artifacts": [said]}, now=NOW)
+    attempts.store(
+        current, item.attempt, {"batch": 1, "rows": [], "artifacts": [artifact]}, now=NOW
+    )
     ended = now_of(current, job)
     assert ended.diagnosis is not None
     assert ended.diagnosis["words"] == "every term is right"
@@ -204,7 +205,7 @@ def test_a_silent_attempt_is_lost_and_its_late_results_still_count(current: Sess
     store(current, lost, [row(0)])
     assert (
         attempts.mark_lost(current, lost.attempt, "no heartbeat", before=NOW, now=LATER) is None
-    )  # heard just now
+    )  # it was heard just now
     assert (
         attempts.mark_lost(current, lost.attempt, "no heartbeat", before=LATER, now=LATER) == job.id
     )
@@ -420,8 +421,8 @@ def test_two_last_chunks_at_once_close_the_job_once(engine: Engine) -> None:
         ) -> None:
             try:
                 barrier.wait()
-                with session(engine) as own:
-                    finish(own, item)
+                with session(engine) as thread_session:
+                    finish(thread_session, item)
             except BaseException as problem:
                 problems.append(problem)
 

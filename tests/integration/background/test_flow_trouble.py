@@ -1,5 +1,5 @@
-"""`gonogo background` while what it stands on is away: the broker, the database, the disk, the
-migration."""
+"""`gonogo background` while something that it needs is away: the broker, the database, the disk,
+the migration."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_background_survives_a_restart_of_redis(
             worker.start(first)
             until(engine, job_id, lambda job: job.state == "running")
         private_redis.stop()
-        # with nothing in it: unstarted attempts and results on their way are gone
+        # it starts empty: unstarted attempts and results on their way are gone
         private_redis.start()
         app.close()
         app = queue.make_app(private_redis.url)
@@ -46,7 +46,7 @@ def test_background_survives_a_restart_of_redis(
             worker.send(first, [row(seed) for seed, _ in first["work"]])
             worker.finish(first)
             until(engine, job_id, lambda job: job.done >= len(first["work"]))
-            deadline, taken = time.monotonic() + 40.0, {first["attempt"]}
+            deadline, seen_attempts = time.monotonic() + 40.0, {first["attempt"]}
             while (
                 until(engine, job_id, lambda job: True).state != "finished"
                 and time.monotonic() < deadline
@@ -57,8 +57,8 @@ def test_background_survives_a_restart_of_redis(
                     # worker runs it once
                 ):
                     chunk = worker.take(0.5)
-                    if chunk["attempt"] not in taken:
-                        taken.add(chunk["attempt"])
+                    if chunk["attempt"] not in seen_attempts:
+                        seen_attempts.add(chunk["attempt"])
                         worker.run(chunk)
         until(engine, job_id, lambda job: job.state == "finished")
     assert numbers(engine, job_id) == [0, 1, 2, 3]
@@ -68,8 +68,8 @@ def test_background_survives_a_restart_of_redis(
 def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
     database_url: str, engine: Engine, private_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They can't be acknowledged; each would hold one of the consumer's two places for ever, and
-    with both held it reads no more."""
+    """The messages can't be acknowledged. Each would hold one of the consumer's two places for
+    ever; a consumer without a free place reads no more."""
     settings, app = short(database_url, private_redis.url), queue.make_app(private_redis.url)
     worker = SimulatedWorker(app)
     with running(settings):

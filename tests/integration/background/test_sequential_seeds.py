@@ -41,8 +41,8 @@ def engine(
 @pytest.fixture
 def current(engine: Engine) -> Iterator[Session]:
     """One write transaction, rolled back."""
-    with migrated_database.back(engine) as made:
-        yield made
+    with migrated_database.back(engine) as transaction:
+        yield transaction
 
 
 def submit(
@@ -64,7 +64,7 @@ def submit(
 
 
 def send(current: Session, count: int = 1000) -> list[Sendable]:
-    """Hand out what may be handed out; workers start all of it."""
+    """Send every chunk that may be sent, up to `count`; workers start all of them."""
     chunks.dispatch(current, chunks.choose(current, QUEUE, count), now=NOW)
     sendable = attempts.unpublished(current, "epoch")
     attempts.published(current, [item.attempt for item in sendable], "epoch", now=NOW)
@@ -74,14 +74,14 @@ def send(current: Session, count: int = 1000) -> list[Sendable]:
 
 
 def store(current: Session, item: Sendable, rows: Sequence[dict[str, Any]], batch: int = 0) -> None:
-    """One batch of an attempt."""
+    """Store one batch of an attempt."""
     attempts.store(current, item.attempt, {"batch": batch, "rows": list(rows)}, now=NOW)
 
 
 def end(
     current: Session, item: Sendable, outcome: str = "done", sent: Any = None, **more: Any
 ) -> None:
-    """An attempt's last word."""
+    """Store the last message of an attempt."""
     body = {
         "outcome": outcome,
         "sent": item.work if sent is None else sent,
@@ -91,7 +91,7 @@ def end(
     attempts.finished(current, item.attempt, body, now=NOW)
 
 
-def found(current: Session, job: Job) -> Job:
+def now_of(current: Session, job: Job) -> Job:
     """The job as it is now."""
     now = jobs.get(current, job.id)
     assert now is not None
@@ -99,15 +99,15 @@ def found(current: Session, job: Job) -> Job:
 
 
 def stop_of(current: Session, job: Job) -> dict[str, Any]:
-    """Its decision."""
-    stop = found(current, job).stop
+    """Return the decision that stopped the job."""
+    stop = now_of(current, job).stop
     assert stop is not None
     return stop
 
 
 def run(current: Session, job: Job, make: Make = row) -> Job:
-    """Chunk after chunk on one worker, until the job is over."""
-    while not (now := found(current, job)).state.final:
+    """Run chunk after chunk on one worker until the job is over."""
+    while not (now := now_of(current, job)).state.final:
         for item in send(current, 1):
             store(current, item, [make(seed, repeat) for seed, repeat in item.work])
             end(current, item)
@@ -157,14 +157,14 @@ def test_a_stable_test_stops_after_49_seeds_and_says_what_it_saved(current: Sess
         "seeds_saved": 451,
         "device_ms_saved": 451 * 2.5,
     }
-    told = [
+    state_changes = [
         event["data"]
         for event in events.after(current, job.id, 0)
         if event["type"] == "state" and event["data"].get("stop")
     ]
-    assert [each["state"] for each in told] == ["running", "finished"]
-    assert told[0]["reason"].startswith("stopped after 49")
-    assert told[1]["stop"] == ended.stop
+    assert [change["state"] for change in state_changes] == ["running", "finished"]
+    assert state_changes[0]["reason"].startswith("stopped after 49")
+    assert state_changes[1]["stop"] == ended.stop
 
 
 def test_workers_get_no_seed_that_a_stable_test_does_not_need_and_a_failure_frees_more(
@@ -176,7 +176,7 @@ def test_workers_get_no_seed_that_a_stable_test_does_not_need_and_a_failure_free
     store(current, items[0], [row(0)])
     assert chunks.waiting(current) == {}
     store(current, items[0], [row(1, verdict="fail_by_tolerance")], batch=1)
-    assert found(current, job).sequential == {
+    assert now_of(current, job).sequential == {
         "start": 0,
         "max": 500,
         "stop_on_finding": True,
@@ -191,13 +191,13 @@ def test_workers_get_no_seed_that_a_stable_test_does_not_need_and_a_failure_free
 
 
 def right(seed: int, repeat: int = 0) -> dict[str, Any]:
-    """Fails for a reason that rounding explains, one seed in five."""
+    """A row; one seed in five fails for a reason that rounding explains."""
     return row(seed, repeat, verdict="fail_by_tolerance" if seed % 5 == 3 else "pass")
 
 
 def lucky(seed: int, repeat: int = 0) -> dict[str, Any]:
-    """Two failures, which don't decide; seeds that say nothing of the kernel; an unexplained one at
-    40, and what would decide behind it."""
+    """A row. Seeds 2 and 30 fail, which doesn't decide; seeds 7 to 9 say nothing of the kernel;
+    seeds from 40 on are unexplained, so seed 40 decides."""
     if seed in (7, 8, 9):
         return empty_row(seed, "error", "the device went away", repeat)
     if seed >= 40:
@@ -216,7 +216,7 @@ def test_the_decision_is_the_same_whatever_comes_when(
     chance = random.Random(luck)
     job = submit(current, 200)
     going: list[tuple[Sendable, list[list[int]]]] = []
-    while not found(current, job).state.final:
+    while not now_of(current, job).state.final:
         going += [(item, list(item.work)) for item in send(current, 3)]
         item, left = going.pop(chance.randrange(len(going)))
         chance.shuffle(left)
@@ -234,7 +234,7 @@ def test_the_decision_is_the_same_whatever_comes_when(
             going.append((item, rest))
     stop = stop_of(current, job)
     assert (stop["decision"], stop["seeds_seen"]) == (decision, seen)
-    ended = found(current, job)
+    ended = now_of(current, job)
     assert ended.done == ended.total == len(list(results.stream(current, job.id)))
     assert stop["seeds_saved"] == 200 - ended.done
 
@@ -255,11 +255,15 @@ def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_the_dia
     assert stop["words"].endswith("(seed 0: fail)")
     assert "finder" not in stop
     due = outbox.due(current, topics=["attempt.cancel"])
-    told = {message.payload["attempt"] for message in due}
-    assert told == {item.attempt for item in items[1:]} == set(attempts.to_cancel(current))
+    cancelled_attempts = {message.payload["attempt"] for message in due}
+    assert (
+        cancelled_attempts
+        == {item.attempt for item in items[1:]}
+        == set(attempts.to_cancel(current))
+    )
     assert chunks.waiting(current) == {}
-    assert found(current, job).state == "running"
-    store(current, items[1], [row(2)])  # was on its way: kept
+    assert now_of(current, job).state == "running"
+    store(current, items[1], [row(2)])  # it was on its way, so it is kept
     for item in items[2:]:
         end(current, item, "cancelled", [])
     end(current, items[1], "cancelled", [[2, 0]])
@@ -278,7 +282,7 @@ def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_the_dia
     }
     attempts.store(current, items[0].attempt, body, now=NOW)
     end(current, items[0])
-    ended = found(current, job)
+    ended = now_of(current, job)
     assert (ended.state, ended.verdict, ended.counts) == (
         "finished",
         "fail",
@@ -287,7 +291,7 @@ def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_the_dia
     assert ended.diagnosis is not None
     assert (ended.total, stop_of(current, job)["seeds_saved"]) == (3, 497)
     store(current, items[0], [row(9)], batch=2)
-    assert found(current, job).done == 3
+    assert now_of(current, job).done == 3
 
 
 def test_asked_for_more_a_wrong_kernel_is_run_until_its_rate_is_known(current: Session) -> None:
@@ -310,7 +314,7 @@ def test_what_lies_behind_an_unexplained_seed_is_withdrawn_and_what_lies_before_
     job = submit(current)
     items = send(current)
     store(current, items[2], [row(5, verdict="fail", explanation="unexplained")])
-    assert found(current, job).stop is None
+    assert now_of(current, job).stop is None
     assert set(attempts.to_cancel(current)) == {item.attempt for item in items[3:]}
     attempts.mark_lost(current, items[0].attempt, "its worker was killed", before=LATER, now=NOW)
     attempts.mark_lost(current, items[3].attempt, "its worker was killed", before=LATER, now=NOW)
@@ -378,10 +382,10 @@ def test_a_worker_that_dies_or_does_not_obey_cannot_keep_a_decided_job_open(
     assert queues.overdue_cancels(current, before=NOW) == []
     assert queues.overdue_cancels(current, before=LATER) == [job.id]
     assert queues.close_unresponsive(current, job.id, now=LATER)
-    ended = found(current, job)
+    ended = now_of(current, job)
     assert (ended.state, ended.verdict, ended.open_chunks) == ("finished", "fail_by_tolerance", 0)
     store(current, items[4], [row(seed) for seed, _ in items[4].work])
-    assert found(current, job).done == 2
+    assert now_of(current, job).done == 2
 
 
 def test_a_cancelled_job_stays_cancelled_whatever_its_seeds_had_decided(current: Session) -> None:
@@ -395,7 +399,7 @@ def test_a_cancelled_job_stays_cancelled_whatever_its_seeds_had_decided(current:
     assert jobs.cancel(current, job.id) is not None
     for item in items:
         end(current, item, "cancelled", [])
-    ended = found(current, job)
+    ended = now_of(current, job)
     assert (ended.state, ended.verdict, ended.total) == ("cancelled", "fail_by_tolerance", 500)
 
 
@@ -413,7 +417,7 @@ def test_two_copies_that_store_in_the_same_moment_decide_once(engine: Engine) ->
     for thread in threads:
         thread.join()
     with reading(engine) as current:
-        ended = found(current, job)
+        ended = now_of(current, job)
         decided = [event for event in events.after(current, job.id, 0) if "reason" in event["data"]]
     assert (ended.state, ended.done, len(decided)) == ("finished", 49, 1)
 

@@ -33,22 +33,21 @@ def engine(
 @pytest.fixture
 def current(engine: Engine) -> Iterator[Session]:
     """One write transaction, rolled back."""
-    with migrated_database.back(engine) as made:
-        yield made
+    with migrated_database.back(engine) as transaction:
+        yield transaction
 
 
 def seed(number: int, row_z: float, verdict: str | None = None) -> dict[str, Any]:
-    """A row whose dx has that direction, explained or suspect as the policy says (up to 4, up to
-    20)."""
+    """A row whose dx has this `row_z`: explained up to 4, suspect above, as the policy says."""
     explanation = "explained" if row_z <= 4 else "suspect"
-    said = verdict or ("pass" if row_z <= 4 else "suspect")
+    row_verdict = verdict or ("pass" if row_z <= 4 else "suspect")
     statistics = {"budget_ratio": 0.9, "chi": 1.0, "count": 4096}
-    dx = output(said, explanation, **statistics, row_z=row_z)
-    return row(number, 0, said, explanation, outputs={"dx": dx, "dgamma": output()})
+    dx = output(row_verdict, explanation, **statistics, row_z=row_z)
+    return row(number, 0, row_verdict, explanation, outputs={"dx": dx, "dgamma": output()})
 
 
 def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any) -> Job:
-    """A job of four seeds from its creation to its end."""
+    """Run a job, by default of four seeds, from its creation to its end."""
     job = jobs.create(current, new_job(**{"request": RANGE, **changes}), now=NOW)
     while True:
         chunks.dispatch(current, chunks.choose(current, QUEUE, 1), now=NOW)
@@ -57,7 +56,7 @@ def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any)
         attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
         attempts.finished(
             current, item.attempt, {"outcome": "done", "sent": item.work, "batches": 1}, now=NOW
-        )  # overtakes its rows
+        )  # it overtakes its rows
         for _ in range(2):
             attempts.store(
                 current,
@@ -65,10 +64,10 @@ def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any)
                 {"batch": 0, "rows": [make(number) for number, _ in item.work]},
                 now=NOW,
             )
-        found = jobs.get(current, job.id)
-        assert found is not None
-        if found.state.final:
-            return found
+        stored_job = jobs.get(current, job.id)
+        assert stored_job is not None
+        if stored_job.state.final:
+            return stored_job
 
 
 def test_a_suspect_seed_adds_eight_and_what_was_chance_passes(current: Session) -> None:
@@ -89,14 +88,17 @@ def test_a_suspect_seed_adds_eight_and_what_was_chance_passes(current: Session) 
     assert job.suspects["pooled"]["dx"]["statistics"]["row_z"] == pytest.approx(
         ((36 + 11) / 12) ** 0.5
     )
-    (told,) = [
-        each["data"] for each in events.after(current, job.id, 0) if "reason" in each["data"]
+    (state_change,) = [
+        event["data"] for event in events.after(current, job.id, 0) if "reason" in event["data"]
     ]
-    assert (told["state"], told["reason"]) == ("running", "8 seeds added: seed 3 is suspect")
+    assert (state_change["state"], state_change["reason"]) == (
+        "running",
+        "8 seeds added: seed 3 is suspect",
+    )
     assert [
-        each["data"]["total"]
-        for each in events.after(current, job.id, 0)
-        if each["type"] == "progress"
+        event["data"]["total"]
+        for event in events.after(current, job.id, 0)
+        if event["type"] == "progress"
     ] == [4, 12, 12, 12]
     assert flags.list_(current, job=job.id).items == ()
     again = jobs.resubmit(current, job.id, owner="me")
@@ -148,7 +150,7 @@ def test_an_added_seed_that_is_unexplained_settles_it(current: Session) -> None:
 def test_the_pooled_figures_decide_the_verdict_and_are_the_flags_evidence(
     current: Session, row_z: float, verdict: str, ends: str, kind: str | None
 ) -> None:
-    """Of rows that an older policy called suspect, for example."""
+    """An older policy called such rows suspect, for example."""
 
     def make(number: int) -> dict[str, Any]:
         dx = output(verdict, "suspect", budget_ratio=0.9, row_z=row_z)
@@ -156,10 +158,10 @@ def test_the_pooled_figures_decide_the_verdict_and_are_the_flags_evidence(
 
     job = run(current, make)
     assert (job.verdict, job.total) == (ends, 12)
-    found = flags.list_(current, job=job.id).items
-    assert [flag["kind"] for flag in found] == ([] if kind is None else [kind])
+    job_flags = flags.list_(current, job=job.id).items
+    assert [flag["kind"] for flag in job_flags] == ([] if kind is None else [kind])
     if kind is not None:
-        evidence = found[0]["evidence"]
+        evidence = job_flags[0]["evidence"]
         assert evidence["pooled"]["dx"]["statistics"]["row_z"] == pytest.approx(row_z)
         assert (evidence["output"], evidence["seeds"], evidence["suspects"]["added"]) == (
             "dx",

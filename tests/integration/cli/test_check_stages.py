@@ -50,14 +50,15 @@ def test_the_table_and_the_blocker_are_told(tmp_path: Path) -> None:
     (tmp_path / "test_kernels.py").write_text("def test_right(): assert 0, 'wrong tile'\n")
     done = check(tmp_path, "--seeds", "2", "--json")
     assert done.returncode == 1, done.stderr
-    said = json.loads(done.stdout)["diagnosis"]
+    diagnosis = json.loads(done.stdout)["diagnosis"]
     assert [
-        (each["name"], each["status"], each["iterations"]) for each in said["stages"]["stages"]
+        (stage["name"], stage["status"], stage["iterations"])
+        for stage in diagnosis["stages"]["stages"]
     ] == [
         ("api", "passed", 2),
         ("kernels", "failed", 2),
     ]
-    assert said["words"].startswith(
+    assert diagnosis["words"].startswith(
         "Of 2 stages 1 passed, 2 (kernels) failed; the blocker is 'kernels': no test passed, first"
     )
 

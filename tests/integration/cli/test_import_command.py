@@ -15,12 +15,12 @@ from gonogo_cli.app import app
 def test_files_go_in_and_their_results_out(
     tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    junit, ours = tmp_path / "results.xml", tmp_path / "run.ndjson"
+    junit, ndjson = tmp_path / "results.xml", tmp_path / "run.ndjson"
     junit.write_text(
         '<testsuite name="s"><testcase name="a"/><testcase '
         'name="b"><failure/></testcase></testsuite>'
     )
-    ours.write_text(
+    ndjson.write_text(
         '{"format": "gonogo", "version": 1, "build": "b1"}\n{"name": "t", "outcome": '
         '"passed", "seed": 4}\n'
     )
@@ -32,11 +32,11 @@ def test_files_go_in_and_their_results_out(
             assert done.exit_code == 0, done.output
             return done.stdout
 
-        told = json.loads(
+        imports = json.loads(
             gonogo(
                 "import",
                 str(junit),
-                str(ours),
+                str(ndjson),
                 "--build",
                 "head",
                 "--label",
@@ -44,17 +44,19 @@ def test_files_go_in_and_their_results_out(
                 "--json",
             )
         )["imports"]
-        assert [(each["tests"], each["outcomes"]) for each in told] == [
+        assert [(imported_job["tests"], imported_job["outcomes"]) for imported_job in imports] == [
             (2, {"failed": 1, "passed": 1}),
             (1, {"passed": 1}),
         ]
         assert "1 failed, 1 passed; without numbers" in gonogo("import", str(junit))
-        job = http.get(f"/api/v1/jobs/{told[1]['id']}").json()
+        job = http.get(f"/api/v1/jobs/{imports[1]['id']}").json()
         assert (job["build"], job["labels"], job["seeds"]) == ("head", {"branch": "main"}, [4])
         out = tmp_path / "out.parquet"
-        assert gonogo("results", told[0]["id"], "--format", "parquet", "--output", str(out)) == ""
+        assert (
+            gonogo("results", imports[0]["id"], "--format", "parquet", "--output", str(out)) == ""
+        )
         assert out.read_bytes()[:4] == out.read_bytes()[-4:] == b"PAR1"
-        assert gonogo("results", told[0]["id"], "--format", "junit").count("<testcase") == 2
+        assert gonogo("results", imports[0]["id"], "--format", "junit").count("<testcase") == 2
         (tmp_path / "no.bin").write_bytes(b"\x7fELF")
         done = CliRunner().invoke(app, ["import", str(tmp_path / "no.bin")])
         assert type(done.exception).__name__ == "FieldError"

@@ -66,37 +66,37 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
     )
     (killed,) = folder.glob(f"{PREFIX}*")
     file.write_text("def test_fine(): pass\n")
-    said = run(folder, f"--gonogo={url}", status=0)
-    assert said[-3].startswith(f"not delivered: {url} can't be reached: "), said
+    output_lines = run(folder, f"--gonogo={url}", status=0)
+    assert output_lines[-3].startswith(f"not delivered: {url} can't be reached: "), output_lines
     (away,) = set(folder.glob(f"{PREFIX}*")) - {killed}
     assert (
-        said[-2]
+        output_lines[-2]
         == f"numbers: {away.name}; the next run delivers them, or `python -m gonogo_pytest`"
     )
     assert main([str(folder)]) == 3
     assert capsys.readouterr().out.count("not delivered: ") == 1, "who is away is asked once"
-    kept = {path: path.read_bytes() for path in (killed, away)}
+    spooled_bytes = {path: path.read_bytes() for path in (killed, away)}
 
     def jobs() -> dict[str, dict[str, int]]:
-        return {each["id"]: each["outcomes"] for each in client.get("/api/v1/jobs").json()["items"]}
+        return {job["id"]: job["outcomes"] for job in client.get("/api/v1/jobs").json()["items"]}
 
     with on_port(migrated_sqlite_url, port=port) as (client, _):
         run(folder, "--gonogo=other.sqlite", status=0)
         assert not jobs(), "they were for another place"
-        said = run(folder, f"--gonogo={url}", status=0)
-        assert [line.partition(":")[0] for line in said[-4:-1]] == [
+        output_lines = run(folder, f"--gonogo={url}", status=0)
+        assert [line.partition(":")[0] for line in output_lines[-4:-1]] == [
             "numbers",
             "delivered, too",
             "delivered, too",
-        ], said
-        assert ", which was killed: " in said[-3]
-        told = jobs()
-        assert sorted(told.values(), key=len) == [
+        ], output_lines
+        assert ", which was killed: " in output_lines[-3]
+        delivered_jobs = jobs()
+        assert sorted(delivered_jobs.values(), key=len) == [
             {"passed": 1},
             {"passed": 1},
             {"passed": 1, "failed": 1, "crash": 1},
         ]
-        (job,) = [job for job, outcomes in told.items() if "crash" in outcomes]
+        (job,) = [job for job, outcomes in delivered_jobs.items() if "crash" in outcomes]
         (first, *_) = client.get(f"/api/v1/jobs/{job}/results").json()["items"]
         assert first["outputs"]["test_suite.py::test_kills_pytest"]["message"].startswith(
             spool.KILLED
@@ -107,11 +107,11 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
         assert not list(folder.glob(f"{PREFIX}*"))
         for (
             path,
-            data,
-        ) in kept.items():  # it was killed again, before it had heard the server's answer
-            path.write_bytes(data)
+            contents,
+        ) in spooled_bytes.items():  # it was killed again, before it had heard the server's answer
+            path.write_bytes(contents)
         assert main([str(folder)]) == 0
-        assert jobs() == told
+        assert jobs() == delivered_jobs
         assert not list(folder.glob(f"{PREFIX}*"))
 
 
@@ -120,7 +120,7 @@ def test_a_child_that_a_test_forked_delivers_nothing(tmp_path: Path) -> None:
         lambda: {"suite": "s"}, root=tmp_path, to=str(tmp_path / "kept.sqlite"), requested=True
     )
     collector._add(Record("t.py::test", "passed"))
-    collector._pid += 1  # what a process that runs on into pytest sees: another id than its own
+    collector._pid += 1  # a forked process that runs on into pytest has another id
     collector.pytest_sessionfinish(0)
     assert [path.suffix for path in tmp_path.iterdir()] == [".jsonl"]
     collector._pid -= 1
@@ -177,7 +177,7 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     with next(iter(tmp_path.iterdir())).open("ab") as torn:
         torn.write(b'{"node":"n3","rec')
     (left,) = spool.left_over(tmp_path)
-    (read,) = [each.read() for each in spool.left_over(tmp_path)]
+    (read,) = [leftover.read() for leftover in spool.left_over(tmp_path)]
     assert left.path.exists()
     assert (read.id, read.to, read.header, read.exit_status, read.finished_at) == (
         "r1",
@@ -186,8 +186,9 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
         1,
         "then",
     )
-    assert [encoded(each.to_json()) for each in read.records] == [
-        encoded(each.to_json()) for each in (record, Record("n2", "crash", message=spool.KILLED))
+    assert [encoded(stored.to_json()) for stored in read.records] == [
+        encoded(expected.to_json())
+        for expected in (record, Record("n2", "crash", message=spool.KILLED))
     ]
 
 
@@ -201,9 +202,9 @@ def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
         second == f"numbers: {left.name}; the next run delivers them, or `python -m gonogo_pytest`"
     )
     path.unlink()
-    told, too = finished(tmp_path, str(path)).ended
-    assert told.startswith(f"numbers: {path}, run ")
-    assert too.startswith("delivered, too: the run of ")
+    numbers_line, earlier_line = finished(tmp_path, str(path)).ended
+    assert numbers_line.startswith(f"numbers: {path}, run ")
+    assert earlier_line.startswith("delivered, too: the run of ")
     nowhere = tmp_path / "nowhere"
     assert (
         finished(nowhere, str(path))
@@ -221,9 +222,9 @@ def test_two_processes_may_write_the_same_file_and_a_run_is_there_once(tmp_path:
         for name in ("run 0", "run 1"):
             for file in (one, other):
                 file.add(Run(name, "", header, [Record("t.py::test", "passed")]))
-    with sqlite3.connect(tmp_path / "kept.sqlite") as found:
-        assert found.execute("SELECT run, number FROM tests ORDER BY run").fetchall() == [
+    with sqlite3.connect(tmp_path / "kept.sqlite") as connection:
+        assert connection.execute("SELECT run, number FROM tests ORDER BY run").fetchall() == [
             ("run 0", 0),
             ("run 1", 0),
         ]
-    found.close()
+    connection.close()

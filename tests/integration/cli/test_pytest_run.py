@@ -98,24 +98,26 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Pytest:
 def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
     project: Path, run: Pytest
 ) -> None:
-    said = run(project, "--gonogo-seeds=2", "--gonogo-build=b1", "-m", "not slow")
-    assert said[0].split()[0] == ".H.H.F.."
-    summary = said[said.index(next(line for line in said if "gonogo: 1 hollow" in line)) :]
-    assert summary[1] == "HOLLOW test_kernel.py::test_backward[double-subtract] seeds 0-1"
+    output_lines = run(project, "--gonogo-seeds=2", "--gonogo-build=b1", "-m", "not slow")
+    assert output_lines[0].split()[0] == ".H.H.F.."
+    summary = output_lines[
+        output_lines.index(next(line for line in output_lines if "gonogo: 1 hollow" in line)) :
+    ]
+    assert summary[1] == "HOLLOW PASS test_kernel.py::test_backward[double-subtract] seeds 0-1"
     assert summary[2].startswith(
         "  layernorm_bw [1, 32, 64]: Hollow pass (budget of tt-train). Green and wrong"
     )
     assert (
         "Not judged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times "
         "fp32's own rounding, of which 0.005 was used"
-    ) in said
+    ) in output_lines
     red = (
         "Not judged: test_kernel.py::test_red: the tolerance is 12,600 times fp32's own "
         "rounding, and the error 500 times the tolerance"
     )
-    assert red in said
-    assert "6 comparisons of 4 tests: 2 not judged, 2 pass, 2 hollow pass" in said
-    assert said[-1].startswith("1 failed, 5 passed, 2 hollow")
+    assert red in output_lines
+    assert "6 comparisons of 4 tests: 2 not judged, 2 pass, 2 hollow pass" in output_lines
+    assert output_lines[-1].startswith("1 failed, 5 passed, 2 hollow")
     with sqlite3.connect(project / ".gonogo.sqlite") as file:
         tests = file.execute("SELECT name, seed, outcome FROM tests ORDER BY number").fetchall()
         hollow = file.execute(
@@ -123,7 +125,7 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
             "output = 'dx'"
         ).fetchall()
         (header,) = file.execute("SELECT header FROM runs").fetchone()
-        told = [
+        test_records = [
             json.loads(line) for (line,) in file.execute("SELECT line FROM tests ORDER BY number")
         ]
     file.close()
@@ -141,10 +143,10 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
     assert [(verdict, within, ratio > 10) for verdict, within, ratio in hollow] == [
         ("pass_by_tolerance", 1, True)
     ] * 2
-    assert told[4]["measurements"] == {"seed": 5.0}
+    assert test_records[4]["measurements"] == {"seed": 5.0}
     assert json.loads(header)["build"] == "b1"
     # the file's lines are those that a server imports
-    report = lines.parse("\n".join([header, *map(json.dumps, told)]).encode())
+    report = lines.parse("\n".join([header, *map(json.dumps, test_records)]).encode())
     assert [case.comparisons[0].test is not None for case in report.cases[:5]] == [
         True,
         True,
@@ -166,11 +168,13 @@ def test_strict_and_parallel_the_server_judges_the_same(
         "--gonogo-seeds=1",
         "--gonogo-seed-start=1",
     ]
-    said = in_a_process(project, *options, "--gonogo-suite=nightly", "--gonogo-label=branch=main")
-    assert said[-1].startswith("2 failed, 4 passed"), said
-    assert "HOLLOW test_kernel.py::test_backward[double-subtract] seed 1" in said
-    (told,) = [line for line in said if line.startswith("numbers: ")]
-    job = service.get(f"/api/v1/jobs/{told.split()[1].rpartition('/')[2]}").json()
+    output_lines = in_a_process(
+        project, *options, "--gonogo-suite=nightly", "--gonogo-label=branch=main"
+    )
+    assert output_lines[-1].startswith("2 failed, 4 passed"), output_lines
+    assert "HOLLOW PASS test_kernel.py::test_backward[double-subtract] seed 1" in output_lines
+    (numbers_line,) = [line for line in output_lines if line.startswith("numbers: ")]
+    job = service.get(f"/api/v1/jobs/{numbers_line.split()[1].rpartition('/')[2]}").json()
     assert (job["kind"], job["state"], job["verdict"], job["labels"]) == (
         "import",
         "finished",
@@ -179,7 +183,7 @@ def test_strict_and_parallel_the_server_judges_the_same(
     )
     assert job["test"]["selection"]["suite"] == "nightly"
     results = service.get(f"/api/v1/jobs/{job['id']}/results").json()["items"]
-    outputs = {name: each for row in results for name, each in row["outputs"].items()}
+    outputs = {name: output for row in results for name, output in row["outputs"].items()}
     hollow = outputs["test_kernel.py::test_backward[double-subtract]"]
     assert (hollow["outcome"], hollow["verdict"], hollow["worker"][:2]) == (
         "passed",
@@ -198,14 +202,14 @@ def test_the_example_of_the_documentation_says_what_stands_there(
     text = (ROOT / "docs/pytest.md").read_text()
     (tmp_path / "test_ln.py").write_text(text.partition("```python\n")[2].partition("```")[0])
     shown = text.partition("$ pytest -q\n")[2].partition("```")[0].splitlines()
-    said = run(tmp_path, status=0)
+    output_lines = run(tmp_path, status=0)
 
     def without_numbers(lines: list[str]) -> list[str]:
         return [re.sub(r"\d[\d.]*(e[-+]\d+)?", "N", line) for line in lines]
 
-    assert said[0].split()[0] == shown[0].split()[0]
-    assert without_numbers(said[1:-2]) == without_numbers(shown[1:-2])
-    assert said[-1].partition(" in ")[0] == shown[-1].partition(" in ")[0]
+    assert output_lines[0].split()[0] == shown[0].split()[0]
+    assert without_numbers(output_lines[1:-2]) == without_numbers(shown[1:-2])
+    assert output_lines[-1].partition(" in ")[0] == shown[-1].partition(" in ")[0]
 
 
 def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.Client) -> None:
@@ -216,16 +220,16 @@ def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.C
     assert refused.ended[1:] == [f"numbers: {path.name}"]
     assert path.suffix == spool.REFUSED
     path.rename(path.with_suffix(""))  # as if it had been killed before
-    told, too = finished(tmp_path, url).ended
-    assert told.startswith(f"numbers: {url}/jobs/")
-    assert too.startswith("not delivered: the run of ")
+    numbers_line, earlier_line = finished(tmp_path, url).ended
+    assert numbers_line.startswith(f"numbers: {url}/jobs/")
+    assert earlier_line.startswith("not delivered: the run of ")
     assert len(finished(tmp_path, url).ended) == 1, "it is not tried again"
     (again,) = catch_up(tmp_path)
     assert not again[0]
     assert next(catch_up(tmp_path, to=str(tmp_path / "kept.sqlite")))[0], (
         "where everything may be kept"
     )
-    assert [each.name for each in tmp_path.iterdir()] == ["kept.sqlite"], "its spool is deleted"
+    assert [file.name for file in tmp_path.iterdir()] == ["kept.sqlite"], "its spool is deleted"
 
 
 def test_what_a_server_refuses_is_said_in_its_words(service: httpx.Client) -> None:
@@ -244,11 +248,11 @@ def test_a_large_run_is_several_imports(
     answers = server.send(
         str(service.base_url), run, header, [(line % number).encode() for number in range(9)]
     )
-    assert [each["tests"] for each in answers] == [3, 3, 3]
+    assert [answer["tests"] for answer in answers] == [3, 3, 3]
     again = server.send(
         str(service.base_url), run, header, [(line % number).encode() for number in range(9)]
     )
-    assert [each["id"] for each in again] == [each["id"] for each in answers], (
+    assert [answer["id"] for answer in again] == [answer["id"] for answer in answers], (
         "sent twice, stored once"
     )
 

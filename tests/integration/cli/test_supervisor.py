@@ -1,5 +1,5 @@
-"""The supervisor of `gonogo up`: restarts what dies, gives up on what can't live, leaves nothing
-behind. Real processes."""
+"""The supervisor of `gonogo up` with real processes: it restarts what dies, gives up on what can't
+live, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def shell(name: str, script: str, folder: Path, stop_s: float = 2.0) -> Child:
 
 
 def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition; fails after `seconds`."""
+    """Wait for a condition; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -62,10 +62,10 @@ def test_it_gives_up_on_a_child_that_ends_again_and_again(
     monkeypatch.setattr("gonogo_cli.operate.supervisor.FIRST_DELAY_S", 0.001)
     supervisor = Supervisor([shell("bad", "echo the reason; exit 4", tmp_path)], ["bad"])
     supervisor.start("bad")
-    said: list[str] = []
+    messages: list[str] = []
     with pytest.raises(GaveUp, match=r"(?s)bad ended 5 times within 60 s, last with 4.*the reason"):
-        supervisor.run(said.append)
-    assert len(said) == 4
+        supervisor.run(messages.append)
+    assert len(messages) == 4
     supervisor.stop()
 
 

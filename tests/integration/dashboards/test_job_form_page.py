@@ -13,7 +13,7 @@ STRANGE = "\"'><script>alert(1)</script>"
 
 
 def text(api: Api, **query: str) -> str:
-    """The page for an address."""
+    """Return the page for an address."""
     answer = api.client.get("/jobs/new", params=query)
     assert answer.status_code == 200
     return answer.text
@@ -62,7 +62,7 @@ def test_registered_builds_come_first_and_what_the_form_begins_with_is_a_job(
         job = {
             "test": {
                 "kernel": values["kernel"],
-                "shape": [int(each) for each in values["shape"].split(",")],
+                "shape": [int(dimension) for dimension in values["shape"].split(",")],
             },
             "build": values["build"],
             "target": {name: values[name] for name in ("executor", "arch", "board")},
@@ -82,7 +82,7 @@ def test_the_form_begins_as_a_job_or_a_test_did(migrated_sqlite_url: str) -> Non
         "inputs": {"regime": "normal", "mean": 0.0, "std": 2.0},
         "tolerance": {"rtol": 1e-3, "atol": 0.5, "pcc": 0.999},
     }
-    asked = {
+    job_fields = {
         "test": test,
         "build": "tt-train-2025",
         "reference": {"build": "correct"},
@@ -95,7 +95,7 @@ def test_the_form_begins_as_a_job_or_a_test_did(migrated_sqlite_url: str) -> Non
         "commit": {"repository": "org/name", "sha": "0123abc", "pull_request": 7},
     }
     with in_process(migrated_sqlite_url) as api:
-        job = api.submit(**asked)
+        job = api.submit(**job_fields)
         begun = api.client.get("/jobs/new.json", params={"from": job, "priority": "9"}).json()
         values = begun["values"]
         typed = tuple(values[name] for name in ("kind", "shape", "epsilon", "rtol", "atol"))
@@ -153,7 +153,7 @@ def test_the_form_begins_as_a_job_or_a_test_did(migrated_sqlite_url: str) -> Non
             "executor": "pytest",
         }
         assert (twin["suites"], twin["reporters"]) == (["nightly"], ["gtest", "pytest"])
-        # what is not there is said
+        # the page says that a job or a test is missing
         for name in ("from", "test"):
             answer = api.client.get("/jobs/new", params={name: STRANGE})
             assert answer.status_code == 200

@@ -77,22 +77,26 @@ def _filled(session: Session) -> Job:
         diagnosed=True,
     )
     stored_jobs.report(session, job.id, [stored_jobs.unwell(5, "crash", f"signal 11 {EVIL}")])
-    found = [
+    seed_artifacts = [
         _artifact("error_map", 0, _map(0.25), "dx"),
         _artifact("error_map", 3, _map(0.5), "dx"),
         _artifact("log", 5, {"text": EVIL}),
     ]
-    found.append(_artifact("watcher", 5, {"log": "stuck"}))
+    seed_artifacts.append(_artifact("watcher", 5, {"log": "stuck"}))
     diagnosis = {
         **stored_jobs.diagnosis(),
         "residuals": {"dx": {"before": 9.4, "after": 1.02, "along_1": 0.47, "along_xhat": 0.51}},
     }
     artifacts.add(
-        session, job.id, new_id(), [*found, _artifact("diagnosis", 3, diagnosis)], now=utcnow()
+        session,
+        job.id,
+        new_id(),
+        [*seed_artifacts, _artifact("diagnosis", 3, diagnosis)],
+        now=utcnow(),
     )
     for index, warm in enumerate((45.0, 61.5)):  # two attempts that ended
         row = session.get_one(AttemptRow, attempt)
-        told = {"temperature_c": warm, "power_w": 30.0, "firmware": "18.3", "at": 1.0}
+        telemetry = {"temperature_c": warm, "power_w": 30.0, "firmware": "18.3", "at": 1.0}
         same = {
             name: getattr(row, name)
             for name in ("chunk_id", "job_id", "queue", "work", "created_at", "device")
@@ -107,7 +111,7 @@ def _filled(session: Session) -> Job:
             **lost,
             "id": new_id(),
             "number": index + 2,
-            "telemetry": told,
+            "telemetry": telemetry,
             "batches": [],
             "finished_at": utcnow(),
         }
@@ -131,7 +135,7 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
             "pass_by_tolerance",
             "dx",
         )
-        dx = next(each for each in results if each["seed"] == 3)["outputs"]["dx"]
+        dx = next(result for result in results if result["seed"] == 3)["outputs"]["dx"]
         numbers = dict(
             zip((name for name, _ in shown["columns"]), shown["outputs"][0]["numbers"], strict=True)
         )
@@ -141,7 +145,7 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
             f"/jobs/{job.id}?seed=2",
             f"/jobs/{job.id}?seed=4",
         )
-        # the map: of the seed that the address names, else of the worst one
+        # the map is of the seed that the address names, else of the worst one
         chart = view["map"]
         assert (chart["seed"], chart["output"]) == (3, "dx")
         assert "The last column of tiles holds 100% of the error" in chart["content"]["summary"]
@@ -159,11 +163,13 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
         (device,) = view["telemetry"]["devices"]
         assert device["summary"] == "lab-1/wormhole:0: temperature 45 to 61.5 °C, power 30 W."
         assert device["quantities"][0]["last"] == 61.5
-        assert [each["values"] for each in view["telemetry"]["readings"]] == [
+        assert [reading["values"] for reading in view["telemetry"]["readings"]] == [
             [61.5, 30.0],
             [45.0, 30.0],
         ]
-        assert [each["log_tail"] for each in view["attempts"] if each["state"] == "error"] == [EVIL]
+        assert [
+            attempt["log_tail"] for attempt in view["attempts"] if attempt["state"] == "error"
+        ] == [EVIL]
         page = api.client.get(f"/jobs/{job.id}", params={"seed": "5"}).text
         assert "<img src=x" not in page
         for part in (

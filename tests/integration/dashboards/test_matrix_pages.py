@@ -65,9 +65,9 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
         session.add(RunRow(id=(run := new_id()), name="nightly", created_at=utcnow(), **about))
         session.flush()
         session.add(RunJobRow(run_id=run, number=0, job_id=job.id, name="tight"))
-        found = assessing.assess(session, job.id)
-        assert found is not None
-        assessments.put(session, found, now=utcnow())
+        assessment = assessing.assess(session, job.id)
+        assert assessment is not None
+        assessments.put(session, assessment, now=utcnow())
     later = utcnow() + timedelta(minutes=1)
 
     def read(
@@ -109,21 +109,21 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
     assert {row.board for row in read(board="n300").rows} == {"n300"}
     assert {row.test for row in read(verdict="fail").rows} == {key}
     assert read(verdict="fail'\"$").rows == read(kernel="softmax").rows == ()
-    for asked in (
+    for filters in (
         {"label": "team"},
         {"label": "team=norms"},
         {"suite": "nightly"},
-        {"grade": found.grade.stability.value},
+        {"grade": assessment.grade.stability.value},
     ):
-        assert {row.test for row in read(**asked).rows} == {other}, asked
-    for none in (
+        assert {row.test for row in read(**filters).rows} == {other}, filters
+    for unmatched in (
         {"label": "team=none"},
         {"suite": "x' OR 1"},
         {"grade": "blunt"},
         {"grade": "x"},
         {"suite": "nightly", "board": "n150"},
     ):
-        assert not read(**none).rows, none
+        assert not read(**unmatched).rows, unmatched
     assert (view.suites, read(suite="weekly").suites) == (("nightly",), ("nightly", "weekly"))
     # a column leads to what it did to the one before, a column of older builds too
     assert view.builds[0].compare_url == "/compare?base=b0304ff7a5&head=fixed-4c1e"
@@ -144,7 +144,7 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
         read("no such test")
     assert not read(branch="nowhere").builds
     with engines.reading(engine) as session:
-        assert [each.branch for each in matrix_reads.builds(session)].count("other") == 1
+        assert [build.branch for build in matrix_reads.builds(session)].count("other") == 1
 
 
 def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine: Engine) -> None:
@@ -155,9 +155,9 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
         rows = [
             nightly_history.row(seed, wrong=seed == 2, within=True, bits="m") for seed in range(5)
         ]
-        for each in rows:
-            needed = each["outputs"]["dx"]["tolerance_ratio"] * 0.5
-            each["outputs"]["dx"]["needed_atol"] = {f"{rtol:g}": needed for rtol in STORED_RTOLS}
+        for row in rows:
+            needed = row["outputs"]["dx"]["tolerance_ratio"] * 0.5
+            row["outputs"]["dx"]["needed_atol"] = {f"{rtol:g}": needed for rtol in STORED_RTOLS}
         stored_jobs.report(session, mixed.id, [*rows, stored_jobs.unwell(5, "hang", "no answer")])
         stored_jobs.finish(session, mixed.id)
         about = {
@@ -268,7 +268,7 @@ def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(
     values = sorted(row["outputs"]["dx"]["tolerance_ratio"] for row in rows)
     assert (fresh.low, fresh.high) == (pytest.approx(values[0]), pytest.approx(values[-1]))
     assert fresh.middle == pytest.approx(values[19], rel=0.02)
-    assert {each.verdict: each.count for each in fresh.counts} == {
+    assert {tally.verdict: tally.count for tally in fresh.counts} == {
         "pass": 38,
         "pass_by_tolerance": 1,
     }

@@ -1,5 +1,5 @@
-"""The overview: what needs someone, in which order, and what says that nothing does; on SQLite and
-on PostgreSQL."""
+"""The overview on SQLite and PostgreSQL: what needs someone, in which order, and how it says that
+nothing does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from suite_runs import conclude
 def look(
     engine: Engine, later: timedelta = timedelta(0), memory: day_totals.Memory | None = None
 ) -> OverviewView:
-    """The overview, some time from now."""
+    """Return the overview as it is some time from now."""
     with reading(engine) as current:
         return overview.overview(current, memory or day_totals.Memory(), utcnow() + later, 30.0)
 
@@ -49,8 +49,8 @@ def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) ->
     view = look(engine, timedelta(minutes=5))
     assert [line.id for line in view.running] == [waits.id]
     assert [line.id for line in view.recent] == [job.id for job in reversed(hollow)] + [tight.id]
-    found = [(kind.kind, kind.count, len(kind.items)) for kind in view.flags]
-    assert found == [("passes_by_tolerance", 4, 3), ("tolerance_too_tight", 1, 1)]
+    flag_kinds = [(kind.kind, kind.count, len(kind.items)) for kind in view.flags]
+    assert flag_kinds == [("passes_by_tolerance", 4, 3), ("tolerance_too_tight", 1, 1)]
     first = view.flags[0].items[0]
     assert first.job_url == f"/jobs/{hollow[-1].id}"
     assert (
@@ -90,8 +90,8 @@ def test_what_someone_has_taken_on_needs_nobody_and_all_clear_says_so(engine: En
 
 
 def night(current: Session, **rights: bool | None) -> None:
-    """A run whose tests, by their first letter, end green and right, red (False), or don't end
-    (None)."""
+    """Store a run whose tests end green (True), end red (False) or don't end (None). Names with the
+    same first letter are the same test."""
     tests = {name: {**stored_jobs.NIGHTLY, "epsilon": 1e-5 * ord(name[0])} for name in rights}
     entries = [
         (name, stored_jobs.new(test=test, build="correct", seeds=1)) for name, test in tests.items()
@@ -207,7 +207,7 @@ def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
         )
         twin = api.client.get("/overview.json").json()
         assert len(statements) <= 25, statements
-        assert not any("seed_results" in each for each in statements)
+        assert not any("seed_results" in statement for statement in statements)
         page = api.client.get("/").text
         for need in twin["needs"]:
             assert f'href="{need["url"]}"' in page

@@ -1,5 +1,4 @@
-"""What a delivery started is told to GitHub: at its start, at its end, once, whatever breaks in
-between."""
+"""GitHub learns once that a run started and once that it ended, whatever breaks in between."""
 
 from __future__ import annotations
 
@@ -31,15 +30,15 @@ from hook_service import copied, emptied
 from job_flow import KEY
 from suite_runs import SUITE, conclude, finish
 
-OURS = "https://gonogo.example"
+PUBLIC_URL = "https://gonogo.example"
 HEAD, NEXT, BASE = "a" * 40, "c" * 40, "b" * 40
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[GitHubServer]:
-    made = GitHubServer()
-    yield made
-    made.close()
+    github_server = GitHubServer()
+    yield github_server
+    github_server.close()
 
 
 @pytest.fixture
@@ -51,18 +50,18 @@ def server(running: GitHubServer) -> GitHubServer:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    with copied(sqlite_template, tmp_path_factory.mktemp("answers"), url=OURS) as made:
-        yield made
+    with copied(sqlite_template, tmp_path_factory.mktemp("answers"), url=PUBLIC_URL) as service:
+        yield service
 
 
 @pytest.fixture
 def api(request: pytest.FixtureRequest) -> Iterator[Api]:
-    """On SQLite, unless the test names PostgreSQL."""
+    """A service on SQLite, unless the test names PostgreSQL."""
     if getattr(request, "param", "sqlite") == "sqlite":
         yield emptied(request.getfixturevalue("shared"))
         return
-    with in_process(request.getfixturevalue("migrated_postgres_url"), url=OURS) as made:
-        yield made
+    with in_process(request.getfixturevalue("migrated_postgres_url"), url=PUBLIC_URL) as service:
+        yield service
 
 
 @pytest.fixture
@@ -85,10 +84,10 @@ def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Answer
     core = open_background_context(
         api.settings.model_copy(update={**keys, "github_url": server.url, **who}), threading.Event()
     )
-    made = answering.make(core)
-    assert made is not None
-    yield made
-    made.close(10)
+    answerer = answering.make(core)
+    assert answerer is not None
+    yield answerer
+    answerer.close(10)
     core.close()
 
 
@@ -101,7 +100,7 @@ def start(api: Api, build: str) -> str:
 def commit_check(
     session: Session, run: str | None, base_run: str | None, sha: str = HEAD, **changes: Any
 ) -> str:
-    """What a delivery about a pull request leaves behind."""
+    """Store the commit check that a delivery about a pull request leaves; return its id."""
     now = utcnow()
     delivery = IncomingDeliveryRow(
         id=new_id(),
@@ -144,35 +143,35 @@ def commit_check(
     return commit_checks.add(session, {**values, **changes}).id
 
 
-def subject_fields(found: CommitCheck) -> dict[str, Any]:
+def subject_fields(check: CommitCheck) -> dict[str, Any]:
     return {
-        each.name: getattr(found, each.name)
-        for each in fields(found)
-        if each.name not in {"id", "created_at"}
+        field.name: getattr(check, field.name)
+        for field in fields(check)
+        if field.name not in {"id", "created_at"}
     }
 
 
 def end(api: Api, run: str, *, wrong: bool = False) -> None:
-    """Every job of a run ends."""
+    """End every job of a run."""
     with api.context.session() as session:
-        found = runs.get(session, run)
-        assert found is not None
-        for member in found[1]:
+        run_and_jobs = runs.get(session, run)
+        assert run_and_jobs is not None
+        for member in run_and_jobs[1]:
             finish(session, member.id, wrong=wrong)
         conclude(session)
 
 
 def tell(answerer: Answerer) -> None:
-    """All that is due now."""
+    """Send every answer that is due now."""
     answerer.run_once()
     answerer.join(10)
 
 
 def state(api: Api, commit_check_id: str) -> github_answers.Answer:
     with api.context.reading() as session:
-        found = github_answers.get(session, commit_check_id)
-    assert found is not None
-    return found
+        answer = github_answers.get(session, commit_check_id)
+    assert answer is not None
+    return answer
 
 
 @pytest.mark.parametrize("api", ["sqlite", "postgres"], indirect=True)
@@ -185,13 +184,13 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
         first = commit_check(session, head, base)
     tell(answerer)
     assert server.status_of(HEAD) == {context: "pending"}
-    assert [(each["status"], each["external_id"]) for each in server.checks] == [
+    assert [(check["status"], check["external_id"]) for check in server.checks] == [
         ("in_progress", first)
     ]
     end(api, head, wrong=True)
-    asked = len(server.requests)
-    tell(answerer)  # base is not over yet
-    assert len(server.requests) == asked
+    request_count = len(server.requests)
+    tell(answerer)  # the base hasn't ended yet
+    assert len(server.requests) == request_count
     end(api, base)
     tell(answerer)
     assert server.status_of(HEAD) == {context: "failure"}
@@ -211,9 +210,9 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
     )
     assert "](https://gonogo.example/jobs/" in comment["body"]
     assert state(api, first).state == "told"
-    asked = len(server.requests)
+    request_count = len(server.requests)
     tell(answerer)
-    assert len(server.requests) == asked
+    assert len(server.requests) == request_count
 
     better = start(api, "correct")  # the next commit is right: the comment is written anew
     with api.context.session() as session:
@@ -227,9 +226,8 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
     assert comment["body"].startswith(report.MARKER)
     assert "nothing new" in comment["body"]
     assert NEXT[:12] in comment["body"]
-    assert (
-        "HOLLOW" not in comment["body"]
-    )  # that the first commit was told again did not bring its words back
+    # the first commit's answer was sent again, but its words didn't come back
+    assert "HOLLOW" not in comment["body"]
     assert (state(api, second).state, state(api, first).state) == ("told", "told")
 
 
@@ -243,27 +241,27 @@ def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(
     for number in range(3):
         server.comment(7, f"comment {number}")
     with api.context.session() as session:
-        told = commit_check(session, head, base)
+        check_id = commit_check(session, head, base)
     server.lossy = True
     with time_machine.travel(utcnow(), tick=False) as clock:
         for _ in range(8):
             tell(answerer)
-            if state(api, told).state == "told":
+            if state(api, check_id).state == "told":
                 break
             clock.shift(timedelta(hours=13))
-    assert state(api, told).state == "told"
+    assert state(api, check_id).state == "told"
     changes = [
-        (each.method, each.path.rpartition("/")[2])
-        for each in server.requests
-        if each.method != "GET"
+        (request.method, request.path.rpartition("/")[2])
+        for request in server.requests
+        if request.method != "GET"
     ]
-    assert changes.count(("POST", HEAD)) == 2  # one that the next one replaces
+    assert changes.count(("POST", HEAD)) == 2  # the second replaces the first
     assert changes.count(("POST", "check-runs")) == changes.count(("POST", "comments")) == 1
     assert len(server.checks) == 1
     assert len(server.checks[0]["annotations"]) == 3
-    assert [each["body"].startswith(report.MARKER) for each in server.comments] == [False] * 3 + [
-        True
-    ]
+    assert [comment["body"].startswith(report.MARKER) for comment in server.comments] == [
+        False
+    ] * 3 + [True]
     assert set(server.status_of(HEAD).values()) == {"failure"}
 
 
@@ -284,15 +282,17 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
         assert server.statuses == []
         clock.shift(timedelta(seconds=2))
         tell(answerer)
-        assert [(each["state"], each["description"]) for each in server.statuses] == [
+        assert [(status["state"], status["description"]) for status in server.statuses] == [
             ("error", "could not be started: no build is registered for this commit")
         ]
         assert len(server.comments) == 1
         run = start(api, "correct")  # the delivery was tried again, and now it can be started
         with api.context.session() as session:
-            found = commit_checks.get(session, first)
-            assert found is not None
-            commit_checks.add(session, {**subject_fields(found), "run_id": run, "error": None})
+            first_check = commit_checks.get(session, first)
+            assert first_check is not None
+            commit_checks.add(
+                session, {**subject_fields(first_check), "run_id": run, "error": None}
+            )
         clock.shift(timedelta(seconds=61))
         tell(answerer)
         assert server.statuses[-1]["state"] == "pending"
@@ -303,7 +303,8 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
             clock.shift(timedelta(hours=13))
             tell(answerer)
     listed = {
-        each["commit_check"]: each for each in api.get("/github/answers?state=failed")["items"]
+        failed_answer["commit_check"]: failed_answer
+        for failed_answer in api.get("/github/answers?state=failed")["items"]
     }
     assert list(listed) == [unknown]
     page = api.client.get("/answers?state=failed").text
@@ -332,9 +333,8 @@ def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_co
         first = commit_check(session, head, base)
         other = commit_check(session, head, base, event="push", pull_request=None)
         foreign = commit_check(session, head, base, source="ci")
-    with (
-        api.context.session() as session
-    ):  # a token that is set two days later does not tell of the past
+    with api.context.session() as session:
+        # a token that is set two days later answers nothing about the past
         assert not github_answers.any_missing(session, now=utcnow() + timedelta(days=2))
         assert github_answers.create_missing(session, now=utcnow() + timedelta(days=2)) == 0
     for answerer in answering_for(api, server, github_token=SecretStr(TOKEN)):
@@ -344,18 +344,18 @@ def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_co
         end(api, head)
         end(api, base)
         tell(answerer)
-    assert [state(api, each).state for each in (first, second, other)] == [
+    assert [state(api, check_id).state for check_id in (first, second, other)] == [
         "superseded",
         "told",
         "told",
     ]
     with api.context.reading() as session:
         assert github_answers.get(session, foreign) is None
-    found = {
+    statuses = {
         "gonogo/kernels/nightly (pull_request)": "success",
         "gonogo/kernels/nightly (push)": "success",
     }
-    assert server.status_of(HEAD) == found
+    assert server.status_of(HEAD) == statuses
     assert server.checks == []
-    assert server.comments == []  # all is well, and nothing was said before
-    assert all(each.headers["authorization"] == f"Bearer {TOKEN}" for each in server.requests)
+    assert server.comments == []  # everything passes, and there was no comment before
+    assert all(request.headers["authorization"] == f"Bearer {TOKEN}" for request in server.requests)

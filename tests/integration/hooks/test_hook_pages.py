@@ -1,5 +1,5 @@
-"""The pages of deliveries in and of rules: what came, what became of it and why, what runs say of
-it, and working one off again."""
+"""The pages of incoming deliveries and of rules: each delivery's outcome, reason and runs, and its
+replay."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LEAKED = "ghp_leaked_by_an_alert"
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    with copied(sqlite_template, tmp_path_factory.mktemp("hook-pages")) as made:
-        yield made
+    with copied(sqlite_template, tmp_path_factory.mktemp("hook-pages")) as service:
+        yield service
 
 
 @pytest.fixture
@@ -30,15 +30,15 @@ def api(shared: Api) -> Api:
 
 def browser(api: Api, *scopes: str) -> tuple[Any, dict[str, str]]:
     """A browser that has logged in, and the header that its pages send with what they change."""
-    made = api.visitor(ELSEWHERE)
+    client = api.visitor(ELSEWHERE)
     assert (
-        made.post(
+        client.post(
             "/login", data={"token": api.token(*scopes)["Authorization"].removeprefix("Bearer ")}
         ).status_code
         == 303
     )
-    return made, {
-        "X-CSRF-Token": made.get("/hooks")
+    return client, {
+        "X-CSRF-Token": client.get("/hooks")
         .text.split('name="csrf-token" content="')[1]
         .split('"')[0]
     }
@@ -57,15 +57,15 @@ def test_a_delivery_leads_to_its_runs_and_they_lead_back(api: Api) -> None:
         "GitHub",
     )
     assert "nothing follows from the event 'issues'" in ignored["reason"]
-    for query, wanted in (
+    for query, expected in (
         ({"state": "ignored"}, [ignored]),
         ({"event": "push", "source": "github"}, [started]),
         ({"repository": REPOSITORY}, [started]),
         ({"event": "no-such"}, []),
         ({"state": "no-such"}, [ignored, started]),
     ):
-        found = api.client.get("/hooks.json", params=query).json()["items"]
-        assert [each["id"] for each in found] == [each["id"] for each in wanted]
+        listed = api.client.get("/hooks.json", params=query).json()["items"]
+        assert [delivery["id"] for delivery in listed] == [delivery["id"] for delivery in expected]
     view = api.client.get(started["url"] + ".json").json()
     kernels, other = view["outcome"]
     assert (other["started"], other["reason"]) == (
@@ -85,7 +85,7 @@ def test_a_delivery_leads_to_its_runs_and_they_lead_back(api: Api) -> None:
     for path in ("/hooks", started["url"], ignored["url"]):
         assert HOSTILE not in api.client.get(path).text
     assert "onerror" in page  # it is there, as text
-    assert "data-post" not in page  # what started something is not started twice
+    assert "data-post" not in page  # a delivery that started something can't be replayed
 
 
 def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> None:
@@ -109,7 +109,7 @@ def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> Non
     assert f"no rule is for push of {REPOSITORY}" in page
     assert HEAD in view["payload"]
     assert LEAKED not in page + view["payload"] + admin.get(view["api"]).text
-    assert admin.post(view["replay"], json={}).status_code == 403  # a page's own token is asked for
+    assert admin.post(view["replay"], json={}).status_code == 403  # the page's token is missing
     store_rule(api)
     assert admin.post(view["replay"], json={}, headers=csrf).status_code == 202
     assert api.get("/audit?action=hook.replayed")["items"][0]["subject"] == line["id"]
@@ -118,9 +118,9 @@ def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> Non
     assert len(commit_checks(api)) == 1
     reader, _ = browser(api, "read")
     for path in (f"/hooks/{line['id']}", f"/hooks/{line['id']}.json"):
-        told = reader.get(path)
-        assert told.status_code == 200
-        assert ("scope admin" in told.text, "head_commit" in told.text) == (True, False)
+        response = reader.get(path)
+        assert response.status_code == 200
+        assert ("scope admin" in response.text, "head_commit" in response.text) == (True, False)
     assert admin.get("/hooks/x").status_code == admin.get("/hooks/x.json").status_code == 404
     assert admin.get("/hooks?cursor=x").status_code == 400
 
@@ -133,22 +133,22 @@ def test_rules_are_a_table_of_what_starts_what_and_empty_lists_say_what_is_missi
         "/rules": "No rules yet",
         "/hooks?event=x": "No incoming webhook matches",
     }
-    for path, said in empty.items():
-        assert said in api.client.get(path).text
+    for path, message in empty.items():
+        assert message in api.client.get(path).text
     store_rule(
         api, description=HOSTILE, branches=["main", "!wip/**"], paths=["ttnn/**"], forks=True
     )
     store_rule(api, name="off", enabled=False, repositories=[REPOSITORY], base=False)
     page = api.client.get("/rules").text
     assert HOSTILE not in page
-    for said in (
+    for phrase in (
         "main, !wip/**",
         "forks included: their code runs here",
         "Disabled",
         "the base doesn't run",
         "tt-train-2025",
     ):
-        assert said in page
+        assert phrase in page
     first, second = api.client.get("/rules.json").json()["items"]
     assert (first["came_url"], second["came_url"]) == (None, "/hooks?repository=lab%2Fkernels")
     assert api.client.get("/rules.json?limit=1").json()["next_url"] == "/rules?cursor=kernels"

@@ -1,5 +1,5 @@
-"""From a delivery to what GitHub sees: a push that is a pull request's, though nothing told of it,
-and checks that are asked for again."""
+"""From a delivery to GitHub's answer: pushes that belong to a pull request, and checks that are
+requested again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WHO: dict[str, Any] = {"github_token": SecretStr(TOKEN)}
 
 @dataclass
 class Circle:
-    """A service, GitHub, and what works between them."""
+    """A service, a GitHub server, and the processor and the answerer between them."""
 
     api: Api
     github: GitHubServer
@@ -44,15 +44,14 @@ class Circle:
         assert deliver(self.api.client, event, payload).status_code == 202
 
     def go(self) -> None:
-        """Work off what came, tell what is due, work off what GitHub was asked for, and tell
-        that."""
+        """Process deliveries and send answers, then do both again for the lookups at GitHub."""
         for _ in range(2):
             self.worker.run_once()
             self.answerer.run_once()
             self.answerer.join(10)
 
     def end(self, *wrong: str) -> None:
-        """Every run ends; `go`."""
+        """End every run, then `go`."""
         with self.api.context.session() as session:
             end_all(session, *wrong)
         self.go()
@@ -60,15 +59,15 @@ class Circle:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[GitHubServer]:
-    made = GitHubServer()
-    yield made
-    made.close()
+    github_server = GitHubServer()
+    yield github_server
+    github_server.close()
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    with copied(sqlite_template, tmp_path_factory.mktemp("answered")) as made:
-        yield made
+    with copied(sqlite_template, tmp_path_factory.mktemp("answered")) as service:
+        yield service
 
 
 @contextmanager
@@ -93,16 +92,16 @@ def circle_of(api: Api, server: GitHubServer, **who: Any) -> Iterator[Circle]:
 
 @pytest.fixture
 def circle(shared: Api, server: GitHubServer) -> Iterator[Circle]:
-    with circle_of(shared, server) as made:
-        yield made
+    with circle_of(shared, server) as token_circle:
+        yield token_circle
 
 
 @pytest.fixture
 def app(shared: Api, server: GitHubServer) -> Iterator[Circle]:
     with circle_of(
         shared, server, **WHO, github_app_id=APP, github_app_key=SecretStr(server.pem)
-    ) as made:
-        yield made
+    ) as app_circle:
+        yield app_circle
 
 
 def test_a_push_is_answered_at_the_open_pull_requests_of_its_commit_and_against_their_base(
@@ -111,31 +110,38 @@ def test_a_push_is_answered_at_the_open_pull_requests_of_its_commit_and_against_
     api, github = circle.api, circle.github
     store_rule(api, events=["push"])
     github.open(3, HEAD, TIP, state="closed")
-    github.open(4, NEXT, TIP)  # holds the commit, and has gone on
+    github.open(4, NEXT, TIP)  # contains the commit, but its head has moved on
     github.open(5, HEAD, TIP, fork=True)
     github.open(6, HEAD, TIP, to="lab/other")
     github.open(7, HEAD, TIP)
     github.most = 2
     circle.deliver("push", push())
     circle.go()
-    pushed, found = commit_checks(api)
+    pushed, pull_request_check = commit_checks(api)
     assert (pushed["pull_request"], pushed["base_sha"]) == (None, BEFORE)
-    assert (found["pull_request"], found["base_sha"], found["source"], found["event"]) == (
+    assert (
+        pull_request_check["pull_request"],
+        pull_request_check["base_sha"],
+        pull_request_check["source"],
+        pull_request_check["event"],
+    ) == (
         7,
         TIP,
         "github",
         "pull_request",
     )
-    assert found["run"] == pushed["run"]  # what ran for the commit is not run again
-    assert found["base_run"] not in {None, pushed["base_run"]}
-    asked = {
-        each["delivery"].partition("@")[0]: each for each in came(api) if each["source"] == "asked"
+    assert pull_request_check["run"] == pushed["run"]  # a run of the same commit is not repeated
+    assert pull_request_check["base_run"] not in {None, pushed["base_run"]}
+    lookups = {
+        delivery["delivery"].partition("@")[0]: delivery
+        for delivery in came(api)
+        if delivery["source"] == "asked"
     }
-    assert {name: each["state"] for name, each in asked.items()} == {
+    assert {name: delivery["state"] for name, delivery in lookups.items()} == {
         "lab/kernels#7": "started",
         "lab/kernels#5": "ignored",
     }
-    assert "fork" in asked["lab/kernels#5"]["reason"]
+    assert "fork" in lookups["lab/kernels#5"]["reason"]
     circle.end("tt-train-2025")
     (comment,) = github.comments
     assert comment["pull_request"] == 7
@@ -145,15 +151,13 @@ def test_a_push_is_answered_at_the_open_pull_requests_of_its_commit_and_against_
     assert github.status_of(HEAD) == {
         f"gonogo/kernels/nightly ({event})": "failure" for event in ("push", "pull_request")
     }
-    circle.deliver(
-        "push", push(before=HEAD, after=NEXT)
-    )  # 4 is of this commit from the start, 7 goes on to it
+    # pull request 4 has had this head from the start, 7 moves to it
+    circle.deliver("push", push(before=HEAD, after=NEXT))
     github.pulls[-1]["head"]["sha"] = NEXT
     circle.go()
     circle.end()
-    assert [each["pull_request"] for each in github.comments] == [
-        7
-    ]  # all is well, which is no news in 4
+    # everything passes, so 4 gets no comment
+    assert [comment["pull_request"] for comment in github.comments] == [7]
     assert "nothing new" in comment["body"]
     assert NEXT[:12] in comment["body"]
 
@@ -164,9 +168,8 @@ def test_a_pull_request_that_is_opened_after_the_push_was_tested_is_found(circle
         store_rule(api, events=["push", "pull_request"])
         circle.deliver("push", push())
         circle.go()
-        assert not [
-            path for path in github.paths("GET") if path.endswith("/pulls")
-        ]  # GitHub may tell of it by itself
+        # GitHub may send the event of the pull request itself
+        assert not [path for path in github.paths("GET") if path.endswith("/pulls")]
         circle.end("tt-train-2025")
         github.open(7, HEAD, BEFORE)
         for seconds, comments in ((59, 0), (2, 1)):
@@ -174,9 +177,8 @@ def test_a_pull_request_that_is_opened_after_the_push_was_tested_is_found(circle
             circle.go()
             assert len(github.comments) == comments
         assert len(commit_checks(api)) == 2
-        circle.deliver(
-            "pull_request", pull_request(at="2026-02-01T12:00:00Z")
-        )  # it does tell, late: the same comment, nothing is run
+        # GitHub sends that event late: the comment stays the same, and nothing runs
+        circle.deliver("pull_request", pull_request(at="2026-02-01T12:00:00Z"))
         circle.go()
         clock.shift(timedelta(minutes=3))
         circle.go()
@@ -230,14 +232,13 @@ def test_a_check_that_is_asked_for_again_runs_its_head_once_more_and_a_second_pr
     assert {name: second[name] for name in same} == {name: first[name] for name in same}
     assert second["run"] != first["run"]
     assert came(api)[-1]["reason"] == f"kernels: it is already running: run {second['run']}"
-    assert [each["status"] for each in github.checks] == ["completed", "in_progress"]
+    assert [check["status"] for check in github.checks] == ["completed", "in_progress"]
     app.end()
-    assert [each["conclusion"] for each in github.checks] == ["failure", "success"]
+    assert [check["conclusion"] for check in github.checks] == ["failure", "success"]
     (comment,) = github.comments
     assert "nothing new" in comment["body"]
-    app.deliver(
-        "check_run", check_run(check)
-    )  # the same body under another delivery id is nothing new, and neither is a replay
+    # the same body under another delivery id is nothing new, and neither is a replay
+    app.deliver("check_run", check_run(check))
     app.deliver(
         "check_run", check_run(github.checks[-1], action="requested_action", button="gonogo-both")
     )
@@ -259,16 +260,18 @@ def test_a_suite_that_is_asked_for_again_runs_all_that_its_commit_had(app: Circl
     app.api.client.delete("/api/v1/rules/other")
     app.deliver("check_suite", check_suite("rerequested", app={"id": int(APP), "slug": "gonogo"}))
     app.go()
-    (again,) = [each for each in came(app.api) if each["event"] == "check_suite"]
-    assert [(each["rule"], each["started"], each["reason"]) for each in again["outcome"]] == [
+    (again,) = [delivery for delivery in came(app.api) if delivery["event"] == "check_suite"]
+    assert [
+        (outcome["rule"], outcome["started"], outcome["reason"]) for outcome in again["outcome"]
+    ] == [
         ("kernels", True, None),
         ("other", False, "the rule is no longer in use"),
     ]
-    assert [each["event"] for each in commit_checks(app.api)] == ["push", "push", "push"]
+    assert [check["event"] for check in commit_checks(app.api)] == ["push", "push", "push"]
 
 
 @pytest.mark.parametrize(
-    ("event", "payload", "said"),
+    ("event", "payload", "reason"),
     [
         (
             "check_run",
@@ -298,13 +301,13 @@ def test_a_suite_that_is_asked_for_again_runs_all_that_its_commit_had(app: Circl
     ],
 )
 def test_what_is_not_our_check_is_politely_left_alone(
-    app: Circle, event: str, payload: dict[str, Any], said: str
+    app: Circle, event: str, payload: dict[str, Any], reason: str
 ) -> None:
     store_rule(app.api, events=["push", "check_suite"])
     app.deliver(event, payload)
     app.worker.run_once()
     (ignored,) = came(app.api)
-    assert (ignored["state"], said in ignored["reason"]) == ("ignored", True), ignored
+    assert (ignored["state"], reason in ignored["reason"]) == ("ignored", True), ignored
 
 
 def test_two_pull_requests_of_one_commit_have_a_comment_each(app: Circle) -> None:
@@ -314,9 +317,9 @@ def test_two_pull_requests_of_one_commit_have_a_comment_each(app: Circle) -> Non
     app.deliver("push", push())
     app.go()
     app.end("tt-train-2025")
-    assert sorted(each["pull_request"] for each in app.github.comments) == [7, 8]
-    assert {each["status"] for each in app.github.checks} == {"completed"}
-    assert {each["state"] for each in app.api.get("/github/answers")["items"]} == {"told"}
+    assert sorted(comment["pull_request"] for comment in app.github.comments) == [7, 8]
+    assert {check["status"] for check in app.github.checks} == {"completed"}
+    assert {answer["state"] for answer in app.api.get("/github/answers")["items"]} == {"told"}
 
 
 def test_a_check_that_another_pull_request_outshines_is_closed_once_while_gauges_run(
@@ -340,7 +343,7 @@ def test_a_check_that_another_pull_request_outshines_is_closed_once_while_gauges
         for _ in range(3):
             clock.shift(POLL_GAUGES)
             app.go()
-    assert [each["status"] for each in github.checks] == ["completed", "in_progress"]
+    assert [check["status"] for check in github.checks] == ["completed", "in_progress"]
     assert (
         len(
             [

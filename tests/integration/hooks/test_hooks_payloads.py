@@ -37,32 +37,34 @@ HERE = "api.github.com"
 def examples(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, list[tuple[str, dict[str, Any]]]]:
-    """Server -> event and payload, without those that an earlier server sends as well."""
+    """Events with payloads by server, without those that an earlier server sends as well."""
     try:
         installed = node_programs.install(tmp_path_factory.mktemp("octokit"))
     except Missing as problem:
         pytest.skip(str(problem))
     folder = installed / "node_modules/@octokit/webhooks-examples"
-    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    by_server: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     seen: set[str] = set()
     for file in sorted(folder.glob("*/index.json")):
-        for each in json.loads(file.read_text()):
-            for payload in each["examples"]:
-                text = json.dumps([each["name"], payload], sort_keys=True)
+        for event in json.loads(file.read_text()):
+            for payload in event["examples"]:
+                text = json.dumps([event["name"], payload], sort_keys=True)
                 if text not in seen:
                     seen.add(text)
-                    found.setdefault(Path(file).parent.name, []).append((each["name"], payload))
-    return found
+                    by_server.setdefault(Path(file).parent.name, []).append(
+                        (event["name"], payload)
+                    )
+    return by_server
 
 
 def test_every_example_is_understood(examples: dict[str, list[tuple[str, dict[str, Any]]]]) -> None:
     assert len(examples[HERE]) > 300
-    assert len(examples) > 1  # GitHub Enterprise Server's are others
+    assert len(examples) > 1  # GitHub Enterprise Server sends others
     understood: Counter[str] = Counter()
-    for name, payload in (each for server in examples.values() for each in server):
-        found = from_github(name, payload)
-        assert isinstance(found, CommitEvent | Rerequest | Ignored)
-        if isinstance(found, CommitEvent):
+    for name, payload in (example for server in examples.values() for example in server):
+        event = from_github(name, payload)
+        assert isinstance(event, CommitEvent | Rerequest | Ignored)
+        if isinstance(event, CommitEvent):
             assert name in GITHUB
             understood[name] += 1
     assert set(understood) == set(GITHUB)
@@ -76,10 +78,8 @@ def test_every_example_is_taken_and_worked_off(
         assert api.client.post("/api/v1/rules", json=RULE).status_code == 201
         posted: set[str] = set()
         for number, (name, payload) in enumerate(examples[HERE]):
-            if (
-                name not in posted
-                # to the endpoint they are all bytes: one of each event; the others are stored
-            ):
+            # the endpoint sees only bytes, so one of each event is posted and the rest is stored
+            if name not in posted:
                 posted.add(name)
                 assert (
                     deliver(api.client, name, payload, delivery=str(number)).status_code == 202
@@ -96,5 +96,6 @@ def test_every_example_is_taken_and_worked_off(
         assert set(states) == {IncomingState.started, IncomingState.ignored}
         assert states[IncomingState.started] >= 10
         assert all(
-            each["reason"] for each in api.get("/hooks/deliveries?state=ignored&limit=500")["items"]
+            delivery["reason"]
+            for delivery in api.get("/hooks/deliveries?state=ignored&limit=500")["items"]
         )

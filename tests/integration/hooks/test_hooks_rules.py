@@ -1,5 +1,5 @@
-"""The rules of deliveries over HTTP and from a file; what GitHub is asked for: missed deliveries,
-the paths of a pull request."""
+"""Rules arrive over HTTP and from a file; missed deliveries and the changed paths of pull requests
+are fetched from GitHub."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from suite_runs import SUITE
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    with copied(sqlite_template, tmp_path_factory.mktemp("hooks")) as made:
-        yield made
+    with copied(sqlite_template, tmp_path_factory.mktemp("hooks")) as service:
+        yield service
 
 
 @pytest.fixture
@@ -72,19 +72,19 @@ def test_a_wrong_rule_names_its_field(shared: Api, changes: dict[str, Any], fiel
         "/api/v1/rules", json={"rules": [{**RULE, "name": "fine"}, {**RULE, **changes}]}
     )
     assert (file.status_code, file.json()["field"]) == (422, f"rules.1.{field}")
-    assert not {each["name"] for each in shared.get("/rules")["items"]} & {"fine"}
+    assert not {rule["name"] for rule in shared.get("/rules")["items"]} & {"fine"}
 
 
 def test_a_rules_file_is_all_the_rules_there_are(lite: Api) -> None:
     store_rule(lite, name="old")
     first, second = {**RULE, "name": "a"}, {**RULE, "name": "b"}
-    told = lite.client.put("/api/v1/rules", json={"rules": [first, second]}).json()
-    assert told == {"stored": ["a", "b"], "same": [], "archived": ["old"]}
-    told = lite.client.put(
+    answer = lite.client.put("/api/v1/rules", json={"rules": [first, second]}).json()
+    assert answer == {"stored": ["a", "b"], "same": [], "archived": ["old"]}
+    answer = lite.client.put(
         "/api/v1/rules", json={"rules": [first, {**second, "enabled": False}]}
     ).json()
-    assert told == {"stored": ["b"], "same": ["a"], "archived": []}
-    assert [(each["name"], each["version"]) for each in lite.get("/rules")["items"]] == [
+    assert answer == {"stored": ["b"], "same": ["a"], "archived": []}
+    assert [(rule["name"], rule["version"]) for rule in lite.get("/rules")["items"]] == [
         ("a", 1),
         ("b", 2),
     ]
@@ -114,7 +114,7 @@ def test_the_command_stores_a_rules_file_and_lists_what_came(
         with pytest.raises(JobError, match=r"rules\.0\.events"):
             CliRunner().invoke(app, ["hooks", "rules", str(file)], catch_exceptions=False)
     assert json.loads(stored.output) == {"stored": ["kernels"], "same": [], "archived": []}
-    assert [each["delivery"] for each in json.loads(listed.output)] == ["over a socket"]
+    assert [delivery["delivery"] for delivery in json.loads(listed.output)] == ["over a socket"]
     assert "waiting" in shown.output
 
 
@@ -141,7 +141,7 @@ def at_github(hooked: HookedGitHub) -> HookedGitHub:
 
 
 def caught_up(*options: str) -> dict[str, Any]:
-    """What the command says."""
+    """Run the command that fetches missed deliveries; return its JSON output."""
     configuration.load.cache_clear()
     result = CliRunner().invoke(
         app, ["hooks", "catch-up", "--json", *options], catch_exceptions=False
@@ -198,25 +198,22 @@ def test_catch_up_fetches_what_was_missed_and_nothing_twice(
     assert at_github.again == [7]
     assert f"{below}/deliveries/7/attempts" in at_github.paths("POST")
     cursors = [
-        each.query.get("cursor")
-        for each in at_github.requests
-        if each.path == f"{below}/deliveries"
+        request.query.get("cursor")
+        for request in at_github.requests
+        if request.path == f"{below}/deliveries"
     ]
-    assert cursors[-4:] == [
-        None,
-        "v1_2",
-        "v1_4",
-        "v1_6",
-    ]  # the last page is known to be the last by its old delivery
+    # the old delivery on the last page shows that no page follows
+    assert cursors[-4:] == [None, "v1_2", "v1_4", "v1_6"]
     second = caught_up(*options)
     assert (second["known"], second["fetched"]) == (3, 0)
-    assert {each["delivery"] for each in came(lite)} == {"d-1", "d-2", "d-4"}
+    assert {delivery["delivery"] for delivery in came(lite)} == {"d-1", "d-2", "d-4"}
     assert work(lite, clock=lambda: utcnow() + timedelta(minutes=1)) == 3
     assert caught_up("--send-again", *options)["sent_again"] == 1
     if speaker == "app":
+        # the App itself asks, with a JSON web token
         assert all(
-            each.headers["authorization"].count(".") == 2 for each in at_github.requests
-        )  # as the App itself: a JSON web token
+            request.headers["authorization"].count(".") == 2 for request in at_github.requests
+        )
 
 
 def test_catch_up_says_until_when_a_limit_lasts_that_is_too_long_to_wait_for(

@@ -1,5 +1,5 @@
-"""Deliveries in: verified, stored once, worked off into runs of head and base, whatever comes
-twice, late or from strangers."""
+"""Incoming deliveries are verified, stored once and turned into runs of head and base, even when
+they come twice, late or from strangers."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from suite_runs import SUITE
 
 @pytest.fixture
 def api(database_url: str) -> Iterator[Api]:
-    with prepared(database_url) as made:
-        yield made
+    with prepared(database_url) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    with copied(sqlite_template, tmp_path_factory.mktemp("hooks")) as made:
-        yield made
+    with copied(sqlite_template, tmp_path_factory.mktemp("hooks")) as service:
+        yield service
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) ->
     assert delivery["outcome"] == [
         {"rule": "kernels", "commit_checks": [commit_check["id"]], "started": True, "reason": None}
     ]
-    wanted = {
+    expected = {
         "rule": "kernels",
         "suite": "nightly",
         "head_sha": HEAD,
@@ -81,7 +81,7 @@ def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) ->
         "pull_request": None,
         "error": None,
     }
-    assert wanted.items() <= commit_check.items()
+    assert expected.items() <= commit_check.items()
     head, base = (api.get(f"/runs/{commit_check[name]}") for name in ("run", "base_run"))
     assert (head["builds"], base["builds"]) == (["tt-train-2025"], ["correct"])
     assert (head["commit"]["sha"], base["commit"]["sha"]) == (HEAD, BEFORE)
@@ -110,28 +110,25 @@ def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> Non
     ):
         assert deliver(lite.client, name, payload).status_code == 202
         work(lite)
-    first, second, opened, asked = commit_checks(lite)
+    first, second, opened, rerequested = commit_checks(lite)
     assert second["base_run"] == first["run"]  # the head of before
     assert (opened["run"], opened["base_run"], opened["pull_request"]) == (
         second["run"],
         first["base_run"],
         7,
     )
-    assert asked["run"] != second["run"]
-    assert asked["base_run"] == first["run"]
-    deliver(
-        lite.client, "check_suite", check_suite("rerequested", head_sha=NEXT, before=HEAD)
-    )  # the same body under another id
+    assert rerequested["run"] != second["run"]
+    assert rerequested["base_run"] == first["run"]
+    # the same body under another id
+    deliver(lite.client, "check_suite", check_suite("rerequested", head_sha=NEXT, before=HEAD))
     work(lite)
     assert (len(commit_checks(lite)), "came before" in came(lite)[-1]["reason"]) == (4, True)
     with lite.context.session() as session:
         runs.cancel(session, first["run"])
     deliver(lite.client, "push", push(before=HEAD, after="d4" * 20))
     work(lite)
-    assert commit_checks(lite)[-1]["base_run"] not in {
-        None,
-        first["run"],
-    }  # a run that was cancelled says nothing of its commit
+    # a canceled run says nothing about its commit
+    assert commit_checks(lite)[-1]["base_run"] not in {None, first["run"]}
 
 
 def test_an_older_head_of_a_pull_request_that_comes_later_starts_nothing(lite: Api) -> None:
@@ -143,7 +140,7 @@ def test_an_older_head_of_a_pull_request_that_comes_later_starts_nothing(lite: A
     late = came(lite)[1]
     assert late["state"] == "ignored"
     assert f"newer head, {NEXT[:12]}" in late["reason"]
-    assert [each["head_sha"] for each in commit_checks(lite)] == [NEXT]
+    assert [check["head_sha"] for check in commit_checks(lite)] == [NEXT]
 
 
 def test_a_pull_request_from_a_fork_starts_nothing_unless_a_rule_says_so(lite: Api) -> None:
@@ -166,7 +163,7 @@ def test_a_process_that_dies_in_the_middle_has_done_nothing(
     store_rule(lite, name="a")
     store_rule(lite, name="b")
     deliver(lite.client, "push", push())
-    whole = incoming.ended
+    real_ended = incoming.ended
     monkeypatch.setattr(
         incoming,
         "ended",
@@ -180,7 +177,7 @@ def test_a_process_that_dies_in_the_middle_has_done_nothing(
         1,
         "RuntimeError: the power went",
     )
-    monkeypatch.setattr(incoming, "ended", whole)
+    monkeypatch.setattr(incoming, "ended", real_ended)
     assert work(lite) == 0  # not yet
     assert work(lite, clock=lambda: utcnow() + timedelta(seconds=6)) == 1
     assert lite.rows()["runs"] == 4
@@ -206,7 +203,7 @@ def test_what_can_t_be_started_is_said_and_can_be_tried_again(lite: Api) -> None
     store_rule(lite)
     lite.client.post(f"/api/v1/hooks/deliveries/{failed['id']}:replay")
     assert work(lite) == 1
-    assert [each["head_build"] for each in commit_checks(lite)] == [
+    assert [check["head_build"] for check in commit_checks(lite)] == [
         f"tt-{HEAD[:12]}",
         None,
         "tt-train-2025",
@@ -237,12 +234,12 @@ def test_a_commit_s_build_is_the_one_that_is_registered_with_it_or_is_registered
     )
     deliver(lite.client, "pull_request", pull_request(head=NEXT))
     assert work(lite) == 1
-    made = {
-        each["name"]: each
-        for each in lite.get("/builds?executor=ttnn")["items"]
-        if each["name"].startswith("metal-")
+    registered = {
+        build["name"]: build
+        for build in lite.get("/builds?executor=ttnn")["items"]
+        if build["name"].startswith("metal-")
     }
-    assert {name: (each["branch"], each["commit"]) for name, each in made.items()} == {
+    assert {name: (build["branch"], build["commit"]) for name, build in registered.items()} == {
         f"metal-{NEXT[:12]}": ("main/pull-7", NEXT),
         f"metal-{BEFORE[:12]}": ("main", BEFORE),
     }
@@ -251,7 +248,7 @@ def test_a_commit_s_build_is_the_one_that_is_registered_with_it_or_is_registered
 def test_another_ci_is_verified_by_the_public_library_s_signatures(lite: Api) -> None:
     store_rule(lite)
     data = {"repository": REPOSITORY, "sha": HEAD, "base": BEFORE, "builds": {"head": "drop-s1"}}
-    said = json.dumps({"type": "commit", "timestamp": "2026-01-31T12:00:00Z", "data": data})
+    event_body = json.dumps({"type": "commit", "timestamp": "2026-01-31T12:00:00Z", "data": data})
 
     def send(body: str, number: str, secret: str = CI_SECRET, at: datetime | None = None) -> Any:
         moment = at or datetime.now(UTC)
@@ -263,12 +260,14 @@ def test_another_ci_is_verified_by_the_public_library_s_signatures(lite: Api) ->
         }
         return lite.client.post("/api/v1/hooks/ci", content=body, headers=headers)
 
-    assert send(said, "msg_1").json()["new"] is True
-    assert send(said, "msg_1").json()["new"] is False
+    assert send(event_body, "msg_1").json()["new"] is True
+    assert send(event_body, "msg_1").json()["new"] is False
     other = "whsec_" + "QSBzZWNyZXQgb2YgYW5vdGhlciBzZXJ2aWNlIGVudGlyZWx5"
-    assert send(said, "msg_2", secret=other).status_code == 401
-    assert send(said, "msg_3", at=datetime.now(UTC) - timedelta(minutes=10)).status_code == 401
-    wrong = send(said.replace(HEAD, "HEAD"), "msg_4")
+    assert send(event_body, "msg_2", secret=other).status_code == 401
+    assert (
+        send(event_body, "msg_3", at=datetime.now(UTC) - timedelta(minutes=10)).status_code == 401
+    )
+    wrong = send(event_body.replace(HEAD, "HEAD"), "msg_4")
     assert (wrong.status_code, wrong.json()["field"]) == (422, "data.sha")
     assert work(lite) == 1
     (commit_check,) = commit_checks(lite)
@@ -334,7 +333,7 @@ def test_a_delivery_needs_no_token_and_may_be_as_large_as_github_s(
 
 def test_a_busy_database_is_answered_within_a_second(lite: Api) -> None:
     with lite.context.session() as session:
-        session.execute(text("SELECT 1"))  # begins, and so takes SQLite's one place for writers
+        session.execute(text("SELECT 1"))  # begins, and so takes SQLite's only write lock
         began = time.perf_counter()
         answer = deliver(lite.client, "push", push(), delivery="busy")
         took = time.perf_counter() - began

@@ -1,5 +1,5 @@
-"""The pages of webhooks: who is told what, every message with its tries, sending one again; for
-administrators only."""
+"""The pages of webhooks, for administrators only: subscriptions, messages with their tries, and
+sending one again."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 @pytest.fixture
 def api(migrated_sqlite_url: str) -> Iterator[Api]:
     """A service that is not embedded."""
-    with in_process(migrated_sqlite_url, embedded=False) as made:
-        yield made
+    with in_process(migrated_sqlite_url, embedded=False) as service:
+        yield service
 
 
-def told(api: Api, state: DeliveryState = DeliveryState.failed, **changes: Any) -> tuple[str, str]:
-    """A subscription with one message that was tried once; their ids."""
+def store_message(
+    api: Api, state: DeliveryState = DeliveryState.failed, **changes: Any
+) -> tuple[str, str]:
+    """Store a subscription with one message that was tried once; return their ids."""
     fields = {
         "kind": "standard",
         "target": "https://ci.example/hook?key=1",
@@ -45,16 +47,16 @@ def told(api: Api, state: DeliveryState = DeliveryState.failed, **changes: Any) 
 
 def browser(api: Api, *scopes: str) -> tuple[Any, dict[str, str]]:
     """A browser that has logged in, and the header that its pages send with what they change."""
-    made = api.visitor(ELSEWHERE)
+    client = api.visitor(ELSEWHERE)
     token = api.token(*scopes)["Authorization"].removeprefix("Bearer ")
-    assert made.post("/login", data={"token": token}).status_code == 303
-    return made, {
-        "X-CSRF-Token": made.get("/").text.split('name="csrf-token" content="')[1].split('"')[0]
+    assert client.post("/login", data={"token": token}).status_code == 303
+    return client, {
+        "X-CSRF-Token": client.get("/").text.split('name="csrf-token" content="')[1].split('"')[0]
     }
 
 
 def test_a_message_is_found_looked_at_and_sent_again_from_its_page(api: Api) -> None:
-    hook, message = told(api)
+    hook, message = store_message(api)
     admin, csrf = browser(api, "admin")
     listed = admin.get("/webhooks.json").json()["items"][0]
     assert (listed["id"], listed["target"], listed["waiting"], listed["last"]["state"]) == (
@@ -71,7 +73,7 @@ def test_a_message_is_found_looked_at_and_sent_again_from_its_page(api: Api) -> 
     assert "is broken" in page.text
     line = admin.get(f"/webhooks/{hook}.json?state=failed").json()["items"][0]
     assert f'data-post="{line["replay"]}"' in page.text
-    assert admin.post(line["replay"], json={}).status_code == 403  # a page's own token is asked for
+    assert admin.post(line["replay"], json={}).status_code == 403  # the page's token is missing
     answer = admin.post(line["replay"], json={}, headers=csrf)
     assert (answer.status_code, answer.json()["state"]) == (202, "waiting")
     assert admin.get(f"/webhooks/{hook}.json?state=failed").json()["items"] == []
@@ -92,7 +94,7 @@ def test_a_message_is_found_looked_at_and_sent_again_from_its_page(api: Api) -> 
 def test_an_address_that_is_a_secret_is_not_shown_and_a_disabled_one_is_told_nothing(
     api: Api,
 ) -> None:
-    hook, message = told(
+    hook, message = store_message(
         api, kind="slack", target="https://hooks.slack.example/services/T0/B0/secret"
     )
     with api.context.session() as session:
@@ -109,11 +111,11 @@ def test_an_address_that_is_a_secret_is_not_shown_and_a_disabled_one_is_told_not
 
 
 def test_pages_of_webhooks_are_closed_to_others_and_say_what_is_not_there(api: Api) -> None:
-    hook, message = told(api)
+    hook, message = store_message(api)
     reader, _ = browser(api, "submit")
     for path in ("/webhooks", f"/webhooks/{hook}", f"/webhooks/{hook}/deliveries/{message}"):
-        for each in (path, path + ".json"):
-            answer = reader.get(each)
+        for url in (path, path + ".json"):
+            answer = reader.get(url)
             assert answer.status_code == 403
             assert "ci.example" not in answer.text
     admin, _ = browser(api, "admin")

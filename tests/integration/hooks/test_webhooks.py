@@ -1,4 +1,4 @@
-"""Webhooks from the API to a real receiver: exactly what was due, signed, logged, and tried again
+"""Webhooks from the API to a real receiver: each due message once, signed, logged, and tried again
 as the contract says."""
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ from stored_jobs import finished
 from webhook_receiver import MailServer, Receiver, Reply, wait_for_senders
 
 LITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-"""For tests of what happens outside the database: it is the same with every one."""
+"""For tests of what happens outside the database, which is the same with each database."""
 NOWHERE = "redis://127.0.0.1:1/0"
 
 
 @pytest.fixture
 def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url, url="https://gonogo.example") as made:
-        yield made
+    with in_process(database_url, url="https://gonogo.example") as service:
+        yield service
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
+    http_receiver = Receiver()
+    yield http_receiver
+    http_receiver.close()
 
 
 @pytest.fixture
 def core(api: Api) -> Iterator[BackgroundContext]:
-    """The background's parts, on the API's database."""
+    """The background's context, on the API's database."""
     changes = {
         "broker_url": NOWHERE,
         "worker_key": SecretStr(KEY),
         "secret_key": SecretStr(SECRET),
         "webhook_private": ("127.0.0.0/8",),
     }
-    made = open_background_context(api.settings.model_copy(update=changes), threading.Event())
+    context = open_background_context(api.settings.model_copy(update=changes), threading.Event())
     delivery.HANDLERS.update(
         {"job.finished": lambda core, payload: outbound.fan_out(core, "job.finished", payload)}
     )
-    yield made
+    yield context
     delivery.HANDLERS.clear()
-    made.close()
+    context.close()
 
 
 @pytest.fixture
 def sender(core: BackgroundContext) -> Sender:
-    made = outbound.make(core)
-    assert made is not None
-    made.chance = random.Random(1)
-    return made
+    webhook_sender = outbound.make(core)
+    assert webhook_sender is not None
+    webhook_sender.chance = random.Random(1)
+    return webhook_sender
 
 
 def subscribe(api: Api, url: str, **changes: Any) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def subscribe(api: Api, url: str, **changes: Any) -> dict[str, Any]:
 
 
 def send(sender: Sender) -> None:
-    """All that is due now."""
+    """Send every message that is due now."""
     sender.run_once()
     wait_for_senders()
 
@@ -113,11 +113,15 @@ def test_a_job_that_ends_is_told_once_signed_and_logged(
     assert message["data"]["id"] == job
     assert message["data"]["url"] == f"https://gonogo.example/jobs/{job}"
     assert message["data"]["version"] == api.get(f"/jobs/{job}")["version"]
-    (told,) = deliveries(api, webhook)
-    assert (told["state"], told["tries"], told["id"]) == ("delivered", 1, got.headers["webhook-id"])
-    whole = api.get(f"/webhooks/{webhook['id']}/deliveries/{told['id']}")
+    (webhook_delivery,) = deliveries(api, webhook)
+    assert (webhook_delivery["state"], webhook_delivery["tries"], webhook_delivery["id"]) == (
+        "delivered",
+        1,
+        got.headers["webhook-id"],
+    )
+    whole = api.get(f"/webhooks/{webhook['id']}/deliveries/{webhook_delivery['id']}")
     assert whole["payload"] == message
-    assert [each["status"] for each in whole["log"]] == [204]
+    assert [entry["status"] for entry in whole["log"]] == [204]
 
 
 @LITE
@@ -136,13 +140,19 @@ def test_a_day_of_failures_loses_nothing_and_then_gives_up(
             clock.shift(timedelta(seconds=0.21 * wait))
             send(sender)
             assert len(receiver.got) == before + 1
-        (told,) = deliveries(api, webhook)
-        assert (told["state"], told["tries"], told["due_at"]) == ("failed", 10, None)
-        answer = api.client.post(f"/api/v1/webhooks/{webhook['id']}/deliveries/{told['id']}:replay")
+        (webhook_delivery,) = deliveries(api, webhook)
+        assert (
+            webhook_delivery["state"],
+            webhook_delivery["tries"],
+            webhook_delivery["due_at"],
+        ) == ("failed", 10, None)
+        answer = api.client.post(
+            f"/api/v1/webhooks/{webhook['id']}/deliveries/{webhook_delivery['id']}:replay"
+        )
         assert answer.status_code == 202
         send(sender)
-        (told,) = deliveries(api, webhook)
-    assert (told["state"], told["tries"]) == ("delivered", 11)
+        (webhook_delivery,) = deliveries(api, webhook)
+    assert (webhook_delivery["state"], webhook_delivery["tries"]) == ("delivered", 11)
     assert len({got.headers["webhook-id"] for got in receiver.got}) == 1
     assert len({got.headers["webhook-timestamp"] for got in receiver.got}) == 10
 
@@ -163,19 +173,16 @@ def test_what_receivers_do_wrong(api: Api, sender: Sender, receiver: Receiver) -
         clock.shift(timedelta(seconds=3500))
         send(sender)
         assert len(receiver.got) == 2  # Retry-After is later than the schedule
-        api.client.post(
-            f"/api/v1/webhooks/{webhook['id']}:test"
-        )  # due before the first comes again
+        # due before the first is tried again
+        api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
         clock.shift(timedelta(seconds=110))
         send(sender)
         second, first = deliveries(api, webhook)
     log = api.get(f"/webhooks/{webhook['id']}/deliveries/{first['id']}")["log"]
-    assert [each["status"] for each in log] == [302, 429]
+    assert [entry["status"] for entry in log] == [302, 429]
     assert "not followed" in log[0]["error"]
-    assert (second["state"], first["state"]) == (
-        "failed",
-        "cancelled",
-    )  # 410 ends the subscription and what waits for it
+    # 410 ends the subscription and cancels its waiting messages
+    assert (second["state"], first["state"]) == ("failed", "cancelled")
     gone = api.get(f"/webhooks/{webhook['id']}")
     assert (gone["state"], gone["reason"]) == ("disabled", "the receiver answered 410 (gone)")
     assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 422
@@ -189,17 +196,17 @@ def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(
     dead.close()
     gate = threading.Event()
     slow.replies = [Reply(200, gate=gate)]
-    hooks = [subscribe(api, each.url) for each in (slow, dead, receiver)]
-    for each in hooks:
-        api.client.post(f"/api/v1/webhooks/{each['id']}:test")
+    hooks = [subscribe(api, server.url) for server in (slow, dead, receiver)]
+    for hook in hooks:
+        api.client.post(f"/api/v1/webhooks/{hook['id']}:test")
     sender.run_once()
     while not receiver.got or deliveries(api, hooks[1])[0]["tries"] == 0:
         pass
     assert deliveries(api, hooks[0])[0]["tries"] == 0
-    sender.run_once()  # the slow one is not asked twice at the same time
+    sender.run_once()  # the slow one gets one request at a time
     gate.set()
     wait_for_senders()
-    assert [deliveries(api, each)[0]["state"] for each in hooks] == [
+    assert [deliveries(api, hook)[0]["state"] for hook in hooks] == [
         "delivered",
         "waiting",
         "delivered",
@@ -223,10 +230,9 @@ def test_a_receiver_that_sends_a_byte_now_and_then_is_not_listened_to_for_ever(
     local = addresses.networks(["127.0.0.0/8"])
     with pytest.raises(TimeoutError, match="no answer within"):
         outbound.post(receiver.url, b"{}", {}, local, addresses.resolve)
-    taken = outbound.post(
-        receiver.url, b"{}", {}, local, addresses.resolve
-    )  # its status says all there is to know
-    assert (taken.status, taken.error) == (200, None)
+    # the status says all there is to know
+    answer = outbound.post(receiver.url, b"{}", {}, local, addresses.resolve)
+    assert (answer.status, answer.error) == (200, None)
     gate.set()
 
 
@@ -268,11 +274,11 @@ def test_private_addresses_need_a_word_of_the_settings(
 ) -> None:
     webhook = subscribe(api, receiver.url)
     api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
-    made = outbound.make(
+    strict_sender = outbound.make(
         replace(core, settings=core.settings.model_copy(update={"webhook_private": ()}))
     )
-    assert made is not None
-    send(made)
+    assert strict_sender is not None
+    send(strict_sender)
     assert receiver.got == []
     log = api.get(f"/webhooks/{webhook['id']}/deliveries/{deliveries(api, webhook)[0]['id']}")[
         "log"
@@ -327,8 +333,8 @@ def test_words_of_others_call_nobody_in_slack_and_make_no_headers_in_mail() -> N
 def test_slack_gets_a_line_of_text(
     api: Api, core: BackgroundContext, sender: Sender, receiver: Receiver
 ) -> None:
-    made = subscribe(api, receiver.url, kind="slack")
-    assert made["secret"] is None
+    webhook = subscribe(api, receiver.url, kind="slack")
+    assert webhook["secret"] is None
     with api.context.session() as session:
         job = finished(session).id
     delivery.run_once(core)
@@ -385,7 +391,7 @@ def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
                 assert messages.sentence(message).endswith(message["data"]["url"])
             assert messages.payload(session, "job.finished", {"job": flag["id"]}, None)["data"] == {
                 "job": flag["id"]
-            }  # gone since
+            }  # there is no such job
             of_run = messages.payload(session, "run.finished", payloads["run.finished"], None)
             assert (
                 messages.sentence(of_run)
@@ -407,10 +413,10 @@ def test_subscriptions_are_changed_listed_and_deleted(api: Api, receiver: Receiv
         ["*"],
         3,
     )
-    assert [each["id"] for each in api.get("/webhooks")["items"]] == [webhook["id"]]
+    assert [hook["id"] for hook in api.get("/webhooks")["items"]] == [webhook["id"]]
     assert api.client.delete(path).status_code == 200
     assert api.client.get(path).status_code == 404
-    actions = [each["action"] for each in api.get("/audit")["items"]]
+    actions = [entry["action"] for entry in api.get("/audit")["items"]]
     assert actions[:4] == [
         "webhook.deleted",
         "webhook.changed",

@@ -34,11 +34,11 @@ def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_wa
         pytest.skip(str(problem))
     receiver = Receiver()
     with in_process(migrated_sqlite_url) as api:
-        made = api.client.post(
+        webhook = api.client.post(
             "/api/v1/webhooks", json={"url": receiver.url, "events": ["*"]}
         ).json()
-        new = api.client.post(f"/api/v1/webhooks/{made['id']}:rotate").json()
-        assert api.client.post(f"/api/v1/webhooks/{made['id']}:test").status_code == 202
+        new = api.client.post(f"/api/v1/webhooks/{webhook['id']}:rotate").json()
+        assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 202
         keys = {
             "broker_url": "redis://127.0.0.1:1/0",
             "worker_key": SecretStr(KEY),
@@ -57,14 +57,14 @@ def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_wa
     (got,) = receiver.got
     old = str(int(got.headers["webhook-timestamp"]) - 600)
     lines = [
-        line(made["secret"], got),
+        line(webhook["secret"], got),
         line(new["secret"], got),
         line(secrets.make(), got),
         line(new["secret"], got, body=got.body + b" "),
         line(new["secret"], got, **{"webhook-id": "another"}),
         line(new["secret"], got, **{"webhook-timestamp": old}),
     ]
-    said = node_programs.run(programs, "verify.js", "\n".join(lines))
-    assert said[:2] == ["verified webhook.test"] * 2
-    assert [each.split(":")[0] for each in said[2:]] == ["WebhookVerificationError"] * 4
-    assert "too old" in said[5]
+    results = node_programs.run(programs, "verify.js", "\n".join(lines))
+    assert results[:2] == ["verified webhook.test"] * 2
+    assert [result.split(":")[0] for result in results[2:]] == ["WebhookVerificationError"] * 4
+    assert "too old" in results[5]

@@ -11,8 +11,8 @@ from servers import administer
 
 def ask(url: str, statement: str) -> object:
     with psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://")) as connection:
-        found = connection.execute(statement.encode()).fetchone()
-    return found and found[0]
+        row = connection.execute(statement.encode()).fetchone()
+    return row and row[0]
 
 
 def test_rows_and_connections_that_a_test_leaves_are_gone_for_the_next(postgres_pool: Pool) -> None:

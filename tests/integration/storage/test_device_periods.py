@@ -1,5 +1,5 @@
-"""What devices did by minute and hour, as ingest counts it, and what a device's page makes of a
-month; on SQLite and on PostgreSQL."""
+"""The work of devices by minute and hour, as ingest counts it, and a month on a device's page; on
+SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEVICE = "lab-1/wormhole:0"
 
 
 def began(engine: Engine, seeds: int, at: datetime) -> str:
-    """An attempt of a new job that a worker has started on the device; its id."""
+    """Start an attempt of a new job on the device; return its id."""
     with session(engine) as current:
         job = jobs.create(current, new_job(seeds))
         (attempt,) = chunks.dispatch(current, chunks.choose(current, job.queue, 1), now=at)
@@ -81,16 +81,16 @@ def test_a_lost_attempt_was_at_work_until_it_was_last_heard_of(engine: Engine) -
 
 
 def test_minutes_are_forgotten_after_hours_and_hours_after_a_year(engine: Engine) -> None:
-    def kept(current: object) -> dict[int, int]:
+    def periods_by_size(current: object) -> dict[int, int]:
         query = select(DevicePeriodRow.size_s, func.count()).group_by(DevicePeriodRow.size_s)
         return dict(current.execute(query).all())  # type: ignore[attr-defined]
 
     with session(engine) as current:
         for back in (timedelta(0), timedelta(hours=4), timedelta(days=500)):
             periods.record_seeds(current, DEVICE, 1, now=NOW - back)
-        assert kept(current) == {60: 3, 3600: 3}
+        assert periods_by_size(current) == {60: 3, 3600: 3}
         periods.forget(current, now=NOW)
-        assert kept(current) == {60: 1, 3600: 2}
+        assert periods_by_size(current) == {60: 1, 3600: 2}
 
 
 def test_a_week_of_a_device_on_its_page(migrated_sqlite_url: str) -> None:
@@ -135,14 +135,16 @@ def test_the_jobs_of_a_device_are_those_that_it_ran_last(engine: Engine) -> None
                 {"worker": "w", "device": DEVICE},
                 now=NOW + timedelta(seconds=place),
             )
-        mine = {
+        other_job_ids = {
             attempts.started(current, attempt, {"worker": "w", "device": "other"}, now=NOW)
             for attempt in sent[2:]
         }
-        found = device_history.recent_jobs(current, DEVICE, limit=5)
-    assert len(found) == 2
-    assert {each.job.id for each in found} == {job.id for job in ran} - mine
-    assert [each.last_at for each in found] == [NOW + timedelta(seconds=1), NOW]
+        recent_jobs = device_history.recent_jobs(current, DEVICE, limit=5)
+    assert len(recent_jobs) == 2
+    assert {recent_job.job.id for recent_job in recent_jobs} == {
+        job.id for job in ran
+    } - other_job_ids
+    assert [recent_job.last_at for recent_job in recent_jobs] == [NOW + timedelta(seconds=1), NOW]
 
 
 def test_changes_of_one_instant_keep_their_order(migrated_sqlite_url: str) -> None:
@@ -164,7 +166,7 @@ def test_changes_of_one_instant_keep_their_order(migrated_sqlite_url: str) -> No
                 DeviceHealthRow(id=new_id(), device_id=device, at=NOW, what="health", **about)
             )
             current.flush()
-        found, whole = device_history.changes(current, device, since=NOW - timedelta(days=1))
+        changes, whole = device_history.changes(current, device, since=NOW - timedelta(days=1))
     assert whole
-    assert [each.after for each in found if each.at == NOW] == ["suspect", "bad", "good"]
+    assert [change.after for change in changes if change.at == NOW] == ["suspect", "bad", "good"]
     engine.dispose()

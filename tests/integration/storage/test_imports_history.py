@@ -1,5 +1,4 @@
-"""What is concluded from imported runs: flaky from red and green alone, and the same on both
-databases."""
+"""Findings from imported runs: red and green alone show a flaky test, on both databases."""
 
 from __future__ import annotations
 
@@ -51,11 +50,13 @@ def new(red: bool) -> NewImport:
 def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database_url: str) -> None:
     with world(database_url) as here:
         with engines.session(here.engine) as session:
-            made = [imports.create(session, new(red=number % 3 == 0)) for number in range(6)]
+            imported_jobs = [
+                imports.create(session, new(red=number % 3 == 0)) for number in range(6)
+            ]
         assert here.assess() == 6
         with engines.reading(here.engine) as session:
             (flag,) = flags.list_(session, test=SUITE.key).items
-            assert selection_tests.census(session, made[0]) == {
+            assert selection_tests.census(session, imported_jobs[0]) == {
                 ("not_judged", "passed"): 1,
                 ("not_judged", "failed"): 1,
             }
@@ -63,4 +64,4 @@ def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database
             listed = jobs.list_(session, jobs.JobFilter(kind="import"), limit=20).items
         assert (flag["kind"], flag["evidence"]["check"]) == ("flaky", None)
         assert (build["jobs"], build["seeds"], build["counts"]) == (6, 6, {"not_judged": 6})
-        assert {job.id for job in listed} == {job.id for job in made}
+        assert {job.id for job in listed} == {job.id for job in imported_jobs}

@@ -1,5 +1,5 @@
-"""What a job's page reads of its seeds: all of few, of many the worst by an index and no more, on
-SQLite and on PostgreSQL."""
+"""A job's page reads all of a few seeds, and of many only the worst, by an index; on SQLite and on
+PostgreSQL."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def _job(engine: Engine, rows: list[dict[str, Any]], *, over: bool = True) -> st
 
 
 def _large() -> list[dict[str, Any]]:
-    """Every second seed is hollow, one hangs, one has no number; of the output dx alone, and that
-    of the others."""
+    """Result rows: every second seed is a hollow pass, one has no number in dx, and one hangs."""
     rows = [stored_jobs.row(seed, wrong=seed % 2 == 0) for seed in range(SEEDS - 2)]
     odd = stored_jobs.row(SEEDS - 2, wrong=True, within=False)
     odd["outputs"]["dx"] |= {
@@ -49,9 +48,11 @@ def _large() -> list[dict[str, Any]]:
 
 @contextmanager
 def _rows_read(session: Session) -> Iterator[list[int]]:
-    """How many result rows the statements within have read: PostgreSQL counts them itself, of
-    SQLite the plans are looked at."""
-    found = [0]
+    """Count the result rows that the statements within read.
+
+    PostgreSQL counts them itself. On SQLite, a query plan that scans counts as all rows.
+    """
+    row_count = [0]
     if engines.is_postgres(session):
         session.execute(
             text("SET LOCAL enable_seqscan = off")
@@ -62,22 +63,22 @@ def _rows_read(session: Session) -> Iterator[list[int]]:
         )
         read = text(f"{counters} WHERE relname LIKE 'seed_results%'")
         before = session.scalar(read)
-        yield found
-        found[0] = int(session.scalar(read) - before)
+        yield row_count
+        row_count[0] = int(session.scalar(read) - before)
         return
-    asked: list[tuple[str, Any]] = []
+    calls: list[tuple[str, Any]] = []
 
     def note(
         _connection: Connection, _cursor: Any, statement: str, values: Any, *_rest: Any
     ) -> None:
-        asked.append((statement, values))
+        calls.append((statement, values))
 
     event.listen(session.get_bind().engine, "before_cursor_execute", note)
     try:
-        yield found
+        yield row_count
     finally:
         event.remove(session.get_bind().engine, "before_cursor_execute", note)
-    for statement, values in [each for each in asked if "seed_results" in each[0]]:
+    for statement, values in [call for call in calls if "seed_results" in call[0]]:
         cursor = session.connection().connection.cursor()
         steps = [
             step
@@ -85,20 +86,19 @@ def _rows_read(session: Session) -> Iterator[list[int]]:
             if "seed_results" in step
         ]
         for step in steps:
-            bounded = (
-                "verdict=?" in step or "seed=? AND repeat=?" in step
-            )  # of a limit, or of seeds that are named
-            found[0] += 0 if "SEARCH" in step and bounded else SEEDS * 3
+            # a statement with a limit, or one that names its seeds
+            bounded = "verdict=?" in step or "seed=? AND repeat=?" in step
+            row_count[0] += 0 if "SEARCH" in step and bounded else SEEDS * 3
         rows = cursor.execute(statement, values).fetchall()
-        found[0] += len(rows)
+        row_count[0] += len(rows)
 
 
 @pytest.fixture(params=["migrated_sqlite_url", "unused_postgres_url"])
 def unused(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """A database whose statistics and files know of no other test."""
-    made = engines.make_engine(str(request.getfixturevalue(request.param)))
-    yield made
-    made.dispose()
+    fresh_engine = engines.make_engine(str(request.getfixturevalue(request.param)))
+    yield fresh_engine
+    fresh_engine.dispose()
 
 
 def test_of_a_large_job_only_what_is_shown_is_read(
@@ -110,9 +110,8 @@ def test_of_a_large_job_only_what_is_shown_is_read(
     rows = _large()
     _job(unused, [stored_jobs.row(0, wrong=True)])
     with unused.begin() as connection:
-        connection.execute(
-            text("ANALYZE")
-        )  # so that PostgreSQL thinks that a job has three rows, as ever when a large one is new
+        # PostgreSQL then expects three rows of a job, as it always does when a large one is new
+        connection.execute(text("ANALYZE"))
     job_id = _job(unused, rows)
     with engines.reading(unused) as session, _rows_read(session) as read:
         view = job_page.job(session, job_id, "dx", utcnow())
@@ -123,7 +122,7 @@ def test_of_a_large_job_only_what_is_shown_is_read(
     assert plot.spread is not None
     assert (plot.total, plot.whole, plot.first, plot.last) == (SEEDS, False, 0, SEEDS - 1)
     assert len(plot.marks) <= 40 + 2 * 5
-    # each verdict has its share, of each the largest; what has no number is there too
+    # each verdict has its share, its largest values; seeds without a number are there too
     values = {
         verdict: sorted(
             (
@@ -170,23 +169,25 @@ def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(
     ]
     job_id = _job(engine, rows, over=False)
     with engines.reading(engine) as session:
-        job, told = jobs.get(session, job_id), rollups.of_job(session, job_id)
+        job, sums = jobs.get(session, job_id), rollups.of_job(session, job_id)
         assert job is not None
-        assert told is not None
-        every = job_seeds.marks(session, job, "dx", "tolerance_ratio", told)
+        assert sums is not None
+        every = job_seeds.marks(session, job, "dx", "tolerance_ratio", sums)
         assert [mark.seed for mark in every] == list(range(20))
         assert every[0].statistics["count"] == 6930378
         assert every[0].statistics["xhat_z"] == pytest.approx(rows[0]["outputs"]["dx"]["xhat_z"])
-        assert job_seeds.marks(session, job, "dx", "tolerance_ratio", told, 60) == every
+        assert job_seeds.marks(session, job, "dx", "tolerance_ratio", sums, 60) == every
         assert job_seeds.marks(session, job, "dx", "tolerance_ratio", None, 60) == every, (
             "while it isn't counted"
         )
         assert [
-            each.counts for each in job_seeds.outputs(session, job_id, told) if each.output == "dx"
+            output.counts
+            for output in job_seeds.outputs(session, job_id, sums)
+            if output.output == "dx"
         ] == [{"pass": 12, "pass_by_tolerance": 7}]
-        whole = job_seeds.worst_seeds(session, job_id, 12, told)
+        whole = job_seeds.worst_seeds(session, job_id, 12, sums)
         monkeypatch.setattr(job_seeds, "MAX_WHOLE", 1)
-        assert job_seeds.worst_seeds(session, job_id, 12, told) == whole
+        assert job_seeds.worst_seeds(session, job_id, 12, sums) == whole
         assert len(whole) == 12
 
 
@@ -200,7 +201,8 @@ def test_among_equal_verdicts_the_seed_farthest_beyond_rounding_comes_first(engi
         strict=True,
     ):
         row["outputs"]["dx"] |= {"xhat_z": xhat, "row_z": 5.0, "chi": 3.0, "budget_ratio": budget}
-        row["outputs"]["dgamma"]["budget_ratio"] = right  # of an output that passes: nobody sees it
+        # this output passes, so its ratio doesn't count
+        row["outputs"]["dgamma"]["budget_ratio"] = right
     rows[3]["outputs"]["dx"] |= {"budget_ratio": None, "nonfinite": 2}
     with engines.session(engine) as session:
         job = stored_jobs.submit(session, seeds=4)
@@ -214,22 +216,22 @@ def test_among_equal_verdicts_the_seed_farthest_beyond_rounding_comes_first(engi
 
 def test_a_job_that_is_over_is_read_once_and_a_late_row_is_seen(engine: Engine) -> None:
     job_id = _job(engine, [stored_jobs.row(seed, wrong=True) for seed in range(4)])
-    asked: list[str] = []
+    statements: list[str] = []
 
     def note(_connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
-        asked.append(statement)
+        statements.append(statement)
 
     event.listen(engine, "before_cursor_execute", note)
-    told = []
+    views = []
     for _ in range(2):
-        asked.clear()
+        statements.clear()
         with engines.reading(engine) as session:
-            told.append(job_page.job(session, job_id, None, utcnow()))
-    assert [each for each in asked if SeedResultRow.__tablename__ in each] == []
-    assert told[0] is not None
-    assert told[1] is not None
-    assert told[0].plot == told[1].plot
-    assert told[0].worst == told[1].worst
+            views.append(job_page.job(session, job_id, None, utcnow()))
+    assert [statement for statement in statements if SeedResultRow.__tablename__ in statement] == []
+    assert views[0] is not None
+    assert views[1] is not None
+    assert views[0].plot == views[1].plot
+    assert views[0].worst == views[1].worst
     with engines.session(engine) as session:
         stored_jobs.report(session, job_id, [stored_jobs.row(4, wrong=True)])
     with engines.reading(engine) as session:
@@ -240,17 +242,17 @@ def test_a_job_that_is_over_is_read_once_and_a_late_row_is_seen(engine: Engine) 
 
 
 def test_what_is_kept_is_bounded_and_what_may_change_is_not_kept() -> None:
-    some: cache.LRUCache[str] = cache.LRUCache(2)
-    made: list[str] = []
+    lru_cache: cache.LRUCache[str] = cache.LRUCache(2)
+    computed_names: list[str] = []
 
     def make(name: str) -> str:
-        made.append(name)
+        computed_names.append(name)
         return name
 
     for name in ("a", "b", "a", "c", "a", "b"):
-        assert some.get(name, partial(make, name)) == name
-    assert made == ["a", "b", "c", "b"], "b was used the longest time ago when c came"
+        assert lru_cache.get(name, partial(make, name)) == name
+    assert computed_names == ["a", "b", "c", "b"], "b was used the longest time ago when c came"
     for _ in range(2):
-        some.get(None, lambda: make("x"))
-        assert some.get("none", lambda: None) is None
-    assert made[4:] == ["x", "x"]
+        lru_cache.get(None, lambda: make("x"))
+        assert lru_cache.get("none", lambda: None) is None
+    assert computed_names[4:] == ["x", "x"]

@@ -1,5 +1,5 @@
-"""What /metrics reads of the database: devices, webhooks, queues, background; and jobs that are
-over, counted once."""
+"""The numbers that /metrics reads from the database: devices, webhooks, queues, background, and
+jobs that are over, which are counted once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gonogo_storage.tables import JobRow
 
 
 def look(session: Session, memory: Memory | None = None, *, later_s: float = 0.0) -> Numbers:
-    """A look in so many seconds."""
+    """Read the numbers as of `later_s` seconds from now."""
     return numbers(
         session, heartbeat_timeout_s=30.0, memory=memory, now=utcnow() + timedelta(seconds=later_s)
     )
@@ -60,27 +60,32 @@ def test_devices_webhooks_queues_and_background_are_counted(engine: Engine) -> N
         deliveries.add(session, [hook.id], "job.finished:1:1", "job.finished", {}, now=utcnow())
         for name in ("dispatcher", "presence/host/1/a", "presence/host/2/b"):
             leases.acquire(session, name, "host/1/a", 60)
-        found = look(session)
-        assert [(each.device, each.state, each.health) for each in found.devices] == [
+        metrics = look(session)
+        assert [(device.device, device.state, device.health) for device in metrics.devices] == [
             ("lab-1/wormhole:0", "busy", "good"),
             ("lab-1/wormhole:1", "idle", "good"),
             ("lab-1/wormhole:2", "idle", "suspect"),
             ("lab-1/wormhole:3", "idle", "bad"),
         ]
-        assert found.devices[0].temperature_c == 45.2
-        assert (found.webhooks["active"], found.deliveries, found.background, found.duties) == (
+        assert metrics.devices[0].temperature_c == 45.2
+        assert (
+            metrics.webhooks["active"],
+            metrics.deliveries,
+            metrics.background,
+            metrics.duties,
+        ) == (
             1,
             1,
             2,
             ("dispatcher",),
         )
-        assert found.queue_workers == {job.queue: 1}
+        assert metrics.queue_workers == {job.queue: 1}
         later = look(session, later_s=100)
         assert 95 < later.webhook_lag_s < 160
         assert 95 < later.delivery_age_s < 160
         assert later.queue_workers == {job.queue: 0}
-        assert {each.state for each in later.devices} == {"offline"}
-        assert all(each.temperature_c is None for each in later.devices)
+        assert {device.state for device in later.devices} == {"offline"}
+        assert all(device.temperature_c is None for device in later.devices)
 
 
 def test_a_queue_is_as_old_as_its_oldest_waiting_job(engine: Engine) -> None:
@@ -101,8 +106,12 @@ def test_jobs_that_are_over_are_read_once(engine: Engine, monkeypatch: pytest.Mo
         stored_jobs.finished(session, seeds=8)
         waiting = stored_jobs.submit(session, build="correct")
         stored_jobs.finished(session, seeds=3)
-        found = look(session, memory)
-        assert (found.jobs["finished"], found.jobs["queued"], found.seeds["pass_by_tolerance"]) == (
+        metrics = look(session, memory)
+        assert (
+            metrics.jobs["finished"],
+            metrics.jobs["queued"],
+            metrics.seeds["pass_by_tolerance"],
+        ) == (
             2,
             1,
             11,
@@ -115,8 +124,12 @@ def test_jobs_that_are_over_are_read_once(engine: Engine, monkeypatch: pytest.Mo
             session, waiting.id, [stored_jobs.row(seed, wrong=False) for seed in range(8)]
         )
         stored_jobs.finish(session, waiting.id)
-        found = look(session, memory)
-        assert (found.jobs["finished"], found.jobs["queued"], found.seeds["pass"]) == (3, 0, 8)
+        metrics = look(session, memory)
+        assert (metrics.jobs["finished"], metrics.jobs["queued"], metrics.seeds["pass"]) == (
+            3,
+            0,
+            8,
+        )
         assert memory.jobs == {"finished": 3}
         stored_jobs.submit(session, build="correct")
         assert look(session, memory).jobs == look(session).jobs

@@ -1,4 +1,4 @@
-"""What the pages of jobs read of the database, on SQLite and on PostgreSQL."""
+"""The views that the pages of jobs read from the database, on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gonogo_storage.ops import schema
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
-    made = engines.make_engine(database_url)
-    schema.upgrade(made)
-    yield made
-    made.dispose()
+    migrated_engine = engines.make_engine(database_url)
+    schema.upgrade(migrated_engine)
+    yield migrated_engine
+    migrated_engine.dispose()
 
 
 def test_the_worst_seeds_come_with_all_their_outputs(engine: Engine) -> None:
@@ -65,7 +65,7 @@ def test_a_view_is_of_one_moment(engine: Engine) -> None:
 
 
 def test_a_cancelled_job_is_never_green_and_what_was_found_stays_found(engine: Engine) -> None:
-    said = {}
+    verdicts = {}
     for wrong in (False, True):
         with engines.session(engine) as session:
             job = stored_jobs.submit(session, seeds=64)
@@ -75,13 +75,13 @@ def test_a_cancelled_job_is_never_green_and_what_was_found_stays_found(engine: E
             jobs.cancel(session, job.id)
         with engines.reading(engine) as session:
             view = job_page.job(session, job.id, None, utcnow())
-            found = jobs.get(session, job.id)
+            canceled_job = jobs.get(session, job.id)
         assert view is not None
-        assert found is not None
+        assert canceled_job is not None
         assert view.job.state_words == "Canceled after 5 of 64 seeds"
-        assert view.verdict == view.job.verdict == found.verdict
-        said[wrong] = found.verdict
-    assert said == {False: None, True: "pass_by_tolerance"}
+        assert view.verdict == view.job.verdict == canceled_job.verdict
+        verdicts[wrong] = canceled_job.verdict
+    assert verdicts == {False: None, True: "pass_by_tolerance"}
 
 
 def test_a_list_goes_on_after_its_cursor_and_filters(engine: Engine) -> None:

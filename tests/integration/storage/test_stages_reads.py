@@ -63,13 +63,14 @@ def job_of(
     stored_jobs.report(session, job.id, rows)
     tables = [
         table(
-            {"stage": name, "name": "test", "outcome": outcome} for name, outcome in each.items()
+            {"stage": name, "name": "test", "outcome": outcome}
+            for name, outcome in iteration.items()
         ).to_json()
-        for each in iterations
+        for iteration in iterations
     ]
     sent = [
-        {"kind": stages.KIND, "seed": seed, "repeat": 0, "content": each}
-        for seed, each in enumerate(tables)
+        {"kind": stages.KIND, "seed": seed, "repeat": 0, "content": stage_table}
+        for seed, stage_table in enumerate(tables)
     ]
     artifacts.add(session, job.id, new_id(), sent, now=utcnow())
     session.flush()
@@ -82,29 +83,29 @@ GOOD = {"api": "passed", "kernels": "passed"}
 BAD = {"api": "passed", "kernels": "failed"}
 
 
-def lost(session: Session, job_id: str) -> list[tuple[str, str]]:
-    found = stages.of_job(session, job_id)
-    assert found is not None
-    return [(each["stage"], each["since"]) for each in found["regressions"]]
+def regressions(session: Session, job_id: str) -> list[tuple[str, str]]:
+    job_stages = stages.of_job(session, job_id)
+    assert job_stages is not None
+    return [(regression["stage"], regression["since"]) for regression in job_stages["regressions"]]
 
 
 def test_a_stage_has_its_worst_status_of_all_iterations_in_the_job_s_diagnosis(api: Api) -> None:
     with api.context.session() as session:
         job_id = job_of(session, GOOD, BAD, GOOD)
-    said = api.get(f"/jobs/{job_id}/diagnosis")
+    diagnosis = api.get(f"/jobs/{job_id}/diagnosis")
     assert [
-        (each["name"], each["status"], each["iterations_passed"])
-        for each in said["stages"]["stages"]
+        (stage["name"], stage["status"], stage["iterations_passed"])
+        for stage in diagnosis["stages"]["stages"]
     ] == [
         ("api", "passed", 3),
         ("kernels", "failed", 2),
     ]
-    assert said["stages"]["blocker"] == "kernels"
+    assert diagnosis["stages"]["blocker"] == "kernels"
     words = (
         "Of 2 stages 1 passed, 2 (kernels) failed; the blocker is 'kernels':"
         " in 1 of 3 iterations: no test passed, first test: failed."
     )
-    assert (said["words"], said["terms"]) == (words, [])
+    assert (diagnosis["words"], diagnosis["terms"]) == (words, [])
     assert api.get(f"/jobs/{job_id}")["diagnosis"]["words"] == words
 
 
@@ -122,8 +123,8 @@ def test_what_passed_on_an_earlier_build_of_the_line_is_a_regression_in_words(ap
         job_of(session, GOOD, build="v1", build_sequence=1)
         job_of(session, BAD, build="v2", build_sequence=2)
         job_id = job_of(session, BAD, build="v3", build_sequence=3)
-    said = api.get(f"/jobs/{job_id}/diagnosis")
-    assert said["stages"]["regressions"] == [
+    diagnosis = api.get(f"/jobs/{job_id}/diagnosis")
+    assert diagnosis["stages"]["regressions"] == [
         {
             "stage": "kernels",
             "status": "failed",
@@ -131,7 +132,7 @@ def test_what_passed_on_an_earlier_build_of_the_line_is_a_regression_in_words(ap
             "since": "v1",
         }
     ]
-    assert said["words"].endswith("'kernels' passed on v1 and no longer does.")
+    assert diagnosis["words"].endswith("'kernels' passed on v1 and no longer does.")
 
 
 def test_only_earlier_jobs_of_the_same_suite_line_and_executor_count(api: Api) -> None:
@@ -142,14 +143,15 @@ def test_only_earlier_jobs_of_the_same_suite_line_and_executor_count(api: Api) -
         job_of(session, GOOD, build="v9", build_sequence=9)  # a later build that was run before
         job_of(session, GOOD, end=False)  # not finished: nothing is known yet
         job_id = job_of(session, BAD)
-        assert lost(session, job_id) == []
+        assert regressions(session, job_id) == []
         job_of(
             session, {"kernels": "passed"}, selection={"stages": ["kernels"]}
         )  # later: nothing changes
-        assert lost(session, job_id) == []
-        assert lost(session, job_of(session, BAD)) == [("kernels", "v1")]
+        assert regressions(session, job_id) == []
+        assert regressions(session, job_of(session, BAD)) == [("kernels", "v1")]
         assert (
-            lost(session, job_of(session, {"api": "passed"}, selection={"stages": ["api"]})) == []
+            regressions(session, job_of(session, {"api": "passed"}, selection={"stages": ["api"]}))
+            == []
         )  # kernels wasn't asked for
 
 
@@ -160,7 +162,7 @@ def test_the_words_of_stages_come_before_those_of_the_numbers(api: Api) -> None:
             {"kind": "diagnosis", "seed": 0, "repeat": 0, "content": stored_jobs.diagnosis(tiles=2)}
         ]
         artifacts.add(session, job_id, new_id(), items, now=utcnow())
-        found = evidence.diagnosis(session, job_id)
-    assert found is not None
-    assert found["words"].startswith("All 2 stages passed. s1 is subtracted twice")
-    assert len(found["terms"]) == 3
+        diagnosis = evidence.diagnosis(session, job_id)
+    assert diagnosis is not None
+    assert diagnosis["words"].startswith("All 2 stages passed. s1 is subtracted twice")
+    assert len(diagnosis["terms"]) == 3

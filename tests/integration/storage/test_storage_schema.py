@@ -27,13 +27,13 @@ def test_migrated_schema_is_the_one_of_the_tables(empty_database_url: str) -> No
     assert schema.state(engine) is SchemaState.head
     with engine.connect() as connection:
         context = MigrationContext.configure(
-            connection, opts={"compare_type": True, "include_name": _ours}
+            connection, opts={"compare_type": True, "include_name": _include_name}
         )
         assert compare_metadata(context, Base.metadata) == []
     engine.dispose()
 
 
-def _ours(name: str | None, kind: str, parents: object) -> bool:
+def _include_name(name: str | None, kind: str, parents: object) -> bool:
     return not (kind == "table" and name is not None and name.startswith("seed_results_"))
 
 
@@ -72,9 +72,15 @@ def test_seed_results_are_partitioned_by_month_on_postgres(postgres_url: str) ->
     engine = make_engine(postgres_url)
     schema.upgrade(engine)
     with engine.begin() as connection:
-        assert partitions.ensure(connection) == []  # upgrade made them
-        made = partitions.ensure(connection, now=datetime(2031, 11, 5, tzinfo=UTC), months=2)
-        assert made == ["seed_results_2031_11", "seed_results_2031_12", "seed_results_2032_01"]
+        assert partitions.ensure(connection) == []  # upgrade created them
+        new_partitions = partitions.ensure(
+            connection, now=datetime(2031, 11, 5, tzinfo=UTC), months=2
+        )
+        assert new_partitions == [
+            "seed_results_2031_11",
+            "seed_results_2031_12",
+            "seed_results_2032_01",
+        ]
     with session(engine) as current:
         job = jobs.create(current, new_job(1))
         results.add(

@@ -1,5 +1,4 @@
-"""The trends that the background keeps: the same as computed ones, and never those of other jobs
-than there are."""
+"""Stored trends equal computed ones, and are never used once the jobs have changed."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def here(url: str) -> Iterator[World]:
-    with world(url) as made:
-        yield made
+    with world(url) as shared_world:
+        yield shared_world
 
 
 def night(
@@ -43,13 +42,13 @@ def night(
     here.job(rows, test=test, build=f"n{number}", sequence=number, assess=assess)
 
 
-def told(here: World, test: dict[str, Any], **chosen: Any) -> dict[str, Any]:
+def trends_of(here: World, test: dict[str, Any], **chosen: Any) -> dict[str, Any]:
     with engines.reading(here.engine) as session:
         return trends.read(session, variant(test), **chosen)
 
 
 def stored(here: World, test: dict[str, Any], **chosen: Any) -> dict[str, Any] | None:
-    """The same without a look at any seed; None where it would have to be computed."""
+    """Return the trends without reading a seed; None where they would have to be computed."""
 
     def refuse(*_arguments: Any, **_options: Any) -> Any:
         raise LookupError
@@ -58,7 +57,7 @@ def stored(here: World, test: dict[str, Any], **chosen: Any) -> dict[str, Any] |
         patch.setattr(build_series, "points", refuse)
         patch.setattr(build_series, "records", refuse)
         try:
-            return told(here, test, **chosen)
+            return trends_of(here, test, **chosen)
         except LookupError:
             return None
 
@@ -67,9 +66,9 @@ def computed(here: World, test: dict[str, Any], over: Over) -> dict[str, Any]:
     with engines.session(here.engine) as session:
         session.execute(update(TrendRow).values(stamp=TrendRow.stamp + "-"))
         session.flush()
-        found = trends.read(session, variant(test), over=over)
+        recomputed = trends.read(session, variant(test), over=over)
         session.rollback()
-    return found
+    return recomputed
 
 
 def test_what_is_stored_is_what_would_be_computed_and_is_left_when_a_job_has_come_since(
@@ -79,35 +78,41 @@ def test_what_is_stored_is_what_would_be_computed_and_is_left_when_a_job_has_com
     for number in range(5):
         night(here, number, wrong=number >= 3)
     for over in trends.OVERS:
-        kept = stored(here, test, over=over)
-        assert kept is not None
-        assert kept == computed(here, test, over)
-        assert [step["change"] for step in kept["steps"]] == (
+        stored_trends = stored(here, test, over=over)
+        assert stored_trends is not None
+        assert stored_trends == computed(here, test, over)
+        assert [step["change"] for step in stored_trends["steps"]] == (
             ["right", "right", "broken", "still_wrong"] if over == "builds" else []
         )
     assert [
-        (each["at"], each["between"]) for each in told(here, test)["numbers"]["dx"]["changes"]
+        (change["at"], change["between"])
+        for change in trends_of(here, test)["numbers"]["dx"]["changes"]
     ] == [("n3", ["n3", "n3"])]
-    other = told(here, test, metric="chi")
-    assert (other["metric"], other["steps"]) == ("chi", told(here, test)["steps"])
-    assert other["numbers"] != told(here, test)["numbers"]
+    other = trends_of(here, test, metric="chi")
+    assert (other["metric"], other["steps"]) == ("chi", trends_of(here, test)["steps"])
+    assert other["numbers"] != trends_of(here, test)["numbers"]
 
     night(here, 5, assess=False)
     assert stored(here, test) is None
-    assert [step["change"] for step in told(here, test)["steps"]][-2:] == ["still_wrong", "fixed"]
+    assert [step["change"] for step in trends_of(here, test)["steps"]][-2:] == [
+        "still_wrong",
+        "fixed",
+    ]
     here.assess()
-    kept = stored(here, test)
-    assert kept is not None
-    assert [point["name"] for point in kept["points"]] == [f"n{number}" for number in range(6)]
+    stored_trends = stored(here, test)
+    assert stored_trends is not None
+    assert [point["name"] for point in stored_trends["points"]] == [
+        f"n{number}" for number in range(6)
+    ]
 
     with in_process(url) as api:  # the API and the page's twin say the same
         answer, page = _both(api, variant(test).test_key)
-    assert {name: answer[name] for name in kept} == kept
+    assert {name: answer[name] for name in stored_trends} == stored_trends
     assert [(step["before"], step["after"]) for step in reversed(page["steps"])] == [
-        (s["before"], s["after"]) for s in kept["steps"]
+        (step["before"], step["after"]) for step in stored_trends["steps"]
     ]
-    assert [each["at"] for each in answer["numbers"]["dx"]["changes"]] == ["n3", "n5"]
-    assert len([each for each in page["changes"] if each["words"].startswith("dx: ")]) == 2
+    assert [change["at"] for change in answer["numbers"]["dx"]["changes"]] == ["n3", "n5"]
+    assert len([change for change in page["changes"] if change["words"].startswith("dx: ")]) == 2
 
     with engines.session(here.engine) as session:  # seeds that come after a job was over
         newest = (
@@ -137,7 +142,7 @@ def test_a_job_of_another_tolerance_renews_the_past_that_it_shares(here: World) 
     both = stored(here, tight)
     assert alone is not None
     assert both is not None
-    assert [len(each["points"]) for each in (alone, both)] == [1, 2]
+    assert [len(trend["points"]) for trend in (alone, both)] == [1, 2]
     assert both == computed(here, tight, "builds")
     assert [point["failures"]["runs"] for point in both["points"]] == [
         8,
@@ -153,9 +158,11 @@ def test_seeds_that_give_the_same_bits_at_two_tolerances_are_in_the_shared_past_
     for test in (tight, loose):
         night(here, 1, test, assess=False)
     here.job([row(seed) for seed in range(8, 12)], test=loose, build="n1", sequence=1, assess=False)
-    (point,) = told(here, tight)["points"]
+    (point,) = trends_of(here, tight)["points"]
     assert (point["numbers"]["dx"]["seeds"], point["failures"]["runs"], point["jobs"]) == (12, 8, 3)
-    assert told(here, tight, metric="tolerance_ratio")["points"][0]["numbers"]["dx"]["seeds"] == 8
+    assert (
+        trends_of(here, tight, metric="tolerance_ratio")["points"][0]["numbers"]["dx"]["seeds"] == 8
+    )
 
 
 def test_trends_of_another_form_are_made_anew(here: World) -> None:
@@ -177,19 +184,19 @@ def test_trends_of_another_form_are_made_anew(here: World) -> None:
 def test_builds_without_a_diagnosis_are_compared_by_the_statistics_of_their_unexplained_seeds(
     here: World,
 ) -> None:
-    """Of explained seeds the stored statistics aren't read: what they would say decides nothing."""
+    """The stored statistics of explained seeds aren't read, because they decide nothing."""
     test = spec_of(0.52)
     for number, wrong in enumerate((5, 8)):
         rows = [row(seed, wrong=seed < wrong, bits=str(number)) for seed in range(8)]
-        for each in rows:  # a direction that has no column of its own
-            each["outputs"]["dx"]["mean_z"] = 40.0 if each["seed"] < wrong else 4000.0
+        for result in rows:  # a direction that has no column of its own
+            result["outputs"]["dx"]["mean_z"] = 40.0 if result["seed"] < wrong else 4000.0
         here.job(rows, test=test, build=f"n{number}", sequence=number)
     with engines.reading(here.engine) as session:
         before, after = build_series.records(session, jobs_of(session, variant(test)))
-    assert [len(each.seeds) for each in (before, after)] == [8, 8]
-    told_of = [before.seeds[seed].statistics.get("dx", {}).get("mean_z") for seed in range(8)]
-    assert told_of == [40.0] * 5 + [None] * 3
-    (step,) = told(here, test)["steps"]
+    assert [len(record.seeds) for record in (before, after)] == [8, 8]
+    mean_zs = [before.seeds[seed].statistics.get("dx", {}).get("mean_z") for seed in range(8)]
+    assert mean_zs == [40.0] * 5 + [None] * 3
+    (step,) = trends_of(here, test)["steps"]
     assert (step["change"], step["by"]) == ("still_wrong", "statistics")
     assert step["same"] == ["dx budget_ratio", "dx chi", "dx mean_z", "dx row_z", "dx xhat_z"]
-    assert [(each["failures"], each["runs"]) for each in step["unexplained"]] == [(5, 8), (8, 8)]
+    assert [(rate["failures"], rate["runs"]) for rate in step["unexplained"]] == [(5, 8), (8, 8)]

@@ -1,5 +1,4 @@
-"""Which variants tests have run as: read for a whole page at once, from variant to variant, on
-SQLite and PostgreSQL."""
+"""The variants that tests have run as, read for a whole page at once, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -28,16 +27,19 @@ def test_every_variant_once_and_none_that_was_only_gauged(engine: Engine) -> Non
             session, [0], build="b1", sequence=1, test=OTHER, branch="gauged"
         )
         session.execute(update(JobRow).where(JobRow.id == gauge.id).values(kind=JobKind.gauge))
-        found = variants.variants_of_all(session, [last.test_key, other.test_key, "v1-nobody"])
+        variants_by_test = variants.variants_of_all(
+            session, [last.test_key, other.test_key, "v1-nobody"]
+        )
         assert {
-            key: [(each.branch, each.board) for each in those] for key, those in found.items()
+            key: [(variant.branch, variant.board) for variant in test_variants]
+            for key, test_variants in variants_by_test.items()
         } == {
             last.test_key: [("main", "n150"), ("main", "n300"), ("release", "n150")],
             other.test_key: [("main", "n150")],
         }
-        assert variants.variants_of(session, other.test_key) == found[other.test_key]
-        listed = {each.key: each for each in test_list.list_(session).items}
-        assert {key: (each.job, each.build, each.variants) for key, each in listed.items()} == {
-            last.test_key: (last.id, "b3", found[last.test_key]),
-            other.test_key: (other.id, "b1", found[other.test_key]),
+        assert variants.variants_of(session, other.test_key) == variants_by_test[other.test_key]
+        listed = {test.key: test for test in test_list.list_(session).items}
+        assert {key: (test.job, test.build, test.variants) for key, test in listed.items()} == {
+            last.test_key: (last.id, "b3", variants_by_test[last.test_key]),
+            other.test_key: (other.id, "b1", variants_by_test[other.test_key]),
         }

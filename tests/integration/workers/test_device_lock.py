@@ -15,20 +15,20 @@ from running_service import clean_environment, gonogo
 
 
 def lock(folder: Path, *words: str, wait: bool = True) -> subprocess.Popen[str]:
-    """`gonogo device lock` of the virtual device emulator:0."""
+    """Start `gonogo device lock` for the virtual device emulator:0."""
     options = ["--device", "emulator:0", *([] if wait else ["--no-wait"])]
     environment = clean_environment(GONOGO_LOCK_DIR=str(folder))
-    with (folder / "said").open("w") as said:
+    with (folder / "stderr").open("w") as stderr:
         return subprocess.Popen(
             gonogo("device", "lock", *options, "--", *words),
             env=environment,
-            stderr=said,
+            stderr=stderr,
             text=True,
         )
 
 
 def test_a_program_has_the_device_for_itself_and_its_exit_code_is_ours(tmp_path: Path) -> None:
-    # it keeps the device until the refusal has been seen, however slow the machine is
+    # The program keeps the device until the refusal was seen, however slow the machine is
     program = (
         "import pathlib, time; end = time.monotonic() + 60\n"
         f"pathlib.Path({str(tmp_path / 'here')!r}).touch()\n"
@@ -46,12 +46,12 @@ def test_a_program_has_the_device_for_itself_and_its_exit_code_is_ours(tmp_path:
         locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
     refused = lock(tmp_path, "true", wait=False)
     assert refused.wait(30) == 3
-    assert "is in use by process" in (tmp_path / "said").read_text()
+    assert "is in use by process" in (tmp_path / "stderr").read_text()
     (tmp_path / "release").touch()
     assert process.wait(30) == 7
-    held = locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
-    assert not held.left_over
-    held.close()
+    device_lock = locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
+    assert not device_lock.left_over
+    device_lock.close()
 
 
 def test_a_killed_lock_leaves_its_program_to_the_next_user(tmp_path: Path) -> None:
@@ -65,11 +65,11 @@ def test_a_killed_lock_leaves_its_program_to_the_next_user(tmp_path: Path) -> No
         time.sleep(0.02)
     process.kill()
     process.wait()
-    held = locks.acquire(
+    device_lock = locks.acquire(
         tmp_path, "emulator:0", lambda: time.monotonic() < deadline, threading.Event()
     )
-    assert held.left_over
-    held.close()
+    assert device_lock.left_over
+    device_lock.close()
 
 
 def test_a_device_that_there_is_not_is_named(tmp_path: Path) -> None:

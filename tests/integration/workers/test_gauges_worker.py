@@ -24,7 +24,7 @@ NIGHTLY: dict[str, Any] = {
     "shape": [1, 8, 1, 8462],
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
 }
-"""The nightly test, with fewer rows: as wide, as right and as wrong."""
+"""The nightly test with fewer rows: its width and its tolerance are the same."""
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
 PLUGIN = "troublesome=troublesome:Troublesome"
 
@@ -60,16 +60,16 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
                 )
         finally:
             place.close()
-        found = api.get(f"/gauges/{gauge}")
+        finished_gauge = api.get(f"/gauges/{gauge}")
         with api.context.reading() as session:
             assert (
                 session.scalar(select(func.count()).select_from(GaugeResultRow))
-                == found["total"]
+                == finished_gauge["total"]
                 == 24 + 1
             )
         (flag,) = api.get("/flags?kind=blunt_test")["items"]
-    report, parts = found["report"], found["report"]["misses"]["parts"]
-    assert (found["sharpness"], found["error"]) == ("blunt", None)
+    report, parts = finished_gauge["report"], finished_gauge["report"]["misses"]["parts"]
+    assert (finished_gauge["sharpness"], finished_gauge["error"]) == ("blunt", None)
     for name in REDUCTIONS:
         assert (parts[name]["count"], parts[name]["of"], parts[name]["unexplained"]["count"]) == (
             1,
@@ -84,5 +84,5 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
     assert report["sentences"]["drop-s1"] == "s1 is not subtracted at all."
     here, _ = gauged(Entry("nightly", TestSpec.parse(NIGHTLY), 1), search=False, deadline=None)
     for name, rate in here.misses.items():
-        if name != "stale-register":  # what ran before is another run here
+        if name != "stale-register":  # it depends on the run before, which is another one here
             assert (parts[name]["count"], parts[name]["of"]) == (rate.count, rate.of), name

@@ -1,5 +1,5 @@
-"""Executors without a server: the emulator and plug-ins by `registry.load`, the conformance suite,
-the documented example."""
+"""Executors without a server: the emulator and plug-ins through `runner.load`, the conformance
+suite, and the documented example."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GIVEN = quantise(TEST, RAW)
 
 @pytest.fixture
 def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two plug-ins, as an operator would declare them."""
+    """Declare two plug-ins, as an operator would."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'examples'}:{ROOT / 'tests' / 'plugins'}")
     monkeypatch.setenv(
         "GONOGO_EXECUTORS",
@@ -57,8 +57,8 @@ def test_the_emulator_gives_the_same_bits_here_and_in_a_child() -> None:
 
 
 def test_the_emulator_is_told_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
-    # stale-register is right when first in its process and wrong behind another run: here and in a
-    # child alike
+    # The build stale-register is right in a process's first run and wrong after another run, here
+    # and in a child process
     for isolated in (False, True):
         with load("emulator", "stale-register", isolated=isolated) as runner:
             first, second = (runner.run(TEST, GIVEN, seed=5) for _ in range(2))
@@ -156,7 +156,7 @@ def test_the_example_conforms_in_a_child_of_its_own(
 
 
 class Rude:
-    """Breaks every promise of the suite, one per build."""
+    """An executor that breaks every promise of the suite, one per build."""
 
     def __init__(self, build: str) -> None:
         self.build = build
@@ -164,7 +164,7 @@ class Rude:
         self.calls = 0
 
     def run(self, test: Any, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
-        """Run the emulator, rudely."""
+        """Run the emulator, and break the promise that the build names."""
         outputs = dict(
             EmulatorExecutor("correct").run(
                 test, {name: array.copy() for name, array in inputs.items()}
@@ -198,13 +198,13 @@ class Rude:
     ],
 )
 def test_the_suite_finds_each_broken_promise(build: str, broken: str) -> None:
-    found = set()
+    failures = set()
     for check in conformance.checks(Rude, build, kernels=("layernorm_bw",), **SMALL):
         try:
             check()
         except (AssertionError, KernelError):
-            found.add(check.name.split(":")[0])
-    assert broken in found
+            failures.add(check.name.split(":")[0])
+    assert broken in failures
 
 
 def test_the_documented_example_is_the_one_that_is_tested() -> None:

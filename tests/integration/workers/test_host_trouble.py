@@ -1,5 +1,5 @@
-"""The kernel host against kernels that hang, crash, lie and litter: the right failure each time,
-and nothing left behind."""
+"""The kernel host with kernels that hang, crash, send garbage or leave processes: it reports the
+right failure and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -54,8 +54,10 @@ def _plugins_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def start() -> Iterator[Callable[[str], KernelHost]]:
-    """Starts opened hosts and ends them; afterwards no process of theirs may be alive and no folder
-    may be left."""
+    """A function that starts a host and opens a build.
+
+    After the test, the hosts are ended. No process and no folder of theirs may be left.
+    """
     hosts: list[KernelHost] = []
 
     def started(build: str) -> KernelHost:
@@ -73,7 +75,7 @@ def start() -> Iterator[Callable[[str], KernelHost]]:
 
 
 def slot_of(host: KernelHost, test: TestSpec = TEST) -> Slot:
-    """Tensor files for one seed, inputs written."""
+    """Return the tensor files for one seed, with the inputs written."""
     inputs = GIVEN if test is TEST else shaped_inputs(test, quantise(test, generate(test, 1)))
     slot = Slot(
         host.folder,
@@ -86,7 +88,7 @@ def slot_of(host: KernelHost, test: TestSpec = TEST) -> Slot:
 
 
 def run(host: KernelHost, deadline_s: float = 20.0) -> dict[str, Any]:
-    """One run; the outputs."""
+    """Run one seed and return its outputs."""
     slot = slot_of(host)
     host.submit({"test": TEST.canonical(), "seed": 1, **slot.request()})
     host.receive(time.monotonic() + deadline_s)
@@ -127,11 +129,11 @@ def test_a_good_kernel_answers_with_its_outputs(start: Callable[[str], KernelHos
         from troublesome import reference
     finally:
         sys.path.remove(str(PLUGINS))
-    wanted = reference(TEST.canonical(), GIVEN)
+    expected = reference(TEST.canonical(), GIVEN)
     for _ in range(2):
         outputs = run(host)
         assert {name: array.tobytes() for name, array in outputs.items()} == {
-            name: array.tobytes() for name, array in wanted.items()
+            name: array.tobytes() for name, array in expected.items()
         }
 
 
@@ -152,7 +154,7 @@ def test_an_answer_that_was_read_along_with_another_is_not_waited_for(
 
 
 @pytest.mark.parametrize(
-    ("build", "failure", "said"),
+    ("build", "failure", "message"),
     [
         ("crash", KernelCrash, "SIGSEGV"),
         ("exit", KernelCrash, "status 7"),
@@ -168,10 +170,10 @@ def test_an_answer_that_was_read_along_with_another_is_not_waited_for(
     ],
 )
 def test_each_way_to_fail_has_its_name(
-    start: Callable[[str], KernelHost], build: str, failure: type[ExecutorFailure], said: str
+    start: Callable[[str], KernelHost], build: str, failure: type[ExecutorFailure], message: str
 ) -> None:
     host = start(build)
-    with pytest.raises(failure, match=said) as caught:
+    with pytest.raises(failure, match=message) as caught:
         run(host, deadline_s=0.7 if failure is KernelHang else 20.0)
     assert type(caught.value) is failure
     assert len(caught.value.log_tail.encode()) <= KEPT_BYTES + 8_000
@@ -335,13 +337,13 @@ time.sleep(60)
         os.close(child)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(int(pid), signal.SIGKILL)
-    # Its folder stays behind until some worker starts; a living one's is left alone
-    mine = KernelHost(SPEC)
+    # A dead host's folder stays until some worker starts, which leaves living hosts' folders alone
+    living_host = KernelHost(SPEC)
     assert Path(folder).exists()
     assert sweep() >= 1
     assert not Path(folder).exists()
-    assert mine.folder.exists()
-    mine.kill()
+    assert living_host.folder.exists()
+    living_host.kill()
 
 
 def test_a_spare_is_fresh_and_ready() -> None:
@@ -362,9 +364,9 @@ def test_a_spare_is_fresh_and_ready() -> None:
         _ended(spare.exit_fileno, 3.0)
         third = pool.take(SPEC)
         assert third.host_run != spare.host_run
-        for each in (host, other, third):
-            each.close()
-            assert group_members(each.pid) == []
+        for used_host in (host, other, third):
+            used_host.close()
+            assert group_members(used_host.pid) == []
         pool.prepare(SPEC)
         last = next(iter(pool._spares.values()))
     finally:

@@ -1,5 +1,5 @@
-"""The conformance suite of reporters: passed by gtest and pytest, and failed by one that breaks
-each promise."""
+"""The conformance suite of reporters: gtest and pytest pass it, and a reporter that breaks every
+promise fails it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TESTS = """
 
 
 def suite(make: Callable[[], Reporter], **words: Any) -> dict[str, Check]:
-    """The checks by name."""
+    """Return the checks by name."""
     return {str(check): check for check in checks(make, **words)}
 
 
@@ -72,14 +72,14 @@ def test_pytest_conforms(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 class Rude:
-    """Breaks every promise."""
+    """A reporter that breaks every promise."""
 
     calls = 0
 
     def report(
         self, selection: Mapping[str, Any], *, iteration: int, seed: int | None
     ) -> list[dict[str, Any]]:
-        """A test of another name each time, and a process that stays."""
+        """Report a test under another name each time, and leave a process behind."""
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         Rude.calls += 1
         if isinstance(selection, dict):
@@ -96,6 +96,6 @@ def test_a_rude_reporter_does_not(name: str, monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(AssertionError):
             suite(Rude, narrow="x", nothing="y")[name]()
     finally:
-        for each in started:
-            each.kill()
-            each.wait()
+        for process in started:
+            process.kill()
+            process.wait()

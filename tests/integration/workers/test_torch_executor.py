@@ -1,5 +1,5 @@
-"""The torch executor in a real interpreter with torch: it conforms, right kernels pass, and what
-torch can't do is said."""
+"""The torch executor in a real interpreter with torch: it conforms, right kernels pass, and errors
+name what torch can't do."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REGIMES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, LocalRunner]]:
-    """A runner per build, started when it is first asked for and kept."""
+    """A runner per build. The first use starts it, and later uses share it."""
 
     class Started(dict[str, LocalRunner]):
         def __missing__(self, build: str) -> LocalRunner:
@@ -53,8 +53,8 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Loca
     folder = tmp_path_factory.mktemp("torch")
     started = Started()
     yield started
-    for each in started.values():
-        each.close()
+    for local_runner in started.values():
+        local_runner.close()
 
 
 def runner(build: str, folder: Path, **tables: str) -> LocalRunner:
@@ -101,23 +101,23 @@ for build in {builds}:
 
 
 def test_eager_and_decomposed_builds_conform() -> None:
-    said = run_in_torch(
+    output = run_in_torch(
         CONFORMANCE.format(
             builds=(*EAGER, "torch-eager-linear"),
             shapes=((1, 1, 32, 64), (2, 3, 40), (1, 33), (7,)),
         )
     )
-    assert said.count("the same inputs give the same bits") == 5 * 9
+    assert output.count("the same inputs give the same bits") == 5 * 9
 
 
 def test_compiled_builds_conform() -> None:
-    said = run_in_torch(
+    output = run_in_torch(
         CONFORMANCE.format(builds=("torch-compiled",), shapes=((1, 1, 32, 64), (2, 3, 40)))
     )
-    said += run_in_torch(
+    output += run_in_torch(
         CONFORMANCE.format(builds=("torch-compiled-group-norm",), shapes=((2, 3, 40),))
     )
-    assert said.count("it is a LayerNorm") == 5 + 3
+    assert output.count("it is a LayerNorm") == 5 + 3
 
 
 @pytest.mark.parametrize("build", EAGER)
@@ -134,12 +134,14 @@ def test_right_kernels_pass_and_are_explained(runners: dict[str, LocalRunner], b
             for shape in SHAPES:
                 for regime, inputs in REGIMES.items():
                     test = spec(kernel, shape, numerics, inputs)
-                    found = judged(runners[build], test)
-                    said = {
-                        output: each.explanation.value for output, each in found.outputs.items()
+                    judgement = judged(runners[build], test)
+                    explanations = {
+                        output: output_judgement.explanation.value
+                        for output, output_judgement in judgement.outputs.items()
                     }
-                    assert found.verdict == "pass", (
-                        f"{build} {kernel} {name} {shape} {regime}: {found.verdict} {said}"
+                    assert judgement.verdict == "pass", (
+                        f"{build} {kernel} {name} {shape} {regime}: "
+                        f"{judgement.verdict} {explanations}"
                     )
 
 
@@ -159,18 +161,20 @@ def test_rms_norm_and_group_norm_pass_and_are_explained(
 ) -> None:
     for name, norm in itertools.product(("bf16", "fp32", "fp16"), NORMS):
         for regime, inputs in REGIMES.items():
-            found = judged(
+            judgement = judged(
                 runners[build],
                 TestSpec.parse({**norm, "numerics": NUMERICS[name], "inputs": inputs}),
             )
-            assert found.verdict == "pass", f"{build} {name} {norm} {regime}: {found.to_json()}"
+            assert judgement.verdict == "pass", (
+                f"{build} {name} {norm} {regime}: {judgement.to_json()}"
+            )
     with pytest.raises(KernelError, match="is a LayerNorm in another way"):
         judged(runners["torch-eager-linear"], TestSpec.parse(NORMS[0]))
 
 
 def test_torch_s_functions_are_what_the_kernels_are(tmp_path: Path) -> None:
-    """The outputs against torch.nn.functional's own, bit for bit."""
-    said = run_in_torch(
+    """The outputs equal those of torch.nn.functional, bit for bit."""
+    output = run_in_torch(
         """
 import numpy as np, torch
 from torch_executor import TorchExecutor
@@ -188,7 +192,7 @@ y = executor.run({**test, "kernel": "rmsnorm_fw"}, {"x": x, "gamma": gamma[:5]})
 print((y == torch.nn.functional.rms_norm(tx, (5,), tgamma[:5], 1e-6).numpy()).all())
 """
     )
-    assert said.split() == ["True", "True"]
+    assert output.split() == ["True", "True"]
 
 
 def test_a_compiled_kernel_passes_and_is_explained(runners: dict[str, LocalRunner]) -> None:
@@ -197,8 +201,8 @@ def test_a_compiled_kernel_passes_and_is_explained(runners: dict[str, LocalRunne
         ("layernorm_bw", "bf16"),
         ("layernorm_bw", "fp32 own"),
     ):
-        found = judged(runners["torch-compiled"], spec(kernel, (64, 128), NUMERICS[name]))
-        assert found.verdict == "pass"
+        judgement = judged(runners["torch-compiled"], spec(kernel, (64, 128), NUMERICS[name]))
+        assert judgement.verdict == "pass"
 
 
 def test_a_16_bit_running_column_sum_is_explained_by_torch_eager_only(
@@ -231,8 +235,11 @@ def test_the_decomposition_as_it_is_rounds_a_factor_of_each_row_and_is_found_out
 
 
 def test_the_builds_differ_as_is_known_of_torch(runners: dict[str, LocalRunner]) -> None:
-    """3-numerics: fp32 means differ in 76% of rows by up to 4.7e-8; few bf16 outputs round
-    differently; a linear makes .125 of that."""
+    """The differences are those that were measured.
+
+    fp32 means differ in 76% of the rows by up to 4.7e-8. Few bf16 outputs round differently, and a
+    linear layer turns that into 0.125.
+    """
     rows = 2048
     fp32 = difference(
         runners,
@@ -243,7 +250,7 @@ def test_the_builds_differ_as_is_known_of_torch(runners: dict[str, LocalRunner])
     assert 0.6 < fp32["mean"]["mismatch_fraction"] < 0.9
     assert 2e-8 < fp32["mean"]["max_abs"] < 1.2e-7
     assert 1e-8 < fp32["rstd"]["max_abs"] < 1e-6
-    assert {each["explanation"] for each in fp32.values()} == {"explained"}
+    assert {statistics["explanation"] for statistics in fp32.values()} == {"explained"}
     bf16 = difference(
         runners,
         "torch-eager-linear",
@@ -262,18 +269,31 @@ def difference(
 ) -> dict[str, Any]:
     raw = generate(test, 0)
     given = quantise(test, raw)
-    ours, theirs = (runners[name].run(test, given) for name in (build, other))
-    mine, yours = (runners[name] for name in (build, other))
-    alone = judge(test, raw, given, ours, arithmetic=mine.arithmetic, produced=mine.produced)
-    found = compare(
-        test, alone, raw, given, ours, theirs, Reference(other, yours.arithmetic, yours.produced)
+    outputs, reference_outputs = (runners[name].run(test, given) for name in (build, other))
+    tested_runner, reference_runner = (runners[name] for name in (build, other))
+    alone = judge(
+        test,
+        raw,
+        given,
+        outputs,
+        arithmetic=tested_runner.arithmetic,
+        produced=tested_runner.produced,
     )
-    assert found.verdict == "pass"
-    return {name: output.statistics["reference"] for name, output in found.outputs.items()}
+    judgement = compare(
+        test,
+        alone,
+        raw,
+        given,
+        outputs,
+        reference_outputs,
+        Reference(other, reference_runner.arithmetic, reference_runner.produced),
+    )
+    assert judgement.verdict == "pass"
+    return {name: output.statistics["reference"] for name, output in judgement.outputs.items()}
 
 
 @pytest.mark.parametrize(
-    ("numerics", "said"),
+    ("numerics", "message"),
     [
         ({"input": "bfp8_b"}, "numerics.input: torch has no bfp8_b"),
         (
@@ -286,9 +306,9 @@ def difference(
     ],
 )
 def test_what_torch_cannot_do_is_an_error_that_says_so(
-    runners: dict[str, LocalRunner], numerics: dict[str, Any], said: str
+    runners: dict[str, LocalRunner], numerics: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(KernelError, match=said):
+    with pytest.raises(KernelError, match=message):
         judged(
             runners["torch-eager"],
             TestSpec.parse({"kernel": "layernorm_bw", "shape": [4, 64], "numerics": numerics}),
@@ -296,7 +316,7 @@ def test_what_torch_cannot_do_is_an_error_that_says_so(
 
 
 @pytest.mark.parametrize(
-    ("build", "table", "said"),
+    ("build", "table", "message"),
     [
         ("torch-lazy", {}, "unknown build 'torch-lazy'"),
         ("mine", {"mine": 'options = { variant = "lazy" }'}, "option variant is 'lazy'"),
@@ -313,9 +333,9 @@ def test_what_torch_cannot_do_is_an_error_that_says_so(
     ],
 )
 def test_a_build_that_cannot_be_is_refused_when_it_is_opened(
-    tmp_path: Path, build: str, table: dict[str, str], said: str
+    tmp_path: Path, build: str, table: dict[str, str], message: str
 ) -> None:
-    with pytest.raises((FieldError, KernelError), match=said):
+    with pytest.raises((FieldError, KernelError), match=message):
         runner(build, tmp_path, **table)
 
 
@@ -331,8 +351,8 @@ def test_every_known_name_is_one_that_the_executor_knows() -> None:
         f"from torch_executor import Setup\n"
         f"for name in {tuple(torch_builds())}: print(name, Setup.of(name, {{}}).norm)"
     )
-    said = run_in_torch(code).split()
-    assert dict(zip(said[::2], said[1::2], strict=True)) == {
+    words = run_in_torch(code).split()
+    assert dict(zip(words[::2], words[1::2], strict=True)) == {
         name: "group" if "group" in name else "layer" for name in torch_builds()
     }
 

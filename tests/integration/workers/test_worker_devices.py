@@ -40,7 +40,7 @@ class Lab:
         (folder / "builds.toml").write_text(BUILDS)
 
     def start(self, **environment: str) -> Any:
-        """A worker of the troublesome executor."""
+        """Start a worker of the troublesome executor."""
         usual = {
             "GONOGO_BUILDS": str(self.folder / "builds.toml"),
             "TROUBLE_WEDGED": str(self.wedged),
@@ -51,15 +51,19 @@ class Lab:
         return self.place.start("troublesome", **(usual | environment))
 
     def command(self, program: str) -> str:
-        """A command of the settings that runs this Python program with the device's name and the
-        wedge's file as arguments."""
+        """Return a command for the settings, which runs this Python program.
+
+        Its arguments are the device's name and the wedge's file.
+        """
         file = self.folder / f"command-{len(list(self.folder.glob('command-*')))}.py"
         file.write_text(program)
         return f"{sys.executable} {file} {{name}} {self.wedged}"
 
-    def order(self, order: str, asked: int = 0) -> None:
-        """What the reaper writes."""
-        self.place.redis.set(queue.device_key(DEVICE), json.dumps({"order": order, "asked": asked}))
+    def order(self, order: str, requested_tests: int = 0) -> None:
+        """Write an order for the device, as the reaper does."""
+        self.place.redis.set(
+            queue.device_key(DEVICE), json.dumps({"order": order, "asked": requested_tests})
+        )
 
 
 @pytest.fixture
@@ -79,12 +83,12 @@ def test_a_wedged_device_is_reset_and_the_other_seeds_go_on(lab: Lab) -> None:
     lab.start(GONOGO_RESET_DEVICE=lab.command(MEND))
     answer = lab.place.run("wedges-sometimes", 4, seed_deadline_s=0.8)
     assert answer.verdicts == {0: "pass", 1: "pass", 2: "hang", 3: "hang"}
-    told = lab.place.healths
-    assert [body["health"] for body in told] == ["good", "good"]
-    steps = told[0]["evidence"]["steps"]
+    health_reports = lab.place.healths
+    assert [body["health"] for body in health_reports] == ["good", "good"]
+    steps = health_reports[0]["evidence"]["steps"]
     assert [step["rung"] for step in steps] == ["re-open", "reset_device"]
     assert "the device does not answer" in steps[0]["outcome"]
-    assert "a kernel hung" in told[0]["reason"]
+    assert "a kernel hung" in health_reports[0]["reason"]
     assert lab.place.run("fine", 2).verdicts == {0: "pass", 1: "pass"}
 
 
@@ -111,16 +115,16 @@ def test_a_reset_that_hangs_is_given_up_and_the_next_rung_mends(lab: Lab) -> Non
     )
     answer = lab.place.run("wedges", 1, seed_deadline_s=0.8)
     assert answer.verdicts == {0: "hang"}
-    (told,) = lab.place.healths
+    (health_report,) = lab.place.healths
     assert [
         (step["rung"], step["outcome"].split(" ", 1)[1][:24])
-        for step in told["evidence"]["steps"][1:]
+        for step in health_report["evidence"]["steps"][1:]
     ] == [
         ("reset_device", "did not end within 0.5 s"),
         ("reload_driver", "ended with status 4"),
         ("reset_host", "canary passed"),
     ]
-    assert told["evidence"]["steps"][2]["output"] == "no such device\n"
+    assert health_report["evidence"]["steps"][2]["output"] == "no such device\n"
     stalled = [
         process
         for process in psutil.process_iter(["cmdline"])
@@ -138,12 +142,12 @@ def test_a_device_that_stays_wedged_is_bad_takes_no_work_and_tests_itself_again(
     assert answer.finished["outcome"] == "handed_back"
     assert "is bad" in answer.finished["error"]
     assert answer.verdicts == {0: "pass", 1: "pass", 2: "hang"}  # 3 and 4 are for another device
-    told = lab.place.heard(lambda body: body["health"] == "bad")
-    assert "ended with status 4" in told["reason"]
+    health_report = lab.place.heard(lambda body: body["health"] == "bad")
+    assert "ended with status 4" in health_report["reason"]
     beat = lab.place.beat(lambda body: body["queues"] == [])
     assert beat["devices"][0]["health"] == "bad"
     waiting = lab.place.publish("fine", 1)
-    time.sleep(1.5)  # it must not be taken, and a re-test or two must have failed
+    time.sleep(1.5)  # nobody may take it, and a re-test or two must have failed
     assert lab.place.redis.llen(QUEUE) == 1
     lab.wedged.unlink()
     lab.place.wait(waiting)
@@ -172,18 +176,18 @@ def test_a_hung_seed_runs_again_under_the_watcher_which_names_the_kernel(lab: La
     lab.start(GONOGO_TT_TRIAGE=triage)
     answer = lab.place.run("watched", 1, seed_deadline_s=1.0)
     assert answer.verdicts == {0: "hang"}
-    said = (
+    message = (
         "no answer within 1 s; under the watcher: stuck in the compute: TRISC0 runs of "
         "kernels/ln.cpp"
     )
-    assert answer.rows[0]["message"].startswith(said)
-    found = {artifact["kind"]: artifact["content"] for artifact in answer.artifacts}
-    assert found["watcher"]["role"] == "compute"
-    assert found["watcher"]["outcome"] == "hang"
-    assert "CWFW,CRBW" in found["watcher"]["log"]
-    assert "block 1" in found["watcher"]["prints"]
-    assert found["watcher"]["waypoints"][0]["NCRISC"] == "CRBW"
-    assert found["triage"] == {"text": "triage of troublesome:0\n", "trouble": None}
+    assert answer.rows[0]["message"].startswith(message)
+    contents = {artifact["kind"]: artifact["content"] for artifact in answer.artifacts}
+    assert contents["watcher"]["role"] == "compute"
+    assert contents["watcher"]["outcome"] == "hang"
+    assert "CWFW,CRBW" in contents["watcher"]["log"]
+    assert "block 1" in contents["watcher"]["prints"]
+    assert contents["watcher"]["waypoints"][0]["NCRISC"] == "CRBW"
+    assert contents["triage"] == {"text": "triage of troublesome:0\n", "trouble": None}
     assert lab.place.run("fine", 1).verdicts == {0: "pass"}
 
 
@@ -239,10 +243,10 @@ def test_a_worker_of_a_drained_device_takes_nothing_from_its_start(lab: Lab) -> 
     lab.place.wait(waiting)
 
 
-def test_every_so_many_chunks_the_canary_sings(lab: Lab) -> None:
+def test_the_canary_runs_after_every_so_many_chunks(lab: Lab) -> None:
     lab.start(GONOGO_CANARY_EVERY_JOBS="1", GONOGO_RETEST_S="600")
     assert lab.place.run("fine", 1).verdicts == {0: "pass"}
-    lab.wedged.touch()  # nobody would notice: this build does not look
+    lab.wedged.touch()  # only the canary notices: this build does not check
     answer = lab.place.run("fine", 1)
     assert answer.finished is not None
     assert (answer.finished["outcome"], answer.rows) == ("handed_back", [])
@@ -260,7 +264,7 @@ def test_a_chunk_has_a_deadline_of_its_own(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "verdict", "said"),
+    ("build", "verdict", "message"),
     [
         ("hungry", "error", "MemoryError"),
         ("pipe-holder", "crash", "status 3"),
@@ -269,7 +273,7 @@ def test_a_chunk_has_a_deadline_of_its_own(lab: Lab) -> None:
     ],
 )
 def test_bad_luck_leaves_a_log_no_process_and_a_good_device(
-    lab: Lab, build: str, verdict: str, said: str
+    lab: Lab, build: str, verdict: str, message: str
 ) -> None:
     worker = lab.start(GONOGO_CHILD_MEMORY_BYTES=str(512 * 2**20))
     began = psutil.Process(worker.pid).create_time()
@@ -277,7 +281,7 @@ def test_bad_luck_leaves_a_log_no_process_and_a_good_device(
         f"{build}-sometimes", 4, seed_deadline_s=1.0 if verdict == "hang" else 20.0
     )
     assert answer.verdicts == {0: "pass", 1: "pass", 2: verdict, 3: verdict}, lab.place.log()
-    assert said in next(row["message"] for row in answer.rows if row["seed"] == 2)
+    assert message in next(row["message"] for row in answer.rows if row["seed"] == 2)
     if build == "pipe-holder":
         logs = [
             artifact["content"]["text"]
@@ -352,8 +356,13 @@ def test_a_worker_on_a_chip_announces_it_and_stores_its_telemetry(lab: Lab, tmp_
         assert "TT_VISIBLE_DEVICES" in answer.finished["log_tail"]
         if answer.finished["telemetry"]:
             break
-    told = answer.finished["telemetry"]
-    assert (told["temperature_c"], told["clock_mhz"], told["power_w"], told["firmware"]) == (
+    reading = answer.finished["telemetry"]
+    assert (
+        reading["temperature_c"],
+        reading["clock_mhz"],
+        reading["power_w"],
+        reading["firmware"],
+    ) == (
         42.4,
         1000.0,
         31.0,

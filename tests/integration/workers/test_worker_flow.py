@@ -1,4 +1,4 @@
-"""A real worker on a real Redis: chunks in, every seed's row out, whatever the kernel does."""
+"""A real worker on a real Redis sends a row for every seed, whatever the kernel does."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ pytestmark = pytest.mark.timeout(180)
 def place(
     tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer
 ) -> Iterator[Workplace]:
-    """One worker for the whole module: that a bad kernel does not spoil the next chunk is part of
-    what is tested."""
+    """One worker for the whole module, because a bad kernel must not spoil the next chunk."""
     place = Workplace(redis_server.url.removesuffix("/0") + "/5", tmp_path_factory.mktemp("worker"))
     place.start()
     yield place
@@ -50,21 +49,23 @@ def test_a_wrong_kernel_within_the_tolerance_is_found_out_with_evidence(place: W
     seeds = {artifact["seed"] for artifact in answer.artifacts}
     assert len(seeds) == 2
     for seed in seeds:
-        mine = [artifact for artifact in answer.artifacts if artifact["seed"] == seed]
-        assert [artifact["kind"] for artifact in mine].count("diagnosis") == 1
-        assert {artifact["output"] for artifact in mine if artifact["kind"] == "error_map"} == {
+        seed_artifacts = [artifact for artifact in answer.artifacts if artifact["seed"] == seed]
+        assert [artifact["kind"] for artifact in seed_artifacts].count("diagnosis") == 1
+        assert {
+            artifact["output"] for artifact in seed_artifacts if artifact["kind"] == "error_map"
+        } == {
             "dx",
             "dgamma",
             "dbeta",
         }
         assert "dx" in {
-            artifact["output"] for artifact in mine if artifact["kind"] == "coefficients"
+            artifact["output"] for artifact in seed_artifacts if artifact["kind"] == "coefficients"
         }
         assert (
             "s1"
-            in next(artifact for artifact in mine if artifact["kind"] == "diagnosis")["content"][
-                "words"
-            ]
+            in next(artifact for artifact in seed_artifacts if artifact["kind"] == "diagnosis")[
+                "content"
+            ]["words"]
         )
 
 
@@ -74,7 +75,7 @@ def test_started_comes_first_and_heartbeats_say_what_is_served(place: Workplace)
     assert started["device"].endswith("/troublesome:0")
     busy = place.beat(
         lambda body: body["attempt"] == attempt and body["stage"] == "running"
-    )  # `starting` may be said before
+    )  # a heartbeat with the stage `starting` may come before
     assert busy["seed"] in range(12)
     assert busy["queues"] == ["emulator.wormhole.n150", "troublesome.wormhole.n150"]
     answer = place.wait(attempt)
@@ -155,7 +156,7 @@ def test_a_context_runs_its_tests_first_in_every_child(place: Workplace) -> None
     }
     answer = place.run("fine", 3, context=context)
     assert sorted(row["position"] for row in answer.rows) == [2, 3, 4]
-    # stale-register is right when first in its child and wrong behind another run
+    # The build stale-register is right in a child's first run and wrong after another run
     alone = place.run("stale-register", 1, executor="emulator")
     grouped = place.run(
         "stale-register", 1, executor="emulator", context={"name": "grouped", "before": [TINY]}

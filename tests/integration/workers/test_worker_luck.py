@@ -1,5 +1,5 @@
-"""Workers and bad luck: killed, told to stop, without a broker, with a full memory: no process is
-left and no result is lost."""
+"""Workers that are killed, stopped, or cut off from their broker: no process is left, and no
+result is lost."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(
         time.sleep(1.0)
         worker.send_signal(signal.SIGTERM)
         worker.wait(15)
-        kept = sorted((tmp_path / "spool").rglob("*.json"))
-        assert kept
+        spooled = sorted((tmp_path / "spool").rglob("*.json"))
+        assert spooled
         private_redis.start()
         place.start("troublesome")
         answer = place.wait(attempt)
@@ -118,8 +118,8 @@ def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(
         assert sorted(answer.finished["sent"]) == answer.work
         deadline = (
             time.monotonic() + 5
-        )  # a file goes when its message has gone, which we may have read before
-        while any(path.exists() for path in kept):
+        )  # a file is deleted after its message was sent; we may have read it before
+        while any(path.exists() for path in spooled):
             assert time.monotonic() < deadline
             time.sleep(0.02)
     finally:
@@ -193,11 +193,11 @@ def test_one_device_has_one_user_and_two_workers_have_two_devices(tmp_path: Path
 
 def test_a_held_device_is_waited_for_and_a_goodbye_leaves_no_trace(tmp_path: Path) -> None:
     never = threading.Event()
-    held = locks.acquire(tmp_path, "emulator:0", lambda: True, never)
-    assert not held.left_over
+    lock = locks.acquire(tmp_path, "emulator:0", lambda: True, never)
+    assert not lock.left_over
     with pytest.raises(locks.LockedElsewhere, match=str(os.getpid())):
         locks.acquire(tmp_path, "emulator:0", lambda: False, never)
-    threading.Timer(0.2, held.close).start()
+    threading.Timer(0.2, lock.close).start()
     again = locks.acquire(tmp_path, "emulator:0", lambda: True, never)
     assert not again.left_over
     again.close()
@@ -211,10 +211,10 @@ import os, subprocess, sys, threading
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from pathlib import Path
 from gonogo_workers.devices import locks
-held = locks.acquire(Path({str(tmp_path)!r}), "emulator:0", lambda: True, threading.Event())
+lock = locks.acquire(Path({str(tmp_path)!r}), "emulator:0", lambda: True, threading.Event())
 sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
-child = subprocess.Popen(sleep, stdout=-3, stderr=-3, pass_fds=[held.fd], start_new_session=True)
-held.record(child.pid, "host-run-of-the-test")
+child = subprocess.Popen(sleep, stdout=-3, stderr=-3, pass_fds=[lock.fd], start_new_session=True)
+lock.record(child.pid, "host-run-of-the-test")
 print(child.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
@@ -222,15 +222,15 @@ os.kill(os.getpid(), 9)
     child = psutil.Process(int(out))
     assert child.is_running()
     deadline = time.monotonic() + 10
-    held = locks.acquire(
+    lock = locks.acquire(
         tmp_path, "emulator:0", lambda: time.monotonic() < deadline, threading.Event()
     )
-    assert held.left_over
+    assert lock.left_over
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
-    held.close()
+    lock.close()
 
 
-def test_the_canary_of_the_emulator_sings() -> None:
+def test_the_canary_of_the_emulator_gives_every_output() -> None:
     assert set(canary(ResolvedBuild(emulator(), arithmetic="tt-train"), "correct")) == {
         "dx",
         "dgamma",

@@ -97,7 +97,7 @@ def place(tmp_path: Path, redis_server: RedisServer, project: Path) -> Iterator[
 
 
 def run(place: Workplace, iterations: int, **selection: Any) -> Answer:
-    """Run iterations of a suite; what the worker sent."""
+    """Run iterations of a suite and return what the worker sent."""
     return place.run(
         "ops", iterations, executor="pytest", test={"selection": selection}, seed_deadline_s=60
     )
@@ -108,7 +108,9 @@ def test_green_red_and_arrays_are_judged_each_as_what_it_is(place: Workplace) ->
     assert set(answer.verdicts.values()) == {"pass_by_tolerance"}
     row = min(answer.rows, key=lambda row: row["seed"])
     outputs = row["outputs"]
-    assert {name: (each["verdict"], each.get("outcome")) for name, each in outputs.items()} == {
+    assert {
+        name: (output["verdict"], output.get("outcome")) for name, output in outputs.items()
+    } == {
         "test_numbers.py::test_kernel[correct]": ("pass", "passed"),
         "test_numbers.py::test_kernel[correct]/dx": ("pass", None),
         "test_numbers.py::test_kernel[double-subtract]": ("pass_by_tolerance", "passed"),
@@ -118,9 +120,11 @@ def test_green_red_and_arrays_are_judged_each_as_what_it_is(place: Workplace) ->
     }
     assert outputs["test_numbers.py::test_kernel[correct]"]["measurements"] == {"iteration": 0.0}
     assert "assert 0" in outputs["test_numbers.py::test_red"]["message"]
-    diagnoses = [each["content"] for each in answer.artifacts if each["kind"] == "diagnosis"]
+    diagnoses = [
+        artifact["content"] for artifact in answer.artifacts if artifact["kind"] == "diagnosis"
+    ]
     assert "s1 is subtracted twice in all 32 tiles" in diagnoses[0]["words"]
-    assert not [each for each in answer.artifacts if each["kind"] == "stages"]
+    assert not [artifact for artifact in answer.artifacts if artifact["kind"] == "stages"]
 
 
 def test_a_filter_narrows_and_what_isn_t_there_is_absent(place: Workplace) -> None:
@@ -137,9 +141,9 @@ def test_a_filter_narrows_and_what_isn_t_there_is_absent(place: Workplace) -> No
 def test_every_iteration_of_a_staged_suite_has_its_table(place: Workplace) -> None:
     answer = run(place, 1, suite="staged")
     assert answer.verdicts == {0: "hang"}
-    (sent,) = [each for each in answer.artifacts if each["kind"] == "stages"]
-    table = StageTable.parse(sent["content"])
-    assert (sent["seed"], sent["repeat"]) == (0, 0)
+    (stages_artifact,) = [artifact for artifact in answer.artifacts if artifact["kind"] == "stages"]
+    table = StageTable.parse(stages_artifact["content"])
+    assert (stages_artifact["seed"], stages_artifact["repeat"]) == (0, 0)
     assert [(stage.name, stage.status.value) for stage in table.stages] == [
         ("api", "passed"),
         ("stubs", "partial"),
@@ -168,7 +172,7 @@ def test_the_tests_of_a_killed_worker_die_with_it(place: Workplace, project: Pat
         if stuck.exists() and (text := stuck.read_text()):
             pid = int(text)
             break
-        time.sleep(0.05)  # another process's file: nothing to wait on
+        time.sleep(0.05)  # another process writes the file: nothing signals its end
     tests = psutil.Process(pid)
     os.kill(place.workers[0].pid, signal.SIGKILL)
     gone, alive = psutil.wait_procs([tests], timeout=10)

@@ -1,5 +1,5 @@
-"""A chunk with a reference build on a real worker: both builds run, and what the reference does
-wrong is never the kernel's."""
+"""A chunk with a reference build on a real worker: both builds run, and a fault of the reference
+never counts against the kernel."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_two_builds_of_the_emulator_are_compared_seed_by_seed(place: Workplace) 
         assert row["outputs"]["dgamma"]["reference"]["max_abs"] == 0
         assert "dx differs from correct" in row["message"]
         assert "this build" in row["message"]
-    # The reference's children are not the kernel's: its first seed is the first in a fresh one
+    # The reference runs in other child processes, so the kernel's positions start at 0
     assert sorted(row["position"] for row in answer.rows) == [0, 1, 2, 3]
     assert len({row["host_run"] for row in answer.rows}) == 1
 
@@ -66,7 +66,7 @@ def test_a_build_is_like_itself(place: Workplace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "said"),
+    ("reference", "message"),
     [
         ("hang-sometimes", "no answer within 2 s"),
         ("crash-sometimes", "SIGSEGV"),
@@ -75,7 +75,7 @@ def test_a_build_is_like_itself(place: Workplace) -> None:
     ],
 )
 def test_what_the_reference_does_wrong_is_an_error_that_names_it(
-    place: Workplace, reference: str, said: str
+    place: Workplace, reference: str, message: str
 ) -> None:
     answer = against(place, "fine", reference, 6, seed_deadline_s=2)
     assert answer.finished is not None
@@ -86,7 +86,7 @@ def test_what_the_reference_does_wrong_is_an_error_that_names_it(
         if row["verdict"] == "error":
             assert row["outputs"] == {}
             assert row["message"].startswith(f"reference build {reference}: ")
-            assert said.lower() in row["message"].lower()
+            assert message.lower() in row["message"].lower()
         else:
             assert row["outputs"]["dx"]["reference"]["explanation"] == "explained"
 

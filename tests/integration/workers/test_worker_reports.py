@@ -1,5 +1,5 @@
-"""Selections in a worker process: a plug-in that reports, well and badly; a bad one costs only the
-iterations that it is bad on."""
+"""Selections in a worker process: a plug-in that misbehaves costs only the iterations in which it
+does."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_an_iteration_is_a_row_with_an_entry_per_test(place: Workplace) -> None:
 
 
 def test_a_controlled_seed_reaches_the_executor(place: Workplace) -> None:
-    own = run(place, "fine", selection={"shuffle": True}, work=[[4, 0], [5, 0]])
-    assert {row["seed"]: row["outputs"]["A.B"]["seed"] for row in own.rows} == {4: 4, 5: 5}
+    varied = run(place, "fine", selection={"shuffle": True}, work=[[4, 0], [5, 0]])
+    assert {row["seed"]: row["outputs"]["A.B"]["seed"] for row in varied.rows} == {4: 4, 5: 5}
     fixed = run(place, "fine", selection={"shuffle": 9}, work=[[4, 0], [5, 0]])
     assert {row["seed"]: row["outputs"]["A.B"]["seed"] for row in fixed.rows} == {4: 9, 5: 9}
 
 
 @pytest.mark.parametrize(
-    ("words", "verdict", "fresh", "said"),
+    ("words", "verdict", "fresh", "message"),
     [
         ("hang", "hang", True, "no answer within"),
         ("crash", "crash", True, "SIGKILL"),
@@ -87,7 +87,7 @@ def test_a_controlled_seed_reaches_the_executor(place: Workplace) -> None:
     ],
 )
 def test_a_bad_executor_costs_only_its_iteration(
-    place: Workplace, words: str, verdict: str, fresh: bool, said: str
+    place: Workplace, words: str, verdict: str, fresh: bool, message: str
 ) -> None:
     answer = run(place, f"{words}-sometimes", seed_deadline_s=1.0)
     assert answer.verdicts == {0: "not_judged", 1: verdict, 2: "not_judged"}, place.log()
@@ -95,25 +95,25 @@ def test_a_bad_executor_costs_only_its_iteration(
     assert answer.finished["outcome"] == "done"
     assert len({row["host_run"] for row in answer.rows}) == (2 if fresh else 1)
     bad = next(row for row in answer.rows if row["seed"] == 1)
-    assert said in bad["message"]
+    assert message in bad["message"]
     assert bad["outputs"] == {}
 
 
 @pytest.mark.parametrize(
-    ("words", "tests", "said"),
+    ("words", "tests", "message"),
     [
         ("hung", {"A.B": "passed", "A.C": "hang"}, "A.C hung; under"),
         ("hang", {}, "no answer within 1 s"),
     ],
 )
 def test_a_hung_test_runs_again_under_the_watcher_which_names_the_kernel(
-    place: Workplace, words: str, tests: dict[str, str], said: str
+    place: Workplace, words: str, tests: dict[str, str], message: str
 ) -> None:
     answer = run(place, f"{words}-sometimes", build="watched", seed_deadline_s=1.0)
     assert answer.verdicts == {0: "not_judged", 1: "hang", 2: "not_judged"}, place.log()
     row = next(row for row in answer.rows if row["seed"] == 1)
-    assert {name: each["outcome"] for name, each in row["outputs"].items()} == tests
-    assert row["message"].startswith(said)
+    assert {name: output["outcome"] for name, output in row["outputs"].items()} == tests
+    assert row["message"].startswith(message)
     assert (
         "under the watcher: stuck in the compute: TRISC0 runs of kernels/ln.cpp" in row["message"]
     )
@@ -130,7 +130,7 @@ def test_a_test_that_was_lost_gets_the_next_iteration_a_fresh_child_and_keeps_th
 ) -> None:
     answer = run(place, "lost", 2)
     assert set(answer.verdicts.values()) == {"crash"}
-    assert {name: each["verdict"] for name, each in answer.rows[0]["outputs"].items()} == {
+    assert {name: output["verdict"] for name, output in answer.rows[0]["outputs"].items()} == {
         "A.B": "not_judged",
         "A.C": "crash",
     }

@@ -55,7 +55,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run() -> Run:
-    """Calls the command in this process."""
+    """Return a function that calls the command in this process."""
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(app, ["check", *arguments])
@@ -73,8 +73,8 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def report(result: Result) -> dict[str, Any]:
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    value: dict[str, Any] = json.loads(result.stdout)
-    return value
+    check_report: dict[str, Any] = json.loads(result.stdout)
+    return check_report
 
 
 FORWARD = ("--kernel", "layernorm_fw", "--shape", "2,3,64", "--executor", "mine", "--json")
@@ -94,17 +94,21 @@ def test_a_right_kernel_passes_and_the_report_has_the_contracts_form(run: Run) -
         "2",
         "--json",
     )
-    found = report(result)
+    check_report = report(result)
     assert result.exit_code == 0
-    assert list(found) == ["verdict", "counts", "seeds", "diagnosis"]
-    assert (found["verdict"], found["counts"], found["diagnosis"]) == ("pass", {"pass": 4}, None)
-    assert [(row["seed"], row["repeat"]) for row in found["seeds"]] == [
+    assert list(check_report) == ["verdict", "counts", "seeds", "diagnosis"]
+    assert (check_report["verdict"], check_report["counts"], check_report["diagnosis"]) == (
+        "pass",
+        {"pass": 4},
+        None,
+    )
+    assert [(row["seed"], row["repeat"]) for row in check_report["seeds"]] == [
         (7, 0),
         (7, 1),
         (8, 0),
         (8, 1),
     ]
-    first, again, other, _ = found["seeds"]
+    first, again, other, _ = check_report["seeds"]
     assert {
         "seed",
         "repeat",
@@ -116,7 +120,7 @@ def test_a_right_kernel_passes_and_the_report_has_the_contracts_form(run: Run) -
         "duration_ms",
         "outputs",
     } <= set(first)
-    assert [row["position"] for row in found["seeds"]] == [0, 1, 2, 3]
+    assert [row["position"] for row in check_report["seeds"]] == [0, 1, 2, 3]
     assert list(first["outputs"]) == ["dx", "dgamma", "dbeta"]
     assert first["outputs"]["dx"]["verdict"] == "pass"
     assert first["outputs"]["dx"]["digest"] == again["outputs"]["dx"]["digest"]
@@ -129,15 +133,18 @@ GREEN = ("--rtol", "1e-3", "--atol", "0.5")
 
 def test_a_green_and_wrong_kernel_is_a_pass_by_tolerance_with_its_diagnosis(run: Run) -> None:
     result = run(*WRONG, *GREEN, "--json")
-    found = report(result)
+    check_report = report(result)
     assert result.exit_code == 1
-    assert (found["verdict"], found["counts"]) == ("pass_by_tolerance", {"pass_by_tolerance": 1})
-    assert found["seeds"][0]["outputs"]["dx"]["tolerance_ratio"] < 1
-    assert found["seeds"][0]["outputs"]["dgamma"]["verdict"] == "pass"
-    assert found["diagnosis"]["seed"] == 0
+    assert (check_report["verdict"], check_report["counts"]) == (
+        "pass_by_tolerance",
+        {"pass_by_tolerance": 1},
+    )
+    assert check_report["seeds"][0]["outputs"]["dx"]["tolerance_ratio"] < 1
+    assert check_report["seeds"][0]["outputs"]["dgamma"]["verdict"] == "pass"
+    assert check_report["diagnosis"]["seed"] == 0
     assert (
         "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)"
-        in found["diagnosis"]["words"]
+        in check_report["diagnosis"]["words"]
     )
 
 
@@ -157,8 +164,8 @@ def test_people_see_the_verdict_the_ratios_and_the_diagnosis(run: Run) -> None:
 
 
 def test_a_tight_tolerance_turns_it_red(run: Run) -> None:
-    found = report(run(*WRONG, "--atol", "1e-4", "--json"))
-    assert found["verdict"] == "fail"
+    check_report = report(run(*WRONG, "--atol", "1e-4", "--json"))
+    assert check_report["verdict"] == "fail"
     right = report(run("--shape", "4,64", "--build", "correct", "--atol", "1e-6", "--json"))
     assert right["verdict"] == "fail_by_tolerance"
 
@@ -177,7 +184,7 @@ def test_fail_on_says_what_makes_the_exit_code(run: Run, fail_on: str, code: int
 
 def test_inputs_numerics_and_the_other_comparators_reach_the_test(run: Run) -> None:
     inputs = '{"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}'
-    found = report(
+    check_report = report(
         run(
             "--shape",
             "1,2048",
@@ -192,9 +199,9 @@ def test_inputs_numerics_and_the_other_comparators_reach_the_test(run: Run) -> N
             "--json",
         )
     )
-    assert found["seeds"][0]["outputs"]["dx"]["max_abs"] == 1000
-    assert found["seeds"][0]["outputs"]["dx"]["pcc_deficit"] is None
-    assert found["verdict"] == "fail", "an undefined PCC isn't met"
+    assert check_report["seeds"][0]["outputs"]["dx"]["max_abs"] == 1000
+    assert check_report["seeds"][0]["outputs"]["dx"]["pcc_deficit"] is None
+    assert check_report["verdict"] == "fail", "an undefined PCC isn't met"
 
 
 BAD = [
@@ -247,14 +254,14 @@ def test_a_plug_in_may_do_anything_and_each_seed_gets_its_word(
     run: Run, build: str, verdicts: list[str], message: str | None
 ) -> None:
     result = run(*FORWARD, "--build", build, "--seeds", "2")
-    found = report(result)
-    assert [row["verdict"] for row in found["seeds"]] == verdicts
+    check_report = report(result)
+    assert [row["verdict"] for row in check_report["seeds"]] == verdicts
     assert result.exit_code == int(set(verdicts) != {"pass"})
     if message is not None:
-        assert message in found["seeds"][-1]["message"]
-        assert found["seeds"][-1]["outputs"] == {}
+        assert message in check_report["seeds"][-1]["message"]
+        assert check_report["seeds"][-1]["outputs"] == {}
     if build == "nan":
-        assert found["seeds"][0]["outputs"]["y"]["nonfinite"] == 1
+        assert check_report["seeds"][0]["outputs"]["y"]["nonfinite"] == 1
 
 
 @pytest.mark.usefixtures("plugin")
@@ -295,15 +302,15 @@ def test_the_command_exits_with_3_where_an_executor_cannot_be_started(
 
 @pytest.mark.usefixtures("plugin")
 @pytest.mark.parametrize(
-    ("build", "code", "said"),
+    ("build", "code", "message"),
     [("misspelt", 2, "build: executor mine refuses it"), ("no-driver", 3, "no driver")],
 )
 def test_a_misspelt_build_is_usage_and_a_machine_without_driver_is_not(
-    build: str, code: int, said: str
+    build: str, code: int, message: str
 ) -> None:
     done = command("check", *FORWARD[:-1], "--build", build)
     assert (done.returncode, done.stdout) == (code, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_json_goes_to_stdout_alone() -> None:

@@ -19,8 +19,8 @@ def check(*words: str) -> Result:
 
 
 def report(result: Result) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    check_report: dict[str, Any] = json.loads(result.stdout)
+    return check_report
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_the_comparison_is_in_the_report_and_in_the_exit_code(
 ) -> None:
     result = check("--build", build, "--reference-build", other, "--seeds", "2", "--json")
     assert result.exit_code == code
-    found = report(result)
-    assert found["verdict"] == ("pass_by_tolerance" if code else "pass")
-    for seed in found["seeds"]:
+    check_report = report(result)
+    assert check_report["verdict"] == ("pass_by_tolerance" if code else "pass")
+    for seed in check_report["seeds"]:
         dx = seed["outputs"]["dx"]["reference"]
         assert dx["build"] == other
         assert dx["explanation"] == ("unexplained" if code else "explained")
@@ -41,10 +41,10 @@ def test_the_comparison_is_in_the_report_and_in_the_exit_code(
 
 
 def test_on_a_terminal_a_table_says_how_far_they_are_apart() -> None:
-    said = check("--build", "correct", "--reference-build", "bf16-accumulate").stdout
-    assert "build correct compared with bf16-accumulate on emulator" in said
-    assert "against bf16-accumulate" in said
-    assert "elements that differ" in said
+    output = check("--build", "correct", "--reference-build", "bf16-accumulate").stdout
+    assert "build correct compared with bf16-accumulate on emulator" in output
+    assert "against bf16-accumulate" in output
+    assert "elements that differ" in output
 
 
 def test_seeds_that_do_not_fit_in_memory_together_are_run_in_turns(
@@ -53,7 +53,7 @@ def test_seeds_that_do_not_fit_in_memory_together_are_run_in_turns(
     monkeypatch.setattr(
         references, "MAX_REFERENCE_BYTES", 2 * 64 * 416 * references.BYTES_PER_ELEMENT
     )
-    found = report(
+    check_report = report(
         check(
             "--build",
             "correct",
@@ -66,11 +66,11 @@ def test_seeds_that_do_not_fit_in_memory_together_are_run_in_turns(
             "--json",
         )
     )
-    assert found["counts"] == {"pass": 10}
+    assert check_report["counts"] == {"pass": 10}
 
 
 def test_a_reference_that_hangs_or_crashes_is_an_error_with_its_name() -> None:
-    for other, said in (("hang", "no answer"), ("crash", "SIGSEGV")):
+    for other, message in (("hang", "no answer"), ("crash", "SIGSEGV")):
         result = check(
             "--build", "correct", "--reference-build", other, "--deadline", "1", "--json"
         )
@@ -78,7 +78,7 @@ def test_a_reference_that_hangs_or_crashes_is_an_error_with_its_name() -> None:
         (seed,) = report(result)["seeds"]
         assert (seed["verdict"], seed["outputs"]) == ("error", {})
         assert f"reference build {other}: " in seed["message"]
-        assert said in seed["message"]
+        assert message in seed["message"]
 
 
 def test_an_unknown_reference_build_is_refused() -> None:

@@ -1,5 +1,5 @@
-"""A command that follows something: it asks until that is over, and outlives a server that is away
-for a while."""
+"""A command that follows a job: it asks until the job ends, and outlives a server that is away for
+a while."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(waiting, "time", made)
-    return made
+    fake_clock = Clock()
+    monkeypatch.setattr(waiting, "time", fake_clock)
+    return fake_clock
 
 
 def follow(answers: Iterable[int | None], clock: Clock, *, takes_s: float = 0.0) -> list[int]:
-    """What is shown of these answers, where None is a server that is away and 9 is the end."""
+    """Return the answers that are shown; None is a server that is away, and 9 is the end."""
     coming, shown = iter(answers), []
 
     def ask() -> dict[str, Any]:
@@ -47,10 +47,10 @@ def follow(answers: Iterable[int | None], clock: Clock, *, takes_s: float = 0.0)
             raise InfrastructureError("away")
         return {"answer": answer}
 
-    found = waiting.until(
-        ask, lambda found: found["answer"] == 9, lambda found: shown.append(found["answer"])
+    last_reply = waiting.until(
+        ask, lambda reply: reply["answer"] == 9, lambda reply: shown.append(reply["answer"])
     )
-    assert found == {"answer": 9}
+    assert last_reply == {"answer": 9}
     return shown
 
 
@@ -73,7 +73,7 @@ def test_a_server_that_is_away_is_waited_for_each_time_anew_and_not_for_ever(clo
 
 
 class Breaking(httpx.SyncByteStream):
-    """A stream of events that says nothing for fifty seconds, and breaks."""
+    """A stream of events that is silent for fifty seconds, and breaks."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

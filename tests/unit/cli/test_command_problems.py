@@ -1,5 +1,7 @@
-"""The command line's errors: for people one line, with --json a problem document on stderr;
-doctor's parts; the version."""
+"""The command line's errors, doctor's parts, and the version.
+
+An error is one line for people; with --json it is a problem document on stderr.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def failed(*words: str, code: int) -> dict[str, Any]:
-    """The problem document of a command that fails with --json; stdout stays empty."""
+    """Return the problem document of a command that fails with --json and an empty stdout."""
     done = subprocess.run(
         [sys.executable, "-m", "gonogo_cli", *words, "--json"],
         capture_output=True,
@@ -34,16 +36,16 @@ def failed(*words: str, code: int) -> dict[str, Any]:
         check=False,
     )
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    found: dict[str, Any] = json.loads(done.stderr)
-    assert found["exit_code"] == code
-    return found
+    document: dict[str, Any] = json.loads(done.stderr)
+    assert document["exit_code"] == code
+    return document
 
 
 def test_a_wrong_field_is_a_problem_document_that_names_it() -> None:
-    found = failed("check", "--shape", "0,4", "--build", "correct", code=2)
-    assert found["type"] == "urn:gonogo:problem:invalid-field"
-    assert (found["field"], found["value"], found["limit"]) == ("test.shape.0", 0, ">= 1")
-    assert found["errors"] == [
+    document = failed("check", "--shape", "0,4", "--build", "correct", code=2)
+    assert document["type"] == "urn:gonogo:problem:invalid-field"
+    assert (document["field"], document["value"], document["limit"]) == ("test.shape.0", 0, ">= 1")
+    assert document["errors"] == [
         {
             "field": "test.shape.0",
             "value": 0,
@@ -63,16 +65,16 @@ def test_a_wrong_field_is_a_problem_document_that_names_it() -> None:
     ],
 )
 def test_wrong_usage_is_a_problem_document_too(words: tuple[str, ...]) -> None:
-    found = failed(*words, code=2)
-    assert found["type"] == "urn:gonogo:problem:usage"
-    assert found["detail"]
+    document = failed(*words, code=2)
+    assert document["type"] == "urn:gonogo:problem:usage"
+    assert document["detail"]
 
 
 def test_no_server_is_a_problem_of_the_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_URL", "http://127.0.0.1:9")
-    found = failed("jobs", code=3)
-    assert found["type"] == "urn:gonogo:problem:infrastructure"
-    assert "127.0.0.1:9" in found["detail"]
+    document = failed("jobs", code=3)
+    assert document["type"] == "urn:gonogo:problem:infrastructure"
+    assert "127.0.0.1:9" in document["detail"]
 
 
 @pytest.mark.parametrize(("status", "code"), [(422, 2), (503, 3)])
@@ -80,7 +82,7 @@ def test_the_servers_own_document_is_passed_on(
     monkeypatch: pytest.MonkeyPatch, status: int, code: int
 ) -> None:
     named = {"field": "seeds", "value": 1, "limit": "2"}
-    said = {
+    server_document = {
         "type": "urn:gonogo:problem:x",
         "title": "X",
         "status": status,
@@ -90,7 +92,7 @@ def test_the_servers_own_document_is_passed_on(
 
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps(said).encode()
+            body = json.dumps(server_document).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -104,15 +106,15 @@ def test_the_servers_own_document_is_passed_on(
     thread.start()
     try:
         monkeypatch.setenv("GONOGO_URL", f"http://127.0.0.1:{server.server_port}")
-        found = failed("jobs", code=code)
+        document = failed("jobs", code=code)
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
-    assert {name: found[name] for name in said if name != "detail"} == {
-        name: value for name, value in said.items() if name != "detail"
+    assert {name: document[name] for name in server_document if name != "detail"} == {
+        name: value for name, value in server_document.items() if name != "detail"
     }
-    assert "seeds: no" in found["detail"]
+    assert "seeds: no" in document["detail"]
 
 
 def test_json_is_asked_for_among_the_commands_own_words_only() -> None:
@@ -142,14 +144,14 @@ def test_a_cancelled_job_is_said_to_be_one_and_exits_with_1(
     with pytest.raises(typer.Exit) as ended:
         jobs.report(client, job, False, jobs.FailOn.new)
     assert ended.value.exit_code == 1
-    assert "cancelled after 5 of 64 seeds" in capsys.readouterr().out
+    assert "canceled after 5 of 64 seeds" in capsys.readouterr().out
 
 
 def test_the_doctors_parts_have_one_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert [found.part for found in doctor.findings()] == list(doctor.CHECKS)
+    assert [finding.part for finding in doctor.findings()] == list(doctor.CHECKS)
     for part in doctor.CHECKS:
-        assert [found.part for found in doctor.findings([part])] == [part]
+        assert [finding.part for finding in doctor.findings([part])] == [part]
 
 
 def test_a_part_that_breaks_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,14 +159,14 @@ def test_a_part_that_breaks_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> N
         raise RuntimeError("no")
 
     monkeypatch.setattr(doctor, "CHECKS", dict.fromkeys(doctor.CHECKS, broken))
-    assert [(found.part, found.ok) for found in doctor.findings()] == [
+    assert [(finding.part, finding.ok) for finding in doctor.findings()] == [
         (name, False) for name in doctor.CHECKS
     ]
 
 
 def test_there_is_one_version() -> None:
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert release.release() == wanted
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert release.release() == version
     done = subprocess.run(
         [sys.executable, "-m", "gonogo_cli", "--version"],
         capture_output=True,
@@ -172,7 +174,7 @@ def test_there_is_one_version() -> None:
         timeout=60,
         check=True,
     )
-    assert done.stdout == f"gonogo {wanted}\n"
+    assert done.stdout == f"gonogo {version}\n"
 
 
 @pytest.mark.parametrize(

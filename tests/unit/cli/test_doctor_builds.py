@@ -17,7 +17,7 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 def builds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> dict[str, tuple[bool, str]]:
-    """The trials of a builds file with this text: build -> (ok, words)."""
+    """Try the builds of a file with this text; return build -> (ok, words)."""
     (tmp_path / "builds.toml").write_text(text)
     monkeypatch.setenv("GONOGO_BUILDS", str(tmp_path / "builds.toml"))
     monkeypatch.setenv(
@@ -52,12 +52,12 @@ executor = "unheard"
 [executors.unknown]
 python = "/x"
 """
-    found = builds(tmp_path, monkeypatch, text)
-    ok, words = found["good"]
+    tried_builds = builds(tmp_path, monkeypatch, text)
+    ok, words = tried_builds["good"]
     assert ok, words
     assert "module troublesome imports" in words
     assert sys.executable in words
-    for build, said in {
+    for build, message in {
         "no-python": "/no/such/python can't be started",
         "no-module": "No module named 'no_such_module'",
         "no-command": "/no/such/program does not exist",
@@ -65,8 +65,8 @@ python = "/x"
         "no-executor": "there is no executor unheard",
         "[executors.unknown]": "there is no executor unknown",
     }.items():
-        assert not found[build][0]
-        assert said in found[build][1], found[build]
+        assert not tried_builds[build][0]
+        assert message in tried_builds[build][1], tried_builds[build]
 
 
 def test_an_interpreter_without_the_executor_s_packages_is_named(
@@ -75,9 +75,9 @@ def test_an_interpreter_without_the_executor_s_packages_is_named(
     monkeypatch.setattr(
         "gonogo_cli.operate.builds.PACKAGES", {"troublesome": "no-such-package-anywhere"}
     )
-    found = builds(tmp_path, monkeypatch, '[builds.x]\nexecutor = "troublesome"\n')
-    assert found["x"][0] is False
-    assert found["x"][1].startswith("no-such-package-anywhere is missing in")
+    tried_builds = builds(tmp_path, monkeypatch, '[builds.x]\nexecutor = "troublesome"\n')
+    assert tried_builds["x"][0] is False
+    assert tried_builds["x"][1].startswith("no-such-package-anywhere is missing in")
 
 
 def test_the_canary_is_run_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,16 +86,18 @@ def test_the_canary_is_run_when_asked(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch,
         '[builds.fine]\nexecutor = "troublesome"\n[builds.nan]\nexecutor = "troublesome"\n',
     )
-    found = {trial.build: (trial.ok, trial.words) for trial in trials(canary=True)}
-    assert found["fine"][0], found
-    assert "explained by rounding" in found["fine"][1]
-    assert not found["nan"][0]
-    assert "the canary's numbers are" in found["nan"][1]
+    tried_builds = {trial.build: (trial.ok, trial.words) for trial in trials(canary=True)}
+    assert tried_builds["fine"][0], tried_builds
+    assert "explained by rounding" in tried_builds["fine"][1]
+    assert not tried_builds["nan"][0]
+    assert "the canary's numbers are" in tried_builds["nan"][1]
 
 
 def test_the_doctor_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builds(tmp_path, monkeypatch, '[builds.fine]\nexecutor = "troublesome"\n')
-    assert [(each.part, each.ok) for each in findings(["builds"])] == [("build fine", True)]
+    assert [(finding.part, finding.ok) for finding in findings(["builds"])] == [
+        ("build fine", True)
+    ]
     monkeypatch.setenv("GONOGO_BUILDS", str(tmp_path / "none.toml"))
     gonogo_settings.load.cache_clear()
     (wrong,) = findings(["builds"])
@@ -104,4 +106,4 @@ def test_the_doctor_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_a_builds_file_nothing_is_missing() -> None:
-    assert [each.ok for each in findings(["builds"])] == [None]
+    assert [finding.ok for finding in findings(["builds"])] == [None]

@@ -1,4 +1,4 @@
-"""`gonogo gauge`: one test by flags, many from a file, builds of somebody's, exit codes."""
+"""`gonogo gauge`: one test by flags, many from a file, builds of a plug-in, and exit codes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run() -> Run:
-    """Calls the command in this process."""
+    """Return a function that calls the command in this process."""
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(app, ["gauge", *arguments])
@@ -57,8 +57,8 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def report(result: Result) -> dict[str, Any]:
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    value: dict[str, Any] = json.loads(result.stdout)
-    return value
+    gauge_report: dict[str, Any] = json.loads(result.stdout)
+    return gauge_report
 
 
 BACKWARD = ("--shape", "16,130", "--seeds", "2", "--no-search")
@@ -66,13 +66,13 @@ BACKWARD = ("--shape", "16,130", "--seeds", "2", "--no-search")
 
 def test_a_loose_tolerance_is_blunt_and_the_advised_one_is_sharp(run: Run) -> None:
     loose = run(*BACKWARD, "--rtol", "1e-3", "--atol", "0.5", "--json")
-    found = report(loose)
+    gauge_report = report(loose)
     assert loose.exit_code == 1
-    assert found["sharpness"] == "blunt"
-    assert found["misses"]["parts"]["double-subtract"]["rate"] == 1.0
-    assert found["false_alarms"]["count"] == 0
-    assert found["elsewhere"] == []
-    assert found["advice"]["rejected"]
+    assert gauge_report["sharpness"] == "blunt"
+    assert gauge_report["misses"]["parts"]["double-subtract"]["rate"] == 1.0
+    assert gauge_report["false_alarms"]["count"] == 0
+    assert gauge_report["elsewhere"] == []
+    assert gauge_report["advice"]["rejected"]
 
 
 def test_the_exit_code_is_0_for_a_sharp_test_without_false_alarms(run: Run, tmp_path: Path) -> None:
@@ -98,10 +98,13 @@ def test_what_makes_the_exit_code_1_can_be_chosen(run: Run) -> None:
 
 
 def test_other_inputs_are_tried_where_no_tolerance_works(run: Run) -> None:
-    found = report(run("--shape", "16,130", "--seeds", "1", "--atol", "0.5", "--json"))
-    assert not found["advice"]["works"]
-    assert {each["name"] for each in found["elsewhere"]} >= {"offset dy", "offset x and dy"}
-    assert all(each["advice"]["words"] for each in found["elsewhere"])
+    gauge_report = report(run("--shape", "16,130", "--seeds", "1", "--atol", "0.5", "--json"))
+    assert not gauge_report["advice"]["works"]
+    assert {other_inputs["name"] for other_inputs in gauge_report["elsewhere"]} >= {
+        "offset dy",
+        "offset x and dy",
+    }
+    assert all(other_inputs["advice"]["words"] for other_inputs in gauge_report["elsewhere"])
 
 
 YAML = """
@@ -133,12 +136,12 @@ def test_the_same_tests_in_toml_give_the_same(run: Run, tmp_path: Path) -> None:
         '[defaults]\nseeds = 1\n[[tests]]\nname = "nightly"\n[tests.test]\nkernel = '
         '"layernorm_bw"\nshape = [8, 64]\n'
     )
-    found = report(run(str(file), "--no-search", "--json"))
-    assert [each["name"] for each in found["tests"]] == ["nightly"]
+    gauge_report = report(run(str(file), "--no-search", "--json"))
+    assert [gauged_test["name"] for gauged_test in gauge_report["tests"]] == ["nightly"]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("tests: [{test: {kernel: layernorm_bw}}]", "tests[0].test.shape"),
         (
@@ -160,13 +163,13 @@ def test_the_same_tests_in_toml_give_the_same(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_file_is_a_usage_error_that_names_the_place(
-    run: Run, tmp_path: Path, text: str, said: str
+    run: Run, tmp_path: Path, text: str, message: str
 ) -> None:
     file = tmp_path / "tests.yaml"
     file.write_text(text)
     result = run(str(file))
     assert isinstance(result.exception, JobError)
-    assert said in str(result.exception)
+    assert message in str(result.exception)
 
 
 def test_a_file_that_is_not_there_and_a_shape_beside_a_file_are_usage_errors(
@@ -207,9 +210,9 @@ def test_builds_of_a_plug_in_are_measured_beside_the_emulator_s(run: Run) -> Non
         "mine",
         "--json",
     )
-    found = report(run(*flags, "--build", "right", "--wrong-build", "wrong"))
-    assert found["false_alarms"]["parts"]["mine:right"]["of"] == 2
-    wrong = found["misses"]["parts"]["mine:wrong"]
+    gauge_report = report(run(*flags, "--build", "right", "--wrong-build", "wrong"))
+    assert gauge_report["false_alarms"]["parts"]["mine:right"]["of"] == 2
+    wrong = gauge_report["misses"]["parts"]["mine:wrong"]
     assert (wrong["of"], wrong["count"], wrong["unexplained"]["count"]) == (2, 2, 2)
 
 
@@ -228,10 +231,10 @@ def test_a_build_that_dies_is_named_and_counts_into_no_rate(run: Run) -> None:
         "--json",
     )
     result = run(*flags, "--build", "dies")
-    found = report(result)
+    gauge_report = report(result)
     assert result.exit_code == 1
-    assert found["broken"] == {"mine:dies": 2}
-    assert "mine:dies" not in found["false_alarms"]["parts"]
+    assert gauge_report["broken"] == {"mine:dies": 2}
+    assert "mine:dies" not in gauge_report["false_alarms"]["parts"]
 
 
 def test_a_person_sees_parts_windows_and_gates(run: Run) -> None:

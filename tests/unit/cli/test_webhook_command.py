@@ -1,4 +1,4 @@
-"""`gonogo webhook verify` on messages of the public library."""
+"""`gonogo webhook verify` on messages that the standardwebhooks library signed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BODY = '{"type":"job.finished"}'
 
 
 @pytest.mark.parametrize(
-    ("changed", "code", "said"),
+    ("changed", "code", "expected_output"),
     [
         ({}, 0, "verified"),
         ({"--id": "m2"}, 1, "no signature matches"),
@@ -24,7 +24,7 @@ BODY = '{"type":"job.finished"}'
     ],
 )
 def test_a_message_is_verified_or_not(
-    tmp_path: Path, changed: dict[str, str], code: int, said: str
+    tmp_path: Path, changed: dict[str, str], code: int, expected_output: str
 ) -> None:
     secret, now = secrets.make(), datetime.now(UTC)
     (tmp_path / "body").write_text(BODY)
@@ -43,4 +43,4 @@ def test_a_message_is_verified_or_not(
         ],
     )
     assert done.exit_code == code, done.output
-    assert said in done.output
+    assert expected_output in done.output

@@ -1,4 +1,4 @@
-"""The bundle: served packed and for ever, built once per state of its sources."""
+"""The script bundle: served compressed and cached forever, built once per state of its sources."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_the_lock_names_no_registry_and_every_version() -> None:
 
 def test_what_charts_ask_for_by_name_is_there() -> None:
     sources = ROOT / "dashboards" / "web" / "src"
-    asked = "".join(
+    python_code = "".join(
         path.read_text() for path in (ROOT / "dashboards" / "gonogo_dashboards").rglob("*.py")
     )
     script, styles = (
@@ -164,11 +164,11 @@ def test_what_charts_ask_for_by_name_is_there() -> None:
         "".join(path.read_text() for path in sources.glob("*.css")),
     )
     renderers = set(re.findall(r"^  (\w+): \(_, api\)", script, flags=re.MULTILINE))
-    assert renderers >= set(re.findall(r'"renderItem": "(\w+)"', asked)) | set(
-        re.findall(r'drawn\("[^"]*", "(\w+)"', asked)
+    assert renderers >= set(re.findall(r'"renderItem": "(\w+)"', python_code)) | set(
+        re.findall(r'drawn\("[^"]*", "(\w+)"', python_code)
     )
-    colours = set(re.findall(r'"\$([\w-]+)"', asked)) - {
+    colors = set(re.findall(r'"\$([\w-]+)"', python_code)) - {
         "names"
-    }  # a docstring says that colours are "$names"
-    assert "tolerance" in colours
-    assert colours <= set(re.findall(r"--([\w-]+):", styles))
+    }  # a docstring says that colors are "$names"
+    assert "tolerance" in colors
+    assert colors <= set(re.findall(r"--([\w-]+):", styles))

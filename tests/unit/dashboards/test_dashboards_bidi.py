@@ -1,5 +1,5 @@
-"""Names of others in a page: none turns the words beside it around, and fields and copied lines
-hold what was stored."""
+"""Names that turn the direction of writing: none reverses the words beside it on a page, and fields
+and copied lines hold the stored text."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def test_a_text_that_turns_others_is_contained(given: object, shown: object) -> 
 
 def test_pages_contain_every_text_and_fields_keep_it() -> None:
     page = pages.environment().from_string(TEMPLATE).render(name=HOSTILE)
-    said, field = page.split("<input")
-    assert "\u202e" not in said
-    assert said.count("\\u202egnp.exe") == 2
+    text, field = page.split("<input")
+    assert "\u202e" not in text
+    assert text.count("\\u202egnp.exe") == 2
     assert "\u202egnp.exe" in field
     assert "<img" not in page
 
 
 def test_every_field_of_a_template_is_exact() -> None:
-    found = {
+    fields = {
         (path.name, text)
         for folder in pages.template_folders()
         for path in folder.glob("*.html")
-        for each in FIELD.findall(path.read_text())
-        for text in each
+        for groups in FIELD.findall(path.read_text())
+        for text in groups
         if text
     }
-    assert len(found) > 20
-    assert [each for each in sorted(found) if not each[1].endswith("| exact }}")] == []
+    assert len(fields) > 20
+    assert [field for field in sorted(fields) if not field[1].endswith("| exact }}")] == []

@@ -25,7 +25,7 @@ def change(hours_ago: float, what: str, after: str, reason: str = "") -> Change:
 
 
 def states(*changes: Change, **options: Any) -> list[tuple[str, float]]:
-    """(state, hours) of the spans."""
+    """Return (state, hours) of each span."""
     return [
         (span.state, round(span.seconds / 3600, 1))
         for span in health_timeline.timeline(changes, SINCE, NOW, **options).spans
@@ -56,25 +56,25 @@ def test_an_outage_is_a_gap_between_two_spans_and_says_why() -> None:
 
 
 def test_what_happens_while_a_device_is_away_counts_when_it_is_back() -> None:
-    told = [
+    changes = [
         change(800, "health", "good"),
         change(50, "state", "offline"),
         change(49, "health", "bad", "the fan"),
     ]
-    assert states(*told) == [("good", 670.5), ("away", 50.0)]
-    line = health_timeline.timeline([*told, change(40, "state", "online")], SINCE, NOW)
+    assert states(*changes) == [("good", 670.5), ("away", 50.0)]
+    line = health_timeline.timeline([*changes, change(40, "state", "online")], SINCE, NOW)
     assert [span.state for span in line.spans] == ["good", "away", "bad"]
     assert line.spans[2].reason == "the fan"
 
 
 def test_a_health_that_stays_divides_no_span_and_draining_does() -> None:
-    told = [
+    changes = [
         change(100, "health", "bad"),
         change(90, "health", "bad", "again"),
         change(80, "drain", "drained"),
     ]
-    assert states(*told) == [("bad", 20.0), ("bad", 80.0)]
-    assert [span.drained for span in health_timeline.timeline(told, SINCE, NOW).spans] == [
+    assert states(*changes) == [("bad", 20.0), ("bad", 80.0)]
+    assert [span.drained for span in health_timeline.timeline(changes, SINCE, NOW).spans] == [
         False,
         True,
     ]
@@ -92,9 +92,9 @@ def test_a_silence_that_nobody_has_noted_yet_is_a_gap_too() -> None:
 
 
 def hour(back: int, **changes: Any) -> Hour:
-    """An hour half at work; `back` hours before that of NOW."""
+    """Return an hour half at work, `back` hours before the hour of NOW."""
     start = NOW.replace(minute=0) - timedelta(hours=back)
-    made = Hour(
+    half_busy = Hour(
         start,
         10,
         1800.0,
@@ -102,7 +102,7 @@ def hour(back: int, **changes: Any) -> Hour:
         {name.value: 0 for name in CanaryOutcome},
         {"temperature_c": (40.0, 45.0, 50.0)},
     )
-    return replace(made, **changes)
+    return replace(half_busy, **changes)
 
 
 def test_telemetry_is_not_drawn_through_an_outage() -> None:
@@ -132,7 +132,7 @@ def test_a_day_s_share_is_of_the_time_that_the_device_was_there() -> None:
     assert by_day["2026-01-29"].busy is None
     assert view.canaries == "4 canaries: 3 same bits as on other devices, 1 failed."
     bars = charts.canaries(view)["series"]
-    assert [(each["name"], each["data"][-1]) for each in bars] == [
+    assert [(bar["name"], bar["data"][-1]) for bar in bars] == [
         ("same bits as on other devices", ["31 Jan", 3]),
         ("failed", ["31 Jan", 1]),
     ]
@@ -189,7 +189,7 @@ LINE = DeviceLine(
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "words"),
     [
         ({}, None),
         ({"health": "bad", "reason": "it hung"}, "bad since 2 d ago: it hung"),
@@ -199,9 +199,9 @@ LINE = DeviceLine(
         ({"state": "offline", "heard_at": (NOW - timedelta(days=8)).isoformat()}, None),
     ],
 )
-def test_trouble_is_what_nobody_has_in_hand(changes: dict[str, Any], said: str | None) -> None:
+def test_trouble_is_what_nobody_has_in_hand(changes: dict[str, Any], words: str | None) -> None:
     strip = fleet.fleet([replace(LINE, **changes)], NOW)
-    assert [trouble.words for trouble in strip.trouble] == ([] if said is None else [said])
+    assert [trouble.words for trouble in strip.trouble] == ([] if words is None else [words])
 
 
 def test_a_cell_says_in_one_sentence_what_its_shape_and_letter_say() -> None:

@@ -1,5 +1,5 @@
 """The error map in words: a last column, stripes, values that are not finite; and the scales of its
-colours."""
+colors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ ROWS, FEATURES = 256, 500
 
 
 def content(error: NDArray[np.float64], output_format: str | None = "bf16") -> MapContent:
-    """The page's view of an error on top of rounding noise."""
+    """Return the page's view of an error on top of rounding noise."""
     noise = np.random.default_rng(0).normal(0, 1e-3, (ROWS, FEATURES))
     reference = np.ones((ROWS, FEATURES))
-    told: dict[str, Any] = error_map(reference + noise + error, reference, output_format).to_json()
-    return error_maps.content(told)
+    map_json: dict[str, Any] = error_map(
+        reference + noise + error, reference, output_format
+    ).to_json()
+    return error_maps.content(map_json)
 
 
 def zeros() -> NDArray[np.float64]:
@@ -32,15 +34,15 @@ def zeros() -> NDArray[np.float64]:
 def test_a_missing_mask_is_said_to_be_the_last_column() -> None:
     error = zeros()
     error[:, 480:] = 0.5
-    found = content(error)
+    view = content(error)
     assert (
         "The last column of tiles holds 100% of the error; it is only 20 wide, so a mask"
-        in found.summary
+        in view.summary
     )
-    assert found.tiles[0].features == (480, 499)
-    assert found.tiles[0].max_ulp == pytest.approx(64, rel=0.02)
-    assert len(found.tiles) == error_maps.MAX_TILES
-    assert found.summary.startswith("The largest error is 64")
+    assert view.tiles[0].features == (480, 499)
+    assert view.tiles[0].max_ulp == pytest.approx(64, rel=0.02)
+    assert len(view.tiles) == error_maps.MAX_TILES
+    assert view.summary.startswith("The largest error is 64")
 
 
 def test_a_term_per_row_shows_level_stripes_and_one_along_the_features_upright_ones() -> None:
@@ -70,12 +72,12 @@ def test_what_is_not_finite_comes_first() -> None:
     error = zeros()
     error[100, 100] = np.nan
     error[0, 0] = 5.0
-    found = content(error)
-    assert found.nonfinite == 1
-    assert found.summary.startswith(
+    view = content(error)
+    assert view.nonfinite == 1
+    assert view.summary.startswith(
         "1 value is NaN or Inf, most of them in rows 96 to 127, features 96 to 127."
     )
-    assert found.tiles[0].nonfinite == 1
+    assert view.tiles[0].nonfinite == 1
 
 
 def test_no_error_at_all_and_a_vector_are_maps_too() -> None:
@@ -93,12 +95,12 @@ def test_no_error_at_all_and_a_vector_are_maps_too() -> None:
 def test_the_colours_of_the_mean_are_even_about_zero_and_those_of_the_largest_are_decades() -> None:
     error = zeros()
     error[:32] = -0.5
-    found = content(error)
-    scale = map_charts.signed(found)["visualMap"]
+    view = content(error)
+    scale = map_charts.signed(view)["visualMap"]
     assert scale["min"] == -scale["max"] == pytest.approx(-0.5, rel=0.01)
-    decades = map_charts.largest(found)["visualMap"]
-    assert 10 ** decades["max"] == pytest.approx(found.largest)
-    assert map_charts.unit(found) == "ulp of bf16"
+    decades = map_charts.largest(view)["visualMap"]
+    assert 10 ** decades["max"] == pytest.approx(view.largest)
+    assert map_charts.unit(view) == "ulp of bf16"
     assert map_charts.unit(content(error, None)) == "absolute"
-    axis = map_charts.signed(found)["xAxis"]
+    axis = map_charts.signed(view)["xAxis"]
     assert (axis["data"][-1], axis["name"]) == ("16", "column of tiles (of 16)")

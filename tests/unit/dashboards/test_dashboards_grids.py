@@ -19,7 +19,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def job(seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **changes: Any) -> Job:
-    """A job as stored; only what the grid reads matters."""
+    """Return a job as stored; only the fields that the grid reads matter."""
     values: dict[str, Any] = dict.fromkeys(Job.__dataclass_fields__)
     values |= {
         "kind": JobKind.seeds,

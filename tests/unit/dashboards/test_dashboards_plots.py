@@ -46,27 +46,27 @@ def line_heights(options: dict[str, Any]) -> list[float]:
 
 
 def test_the_line_of_what_rounding_explains_comes_from_the_statistic_that_found_the_error() -> None:
-    [found] = plot(mark(verdict="pass_by_tolerance", **HOLLOW)).marks
+    [seed_mark] = plot(mark(verdict="pass_by_tolerance", **HOLLOW)).marks
     # xhat_z is 50 times its limit of 4, budget_ratio only 5 times its limit of 3: an error of this
     # form is explained below 1/50
-    assert found.evidence == pytest.approx(200 / POLICY.direction)
-    assert found.explained == pytest.approx(0.101 / 50)
+    assert seed_mark.evidence == pytest.approx(200 / POLICY.direction)
+    assert seed_mark.explained == pytest.approx(0.101 / 50)
 
 
 @pytest.mark.parametrize(("statistics", "explained"), [(RIGHT, True), (HOLLOW, False)])
 def test_a_mark_lies_below_its_line_exactly_when_it_is_explained(
     statistics: dict[str, float], explained: bool
 ) -> None:
-    [found] = plot(mark(**statistics)).marks
-    assert found.value is not None
-    assert found.explained is not None
-    assert (found.value <= found.explained) is explained
+    [seed_mark] = plot(mark(**statistics)).marks
+    assert seed_mark.value is not None
+    assert seed_mark.explained is not None
+    assert (seed_mark.value <= seed_mark.explained) is explained
 
 
 def test_the_summary_says_how_far_beyond_rounding_a_green_seed_is() -> None:
-    said = plot(mark(0, "pass_by_tolerance", **HOLLOW), mark(1, "pass", **RIGHT)).summary
-    assert "1 of 2 seeds shown are beyond that, the worst 50 times" in said
-    assert "between 0.0265 and 0.101 times the declared tolerance" in said
+    summary = plot(mark(0, "pass_by_tolerance", **HOLLOW), mark(1, "pass", **RIGHT)).summary
+    assert "1 of 2 seeds shown are beyond that, the worst 50 times" in summary
+    assert "between 0.0265 and 0.101 times the declared tolerance" in summary
 
 
 def test_without_a_tolerance_the_axis_is_the_evidence() -> None:
@@ -98,8 +98,8 @@ def test_the_tolerance_and_the_budget_are_lines_and_the_gap_between_is_shaded() 
 
 def test_seeds_of_different_form_each_keep_their_own_limit() -> None:
     options = charts.seeds(plot(mark(0, "pass_by_tolerance", **HOLLOW), mark(1, **RIGHT)))
-    [own] = [series for series in options["series"] if series["name"] == "rounding"]
-    assert len(own["data"]) == 2
+    [rounding] = [series for series in options["series"] if series["name"] == "rounding"]
+    assert len(rounding["data"]) == 2
     assert line_heights(options) == [1]
 
 
@@ -155,7 +155,7 @@ def test_the_spread_of_all_stands_for_the_seeds_that_are_not_sent() -> None:
 
 
 def test_one_seed_and_no_numbers_at_all_still_make_a_chart() -> None:
-    assert [plot(mark(5, **each)).numbered for each in (RIGHT, {"verdict": "crash"})] == [
+    assert [plot(mark(5, **fields)).numbered for fields in (RIGHT, {"verdict": "crash"})] == [
         True,
         False,
     ]  # the page shows the first
@@ -233,9 +233,9 @@ def test_wrong_terms_come_first_and_those_without_numbers_are_left_out() -> None
         {**shared, "name": "unknown", "coefficients": [None, None]},
         {**shared, "name": "wrong", "coefficients": [2.0, 2.0], "wrong": True},
     ]
-    found = view({"terms": terms, "words": "wrong is used twice", "can_tell": True, "seed": 4})
-    assert [term.name for term in found.terms] == ["wrong", "right"]
-    assert (found.seed, found.words) == (4, "wrong is used twice")
+    diagnosis = view({"terms": terms, "words": "wrong is used twice", "can_tell": True, "seed": 4})
+    assert [term.name for term in diagnosis.terms] == ["wrong", "right"]
+    assert (diagnosis.seed, diagnosis.words) == (4, "wrong is used twice")
 
 
 @pytest.mark.parametrize("tiles", [1, 2, 3, 9, 16, 100, 265, 1000])

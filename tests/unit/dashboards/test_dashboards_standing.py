@@ -1,4 +1,4 @@
-"""What the pages of tests and flags draw and say: curves over builds, and evidence of any shape."""
+"""The pages of tests and flags, drawn and in words: curves over builds, evidence of any shape."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def trend(
         }
         for place, mean in enumerate(means)
     ]
-    said = "; ".join(each["words"] for each in changes) or "no change in 3 points"
+    sentence = "; ".join(change["words"] for change in changes) or "no change in 3 points"
     return {
         "over": "builds",
         "metric": "rms",
         "points": points,
-        "numbers": {"dx": {"changes": list(changes), "words": said}},
+        "numbers": {"dx": {"changes": list(changes), "words": sentence}},
     }
 
 
@@ -84,7 +84,7 @@ def test_every_word_of_the_statistics_can_be_said_and_drawn() -> None:
     assert set(words.FLAGS) == set(FlagKind)
     looks = {*words.GRADES.values(), *words.CHANGE_VERDICTS.values()}
     assert all(
-        words.mark(each).label != "No verdict yet" and words.sentence(each) for each in looks
+        words.mark(look).label != "No verdict yet" and words.sentence(look) for look in looks
     )
 
 

@@ -1,5 +1,5 @@
-"""How near a test is to failing: the share of seeds above each error, the prediction as a mark, and
-words for either."""
+"""The distance of a test from failing: the share of seeds above each error, the prediction as a
+mark, and words for both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gonogo_dashboards.tests.tail import FitLine, TailView
 def view(predicted: float | None, upper: float | None = 0.01) -> TailView:
     curve = ((0.1, 1.0), (0.4, 0.1), (0.8, 0.01), (0.9, 0.01))
     fits = (FitLine(0.4, 10, 0.004),)
-    made = TailView(
+    draft = TailView(
         "not enough seeds: 1 of 20",
         100,
         "0 of 100",
@@ -30,7 +30,7 @@ def view(predicted: float | None, upper: float | None = 0.01) -> TailView:
         curve,
         "",
     )
-    return TailView(**{**vars(made), "summary": tail._summary(made)})
+    return TailView(**{**vars(draft), "summary": tail._summary(draft)})
 
 
 def test_the_prediction_is_a_mark_where_green_turns_red_with_its_bound() -> None:
@@ -40,7 +40,9 @@ def test_the_prediction_is_a_mark_where_green_turns_red_with_its_bound() -> None
     line, bound, mark = options["series"]
     assert mark["data"] == [[1.0, 0.004, 0.004, 0.01]]
     assert bound["data"] == [[1.0, 0.004, 0.01]]
-    assert [each["yAxis"] for each in line["markLine"]["data"] if "yAxis" in each] == [1e-3]
+    assert [
+        mark_line["yAxis"] for mark_line in line["markLine"]["data"] if "yAxis" in mark_line
+    ] == [1e-3]
     assert (options["xAxis"]["min"], options["xAxis"]["max"]) == (
         pytest.approx(0.01),
         pytest.approx(10),

@@ -68,7 +68,7 @@ def test_lengths_of_time_have_two_units(seconds: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("per_s", "told"),
+    ("per_s", "pace"),
     [
         (0.0, (0.0, "s")),
         (2.0, (2.0, "s")),
@@ -78,9 +78,9 @@ def test_lengths_of_time_have_two_units(seconds: float, text: str) -> None:
     ],
 )
 def test_a_pace_has_the_unit_in_which_it_is_a_plain_number(
-    per_s: float, told: tuple[float, str]
+    per_s: float, pace: tuple[float, str]
 ) -> None:
-    assert words.pace(per_s) == (pytest.approx(told[0]), told[1])
+    assert words.pace(per_s) == (pytest.approx(pace[0]), pace[1])
 
 
 @pytest.mark.parametrize(

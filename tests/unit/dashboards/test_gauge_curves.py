@@ -19,7 +19,7 @@ CLOSE = Comparator("allclose", 0.001)
 
 
 def row(part: str, *errors: float, kind: str = "no_go") -> dict[str, Any]:
-    """A run whose outputs need these atols; NaN was given where one is infinite."""
+    """Return a run whose outputs need these atols; an infinite one stands for a NaN."""
     outputs = {}
     for name, error in zip(("dx", "dgamma"), errors, strict=False):
         outputs[name] = {
@@ -33,27 +33,27 @@ RIGHT = [row("correct", 0.01, 0.2, kind="go"), row("reversed", 0.02, 0.1, kind="
 WRONG = [row("drop-s1", 0.5, 0.1), row("drop-s1", 0.7, 0.1), row("nan-tile", math.inf, 0.1)]
 
 
-def of(*outputs: str) -> Curves:
+def curves_of(*outputs: str) -> Curves:
     return curves(CLOSE, RIGHT, WRONG, outputs)
 
 
 def test_a_run_passes_where_every_output_is_within_and_nan_never_does() -> None:
-    found = of("dx", "dgamma")
-    assert (found.quiet_from, found.blind_from) == (
+    rate_curves = curves_of("dx", "dgamma")
+    assert (rate_curves.quiet_from, rate_curves.blind_from) == (
         0.2,
         0.5,
     )  # dgamma is what right kernels need, dx what wrong ones show
-    assert found.at(0.05) == (Rate(2, 2), Rate(0, 3))
-    assert found.at(0.1) == (Rate(1, 2), Rate(0, 3))  # at its own deviation a run passes
-    assert found.at(0.6) == (Rate(0, 2), Rate(1, 3))
-    assert found.at(1e9) == (Rate(0, 2), Rate(2, 3))
-    assert {each.part: each.tolerance for each in found.onsets} == {
+    assert rate_curves.at(0.05) == (Rate(2, 2), Rate(0, 3))
+    assert rate_curves.at(0.1) == (Rate(1, 2), Rate(0, 3))  # at its own deviation a run passes
+    assert rate_curves.at(0.6) == (Rate(0, 2), Rate(1, 3))
+    assert rate_curves.at(1e9) == (Rate(0, 2), Rate(2, 3))
+    assert {onset.part: onset.tolerance for onset in rate_curves.onsets} == {
         "correct": 0.2,
         "reversed": 0.1,
         "drop-s1": 0.5,
         "nan-tile": None,
     }
-    assert of("dx").quiet_from == 0.02
+    assert curves_of("dx").quiet_from == 0.02
     many = curves(
         CLOSE, [row("correct", 0.001 * place, kind="go") for place in range(1, 999)], [], ["dx"]
     )
@@ -67,11 +67,11 @@ def test_a_run_passes_where_every_output_is_within_and_nan_never_does() -> None:
 
 def test_what_deviates_by_nothing_passes_at_every_tolerance() -> None:
     exact = [row("correct", 0.0, 0.0, kind="go"), *RIGHT]
-    found = curves(CLOSE, exact, [row("unseen", 0.0, 0.0), *WRONG], ["dx", "dgamma"])
-    assert found.at(0.0) == found.at(0.09) == (Rate(2, 3), Rate(1, 4))
-    assert found.blind_from == 0.0
-    shown = drawn(found, None)
-    series = {each["name"]: each["data"] for each in charts.curves(shown)["series"]}
+    rate_curves = curves(CLOSE, exact, [row("unseen", 0.0, 0.0), *WRONG], ["dx", "dgamma"])
+    assert rate_curves.at(0.0) == rate_curves.at(0.09) == (Rate(2, 3), Rate(1, 4))
+    assert rate_curves.blind_from == 0.0
+    shown = drawn(rate_curves, None)
+    series = {curve["name"]: curve["data"] for curve in charts.curves(shown)["series"]}
     assert (series["right kernels that fail"][0][1], series["mutants that pass"][0][1]) == (
         pytest.approx(2 / 3, abs=1e-4),
         0.25,
@@ -80,36 +80,38 @@ def test_what_deviates_by_nothing_passes_at_every_tolerance() -> None:
 
 
 def picture(needed: float) -> gauge_curves.Picture:
-    return drawn(of("dx", "dgamma"), needed)
+    return drawn(curves_of("dx", "dgamma"), needed)
 
 
-def drawn(found: Curves, needed: float | None, today: float = 0.6) -> gauge_curves.Picture:
-    window = gauge_curves._window(needed, found)
+def drawn(rate_curves: Curves, needed: float | None, today: float = 0.6) -> gauge_curves.Picture:
+    window = gauge_curves._window(needed, rate_curves)
     test = {"tolerance": {"rtol": 0.001, "atol": today}}
-    made = gauge_curves.Picture(
+    draft = gauge_curves.Picture(
         comparator=str(CLOSE),
         axis="atol (rtol 0.001)",
         of=gauge_curves.ALL,
-        strictest=gauge_curves._rates(0.0, *found.at(0.0)),
-        points=tuple(map(gauge_curves._point, found.steps)),
-        turns=tuple(map(gauge_curves._turn, found.onsets)),
+        strictest=gauge_curves._rates(0.0, *rate_curves.at(0.0)),
+        points=tuple(map(gauge_curves._point, rate_curves.steps)),
+        turns=tuple(map(gauge_curves._turn, rate_curves.onsets)),
         needed=needed,
         window=window,
         today=gauge_curves._today(test, CLOSE, ["dx", "dgamma"]),
-        table=gauge_curves._table(found, [("today", today)]),
+        table=gauge_curves._table(rate_curves, [("today", today)]),
         instead=(),
         summary="",
         comparators=(),
         outputs=(),
     )
-    return gauge_curves.Picture(**{**vars(made), "summary": gauge_curves._summary(made, found)})
+    return gauge_curves.Picture(
+        **{**vars(draft), "summary": gauge_curves._summary(draft, rate_curves)}
+    )
 
 
 def test_the_window_lies_between_what_rounding_needs_and_the_first_miss() -> None:
     shown = picture(0.25)
     options = charts.curves(shown)
     json.dumps(options)
-    series = {each["name"]: each for each in options["series"]}
+    series = {drawn_series["name"]: drawn_series for drawn_series in options["series"]}
     [[start, end]] = series["window"]["markArea"]["data"]
     assert (start["xAxis"], end["xAxis"]) == (0.25, 0.5)
     assert [line["xAxis"] for line in series["window"]["markLine"]["data"]] == [0.6]
@@ -120,7 +122,7 @@ def test_the_window_lies_between_what_rounding_needs_and_the_first_miss() -> Non
         pytest.approx(2 / 3, abs=1e-4),
     ]
     assert series["right kernels that fail"]["data"][0][1] == 1
-    assert [each[2] for each in series["mutant"]["data"]] == ["drop-s1"]  # a NaN turns nowhere
+    assert [point[2] for point in series["mutant"]["data"]] == ["drop-s1"]  # a NaN turns nowhere
     for pieces in (
         series["interval of misses"]["data"],
         series["interval of false alarms"]["data"],
@@ -142,7 +144,7 @@ def test_an_empty_window_is_said_and_what_rounding_needs_is_a_line() -> None:
     shown = picture(0.5)
     assert shown.window is None
     assert "The window is empty: rounding alone may need 0.5." in shown.summary
-    marked = next(each for each in charts.curves(shown)["series"] if each["name"] == "window")
+    marked = next(series for series in charts.curves(shown)["series"] if series["name"] == "window")
     assert marked["markArea"]["data"] == []
     assert [line["label"]["formatter"] for line in marked["markLine"]["data"]] == [
         "today",

@@ -1,5 +1,5 @@
-"""Dashboards, alarms and Prometheus's own files name only what /metrics gives, and hang together
-with docker-compose.yml."""
+"""Dashboards, alarms and Prometheus's own files name only what /metrics gives, and match
+docker-compose.yml."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ROOT = Path(__file__).parents[3]
 GRAFANA = ROOT / "dashboards" / "grafana"
 BOARDS = sorted((GRAFANA / "dashboards").glob("*.json"))
 ALERTS = GRAFANA / "prometheus" / "alerts.yml"
-OWN = {"up": {"job": {"gonogo"}, "instance": {"api:8717"}}}
-"""What Prometheus adds of itself."""
+UP_SERIES = {"up": {"job": {"gonogo"}, "instance": {"api:8717"}}}
+"""The series that Prometheus adds itself."""
 
 
 def numbers() -> Numbers:
-    """A service in which something of everything is there."""
+    """Return the numbers of a service that has some of everything."""
     return Numbers(
         jobs=dict.fromkeys(map(str, JobState), 1),
         seeds=dict.fromkeys(map(str, Verdict), 1),
@@ -51,8 +51,8 @@ def numbers() -> Numbers:
     )
 
 
-def made() -> Metrics:
-    """The metrics of an API process that answered a few requests."""
+def api_metrics() -> Metrics:
+    """Return the metrics of an API process that answered a few requests."""
     metrics = Metrics(numbers, lambda: 1)
     for status in (200, 304, 404, 503):
         metrics.observe("GET", "/api/v1/jobs/{job_id}", status, 0.01)
@@ -60,9 +60,9 @@ def made() -> Metrics:
 
 
 def table() -> str:
-    """The rows that docs/operations.md must hold."""
+    """Return the rows that docs/operations.md must hold."""
     rows = ["| metric | labels | what it is |", "|---|---|---|"]
-    for family in text_string_to_metric_families(generate_latest(made().registry).decode()):
+    for family in text_string_to_metric_families(generate_latest(api_metrics().registry).decode()):
         if family.name.endswith("_created"):  # when a counter began
             continue
         name = family.name + ("_total" if family.type == "counter" else "")
@@ -70,38 +70,38 @@ def table() -> str:
             label for sample in family.samples for label in sample.labels if label != "le"
         )
         rows.append(
-            f"| `{name}` | {', '.join(f'`{each}`' for each in labels)} | {family.documentation} |"
+            f"| `{name}` | {', '.join(f'`{label}`' for label in labels)} | {family.documentation} |"
         )
     return "\n".join(rows)
 
 
 def test_the_table_of_metrics_is_the_code_s() -> None:
-    found = re.search(
+    section = re.search(
         r"<!-- metrics -->\n(.*?)\n?<!-- /metrics -->",
         (ROOT / "docs/operations.md").read_text(),
         re.DOTALL,
     )
-    assert found is not None
-    assert found[1] == table(), (
+    assert section is not None
+    assert section[1] == table(), (
         f"docs/operations.md, between the marks <!-- metrics -->, must be:\n{table()}"
     )
 
 
 @pytest.fixture(scope="module")
 def exposed() -> dict[str, dict[str, set[str]]]:
-    """Sample name -> label -> values, as Prometheus reads them from /metrics; what every series
-    gets besides."""
-    found: dict[str, dict[str, set[str]]] = dict(OWN)
-    for family in text_string_to_metric_families(generate_latest(made().registry).decode()):
+    """Return sample name -> label -> values as Prometheus reads them from /metrics, with the labels
+    that it adds to every series."""
+    series: dict[str, dict[str, set[str]]] = dict(UP_SERIES)
+    for family in text_string_to_metric_families(generate_latest(api_metrics().registry).decode()):
         for sample in family.samples:
-            labels = found.setdefault(sample.name, {"instance": {"api:8717"}, "job": {"gonogo"}})
+            labels = series.setdefault(sample.name, {"instance": {"api:8717"}, "job": {"gonogo"}})
             for name, value in sample.labels.items():
                 labels.setdefault(name, set()).add(value)
-    return found
+    return series
 
 
 def of_boards() -> Iterator[tuple[str, str]]:
-    """(where, expression) of every panel; Grafana's own variables are replaced as it would."""
+    """Yield (where, expression) for every panel, with Grafana's own variables replaced."""
     for path in BOARDS:
         for panel in json.loads(path.read_text())["panels"]:
             for target in panel["targets"]:
@@ -112,36 +112,36 @@ def of_boards() -> Iterator[tuple[str, str]]:
 
 
 def of_alerts() -> Iterator[tuple[str, str]]:
-    """The same of every alarm."""
+    """Yield (where, expression) for every alarm."""
     for group in yaml.safe_load(ALERTS.read_text())["groups"]:
         for rule in group["rules"]:
             yield f"alerts.yml: {rule['alert']}", rule["expr"]
 
 
 def faults(expression: str, exposed: dict[str, dict[str, set[str]]]) -> list[str]:
-    """What the expression names that /metrics doesn't have: metrics, labels, and values that no
-    series has."""
-    found = named(expression)
-    wrong = [name for name in found.metrics if name not in exposed]
-    known = set().union(*(exposed.get(name, {}) for name in found.metrics))
-    wrong += sorted(found.labels - known)
-    for name, matchers in found.metrics.items():
+    """Return what the expression names and /metrics doesn't have: metrics, labels, and values that
+    no series has."""
+    names = named(expression)
+    wrong = [name for name in names.metrics if name not in exposed]
+    known = set().union(*(exposed.get(name, {}) for name in names.metrics))
+    wrong += sorted(names.labels - known)
+    for name, matchers in names.metrics.items():
         for label, operator, value in matchers:
             values = exposed.get(name, {}).get(label)
             if values is None:
                 wrong.append(f"{name}{{{label}}}")
             elif operator in {"=", "=~"}:
                 wrong += [
-                    f"{label}={each}"
-                    for each in value.split("|")
-                    if not any(re.fullmatch(each, one) for one in values)
+                    f"{label}={alternative}"
+                    for alternative in value.split("|")
+                    if not any(re.fullmatch(alternative, one) for one in values)
                 ]
     return wrong
 
 
 @pytest.mark.parametrize(
     ("where", "expression"),
-    [pytest.param(*each, id=each[0]) for each in (*of_boards(), *of_alerts())],
+    [pytest.param(*pair, id=pair[0]) for pair in (*of_boards(), *of_alerts())],
 )
 def test_an_expression_names_only_what_metrics_has(
     where: str, expression: str, exposed: dict[str, dict[str, set[str]]]
@@ -173,9 +173,9 @@ def test_dashboards_have_ids_of_their_own_and_name_the_provisioned_data_source()
     ]
     assert len(BOARDS) == 3
     boards: list[dict[str, Any]] = [json.loads(path.read_text()) for path in BOARDS]
-    uids = [each["uid"] for each in (*boards, *sources)]
+    uids = [entry["uid"] for entry in (*boards, *sources)]
     assert len(set(uids)) == len(uids)
-    assert len({each["title"] for each in boards}) == len(boards)
+    assert len({board["title"] for board in boards}) == len(boards)
     for board in boards:
         panels = board["panels"]
         assert len({panel["id"] for panel in panels}) == len(panels)
@@ -184,7 +184,7 @@ def test_dashboards_have_ids_of_their_own_and_name_the_provisioned_data_source()
             part["datasource"]["uid"] for panel in panels for part in (panel, *panel["targets"])
         }
         assert named_sources == {source["uid"] for source in sources}
-        taken: set[tuple[int, int]] = set()
+        occupied: set[tuple[int, int]] = set()
         for panel in panels:  # the grid has 24 columns, and no panel lies on another
             place = panel["gridPos"]
             assert place["x"] + place["w"] <= 24
@@ -193,13 +193,13 @@ def test_dashboards_have_ids_of_their_own_and_name_the_provisioned_data_source()
                 for x in range(place["x"], place["x"] + place["w"])
                 for y in range(place["y"], place["y"] + place["h"])
             }
-            assert not cells & taken
-            taken |= cells
+            assert not cells & occupied
+            occupied |= cells
 
 
 def test_what_the_issue_asks_for_is_drawn() -> None:
     drawn = {name for _, expression in of_boards() for name in named(expression).metrics}
-    wanted = {
+    expected = {
         "queue_age_seconds",
         "seeds",
         "devices",
@@ -208,7 +208,7 @@ def test_what_the_issue_asks_for_is_drawn() -> None:
         "ingest_lag_seconds",
         "flags",
     }
-    assert {f"gonogo_{each}" for each in wanted} <= drawn
+    assert {f"gonogo_{name}" for name in expected} <= drawn
 
 
 def test_every_alarm_says_what_it_means_and_how_soon_someone_must_look() -> None:
@@ -229,7 +229,7 @@ def test_compose_gives_each_program_the_files_that_name_each_other() -> None:
     prometheus, grafana = services["prometheus"], services["grafana"]
     assert prometheus["profiles"] == grafana["profiles"] == ["monitoring"]
     for service in (prometheus, grafana):
-        mounts = [each.split(":") for each in service["volumes"] if each.startswith("./")]
+        mounts = [volume.split(":") for volume in service["volumes"] if volume.startswith("./")]
         assert mounts
         for source, _, mode in mounts:
             assert (ROOT / source).exists()

@@ -1,5 +1,5 @@
-"""The cells of the build matrix as HTML: what is in them, and that nothing in a name gets out of
-its attribute."""
+"""The cells of the build matrix as HTML: their content, and that nothing in a name gets out of its
+attribute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_cells_are_numbered_and_drawn_once_for_each_look() -> None:
         return f"<svg data-of='{verdict}'/>"
 
     cells = Cells(shape)
-    made = cells.row(
+    html = cells.row(
         [
             cell("pass"),
             None,
@@ -34,11 +34,11 @@ def test_cells_are_numbered_and_drawn_once_for_each_look() -> None:
         ],
         7,
     )
-    assert [made.count(f'id="cell-7-{number}"') for number in range(1, 7)] == [1, 0, 1, 1, 1, 1]
-    assert made.count("Not run") == 1
+    assert [html.count(f'id="cell-7-{number}"') for number in range(1, 7)] == [1, 0, 1, 1, 1, 1]
+    assert html.count("Not run") == 1
     assert [
-        f'<td class="{each}">' in made
-        for each in ("cell v-pass", "cell v-fail hollow", "cell v-pass partly")
+        f'<td class="{look}">' in html
+        for look in ("cell v-pass", "cell v-fail hollow", "cell v-pass partly")
     ] == [True, True, True]
     cells.row([cell("pass")], 8)
     assert drawn == [
@@ -50,6 +50,6 @@ def test_cells_are_numbered_and_drawn_once_for_each_look() -> None:
 
 
 def test_nothing_in_a_name_gets_out_of_its_attribute() -> None:
-    made = Cells(lambda verdict: "").row([cell(EVIL, name=EVIL)], 0)
-    assert "<img" not in made
-    assert made.count('"') == 2 * 5  # class, id, tabindex, href, title
+    html = Cells(lambda verdict: "").row([cell(EVIL, name=EVIL)], 0)
+    assert "<img" not in html
+    assert html.count('"') == 2 * 5  # class, id, tabindex, href, title

@@ -41,21 +41,21 @@ def settings_table() -> str:
 
 
 def outside_table() -> str:
-    """The same for the variables of tests and builds."""
+    """The table of the variables of tests and builds."""
     rows = [f"| `{name}` | {text} |" for name, text in gonogo_settings.OUTSIDE_VARIABLES.items()]
     return "\n".join(["| variable | meaning |", "|---|---|", *rows])
 
 
 @pytest.mark.parametrize(
-    ("mark", "wanted"), [("settings", settings_table()), ("outside", outside_table())]
+    ("mark", "table"), [("settings", settings_table()), ("outside", outside_table())]
 )
-def test_the_table_of_settings_is_the_code_s(mark: str, wanted: str) -> None:
-    found = re.search(
+def test_the_table_of_settings_is_the_code_s(mark: str, table: str) -> None:
+    section = re.search(
         rf"<!-- {mark} -->\n(.*?)\n?<!-- /{mark} -->", (DOCS / "settings.md").read_text(), re.DOTALL
     )
-    assert found is not None
-    assert found[1] == wanted, (
-        f"docs/settings.md, between the marks <!-- {mark} -->, must be:\n{wanted}"
+    assert section is not None
+    assert section[1] == table, (
+        f"docs/settings.md, between the marks <!-- {mark} -->, must be:\n{table}"
     )
 
 
@@ -96,8 +96,8 @@ def compose(name: str) -> dict[str, Any]:
         pass
 
     Loader.add_constructor("!reset", lambda loader, node: None)
-    found: dict[str, Any] = yaml.load((ROOT / name).read_text(), Loader)
-    return found
+    content: dict[str, Any] = yaml.load((ROOT / name).read_text(), Loader)
+    return content
 
 
 COMPOSE = ["docker-compose.yml", "docker-compose.wormhole.yml"]
@@ -106,9 +106,11 @@ OTHERS = {"postgres", "redis", "prometheus", "grafana"}
 
 @pytest.mark.parametrize("name", COMPOSE)
 def test_every_service_s_command_is_a_real_gonogo_command(name: str) -> None:
-    ours = {key: service for key, service in compose(name)["services"].items() if key not in OTHERS}
-    assert ours
-    for service in ours.values():
+    gonogo_services = {
+        key: service for key, service in compose(name)["services"].items() if key not in OTHERS
+    }
+    assert gonogo_services
+    for service in gonogo_services.values():
         first, *rest = service["command"]
         assert first in COMMANDS
         command = load(first)

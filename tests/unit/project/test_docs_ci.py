@@ -23,7 +23,7 @@ GITHUB, GITLAB = BLOCKS[".github/workflows/numerics.yml"], BLOCKS[".gitlab-ci.ym
 
 
 def scripts() -> list[str]:
-    """Every line that a shell would run, also those that the page shows outside of the
+    """Return every line that a shell would run, also those that the page shows outside of the
     workflows."""
     steps = GITHUB["jobs"]["gauge"]["steps"]
     texts = (
@@ -36,25 +36,25 @@ def scripts() -> list[str]:
 
 
 def commands() -> Iterator[list[str]]:
-    """The words of each gonogo line, without what belongs to the shell."""
+    """Yield the words of each gonogo line, without what belongs to the shell."""
     for line in scripts():
         if line.startswith("gonogo "):
             yield shlex.split(re.split(r"\s(?:>|\|\|)\s", line)[0], comments=True)[1:]
 
 
 def parsed(words: list[str]) -> Any:
-    """The parameters as the command would have them; raises what it says of a wrong one."""
+    """Return the parameters as the command reads them. Raises its error for a wrong one."""
     command = load(words[0])
     return command.make_context(words[0], words[1:]).params
 
 
 def test_every_command_is_real_and_the_gates_watch() -> None:
-    found = list(commands())
-    assert len(found) == 9
-    assert {words[0] for words in found} == {"submit", "compare"} <= set(COMMANDS)
-    made = [(words[0], parsed(list(words))) for words in found]
-    assert all(given["wait"] for name, given in made if name == "submit")
-    assert any(given["base"] == "$BASE" for name, given in made if name == "submit")
+    lines = list(commands())
+    assert len(lines) == 9
+    assert {words[0] for words in lines} == {"submit", "compare"} <= set(COMMANDS)
+    calls = [(words[0], parsed(list(words))) for words in lines]
+    assert all(given["wait"] for name, given in calls if name == "submit")
+    assert any(given["base"] == "$BASE" for name, given in calls if name == "submit")
     with pytest.raises(UsageError, match="--no-such-option"):
         parsed(["submit", "x.yaml", "--no-such-option"])
 

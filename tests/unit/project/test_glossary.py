@@ -14,7 +14,7 @@ GROUP = re.compile(r"- \*\*(?P<group>[^*]+)\*\*")
 ENTRY = re.compile(r"  - \*\*(?P<term>[^*]+)\*\*(?: \(`(?P<value>[a-z_]+)`\))?: (?P<text>.+)")
 MAX_WORDS = 25
 
-ENTRIES = [found for line in LINES if (found := ENTRY.fullmatch(line))]
+ENTRIES = [match for line in LINES if (match := ENTRY.fullmatch(line))]
 
 
 def test_every_line_of_the_list_is_a_group_or_an_entry() -> None:
@@ -40,5 +40,5 @@ def test_a_definition_is_one_or_two_short_sentences() -> None:
     for entry in ENTRIES:
         sentences = re.split(r"(?<=[.?]) ", entry["text"])
         assert 1 <= len(sentences) <= 2, entry["term"]
-        assert all(len(each.split()) <= MAX_WORDS for each in sentences), entry["term"]
+        assert all(len(sentence.split()) <= MAX_WORDS for sentence in sentences), entry["term"]
         assert entry["text"][-1] in ".?", entry["term"]

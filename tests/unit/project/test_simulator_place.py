@@ -1,5 +1,5 @@
-"""`make wormhole-sim` and its folder: what is there, what isn't, and what is said when it can't be
-made."""
+"""`make wormhole-sim` and its folder: finished, incomplete or missing, and the message when it
+can't be made."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "sim"
 
 
-def made(folder: Path, python: str = "3.12") -> Place:
-    """A place that looks finished."""
-    there = Place(folder, python)
-    there.folder.mkdir(parents=True)
-    making.write_builds(there)
-    there.complete.write_text("made in 1 s\n")
-    return there
+def finished_place(folder: Path, python: str = "3.12") -> Place:
+    """Create a place that looks finished."""
+    simulator_place = Place(folder, python)
+    simulator_place.folder.mkdir(parents=True)
+    making.write_builds(simulator_place)
+    simulator_place.complete.write_text("made in 1 s\n")
+    return simulator_place
 
 
 def test_without_a_simulator_it_says_what_to_run(folder: Path) -> None:
@@ -38,15 +38,15 @@ def test_without_a_simulator_it_says_what_to_run(folder: Path) -> None:
 def test_a_finished_one_is_found_by_its_builds_file_and_the_worker_can_read_that(
     folder: Path,
 ) -> None:
-    there = made(folder)
-    assert place.find() == there.builds
-    table = builds_file.read(str(there.builds)).executors["ttnn"]
-    assert table["python"] == str(there.interpreter)
-    assert table["environment"] == dict(there.environment())
+    simulator_place = finished_place(folder)
+    assert place.find() == simulator_place.builds
+    table = builds_file.read(str(simulator_place.builds)).executors["ttnn"]
+    assert table["python"] == str(simulator_place.interpreter)
+    assert table["environment"] == dict(simulator_place.environment())
 
 
 def test_a_half_made_one_is_not_there(folder: Path) -> None:
-    made(folder).complete.unlink()
+    finished_place(folder).complete.unlink()
     with pytest.raises(Unavailable):
         place.find()
 
@@ -54,7 +54,7 @@ def test_a_half_made_one_is_not_there(folder: Path) -> None:
 def test_one_made_with_other_pins_is_not_there(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(folder)
+    finished_place(folder)
     monkeypatch.setattr(place, "TOOLCHAIN", ("jax-tt-plugin", "0.1.4", "0" * 64))
     with pytest.raises(Unavailable):
         place.find()

@@ -22,14 +22,14 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[GitHubServer]:
-    made = GitHubServer()
-    yield made
-    made.close()
+    github_server = GitHubServer()
+    yield github_server
+    github_server.close()
 
 
 @pytest.fixture
 def server(running: GitHubServer) -> GitHubServer:
-    """One server for all tests, as new."""
+    """The server that all tests share, cleared for this test."""
     running.clear()
     running.commits, running.pull_requests = {SHA}, {7}
     return running
@@ -37,16 +37,16 @@ def server(running: GitHubServer) -> GitHubServer:
 
 @pytest.fixture
 def github(server: GitHubServer) -> Iterator[GitHub]:
-    made = GitHub(server.url, Token(TOKEN))
-    yield made
-    made.close()
+    client = GitHub(server.url, Token(TOKEN))
+    yield client
+    client.close()
 
 
 @pytest.fixture
 def app(server: GitHubServer) -> Iterator[GitHub]:
-    made = GitHub(server.url, App(APP, read_key(server.pem.replace("\n", "\\n")), Token(TOKEN)))
-    yield made
-    made.close()
+    client = GitHub(server.url, App(APP, read_key(server.pem.replace("\n", "\\n")), Token(TOKEN)))
+    yield client
+    client.close()
 
 
 def status(github: GitHub, sha: str = SHA, repository: str = REPOSITORY) -> None:
@@ -68,15 +68,20 @@ def test_a_token_sets_statuses_and_comments_but_makes_no_check_runs(
     server: GitHubServer, github: GitHub
 ) -> None:
     status(github)
-    (told,) = server.statuses
-    assert (told["sha"], told["state"], told["target_url"], len(told["description"])) == (
+    (commit_status,) = server.statuses
+    assert (
+        commit_status["sha"],
+        commit_status["state"],
+        commit_status["target_url"],
+        len(commit_status["description"]),
+    ) == (
         SHA,
         "success",
         "https://gonogo.example",
         140,
     )
     github.change_comment(REPOSITORY, github.create_comment(REPOSITORY, 7, "one"), "two")
-    assert [each["body"] for each in server.comments] == ["two"]
+    assert [comment["body"] for comment in server.comments] == ["two"]
     assert not github.may_check(REPOSITORY)
     with pytest.raises(Refused, match="authenticate via a GitHub App"):
         github.create_check(REPOSITORY, check())
@@ -90,13 +95,13 @@ def test_an_app_proves_who_it_is_and_renews_its_tokens_in_time(
     assert (server.checks[0]["status"], server.checks[0]["conclusion"]) == ("completed", "success")
     assert (
         len([path for path in server.paths("POST") if path.endswith("access_tokens")]) == 1
-    )  # kept for its hour
+    )  # the client keeps a token for its hour
     with time_machine.travel(datetime.now(UTC) + timedelta(minutes=56), tick=False):
         status(app)
     assert len([path for path in server.paths("POST") if path.endswith("access_tokens")]) == 2
     server.tokens -= {
-        each for each in server.tokens if each.startswith("ghs_")
-    }  # revoked: asked for anew, once
+        token for token in server.tokens if token.startswith("ghs_")
+    }  # revoked: the client requests a new one, once
     status(app)
     assert len(server.statuses) == 2
     server.script = [Scripted(401)] * 2
@@ -108,10 +113,10 @@ def test_where_the_app_is_not_installed_the_token_speaks(server: GitHubServer, a
     server.installed = False
     status(app)
     assert not app.may_check(REPOSITORY)
-    assert server.paths("GET") == [f"/repos/{REPOSITORY}/installation"]  # asked once
-    assert [each.headers["authorization"] for each in server.requests if each.method == "POST"] == [
-        f"Bearer {TOKEN}"
-    ]
+    assert server.paths("GET") == [f"/repos/{REPOSITORY}/installation"]  # requested once
+    assert [
+        request.headers["authorization"] for request in server.requests if request.method == "POST"
+    ] == [f"Bearer {TOKEN}"]
     alone = GitHub(server.url, App(APP, server.key))
     with pytest.raises(Refused, match="not installed"):
         status(alone)
@@ -120,20 +125,20 @@ def test_where_the_app_is_not_installed_the_token_speaks(server: GitHubServer, a
 
 def test_what_is_there_is_found_on_whichever_page(server: GitHubServer, app: GitHub) -> None:
     server.most = 2
-    numbers = [app.create_check(REPOSITORY, check(external_id=f"e{each}")) for each in range(5)]
+    numbers = [app.create_check(REPOSITORY, check(external_id=f"e{number}")) for number in range(5)]
     assert app.find_check(REPOSITORY, SHA, name="GoNoGo", external_id="e4") == numbers[4]
     assert app.find_check(REPOSITORY, SHA, name="other", external_id="e4") is None
     for text in ("> <!-- mine -->", "x", "y", "z"):
         server.comment(7, text)
     assert (
         app.find_comment(REPOSITORY, 7, "<!-- mine -->") is None
-    )  # one that quotes ours is not ours
-    mine = app.create_comment(REPOSITORY, 7, "<!-- mine -->\nall is well")
-    assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") == mine
+    )  # a comment that quotes ours is not ours
+    comment = app.create_comment(REPOSITORY, 7, "<!-- mine -->\nall is well")
+    assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") == comment
     pages = [
-        each.query["page"]
-        for each in server.requests
-        if each.path.endswith("/comments") and "page" in each.query
+        request.query["page"]
+        for request in server.requests
+        if request.path.endswith("/comments") and "page" in request.query
     ]
     assert pages == ["2", "2", "3"]
 
@@ -144,8 +149,8 @@ def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(
     server.comment(7, "<!-- mine -->\nthis may be merged")
     for client in (github, app):
         assert client.find_comment(REPOSITORY, 7, "<!-- mine -->") is None
-        mine = client.create_comment(REPOSITORY, 7, "<!-- mine -->\nthis must not be merged")
-        assert client.find_comment(REPOSITORY, 7, "<!-- mine -->") == mine
+        comment = client.create_comment(REPOSITORY, 7, "<!-- mine -->\nthis must not be merged")
+        assert client.find_comment(REPOSITORY, 7, "<!-- mine -->") == comment
     assert server.paths("GET").count("/user") == 1
 
 

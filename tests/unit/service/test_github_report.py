@@ -1,5 +1,5 @@
-"""What GitHub is told, in words: every class with its tests, links and lines to run; text of others
-stays text; nothing is too long."""
+"""The words that GitHub shows: every class with its tests, links and commands. Text of others stays
+text, and nothing is too long."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def comparison(*tests: Compared, base_jobs: int = 1) -> Comparison:
     return Comparison(base, head, tests, "1")
 
 
-def told(*tests: Compared, **changes: Any) -> report.Report:
+def report_of(*tests: Compared, **changes: Any) -> report.Report:
     jobs = 0 if "base_run_id" in changes else 1
     return report.compared(
         replace(SUBJECT, **changes),
@@ -88,17 +88,17 @@ def told(*tests: Compared, **changes: Any) -> report.Report:
 
 
 def test_a_new_hollow_pass_is_red_and_says_where_why_and_how_to_see_it_again() -> None:
-    found = told(
+    answer = report_of(
         a_test(Class.new_hollow_pass, Verdict.pass_by_tolerance, check="gonogo check --seeds 1"),
         a_test(Class.passed, Verdict.pass_),
     )
-    assert found.status() == {
+    assert answer.status() == {
         "state": "failure",
         "context": "gonogo/nightly/small (pull_request)",
         "description": "1 new hollow pass, 1 passed",
         "url": "https://g.example/compare",
     }
-    text = report.comment([found])
+    text = report.comment([answer])
     assert text.startswith(report.MARKER)
     assert "**New hollow pass** (1)" in text
     assert (
@@ -106,13 +106,13 @@ def test_a_new_hollow_pass_is_red_and_says_where_why_and_how_to_see_it_again() -
     )
     assert "s1 is subtracted twice" in text
     assert "```sh\n  gonogo check --seeds 1\n  ```" in text
-    check = found.check()
+    check = answer.check()
     assert (check["status"], check["conclusion"], check["external_id"]) == (
         "completed",
         "failure",
         "0195",
     )
-    (annotation,) = found.annotations
+    (annotation,) = answer.annotations
     assert (annotation["annotation_level"], annotation["path"]) == ("failure", ".github")
     assert annotation["message"].endswith("gonogo check --seeds 1")
 
@@ -131,17 +131,17 @@ def test_a_new_hollow_pass_is_red_and_says_where_why_and_how_to_see_it_again() -
 def test_what_is_known_turns_no_pull_request_red_and_is_listed_all_the_same(
     kind: Class, verdict: Verdict, state: str, conclusion: str
 ) -> None:
-    found = told(a_test(kind, verdict))
-    assert (found.state, found.check()["conclusion"], found.worth) == (state, conclusion, True)
-    assert f"**{kind.label}** (1)" in found.details
-    assert len(found.annotations) == 1
+    answer = report_of(a_test(kind, verdict))
+    assert (answer.state, answer.check()["conclusion"], answer.worth) == (state, conclusion, True)
+    assert f"**{kind.label}** (1)" in answer.details
+    assert len(answer.annotations) == 1
 
 
 def test_where_all_is_well_there_is_nothing_to_say() -> None:
-    found = told(a_test(Class.passed, Verdict.pass_))
-    assert (found.state, found.worth, found.annotations) == ("success", False, ())
-    assert "PASSED" not in found.details
-    assert "is unknown" not in found.details
+    answer = report_of(a_test(Class.passed, Verdict.pass_))
+    assert (answer.state, answer.worth, answer.annotations) == ("success", False, ())
+    assert "PASSED" not in answer.details
+    assert "is unknown" not in answer.details
     gauge = {
         "id": "g",
         "state": "finished",
@@ -154,19 +154,19 @@ def test_where_all_is_well_there_is_nothing_to_say() -> None:
     measured = report.gauged(
         replace(SUBJECT, suite=None),
         [gauge, {**gauge, "state": "failed"}],
-        lambda each: f"https://g.example/{each}",
+        lambda gauge_id: f"https://g.example/{gauge_id}",
     )
     assert (measured.state, measured.words) == ("error", "1 blunt, 1 without a result")
     assert "[k 1](https://g.example/g): 5 of 9 pass" in measured.details
 
 
 def test_text_of_others_stays_text_and_calls_nobody() -> None:
-    found = told(
+    answer = report_of(
         a_test(Class.new_failure, Verdict.fail, name=HOSTILE, check="echo ``` && x"),
         error=HOSTILE,
         base_run_id=None,
     )
-    text = report.comment([found])
+    text = report.comment([answer])
     for wrong in ("<script>", "@everyone", "](javascript", "**b**", "\n# h"):
         assert wrong not in text
     assert "Base was not run" in text
@@ -185,7 +185,7 @@ def test_pytest_files_are_annotated_where_they_are() -> None:
     }
     for within, path in paths.items():
         assert (
-            told(a_test(Class.new_failure, Verdict.fail, within=within)).annotations[0]["path"]
+            report_of(a_test(Class.new_failure, Verdict.fail, within=within)).annotations[0]["path"]
             == path
         )
 
@@ -195,15 +195,15 @@ def test_nothing_is_longer_than_github_takes() -> None:
         a_test(Class.new_failure, Verdict.fail, name=f"{number} " + "x" * 5000, check="y" * 5000)
         for number in range(300)
     ]
-    found = told(*many, rule="r" * 300)
-    assert len(found.annotations) == 200
+    answer = report_of(*many, rule="r" * 300)
+    assert len(answer.annotations) == 200
     assert all(
-        len(each["message"]) <= report.MAX_MESSAGE and len(each["title"]) <= 255
-        for each in found.annotations
+        len(annotation["message"]) <= report.MAX_MESSAGE and len(annotation["title"]) <= 255
+        for annotation in answer.annotations
     )
-    assert max(len(found.context), len(found.check()["name"])) <= 255
-    assert len(found.check()["output"]["summary"]) <= MAX_TEXT
-    text = report.comment([found] * 3)
+    assert max(len(answer.context), len(answer.check()["name"])) <= 255
+    assert len(answer.check()["output"]["summary"]) <= MAX_TEXT
+    text = report.comment([answer] * 3)
     assert len(text) <= MAX_TEXT
     assert "too long for a comment" in text
     assert text.endswith("2 more suites are left out.\n")
@@ -211,16 +211,16 @@ def test_nothing_is_longer_than_github_takes() -> None:
 
 def test_what_an_waiver_suppresses_is_green_and_says_until_when_whose_and_why() -> None:
     bad = a_test(Class.new_failure, Verdict.fail)
-    held = Waiver(
+    waiver = Waiver(
         "o1", "kim", "the race of @everyone", datetime(2026, 12, 1, tzinfo=UTC), test="v1-x"
     )
-    found = told(replace(bad, classification=waived(bad.classification, [held])))
-    assert (found.state, found.words, found.worth, found.annotations) == (
+    answer = report_of(replace(bad, classification=waived(bad.classification, [waiver])))
+    assert (answer.state, answer.words, answer.worth, answer.annotations) == (
         "success",
         "1 waived",
         True,
         (),
     )
-    text = report.comment([found])
+    text = report.comment([answer])
     assert "**Waived** (1)" in text
     assert "waived until 2026-12-01 by kim: the race of @\u200beveryone" in text

@@ -1,4 +1,4 @@
-"""The service's log: a line an event, no variables in tracebacks, and no error where it can't be
+"""The service's log: one line per event, no variables in tracebacks, and no error where it can't be
 written."""
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ PUBLIC = "93.184.216.34"
 
 
 def test_the_public_library_verifies_what_we_sign() -> None:
-    mine, old, body, moment = (
+    secret, old_secret, body, moment = (
         secrets.make(),
         secrets.make(),
         b'{"type":"job.finished"}',
@@ -32,12 +32,12 @@ def test_the_public_library_verifies_what_we_sign() -> None:
     headers = {
         "webhook-id": "m1",
         "webhook-timestamp": str(int(moment.timestamp())),
-        "webhook-signature": signatures([mine, old], "m1", int(moment.timestamp()), body),
+        "webhook-signature": signatures([secret, old_secret], "m1", int(moment.timestamp()), body),
     }
-    for each in (mine, old):
-        assert Webhook(each).verify(body, headers) == json.loads(body)
+    for accepted_secret in (secret, old_secret):
+        assert Webhook(accepted_secret).verify(body, headers) == json.loads(body)
     with pytest.raises(WebhookVerificationError):
-        Webhook(mine).verify(body + b" ", headers)
+        Webhook(secret).verify(body + b" ", headers)
     with pytest.raises(WebhookVerificationError):
         Webhook(secrets.make()).verify(body, headers)
 
@@ -50,7 +50,9 @@ def test_we_verify_what_the_public_library_signs() -> None:
         moment.timestamp(),
     )
     verify(secret, "m1", stamp, f"v1,AAAA {header}", body, now=now)
-    times = [{"timestamp": each} for each in ("soon", "9" * 400, "1_0", "\u0661", "-5", "")]
+    times = [
+        {"timestamp": timestamp} for timestamp in ("soon", "9" * 400, "1_0", "\u0661", "-5", "")
+    ]
     wrong: list[dict[str, Any]] = [
         {"message_id": "m2"},
         {"body": b"[]"},
@@ -59,7 +61,7 @@ def test_we_verify_what_the_public_library_signs() -> None:
         *times,
     ]
     for changed in wrong:
-        told: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "message_id": "m1",
             "timestamp": stamp,
             "header": header,
@@ -67,7 +69,7 @@ def test_we_verify_what_the_public_library_signs() -> None:
             "now": now,
         } | changed
         with pytest.raises(Unverified):
-            verify(secret, **told)
+            verify(secret, **arguments)
     verify(secret, "m1", stamp, header, body, now=now + 9999, tolerance_s=None)
 
 
@@ -173,10 +175,10 @@ def test_the_schedule_is_the_contracts_with_a_little_jitter() -> None:
         assert follows.state is DeliveryState.waiting
         assert follows.again_at is not None
         waits.append((follows.again_at - NOW).total_seconds())
-    for wait, wanted in zip(
+    for wait, expected in zip(
         waits, (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400), strict=True
     ):
-        assert wanted <= wait <= 1.1 * wanted
+        assert expected <= wait <= 1.1 * expected
     assert schedule.after(10, 500, None, NOW, chance) == schedule.Next(DeliveryState.failed)
     assert schedule.after(10, None, None, NOW, chance).state is DeliveryState.failed
 
@@ -212,7 +214,7 @@ def test_what_an_answer_means() -> None:
         (f"Thu, 01 Jan 2026 00:00:00 +{'9' * 20}", None),
     ],
 )
-def test_retry_after_is_honoured_up_to_a_day(header: str | None, seconds: int | None) -> None:
+def test_retry_after_is_honored_up_to_a_day(header: str | None, seconds: int | None) -> None:
     assert schedule.requested_delay(header, NOW) == (
         None if seconds is None else timedelta(seconds=seconds)
     )

@@ -18,28 +18,28 @@ from gonogo_storage.db.paging import BadCursor, Page, numbers
 
 def test_ids_are_uuid7_and_carry_their_time() -> None:
     with time_machine.travel(datetime(2100, 5, 1, tzinfo=UTC), tick=False):
-        made = ids.new_id()
-    assert UUID(made).version == 7
-    assert UUID(made).variant == "specified in RFC 4122"
-    assert ids.made_at(made) == datetime(2100, 5, 1, tzinfo=UTC)
+        identifier = ids.new_id()
+    assert UUID(identifier).version == 7
+    assert UUID(identifier).variant == "specified in RFC 4122"
+    assert ids.made_at(identifier) == datetime(2100, 5, 1, tzinfo=UTC)
     ids._last = 0  # the test's clock must not run ahead of the other tests'
 
 
 def test_ids_increase_within_a_millisecond_from_many_threads_and_when_the_clock_steps_back() -> (
     None
 ):
-    found: list[list[str]] = []
+    batches: list[list[str]] = []
 
     def make() -> None:
-        found.append([ids.new_id() for _ in range(5000)])
+        batches.append([ids.new_id() for _ in range(5000)])
 
     threads = [threading.Thread(target=make) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(part == sorted(part) for part in found)
-    every = {each for part in found for each in part}
+    assert all(part == sorted(part) for part in batches)
+    every = {identifier for part in batches for identifier in part}
     assert len(every) == 20000
     with time_machine.travel(utcnow() - timedelta(hours=1), tick=False):
         assert ids.new_id() > max(every)
@@ -47,8 +47,8 @@ def test_ids_increase_within_a_millisecond_from_many_threads_and_when_the_clock_
 
 def test_floor_is_below_every_id_of_its_moment() -> None:
     before = ids.floor(utcnow())
-    made = ids.new_id()
-    assert before < made < ids.floor(utcnow() + timedelta(days=1))
+    identifier = ids.new_id()
+    assert before < identifier < ids.floor(utcnow() + timedelta(days=1))
 
 
 @pytest.mark.parametrize(

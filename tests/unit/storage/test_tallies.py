@@ -41,7 +41,7 @@ def part(seed: int, output: str = "dx", **changes: Any) -> dict[str, Any]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
-    """Seeds, each with its rows."""
+    """Draw seeds, each with its rows."""
     seeds = []
     for seed in range(draw(st.integers(0, 12))):
         verdict, device = draw(st.sampled_from(VERDICTS)), draw(st.sampled_from(["a", None]))
@@ -66,7 +66,7 @@ def test_the_sums_of_the_parts_are_the_sums_of_all_and_survive_the_database(
     seeds: list[list[dict[str, Any]]], cut: int
 ) -> None:
     whole = tallies(row for rows in seeds for row in rows)
-    parts = [tallies(row for rows in each for row in rows) for each in (seeds[cut:], seeds[:cut])]
+    parts = [tallies(row for rows in half for row in rows) for half in (seeds[cut:], seeds[:cut])]
     for place, tally in whole.items():
         again = parts[0].get(place, Tally()) + parts[1].get(place, Tally())
         assert again == tally
@@ -77,10 +77,10 @@ def test_the_sums_of_the_parts_are_the_sums_of_all_and_survive_the_database(
 
 
 def test_a_null_is_what_its_kind_says() -> None:
-    told = {"tolerance_ratio": None, "rms": None, "budget_ratio": None}
+    nulls = {"tolerance_ratio": None, "rms": None, "budget_ratio": None}
     row = part(
         0,
-        **told,
+        **nulls,
         nonfinite={"rms": "nan", "nan": 3},
         statistics={"nonfinite_statistics": {"tolerance_ratio": "inf"}},
     )
@@ -90,19 +90,19 @@ def test_a_null_is_what_its_kind_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "counted"),
+    ("outcomes", "counted"),
     [("passed failed", "failed"), ("passed skipped", "passed"), ("skipped", "silent")],
 )
 def test_an_iteration_of_tests_counts_as_what_they_say_and_its_tests_have_no_sums(
-    said: str, counted: str
+    outcomes: str, counted: str
 ) -> None:
     rows = [
         part(0, f"Suite.{n}", outcome=outcome, seed_verdict="not_judged")
-        for n, outcome in enumerate(said.split())
+        for n, outcome in enumerate(outcomes.split())
     ]
-    found = tallies([*rows, part(0, "Suite.0/dx", seed_verdict="not_judged")])
-    assert set(found) == {("emulator:0", ""), ("emulator:0", "Suite.0/dx")}
-    assert found["emulator:0", ""].outcomes == {counted: 1}
+    sums = tallies([*rows, part(0, "Suite.0/dx", seed_verdict="not_judged")])
+    assert set(sums) == {("emulator:0", ""), ("emulator:0", "Suite.0/dx")}
+    assert sums["emulator:0", ""].outcomes == {counted: 1}
 
 
 def test_the_ratio_of_a_seed_is_that_of_its_worst_output() -> None:

@@ -1,5 +1,5 @@
-"""The builds file: what a name means on a host, what the child is told of it, and that nothing
-impossible gets through."""
+"""The builds file: the meaning of a name on a host, the data that the child gets, and errors for
+impossible entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.pool import MAX_SPARES, HostPool
 
-MINE, OTHER = (
+EXECUTOR, OTHER = (
     registry.ExecutorSpec("mine", "m", "F", "/own"),
     registry.ExecutorSpec("other", "m", "F"),
 )
@@ -41,14 +41,14 @@ executor = "other"
 
 
 def read(tmp_path: Path, text: str) -> builds_file.BuildsFile:
-    """The file with this text."""
+    """Write a builds file with this text, and read it."""
     file = tmp_path / "builds.toml"
     file.write_text(text)
     return builds_file.read(str(file))
 
 
 def test_a_build_s_own_fields_go_before_its_executor_s(tmp_path: Path) -> None:
-    resolved = builds_file.resolve_build(MINE, "main", read(tmp_path, FILE))
+    resolved = builds_file.resolve_build(EXECUTOR, "main", read(tmp_path, FILE))
     assert resolved.executor.interpreter == "/p"
     assert (resolved.arithmetic, resolved.produced, resolved.command) == (
         "tt-train",
@@ -59,8 +59,8 @@ def test_a_build_s_own_fields_go_before_its_executor_s(tmp_path: Path) -> None:
         {"depth": 1, "variant": "moreh"},
         {"nightly": {"filter": "LayerNorm*"}},
     )
-    told = json.loads(resolved.environment["GONOGO_BUILD"])
-    assert told == {
+    build = json.loads(resolved.environment["GONOGO_BUILD"])
+    assert build == {
         "name": "main",
         "command": list(resolved.command),
         "options": resolved.options,
@@ -73,7 +73,7 @@ def test_a_build_s_own_fields_go_before_its_executor_s(tmp_path: Path) -> None:
 
 def test_a_build_that_the_file_does_not_name_gets_its_executor_s_defaults(tmp_path: Path) -> None:
     resolved = builds_file.resolve_build(
-        MINE, "dev", read(tmp_path, FILE), arithmetic="fp32", produced=("dx",)
+        EXECUTOR, "dev", read(tmp_path, FILE), arithmetic="fp32", produced=("dx",)
     )
     assert (
         resolved.executor.interpreter,
@@ -234,8 +234,8 @@ def test_a_worker_keeps_few_spare_children_however_many_environments_its_builds_
     try:
         for number in range(MAX_SPARES + 2):
             pool.prepare(spec, {"N": str(number)})
-        kept = pool.take(spec, {"N": str(MAX_SPARES + 1)})
-        kept.kill()
+        spare = pool.take(spec, {"N": str(MAX_SPARES + 1)})
+        spare.kill()
         assert len(pool._spares) == MAX_SPARES - 1
     finally:
         pool.close()
@@ -256,14 +256,14 @@ executor = "mine"
 python = "/own"
 """
     file = read(tmp_path, text)
-    made = builds_file.resolve_build(MINE, "tt-metal-0123abcd", file)
-    assert (made.executor.python, made.command) == (
+    resolved = builds_file.resolve_build(EXECUTOR, "tt-metal-0123abcd", file)
+    assert (resolved.executor.python, resolved.command) == (
         "/images/0123abcd/python",
         ("/bin/run", "0123abcd"),
     )
-    assert made.environment["IMAGE"] == "registry.example.org/tt-metal:0123abcd"
-    assert builds_file.resolve_build(MINE, "tt-metal-main", file).executor.python == "/own"
-    assert builds_file.resolve_build(MINE, "tt-metal-abc-1", file).executor.python == "/longer"
+    assert resolved.environment["IMAGE"] == "registry.example.org/tt-metal:0123abcd"
+    assert builds_file.resolve_build(EXECUTOR, "tt-metal-main", file).executor.python == "/own"
+    assert builds_file.resolve_build(EXECUTOR, "tt-metal-abc-1", file).executor.python == "/longer"
     for name in (
         "tt-metal-",
         "tt-metal-../../etc",
@@ -273,8 +273,10 @@ python = "/own"
         "other-0123abcd",
     ):
         assert (
-            builds_file.resolve_build(MINE, name, file).executor.python == "/own" == MINE.python
-        )  # the executor's own: no pattern fits
+            builds_file.resolve_build(EXECUTOR, name, file).executor.python
+            == "/own"
+            == EXECUTOR.python
+        )  # the executor's default: no pattern fits
     assert builds_file.interpreters({}, file) == ("/longer", "/own")
     with pytest.raises(FieldError, match="more than one star"):
         read(tmp_path, '[builds."a-*-*"]\nexecutor = "mine"\n')

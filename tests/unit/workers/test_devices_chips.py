@@ -1,5 +1,5 @@
-"""What this host's tools tell of its chips: tt-smi's snapshot, tt-umd's list, and which of them a
-name means."""
+"""Chips as this host's tools list them: tt-smi's snapshot, tt-umd's list, and the chip that a name
+means."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gonogo_workers.devices.chips import Chip
 
 
 def entry(board: str, serial: str, bus: str, temperature: str = "42.4") -> dict[str, Any]:
-    """One chip as tt-smi's documentation and tests describe it; every value is a text, as there."""
+    """Return one chip as tt-smi's documentation and tests describe it: measured values are text."""
     return {
         "smbus_telem": {
             "BOARD_ID_HIGH": "0x1000145",
@@ -68,7 +68,7 @@ SNAPSHOT = {
 
 
 def program(path: Path, text: str) -> Path:
-    """An executable file."""
+    """Write an executable file and return its path."""
     path.write_text(text)
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
@@ -113,15 +113,17 @@ def test_what_is_no_snapshot_has_no_chips(nonsense: object) -> None:
 
 
 def test_tt_umd_and_tt_smi_complete_each_other_by_pci_address() -> None:
-    told = chips.parse_umd(
+    umd_chips = chips.parse_umd(
         [
             {"index": 1, "pci": "0000:02:00.0", "arch": "ARCH.WORMHOLE_B0"},
             {"index": 5, "arch": "ARCH.Invalid"},
             None,
         ]
     )
-    assert [(chip.index, chip.arch, chip.source) for chip in told] == [(1, "wormhole", "tt-umd")]
-    both = chips.merged(told, chips.parse_snapshot(SNAPSHOT))
+    assert [(chip.index, chip.arch, chip.source) for chip in umd_chips] == [
+        (1, "wormhole", "tt-umd")
+    ]
+    both = chips.merged(umd_chips, chips.parse_snapshot(SNAPSHOT))
     assert [(chip.index, chip.board, chip.source) for chip in both] == [
         (0, "n300", "tt-smi"),
         (1, "n150", "tt-umd, tt-smi"),
@@ -146,8 +148,8 @@ def test_both_kinds_of_tt_smi_are_read(
 ) -> None:
     (tmp_path / "snapshot.json").write_text(json.dumps(SNAPSHOT, indent=4))
     monkeypatch.setenv("SNAPSHOT", str(tmp_path / "snapshot.json"))
-    found = chips.look(str(program(tmp_path / "tt-smi", FAKE.format(body=body))), interpreters=())
-    assert [chip.board for chip in found] == ["n300", "n150"]
+    listed = chips.look(str(program(tmp_path / "tt-smi", FAKE.format(body=body))), interpreters=())
+    assert [chip.board for chip in listed] == ["n300", "n150"]
 
 
 @pytest.mark.parametrize("body", ["exit 1", "sleep 60", "echo '{'", "echo nothing", "kill -9 $$"])
@@ -164,7 +166,7 @@ def test_a_tt_smi_that_fails_or_hangs_has_no_chips(tmp_path: Path, body: str) ->
 
 
 def test_an_interpreter_with_tt_umd_tells_its_chips(tmp_path: Path) -> None:
-    told = json.dumps(
+    umd_output = json.dumps(
         [
             {
                 "index": 0,
@@ -178,7 +180,7 @@ def test_an_interpreter_with_tt_umd_tells_its_chips(tmp_path: Path) -> None:
     without = program(
         tmp_path / "python-without", FAKE.format(body="echo ModuleNotFoundError >&2; exit 1")
     )
-    having = program(tmp_path / "python-with", FAKE.format(body=f"echo noise; echo '{told}'"))
+    having = program(tmp_path / "python-with", FAKE.format(body=f"echo noise; echo '{umd_output}'"))
     (chip,) = chips.look(str(tmp_path / "none"), interpreters=(str(without), str(having)))
     assert (chip.name, chip.board, chip.serial, chip.source) == (
         "wormhole:0",
@@ -188,14 +190,14 @@ def test_an_interpreter_with_tt_umd_tells_its_chips(tmp_path: Path) -> None:
     )
 
 
-FOUND = chips.parse_snapshot(SNAPSHOT)
+CHIPS = chips.parse_snapshot(SNAPSHOT)
 
 
 @pytest.mark.parametrize(
-    "wanted", ["1", "ttnn:1", "wormhole:1", "0100018611902010", "0000:02:00.0"]
+    "requested", ["1", "ttnn:1", "wormhole:1", "0100018611902010", "0000:02:00.0"]
 )
-def test_a_chip_may_be_named_in_every_way(tmp_path: Path, wanted: str) -> None:
-    device = discovery.claim("ttnn", wanted, tmp_path, arch="x", board="y", chips=FOUND)
+def test_a_chip_may_be_named_in_every_way(tmp_path: Path, requested: str) -> None:
+    device = discovery.claim("ttnn", requested, tmp_path, arch="x", board="y", chips=CHIPS)
     try:
         assert (device.name, device.queue, device.environment) == (
             "wormhole:1",
@@ -208,14 +210,14 @@ def test_a_chip_may_be_named_in_every_way(tmp_path: Path, wanted: str) -> None:
 
 
 def test_executors_share_a_chip_but_two_workers_of_one_do_not(tmp_path: Path) -> None:
-    first = discovery.claim("ttnn", "0", tmp_path, arch="x", board="y", chips=FOUND)
-    other = discovery.claim("gtest", "0", tmp_path, arch="x", board="y", chips=FOUND)
+    first = discovery.claim("ttnn", "0", tmp_path, arch="x", board="y", chips=CHIPS)
+    other = discovery.claim("gtest", "0", tmp_path, arch="x", board="y", chips=CHIPS)
     try:
         assert first.identity == other.identity
         with pytest.raises(InfrastructureError, match="another worker"):
-            discovery.claim("ttnn", "0", tmp_path, arch="x", board="y", chips=FOUND)
+            discovery.claim("ttnn", "0", tmp_path, arch="x", board="y", chips=CHIPS)
         with pytest.raises(FieldError, match=r"0 \(wormhole:0, 010001451170801d, 0000:01:00.0\)"):
-            discovery.claim("ttnn", "7", tmp_path, arch="x", board="y", chips=FOUND)
+            discovery.claim("ttnn", "7", tmp_path, arch="x", board="y", chips=CHIPS)
     finally:
         os.close(first.claim)
         os.close(other.claim)
@@ -224,10 +226,10 @@ def test_executors_share_a_chip_but_two_workers_of_one_do_not(tmp_path: Path) ->
 def test_without_chips_and_for_other_executors_a_device_is_virtual(tmp_path: Path) -> None:
     simulated = discovery.claim("ttnn", "0", tmp_path, arch="wormhole", board="n150")
     emulated = discovery.claim(
-        "emulator", "1", tmp_path, arch="wormhole", board="n150", chips=FOUND
+        "emulator", "1", tmp_path, arch="wormhole", board="n150", chips=CHIPS
     )
     plugin = discovery.claim(
-        "mine", "wormhole:1", tmp_path, arch="wormhole", board="n150", chips=FOUND
+        "mine", "wormhole:1", tmp_path, arch="wormhole", board="n150", chips=CHIPS
     )
     try:
         assert [device.name for device in (simulated, emulated, plugin)] == [

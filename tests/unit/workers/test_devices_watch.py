@@ -26,7 +26,7 @@ NEW = (
             "GGGG",
             "compute",
             "TRISC0",
-        ),  # both neighbours wait for the compute, which runs
+        ),  # both neighbors wait for the compute, which runs
         (
             "CWFW,NRBW,CWFW,R,R",
             "GGGG",
@@ -39,22 +39,22 @@ NEW = (
             "writer",
             "BRISC",
         ),  # the writer waits for the NoC, the compute for room
-        ("CWFW,NSW,CWFW,R,R", "GGGG", "reader", "NCRISC"),  # a semaphore
+        ("CWFW,NSW,CWFW,R,R", "GGGG", "reader", "NCRISC"),  # the reader waits for a semaphore
         ("CWFW,CRBW,CWFW,R,R", "GGGG", "compute and reader", None),  # each waits for the other
         ("CWFW,W,CWFW,R,R", "DGGG", "reader", "NCRISC"),  # the reader has ended too early
-        ("CWFW,W,W,W,W", "DDDD", "compute", "TRISC0"),  # so has the compute
+        ("CWFW,W,W,W,W", "DDDD", "compute", "TRISC0"),  # the compute has ended too early
     ],
 )
 def test_the_stuck_kernel_is_named(
     form: str, points: str, smsg: str, role: str, processor: str | None
 ) -> None:
-    found = read("Legend: BRISC, NCRISC\n" + form.format(points=points, smsg=smsg) + NAMES)
-    assert found.role == role
-    assert role.split()[0] in found.words
+    finding = read("Legend: BRISC, NCRISC\n" + form.format(points=points, smsg=smsg) + NAMES)
+    assert finding.role == role
+    assert role.split()[0] in finding.words
     if processor is not None:
-        assert found.processor == processor
-        assert found.kernel is not None
-        assert found.kernel in found.words
+        assert finding.processor == processor
+        assert finding.kernel is not None
+        assert finding.kernel in finding.words
 
 
 def test_a_file_s_name_says_more_than_its_place() -> None:
@@ -62,8 +62,8 @@ def test_a_file_s_name_says_more_than_its_place() -> None:
         NEW.format(points="NRBW,W,CWFW,R,R", smsg="DGGG")
         + "k_id[  4]: reader_unary.cpp\nk_id[  3]: writer_unary.cpp\n"
     )
-    found = read(swapped)
-    assert (found.role, found.processor, found.waypoint) == ("reader", "BRISC", "NRBW")
+    finding = read(swapped)
+    assert (finding.role, finding.processor, finding.waypoint) == ("reader", "BRISC", "NRBW")
 
 
 def test_the_last_look_counts_and_the_majority_of_cores_decides() -> None:
@@ -75,10 +75,10 @@ def test_the_last_look_counts_and_the_majority_of_cores_decides() -> None:
 
     early = "".join(core(x, "NWBW,CRBW,R,R,CRBW") for x in range(3))
     late = "".join(core(x, "CWFW,CRBW,R,R,R") for x in range(2)) + core(2, "CWFW,NRBW,CWFW,R,R")
-    found = read(early + late + NAMES)
-    assert (found.role, found.cores, found.core) == ("compute", 2, (0, 0))
-    assert "2 of 3 running cores" in found.words
-    assert len(found.waypoints) == 3
+    finding = read(early + late + NAMES)
+    assert (finding.role, finding.cores, finding.core) == ("compute", 2, (0, 0))
+    assert "2 of 3 running cores" in finding.words
+    assert len(finding.waypoints) == 3
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_the_last_look_counts_and_the_majority_of_cores_decides() -> None:
     ],
 )
 def test_a_log_that_shows_nothing_says_so(text: str, words: str) -> None:
-    found = read(text)
-    assert found.role is None
-    assert words in found.words
+    finding = read(text)
+    assert finding.role is None
+    assert words in finding.words
 
 
 def test_what_the_watcher_itself_found_is_kept() -> None:

@@ -25,13 +25,16 @@ MOST = 1 << 20
 
 
 def tensors() -> dict[str, NDArray[Any]]:
-    """What a right kernel of TEST was given and gave."""
+    """Return the inputs of TEST and the dx of a right kernel."""
     given = quantise(TEST, generate(TEST, 0))
     return {**given, "dx": np.asarray(reference(TEST, given)["dx"], np.float32)}
 
 
 def store(folder: Path, **changes: Any) -> dict[str, Any]:
-    """The part of a report that says where the arrays are; `changes` are other arrays, or paths."""
+    """Store arrays, and return the part of a report that says where they are.
+
+    `changes` are other arrays, or paths.
+    """
     named: dict[str, str] = {}
     for name, value in {**tensors(), **changes}.items():
         if isinstance(value, np.ndarray):
@@ -41,23 +44,23 @@ def store(folder: Path, **changes: Any) -> dict[str, Any]:
     return {"kernel": "layernorm_bw", "fields": FIELDS, "tensors": named, "arithmetic": "fp32"}
 
 
-def judged(data: dict[str, Any], arithmetic: str | None = None) -> dumps.Evident:
-    """The arrays read and judged."""
+def judged(data: dict[str, Any], arithmetic: str | None = None) -> dumps.JudgedDump:
+    """Read the arrays and judge them."""
     return dumps.judged(dumps.read(data, max_elements=MOST), "A.B", arithmetic)
 
 
 def test_arrays_of_a_right_kernel_are_explained(tmp_path: Path) -> None:
-    found = judged(store(tmp_path)).judged
-    assert found.judgement is not None, found.problem
-    assert found.judgement.verdict == "pass"
-    assert found.judgement.arithmetic == "fp32"
-    assert list(found.judgement.outputs) == ["dx"]
+    judged_arrays = judged(store(tmp_path)).judged
+    assert judged_arrays.judgement is not None, judged_arrays.problem
+    assert judged_arrays.judgement.verdict == "pass"
+    assert judged_arrays.judgement.arithmetic == "fp32"
+    assert list(judged_arrays.judgement.outputs) == ["dx"]
 
 
 def test_the_build_s_arithmetic_comes_before_the_dump_s(tmp_path: Path) -> None:
-    found = judged(store(tmp_path), "generic").judged
-    assert found.judgement is not None
-    assert found.judgement.arithmetic == "generic"
+    judged_arrays = judged(store(tmp_path), "generic").judged
+    assert judged_arrays.judgement is not None
+    assert judged_arrays.judgement.arithmetic == "generic"
 
 
 def test_shapes_may_have_dimensions_of_one_and_flat_rows(tmp_path: Path) -> None:
@@ -114,13 +117,13 @@ def missing(folder: Path) -> Path:
 def test_a_file_that_is_no_array_is_told_and_nothing_is_unpickled_or_waited_for(
     tmp_path: Path, make: Any
 ) -> None:
-    found = judged(store(tmp_path, x=make(tmp_path))).judged
-    assert found.judgement is None
-    assert "can't be judged" in found.problem
+    judged_arrays = judged(store(tmp_path, x=make(tmp_path))).judged
+    assert judged_arrays.judgement is None
+    assert "can't be judged" in judged_arrays.problem
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "problem"),
     [
         ({"x": np.zeros((5, 32), np.float32)}, "elements"),
         ({"x": np.zeros((2, 32), np.float32)}, "wrong shape"),
@@ -129,13 +132,13 @@ def test_a_file_that_is_no_array_is_told_and_nothing_is_unpickled_or_waited_for(
     ],
 )
 def test_an_array_that_is_not_the_test_s_is_told(
-    tmp_path: Path, change: dict[str, Any], said: str
+    tmp_path: Path, change: dict[str, Any], problem: str
 ) -> None:
-    assert said in judged(store(tmp_path, **change)).judged.problem
+    assert problem in judged(store(tmp_path, **change)).judged.problem
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "problem"),
     [
         ({"kernel": "softmax"}, "arrays.kernel"),
         ({"fields": {"shape": [4, 32], "colour": "red"}}, "arrays.colour"),
@@ -148,9 +151,9 @@ def test_an_array_that_is_not_the_test_s_is_told(
     ],
 )
 def test_a_manifest_that_is_no_test_is_told(
-    tmp_path: Path, change: dict[str, Any], said: str
+    tmp_path: Path, change: dict[str, Any], problem: str
 ) -> None:
-    assert said in judged({**store(tmp_path), **change}).judged.problem
+    assert problem in judged({**store(tmp_path), **change}).judged.problem
 
 
 def test_a_missing_input_is_named(tmp_path: Path) -> None:
@@ -182,12 +185,14 @@ def test_a_raw_input_is_rounded_and_tolerances_compare_with_it() -> None:
 
 def test_a_raw_x_gives_the_raw_statistics() -> None:
     test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [4, 32]})
-    wanted = generate(test, 0)
-    given = quantise(test, wanted)
+    drawn_inputs = generate(test, 0)
+    given = quantise(test, drawn_inputs)
     raw, again = given_inputs(
-        test, {name: array for name, array in given.items() if name != "x"}, {"x": wanted["x"]}
+        test,
+        {name: array for name, array in given.items() if name != "x"},
+        {"x": drawn_inputs["x"]},
     )
-    assert np.array_equal(raw["mean"], wanted["mean"])
+    assert np.array_equal(raw["mean"], drawn_inputs["mean"])
     assert np.array_equal(again["mean"], given["mean"])
 
 
@@ -213,15 +218,15 @@ def test_names_of_arrays_do_not_depend_on_who_came_first() -> None:
 
 def test_arrays_can_be_judged_in_several_threads(tmp_path: Path) -> None:
     data = store(tmp_path)
-    found: list[dumps.Evident] = []
-    threads = [threading.Thread(target=lambda: found.append(judged(data))) for _ in range(3)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    results: list[dumps.JudgedDump] = []
+    threads = [threading.Thread(target=lambda: results.append(judged(data))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     digests = {
-        each.judged.judgement.outputs["dx"].statistics["digest"]
-        for each in found
-        if each.judged.judgement is not None
+        result.judged.judgement.outputs["dx"].statistics["digest"]
+        for result in results
+        if result.judged.judgement is not None
     }
-    assert (len(found), len(digests)) == (3, 1)
+    assert (len(results), len(digests)) == (3, 1)

@@ -1,5 +1,5 @@
-"""include/gonogo_dump.hpp by itself: what it writes, that it does nothing unasked, and that a
-problem costs no test."""
+"""include/gonogo_dump.hpp by itself: it writes arrays only on request, and a problem fails no
+test."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, gtest_programs: dict[str, Pa
 
 
 def run(program: Path, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program, with arrays wanted in `folder`."""
+    """Run a program, which writes its arrays into `folder` where one is given."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
     }

@@ -1,5 +1,5 @@
-"""The gtest executor against real GoogleTest programs: what each test says, and what is left when a
-program ends badly."""
+"""The gtest executor with real GoogleTest programs: the report of each test, and what is left when
+a program ends badly."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Make = Callable[..., GtestExecutor]
 
 @pytest.fixture
 def make(gtest_programs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Makes an executor of one of the programs, with suites."""
-    made: list[GtestExecutor] = []
+    """A function that makes an executor of one of the programs, with suites."""
+    executors: list[GtestExecutor] = []
 
     def build(
         program: str = "behaviours", *, deadline_s: float = 60.0, **table: Any
@@ -36,30 +36,30 @@ def make(gtest_programs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> It
             json.dumps({"name": "b", "command": command, "options": {}, "suites": {}} | table),
         )
         monkeypatch.setenv("GONOGO_PER_SEED_DEADLINE_S", str(deadline_s))
-        made.append(GtestExecutor("b"))
-        return made[-1]
+        executors.append(GtestExecutor("b"))
+        return executors[-1]
 
     yield build
-    for each in made:
-        each.close()
-        assert not each.folder.exists()
+    for executor in executors:
+        executor.close()
+        assert not executor.folder.exists()
 
 
 def by_name(reports: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The reports by test; no test twice."""
-    found = {each["name"]: each for each in reports}
-    assert len(found) == len(reports)
-    return found
+    """Return the reports by test. No test may have two."""
+    by_test = {report["name"]: report for report in reports}
+    assert len(by_test) == len(reports)
+    return by_test
 
 
 def outcomes(reports: list[dict[str, Any]]) -> dict[str, str]:
-    """Outcome by test, in the order of the run."""
-    return {each["name"]: each["outcome"] for each in reports}
+    """Return the outcomes by test, in the order of the run."""
+    return {report["name"]: report["outcome"] for report in reports}
 
 
 def test_every_test_of_a_filter_is_reported_with_its_outcome(make: Make) -> None:
-    found = by_name(make().report({"filter": "Plain.*"}, iteration=0))
-    assert {name.removeprefix("Plain."): each["outcome"] for name, each in found.items()} == {
+    reports = by_name(make().report({"filter": "Plain.*"}, iteration=0))
+    assert {name.removeprefix("Plain."): report["outcome"] for name, report in reports.items()} == {
         "Passes": "passed",
         "FailsThreeTimesOnOneExpression": "failed",
         "FailsOnTwoExpressions": "failed",
@@ -68,49 +68,49 @@ def test_every_test_of_a_filter_is_reported_with_its_outcome(make: Make) -> None
         "RecordsNumbers": "passed",
         "Throws": "failed",
     }
-    assert found["Plain.SkipsItself"]["message"] == "needs two devices"
-    assert found["Plain.DISABLED_IsDisabled"]["message"] == "disabled"
-    assert "the device is busy" in found["Plain.Throws"]["message"]
-    assert found["Plain.Passes"]["duration_ms"] >= 0
-    assert found["Plain.Passes"]["position"] == 0
-    assert found["Plain.Passes"]["file"].endswith("behaviours.cpp")
+    assert reports["Plain.SkipsItself"]["message"] == "needs two devices"
+    assert reports["Plain.DISABLED_IsDisabled"]["message"] == "disabled"
+    assert "the device is busy" in reports["Plain.Throws"]["message"]
+    assert reports["Plain.Passes"]["duration_ms"] >= 0
+    assert reports["Plain.Passes"]["position"] == 0
+    assert reports["Plain.Passes"]["file"].endswith("behaviours.cpp")
 
 
 def test_three_failures_of_one_expression_are_one_entry_three_times(make: Make) -> None:
-    (found,) = make().report({"filter": "Plain.FailsThreeTimes*"}, iteration=0)
-    (failure,) = found["failures"]
+    (report,) = make().report({"filter": "Plain.FailsThreeTimes*"}, iteration=0)
+    (failure,) = report["failures"]
     assert (failure["expression"], failure["count"]) == ("allclose(max_diff)", 3)
     assert failure["file"].endswith("behaviours.cpp")
     assert failure["line"] > 0
-    assert found["measurements"] == {"max_diff": 0.75}
-    assert found["message"].startswith("3 times: ")
+    assert report["measurements"] == {"max_diff": 0.75}
+    assert report["message"].startswith("3 times: ")
 
 
 def test_two_expressions_are_two_entries(make: Make) -> None:
-    (found,) = make().report({"filter": "Plain.FailsOnTwo*"}, iteration=0)
-    assert [(each["expression"], each["count"]) for each in found["failures"]] == [
+    (report,) = make().report({"filter": "Plain.FailsOnTwo*"}, iteration=0)
+    assert [(failure["expression"], failure["count"]) for failure in report["failures"]] == [
         ("1 + 1 == 3", 1),
         ("|1.0 - 1.5| <= 0.125", 1),
     ]
-    assert found["measurements"] == {"max_diff": 0.5}
+    assert report["measurements"] == {"max_diff": 0.5}
 
 
 def test_properties_and_printed_numbers_are_measurements_and_other_numbers_are_not(
     make: Make,
 ) -> None:
-    (found,) = make().report({"filter": "Plain.RecordsNumbers"}, iteration=0)
-    assert found["measurements"] == {
+    (report,) = make().report({"filter": "Plain.RecordsNumbers"}, iteration=0)
+    assert report["measurements"] == {
         "max_abs": 0.0625,
         "tiles": 265.0,
         "pcc": 0.9995,
         "max_diff": 1e-3,
     }
-    assert found["properties"] == {"kernel": "layernorm_bw"}
+    assert report["properties"] == {"kernel": "layernorm_bw"}
 
 
 def test_a_parameter_is_part_of_the_name(make: Make) -> None:
-    found = outcomes(make().report({"filter": "Numbers/*"}, iteration=0))
-    assert found == {
+    results = outcomes(make().report({"filter": "Numbers/*"}, iteration=0))
+    assert results == {
         "Numbers/WithParameter.IsPositive/0": "failed",
         "Numbers/WithParameter.IsPositive/1": "passed",
     }
@@ -121,15 +121,15 @@ def test_nothing_selected_is_an_empty_list(make: Make) -> None:
 
 
 def test_a_crash_keeps_what_had_finished_and_names_what_was_running(make: Make) -> None:
-    found = by_name(make().report({"filter": "BadCrash.*"}, iteration=0))
-    assert {name: each["outcome"] for name, each in found.items()} == {
+    reports = by_name(make().report({"filter": "BadCrash.*"}, iteration=0))
+    assert {name: report["outcome"] for name, report in reports.items()} == {
         "BadCrash.Before": "passed",
         "BadCrash.Segfaults": "crash",
         "BadCrash.After": "skipped",
     }
-    assert "SIGSEGV" in found["BadCrash.Segfaults"]["message"]
-    assert "about to crash" in found["BadCrash.Segfaults"]["message"]
-    assert "BadCrash.Segfaults" in found["BadCrash.After"]["message"]
+    assert "SIGSEGV" in reports["BadCrash.Segfaults"]["message"]
+    assert "about to crash" in reports["BadCrash.Segfaults"]["message"]
+    assert "BadCrash.Segfaults" in reports["BadCrash.After"]["message"]
 
 
 def test_leaving_in_the_middle_is_a_crash_even_with_status_0(make: Make) -> None:
@@ -139,20 +139,20 @@ def test_leaving_in_the_middle_is_a_crash_even_with_status_0(make: Make) -> None
 
 
 def test_a_crash_after_the_last_test_is_reported_beside_it(make: Make) -> None:
-    found = by_name(make().report({"filter": "BadEnd.*"}, iteration=0))
-    assert found["BadEnd.CrashesAtTheEnd"]["outcome"] == "passed"
-    assert found["(exit)"]["outcome"] == "crash"
-    assert "SIGABRT" in found["(exit)"]["message"]
+    reports = by_name(make().report({"filter": "BadEnd.*"}, iteration=0))
+    assert reports["BadEnd.CrashesAtTheEnd"]["outcome"] == "passed"
+    assert reports["(exit)"]["outcome"] == "crash"
+    assert "SIGABRT" in reports["(exit)"]["message"]
 
 
 def test_a_hang_names_the_test_that_was_running_before_the_worker_gives_up(make: Make) -> None:
-    found = by_name(make(deadline_s=1.5).report({"filter": "BadHang.*"}, iteration=0))
-    assert {name: each["outcome"] for name, each in found.items()} == {
+    reports = by_name(make(deadline_s=1.5).report({"filter": "BadHang.*"}, iteration=0))
+    assert {name: report["outcome"] for name, report in reports.items()} == {
         "BadHang.Before": "passed",
         "BadHang.Spins": "hang",
         "BadHang.After": "skipped",
     }
-    assert "waiting for the reader kernel" in found["BadHang.Spins"]["message"]
+    assert "waiting for the reader kernel" in reports["BadHang.Spins"]["message"]
 
 
 def test_a_suite_may_have_a_deadline_of_its_own(make: Make) -> None:
@@ -175,7 +175,7 @@ def test_a_named_group_runs_in_its_order_in_one_process(make: Make) -> None:
     )
     grouped = executor.report({"suite": "group"}, iteration=0)
     assert outcomes(grouped) == {"Order.First": "passed", "Order.NeedsFirst": "passed"}
-    assert [each["position"] for each in grouped] == [0, 1]
+    assert [report["position"] for report in grouped] == [0, 1]
     assert outcomes(executor.report({"suite": "alone"}, iteration=0)) == {
         "Order.NeedsFirst": "failed"
     }
@@ -183,14 +183,16 @@ def test_a_named_group_runs_in_its_order_in_one_process(make: Make) -> None:
 
 def test_isolated_tests_have_a_process_each(make: Make) -> None:
     executor = make(suites={"alone": {"filter": "Order.First:Order.NeedsFirst", "isolated": True}})
-    found = executor.report({"suite": "alone"}, iteration=0)
-    assert outcomes(found) == {"Order.First": "passed", "Order.NeedsFirst": "failed"}
-    assert [each["position"] for each in found] == [0, 0]
+    reports = executor.report({"suite": "alone"}, iteration=0)
+    assert outcomes(reports) == {"Order.First": "passed", "Order.NeedsFirst": "failed"}
+    assert [report["position"] for report in reports] == [0, 0]
 
 
 def test_isolated_tests_after_a_crash_still_run(make: Make) -> None:
-    found = outcomes(make(options={"isolated": True}).report({"filter": "BadCrash.*"}, iteration=0))
-    assert found == {
+    results = outcomes(
+        make(options={"isolated": True}).report({"filter": "BadCrash.*"}, iteration=0)
+    )
+    assert results == {
         "BadCrash.Before": "passed",
         "BadCrash.Segfaults": "crash",
         "BadCrash.After": "passed",
@@ -238,8 +240,8 @@ def test_a_seed_shuffles_and_the_same_one_gives_the_same_order(make: Make) -> No
     }
     again = [report["name"] for report in executor.report(shuffled, iteration=9, seed=2)]
     assert again == orders[2]
-    assert len({tuple(each) for each in orders.values()}) > 1
-    assert len({frozenset(each) for each in orders.values()}) == 1
+    assert len({tuple(order) for order in orders.values()}) > 1
+    assert len({frozenset(order) for order in orders.values()}) == 1
 
 
 @pytest.mark.parametrize(
@@ -254,12 +256,12 @@ def test_a_test_can_ask_for_the_seed_or_the_iteration(
 
 
 def test_arrays_are_handed_over_with_their_test(make: Make) -> None:
-    found = by_name(make("layernorm").report({"filter": "LayerNormBackward.*"}, iteration=3))
-    assert set(outcomes(list(found.values())).values()) == {
+    reports = by_name(make("layernorm").report({"filter": "LayerNormBackward.*"}, iteration=3))
+    assert set(outcomes(list(reports.values())).values()) == {
         "passed"
     }  # the gate is blind to the wrong one
-    for each in found.values():
-        (dump,) = each["dumps"]
+    for report in reports.values():
+        (dump,) = report["dumps"]
         assert dump["kernel"] == "layernorm_bw"
         assert dump["fields"]["shape"] == [1, 1, 64, 1024]
         assert dump["arithmetic"] == "fp32"
@@ -268,11 +270,11 @@ def test_arrays_are_handed_over_with_their_test(make: Make) -> None:
 
 
 def test_arrays_of_threads_and_processes_all_arrive_and_a_refused_one_is_told(make: Make) -> None:
-    found = by_name(make("layernorm").report({"filter": "Dumper.*"}, iteration=0))
-    together = found["Dumper.HandsOverFromThreadsAndProcesses"]
+    reports = by_name(make("layernorm").report({"filter": "Dumper.*"}, iteration=0))
+    together = reports["Dumper.HandsOverFromThreadsAndProcesses"]
     names = {f"thread {n}" for n in range(4)} | {f"process {n}" for n in range(2)}
     assert {dump["name"] for dump in together["dumps"]} == names
-    refused = found["Dumper.RefusesAWrongSizeAndFailsNoTest"]
+    refused = reports["Dumper.RefusesAWrongSizeAndFailsNoTest"]
     assert refused["outcome"] == "passed"
     assert refused["dumps"] == []
     assert "x has 3 values" in refused["message"]
@@ -323,7 +325,7 @@ def test_a_suite_that_is_not_what_its_author_meant_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("selection", "said"),
+    ("selection", "message"),
     [
         ({"suite": "none"}, "no suite 'none'"),
         ({"stages": ["a"]}, "no stages"),
@@ -331,10 +333,10 @@ def test_a_suite_that_is_not_what_its_author_meant_is_refused(
     ],
 )
 def test_a_selection_that_cannot_be_is_refused(
-    make: Make, selection: dict[str, Any], said: str
+    make: Make, selection: dict[str, Any], message: str
 ) -> None:
     executor = make(suites={"group": {"order": ["Order.First"]}})
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         executor.report(selection, iteration=0, seed=1)
 
 
@@ -357,7 +359,7 @@ def test_the_environment_cannot_change_what_is_run(
 
 
 @pytest.mark.parametrize(
-    ("message", "wanted"),
+    ("message", "expected"),
     [
         (
             "Value of: xt::allclose(a, b, 1.0e-3F, 5e-1F)\n  Actual: false\nExpected: true",
@@ -379,8 +381,8 @@ def test_the_environment_cannot_change_what_is_run(
         ),
     ],
 )
-def test_what_was_asserted_is_read_from_a_failure(message: str, wanted: str) -> None:
-    assert expression(message) == wanted
+def test_what_was_asserted_is_read_from_a_failure(message: str, expected: str) -> None:
+    assert expression(message) == expected
 
 
 def test_the_public_nightly_failure_is_one_expression_three_times() -> None:
@@ -399,25 +401,25 @@ def test_the_public_nightly_failure_is_one_expression_three_times() -> None:
     )
     for line in [f"[ RUN      ] {name}", device, *failure * 3, f"[  FAILED  ] {name} (27002 ms)"]:
         parser.add_line(line)
-    told = parser.tests[name]
-    assert (told.outcome, told.duration_ms) == ("failed", 27002.0)
-    (found,) = failures(told)
-    assert (found["expression"], found["count"], found["line"]) == (
+    observed = parser.tests[name]
+    assert (observed.outcome, observed.duration_ms) == ("failed", 27002.0)
+    (entry,) = failures(observed)
+    assert (entry["expression"], entry["count"], entry["line"]) == (
         "xt::allclose(metal_dx_flat, dx_ref, 1.0e-3F, 5e-1F)",
         3,
         183,
     )
-    assert told.measurements == {}
+    assert observed.measurements == {}
 
 
 def test_the_worst_of_several_numbers_is_kept() -> None:
-    found: dict[str, float] = {}
+    measurements: dict[str, float] = {}
     for line in ("max_diff=0.5 pcc=0.99", "max_diff=-2 pcc=0.9", "max_diff=1 pcc=0.999"):
-        measure(found, line)
-    assert found == {"max_diff": -2.0, "pcc": 0.9}
-    measure(found, "max_diff=nan")
-    measure(found, "max_diff=3")
-    assert math.isnan(found["max_diff"])
+        measure(measurements, line)
+    assert measurements == {"max_diff": -2.0, "pcc": 0.9}
+    measure(measurements, "max_diff=nan")
+    measure(measurements, "max_diff=3")
+    assert math.isnan(measurements["max_diff"])
 
 
 def test_a_cut_off_json_says_nothing() -> None:

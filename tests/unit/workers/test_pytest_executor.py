@@ -17,10 +17,10 @@ from pytest_projects import Project, outcomes
 def _set_up(patch: pytest.MonkeyPatch) -> None:
     patch.setenv(
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
-    )  # what else is installed here takes a second to load
+    )  # other installed plug-ins take a second to load
     patch.setenv(
         "PYTEST_CURRENT_TEST", "tests/unit/of_ours.py::test (call)"
-    )  # ours must not leak into theirs
+    )  # this run's variable must not reach the projects' runs
 
 
 @pytest.fixture
@@ -106,8 +106,8 @@ file's time."""
 
 
 @pytest.fixture(scope="module")
-def all_of_it(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """The reports of one run of all modules above, by the tests' plain names, or the modules'."""
+def all_reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The reports of one run of all modules above, by the names of the tests or modules."""
     with pytest.MonkeyPatch.context() as patch:
         _set_up(patch)
         project = Project(tmp_path_factory.mktemp("all"), patch)
@@ -115,15 +115,15 @@ def all_of_it(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
         with (project.root / "test_where.py").open("a") as where:
             where.write(f"WANTED = {[sys.executable, os.path.realpath(project.root)]!r}\n")
         with project.running({"all": {"paths": ["."]}}, ("-p", "pytest_timeout")) as executor:
-            found = executor.report({"suite": "all"}, iteration=0)
-    assert len({each["name"] for each in found}) == len(found)
-    return {each["name"].partition("::")[2] or each["name"]: each for each in found}
+            reports = executor.report({"suite": "all"}, iteration=0)
+    assert len({report["name"] for report in reports}) == len(reports)
+    return {report["name"].partition("::")[2] or report["name"]: report for report in reports}
 
 
 def test_every_outcome_is_folded_into_one_report_per_test(
-    all_of_it: dict[str, dict[str, Any]],
+    all_reports: dict[str, dict[str, Any]],
 ) -> None:
-    assert {name: each["outcome"] for name, each in all_of_it.items()} == {
+    assert {name: report["outcome"] for name, report in all_reports.items()} == {
         "test_odd[a b]": "passed",
         "test_odd[x/y::z[1]]": "passed",
         "test_odd[\\xfc]": "passed",
@@ -147,56 +147,59 @@ def test_every_outcome_is_folded_into_one_report_per_test(
         "test_place": "passed",
         "test_path": "failed",
     }
-    assert all_of_it["test_red"]["name"] == "test_all.py::test_red"
+    assert all_reports["test_red"]["name"] == "test_all.py::test_red"
 
 
-def test_each_report_says_what_happened(all_of_it: dict[str, dict[str, Any]]) -> None:
-    red = all_of_it["test_red"]
+def test_each_report_says_what_happened(all_reports: dict[str, dict[str, Any]]) -> None:
+    red = all_reports["test_red"]
     assert red["message"] == "AssertionError: got 2\nassert 2 == 1\ntest_all.py:10"
     assert red["failures"] == [
         {"expression": 'assert number == 1, f"got {number}"', "count": 1, "message": red["message"]}
     ]
     assert red["duration_ms"] > 0
-    assert all_of_it["test_setup"]["duration_ms"] is None
-    assert all_of_it["test_setup"]["message"].startswith("in setup: RuntimeError: no device")
-    assert all_of_it["test_teardown"]["message"].startswith("in teardown: RuntimeError: left open")
-    assert [each["count"] for each in all_of_it["test_both"]["failures"]] == [1, 1]
-    assert all_of_it["test_xfail"]["message"] == "failed as expected (xfail): known"
-    assert all_of_it["test_xpass"]["message"] == "passed unexpectedly (xpass): known"
-    assert all_of_it["test_skipped"]["message"] == "no card"
-    assert (
-        str(all_of_it["test_numbers"]["measurements"]) == "{'speed': 2.5, 'odd': nan, 'count': 3.0}"
+    assert all_reports["test_setup"]["duration_ms"] is None
+    assert all_reports["test_setup"]["message"].startswith("in setup: RuntimeError: no device")
+    assert all_reports["test_teardown"]["message"].startswith(
+        "in teardown: RuntimeError: left open"
     )
-    assert "No module named 'nothing_here_4711'" in all_of_it["test_broken.py"]["message"]
-    assert all_of_it["test_module.py"]["message"] == "not here"
+    assert [failure["count"] for failure in all_reports["test_both"]["failures"]] == [1, 1]
+    assert all_reports["test_xfail"]["message"] == "failed as expected (xfail): known"
+    assert all_reports["test_xpass"]["message"] == "passed unexpectedly (xpass): known"
+    assert all_reports["test_skipped"]["message"] == "no card"
+    assert (
+        str(all_reports["test_numbers"]["measurements"])
+        == "{'speed': 2.5, 'odd': nan, 'count': 3.0}"
+    )
+    assert "No module named 'nothing_here_4711'" in all_reports["test_broken.py"]["message"]
+    assert all_reports["test_module.py"]["message"] == "not here"
 
 
 def test_a_failed_subtest_fails_its_test_and_each_is_counted(
-    all_of_it: dict[str, dict[str, Any]],
+    all_reports: dict[str, dict[str, Any]],
 ) -> None:
-    failure = all_of_it["test_parts"]["failures"][0]
+    failure = all_reports["test_parts"]["failures"][0]
     assert (failure["expression"], failure["count"]) == ("assert number == 1", 2)
 
 
-def test_texts_hold_nothing_that_a_database_refuses(all_of_it: dict[str, dict[str, Any]]) -> None:
-    report = all_of_it["test_texts"]
+def test_texts_hold_nothing_that_a_database_refuses(all_reports: dict[str, dict[str, Any]]) -> None:
+    report = all_reports["test_texts"]
     assert report["message"].startswith("ValueError: a\\x00b\\udfff")
     assert report["measurements"] == {"\\ud800": 1.0}
     assert "\0" not in str(report["failures"])
 
 
 def test_50_megabytes_of_output_don_t_get_into_the_report(
-    all_of_it: dict[str, dict[str, Any]],
+    all_reports: dict[str, dict[str, Any]],
 ) -> None:
-    assert len(str(all_of_it["test_loud"])) < 2000
+    assert len(str(all_reports["test_loud"])) < 2000
 
 
-def test_the_executors_stay_off_the_tests_path(all_of_it: dict[str, dict[str, Any]]) -> None:
-    assert "No module named 'pytest_executor'" in all_of_it["test_path"]["message"]
+def test_the_executors_stay_off_the_tests_path(all_reports: dict[str, dict[str, Any]]) -> None:
+    assert "No module named 'pytest_executor'" in all_reports["test_path"]["message"]
 
 
 def test_a_failure_that_a_plug_in_runs_again_stays_a_failure(project: Project) -> None:
-    # what pytest-rerunfailures does: the failed call is logged as "rerun", then the test runs once
+    # pytest-rerunfailures does this: it logs the failed call as "rerun", then runs the test once
     # more
     project.write(
         conftest="""
@@ -267,8 +270,8 @@ def test_a_process_that_ends_itself_in_a_test_is_a_crash_even_with_status_0(
 
 def test_a_crash_after_the_last_test_is_told_and_spoils_no_test(project: Project) -> None:
     project.write(test_late="import atexit, os\natexit.register(os.abort)\ndef test_fine(): pass\n")
-    found = project.reports({}, {})
-    assert outcomes(found) == {"test_late.py::test_fine": "passed", "(exit)": "crash"}
+    reports = project.reports({}, {})
+    assert outcomes(reports) == {"test_late.py::test_fine": "passed", "(exit)": "crash"}
 
 
 def test_a_crash_while_collecting_is_told(project: Project) -> None:
@@ -353,9 +356,9 @@ def test_arrays_are_handed_over_as_files_with_the_test_s_fields(project: Project
         assert (x.dtype, x.shape) == (np.float32, (2, 3, 32))
         raw = np.load(dump["raw"]["x"], allow_pickle=False)
         assert (raw.dtype, float(raw[0, 0, 0]), dump["arithmetic"]) == (np.float64, 1 / 3, "fp32")
-        given, own = (each["fields"] for each in module["dumps"])
-        assert "numerics" not in given
-        assert own == {
+        given_fields, own_fields = (module_dump["fields"] for module_dump in module["dumps"])
+        assert "numerics" not in given_fields
+        assert own_fields == {
             "kernel": "layernorm_bw",
             "epsilon": 1e-5,
             "shape": [6, 32],
@@ -400,7 +403,7 @@ def test_a_stranger_s_package_named_gonogo_is_set_aside(project: Project) -> Non
     assert (report["name"], report["outcome"]) == ("tests/test_a.py::test_a", "passed"), report[
         "message"
     ]
-    # what has no spec can't be judged by the worker, either: its numbers are the test's
+    # Without a spec, the worker can't judge the arrays: the report has the test's numbers
     assert report["measurements"] == pytest.approx(
         {"dx.max_abs": 0.5, "dx.tolerance_ratio": 0.5, "dx.pcc_deficit": 0.0, **TIMES}
     )
@@ -422,7 +425,7 @@ def test_tests_spread_over_processes_are_told_once(project: Project) -> None:
         )
     )
     with project.running({"all": {}}, ("-p", "xdist.plugin", "-n", "2")) as executor:
-        found = executor.report({"suite": "all"}, iteration=0)
-    assert [(each["name"], each["outcome"], each["measurements"]) for each in found] == [
+        reports = executor.report({"suite": "all"}, iteration=0)
+    assert [(report["name"], report["outcome"], report["measurements"]) for report in reports] == [
         (f"test_a.py::test_{number}", "passed", {"n": float(number)}) for number in range(4)
     ]

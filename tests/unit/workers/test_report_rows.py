@@ -1,4 +1,4 @@
-"""What an iteration's reports become: verdicts of tests with and without arrays, and rows that a
+"""The row of an iteration's reports: verdicts of tests with and without arrays, in a form that a
 database can hold."""
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from gonogo_workers.reports.rows import Judged, Report, iteration_row, reports_o
 PLACE = Place("host/gtest:0", "a" * 32, 3)
 
 
-def told(name: str = "A.B", outcome: str = "passed", **more: Any) -> dict[str, Any]:
-    """A report as a child tells it."""
+def report(name: str = "A.B", outcome: str = "passed", **more: Any) -> dict[str, Any]:
+    """Return a report as a child process sends it."""
     return {"name": name, "outcome": outcome, **more}
 
 
-def row(*reports: dict[str, Any], judged: dict[str, list[Judged]] | None = None) -> dict[str, Any]:
-    """The row of these reports; it must be plain JSON."""
-    made = iteration_row((4, 0), PLACE, 12.5, reports_of(list(reports)), judged or {})
-    json.dumps(made, allow_nan=False)
-    return made
+def row_of(
+    *reports: dict[str, Any], judged: dict[str, list[Judged]] | None = None
+) -> dict[str, Any]:
+    """Return the row of these reports, which must be plain JSON."""
+    row = iteration_row((4, 0), PLACE, 12.5, reports_of(list(reports)), judged or {})
+    json.dumps(row, allow_nan=False)
+    return row
 
 
 def arrays(*, right: bool = True, tolerance: dict[str, float] | None = None) -> Judged:
-    """Arrays of a backward kernel: right, or with s1 left out, judged against a tolerance."""
+    """Judge arrays of a backward kernel that is right, or that leaves s1 out."""
     test = TestSpec.parse(
         {"kernel": "layernorm_bw", "shape": [64, 256], "tolerance": tolerance or {}}
     )
@@ -69,17 +71,17 @@ LOOSE, TIGHT = {"rtol": 1e-3, "atol": 0.5}, {"rtol": 0.0, "atol": 1e-9}
 def test_without_arrays_green_and_red_are_not_judged_and_the_outcome_is_kept(
     outcome: str, verdict: str
 ) -> None:
-    made = row(told(outcome=outcome))
-    assert (made["verdict"], made["explanation"]) == (verdict, "not_judged")
-    assert (made["outputs"]["A.B"]["verdict"], made["outputs"]["A.B"]["outcome"]) == (
+    row = row_of(report(outcome=outcome))
+    assert (row["verdict"], row["explanation"]) == (verdict, "not_judged")
+    assert (row["outputs"]["A.B"]["verdict"], row["outputs"]["A.B"]["outcome"]) == (
         verdict,
         outcome,
     )
 
 
 def test_no_report_is_absent() -> None:
-    made = row()
-    assert (made["verdict"], made["outputs"], made["message"]) == (
+    row = row_of()
+    assert (row["verdict"], row["outputs"], row["message"]) == (
         "not_run",
         {},
         "no test was selected",
@@ -87,8 +89,11 @@ def test_no_report_is_absent() -> None:
 
 
 def test_the_worst_test_is_the_iteration_s_verdict() -> None:
-    assert row(told("A.B"), told("A.C", "skipped"), told("A.D", "crash"))["verdict"] == "crash"
-    assert row(told("A.B"), told("A.C", "skipped"))["verdict"] == "not_judged"
+    assert (
+        row_of(report("A.B"), report("A.C", "skipped"), report("A.D", "crash"))["verdict"]
+        == "crash"
+    )
+    assert row_of(report("A.B"), report("A.C", "skipped"))["verdict"] == "not_judged"
 
 
 @pytest.mark.parametrize(
@@ -116,42 +121,44 @@ def test_the_worst_test_is_the_iteration_s_verdict() -> None:
 def test_with_arrays_a_test_is_judged_in_full(
     outcome: str, right: bool, tolerance: dict[str, float] | None, verdict: str
 ) -> None:
-    made = row(told(outcome=outcome), judged={"A.B": [arrays(right=right, tolerance=tolerance)]})
-    assert (made["verdict"], made["outputs"]["A.B"]["verdict"]) == (verdict, verdict)
-    assert made["outputs"]["A.B"]["explanation"] == ("explained" if right else "unexplained")
-    assert set(made["outputs"]) == {"A.B", "A.B/dx"}
-    assert made["outputs"]["A.B/dx"]["budget_ratio"] > 0
-    assert "outcome" not in made["outputs"]["A.B/dx"]
-    assert (made["arithmetic"], made["policy"]) == ("fp32", "1")
+    row = row_of(
+        report(outcome=outcome), judged={"A.B": [arrays(right=right, tolerance=tolerance)]}
+    )
+    assert (row["verdict"], row["outputs"]["A.B"]["verdict"]) == (verdict, verdict)
+    assert row["outputs"]["A.B"]["explanation"] == ("explained" if right else "unexplained")
+    assert set(row["outputs"]) == {"A.B", "A.B/dx"}
+    assert row["outputs"]["A.B/dx"]["budget_ratio"] > 0
+    assert "outcome" not in row["outputs"]["A.B/dx"]
+    assert (row["arithmetic"], row["policy"]) == ("fp32", "1")
 
 
 def test_a_red_test_beside_explained_arrays_says_that_they_do_not_show_why() -> None:
-    made = row(
-        told(outcome="failed", message="cache missed"), judged={"A.B": [arrays(tolerance=LOOSE)]}
+    row = row_of(
+        report(outcome="failed", message="cache missed"), judged={"A.B": [arrays(tolerance=LOOSE)]}
     )
-    assert "a reason that they don't show" in made["outputs"]["A.B"]["message"]
-    assert made["outputs"]["A.B"]["message"].startswith("cache missed")
+    assert "a reason that they don't show" in row["outputs"]["A.B"]["message"]
+    assert row["outputs"]["A.B"]["message"].startswith("cache missed")
 
 
 def test_arrays_that_cannot_be_judged_are_an_error_with_the_reason() -> None:
-    made = row(
-        told(),
+    row = row_of(
+        report(),
         judged={
             "A.B": [Judged(None, None, "x.npy is cut off"), arrays(right=False, tolerance=LOOSE)]
         },
     )
-    assert made["verdict"] == "error"
-    assert made["outputs"]["A.B"]["message"] == "x.npy is cut off"
-    assert made["outputs"]["A.B/dx"]["verdict"] == "pass_by_tolerance"
+    assert row["verdict"] == "error"
+    assert row["outputs"]["A.B"]["message"] == "x.npy is cut off"
+    assert row["outputs"]["A.B/dx"]["verdict"] == "pass_by_tolerance"
 
 
 def test_an_explained_test_does_not_explain_one_without_arrays() -> None:
-    made = row(told("A.B"), told("A.C"), judged={"A.B": [arrays(tolerance=LOOSE)]})
-    assert (made["verdict"], made["explanation"]) == ("not_judged", "not_judged")
+    row = row_of(report("A.B"), report("A.C"), judged={"A.B": [arrays(tolerance=LOOSE)]})
+    assert (row["verdict"], row["explanation"]) == ("not_judged", "not_judged")
 
 
 def test_what_no_database_holds_is_made_storable() -> None:
-    strange = told(
+    strange = report(
         "A." + "x" * 5000,
         "failed",
         message="bad\0text\ud800",
@@ -169,46 +176,48 @@ def test_what_no_database_holds_is_made_storable() -> None:
         properties={"kernel": "k\0"},
         deep={"a": ["b"]},
     )
-    made = row(strange)
-    ((name, entry),) = made["outputs"].items()
+    row = row_of(strange)
+    ((name, entry),) = row["outputs"].items()
     assert len(name) <= MAX_NAME_CHARS
-    assert "\0" not in json.dumps(made)
+    assert "\0" not in json.dumps(row)
     assert entry["measurements"] == {"max_diff": None, "big": None, "n": 2.0}
     assert entry["nonfinite_kinds"] == {"max_diff": "nan", "big": "inf"}
     assert entry["failures"][0]["count"] == 3
     assert len(entry["failures"]) == 1
-    json.dumps(made).encode("utf-8")
+    json.dumps(row).encode("utf-8")
 
 
 def test_long_names_stay_distinct() -> None:
-    made = row(told("A." + "x" * 5000 + "1" + "y" * 100), told("A." + "x" * 5000 + "2" + "y" * 100))
-    assert len(made["outputs"]) == 2
+    row = row_of(
+        report("A." + "x" * 5000 + "1" + "y" * 100), report("A." + "x" * 5000 + "2" + "y" * 100)
+    )
+    assert len(row["outputs"]) == 2
 
 
 def test_a_name_told_twice_is_kept_twice() -> None:
-    assert list(row(told(), told(outcome="failed"))["outputs"]) == ["A.B", "A.B (2)"]
+    assert list(row_of(report(), report(outcome="failed"))["outputs"]) == ["A.B", "A.B (2)"]
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         ({}, "list"),
         (None, "list"),
         ([{}], "a report"),
         ([{"name": 3}], "a report"),
         ([[]], "a report"),
-        ([told(outcome="green")], "green"),
+        ([report(outcome="green")], "green"),
     ],
 )
-def test_what_is_no_list_of_reports_is_refused(data: Any, said: str) -> None:
-    with pytest.raises(JobError, match=said):
+def test_what_is_no_list_of_reports_is_refused(data: Any, message: str) -> None:
+    with pytest.raises(JobError, match=message):
         reports_of(data)
 
 
 def test_what_an_executor_says_beyond_the_contract_is_shown() -> None:
-    made = Report.parse(told(position=3, file="a.cpp", line=12, verdict="pass"))
-    assert made.more == {"position": 3, "file": "a.cpp", "line": 12, "verdict": "pass"}
+    parsed = Report.parse(report(position=3, file="a.cpp", line=12, verdict="pass"))
+    assert parsed.more == {"position": 3, "file": "a.cpp", "line": 12, "verdict": "pass"}
     assert (
-        row(told(verdict="pass", explanation="explained"))["outputs"]["A.B"]["verdict"]
+        row_of(report(verdict="pass", explanation="explained"))["outputs"]["A.B"]["verdict"]
         == "not_judged"
     )

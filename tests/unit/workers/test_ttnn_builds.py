@@ -17,7 +17,10 @@ CHILD = Path(registry.CHILD)
 
 
 def variants() -> dict[str, set[str]]:
-    """VARIANTS of the executor, read without importing it: it needs ttnn. Variant -> kernels."""
+    """Return the kernels of each variant in the executor's VARIANTS.
+
+    The source is parsed, because importing it needs ttnn.
+    """
     for node in ast.parse((CHILD / "ttnn_executor.py").read_text()).body:
         if (
             isinstance(node, ast.AnnAssign)
@@ -25,14 +28,14 @@ def variants() -> dict[str, set[str]]:
             and node.target.id == "VARIANTS"
         ):
             assert isinstance(node.value, ast.Dict)
-            found = {}
+            kernels_by_variant = {}
             for name, kernels in zip(node.value.keys, node.value.values, strict=True):
                 assert isinstance(name, ast.Constant)
                 assert isinstance(kernels, ast.Dict)
-                found[str(name.value)] = {
-                    str(each.value) for each in kernels.keys if isinstance(each, ast.Constant)
+                kernels_by_variant[str(name.value)] = {
+                    str(key.value) for key in kernels.keys if isinstance(key, ast.Constant)
                 }
-            return found
+            return kernels_by_variant
     raise AssertionError("ttnn_executor.py has no VARIANTS")
 
 
@@ -46,7 +49,7 @@ def test_a_build_s_outputs_are_those_of_the_kernels_that_it_runs() -> None:
         assert build is not None
         assert build.arithmetic in ARITHMETICS
         for kernel in (
-            each for each in KERNELS.values() if each.name.startswith("layernorm")
+            candidate for candidate in KERNELS.values() if candidate.name.startswith("layernorm")
         ):  # others have outputs of the same names
             assert any(build.produces(output) for output in kernel.outputs) == (
                 kernel.name in kernels
@@ -74,7 +77,7 @@ def test_the_kernels_know_every_buffer_by_the_name_that_python_gives_it() -> Non
         if word.startswith("BUFFER_")
     }
     assert used == {
-        f"BUFFER_{each.value.upper()}" for each in buffers.keys if isinstance(each, ast.Constant)
+        f"BUFFER_{key.value.upper()}" for key in buffers.keys if isinstance(key, ast.Constant)
     }
 
 

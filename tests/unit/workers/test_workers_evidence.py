@@ -26,18 +26,21 @@ Arrays = dict[str, NDArray[Any]]
 def artifacts(
     build: str, kernel: str = "layernorm_bw"
 ) -> tuple[dict[tuple[str, str | None], Any], Arrays, Arrays]:
-    """(kind, output) -> content, the outputs in the executors' shapes, the reference with flat
-    rows."""
+    """Return the contents by (kind, output), the outputs in the executors' shapes, and the
+    reference with flat rows."""
     test = TestSpec.parse({"kernel": kernel, "shape": SHAPE})
     given = quantise(test, generate(test, 5))
     outputs = {
         name: array.reshape(test.shape_of(name))
         for name, array in emulation.run(test, given, build).items()
     }
-    found = of_seed(test, (5, 1), given, outputs)
-    assert {(each["seed"], each["repeat"]) for each in found} == {(5, 1)}
+    seed_artifacts = of_seed(test, (5, 1), given, outputs)
+    assert {(artifact["seed"], artifact["repeat"]) for artifact in seed_artifacts} == {(5, 1)}
     return (
-        {(each["kind"], each["output"]): each["content"] for each in found},
+        {
+            (artifact["kind"], artifact["output"]): artifact["content"]
+            for artifact in seed_artifacts
+        },
         outputs,
         reference(test, given),
     )
@@ -48,10 +51,10 @@ def artifacts(
     [("layernorm_bw", ("dx", "dgamma", "dbeta")), ("layernorm_fw", ("y", "mean", "rstd"))],
 )
 def test_the_error_map_has_each_error_in_its_own_cell(kernel: str, names: tuple[str, ...]) -> None:
-    found, outputs, wanted = artifacts("correct", kernel)
+    contents, outputs, expected = artifacts("correct", kernel)
     for name in names:
-        content = found["error_map", name]
-        flat = np.atleast_2d(np.asarray(wanted[name], np.float64))
+        content = contents["error_map", name]
+        flat = np.atleast_2d(np.asarray(expected[name], np.float64))
         error = np.abs(outputs[name].reshape(flat.shape).astype(np.float64) - flat)
         cells = [
             [
@@ -72,9 +75,9 @@ def test_a_planted_error_of_4d_dx_is_found_where_it_is() -> None:
         8.0  # flat row (1 * 3 + 0) * 20 + 15 = 75: the third row of tiles, the third column
     )
     (content,) = [
-        each["content"]
-        for each in of_seed(test, (5, 0), given, {"dx": dx})
-        if each["kind"] == "error_map"
+        artifact["content"]
+        for artifact in of_seed(test, (5, 0), given, {"dx": dx})
+        if artifact["kind"] == "error_map"
     ]
     cells = np.asarray(content["max_abs"])
     assert cells.shape == (4, 16)
@@ -84,11 +87,11 @@ def test_a_planted_error_of_4d_dx_is_found_where_it_is() -> None:
 
 
 def test_the_coefficients_of_4d_dx_name_the_tiles() -> None:
-    found, _, _ = artifacts("tt-train-2025")
-    terms = {term["name"]: term for term in found["coefficients", "dx"]["terms"]}
+    contents, _, _ = artifacts("tt-train-2025")
+    terms = {term["name"]: term for term in contents["coefficients", "dx"]["terms"]}
     np.testing.assert_allclose(terms["s1"]["coefficients"], [2.0] * 16, atol=0.05)
     np.testing.assert_allclose(terms["s2"]["coefficients"], [0.0] * 15 + [1.0], atol=0.1)
     assert (
-        found["diagnosis", None]["words"]
+        contents["diagnosis", None]["words"]
         == "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)"
     )

@@ -33,14 +33,16 @@ BODY: dict[str, Any] = {
 
 
 def parse(**changes: Any) -> Chunk:
-    """A chunk from BODY with changes."""
+    """Return a chunk from BODY with changes."""
     return Chunk.parse({**BODY, **changes}, max_elements=2**20, seed_deadline_s=600.0)
 
 
 def test_plug_ins_are_read_from_their_variable() -> None:
-    found = registry.parse("one=pkg.mod:Factory@/opt/a b/bin/python, two=mod:make")
-    assert found["one"] == registry.ExecutorSpec("one", "pkg.mod", "Factory", "/opt/a b/bin/python")
-    assert found["two"].python is None
+    plug_ins = registry.parse("one=pkg.mod:Factory@/opt/a b/bin/python, two=mod:make")
+    assert plug_ins["one"] == registry.ExecutorSpec(
+        "one", "pkg.mod", "Factory", "/opt/a b/bin/python"
+    )
+    assert plug_ins["two"].python is None
     assert registry.parse("") == {}
 
 
@@ -144,7 +146,7 @@ def test_executors_see_tensors_in_the_tests_shape() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "said"),
+    ("outputs", "message"),
     [
         ([], "list"),
         ({}, "missing"),
@@ -153,8 +155,8 @@ def test_executors_see_tensors_in_the_tests_shape() -> None:
         ({"dx": np.zeros(4, np.float32)}, r"\[4\]; expected float32 \[3\]"),
     ],
 )
-def test_outputs_that_cannot_be_judged_are_named(outputs: Any, said: str) -> None:
-    with pytest.raises(KernelError, match=said):
+def test_outputs_that_cannot_be_judged_are_named(outputs: Any, message: str) -> None:
+    with pytest.raises(KernelError, match=message):
         check_outputs(outputs, {"dx": (3,)})
 
 
@@ -200,13 +202,13 @@ def test_the_worst_seed_is_unexplained_first_then_largest() -> None:
 
 
 class Box:
-    """Collects what is posted, in place of a postman."""
+    """A sender that collects the posted messages."""
 
     def __init__(self) -> None:
         self.posts: list[dict[str, Any]] = []
 
     def post(self, to: str, task: str, body: dict[str, Any]) -> None:
-        """Take a message."""
+        """Collect a message."""
         assert (to, task) == (queue.BACKGROUND_QUEUE, queue.RESULTS)
         self.posts.append(body)
 

@@ -59,6 +59,7 @@ def explain_down(
     """
     partial = np.ascontiguousarray(sums[name].T)
     noun = precision.noun(Noun(name, unit="row tile", above=BELOW), partial.shape[1])
+    extras: list[Extra] = []
     with np.errstate(all="ignore"):
         whole = partial.sum(axis=1)
         # dgamma's terms, and the x^ in them, may each have been stored as bf16, too. A narrow Dst
@@ -72,11 +73,7 @@ def explain_down(
             sigma = np.sqrt(
                 sigma**2 + ALIGNMENT**2 * (beta**2 + offset**2) + precision.own_mean**2 * apart
             )
-    extras = (
-        [Extra(sums["offset"].sum(axis=0), "the mean is not subtracted from x")]
-        if name == "dgamma"
-        else []
-    )
+            extras.append(Extra(offset, "the mean is not subtracted from x"))
     term = explain(name, noun, partial, used, sigma, extras, why, lane="column")
     if not term.rows:
         return term

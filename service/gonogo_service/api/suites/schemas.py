@@ -192,7 +192,7 @@ class SeedsOfRun(BaseModel):
 class RunOut(BaseModel):
     """A run; `verdict` is the worst verdict of its jobs.
 
-    It is null until the run ends, and when a job was cancelled and all others passed.
+    It is null until the run ends, and when a job was canceled and all others passed.
     """
 
     id: str

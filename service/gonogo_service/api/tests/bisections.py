@@ -319,7 +319,7 @@ def cancel(context: Ctx, who: Submitter, bisection_id: str) -> Response:
     with context.session() as session:
         if stored.lock(session, bisection_id) is not None:
             now = utcnow()
-            words = f"cancelled by {who.name}"
+            words = f"canceled by {who.name}"
             open_jobs = stored.finish(
                 session,
                 bisection_id,

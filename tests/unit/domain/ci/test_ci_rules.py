@@ -1,4 +1,4 @@
-"""What payloads say of commits, and which rules they fit."""
+"""The commit events that payloads give, and the rules that they fit."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hook_payloads import BEFORE, HEAD, check_suite, pull_request, push, workflo
 
 
 def event(name: str, payload: dict[str, Any]) -> CommitEvent:
-    found = from_github(name, payload)
-    assert isinstance(found, CommitEvent), found
-    return found
+    commit_event = from_github(name, payload)
+    assert isinstance(commit_event, CommitEvent), commit_event
+    return commit_event
 
 
 @pytest.mark.parametrize(
-    ("patterns", "text", "wanted"),
+    ("patterns", "text", "expected"),
     [
         ([], "main", True),
         (["main"], "main", True),
@@ -42,9 +42,9 @@ def event(name: str, payload: dict[str, Any]) -> CommitEvent:
     ],
 )
 def test_patterns_are_those_of_github_s_workflows(
-    patterns: list[str], text: str, wanted: bool
+    patterns: list[str], text: str, expected: bool
 ) -> None:
-    assert fits(patterns, text) is wanted
+    assert fits(patterns, text) is expected
 
 
 def test_one_path_that_fits_is_enough_and_repositories_have_no_case() -> None:
@@ -54,22 +54,27 @@ def test_one_path_that_fits_is_enough_and_repositories_have_no_case() -> None:
 
 
 def test_a_push_tells_the_commit_before_and_the_changed_paths() -> None:
-    found = event("push", push(paths={"added": ["a"], "modified": ["b"], "removed": ["c"]}))
-    assert (found.head_sha, found.base_sha, found.branch, found.fork) == (
+    commit_event = event("push", push(paths={"added": ["a"], "modified": ["b"], "removed": ["c"]}))
+    assert (
+        commit_event.head_sha,
+        commit_event.base_sha,
+        commit_event.branch,
+        commit_event.fork,
+    ) == (
         HEAD,
         BEFORE,
         "main",
         False,
     )
-    assert found.paths == ("a", "b", "c")
-    assert found.occurred_at is not None
+    assert commit_event.paths == ("a", "b", "c")
+    assert commit_event.occurred_at is not None
     assert event("push", push(forced=True)).paths is None
     new = event("push", push(before="0" * 40, created=True))
     assert (new.base_sha, new.paths) == (None, None)
 
 
 @pytest.mark.parametrize(
-    ("name", "payload", "said"),
+    ("name", "payload", "reason"),
     [
         ("push", push(ref="refs/tags/v1"), "not a branch"),
         ("push", push(after="0" * 40, deleted=True), "deleted"),
@@ -78,11 +83,11 @@ def test_a_push_tells_the_commit_before_and_the_changed_paths() -> None:
     ],
 )
 def test_what_says_nothing_of_a_commit_is_ignored_with_the_reason(
-    name: str, payload: dict[str, Any], said: str
+    name: str, payload: dict[str, Any], reason: str
 ) -> None:
-    found = from_github(name, payload)
-    assert isinstance(found, Ignored)
-    assert said in found.reason
+    ignored = from_github(name, payload)
+    assert isinstance(ignored, Ignored)
+    assert reason in ignored.reason
 
 
 def test_a_pull_request_comes_from_a_fork_unless_both_ends_are_of_one_repository() -> None:
@@ -91,8 +96,13 @@ def test_a_pull_request_comes_from_a_fork_unless_both_ends_are_of_one_repository
     gone = pull_request()
     gone["pull_request"]["head"]["repo"] = None
     assert event("pull_request", gone).fork
-    found = event("pull_request", pull_request())
-    assert (found.pull_request, found.branch, found.action, found.paths) == (
+    commit_event = event("pull_request", pull_request())
+    assert (
+        commit_event.pull_request,
+        commit_event.branch,
+        commit_event.action,
+        commit_event.paths,
+    ) == (
         7,
         "main",
         "opened",
@@ -106,16 +116,21 @@ def test_a_check_suite_without_a_branch_and_a_workflow_of_another_repository_com
     assert event("check_suite", check_suite(head_branch=None)).fork
     assert event("workflow_run", workflow_run(head_repository={"id": 2})).fork
     assert event("workflow_run", workflow_run(head_repository=None)).fork
-    asked = from_github("check_suite", check_suite("rerequested"))
-    assert isinstance(asked, Rerequest)
-    ours = asked.otherwise
-    assert ours is not None
-    assert (ours.fork, ours.again, ours.base_sha, ours.workflow) == (False, True, BEFORE, "actions")
+    rerequest = from_github("check_suite", check_suite("rerequested"))
+    assert isinstance(rerequest, Rerequest)
+    commit_event = rerequest.otherwise
+    assert commit_event is not None
+    assert (
+        commit_event.fork,
+        commit_event.again,
+        commit_event.base_sha,
+        commit_event.workflow,
+    ) == (False, True, BEFORE, "actions")
     assert event("workflow_run", workflow_run()).workflow == "build"
 
 
 def test_a_pull_request_that_is_made_from_here_to_elsewhere_is_none_of_ours() -> None:
-    elsewhere, here = ({"id": each} for each in (2, 1))
+    elsewhere, here = ({"id": repository_id} for repository_id in (2, 1))
     sides = [
         {
             "number": number,
@@ -142,8 +157,8 @@ def test_a_payload_of_another_form_is_a_field_error(
 ) -> None:
     payload = copy.deepcopy({"push": push(), "pull_request": pull_request()}[name])
     inner = payload
-    for each in place[:-1]:
-        inner = inner[each]
+    for key in place[:-1]:
+        inner = inner[key]
     inner[place[-1]] = value
     with pytest.raises(FieldError) as caught:
         from_github(name, payload)
@@ -164,18 +179,18 @@ def rule(**changes: Any) -> Rule:
 
 
 @pytest.mark.parametrize(
-    ("changes", "name", "payload", "said"),
+    ("changes", "name", "payload", "reason"),
     [
         ({}, "push", push(), None),
         ({"enabled": False}, "push", push(), "switched off"),
         ({"branches": ["release/*"]}, "push", push(), "branch 'main'"),
         ({"paths": ["docs/**"]}, "push", push(), "none of the 1 changed paths"),
-        ({"paths": ["docs/**"]}, "pull_request", pull_request(), None),  # nobody knows them
+        ({"paths": ["docs/**"]}, "pull_request", pull_request(), None),  # its paths are unknown
         ({}, "pull_request", pull_request(fork=True), "fork"),
         ({"forks": True}, "pull_request", pull_request(fork=True), None),
         ({}, "pull_request", pull_request("closed"), "closed"),
         ({"actions": ["labeled"]}, "pull_request", pull_request("labeled"), None),
-        ({"actions": ["labeled"]}, "push", push(), None),  # a push has none
+        ({"actions": ["labeled"]}, "push", push(), None),  # a push has no action
         ({}, "check_suite", check_suite("completed"), "completed"),
         ({"workflows": ["deploy"]}, "workflow_run", workflow_run(), "'build'"),
         ({"workflows": ["deploy"]}, "workflow_run", workflow_run(name=None), "''"),
@@ -185,24 +200,24 @@ def rule(**changes: Any) -> Rule:
     ],
 )
 def test_a_rule_says_why_it_starts_nothing(
-    changes: dict[str, Any], name: str, payload: dict[str, Any], said: str | None
+    changes: dict[str, Any], name: str, payload: dict[str, Any], reason: str | None
 ) -> None:
-    found = event(name, payload)
-    assert rule(**changes).concerns(found)
-    refusal = rule(**changes).refusal(found)
-    assert refusal is None if said is None else said in str(refusal)
+    commit_event = event(name, payload)
+    assert rule(**changes).concerns(commit_event)
+    refusal = rule(**changes).refusal(commit_event)
+    assert refusal is None if reason is None else reason in str(refusal)
 
 
 def test_a_rule_concerns_its_events_and_repositories_only() -> None:
-    found = event("push", push())
-    assert not rule(events=["pull_request"]).concerns(found)
-    assert not rule(repositories=["other/*"]).concerns(found)
-    assert rule(repositories=["LAB/Kernels"]).concerns(found)
+    commit_event = event("push", push())
+    assert not rule(events=["pull_request"]).concerns(commit_event)
+    assert not rule(repositories=["other/*"]).concerns(commit_event)
+    assert rule(repositories=["LAB/Kernels"]).concerns(commit_event)
 
 
 def test_a_build_is_named_by_its_commit() -> None:
-    found = event("push", push(ref="refs/heads/wip/a b#1"))
-    assert build_name("tt-{short}-{branch}", HEAD, found) == f"tt-{HEAD[:12]}-wip/a-b-1"
+    commit_event = event("push", push(ref="refs/heads/wip/a b#1"))
+    assert build_name("tt-{short}-{branch}", HEAD, commit_event) == f"tt-{HEAD[:12]}-wip/a-b-1"
     assert (
         build_name("pr{number}/{sha}", HEAD, event("pull_request", pull_request())) == f"pr7/{HEAD}"
     )
@@ -223,9 +238,14 @@ def test_another_ci_says_it_in_our_words() -> None:
         "paths": ["a"],
         "builds": {"head": "correct"},
     }
-    found = from_ci({"type": "commit", "timestamp": "2026-01-31T12:00:00Z", "data": data})
-    assert isinstance(found, CommitEvent)
-    assert (found.event, found.head_build, found.base_sha, found.paths) == (
+    commit_event = from_ci({"type": "commit", "timestamp": "2026-01-31T12:00:00Z", "data": data})
+    assert isinstance(commit_event, CommitEvent)
+    assert (
+        commit_event.event,
+        commit_event.head_build,
+        commit_event.base_sha,
+        commit_event.paths,
+    ) == (
         "commit",
         "correct",
         BEFORE,

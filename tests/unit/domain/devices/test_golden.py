@@ -1,4 +1,4 @@
-"""The golden digest: learned, confirmed, replaced; whom it makes suspect, and whom never."""
+"""The golden digest: how it is learned, confirmed and replaced, and which devices it accuses."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 KNOWN = Golden("x", "lab-1/a", "lab-1/b")
 
 
-def sung(
+def canary(
     device: str, digest: str, since: int = 0, at: int | None = None, host: str = "lab-1"
 ) -> CanaryResult:
-    """A device's canary; times in minutes."""
+    """Return a device's canary result; `since` and `at` are minutes after NOW."""
     last = since if at is None else at
     return CanaryResult(
         f"{host}/{device}",
@@ -26,19 +26,19 @@ def sung(
 
 
 def test_the_first_canary_teaches_and_a_second_device_confirms() -> None:
-    first = judge(None, [sung("a", "x")])
+    first = judge(None, [canary("a", "x")])
     assert (first.golden, first.change) == (Golden("x", "lab-1/a"), Change.learned)
-    again = judge(first.golden, [sung("a", "x", 0, 5)])
+    again = judge(first.golden, [canary("a", "x", 0, 5)])
     assert (again.golden, again.change) == (first.golden, None)
-    second = judge(first.golden, [sung("a", "x", 0, 5), sung("b", "x", 6)])
+    second = judge(first.golden, [canary("a", "x", 0, 5), canary("b", "x", 6)])
     assert (second.golden, second.change) == (KNOWN, Change.confirmed)
     assert judge(None, []).golden is None
 
 
 def test_a_deviating_device_is_accused_once_another_of_its_host_gives_the_golden_digest() -> None:
-    before = judge(KNOWN, [sung("a", "x", 0, 9), sung("b", "y", 10)])
+    before = judge(KNOWN, [canary("a", "x", 0, 9), canary("b", "y", 10)])
     assert (before.accused, before.change) == ((), None)
-    after = judge(KNOWN, [sung("a", "x", 0, 11), sung("b", "y", 10)])
+    after = judge(KNOWN, [canary("a", "x", 0, 11), canary("b", "y", 10)])
     assert after.accused == (Accusation("lab-1/b", "lab-1/a"),)
     assert after.excused == {"lab-1/a"}
     assert after.golden == KNOWN
@@ -46,11 +46,11 @@ def test_a_deviating_device_is_accused_once_another_of_its_host_gives_the_golden
 
 
 def test_the_only_device_of_a_host_is_never_accused() -> None:
-    alone = sung("a", "y", 10, 20, host="lab-2")
+    alone = canary("a", "y", 10, 20, host="lab-2")
     assert judge(KNOWN, [alone]).accused == ()
-    assert judge(KNOWN, [sung("a", "x", 0, 30), sung("b", "x", 0, 30), alone]).accused == ()
+    assert judge(KNOWN, [canary("a", "x", 0, 30), canary("b", "x", 0, 30), alone]).accused == ()
     everywhere = [
-        sung("a", digest, number, 60, host=f"lab-{number}")
+        canary("a", digest, number, 60, host=f"lab-{number}")
         for number, digest in enumerate("xyzxyz")
     ]
     for golden in (None, KNOWN, Golden("z", "lab-9/a"), Golden("z", "lab-9/a", "lab-9/b")):
@@ -59,18 +59,20 @@ def test_the_only_device_of_a_host_is_never_accused() -> None:
 
 def test_an_unconfirmed_digest_accuses_nobody_and_two_that_agree_settle_it() -> None:
     first = Golden("x", "lab-1/a")
-    undecided = judge(first, [sung("a", "x", 0, 9), sung("b", "y", 5, 6)])
+    undecided = judge(first, [canary("a", "x", 0, 9), canary("b", "y", 5, 6)])
     assert (undecided.golden, undecided.change, undecided.accused) == (first, None, ())
-    settled = judge(first, [sung("a", "x", 0, 9), sung("b", "y", 5, 9), sung("c", "y", 8, 20)])
+    settled = judge(
+        first, [canary("a", "x", 0, 9), canary("b", "y", 5, 9), canary("c", "y", 8, 20)]
+    )
     assert (settled.golden, settled.change) == (Golden("y", "lab-1/b", "lab-1/c"), Change.replaced)
     assert settled.accused == (Accusation("lab-1/a", "lab-1/b"),)
 
 
 def test_a_change_on_all_devices_is_a_new_golden_and_half_of_it_accuses_nobody() -> None:
-    half = judge(KNOWN, [sung("a", "y", 10), sung("b", "y", 12), sung("c", "x", 0, 13)])
+    half = judge(KNOWN, [canary("a", "y", 10), canary("b", "y", 12), canary("c", "x", 0, 13)])
     assert (half.golden, half.accused) == (KNOWN, ())
     assert half.excused == {"lab-1/a", "lab-1/b", "lab-1/c"}
-    whole = judge(KNOWN, [sung("a", "y", 10), sung("b", "y", 12), sung("c", "y", 14)])
+    whole = judge(KNOWN, [canary("a", "y", 10), canary("b", "y", 12), canary("c", "y", 14)])
     assert (whole.golden, whole.change, whole.accused) == (
         Golden("y", "lab-1/a", "lab-1/b"),
         Change.replaced,
@@ -79,16 +81,19 @@ def test_a_change_on_all_devices_is_a_new_golden_and_half_of_it_accuses_nobody()
 
 
 def test_one_device_never_overrules_two() -> None:
-    assert judge(KNOWN, [sung("a", "y", 10)]).golden == KNOWN
-    assert judge(Golden("x", "lab-1/a"), [sung("a", "y", 10)]).golden == Golden("y", "lab-1/a")
+    assert judge(KNOWN, [canary("a", "y", 10)]).golden == KNOWN
+    assert judge(Golden("x", "lab-1/a"), [canary("a", "y", 10)]).golden == Golden("y", "lab-1/a")
 
 
 def test_the_order_of_the_canaries_doesn_t_matter() -> None:
     canaries = [
-        sung("a", "x", 0, 20),
-        sung("b", "x", 1, 20),
-        sung("c", "y", 10),
-        sung("d", "z", 11),
+        canary("a", "x", 0, 20),
+        canary("b", "x", 1, 20),
+        canary("c", "y", 10),
+        canary("d", "z", 11),
     ]
     assert len({judge(None, order) for order in permutations(canaries)}) == 1
-    assert [each.device for each in judge(None, canaries).accused] == ["lab-1/c", "lab-1/d"]
+    assert [accusation.device for accusation in judge(None, canaries).accused] == [
+        "lab-1/c",
+        "lab-1/d",
+    ]

@@ -1,5 +1,5 @@
-"""Bisection's belief against plain sums, the price of a run, choosing boldly, counts beyond any
-expectation, the time of a step."""
+"""Bisection's belief against plain sums, the price of a run, bold choices, unexpected counts, and
+the time of a step."""
 
 from __future__ import annotations
 
@@ -43,32 +43,29 @@ def test_the_belief_is_the_sum_over_all_places_and_pairs_of_rates(
         weight * likelihood(rate, tallies)
         for weight, rate in zip(model.same, model.rates, strict=True)
     )
-    found = search_state(tallies, expect=expect, sharp=sharp)
-    assert found.posterior == pytest.approx([each / sum(whole) for each in whole])
-    assert found.evidence == pytest.approx(math.log(sum(whole) / 4 / none))
+    state = search_state(tallies, expect=expect, sharp=sharp)
+    assert state.posterior == pytest.approx([place_weight / sum(whole) for place_weight in whole])
+    assert state.evidence == pytest.approx(math.log(sum(whole) / 4 / none))
     assert model.pairs.sum() == pytest.approx(1)
     assert model.same.sum() == pytest.approx(1)
 
 
 def test_a_neighbour_runs_while_one_more_run_saves_more_than_it_costs() -> None:
-    """The dearer a run, the fewer: then what is likely enough is believed at once; the neighbour
-    with more to tell goes first."""
+    """An expensive run ends the search sooner; the more informative neighbor runs first."""
     assert search_state(NEAR).stage is Stage.located
-    dear, cheap = replace(POLICY, bisect_cost=0.5), replace(POLICY, bisect_cost=1e-9)
+    expensive, cheap = replace(POLICY, bisect_cost=0.5), replace(POLICY, bisect_cost=1e-9)
     few: list[Tally] = [(0, 20), (0, 6), (3, 4), (20, 20)]
-    assert search_state(few, policy=dear).stage is Stage.located
-    found = search_state(few, policy=cheap, want=2)
-    assert found.stage is Stage.verify
-    assert found.probability >= POLICY.bisect_stop
+    assert search_state(few, policy=expensive).stage is Stage.located
+    state = search_state(few, policy=cheap, want=2)
+    assert state.stage is Stage.verify
+    assert state.probability >= POLICY.bisect_stop
     later, earlier = (
-        sum(found.posterior[found.culprit or 0 :]),
-        sum(found.posterior[: (found.culprit or 0) - 1]),
+        sum(state.posterior[state.culprit or 0 :]),
+        sum(state.posterior[: (state.culprit or 0) - 1]),
     )
     assert later > earlier
-    assert found.next_builds == (
-        2,
-        1,
-    )  # the first changed build speaks against later places, the one before it against earlier ones
+    # the first changed build can rule out later places; its predecessor, earlier ones
+    assert state.next_builds == (2, 1)
     assert search_state(few, policy=cheap, pending=[2], want=2).next_builds == (1,)
     assert search_state(few, policy=cheap, pending=[2, 1]).next_builds == ()
 
@@ -81,12 +78,11 @@ def test_what_the_runs_of_a_search_say_is_counted_once_however_boldly_it_chooses
     )
     assert bold.stage is Stage.search
     assert (bold.posterior, bold.evidence) == (calm.posterior, calm.evidence)
-    very = search_state(tallies, policy=replace(POLICY, bisect_boldness=20.0))
-    assert very.next_builds != calm.next_builds
-    each_third = replace(
-        POLICY, bisect_boldness=20.0, bisect_calm=10
-    )  # the tenth run is chosen calmly
-    assert search_state(tallies, policy=each_third).next_builds == calm.next_builds
+    boldest = search_state(tallies, policy=replace(POLICY, bisect_boldness=20.0))
+    assert boldest.next_builds != calm.next_builds
+    # the tenth run is chosen calmly
+    calm_tenth = replace(POLICY, bisect_boldness=20.0, bisect_calm=10)
+    assert search_state(tallies, policy=calm_tenth).next_builds == calm.next_builds
 
 
 @pytest.mark.parametrize("expect", [Expect.regression, Expect.fix])
@@ -97,10 +93,10 @@ def test_runs_against_the_expected_order_say_no_change_however_many_they_are(
     tallies: list[Tally] = (
         [bad, bad, good, good] if expect is Expect.regression else [good, good, bad, bad]
     )
-    found = search_state(tallies, expect=expect)
-    assert found.stage is Stage.no_change
-    assert math.isfinite(found.evidence)
-    assert sum(found.posterior) == pytest.approx(1)
+    state = search_state(tallies, expect=expect)
+    assert state.stage is Stage.no_change
+    assert math.isfinite(state.evidence)
+    assert sum(state.posterior) == pytest.approx(1)
     assert search_state(tallies).culprit == 2
 
 
@@ -120,12 +116,12 @@ def test_a_policy_that_cannot_be_is_refused() -> None:
 def test_a_step_is_short(builds: int, flying: int, most_s: float) -> None:
     tallies: list[Tally] = [(0, 5), *[(0, 0)] * (builds - 2), (4, 5)]
     search_state(tallies)
-    took = []
+    durations_s = []
     for _ in range(3):
-        begun = time.process_time()
+        started_at = time.process_time()
         assert (
             len(search_state(tallies, pending=[builds // 2] * flying, want=1 + flying).next_builds)
             == 1 + flying
         )
-        took.append(time.process_time() - begun)
-    assert min(took) < most_s
+        durations_s.append(time.process_time() - started_at)
+    assert min(durations_s) < most_s

@@ -1,4 +1,4 @@
-"""A commit's tests classified: the table of cases, what hides what, and when a gate closes."""
+"""The classes of a commit's tests: the table of cases, several findings, and when a gate closes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from gonogo.flakiness.masking import Coefficients, Record, Seed
 from gonogo.spec.verdicts import Explanation, Verdict
 
 OPEN = OpenFlag("f1", "flaky", False)
-TAKEN_ON = OpenFlag(
+ACKNOWLEDGED = OpenFlag(
     "f2", "flaky", True, owner="kim", reason="a race, see the board", expires="2026-12-01T00:00:00Z"
 )
 
 
 def ran(build: str = "b", record: Record | None = None, **counts: int) -> RunSummary:
-    """A side: `ran(fail=3, pass_=5)`; `red` are not-judged runs that call themselves red, `green`
-    those that don't."""
+    """Summarize the runs of one side: `ran(fail=3, pass_=5)`.
+
+    `red` and `green` count runs that were not judged, by the color that they report.
+    """
     red, green = counts.pop("red", 0), counts.pop("green", 0)
-    told = {name.rstrip("_"): number for name, number in counts.items()} | (
+    verdict_counts = {name.rstrip("_"): number for name, number in counts.items()} | (
         {"not_judged": red + green} if red + green else {}
     )
-    return RunSummary(build, ("job",), told, red, record=record)
+    return RunSummary(build, ("job",), verdict_counts, red, record=record)
 
 
 def record(
@@ -37,12 +39,14 @@ def record(
     terms: Mapping[str, float] | None = None,
     seeds: int = 8,
 ) -> Record:
-    """Seeds that are unexplained (or not), and the wrong terms, each with its coefficient."""
+    """Return a record of equal seeds, and of wrong terms by name with their coefficients."""
     explanation = Explanation.unexplained if wrong else Explanation.explained
-    made = {number: Seed(green, explanation, {"dx": f"{build}{number}"}) for number in range(seeds)}
+    judged_seeds = {
+        number: Seed(green, explanation, {"dx": f"{build}{number}"}) for number in range(seeds)
+    }
     return Record(
         build,
-        made,
+        judged_seeds,
         {
             name: Coefficients((value,) * 4, (0.001,) * 4, True)
             for name, value in (terms or {}).items()
@@ -51,12 +55,12 @@ def record(
 
 
 def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) -> list[str]:
-    """The classes of everything that is said."""
-    return [each.kind.value for each in classify(base, head, flags).findings]
+    """Return the class of each finding."""
+    return [finding.kind.value for finding in classify(base, head, flags).findings]
 
 
 @pytest.mark.parametrize(
-    ("base", "head", "flags", "wanted"),
+    ("base", "head", "flags", "expected"),
     [
         (ran(pass_=8), ran(fail=8), (), "new_failure"),
         (
@@ -64,9 +68,9 @@ def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) ->
             ran(fail=1, pass_=7),
             (),
             "new_failure",
-        ),  # one red seed is a failure; nothing says that it flickers
+        ),  # one red seed is a failure; nothing says that it is flaky
         (ran(fail=8), ran(fail=8), (), "broken_on_base"),
-        (ran(fail=1, pass_=63), ran(fail=64), (), "new_failure"),  # a rare red on base is not this
+        (ran(fail=1, pass_=63), ran(fail=64), (), "new_failure"),  # base is red too rarely
         (
             ran(fail=2, pass_=6),
             ran(fail=4, pass_=4),
@@ -80,17 +84,17 @@ def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) ->
             ran(fail=64),
             (OPEN,),
             "new_failure",
-        ),  # more than a flicker can account for
+        ),  # a flaky test can't explain this
         (None, ran(fail=2, pass_=6), (OPEN,), "known_flaky"),
         (None, ran(fail=8), (), "unknown"),
-        (ran(error=8), ran(fail=8), (), "unknown"),  # base said nothing of the kernel
-        (ran(pass_=8), ran(fail=8), (TAKEN_ON,), "waived"),
+        (ran(error=8), ran(fail=8), (), "unknown"),  # base says nothing about the kernel
+        (ran(pass_=8), ran(fail=8), (ACKNOWLEDGED,), "waived"),
         (
             ran(pass_=8),
             ran(fail=2, pass_=6),
             (OpenFlag("f", "flaky", False, from_head=True),),
             "new_failure",
-        ),  # its own finding excuses nothing
+        ),  # a flag that head itself raised excuses nothing
         (
             ran(pass_=8),
             ran(fail=2, pass_=6),
@@ -102,7 +106,7 @@ def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) ->
             ran(fail=2, pass_=6),
             (OpenFlag("f", "passes_by_tolerance", False),),
             "new_failure",
-        ),  # a flag of something else
+        ),  # a flag of another kind
         (ran(pass_=8), ran(fail_by_tolerance=1, pass_=7), (), "false_alarm"),
         (None, ran(fail_by_tolerance=8), (), "false_alarm"),
         (
@@ -134,7 +138,7 @@ def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) ->
             ran(pass_by_tolerance=2),
             (OpenFlag("f", "passes_by_tolerance", False),),
             "new_hollow_pass",
-        ),  # it came back
+        ),  # it was gone on base
         (ran(pass_=8), ran(hang=1, pass_=7), (), "infrastructure"),
         (ran(pass_=8), ran(hang=1, pass_=7), (OpenFlag("f", "hangs", True),), "waived"),
         (ran(pass_=8), ran(error=8), (), "infrastructure"),
@@ -155,7 +159,7 @@ def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) ->
             "passed",
         ),  # a flaky test that happens to be green isn't fixed
         (ran(pass_by_tolerance=8), ran(pass_=8), (), "no_longer_hollow"),
-        (ran(pass_by_tolerance=8), ran(green=8), (), "passed"),  # without arrays nobody knows
+        (ran(pass_by_tolerance=8), ran(green=8), (), "passed"),  # without arrays it is unknown
         (ran(pass_=8), ran(pass_=8), (), "passed"),
         (None, ran(pass_=8), (), "passed"),
         (ran(pass_=8), ran(suspect=1, pass_=7), (), "undecided"),
@@ -168,11 +172,15 @@ def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) ->
     ],
 )
 def test_every_case_has_its_class(
-    base: RunSummary | None, head: RunSummary | None, flags: tuple[OpenFlag, ...], wanted: str
+    base: RunSummary | None, head: RunSummary | None, flags: tuple[OpenFlag, ...], expected: str
 ) -> None:
-    said = classify(base, head, flags)
-    assert (said.kind.value, said.kind.sentence != "", said.words != "") == (wanted, True, True)
-    assert said.to_json()["findings"][0]["class"] == wanted
+    classification = classify(base, head, flags)
+    assert (
+        classification.kind.value,
+        classification.kind.sentence != "",
+        classification.words != "",
+    ) == (expected, True, True)
+    assert classification.to_json()["findings"][0]["class"] == expected
 
 
 def test_one_kind_of_trouble_hides_no_other() -> None:
@@ -180,7 +188,7 @@ def test_one_kind_of_trouble_hides_no_other() -> None:
     assert kinds(
         ran(fail_by_tolerance=2, pass_=6), ran(fail_by_tolerance=2, pass_by_tolerance=6)
     ) == ["new_hollow_pass", "false_alarm"]
-    assert kinds(ran(pass_=8), ran(fail=1, pass_by_tolerance=7), TAKEN_ON) == [
+    assert kinds(ran(pass_=8), ran(fail=1, pass_by_tolerance=7), ACKNOWLEDGED) == [
         "new_hollow_pass",
         "waived",
     ]
@@ -197,12 +205,12 @@ def test_what_the_errors_look_like_decides_whether_it_is_the_same_failure() -> N
     assert (other.kind, "with another error" in other.words) == (Class.new_failure, True)
     assert other.findings[0].evidence["change"]["differing"] == ["dx s2"]
 
-    # green for good, and still wrong in the same way: the report that all this is for
+    # green from now on, and still wrong in the same way: the pass hides the fault
     masked = classify(
         red, ran("head", record("head", green=True, terms=twice), pass_by_tolerance=8)
     )
     assert (masked.kind, "masked, not fixed" in masked.words) == (Class.new_hollow_pass, True)
-    # and the way back: the commit that shows what base hides behind its tolerance didn't break it
+    # the reverse: a commit that shows what base's tolerance hides didn't break it
     hollow = ran("base", record("base", green=True, terms=twice), pass_by_tolerance=8)
     shown = classify(hollow, ran("head", record("head", green=False, terms=twice), fail=8))
     assert (shown.kind, "hidden by the tolerance" in shown.words) == (Class.broken_on_base, True)
@@ -228,21 +236,21 @@ def test_an_unknown_says_why_base_is_silent() -> None:
 
 
 def test_the_evidence_has_rates_the_test_and_the_flag() -> None:
-    (found,) = classify(ran(pass_=64), ran(fail=64), [OPEN]).findings
-    evidence: Mapping[str, Any] = found.evidence
+    (finding,) = classify(ran(pass_=64), ran(fail=64), [OPEN]).findings
+    evidence: Mapping[str, Any] = finding.evidence
     assert (
         evidence["head"]["failures"],
         evidence["head"]["runs"],
         evidence["base"]["failures"],
     ) == (64, 64, 0)
-    assert (evidence["p"] < 1e-20, evidence["flag"]["id"], found.new, found.verdict) == (
+    assert (evidence["p"] < 1e-20, evidence["flag"]["id"], finding.new, finding.verdict) == (
         True,
         "f1",
         True,
         Verdict.fail,
     )
-    (taken,) = classify(ran(pass_=8), ran(fail=8), [OPEN, TAKEN_ON]).findings
-    assert "acknowledged by kim until 2026-12-01T00:00:00Z: a race" in taken.words
+    (waived_finding,) = classify(ran(pass_=8), ran(fail=8), [OPEN, ACKNOWLEDGED]).findings
+    assert "acknowledged by kim until 2026-12-01T00:00:00Z: a race" in waived_finding.words
     with pytest.raises(ValueError, match="base or head"):
         classify(None, None)
 
@@ -253,7 +261,7 @@ GATES = {
     "broken_on_base": (ran(fail=8), ran(fail=8), ()),
     "known_hollow": (ran(pass_by_tolerance=8), ran(pass_by_tolerance=8), ()),
     "false_alarm": (ran(pass_=8), ran(fail_by_tolerance=8), ()),
-    "waived": (ran(pass_=8), ran(fail=8), (TAKEN_ON,)),
+    "waived": (ran(pass_=8), ran(fail=8), (ACKNOWLEDGED,)),
     "unknown": (None, ran(fail=8), ()),
     "unknown hollow": (None, ran(pass_by_tolerance=8), ()),
     "new hang": (ran(pass_=8), ran(hang=8), ()),
@@ -269,7 +277,7 @@ GATES = {
 
 
 @pytest.mark.parametrize(
-    ("level", "closed", "unsaid"),
+    ("level", "closed", "undecided"),
     [
         (
             "new",
@@ -327,16 +335,19 @@ GATES = {
     ],
 )
 def test_a_gate_closes_for_what_its_level_names(
-    level: str, closed: set[str], unsaid: set[str]
+    level: str, closed: set[str], undecided: set[str]
 ) -> None:
     codes = {name: gate([classify(*case)], level).code for name, case in GATES.items()}
     assert {name for name, code in codes.items() if code == 1} == closed
-    assert {name for name, code in codes.items() if code == 3} == unsaid
+    assert {name for name, code in codes.items() if code == 3} == undecided
 
 
 def test_a_gate_takes_the_worst_and_nothing_at_all_is_not_green() -> None:
-    everything = [classify(*case) for case in GATES.values()]
-    found = gate(everything)
-    assert (found.code, found.words) == (1, "1 new failure, 1 new hollow pass, 1 infrastructure")
+    classifications = [classify(*case) for case in GATES.values()]
+    closed_gate = gate(classifications)
+    assert (closed_gate.code, closed_gate.words) == (
+        1,
+        "1 new failure, 1 new hollow pass, 1 infrastructure",
+    )
     assert gate([]).code == 3
     assert gate([classify(*GATES["passed"]), classify(*GATES["not_run"])], FailOn.new).code == 0

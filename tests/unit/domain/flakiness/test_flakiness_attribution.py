@@ -1,5 +1,5 @@
-"""Attribution on made-up histories of each kind, on the emulator's stale register, and on the table
-of a bug report."""
+"""Attribution on invented histories of each kind, the emulator's stale register, and the table of a
+bug report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PASSED, FAILED = Outcome.passed, Outcome.failed
 
 
 def sample(seed: int | None, outcome: Outcome = PASSED, **changed: Any) -> Sample:
-    """A run first in its own process on device 0."""
+    """Return a run, by default the first in its own process on device d0."""
     fields = {
         "repeat": 0,
         "device": "d0",
@@ -46,10 +46,10 @@ def test_a_seed_that_repeats_differently_is_nondeterminism() -> None:
         for k in range(8)
         for r in range(3)
     ]
-    found = attribute(runs)
-    assert found.cause is Cause.nondeterministic
-    assert found.findings[0].compared.failures == 8
-    assert found.findings[0].examples[0]["seed"] == 0
+    attribution = attribute(runs)
+    assert attribution.cause is Cause.nondeterministic
+    assert attribution.findings[0].compared.failures == 8
+    assert attribution.findings[0].examples[0]["seed"] == 0
 
 
 def test_equal_seeds_that_differ_by_device() -> None:
@@ -59,10 +59,10 @@ def test_equal_seeds_that_differ_by_device() -> None:
         for d in ("d0", "d1")
         for r in range(2)
     ]
-    found = attribute(runs)
-    assert found.cause is Cause.device_dependent
-    assert found.causes == (Cause.device_dependent,)
-    assert found.findings[1].examples[0]["digests"] == {"d0": ["0d0"], "d1": ["0d1"]}
+    attribution = attribute(runs)
+    assert attribution.cause is Cause.device_dependent
+    assert attribution.causes == (Cause.device_dependent,)
+    assert attribution.findings[1].examples[0]["digests"] == {"d0": ["0d0"], "d1": ["0d1"]}
 
 
 def test_equal_seeds_that_differ_by_context() -> None:
@@ -79,9 +79,9 @@ def test_equal_seeds_that_differ_by_context() -> None:
         for c in ("isolated", "group")
         for r in range(2)
     ]
-    found = attribute(runs)
-    assert found.cause is Cause.context_dependent
-    assert [row.name for row in found.contexts] == ["isolated", "group"]
+    attribution = attribute(runs)
+    assert attribution.cause is Cause.context_dependent
+    assert [row.name for row in attribution.contexts] == ["isolated", "group"]
 
 
 def test_steady_seeds_of_which_some_fail_are_seed_sensitive() -> None:
@@ -92,9 +92,9 @@ def test_steady_seeds_of_which_some_fail_are_seed_sensitive() -> None:
 
 
 def test_without_a_repeat_the_seed_cannot_be_blamed() -> None:
-    found = attribute(sample(k, FAILED if k < 3 else PASSED) for k in range(10))
-    assert found.cause is Cause.unknown
-    assert "not enough seeds were run twice: 0 of 3" in found.words
+    attribution = attribute(sample(k, FAILED if k < 3 else PASSED) for k in range(10))
+    assert attribution.cause is Cause.unknown
+    assert "not enough seeds were run twice: 0 of 3" in attribution.words
 
 
 def test_all_red_is_broken_all_green_stable_and_two_runs_neither() -> None:
@@ -106,9 +106,9 @@ def test_all_red_is_broken_all_green_stable_and_two_runs_neither() -> None:
 
 def test_hangs_are_apart() -> None:
     runs = [sample(k) for k in range(8)] + [sample(8, Outcome.infrastructure, digest=None)]
-    found = attribute(runs)
-    assert found.cause is Cause.infrastructure
-    assert (found.failures.failures, found.lost.failures) == (0, 1)
+    attribution = attribute(runs)
+    assert attribution.cause is Cause.infrastructure
+    assert (attribution.failures.failures, attribution.lost.failures) == (0, 1)
 
 
 def test_a_sick_device_is_left_out() -> None:
@@ -137,9 +137,9 @@ def test_a_kernel_that_never_repeats_itself_shows_no_device_by_its_digests() -> 
 def test_outcomes_alone_show_a_context_where_seeds_are_not_controlled() -> None:
     runs = [sample(None, FAILED, digest=None) for _ in range(15)]
     runs += [sample(None, PASSED, digest=None, context="group", position=4) for _ in range(15)]
-    found = attribute(runs)
-    assert found.cause is Cause.context_dependent
-    assert found.findings[2].rows[0].name == "group"
+    attribution = attribute(runs)
+    assert attribution.cause is Cause.context_dependent
+    assert attribution.findings[2].rows[0].name == "group"
 
 
 def test_the_report_s_table_comes_out_with_intervals_and_too_little_for_a_finding() -> None:
@@ -166,8 +166,7 @@ def test_the_report_s_table_comes_out_with_intervals_and_too_little_for_a_findin
 
 
 def test_the_emulator_s_stale_register_depends_on_what_ran_before() -> None:
-    """Each seed first in a process, twice; and behind two different others: only what ran before
-    changes its bytes."""
+    """Each seed runs first in a process, and after another seed: only that changes its bytes."""
     test = TestSpec.parse(
         {
             "kernel": "layernorm_bw",
@@ -177,9 +176,9 @@ def test_the_emulator_s_stale_register_depends_on_what_ran_before() -> None:
     )
 
     def run(seed: int, position: int) -> str:
-        given = quantise(test, generate(test, seed))
+        inputs = quantise(test, generate(test, seed))
         return (
-            emulation.run(test, given, "stale-register", position=position)["dx"]
+            emulation.run(test, inputs, "stale-register", position=position)["dx"]
             .tobytes()
             .hex()[:4000]
         )
@@ -196,7 +195,7 @@ def test_the_emulator_s_stale_register_depends_on_what_ran_before() -> None:
                     digest=run(seed, 0),
                 )
             )
-            run(20 + repeat, 1)  # another seed leaves its lanes behind
+            run(20 + repeat, 1)  # another seed leaves its data in the register
             runs.append(
                 sample(
                     seed,
@@ -207,21 +206,21 @@ def test_the_emulator_s_stale_register_depends_on_what_ran_before() -> None:
                     digest=run(seed, 1),
                 )
             )
-    found = attribute(runs)
-    assert found.cause is Cause.context_dependent
-    assert not found.findings[0].holds
-    assert [row.name for row in found.contexts] == ["isolated", "isolated, not first"]
+    attribution = attribute(runs)
+    assert attribution.cause is Cause.context_dependent
+    assert not attribution.findings[0].holds
+    assert [row.name for row in attribution.contexts] == ["isolated", "isolated, not first"]
 
 
 def test_a_million_runs_are_attributed() -> None:
-    found = attribute(
+    attribution = attribute(
         [
             Sample(k // 2, k % 2, "d0", "b", "isolated", "h", 0, "x", PASSED)
             for k in range(1_000_000)
         ]
     )
-    assert found.cause is Cause.stable
-    assert found.findings[0].compared.runs == 500_000
+    assert attribution.cause is Cause.stable
+    assert attribution.findings[0].compared.runs == 500_000
 
 
 SAMPLES = st.builds(
@@ -240,12 +239,12 @@ SAMPLES = st.builds(
 
 @given(st.lists(SAMPLES, max_size=40))
 def test_any_history_has_one_cause_and_its_json(runs: list[Sample]) -> None:
-    found = attribute(runs)
-    assert found.words
-    assert found.cause in found.causes
-    json.dumps(found.to_json(), allow_nan=False)
-    assert attribute(list(reversed(runs))).cause is found.cause
+    attribution = attribute(runs)
+    assert attribution.words
+    assert attribution.cause in attribution.causes
+    json.dumps(attribution.to_json(), allow_nan=False)
+    assert attribute(list(reversed(runs))).cause is attribution.cause
 
 
 def test_every_cause_says_what_it_means() -> None:
-    assert all(each.sentence for each in Cause)
+    assert all(member.sentence for member in Cause)

@@ -1,5 +1,5 @@
 """Noisy bisection: the posterior by hand, where runs go, when it stops, runs in flight, several
-changes, what can't be."""
+changes, and impossible counts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def search(
     expect: Expect = Expect.either,
     seed: int = 1,
 ) -> tuple[SearchState, int]:
-    """Run to the end with these rates of bad runs; the runs it took."""
+    """Search builds with these rates of bad runs; return the last state and the number of runs."""
     rng = random.Random(seed)
     for runs in range(2000):
-        found = search_state(tallies, expect=expect, sharp=sharp)
-        if found.stage.final:
-            return found, runs
-        (place,) = found.next_builds
+        state = search_state(tallies, expect=expect, sharp=sharp)
+        if state.stage.final:
+            return state, runs
+        (place,) = state.next_builds
         red, number = tallies[place]
         tallies[place] = (red + (rng.random() < bad[place]), number + 1)
     raise AssertionError("no end")
@@ -41,33 +41,34 @@ def search(
 @pytest.mark.parametrize("expect", [Expect.regression, Expect.either])
 def test_a_logic_bug_takes_log_n_runs_and_two_at_every_place(count: int, expect: Expect) -> None:
     for place in {1, count // 2, count // 3 or 1, count - 1}:
-        found, runs = search(
+        state, runs = search(
             [(0, 0)] * count,
             [float(build >= place) for build in range(count)],
             sharp=True,
             expect=expect,
         )
-        assert (found.stage, found.culprit) == (Stage.located, place)
+        assert (state.stage, state.culprit) == (Stage.located, place)
         assert runs <= math.ceil(math.log2(count)) + 2
 
 
 def test_the_posterior_is_that_of_the_plain_sum() -> None:
-    """The oracle: every place and pair of rates on a fine grid, uniform priors, one after the
-    other."""
+    """The oracle sums over every place and every pair of rates on a grid, with uniform priors."""
     policy = FlakinessPolicy(bisect_bad=1.0, bisect_good=1.0)
     tallies = [(0, 3), (0, 0), (1, 4), (2, 2), (3, 3)]
     points = [(number + 0.5) / 200 for number in range(200)]
 
     def side(bad: int, runs: int) -> float:
-        return sum(each**bad * (1 - each) ** (runs - bad) for each in points)
+        return sum(rate**bad * (1 - rate) ** (runs - bad) for rate in points)
 
     whole = [
         side(*map(sum, zip(*tallies[:place], strict=True)))
         * side(*map(sum, zip(*tallies[place:], strict=True)))
         for place in range(1, 5)
     ]
-    found = search_state(tallies, expect=Expect.either, policy=policy)
-    assert found.posterior == pytest.approx([each / sum(whole) for each in whole], rel=0.02)
+    state = search_state(tallies, expect=Expect.either, policy=policy)
+    assert state.posterior == pytest.approx(
+        [place_weight / sum(whole) for place_weight in whole], rel=0.02
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,20 +77,20 @@ def test_the_posterior_is_that_of_the_plain_sum() -> None:
 def test_noisy_series_end_at_the_place(before: float, after: float, most: int) -> None:
     right = 0
     for seed in range(6):
-        found, runs = search([(0, 0)] * 32, [before] * 21 + [after] * 11, sharp=False, seed=seed)
-        right += found.culprit == 21
-        assert found.located
-        assert found.probability >= POLICY.bisect_stop
+        state, runs = search([(0, 0)] * 32, [before] * 21 + [after] * 11, sharp=False, seed=seed)
+        right += state.culprit == 21
+        assert state.located
+        assert state.probability >= POLICY.bisect_stop
         assert runs <= most
-        assert abs(found.before - before) < 0.3
-        assert abs(found.after - after) < 0.3
+        assert abs(state.before - before) < 0.3
+        assert abs(state.after - after) < 0.3
     assert right >= 5
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
 def test_nothing_changed(rate: float) -> None:
-    found, _ = search([(0, 0)] * 16, [rate] * 16, sharp=False, seed=3)
-    assert found.stage is Stage.no_change
+    state, _ = search([(0, 0)] * 16, [rate] * 16, sharp=False, seed=3)
+    assert state.stage is Stage.no_change
     assert search([(0, 0)] * 16, [float(rate > 0.5)] * 16, sharp=True)[1] == 2
 
 
@@ -98,12 +99,12 @@ def test_the_ends_run_first_and_both_neighbours_before_it_is_believed() -> None:
     assert search_state(tallies, want=3).next_builds == (0, 8, 0)
     assert search_state(tallies, pending=[0]).next_builds == (8,)
     tallies[0], tallies[4], tallies[6], tallies[8] = (3, 30), (3, 30), (24, 30), (24, 30)
-    found = search_state(tallies)
-    assert (found.stage, found.next_builds) == (Stage.search, (5,))
+    state = search_state(tallies)
+    assert (state.stage, state.next_builds) == (Stage.search, (5,))
     tallies[5] = (1, 1)
-    found = search_state(tallies)
-    assert found.culprit == 5
-    assert found.stage in (Stage.verify, Stage.search)  # one run of it isn't enough
+    state = search_state(tallies)
+    assert state.culprit == 5
+    assert state.stage in (Stage.verify, Stage.search)  # one run of a build isn't enough
     tallies[5] = (10, 12)
     assert search_state(tallies).stage is Stage.located
 
@@ -121,14 +122,14 @@ def test_several_changes_are_found_one_beside_the_other() -> None:
     tallies: list[Tally] = [(0, 0)] * len(bad)
     for _ in range(60):
         parts = search_states(tallies, sharp=True)
-        wanted = next((part.next_builds[0] for part in parts if part.next_builds), None)
-        if wanted is None:
+        next_place = next((part.next_builds[0] for part in parts if part.next_builds), None)
+        if next_place is None:
             break
-        red, runs = tallies[wanted]
-        tallies[wanted] = (red + int(bad[wanted]), runs + 1)
-    found = {part.culprit for part in parts if part.located}
-    assert found
-    assert found <= {5, 11, 20}
+        red, runs = tallies[next_place]
+        tallies[next_place] = (red + int(bad[next_place]), runs + 1)
+    culprits = {part.culprit for part in parts if part.located}
+    assert culprits
+    assert culprits <= {5, 11, 20}
     assert all(part.stage.final for part in parts)
 
 
@@ -138,14 +139,14 @@ PAIRS = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(lambda pair: (min(pa
 @settings(max_examples=40, deadline=None)
 @given(st.lists(PAIRS, min_size=1, max_size=12), st.booleans())
 def test_any_counts_give_an_answer(tallies: list[Tally], sharp: bool) -> None:
-    found = search_state(tallies, sharp=sharp, want=2)
+    state = search_state(tallies, sharp=sharp, want=2)
     if len(tallies) < 2:
-        assert found.stage is Stage.untestable
+        assert state.stage is Stage.untestable
         return
-    assert sum(found.posterior) == pytest.approx(1)
-    assert math.isfinite(found.evidence)
-    assert bool(found.next_builds) is not found.stage.final
-    assert search_state(tallies, sharp=sharp, want=2) == found
+    assert sum(state.posterior) == pytest.approx(1)
+    assert math.isfinite(state.evidence)
+    assert bool(state.next_builds) is not state.stage.final
+    assert search_state(tallies, sharp=sharp, want=2) == state
 
 
 def test_what_cannot_be_is_refused() -> None:

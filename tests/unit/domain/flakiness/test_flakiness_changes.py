@@ -73,13 +73,13 @@ def test_a_rate_that_changes_has_a_99_percent_interval_and_both_rates() -> None:
     (change,) = rate_changes([(0, 10)] * 8 + [(6, 10)] * 8).changes
     assert (change.place, change.level) == (8, 0.99)
     assert change.rates is not None
-    assert [each.runs for each in change.rates] == [80, 80]
+    assert [rate.runs for rate in change.rates] == [80, 80]
     assert change.odds is not None
     assert change.odds > 200
 
 
 def test_the_bayes_factor_is_that_of_the_closed_form() -> None:
-    """One place only: B(f1+a, s1+a) B(f2+a, s2+a) / (B(a, a) B(f+a, s+a)) by hand."""
+    """With one possible place it is B(f1+a, s1+a) B(f2+a, s2+a) / (B(a, a) B(f+a, s+a))."""
 
     def log_b(bad: int, good: int) -> float:
         return math.lgamma(bad + 0.5) + math.lgamma(good + 0.5) - math.lgamma(bad + good + 1)
@@ -126,17 +126,17 @@ def test_too_few_points_are_said_to_be_so() -> None:
 def test_points_left_out_do_not_move_the_place() -> None:
     values: list[float | None] = [float(value) for value in shifted(60, 4)]
     values[3] = values[10] = None
-    found = number_changes(values)
-    assert found.left_out == 2
-    assert found.changes[0].place == 30
+    detection = number_changes(values)
+    assert detection.left_out == 2
+    assert detection.changes[0].place == 30
 
 
 def test_a_million_points_take_no_longer_than_a_moment() -> None:
     began = time.perf_counter()
     (change,) = number_changes(shifted(1_000_000, 1)).changes
     assert abs(change.place - 500_000) <= 1000
-    (of_rate,) = rate_changes([(0, 1)] * 500_000 + [(1, 1)] * 500_000).changes
-    assert of_rate.place == 500_000
+    (rate_change,) = rate_changes([(0, 1)] * 500_000 + [(1, 1)] * 500_000).changes
+    assert rate_change.place == 500_000
     assert time.perf_counter() - began < 60
 
 
@@ -145,9 +145,9 @@ ANY = st.one_of(st.none(), st.floats(), st.lists(st.none() | st.floats(), max_si
 
 @given(st.lists(ANY, max_size=30))
 def test_any_series_has_an_answer(points: list[float | list[float | None] | None]) -> None:
-    found = number_changes(points)
-    json.dumps(found.to_json(), allow_nan=False)
-    for change in found.changes:
+    detection = number_changes(points)
+    json.dumps(detection.to_json(), allow_nan=False)
+    for change in detection.changes:
         assert 0 <= change.low <= change.high < len(points)
 
 
@@ -155,6 +155,6 @@ def test_any_series_has_an_answer(points: list[float | list[float | None] | None
 def test_any_rates_have_an_answer(counts: list[tuple[int, int]], data: st.DataObject) -> None:
     points = [(bad, bad + good) for bad, good in counts]
     at = data.draw(st.none() | st.lists(st.floats(), min_size=len(points), max_size=len(points)))
-    found = rate_changes(points, at=at)
-    json.dumps(found.to_json(), allow_nan=False)
-    assert found.points + found.left_out == len(points)
+    detection = rate_changes(points, at=at)
+    json.dumps(detection.to_json(), allow_nan=False)
+    assert detection.points + detection.left_out == len(points)

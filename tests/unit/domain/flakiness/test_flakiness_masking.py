@@ -1,5 +1,5 @@
-"""Fixed or masked: a series of emulated builds in which the verdict turns green while the
-coefficients stay, and made-up records."""
+"""Fixed or masked: invented records, and emulated builds whose verdict turns green while the
+coefficients stay."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ UNEXPLAINED, EXPLAINED = Explanation.unexplained, Explanation.explained
 
 
 def emulated(build: str, defect: str, seeds: range, stray: float = 0.0) -> Record:
-    """A build as the report has it: a defect of the sums, and (before the dispatch change) a stray
-    value that turns the gate red."""
-    found, terms = {}, {}
+    """Return the record of an emulated build with a defect; a large `stray` turns its gate red."""
+    judged_seeds, terms = {}, {}
     for seed in seeds:
         raw = generate(TEST, seed)
         inputs = quantise(TEST, raw)
@@ -48,7 +47,7 @@ def emulated(build: str, defect: str, seeds: range, stray: float = 0.0) -> Recor
             name: value for name, value in output.statistics.items() if isinstance(value, float)
         }
         green = outcome_of(judged.verdict) is Outcome.passed
-        found[seed] = Seed(
+        judged_seeds[seed] = Seed(
             green, judged.explanation, {"dx": str(output.statistics["digest"])}, {"dx": statistics}
         )
         if not terms and judged.explanation is UNEXPLAINED:
@@ -58,12 +57,11 @@ def emulated(build: str, defect: str, seeds: range, stray: float = 0.0) -> Recor
                 )
                 for term in diagnose(TEST, inputs, {"dx": dx}).terms
             }
-    return Record(build, found, terms)
+    return Record(build, judged_seeds, terms)
 
 
 def test_a_series_of_builds_turns_green_and_the_fault_stays() -> None:
-    """As in the bug report's table of containers: red, red, green though nothing was fixed; then a
-    real fix."""
+    """As in the bug report, two red builds turn green without a fix; the last has a real fix."""
     records = [
         emulated("december-10", "double-subtract", range(2), stray=1.0),
         emulated("december-12", "double-subtract", range(2), stray=1.0),
@@ -72,19 +70,19 @@ def test_a_series_of_builds_turns_green_and_the_fault_stays() -> None:
         Record("not-run", {}),
         emulated("fixed", "correct", range(2)),
     ]
-    found = series(records)
-    assert [each.change for each in found] == [
+    build_changes = series(records)
+    assert [build_change.change for build_change in build_changes] == [
         Change.unchanged,
         Change.fix_masked,
         Change.unchanged,
         Change.unknown,
         Change.fixed,
     ]
-    masked = found[1]
+    masked = build_changes[1]
     assert masked.turned_green
     assert masked.by == "coefficients"
     assert "s1 is subtracted twice" in masked.words
-    assert found[4].before == "december-17"
+    assert build_changes[4].before == "december-17"
 
 
 def seeds(
@@ -103,7 +101,7 @@ def test_every_pair_of_builds_has_its_word() -> None:
     red = Record("c", seeds(UNEXPLAINED, False, "w", row_z=200.0))
     hollow = Record("d", seeds(UNEXPLAINED, True, "h", row_z=210.0))
     elsewhere = Record("e", seeds(UNEXPLAINED, True, "x", row_z=20.0))
-    wanted = (
+    expected_changes = (
         (right, other, Change.right),
         (right, red, Change.broken),
         (red, right, Change.fixed),
@@ -112,10 +110,10 @@ def test_every_pair_of_builds_has_its_word() -> None:
         (red, elsewhere, Change.wrong_otherwise),
         (right, right, Change.unchanged),
     )
-    for before, after, change in wanted:
+    for before, after, change in expected_changes:
         assert compare_builds(before, after).change is change
     assert compare_builds(red, hollow).by == "statistics"
-    assert all(each.sentence for each in Change)
+    assert all(member.sentence for member in Change)
 
 
 def test_one_of_two_faults_fixed_is_masked_only_if_the_other_stays_the_same() -> None:
@@ -152,16 +150,16 @@ def test_bits_that_are_equal_say_so_even_where_the_verdict_moved() -> None:
         Record("a", seeds(UNEXPLAINED, False, "w")),
         Record("b", seeds(UNEXPLAINED, True, "w")),
     )
-    found = compare_builds(before, after)
-    assert found.change is Change.unchanged
-    assert "turned green for another reason" in found.words
+    build_change = compare_builds(before, after)
+    assert build_change.change is Change.unchanged
+    assert "turned green for another reason" in build_change.words
 
 
 def test_without_judged_seeds_there_is_no_baseline() -> None:
     empty = Record("a", {0: Seed(True, Explanation.not_judged)})
-    found = compare_builds(empty, Record("b", seeds(EXPLAINED, True, "r")))
-    assert found.change is Change.unknown
-    assert "No judged seed of a" in found.words
+    build_change = compare_builds(empty, Record("b", seeds(EXPLAINED, True, "r")))
+    assert build_change.change is Change.unknown
+    assert "No judged seed of a" in build_change.words
     assert series([]) == ()
 
 
@@ -194,9 +192,9 @@ RECORDS = st.builds(
 
 @given(st.lists(RECORDS, max_size=4))
 def test_any_records_have_an_answer(records: list[Record]) -> None:
-    for each in series(records):
-        json.dumps(each.to_json(), allow_nan=False)
-        assert each.words
+    for build_change in series(records):
+        json.dumps(build_change.to_json(), allow_nan=False)
+        assert build_change.words
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
@@ -205,6 +203,6 @@ def test_statistics_that_say_nothing_are_no_signature(value: float) -> None:
         Record("a", seeds(UNEXPLAINED, False, "w", chi=value)),
         Record("b", seeds(UNEXPLAINED, True, "v", chi=value)),
     )
-    found = compare_builds(before, after)
-    assert found.change is Change.wrong_otherwise
-    assert found.by == "nothing"
+    build_change = compare_builds(before, after)
+    assert build_change.change is Change.wrong_otherwise
+    assert build_change.by == "nothing"

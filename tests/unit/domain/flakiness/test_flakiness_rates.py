@@ -1,5 +1,5 @@
-"""Rates and contrasts: the distribution functions against scipy, known cases, and answers for data
-that say nothing."""
+"""Rates and contrasts: the distribution functions against scipy, known cases, and data that say
+nothing."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ def test_edges_of_the_distributions_are_defined() -> None:
 
 
 def test_a_rate_has_jeffreys_interval_with_open_ends() -> None:
-    found = rate(3, 20)
-    assert (found.low, found.high) == pytest.approx(
+    failure_rate = rate(3, 20)
+    assert (failure_rate.low, failure_rate.high) == pytest.approx(
         stats.beta.ppf([0.025, 0.975], 3.5, 17.5), rel=1e-9
     )
-    assert found.words == "3 of 20 (15%, 4.41% to 34.9%)"
-    none, all_of_them = rate(0, 20), rate(20, 20)
-    assert none.low == 0
-    assert none.high == pytest.approx(0.1166, abs=1e-4)
-    assert all_of_them.high == 1
-    assert all_of_them.low == pytest.approx(1 - 0.1166, abs=1e-4)
+    assert failure_rate.words == "3 of 20 (15%, 4.41% to 34.9%)"
+    none_failed, all_failed = rate(0, 20), rate(20, 20)
+    assert none_failed.low == 0
+    assert none_failed.high == pytest.approx(0.1166, abs=1e-4)
+    assert all_failed.high == 1
+    assert all_failed.low == pytest.approx(1 - 0.1166, abs=1e-4)
 
 
 def test_no_run_is_unknown_and_impossible_counts_are_refused() -> None:
@@ -82,8 +82,8 @@ def test_no_run_is_unknown_and_impossible_counts_are_refused() -> None:
 
 
 def test_a_million_seeds_have_a_rate() -> None:
-    found = rate(1000, 1_000_000)
-    assert (found.low, found.high) == pytest.approx(
+    failure_rate = rate(1000, 1_000_000)
+    assert (failure_rate.low, failure_rate.high) == pytest.approx(
         stats.beta.ppf([0.025, 0.975], 1000.5, 999000.5), rel=1e-7
     )
 
@@ -125,22 +125,24 @@ def test_intervals_hold_their_share_and_nothing_crashes(a: int, b: int, c: int, 
 
 def test_only_the_kernel_s_own_outcomes_are_rated() -> None:
     words = ("pass", "pass_by_tolerance", "suspect", "fail", "fail_by_tolerance", "hang", "skipped")
-    failures, lost = rate_of(outcome_of(Verdict(each)) for each in words)
+    failures, lost = rate_of(outcome_of(Verdict(word)) for word in words)
     assert (failures.failures, failures.runs) == (2, 5)
     assert (lost.failures, lost.runs) == (1, 6)
     assert outcome_of("not_judged", green=False) is Outcome.failed
     assert outcome_of("not_judged") is Outcome.silent
-    assert all(each.sentence for each in Outcome)
+    assert all(member.sentence for member in Outcome)
 
 
 def test_welch_is_scipy_s_and_sees_what_fisher_cannot() -> None:
     rng = np.random.default_rng(5)
     one, two = rng.normal(size=20), 2 + rng.normal(size=20)
-    wanted = stats.ttest_ind(two, one, equal_var=False)
-    found = welch(one, two)
-    assert (found.t, found.p) == pytest.approx((wanted.statistic, wanted.pvalue))
-    seen = sum(welch(rng.normal(size=20), 2 + rng.normal(size=20)).p < 1e-4 for _ in range(400))
-    assert seen >= 0.93 * 400  # 4-flakiness: .96
+    expected = stats.ttest_ind(two, one, equal_var=False)
+    contrast = welch(one, two)
+    assert (contrast.t, contrast.p) == pytest.approx((expected.statistic, expected.pvalue))
+    detections = sum(
+        welch(rng.normal(size=20), 2 + rng.normal(size=20)).p < 1e-4 for _ in range(400)
+    )
+    assert detections >= 0.93 * 400  # the expected power is .96
     assert fisher(0, 20, 0, 20) == 1
 
 
@@ -154,9 +156,9 @@ def test_welch_has_an_answer_for_constants_and_for_too_little() -> None:
 
 @given(st.lists(st.floats(), max_size=30), st.lists(st.floats(), max_size=30))
 def test_welch_never_crashes(one: list[float], two: list[float]) -> None:
-    found = welch(one, two)
-    assert 0 <= found.p <= 1
-    assert found.words
+    contrast = welch(one, two)
+    assert 0 <= contrast.p <= 1
+    assert contrast.words
 
 
 def test_the_policy_goes_through_json_and_names_what_is_wrong() -> None:

@@ -1,5 +1,7 @@
-"""Seeds that run again: the same numbers are no new samples, other numbers are; of tails, rates and
-tables of contexts and devices."""
+"""Seeds that run again: equal numbers are no new samples, other numbers are.
+
+The tests cover tails, rates, and the tables of contexts and devices.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def sample(
     build: str = "b",
     night: int = 0,
 ) -> Sample:
-    """One run, first in its process; its digest that of its seed alone unless told otherwise."""
+    """Return a run, first in its process; by default its digest depends on its seed alone."""
     bits = f"{seed}" if digest == "" else digest
     return Sample(
         seed,
@@ -44,37 +46,41 @@ def sample(
 
 
 def noisy(values: tuple[float, ...], spread: float) -> list[tuple[int | None, float | None]]:
-    """Four seeds of thirty nights, whose numbers differ from night to night."""
+    """Return (seed, ratio) of thirty nights, whose numbers differ from night to night."""
     noise = np.random.default_rng(1).normal(1, spread, size=(NIGHTS, len(values)))
     return [(seed, values[seed] * float(row[seed])) for row in noise for seed in range(len(values))]
 
 
 def exponential(count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Its quantiles: the numbers of a sample without the accidents of one."""
+    """Return quantiles of the exponential distribution: a sample without sampling noise."""
     return -np.log1p(-(np.arange(count) + 0.5) / count)
 
 
 @pytest.mark.parametrize("values", [FAR, NEAR])
 @pytest.mark.parametrize("spread", [0.0, 1e-6, 0.01])
 def test_four_seeds_of_thirty_nights_are_four(values: tuple[float, ...], spread: float) -> None:
-    told = noisy(values, spread)
-    found = tail_of(told)
-    assert (found.seeds, found.distinct, found.repeated, found.predicted) == (4, 4, 116, None)
-    assert found.words.startswith(
+    seed_ratios = noisy(values, spread)
+    prediction = tail_of(seed_ratios)
+    assert (prediction.seeds, prediction.distinct, prediction.repeated, prediction.predicted) == (
+        4,
+        4,
+        116,
+        None,
+    )
+    assert prediction.words.startswith(
         "4 distinct seeds are too few to predict how often others fail (20 are needed)"
     )
-    kind, words = stability(rate(0, len(told)), found)
+    kind, words = stability(rate(0, len(seed_ratios)), prediction)
     assert kind is Stability.unknown
     assert words.startswith("not enough seeds: 4 of 20; 4 distinct seeds are too few")
-    json.dumps(found.to_json(), allow_nan=False)
+    json.dumps(prediction.to_json(), allow_nan=False)
 
 
 def test_a_tail_of_repeated_numbers_would_have_been_nonsense() -> None:
-    """What the samples of four seeds said as if they were forty: a right kernel, a quarter of the
-    tolerance, was foretold to fail."""
-    found = tail([value for value in FAR for _ in range(10)])
-    assert found.predicted is not None
-    assert found.predicted > 0.01
+    """Four seeds counted as forty predict failures of a kernel that is far within its tolerance."""
+    prediction = tail([value for value in FAR for _ in range(10)])
+    assert prediction.predicted is not None
+    assert prediction.predicted > 0.01
     assert (
         tail_of([(seed, value) for _ in range(10) for seed, value in enumerate(FAR)]).predicted
         is None
@@ -99,41 +105,46 @@ def test_numbers_that_differ_as_much_within_a_seed_as_between_seeds_are_new_samp
 
 
 def test_a_seed_that_comes_near_by_itself_is_foretold_per_run() -> None:
-    noise = np.random.default_rng(5).permutation(exponential(NIGHTS))  # of seed 3 .007 are above 1
-    told = [
-        (seed, (0.2, 0.3, 0.4, 0.7)[seed] + (0.06 if seed == 3 else 0.01) * float(each))
-        for each in noise
+    # seed 3 is above 1 in .007 of its runs
+    noise = np.random.default_rng(5).permutation(exponential(NIGHTS))
+    seed_ratios = [
+        (seed, (0.2, 0.3, 0.4, 0.7)[seed] + (0.06 if seed == 3 else 0.01) * float(deviation))
+        for deviation in noise
         for seed in range(4)
     ]
-    found = tail_of(told)
-    assert (found.per, found.distinct, found.at_most) == ("runs", 4, False)
-    assert found.predicted is not None
-    assert found.predicted > 1e-3
-    assert found.words.startswith("of these 4 seeds themselves ")
-    rest = tail_of(
-        [*told, *((10 + seed, 0.1 + 0.01 * seed) for seed in range(9))]
+    prediction = tail_of(seed_ratios)
+    assert (prediction.per, prediction.distinct, prediction.at_most) == ("runs", 4, False)
+    assert prediction.predicted is not None
+    assert prediction.predicted > 1e-3
+    assert prediction.words.startswith("of these 4 seeds themselves ")
+    with_more_seeds = tail_of(
+        [*seed_ratios, *((10 + seed, 0.1 + 0.01 * seed) for seed in range(9))]
     )  # too few runs for tails of their own
-    assert (rest.seeds, rest.distinct, rest.words) == (found.seeds, 4, found.words)
-    assert stability(rate(0, len(told)), found)[0] is Stability.marginal
+    assert (with_more_seeds.seeds, with_more_seeds.distinct, with_more_seeds.words) == (
+        prediction.seeds,
+        4,
+        prediction.words,
+    )
+    assert stability(rate(0, len(seed_ratios)), prediction)[0] is Stability.marginal
 
 
 def test_enough_seeds_are_one_sample_each_however_often_they_run() -> None:
     values = np.random.default_rng(2).random(50) * 0.1
-    found = tail_of(
+    prediction = tail_of(
         [
             (seed, float(value) * (1 + 1e-4 * night))
             for night in range(5)
             for seed, value in enumerate(values)
         ]
     )
-    assert (found.seeds, found.distinct, found.repeated) == (50, 50, 200)
-    assert found.predicted == pytest.approx(1 / 500)
+    assert (prediction.seeds, prediction.distinct, prediction.repeated) == (50, 50, 200)
+    assert prediction.predicted == pytest.approx(1 / 500)
 
 
 def test_runs_without_a_controlled_seed_are_each_their_own() -> None:
     values = [0.1 + 0.001 * (place % 4) for place in range(40)]
-    found = tail_of([(None, value) for value in values])
-    assert (found.to_json(), found.seeds) == (tail(values).to_json(), 40)
+    prediction = tail_of([(None, value) for value in values])
+    assert (prediction.to_json(), prediction.seeds) == (tail(values).to_json(), 40)
     assert tail_of([]).words == "not enough seeds: 0 of 20"
     assert tail_of([(1, None), (1, float("nan"))]).left_out == 2
     assert clustered([[1.0, 1.1]])
@@ -147,17 +158,17 @@ def test_bits_that_repeat_count_once_but_not_of_a_kernel_that_is_known_to_be_non
         sample(seed, night=night, build=f"b{night}") for night in range(NIGHTS) for seed in range(4)
     ]
     assert distinct_places(nights) == [0, 1, 2, 3]
-    assert distinct_places([each._replace(digest=None) for each in nights]) == list(range(120))
-    assert distinct_places([each._replace(seed=None) for each in nights]) == list(range(120))
-    other = [each._replace(digest=f"{each.digest} {each.build}") for each in nights]
+    assert distinct_places([run._replace(digest=None) for run in nights]) == list(range(120))
+    assert distinct_places([run._replace(seed=None) for run in nights]) == list(range(120))
+    other = [run._replace(digest=f"{run.digest} {run.build}") for run in nights]
     assert len(distinct_places(other)) == 120
     assert distinct_places(other, [0.5] * 120) == [
         0,
         1,
         2,
         3,
-    ]  # each build's bits are its own, the figures are the same
-    same = [each._replace(build="b") for each in nights]
+    ]  # the bits differ by build, the figures don't
+    same = [run._replace(build="b") for run in nights]
     same[50] = same[50]._replace(digest="another")
     assert distinct_places(same, [0.5] * 120) == list(range(120))
 
@@ -176,12 +187,16 @@ def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
         second.repeated,
         second.runs,
     ) == (2, 2, 1, 58, NIGHTS)
-    found = attribute(runs)
-    assert found.cause is Cause.seed_sensitive
-    assert (found.failures.failures, found.failures.runs, found.repeated) == (1, 4, 116)
-    assert "(116 more repeat one of these bit for bit)" in found.words
+    attribution = attribute(runs)
+    assert attribution.cause is Cause.seed_sensitive
+    assert (attribution.failures.failures, attribution.failures.runs, attribution.repeated) == (
+        1,
+        4,
+        116,
+    )
+    assert "(116 more repeat one of these bit for bit)" in attribution.words
     mixed = [
-        each._replace(digest=f"{night}") for night, each in enumerate(runs)
+        run._replace(digest=f"{night}") for night, run in enumerate(runs)
     ]  # it never repeats itself: each run is a trial
     assert attribute(mixed).failures.runs == 120
     assert devices(mixed)[1].rate.runs == 60
@@ -190,13 +205,13 @@ def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
 def test_one_bad_seed_run_again_on_every_other_device_is_no_difference_of_devices() -> None:
     well = [sample(seed, device="a") for seed in range(30)]
     bad = [sample(99, failed=True, device=f"d{number}") for number in range(8)]
-    found = attribute([*well, *bad])
-    assert Cause.device_dependent not in found.causes
-    assert next(row.p for row in found.devices if row.name == "a") == pytest.approx(
+    attribution = attribute([*well, *bad])
+    assert Cause.device_dependent not in attribution.causes
+    assert next(row.p for row in attribution.devices if row.name == "a") == pytest.approx(
         1 / 31
     )  # 0 of 30 against 1 of 1
     other = [
-        each._replace(digest=each.device) for each in bad
+        run._replace(digest=run.device) for run in bad
     ]  # each device has bits of its own: eight failures
     assert Cause.device_dependent in attribute([*well, *other]).causes
 

@@ -1,4 +1,4 @@
-"""Sequential seeds: the published run lengths, its error rates, and what it says when it stops."""
+"""Sequential seeds: the published run lengths, the error rates, and the message of a stop."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_a_test_that_always_passes_stops_after_49_seeds_and_saves_the_rest() -> 
     first = decide(0, 0, 500)
     assert (first.state, first.needed) == (Stopping.more, 49)
     assert decide(0, 48, 500).needed == 1
-    found = decide(0, 49, 500, durations_ms=[100.0] * 49)
-    assert found.state is Stopping.stable
-    assert found.saved_ms == pytest.approx(45_100)
+    decision = decide(0, 49, 500, durations_ms=[100.0] * 49)
+    assert decision.state is Stopping.stable
+    assert decision.saved_ms == pytest.approx(45_100)
     stopped = (
         "stopped after 49 of at most 500 seeds, 0 failed: the failure rate is 0.01 rather than 0.1"
     )
-    assert found.words == f"{stopped}; 45.1 s of device time saved"
+    assert decision.words == f"{stopped}; 45.1 s of device time saved"
 
 
 def test_two_failures_in_a_row_are_flaky() -> None:
@@ -69,15 +69,15 @@ def test_clocks_that_go_back_are_left_out_of_the_time_saved() -> None:
 def test_any_counts_are_decided_and_needed_seeds_decide(
     failures: int, passes: int, most: int
 ) -> None:
-    found = decide(failures, failures + passes, most)
-    json.dumps(found.to_json(), allow_nan=False)
-    if found.state is Stopping.more:
-        assert 1 <= found.needed <= most - failures - passes
-        later = decide(failures, failures + passes + found.needed, most)
+    decision = decide(failures, failures + passes, most)
+    json.dumps(decision.to_json(), allow_nan=False)
+    if decision.state is Stopping.more:
+        assert 1 <= decision.needed <= most - failures - passes
+        later = decide(failures, failures + passes + decision.needed, most)
         assert later.stopped
-        assert not decide(failures, failures + passes + found.needed - 1, most).stopped
+        assert not decide(failures, failures + passes + decision.needed - 1, most).stopped
     else:
-        assert found.needed == 0
+        assert decision.needed == 0
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -96,12 +96,12 @@ def test_suspects_add_eight_seeds_at_most_twice() -> None:
     assert [more_for_suspects(1, rounds) for rounds in range(4)] == [8, 8, 0, 0]
     assert more_for_suspects(0, 0) == 0
     assert POLICY.suspect_rounds == 2
-    assert all(each.sentence for each in Stopping)
+    assert all(member.sentence for member in Stopping)
 
 
 def test_seeds_that_say_nothing_use_up_the_limit_and_count_for_nothing() -> None:
-    found = decide(0, 48, 60, silent=12)
-    assert (found.state, found.words) == (
+    decision = decide(0, 48, 60, silent=12)
+    assert (decision.state, decision.words) == (
         Stopping.undecided,
         (
             "stopped after 48 of at most 60 seeds (12 more say nothing of the kernel), 0 "

@@ -24,11 +24,10 @@ LARGE = st.lists(st.floats(min_value=1e-300, max_value=1e300), min_size=0, max_s
 
 
 def exact(values: list[float | None], thousandths: int) -> float | None:
-    """The plainest oracle: the smallest value that at least so many thousandths of the known values
-    don't exceed."""
+    """Return the smallest known value that at least so many thousandths don't exceed."""
     known = sorted(abs(value) for value in values if value is not None and not math.isnan(value))
-    wanted = Fraction(thousandths, 1000) * len(known)
-    return next((value for rank, value in enumerate(known, 1) if rank >= wanted), None)
+    least_rank = Fraction(thousandths, 1000) * len(known)
+    return next((value for rank, value in enumerate(known, 1) if rank >= least_rank), None)
 
 
 @given(ANY, st.integers(0, 1000))
@@ -39,14 +38,14 @@ def test_a_quantile_is_within_the_stated_error_of_the_exact_one(
     values: list[float | None], thousandths: int
 ) -> None:
     sketch = Sketch.of(values)
-    found, wanted = sketch.quantile(thousandths / 1000), exact(values, thousandths)
+    estimate, expected = sketch.quantile(thousandths / 1000), exact(values, thousandths)
     assert sketch.count == sum(value is not None and not math.isnan(value) for value in values)
     assert sketch.missing == values.count(None)
-    if wanted is None or wanted in (0, math.inf):
-        assert found == wanted
+    if expected is None or expected in (0, math.inf):
+        assert estimate == expected
     else:
-        assert found is not None
-        assert abs(found - wanted) <= wanted * sketch.error * (1 + 1e-12) + 5e-324
+        assert estimate is not None
+        assert abs(estimate - expected) <= expected * sketch.error * (1 + 1e-12) + 5e-324
     assert sketch.error <= 0.01084 or len(values) > MAX_BUCKETS
 
 
@@ -75,10 +74,10 @@ def test_more_buckets_than_fit_are_joined_and_say_their_error_whatever_the_group
     noise.shuffle(parts)
     assert total(parts) == whole
     for thousandths in (1, 10, 500, 990, 999):
-        found, wanted = whole.quantile(thousandths / 1000), exact(values, thousandths)
-        assert found is not None
-        assert wanted is not None
-        assert abs(found / wanted - 1) <= whole.error
+        estimate, expected = whole.quantile(thousandths / 1000), exact(values, thousandths)
+        assert estimate is not None
+        assert expected is not None
+        assert abs(estimate / expected - 1) <= whole.error
     assert (whole.quantile(0), whole.quantile(1)) == (exact(values, 0), exact(values, 1000))
 
 
@@ -118,7 +117,7 @@ def test_nothing_one_value_and_values_without_numbers_have_an_answer() -> None:
     one = Sketch.of([-0.0265])
     assert [one.quantile(share) for share in (0, 0.5, 1)] == [
         0.0265
-    ] * 3  # a magnitude; of equal values the exact one
+    ] * 3  # the magnitude, exact for equal values
     assert one.mean() == 0.0265
     mixed = Sketch.of([0.0, 0.0, 1.0, math.inf])
     assert [mixed.quantile(share) for share in (0, 0.5, 0.75, 1)] == [0.0, 0.0, 1.0, math.inf]
@@ -130,8 +129,8 @@ def test_nothing_one_value_and_values_without_numbers_have_an_answer() -> None:
 @given(LARGE)
 def test_the_mean_is_within_the_stated_error(values: list[float]) -> None:
     sketch = Sketch.of(values)
-    found = sketch.mean()
+    estimate = sketch.mean()
     if values:
-        wanted = sum(Fraction(value) for value in values) / len(values)
-        assert found is not None
-        assert abs(Fraction(found) - wanted) <= wanted * Fraction(sketch.error + 1e-12)
+        expected = sum(Fraction(value) for value in values) / len(values)
+        assert estimate is not None
+        assert abs(Fraction(estimate) - expected) <= expected * Fraction(sketch.error + 1e-12)

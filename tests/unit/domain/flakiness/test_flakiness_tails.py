@@ -1,4 +1,4 @@
-"""Latent flakes and grades: fits against known tails, bounds that hold, the two axes."""
+"""Latent flakes and grades: fits against known tails, bounds that hold, and both axes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gonogo.spec.verdicts import Explanation
 def exponential(
     seeds: int, true: float, stream: int = 0
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """tolerance_ratios of which `true` are above 1."""
+    """Return tolerance ratios: the share `true` of the distribution is above 1."""
     return np.random.default_rng(stream).exponential(size=seeds) / -np.log(true)
 
 
@@ -36,29 +36,31 @@ def test_the_fit_finds_the_shape_and_scale_of_a_pareto_tail(shape: float) -> Non
 
 
 def test_survival_of_known_shapes() -> None:
-    found = survival(1.0, np.array([0.0, 1.0, -0.5]), np.array([1.0, 1.0, 0.4]))
-    assert found == pytest.approx([np.exp(-1), 0.5, 0.0])
+    shares = survival(1.0, np.array([0.0, 1.0, -0.5]), np.array([1.0, 1.0, 0.4]))
+    assert shares == pytest.approx([np.exp(-1), 0.5, 0.0])
 
 
 def test_the_predicted_rate_is_near_the_true_one_and_the_bound_above() -> None:
     predictions = [tail(exponential(200, 0.004, stream)) for stream in range(60)]
     assert float(
-        np.median([each.predicted for each in predictions if each.predicted is not None])
+        np.median(
+            [prediction.predicted for prediction in predictions if prediction.predicted is not None]
+        )
     ) == pytest.approx(0.004, rel=0.35)
-    assert sum((each.upper or 0) >= 0.004 for each in predictions) >= 55
+    assert sum((prediction.upper or 0) >= 0.004 for prediction in predictions) >= 55
 
 
 def test_nothing_is_predicted_beyond_ten_times_the_seeds() -> None:
-    found = tail(np.random.default_rng(2).random(50) * 0.1)
-    assert found.predicted == pytest.approx(1 / 500)
-    assert found.at_most
-    assert found.words.startswith("at most 2 failures per thousand seeds")
+    prediction = tail(np.random.default_rng(2).random(50) * 0.1)
+    assert prediction.predicted == pytest.approx(1 / 500)
+    assert prediction.at_most
+    assert prediction.words.startswith("at most 2 failures per thousand seeds")
 
 
 def test_too_few_seeds_are_said_to_be_so() -> None:
-    found = tail([0.1, 0.2, 0.3])
-    assert found.words == "not enough seeds: 3 of 20"
-    assert found.predicted is None
+    prediction = tail([0.1, 0.2, 0.3])
+    assert prediction.words == "not enough seeds: 3 of 20"
+    assert prediction.predicted is None
     assert tail([]).words == "not enough seeds: 0 of 20"
     assert tail([float("nan")] * 100).words == "not enough seeds: 0 of 20"
     assert tail([float("nan")] * 100).left_out == 100
@@ -66,17 +68,17 @@ def test_too_few_seeds_are_said_to_be_so() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 1e-300, 1.0])
 def test_equal_ratios_have_no_tail_but_a_bound_by_their_count(value: float) -> None:
-    found = tail([value] * 40)
-    assert found.thresholds == ()
-    assert found.upper == pytest.approx(0.0466, abs=1e-3)  # Jeffreys, one-sided: 0 of 40
-    assert "no tail to fit" in found.words
+    prediction = tail([value] * 40)
+    assert prediction.thresholds == ()
+    assert prediction.upper == pytest.approx(0.0466, abs=1e-3)  # Jeffreys, one-sided: 0 of 40
+    assert "no tail to fit" in prediction.words
 
 
 def test_infinite_ratios_and_failures_count() -> None:
-    found = tail([*exponential(100, 0.01), np.inf, np.inf])
-    assert found.failures.failures >= 2
-    assert found.predicted is not None
-    assert found.predicted > 2 / 102
+    prediction = tail([*exponential(100, 0.01), np.inf, np.inf])
+    assert prediction.failures.failures >= 2
+    assert prediction.predicted is not None
+    assert prediction.predicted > 2 / 102
     most = tail([5.0 + k for k in range(40)])
     assert most.predicted == 1
     assert "too many above the limit" in most.words
@@ -84,26 +86,26 @@ def test_infinite_ratios_and_failures_count() -> None:
 
 def test_a_million_seeds_take_no_longer_than_a_moment() -> None:
     began = time.perf_counter()
-    found = tail(exponential(1_000_000, 1e-5))
+    prediction = tail(exponential(1_000_000, 1e-5))
     assert time.perf_counter() - began < 10
-    assert found.predicted == pytest.approx(1e-5, rel=0.7)
+    assert prediction.predicted == pytest.approx(1e-5, rel=0.7)
 
 
 @given(arrays.arrays(np.float64, st.integers(0, 200), elements=st.floats(width=64)))
 def test_any_numbers_have_an_answer(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
-    found = tail(values)
-    json.dumps(found.to_json(), allow_nan=False)
-    if found.predicted is not None:
-        assert found.upper is not None
-        assert 0 <= found.predicted <= found.upper <= 1
+    prediction = tail(values)
+    json.dumps(prediction.to_json(), allow_nan=False)
+    if prediction.predicted is not None:
+        assert prediction.upper is not None
+        assert 0 <= prediction.predicted <= prediction.upper <= 1
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.999, 1.0, 1.5]), min_size=20, max_size=120))
 def test_ties_have_an_answer(values: list[float]) -> None:
-    found = tail(values)
-    assert found.upper is not None
-    assert found.predicted is not None
-    assert 0 < found.predicted <= found.upper <= 1
+    prediction = tail(values)
+    assert prediction.upper is not None
+    assert prediction.predicted is not None
+    assert 0 < prediction.predicted <= prediction.upper <= 1
 
 
 def test_a_tail_does_not_depend_on_the_order_and_repeats() -> None:
@@ -126,8 +128,8 @@ def test_sharpness_and_hollow() -> None:
     assert sharpness({})[0] is Sharpness.unmeasured
     assert sharpness({"cannot-show": rate(0, 0)})[0] is Sharpness.unmeasured
     assert sharpness({"drop-s1": rate(0, 8), "cannot-show": rate(0, 0)})[0] is Sharpness.sharp
-    found, words = sharpness({"drop-s1": rate(0, 8), "last-block-only": rate(8, 8)})
-    assert found is Sharpness.blunt
+    kind, words = sharpness({"drop-s1": rate(0, 8), "last-block-only": rate(8, 8)})
+    assert kind is Sharpness.blunt
     assert words.startswith("1 of 2 mutants pass: last-block-only 8 of 8")
     _, words = sharpness({f"wrong-{number}": rate(8, 8) for number in range(7)})
     assert words.startswith("7 of 7 mutants pass: wrong-0 8 of 8")
@@ -140,7 +142,7 @@ def test_sharpness_and_hollow() -> None:
     assert graded.latent
     assert graded.hollow
     json.dumps(graded.to_json(), allow_nan=False)
-    assert all(each.sentence for each in (*Stability, *Sharpness))
+    assert all(member.sentence for member in (*Stability, *Sharpness))
 
 
 def test_a_chance_suspect_is_settled_by_more_seeds_and_a_wrong_term_is_not() -> None:

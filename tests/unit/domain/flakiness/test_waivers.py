@@ -1,4 +1,4 @@
-"""Waivers, pure: which tests they are about, which classes they cover, what stays as it was."""
+"""Waivers without a database: the tests that they fit, the classes, and what they don't change."""
 
 from __future__ import annotations
 
@@ -52,21 +52,23 @@ def ran(**counts: int) -> RunSummary:
         (
             {"test": None, "labels": {"suite": "nightly", "team": "x"}},
             False,
-        ),  # of two jobs each has one
+        ),  # each of the two jobs has only one
         ({"builds": ("kernels-*",)}, True),
         ({"builds": ("release-*",)}, False),
     ],
 )
 def test_everything_that_an_waiver_names_must_fit(changes: dict[str, Any], fits: bool) -> None:
     labels = [{"suite": "nightly"}, {"team": "x"}]
-    held = waiver(**changes)
-    assert held.concerns("v1-a", ["layernorm_bw 32x64"], labels, "kernels-1f") is fits
-    assert held.concerns("v1-a", ["layernorm_bw 32x64"], labels) is (fits or "builds" in changes)
+    changed_waiver = waiver(**changes)
+    assert changed_waiver.concerns("v1-a", ["layernorm_bw 32x64"], labels, "kernels-1f") is fits
+    assert changed_waiver.concerns("v1-a", ["layernorm_bw 32x64"], labels) is (
+        fits or "builds" in changes
+    )
 
 
 def test_the_class_is_waived_and_the_verdict_stays() -> None:
-    said = classify(ran(pass_=8), ran(fail=6, error=2))
-    (lost, red) = waived(said, [waiver()]).findings
+    classification = classify(ran(pass_=8), ran(fail=6, error=2))
+    (lost, red) = waived(classification, [waiver()]).findings
     assert (lost.kind, lost.verdict) == (Class.infrastructure, Verdict.error)
     assert (red.kind, red.verdict, red.new, red.evidence["otherwise"]) == (
         Class.waived,
@@ -85,9 +87,9 @@ def test_the_class_is_waived_and_the_verdict_stays() -> None:
         "expires": "2026-12-01T00:00:00Z",
         "words": "waived until 2026-12-01 by kim: the race of ticket 12",
     }
-    assert red.evidence["head"]["failures"] == 6  # the rates are told all the same
-    assert gate([waived(said, [waiver()])]).code == 3  # the crash is not covered
-    assert gate([waived(said, [waiver(classes=WAIVABLE)])], FailOn.any).code == 0
+    assert red.evidence["head"]["failures"] == 6  # the evidence still has the rates
+    assert gate([waived(classification, [waiver()])]).code == 3  # the crash is not covered
+    assert gate([waived(classification, [waiver(classes=WAIVABLE)])], FailOn.any).code == 0
 
 
 def test_only_the_classes_that_it_names_and_nothing_that_never_ran() -> None:
@@ -101,9 +103,9 @@ def test_only_the_classes_that_it_names_and_nothing_that_never_ran() -> None:
         (ran(pass_=8), ran(pass_=8)),
         (ran(fail=8), ran(pass_=8)),
     ):
-        said = classify(base, head)
-        assert not waivable(said)
-        assert waived(said, [everything]) is said
+        classification = classify(base, head)
+        assert not waivable(classification)
+        assert waived(classification, [everything]) is classification
     assert Class.infrastructure not in RED_OR_HOLLOW
 
 
@@ -114,7 +116,7 @@ def test_a_flag_that_someone_took_on_is_named_before_an_waiver_and_of_several_th
     (by_flag,) = waived(classify(ran(pass_=8), ran(fail=8), [known]), [waiver()]).findings
     assert (by_flag.evidence["flag"]["id"], "waiver" in by_flag.evidence) == ("f1", False)
     later = waiver(id="o2", expires=END.replace(hour=12))
-    (held,) = waived(classify(ran(pass_=8), ran(fail=8)), [waiver(), later]).findings
-    assert held.evidence["waiver"]["id"] == "o2"
-    assert "until 2026-12-01 12:00 UTC by" in held.words
+    (by_waiver,) = waived(classify(ran(pass_=8), ran(fail=8)), [waiver(), later]).findings
+    assert by_waiver.evidence["waiver"]["id"] == "o2"
+    assert "until 2026-12-01 12:00 UTC by" in by_waiver.words
     assert day(END) == "2026-12-01"

@@ -1,5 +1,5 @@
-"""A right kernel that fails one run in a hundred: the gauge predicts it before it is seen, and
-advises what ends it."""
+"""A right kernel that fails one run in a hundred: the gauge predicts it from passing runs, and
+advises a tolerance that ends it."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ ARITHMETIC = "fp32"
 
 
 def rounded(outputs: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float32]]:
-    """A kernel that errs by the rounding of its output only."""
+    """Return the outputs of a kernel whose only error is the rounding of its output."""
     return {name: round_to(np.asarray(a, np.float32), "bf16") for name, a in outputs.items()}
 
 
 @pytest.fixture(scope="module")
 def rows() -> list[measure.Row]:
-    found = []
+    measured_rows = []
     for seed in range(SEEDS):
         drawn = measure.Drawn.of(TEST, seed)
         perfect = Part("perfect", Kind.go, "Rounds its output only.", "correct", TEST, TEST)
         outputs = rounded(reference.reference(TEST, drawn.raw))
-        found.append(
+        measured_rows.append(
             measure.measured(perfect, drawn, outputs, arithmetic=ARITHMETIC, produced=None)
         )
         if seed < 2:
             for part in kernels.wrong(TEST):
                 ideal = rounded(emulation.ideal(TEST, drawn.given, part.build))
-                found.append(
+                measured_rows.append(
                     measure.measured(part, drawn, ideal, arithmetic=ARITHMETIC, produced=None)
                 )
-    return found
+    return measured_rows
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +68,10 @@ def test_the_rate_is_predicted(gauge: Gauge) -> None:
 
 def test_it_is_predicted_from_seeds_none_of_which_fails(rows: list[measure.Row]) -> None:
     green = [row for row in rows if row["outputs"]["y"]["needed_atol"]["0"] <= 0.06][:40]
-    found = report(TEST, green)
-    assert found.alarms.count == 0
-    assert found.predicted is not None
-    assert 0.002 < found.predicted < 0.05
+    green_gauge = report(TEST, green)
+    assert green_gauge.alarms.count == 0
+    assert green_gauge.predicted is not None
+    assert 0.002 < green_gauge.predicted < 0.05
 
 
 def test_a_relative_tolerance_is_advised_that_no_right_kernel_fails(
@@ -80,4 +80,6 @@ def test_a_relative_tolerance_is_advised_that_no_right_kernel_fails(
     advised = gauge.advice.tolerance["y"]
     assert advised["rtol"] > 0
     needed = [row["outputs"]["y"]["needed_atol"] for row in rows if row["kind"] == "go"]
-    assert max(each[f"{advised['rtol']:g}"] for each in needed) <= advised["atol"] < 0.06
+    assert (
+        max(needed_atol[f"{advised['rtol']:g}"] for needed_atol in needed) <= advised["atol"] < 0.06
+    )

@@ -23,8 +23,7 @@ from numeric_cases import spec
 ARITHMETIC = "tt-train"
 NIGHTLY = {"rtol": 1e-3, "atol": 0.5}
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
-"""The faults of the nightly kernel's two reductions: what was wrong, and what was said to be
-wrong."""
+"""The faults of the nightly kernel's two reductions: the real ones and the alleged ones."""
 
 
 def run(part: Part, drawn: measure.Drawn) -> dict[str, Any]:
@@ -39,11 +38,11 @@ def row(part: Part, drawn: measure.Drawn) -> measure.Row:
 
 
 def rows(test: TestSpec, seeds: int = 2) -> list[measure.Row]:
-    found = []
+    measured_rows = []
     for seed in range(seeds):
         drawn = measure.Drawn.of(test, seed)
-        found += [row(part, drawn) for part in (*kernels.right(test), *kernels.wrong(test))]
-    return found
+        measured_rows += [row(part, drawn) for part in (*kernels.right(test), *kernels.wrong(test))]
+    return measured_rows
 
 
 @cache
@@ -58,44 +57,49 @@ def gauged(kernel: str, rows_: int, features: int) -> Gauge:
 
 
 def test_atol_a_half_misses_every_fault_of_the_nightly_reductions_and_so_does_pcc() -> None:
-    found = gauged("layernorm_bw", 8, 8462)
-    assert found.alarms.count == 0
-    assert found.sharpness is Sharpness.blunt
-    assert set(REDUCTIONS) <= set(found.blind)
-    assert set(REDUCTIONS) <= set(found.gates["pcc-.999"][2])
+    gauge = gauged("layernorm_bw", 8, 8462)
+    assert gauge.alarms.count == 0
+    assert gauge.sharpness is Sharpness.blunt
+    assert set(REDUCTIONS) <= set(gauge.blind)
+    assert set(REDUCTIONS) <= set(gauge.gates["pcc-.999"][2])
     for name in REDUCTIONS:
-        assert found.misses[name].count == found.misses[name].of == 2, name
-        assert found.seen[name].count == found.seen[name].of == 2, name
+        assert gauge.misses[name].count == gauge.misses[name].of == 2, name
+        assert gauge.seen[name].count == gauge.seen[name].of == 2, name
 
 
 def test_the_advised_nightly_tolerance_rejects_mutants_and_passes_right_kernels() -> None:
-    found = gauged("layernorm_bw", 8, 8462)
-    assert not set(REDUCTIONS) & set(found.advice.missed)
-    for each in rows(
-        TestSpec.parse({**found.test.canonical(), "tolerance": found.advice.tolerance}), seeds=1
+    gauge = gauged("layernorm_bw", 8, 8462)
+    assert not set(REDUCTIONS) & set(gauge.advice.missed)
+    for measured_row in rows(
+        TestSpec.parse({**gauge.test.canonical(), "tolerance": gauge.advice.tolerance}), seeds=1
     ):
         advised = {
-            name: Tolerance(**tolerance) for name, tolerance in found.advice.tolerance.items()
+            name: Tolerance(**tolerance) for name, tolerance in gauge.advice.tolerance.items()
         }
-        green = all(within(advised.get(name), numbers) for name, numbers in each["outputs"].items())
+        green = all(
+            within(advised.get(name), numbers) for name, numbers in measured_row["outputs"].items()
+        )
         assert green == (
-            each["kind"] == "go" or each["part"] in found.advice.missed or not each["able"]
-        ), each["part"]
+            measured_row["kind"] == "go"
+            or measured_row["part"] in gauge.advice.missed
+            or not measured_row["able"]
+        ), measured_row["part"]
 
 
 def test_an_impossible_window_is_said_to_be_one_and_other_inputs_see_more() -> None:
-    found = gauged("layernorm_bw", 8, 8462)
-    assert not found.advice.works
-    assert "No tolerance works with these inputs" in found.words
+    gauge = gauged("layernorm_bw", 8, 8462)
+    assert not gauge.advice.works
+    assert "No tolerance works with these inputs" in gauge.words
     where = next(
-        each for each in elsewhere.candidates(found.test) if each.name == "offset x and dy"
+        candidate
+        for candidate in elsewhere.candidates(gauge.test)
+        if candidate.name == "offset x and dy"
     )
     other = spec("layernorm_bw", (8, 8462), tolerance=NIGHTLY, inputs=where.inputs)
     there = report(other, rows(other, seeds=1))
-    tried = elsewhere.TriedInputs.of(found, where, there)
-    # a mean of dy makes s1 as large as dx: a plain allclose, and a far looser one, now rejects what
-    # was wrong
-    window = next(each for each in there.windows if str(each.comparator) == "allclose rtol 0")
+    tried = elsewhere.TriedInputs.of(gauge, where, there)
+    # a mean of dy makes s1 as large as dx: now even a far looser allclose rejects the faults
+    window = next(window for window in there.windows if str(window.comparator) == "allclose rtol 0")
     assert not set(REDUCTIONS) & set(window.missed)
     assert window.lower["dx"] < 0.1
     assert tried.words.startswith('With inputs "offset x and dy" dx: ')
@@ -103,13 +107,13 @@ def test_an_impossible_window_is_said_to_be_one_and_other_inputs_see_more() -> N
 
 @pytest.mark.parametrize("features", [64, 519, 4096])
 def test_the_gates_of_ttnn_s_own_suites_miss_wrong_kernels_at_every_width(features: int) -> None:
-    found = gauged("layernorm_fw", 32, features)
+    gauge = gauged("layernorm_fw", 32, features)
     for gate in ("ttnn-bf16", "ttnn-legacy", "pcc-.99"):
-        alarms, _, missed = found.gates[gate]
+        alarms, _, missed = gauge.gates[gate]
         assert alarms.count == 0, gate
         assert missed, gate
-    assert set(found.gates["ttnn-bf16"][2]) <= set(found.gates["ttnn-legacy"][2])
-    assert "moreh-backward" not in found.gates
+    assert set(gauge.gates["ttnn-bf16"][2]) <= set(gauge.gates["ttnn-legacy"][2])
+    assert "moreh-backward" not in gauge.gates
 
 
 def test_a_gate_judged_from_a_row_says_what_it_would_have_said_as_the_test_s_own() -> None:
@@ -117,16 +121,18 @@ def test_a_gate_judged_from_a_row_says_what_it_would_have_said_as_the_test_s_own
     drawn = measure.Drawn.of(test, 1)
     for part in kernels.wrong(test):
         outputs = run(part, drawn)
-        found = measure.measured(part, drawn, outputs, arithmetic=ARITHMETIC, produced=None)
+        measured_row = measure.measured(part, drawn, outputs, arithmetic=ARITHMETIC, produced=None)
         for gate in GATES.values():
             gated = TestSpec.parse({**test.canonical(), "tolerance": {"y": dict(gate.tolerance)}})
-            own = (
+            judged_statistics = (
                 judge(gated, drawn.raw, drawn.given, outputs, arithmetic=ARITHMETIC)
                 .outputs["y"]
                 .statistics
             )
             tolerance = Tolerance.parse(gate.tolerance)
-            assert within(tolerance, found["outputs"]["y"]) == within(tolerance, own), (
+            assert within(tolerance, measured_row["outputs"]["y"]) == within(
+                tolerance, judged_statistics
+            ), (
                 part.name,
                 gate.name,
             )
@@ -135,10 +141,10 @@ def test_a_gate_judged_from_a_row_says_what_it_would_have_said_as_the_test_s_own
 @pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])
 def test_right_kernels_in_every_arithmetic_are_explained_and_give_other_bits(kernel: str) -> None:
     test = spec(kernel, (40, 519))
-    found = [row(part, measure.Drawn.of(test, 0)) for part in kernels.right(test)]
-    assert {each["explanation"] for each in found} == {"explained"}
+    right_rows = [row(part, measure.Drawn.of(test, 0)) for part in kernels.right(test)]
+    assert {right_row["explanation"] for right_row in right_rows} == {"explained"}
     first = test.outputs[0]
-    assert len({each["outputs"][first]["digest"] for each in found}) > 1
+    assert len({right_row["outputs"][first]["digest"] for right_row in right_rows}) > 1
 
 
 def test_turning_twice_gives_the_same_back_and_a_turned_run_is_compared_in_its_own_order() -> None:
@@ -152,9 +158,9 @@ def test_turning_twice_gives_the_same_back_and_a_turned_run_is_compared_in_its_o
 
 
 def test_a_defect_that_cannot_show_is_not_blamed_on_the_test() -> None:
-    found = gauged("layernorm_fw", 32, 519)
-    assert found.hidden["bf16-accumulate"] == 2
-    assert found.misses["bf16-accumulate"].of == 0
+    gauge = gauged("layernorm_fw", 32, 519)
+    assert gauge.hidden["bf16-accumulate"] == 2
+    assert gauge.misses["bf16-accumulate"].of == 0
 
 
 def test_a_build_of_somebody_s_can_show_by_what_it_gives() -> None:
@@ -176,13 +182,13 @@ def test_a_switch_that_the_test_sets_already_is_no_other_arithmetic() -> None:
 def test_every_other_input_is_a_valid_one_also_for_a_short_row(kernel: str) -> None:
     for features in (1, 20, 519):
         test = spec(kernel, (4, features))
-        found = elsewhere.candidates(test)
-        assert found
-        assert all(each.inputs for each in found)
+        candidates = elsewhere.candidates(test)
+        assert candidates
+        assert all(candidate.inputs for candidate in candidates)
 
 
 def test_inputs_that_add_nothing_are_not_advised() -> None:
-    found = gauged("layernorm_bw", 8, 8462)
-    same = elsewhere.TriedInputs.of(found, elsewhere.candidates(found.test)[0], found)
+    gauge = gauged("layernorm_bw", 8, 8462)
+    same = elsewhere.TriedInputs.of(gauge, elsewhere.candidates(gauge.test)[0], gauge)
     assert same.gains == same.loses == ()
     assert elsewhere.cover([same]) == []

@@ -1,4 +1,4 @@
-"""A gauge's parts by name, as a service hands them out, and the line that measures again."""
+"""A gauge's parts by name, as a service hands them out, and the command line that repeats it."""
 
 from __future__ import annotations
 
@@ -25,31 +25,47 @@ from numeric_cases import spec
 @pytest.mark.parametrize("kernel", list(KERNELS))
 def test_every_part_of_every_kernel_is_planned_under_its_name_and_kind(kernel: str) -> None:
     test = spec(kernel, (8, 8) if kernel == "groupnorm_fw" else (8, 64))
-    handed = {part.name: part for part in planned(test)}
+    planned_parts = {part.name: part for part in planned(test)}
     parts = [*kernels.right(test), *kernels.wrong(test)]
     for part in parts:
-        assert (handed[part.name].kind, handed[part.name].build) == (part.kind, part.build)
+        assert (planned_parts[part.name].kind, planned_parts[part.name].build) == (
+            part.kind,
+            part.build,
+        )
     assert {part.name for part in parts if part.kind is Kind.go} <= set(RIGHT_KERNELS)
 
 
 def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
     test = spec("layernorm_fw", (8, 64), numerics={"fidelity": "hifi3"})
     listed = [{"number": number, **part.to_json()} for number, part in enumerate(planned(test))]
-    found = gauge_parts.parse({"parts": listed}, test, "emulator")
-    assert found is not None
-    known = {listed[number]["name"]: each for number, each in found.items()}
-    assert [name for name, each in known.items() if each and each.edges] == ["correct"]
+    parts = gauge_parts.parse({"parts": listed}, test, "emulator")
+    assert parts is not None
+    known = {listed[number]["name"]: gauge_part for number, gauge_part in parts.items()}
+    assert [name for name, gauge_part in known.items() if gauge_part and gauge_part.edges] == [
+        "correct"
+    ]
     assert known["hifi3"] is known["hang"] is known["drop-s1"] is None
     stale, reverse = known["stale-register"], known["reversed"]
     assert stale is not None
     assert stale.part.unsure
     assert reverse is not None
     assert reverse.part.turned
-    of_mine = {"number": 7, "name": "mine:x", "kind": "no_go", "executor": "mine", "build": "x"}
-    mine = gauge_parts.parse({"parts": [of_mine]}, test, "mine")
-    assert mine is not None
-    assert mine[7] is not None
-    assert (mine[7].part.kind, mine[7].part.build, mine[7].part.unsure, mine[7].edges) == (
+    foreign_part = {
+        "number": 7,
+        "name": "mine:x",
+        "kind": "no_go",
+        "executor": "mine",
+        "build": "x",
+    }
+    foreign_parts = gauge_parts.parse({"parts": [foreign_part]}, test, "mine")
+    assert foreign_parts is not None
+    assert foreign_parts[7] is not None
+    assert (
+        foreign_parts[7].part.kind,
+        foreign_parts[7].part.build,
+        foreign_parts[7].part.unsure,
+        foreign_parts[7].edges,
+    ) == (
         Kind.no_go,
         "x",
         True,
@@ -58,8 +74,8 @@ def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
     assert gauge_parts.parse(None, test, "mine") is None
     for wrong in (
         {"parts": []},
-        {"parts": [{**of_mine, "kind": "x"}]},
-        {"parts": [{**of_mine, "number": -1}]},
+        {"parts": [{**foreign_part, "kind": "x"}]},
+        {"parts": [{**foreign_part, "number": -1}]},
         3,
     ):
         with pytest.raises(FieldError):
@@ -93,8 +109,8 @@ def test_the_line_measures_the_same_test_again(test: dict[str, Any]) -> None:
     line = shlex.split(gauge_line(canonical, start=3, count=1))
     assert line[0] == "gonogo"
     result = CliRunner().invoke(app, [*line[1:], "--no-search", "--json"])
-    found = json.loads(result.stdout)
-    assert (found["test"], found["seeds"]) == (canonical, 1)
+    report = json.loads(result.stdout)
+    assert (report["test"], report["seeds"]) == (canonical, 1)
 
 
 def test_a_tolerance_is_given_once() -> None:

@@ -93,12 +93,12 @@ def test_a_count_beyond_its_trials_is_no_rate() -> None:
 def test_seeds_on_which_a_defect_cannot_show_are_left_out_of_its_miss_rate() -> None:
     rows = [row("correct", 0.01, edge=0.02)]
     rows += [row("bug", 0.03, seed=seed, able=seed != 2) for seed in range(3)]
-    found = report(TEST, rows)
-    assert found.misses["bug"] == Rate(2, 2)
-    assert found.hidden == {"bug": 1}
-    assert found.blind == ("bug",)
-    assert found.sharpness is Sharpness.blunt
-    assert "bug on every seed" in found.words
+    gauge = report(TEST, rows)
+    assert gauge.misses["bug"] == Rate(2, 2)
+    assert gauge.hidden == {"bug": 1}
+    assert gauge.blind == ("bug",)
+    assert gauge.sharpness is Sharpness.blunt
+    assert "bug on every seed" in gauge.words
 
 
 def test_the_window_lies_between_what_right_kernels_need_and_what_wrong_ones_need() -> None:
@@ -108,32 +108,39 @@ def test_the_window_lies_between_what_right_kernels_need_and_what_wrong_ones_nee
         row("bug", 0.05, able=True),
         row("worse", 0.08, able=True),
     ]
-    found = report(TEST, rows)
-    window = next(each for each in found.windows if each.comparator == ATOL)
+    gauge = report(TEST, rows)
+    window = next(window for window in gauge.windows if window.comparator == ATOL)
     assert window.works
     assert window.lower == {"dx": 0.0214}
     assert window.room == pytest.approx(0.05 / 0.0214)
     assert window.single == (0.0214, 0.05)
     assert window.tails["dx"].observed == 0.015
-    assert found.advice.works
-    assert found.advice.tolerance["dx"]["atol"] == 0.022
-    advised = Tolerance(**found.advice.tolerance["dx"])
-    assert [within(advised, each["outputs"]["dx"]) for each in rows] == [True, True, False, False]
+    assert gauge.advice.works
+    assert gauge.advice.tolerance["dx"]["atol"] == 0.022
+    advised = Tolerance(**gauge.advice.tolerance["dx"])
+    assert [within(advised, stored_row["outputs"]["dx"]) for stored_row in rows] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_an_observation_beyond_the_analytic_edge_moves_it() -> None:
-    found = report(TEST, [row("correct", 0.04, edge=0.02), row("bug", 0.05, able=True)])
-    assert next(each for each in found.windows if each.comparator == ATOL).lower == {"dx": 0.04}
+    gauge = report(TEST, [row("correct", 0.04, edge=0.02), row("bug", 0.05, able=True)])
+    assert next(window for window in gauge.windows if window.comparator == ATOL).lower == {
+        "dx": 0.04
+    }
 
 
 def test_a_narrow_window_gets_the_digits_that_it_needs() -> None:
-    found = report(TEST, [row("correct", 0.02, edge=0.02141), row("bug", 0.02144, able=True)])
-    assert found.advice.works
-    assert found.advice.tolerance["dx"]["atol"] == 0.02141
+    gauge = report(TEST, [row("correct", 0.02, edge=0.02141), row("bug", 0.02144, able=True)])
+    assert gauge.advice.works
+    assert gauge.advice.tolerance["dx"]["atol"] == 0.02141
 
 
 def test_without_a_window_the_advice_says_so_and_names_what_is_missed() -> None:
-    found = report(
+    gauge = report(
         TEST,
         [
             row("correct", 0.01, edge=0.02),
@@ -141,10 +148,10 @@ def test_without_a_window_the_advice_says_so_and_names_what_is_missed() -> None:
             row("subtle", 0.011, able=True),
         ],
     )
-    assert not found.advice.works
-    assert found.advice.missed == {"subtle": 1}
-    assert "No tolerance works with these inputs" in found.advice.words
-    assert found.to_json()["advice"]["rejected"] == ["bug"]
+    assert not gauge.advice.works
+    assert gauge.advice.missed == {"subtle": 1}
+    assert "No tolerance works with these inputs" in gauge.advice.words
+    assert gauge.to_json()["advice"]["rejected"] == ["bug"]
 
 
 def test_another_comparator_is_added_for_what_it_rejects_beyond_the_first() -> None:
@@ -154,30 +161,30 @@ def test_another_comparator_is_added_for_what_it_rejects_beyond_the_first() -> N
         row("spread", 0.011, able=True, rel_frobenius=0.5),
     ]
     rows[1]["outputs"]["dx"].update(rel_frobenius=0.01, pcc_deficit=0.0, ulp_max=0.0)
-    found = report(TEST, rows)
-    assert not any(each.works for each in found.windows)
-    assert found.advice.works
-    assert {"atol", "frobenius"} <= set(found.advice.tolerance["dx"])
+    gauge = report(TEST, rows)
+    assert not any(window.works for window in gauge.windows)
+    assert gauge.advice.works
+    assert {"atol", "frobenius"} <= set(gauge.advice.tolerance["dx"])
 
 
 def test_a_right_kernel_outside_the_tolerance_is_a_false_alarm() -> None:
-    found = report(
+    gauge = report(
         spec(tolerance={"dx": {"rtol": 1e-3, "atol": 0.005}}),
         [row("correct", 0.01, edge=0.02), row("bug", 0.05, able=True)],
     )
-    assert found.false_alarms["correct"] == Rate(1, 1)
-    assert found.sharpness is Sharpness.sharp
+    assert gauge.false_alarms["correct"] == Rate(1, 1)
+    assert gauge.sharpness is Sharpness.sharp
 
 
 def test_nan_is_rejected_by_every_comparator_and_a_right_kernel_s_nan_leaves_no_window() -> None:
     nan = {**numbers(0.0), "nonfinite": 3}
-    assert all(each.deviation(nan) == math.inf for each in comparators.comparators())
+    assert all(comparator.deviation(nan) == math.inf for comparator in comparators.comparators())
     broken = row("correct", 0.01, edge=0.02)
     broken["outputs"]["dx"]["nonfinite"] = 3
-    found = report(TEST, [broken, row("bug", 0.05, able=True)])
-    assert not any(each.usable for each in found.windows)
-    assert found.false_alarms["correct"] == Rate(1, 1)
-    assert "No tolerance can be advised" in found.advice.words
+    gauge = report(TEST, [broken, row("bug", 0.05, able=True)])
+    assert not any(window.usable for window in gauge.windows)
+    assert gauge.false_alarms["correct"] == Rate(1, 1)
+    assert "No tolerance can be advised" in gauge.advice.words
 
 
 def test_runs_without_numbers_count_into_no_rate() -> None:
@@ -191,17 +198,17 @@ def test_runs_without_numbers_count_into_no_rate() -> None:
         "outputs": {},
         "edges": None,
     }
-    found = report(TEST, [row("correct", 0.01, edge=0.02), crashed])
-    assert found.false_alarms["correct"] == Rate(0, 1)
-    assert found.broken == {"correct": 1}
-    assert found.sharpness is Sharpness.unmeasured
+    gauge = report(TEST, [row("correct", 0.01, edge=0.02), crashed])
+    assert gauge.false_alarms["correct"] == Rate(0, 1)
+    assert gauge.broken == {"correct": 1}
+    assert gauge.sharpness is Sharpness.unmeasured
 
 
 def test_no_rows_at_all_measure_nothing() -> None:
-    found = report(TEST, [])
-    assert found.sharpness is Sharpness.unmeasured
-    assert found.to_json()["false_alarms"]["rate"] is None
-    assert not found.advice.works
+    gauge = report(TEST, [])
+    assert gauge.sharpness is Sharpness.unmeasured
+    assert gauge.to_json()["false_alarms"]["rate"] is None
+    assert not gauge.advice.works
 
 
 def test_one_tolerance_that_any_output_exceeds_is_a_rejection() -> None:
@@ -240,17 +247,23 @@ def test_what_is_advised_passes_every_right_kernel_and_misses_exactly_what_it_sa
         row(f"bug {seed % 3}", error, seed=seed, able=able)
         for seed, (error, able) in enumerate(wrong)
     ]
-    found = report(TEST, rows)
-    found.to_json()
-    assert found.words
-    if not found.advice.tolerance:
+    gauge = report(TEST, rows)
+    gauge.to_json()
+    assert gauge.words
+    if not gauge.advice.tolerance:
         return
-    advised = Tolerance(**found.advice.tolerance["dx"])
-    assert all(within(advised, each["outputs"]["dx"]) for each in rows if each["kind"] == "go")
+    advised = Tolerance(**gauge.advice.tolerance["dx"])
+    assert all(
+        within(advised, stored_row["outputs"]["dx"])
+        for stored_row in rows
+        if stored_row["kind"] == "go"
+    )
     passed = [
-        each["part"] for each in rows if each["able"] and within(advised, each["outputs"]["dx"])
+        stored_row["part"]
+        for stored_row in rows
+        if stored_row["able"] and within(advised, stored_row["outputs"]["dx"])
     ]
-    assert {part: passed.count(part) for part in passed} == dict(found.advice.missed)
+    assert {part: passed.count(part) for part in passed} == dict(gauge.advice.missed)
 
 
 def test_the_words_of_an_advice_spell_the_tolerance() -> None:

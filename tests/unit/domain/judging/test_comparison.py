@@ -1,5 +1,4 @@
-"""`gonogo.compare` without a worker: judged on the spot, with the verdict's words; refused where
-nothing can be judged."""
+"""`gonogo.compare` without a worker: it judges at once, and refuses what it can't judge."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 1024]})
 
 
 def arrays(build: str) -> dict[str, NDArray[Any]]:
-    """Inputs and dx of an emulated build, in the test's shapes."""
+    """Return the inputs and dx of an emulated build, in the test's shapes."""
     given = quantise(TEST, generate(TEST, 0))
     outputs = emulation.run(TEST, given, build)
     return {
@@ -43,8 +42,8 @@ def arrays(build: str) -> dict[str, NDArray[Any]]:
     }
 
 
-def copied_plug_in(folder: Path) -> None:
-    """The few files that the pytest executor takes into an interpreter without gonogo."""
+def copy_plug_in(folder: Path) -> None:
+    """Copy the few files that the pytest executor takes to an interpreter without gonogo."""
     text = (ROOT / "workers/gonogo_workers/executors/child/pytest_executor.py").read_text()
     for name in ast.literal_eval(
         text[
@@ -129,7 +128,7 @@ def test_raw_inputs_are_rounded_for_the_kernel(right: dict[str, NDArray[Any]]) -
 
 def test_tensors_of_torch_are_read_without_torch(right: dict[str, NDArray[Any]]) -> None:
     class Tensor:
-        """As torch's: NumPy can't read it before it was detached, brought home and widened."""
+        """A stand-in for torch's tensor, with the methods that lead to a NumPy array."""
 
         def __init__(self, array: NDArray[Any]) -> None:
             self.array = array
@@ -157,17 +156,17 @@ def test_importing_gonogo_loads_neither_numpy_nor_the_numerics() -> None:
 
 
 def test_without_the_numerics_a_comparison_is_an_error_and_no_silent_pass(tmp_path: Path) -> None:
-    copied_plug_in(tmp_path)
+    copy_plug_in(tmp_path)
     code = "import gonogo; gonogo.compare('layernorm_bw', x=[[1.0]], dx=[[0.0]])"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": ""},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1
-    assert "RuntimeError: gonogo.compare can't judge here" in done.stderr
+    assert completed.returncode == 1
+    assert "RuntimeError: gonogo.compare can't judge here" in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -191,9 +190,9 @@ def test_the_plug_in_judges_in_anybody_s_pytest(
             gonogo.compare(**{FIELDS!r}, **np.load(name + ".npz"))
         """)
     )
-    said = in_this_process(monkeypatch)(
+    output_lines = in_this_process(monkeypatch)(
         tmp_path, f"--gonogo-compare={mode}", "--tb=line", status=int(mode == "fail")
     )
-    assert line in said[-1], said
-    assert "Hollow pass" in "\n".join(said)
-    assert handover._mode == "fail", "of that run only"
+    assert line in output_lines[-1], output_lines
+    assert "Hollow pass" in "\n".join(output_lines)
+    assert handover._mode == "fail", "the option holds for that run only"

@@ -1,5 +1,7 @@
-"""The analytic lower edge of every tolerance: no right kernel is beyond it, and it isn't far beyond
-them."""
+"""The analytic lower edge of every tolerance.
+
+No right kernel is beyond it, and it isn't far beyond right kernels.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +22,28 @@ ARITHMETIC = "tt-train"
 
 def stored(case: Case) -> dict[str, Any]:
     judged = judge(case.test, case.raw, case.given, case.emulated(), arithmetic=ARITHMETIC)
-    return {name: each.statistics for name, each in judged.outputs.items()}
+    return {name: output.statistics for name, output in judged.outputs.items()}
 
 
 def beyond(case: Case, outputs: dict[str, Any], arithmetic: str) -> list[tuple[str, str]]:
-    """(output, comparator) of every edge that a kernel's outputs exceed."""
-    found = edges.edges(case.test, case.raw, case.given, arithmetic, RTOLS)
+    """Return (output, comparator) for every edge that a kernel's outputs exceed."""
+    output_edges = edges.edges(case.test, case.raw, case.given, arithmetic, RTOLS)
     result = []
     for name, judged in judge(
         case.test, case.raw, case.given, outputs, arithmetic=arithmetic
     ).outputs.items():
         numbers = judged.statistics
         pairs = [
-            (f"rtol {rtol:g}", numbers["needed_atol"][f"{rtol:g}"], found[name].needed_atol[rtol])
+            (
+                f"rtol {rtol:g}",
+                numbers["needed_atol"][f"{rtol:g}"],
+                output_edges[name].needed_atol[rtol],
+            )
             for rtol in RTOLS
         ]
         pairs += [
-            (each, numbers[each], getattr(found[name], each))
-            for each in ("rel_frobenius", "pcc_deficit", "ulp_max")
+            (statistic, numbers[statistic], getattr(output_edges[name], statistic))
+            for statistic in ("rel_frobenius", "pcc_deficit", "ulp_max")
         ]
         result += [
             (name, comparator)
@@ -61,7 +67,7 @@ ARITHMETICS = [
     for kernel in ("layernorm_bw", "layernorm_fw")
     if kernel[-2:] == "fw" or "Welford" not in name
 ]
-"""Welford's is a way to make a variance: the backward kernel is given its own."""
+"""Welford's algorithm computes a variance. The backward kernel gets the variance as an input."""
 
 
 @pytest.mark.parametrize("regime", ["uniform", "offset"])
@@ -81,17 +87,17 @@ def test_the_edge_is_what_the_definition_says_and_less_than_twice_what_a_right_k
     None
 ):
     case = Case.of(spec("layernorm_bw", (64, 519)))
-    found = edges.edges(case.test, case.raw, case.given, ARITHMETIC, RTOLS)["dx"]
-    wanted = expected.expectations(case.test, case.given, ARITHMETIC)["dx"]
+    dx_edges = edges.edges(case.test, case.raw, case.given, ARITHMETIC, RTOLS)["dx"]
+    expectation = expected.expectations(case.test, case.given, ARITHMETIC)["dx"]
     raw = reference.reference(case.test, case.raw)["dx"]
-    error = np.minimum(wanted.bound, 7.5 * np.sqrt(wanted.variance)) + np.abs(
-        wanted.reference - raw
+    error = np.minimum(expectation.bound, 7.5 * np.sqrt(expectation.variance)) + np.abs(
+        expectation.reference - raw
     )
     for rtol in RTOLS:
-        assert found.needed_atol[rtol] == pytest.approx(
+        assert dx_edges.needed_atol[rtol] == pytest.approx(
             float((error - rtol * np.abs(raw)).max()), rel=1e-12
         )
-    assert found.needed_atol[0.0] < 2 * stored(case)["dx"]["needed_atol"]["0"]
+    assert dx_edges.needed_atol[0.0] < 2 * stored(case)["dx"]["needed_atol"]["0"]
 
 
 def test_blocks_of_rows_and_columns_give_what_the_whole_gives(
@@ -116,6 +122,6 @@ def test_blocks_of_rows_and_columns_give_what_the_whole_gives(
 
 def test_rows_that_say_nothing_bound_nothing() -> None:
     case = Case.of(spec("layernorm_fw", (8, 128), inputs=dict(REGIMES["constant"])))
-    found = edges.edges(case.test, case.raw, case.given, ARITHMETIC, RTOLS)["y"]
-    assert found.needed_atol[0.0] == np.inf
-    assert found.to_json()["needed_atol"]["0.0"] is None
+    y_edges = edges.edges(case.test, case.raw, case.given, ARITHMETIC, RTOLS)["y"]
+    assert y_edges.needed_atol[0.0] == np.inf
+    assert y_edges.to_json()["needed_atol"]["0.0"] is None

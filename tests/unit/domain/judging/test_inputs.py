@@ -1,5 +1,8 @@
-"""Inputs: the bytes of a seed never change, the regimes are what they say, quantisation is the
-input format's."""
+"""The inputs of a test.
+
+A seed's bytes never change. A regime gives the values that it declares. Each tensor is quantized to
+its input format.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +69,11 @@ def test_the_bytes_of_a_seed_are_the_same_for_ever(
 
 
 def test_the_first_values_of_a_stream_by_hand() -> None:
-    """The recipe written out: SHA-256 of version/seed/tensor, Philox, low half first, top 24
-    bits."""
+    """The recipe, written out.
+
+    SHA-256 of version/seed/tensor is the key of Philox. The low half of a word comes first, and a
+    value takes the top 24 bits of its half.
+    """
     key = hashlib.sha256(b"gonogo-1/5/dy").digest()[:16]
     words = np.random.Philox(key=int.from_bytes(key, "little")).random_raw(2)
     halves = [int(word) >> shift & 0xFFFFFFFF for word in words for shift in (0, 32)]
@@ -97,8 +103,7 @@ def test_tensors_and_seeds_have_streams_of_their_own() -> None:
 
 
 def test_a_tensors_stream_depends_on_nothing_but_seed_and_name() -> None:
-    """So that changing dy's regime, the tolerance or the formats leaves x as it was, and a shape is
-    a cut of the stream."""
+    """Another regime of dy, tolerance or format leaves x as it is. A shape cuts the stream."""
     x = generate(backward(4, 50), 9)["x"]
     for test in (
         backward(4, 50, inputs={"dy": 1}),
@@ -137,7 +142,7 @@ def test_the_largest_word_stays_below_high_although_products_round() -> None:
     words = np.full((1, 1), 0xFFFFFFFF, np.uint32)
     width = np.float32((high - low) * 2.0**-24)
     assert np.float32(0xFFFFFF) * width + np.float32(low) > np.float32(high), (
-        "an example where it would not"
+        "an example whose product rounds beyond `high`"
     )
     assert _uniform(words, low, high) == np.float32(high)
 
@@ -214,7 +219,7 @@ def test_each_tensor_has_its_own_input_format() -> None:
     assert (given["x"] == raw["x"]).all()
     assert (given["dy"] == round_to(raw["dy"], "bfp8_b")).all()
     assert (given["rstd"] == raw["rstd"].astype(np.float32)).all()
-    # A column on the device: each mean has a block, so an exponent, of its own.
+    # The means are a column on the device, so each mean has its own block and exponent.
     assert (np.abs(given["mean"] - raw["mean"]) <= np.abs(raw["mean"]) * 2.0**-7).all()
 
 
@@ -244,7 +249,7 @@ def test_the_logarithm_is_numpys_to_the_last_digits() -> None:
 
 
 def test_neither_scipy_nor_numba_is_needed_for_specs_verdicts_and_builds() -> None:
-    """The API process imports these: 67 MB instead of 179 MB."""
+    """The API process imports these modules, and takes 67 MB instead of 179 MB."""
     import subprocess
 
     code = (
@@ -252,5 +257,7 @@ def test_neither_scipy_nor_numba_is_needed_for_specs_verdicts_and_builds() -> No
         "gonogo.spec.builds.emulator_builds();"
         "sys.exit(str(sorted({'numba', 'scipy', 'numpy'} & set(sys.modules))))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.strip() == "[]"
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert completed.stderr.strip() == "[]"

@@ -1,4 +1,4 @@
-"""From arrays to a verdict: what is refused, what is left out, and the two-by-two end to end."""
+"""Judging, from arrays to a verdict: refused outputs, omitted rows, and the two-by-two table."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def test_a_wrong_arithmetic_is_a_field_error(case: Case) -> None:
     assert (caught.value.field, caught.value.value) == ("build.arithmetic", "tt_train")
 
 
-# What is the same output is judged the same.
+# The same output gets the same judgment.
 
 
 def test_the_tests_shape_the_flat_one_and_other_layouts_and_widths_are_one(case: Case) -> None:
     outputs = case.emulated()
-    wanted = judged(case, outputs).to_json()
+    expected_json = judged(case, outputs).to_json()
     flat = {
         name: value.reshape(60, 40) if name == "dx" else value.reshape(1, 40)
         for name, value in outputs.items()
@@ -112,7 +112,7 @@ def test_the_tests_shape_the_flat_one_and_other_layouts_and_widths_are_one(case:
     fortran = {name: np.asfortranarray(value) for name, value in outputs.items()}
     wide = {name: value.astype(np.float64) for name, value in outputs.items()}
     for same in (flat, fortran, wide):
-        assert judged(case, same).to_json() == wanted
+        assert judged(case, same).to_json() == expected_json
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -127,11 +127,11 @@ def test_matrices_are_rows_by_features_or_one_row(kernel: str) -> None:
         "dbeta": (1, 5),
     }
     for name, value in case.emulated().items():
-        found = matrix(case.test, name, {name: value})
-        assert found.shape == shapes[name]
-        assert found.dtype == np.float32
-        assert found.flags.c_contiguous
-        np.testing.assert_array_equal(found.ravel(), value.ravel())
+        output_matrix = matrix(case.test, name, {name: value})
+        assert output_matrix.shape == shapes[name]
+        assert output_matrix.dtype == np.float32
+        assert output_matrix.flags.c_contiguous
+        np.testing.assert_array_equal(output_matrix.ravel(), value.ravel())
 
 
 def test_a_vector_as_shape_is_one_row() -> None:
@@ -154,13 +154,13 @@ def test_the_result_names_the_arithmetic_and_the_policy(case: Case) -> None:
 
 def test_undeclared_outputs_are_neither_missed_nor_judged(case: Case) -> None:
     only = {"dx": case.emulated()["dx"]}
-    found = judged(case, only, produced=("dx",))
-    assert list(found.outputs) == ["dx"]
-    assert found.verdict is Verdict.pass_
+    judgement = judged(case, only, produced=("dx",))
+    assert list(judgement.outputs) == ["dx"]
+    assert judgement.verdict is Verdict.pass_
     assert list(judged(case, produced=("dbeta", "dx")).outputs) == [
         "dx",
         "dbeta",
-    ]  # the kernel's order, and what it gives beside isn't judged
+    ]  # in the kernel's order; its undeclared outputs aren't judged
 
 
 def test_a_subset_is_judged_as_in_the_whole(case: Case) -> None:
@@ -183,13 +183,13 @@ def test_one_nan_or_inf_is_unexplained_and_outside_everything(
 ) -> None:
     output = case.emulated()[name].copy()
     output[(0,) * output.ndim] = value
-    found = judged(case, changed(case, name, output))
-    assert found.outputs[name].explanation is found.explanation is Explanation.unexplained
-    assert found.outputs[name].verdict is found.verdict is Verdict.fail
-    assert found.outputs[name].statistics["nonfinite"] == 1
-    assert found.outputs[name].statistics["worst_index"] == [0, 0]
+    judgement = judged(case, changed(case, name, output))
+    assert judgement.outputs[name].explanation is judgement.explanation is Explanation.unexplained
+    assert judgement.outputs[name].verdict is judgement.verdict is Verdict.fail
+    assert judgement.outputs[name].statistics["nonfinite"] == 1
+    assert judgement.outputs[name].statistics["worst_index"] == [0, 0]
     others = [other for other in case.test.outputs if other != name]
-    assert all(found.outputs[other].verdict is Verdict.pass_ for other in others)
+    assert all(judgement.outputs[other].verdict is Verdict.pass_ for other in others)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -202,19 +202,19 @@ def test_nan_is_found_in_an_output_of_one_row(
     name = case.test.outputs[0]
     output = case.emulated()[name].copy()
     output.reshape(-1)[:places] = np.nan
-    found = judged(case, changed(case, name, output))
-    assert found.verdict is Verdict.fail
-    assert found.outputs[name].statistics["nonfinite"] == places
-    assert found.outputs[name].statistics["nonfinite_kinds"] == {"nan": places}
+    judgement = judged(case, changed(case, name, output))
+    assert judgement.verdict is Verdict.fail
+    assert judgement.outputs[name].statistics["nonfinite"] == places
+    assert judgement.outputs[name].statistics["nonfinite_kinds"] == {"nan": places}
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_an_output_of_nothing_but_nan_fails(kernel: str) -> None:
     case = Case.of(spec(kernel, (40, 50), tolerance=LOOSE))
     for name, value in case.emulated().items():
-        found = judged(case, changed(case, name, np.full_like(value, np.nan)))
-        assert found.verdict is Verdict.fail, name
-        assert found.outputs[name].statistics["nonfinite"] == value.size
+        judgement = judged(case, changed(case, name, np.full_like(value, np.nan)))
+        assert judgement.verdict is Verdict.fail, name
+        assert judgement.outputs[name].statistics["nonfinite"] == value.size
 
 
 def test_nan_is_outside_even_where_no_tolerance_is_declared() -> None:
@@ -231,12 +231,12 @@ def test_the_other_rows_are_compared_all_the_same(kernel: str) -> None:
     output = case.emulated()[name].copy()
     clean = judged(case).outputs[name].statistics
     output[5, 7] = np.inf
-    found = judged(case, changed(case, name, output)).outputs[name].statistics
-    assert found["count"] == clean["count"] == 3500
-    assert 0 < found["max_abs"] <= clean["max_abs"]
-    assert 0 < found["budget_ratio"] <= clean["budget_ratio"]
-    assert found["tolerance_ratio"] is not None
-    assert found["digest"] != clean["digest"]
+    statistics = judged(case, changed(case, name, output)).outputs[name].statistics
+    assert statistics["count"] == clean["count"] == 3500
+    assert 0 < statistics["max_abs"] <= clean["max_abs"]
+    assert 0 < statistics["budget_ratio"] <= clean["budget_ratio"]
+    assert statistics["tolerance_ratio"] is not None
+    assert statistics["digest"] != clean["digest"]
 
 
 # Rows that say nothing.
@@ -246,12 +246,12 @@ def test_a_forward_kernel_on_constants_says_nothing_whatever_it_gives() -> None:
     case = Case.of(spec("layernorm_fw", (32, 128), regime="constant", tolerance=TIGHT))
     outputs = case.emulated()
     for y in (outputs["y"], np.full_like(outputs["y"], 0.891)):
-        found = judged(case, changed(case, "y", y))
-        assert found.outputs["y"].verdict is found.verdict is Verdict.inconclusive
-        assert found.outputs["y"].statistics["rows_left_out"] == 32
-        assert found.outputs["y"].statistics["budget_ratio"] is None
+        judgement = judged(case, changed(case, "y", y))
+        assert judgement.outputs["y"].verdict is judgement.verdict is Verdict.inconclusive
+        assert judgement.outputs["y"].statistics["rows_left_out"] == 32
+        assert judgement.outputs["y"].statistics["budget_ratio"] is None
     assert (
-        found.outputs["mean"].explanation is Explanation.explained
+        judgement.outputs["mean"].explanation is Explanation.explained
     )  # the mean of a constant is known
     wrong = judged(case, changed(case, "mean", outputs["mean"] + 1))
     assert wrong.verdict is Verdict.fail
@@ -267,16 +267,16 @@ def test_rows_that_say_nothing_are_left_out_and_counted_where_the_kernel_makes_i
         arrays["x"][:7] = 0.5
     name = test.outputs[0]
     outputs = case.emulated()
-    found = judged(case, outputs)
-    assert found.outputs[name].statistics["rows_left_out"] == 7
-    assert found.outputs[name].explanation is Explanation.explained
+    judgement = judged(case, outputs)
+    assert judgement.outputs[name].statistics["rows_left_out"] == 7
+    assert judgement.outputs[name].explanation is Explanation.explained
     spoiled = outputs[name].copy()
     spoiled[:7] += 3
     again = judged(case, {**outputs, name: spoiled})
     assert again.outputs[name].explanation is Explanation.explained
     assert (
         again.outputs[name].statistics["budget_ratio"]
-        == found.outputs[name].statistics["budget_ratio"]
+        == judgement.outputs[name].statistics["budget_ratio"]
     )
     spoiled[7] += 3
     assert judged(case, {**outputs, name: spoiled}).explanation is Explanation.unexplained
@@ -287,22 +287,22 @@ def test_given_statistics_leave_no_row_out() -> None:
     assert judged(case).outputs["dx"].statistics["rows_left_out"] == 0
 
 
-# The two-by-two.
+# The two-by-two table of verdicts.
 
 
 def test_green_and_right_is_a_pass(case: Case) -> None:
-    found = judged(case)
-    assert (found.verdict, found.explanation) == (Verdict.pass_, Explanation.explained)
+    judgement = judged(case)
+    assert (judgement.verdict, judgement.explanation) == (Verdict.pass_, Explanation.explained)
 
 
 def test_green_and_wrong_is_a_pass_by_tolerance(case: Case) -> None:
-    found = judged(case, case.emulated("tt-train-2025"))
-    assert (found.verdict, found.explanation) == (
+    judgement = judged(case, case.emulated("tt-train-2025"))
+    assert (judgement.verdict, judgement.explanation) == (
         Verdict.pass_by_tolerance,
         Explanation.unexplained,
     )
-    assert found.outputs["dx"].verdict is Verdict.pass_by_tolerance
-    assert found.outputs["dgamma"].verdict is Verdict.pass_
+    assert judgement.outputs["dx"].verdict is Verdict.pass_by_tolerance
+    assert judgement.outputs["dgamma"].verdict is Verdict.pass_
 
 
 def test_red_and_right_is_a_fail_by_tolerance() -> None:
@@ -312,59 +312,66 @@ def test_red_and_right_is_a_fail_by_tolerance() -> None:
 
 def test_red_and_wrong_is_a_fail() -> None:
     case = Case.of(spec(shape=(60, 40), tolerance=TIGHT))
-    found = judged(case, case.emulated("tt-train-2025"))
-    assert (found.verdict, found.explanation) == (Verdict.fail, Explanation.unexplained)
+    judgement = judged(case, case.emulated("tt-train-2025"))
+    assert (judgement.verdict, judgement.explanation) == (Verdict.fail, Explanation.unexplained)
 
 
 def off_by(case: Case, budgets: float) -> Outputs:
-    """A perfectly rounded dx but for one element, which is so many budgets off."""
+    """Return perfectly rounded outputs, except one element of dx that is off by so many budgets."""
     outputs = perfect(case.test, case.given)
-    wanted = expected.expectations(case.test, case.given, "tt-train")["dx"]
+    expectation = expected.expectations(case.test, case.given, "tt-train")["dx"]
     outputs["dx"] = outputs["dx"].copy()
-    outputs["dx"].reshape(wanted.reference.shape)[4, 9] = (
-        wanted.reference[4, 9] + budgets * wanted.bound[4, 9]
+    outputs["dx"].reshape(expectation.reference.shape)[4, 9] = (
+        expectation.reference[4, 9] + budgets * expectation.bound[4, 9]
     )
     return outputs
 
 
 @pytest.mark.parametrize(
-    ("budgets", "within_", "without"), [(2.5, "pass", "fail_by_tolerance"), (6, "suspect", "fail")]
+    ("budgets", "loose_verdict", "tight_verdict"),
+    [(2.5, "pass", "fail_by_tolerance"), (6, "suspect", "fail")],
 )
 def test_suspect_is_its_own_word_while_green_and_a_fail_when_red(
-    budgets: float, within_: str, without: str
+    budgets: float, loose_verdict: str, tight_verdict: str
 ) -> None:
-    for tolerance, wanted in ((LOOSE, within_), (TIGHT, without)):
+    for tolerance, expected_verdict in ((LOOSE, loose_verdict), (TIGHT, tight_verdict)):
         case = Case.of(spec(shape=(60, 40), tolerance=tolerance))
-        found = judged(case, off_by(case, budgets))
-        assert found.outputs["dx"].statistics["budget_ratio"] == pytest.approx(budgets, rel=1e-3)
-        assert found.verdict == wanted
-        assert found.explanation is (Explanation.suspect if budgets > 3 else Explanation.explained)
+        judgement = judged(case, off_by(case, budgets))
+        assert judgement.outputs["dx"].statistics["budget_ratio"] == pytest.approx(
+            budgets, rel=1e-3
+        )
+        assert judgement.verdict == expected_verdict
+        assert judgement.explanation is (
+            Explanation.suspect if budgets > 3 else Explanation.explained
+        )
 
 
 def test_both_axes_are_aggregated_before_the_table_is_read() -> None:
-    """dx unexplained but within, dgamma explained but outside: together outside and unexplained, a
-    fail that no output has alone."""
+    """dx is unexplained but within, and dgamma is explained but outside.
+
+    Together they are unexplained and outside: a fail, which neither output is alone.
+    """
     case = Case.of(spec(shape=(60, 40), tolerance={"dx": LOOSE, "dgamma": TIGHT}))
-    found = judged(case, case.emulated("tt-train-2025"))
-    assert found.outputs["dx"].verdict is Verdict.pass_by_tolerance
-    assert found.outputs["dgamma"].verdict is Verdict.fail_by_tolerance
-    assert found.verdict is Verdict.fail
+    judgement = judged(case, case.emulated("tt-train-2025"))
+    assert judgement.outputs["dx"].verdict is Verdict.pass_by_tolerance
+    assert judgement.outputs["dgamma"].verdict is Verdict.fail_by_tolerance
+    assert judgement.verdict is Verdict.fail
 
 
 def test_an_undeclared_tolerance_is_within() -> None:
-    none = Case.of(spec(shape=(60, 40)))
-    assert judged(none).verdict is Verdict.pass_
-    assert judged(none, none.emulated("drop-s1")).verdict is Verdict.pass_by_tolerance
-    assert judged(none).outputs["dx"].statistics["tolerance_ratio"] is None
+    undeclared = Case.of(spec(shape=(60, 40)))
+    assert judged(undeclared).verdict is Verdict.pass_
+    assert judged(undeclared, undeclared.emulated("drop-s1")).verdict is Verdict.pass_by_tolerance
+    assert judged(undeclared).outputs["dx"].statistics["tolerance_ratio"] is None
 
 
 def test_a_map_of_tolerances_names_only_some_outputs() -> None:
     case = Case.of(spec(shape=(60, 40), tolerance={"dgamma": TIGHT}))
-    found = judged(case)
-    assert found.outputs["dx"].verdict is found.outputs["dbeta"].verdict is Verdict.pass_
-    assert found.outputs["dgamma"].verdict is found.verdict is Verdict.fail_by_tolerance
-    assert found.outputs["dx"].statistics["tolerance_ratio"] is None
-    assert found.outputs["dgamma"].statistics["tolerance_ratio"] > 1
+    judgement = judged(case)
+    assert judgement.outputs["dx"].verdict is judgement.outputs["dbeta"].verdict is Verdict.pass_
+    assert judgement.outputs["dgamma"].verdict is judgement.verdict is Verdict.fail_by_tolerance
+    assert judgement.outputs["dx"].statistics["tolerance_ratio"] is None
+    assert judgement.outputs["dgamma"].statistics["tolerance_ratio"] > 1
 
 
 @pytest.mark.parametrize(
@@ -392,9 +399,6 @@ def test_the_correlation_of_a_constant_output_is_not_met() -> None:
             tolerance={"dx": {"pcc": 0.5}},
         )
     )
-    found = judged(case, perfect(case.test, case.given))
-    assert found.outputs["dx"].statistics["pcc_deficit"] is None
-    assert found.verdict is Verdict.fail_by_tolerance
-
-
-# Judging again, from what is stored.
+    judgement = judged(case, perfect(case.test, case.given))
+    assert judgement.outputs["dx"].statistics["pcc_deficit"] is None
+    assert judgement.verdict is Verdict.fail_by_tolerance

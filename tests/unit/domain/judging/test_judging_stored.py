@@ -1,4 +1,4 @@
-"""Judging again from stored numbers: the row of a seed says all that its verdict needs."""
+"""Judging again from stored numbers: a seed's row holds all that its verdict needs."""
 
 from __future__ import annotations
 
@@ -45,12 +45,9 @@ def case() -> Case:
     return Case.of(spec(shape=(2, 3, 10, 40), tolerance=LOOSE))
 
 
-# What can't be judged is refused.
-
-
-def stored(found: SeedJudgement) -> dict[str, Any]:
-    """What a database gives back: strict JSON, no NaN, no Infinity."""
-    result: dict[str, Any] = json.loads(json.dumps(found.to_json(), allow_nan=False))
+def stored(judgement: SeedJudgement) -> dict[str, Any]:
+    """Return a judgment as a database gives it back: strict JSON, without NaN and Infinity."""
+    result: dict[str, Any] = json.loads(json.dumps(judgement.to_json(), allow_nan=False))
     return result
 
 
@@ -72,21 +69,21 @@ def test_the_stored_numbers_give_the_same_verdict_again(
 ) -> None:
     for regime in ("uniform", "constant"):
         case = Case.of(spec(kernel, (33, 70), regime=regime, tolerance=tolerance))
-        found = judged(case, case.emulated(build))
-        row = stored(found)
-        assert (row["verdict"], row["explanation"]) == (found.verdict, found.explanation)
+        judgement = judged(case, case.emulated(build))
+        row = stored(judgement)
+        assert (row["verdict"], row["explanation"]) == (judgement.verdict, judgement.explanation)
         explanations, all_within = [], True
         for name, numbers in row["outputs"].items():
             is_within = within(case.test.tolerance_for(name), numbers)
-            assert explain(numbers) == found.outputs[name].explanation == numbers["explanation"]
+            assert explain(numbers) == judgement.outputs[name].explanation == numbers["explanation"]
             assert (
                 verdict(is_within, explain(numbers))
-                == found.outputs[name].verdict
+                == judgement.outputs[name].verdict
                 == numbers["verdict"]
             )
             explanations.append(explain(numbers))
             all_within = all_within and is_within
-        assert verdict(all_within, worst_explanation(explanations)) == found.verdict
+        assert verdict(all_within, worst_explanation(explanations)) == judgement.verdict
 
 
 def test_an_infinite_statistic_survives_the_store() -> None:
@@ -98,14 +95,16 @@ def test_an_infinite_statistic_survives_the_store() -> None:
         )
     )
     outputs = case.emulated()
-    outputs["dx"] = outputs["dx"] + np.float32(1e-3)  # where nothing can be rounded: 1e-3 / 0
-    found = judged(case, outputs)
-    row = stored(found)["outputs"]["dx"]
+    outputs["dx"] = outputs["dx"] + np.float32(
+        1e-3
+    )  # rounding can't err here: the ratio is 1e-3 / 0
+    judgement = judged(case, outputs)
+    row = stored(judgement)["outputs"]["dx"]
     assert row["tolerance_ratio"] is row["budget_ratio"] is None
     assert row["nonfinite_statistics"]["budget_ratio"] == "inf"
     assert explain(row) is Explanation.unexplained
     assert not within(case.test.tolerance_for("dx"), row)
-    assert found.verdict is Verdict.fail
+    assert judgement.verdict is Verdict.fail
 
 
 def test_another_tolerance_of_a_stored_rtol_can_be_judged_from_the_row() -> None:
@@ -172,9 +171,9 @@ def test_a_row_has_every_key_of_its_outputs_directions(case: Case) -> None:
         for name, numbers in stored(judged(Case.of(spec(kernel, (40, 50), tolerance=LOOSE))))[
             "outputs"
         ].items():
-            wanted = common | {
+            expected_keys = common | {
                 f"{direction}{end}"
                 for direction in directions[name]
                 for end in ("_z", "_z_max", "_count")
             }
-            assert set(numbers) == wanted, name
+            assert set(numbers) == expected_keys, name

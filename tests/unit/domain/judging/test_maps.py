@@ -1,5 +1,8 @@
-"""The error map: cells per 32x32 tile, partial tiles at the edges, values that are not finite, and
-the cap on its size."""
+"""The error map.
+
+It has cells per 32x32 tile, partial tiles at the edges, counts of non-finite values, and a largest
+size.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,18 @@ def test_a_cell_holds_the_largest_and_the_mean_error_of_its_tile() -> None:
     actual = reference.copy()
     actual[40, 70] = -3.0
     actual[41, 71] = 1.0
-    found = error_map(actual, reference)
-    assert found.max_abs.shape == (2, 3)
-    assert found.max_abs[1, 2] == 3.0
-    assert found.signed_mean[1, 2] == pytest.approx(-2.0 / 1024)
-    assert np.count_nonzero(found.max_abs) == 1
+    tile_errors = error_map(actual, reference)
+    assert tile_errors.max_abs.shape == (2, 3)
+    assert tile_errors.max_abs[1, 2] == 3.0
+    assert tile_errors.signed_mean[1, 2] == pytest.approx(-2.0 / 1024)
+    assert np.count_nonzero(tile_errors.max_abs) == 1
 
 
 def test_partial_tiles_at_the_edges_average_over_their_own_elements() -> None:
     reference = np.zeros((33, 34))
-    found = error_map(np.ones_like(reference), reference)
-    assert found.max_abs.shape == (2, 2)
-    np.testing.assert_allclose(found.signed_mean, 1.0)
+    tile_errors = error_map(np.ones_like(reference), reference)
+    assert tile_errors.max_abs.shape == (2, 2)
+    np.testing.assert_allclose(tile_errors.signed_mean, 1.0)
 
 
 def test_values_that_are_not_finite_are_counted_and_left_out() -> None:
@@ -35,11 +38,11 @@ def test_values_that_are_not_finite_are_counted_and_left_out() -> None:
     actual = np.full((64, 64), 2.0, np.float32)
     actual[:32, :32] = np.nan
     actual[32, 32] = np.inf
-    found = error_map(actual, reference)
-    assert found.nonfinite.tolist() == [[1024, 0], [0, 1]]
-    assert np.isnan(found.max_abs[0, 0])
-    assert found.max_abs[1, 1] == 2.0
-    assert found.to_json()["max_abs"][0] == [None, 2.0]
+    tile_errors = error_map(actual, reference)
+    assert tile_errors.nonfinite.tolist() == [[1024, 0], [0, 1]]
+    assert np.isnan(tile_errors.max_abs[0, 0])
+    assert tile_errors.max_abs[1, 1] == 2.0
+    assert tile_errors.to_json()["max_abs"][0] == [None, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -51,25 +54,25 @@ def test_large_matrices_are_grouped_by_whole_tiles(
 ) -> None:
     rng = np.random.default_rng(0)
     actual, reference = rng.normal(size=(2, *shape)).astype(np.float32)
-    found = error_map(actual, reference)
+    tile_errors = error_map(actual, reference)
     error = actual.astype(np.float64) - reference
-    assert found.group == group
-    assert found.max_abs.shape[0] <= MAX_TILE_ROWS
-    assert found.max_abs.shape[1] <= MAX_TILE_COLUMNS
+    assert tile_errors.group == group
+    assert tile_errors.max_abs.shape[0] <= MAX_TILE_ROWS
+    assert tile_errors.max_abs.shape[1] <= MAX_TILE_COLUMNS
     height, width = 32 * group[0], 32 * group[1]
-    for row in range(found.max_abs.shape[0]):
-        for column in range(found.max_abs.shape[1]):
+    for row in range(tile_errors.max_abs.shape[0]):
+        for column in range(tile_errors.max_abs.shape[1]):
             cell = error[row * height : (row + 1) * height, column * width : (column + 1) * width]
-            assert found.max_abs[row, column] == np.abs(cell).max()
-            assert found.signed_mean[row, column] == pytest.approx(cell.mean(), abs=1e-12)
+            assert tile_errors.max_abs[row, column] == np.abs(cell).max()
+            assert tile_errors.signed_mean[row, column] == pytest.approx(cell.mean(), abs=1e-12)
 
 
 def test_a_vector_counts_as_one_row_and_the_json_is_plain() -> None:
-    found = error_map(np.ones(40, np.float32), np.zeros(40, np.float32)).to_json()
-    assert found["cells"] == [1, 2]
-    assert found["rows"] == 1
-    assert found["features"] == 40
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    map_json = error_map(np.ones(40, np.float32), np.zeros(40, np.float32)).to_json()
+    assert map_json["cells"] == [1, 2]
+    assert map_json["rows"] == 1
+    assert map_json["features"] == 40
+    assert json.loads(json.dumps(map_json, allow_nan=False)) == map_json
 
 
 def test_differing_shapes_are_refused() -> None:
@@ -88,10 +91,10 @@ def test_the_largest_error_is_told_in_ulp_of_the_tiles_largest_reference(
     actual = reference.copy()
     actual[0, 0] = 0.5
     actual[31, 63] = np.nan
-    found = error_map(actual, reference, output_format)
-    assert found.max_ulp is not None
-    assert found.max_ulp.tolist() == [[0.5 / step, 0.0]]
-    told = json.loads(json.dumps(found.to_json()))
-    assert told["format"] == output_format
-    assert told["max_ulp"][0] == pytest.approx([0.5 / step, 0.0], rel=1e-5)
+    tile_errors = error_map(actual, reference, output_format)
+    assert tile_errors.max_ulp is not None
+    assert tile_errors.max_ulp.tolist() == [[0.5 / step, 0.0]]
+    map_json = json.loads(json.dumps(tile_errors.to_json()))
+    assert map_json["format"] == output_format
+    assert map_json["max_ulp"][0] == pytest.approx([0.5 / step, 0.0], rel=1e-5)
     assert "max_ulp" not in error_map(actual, reference).to_json()

@@ -1,5 +1,8 @@
-"""Two builds compared with each other: both questions, whose fault a difference is, and budgets
-that don't depend on their blocks."""
+"""The comparison of two builds.
+
+It decides *within* and *explained*, and says which build is at fault. Its budgets don't depend on
+blocks of rows.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +24,18 @@ CORRECT = Reference("other", "tt-train")
 
 def pair(
     case: Case,
-    ours: dict[str, Any],
-    theirs: dict[str, Any],
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any],
     reference: Reference = CORRECT,
     **options: Any,
 ) -> SeedJudgement:
-    alone = judge(case.test, case.raw, case.given, ours, arithmetic="tt-train", **options)
-    return compare(case.test, alone, case.raw, case.given, ours, theirs, reference)
+    alone = judge(case.test, case.raw, case.given, outputs, arithmetic="tt-train", **options)
+    return compare(case.test, alone, case.raw, case.given, outputs, reference_outputs, reference)
 
 
-def entry(found: SeedJudgement, output: str) -> dict[str, Any]:
-    given: dict[str, Any] = found.outputs[output].statistics["reference"]
-    return given
+def entry(judgement: SeedJudgement, output: str) -> dict[str, Any]:
+    reference_entry: dict[str, Any] = judgement.outputs[output].statistics["reference"]
+    return reference_entry
 
 
 def backward_case(tolerance: dict[str, Any] | None = None) -> Case:
@@ -51,36 +54,39 @@ def backward_case(tolerance: dict[str, Any] | None = None) -> Case:
 def test_two_right_builds_of_other_arithmetic_are_explained(kernel: str) -> None:
     fields = {"numerics": {"srcb": "bf16"}}
     case, other = Case.of(spec(kernel, (64, 416))), Case.of(spec(kernel, (64, 416), **fields))
-    found = pair(case, case.emulated(), other.emulated())
-    assert found.verdict == "pass"
-    assert words(found) is None
+    judgement = pair(case, case.emulated(), other.emulated())
+    assert judgement.verdict == "pass"
+    assert words(judgement) is None
     for output in case.test.outputs:
-        said = entry(found, output)
-        assert said["build"] == "other"
-        assert (said["explanation"], said["within"]) == ("explained", True)
-        assert said["against_float64"]["explanation"] == "explained"
+        reference_entry = entry(judgement, output)
+        assert reference_entry["build"] == "other"
+        assert (reference_entry["explanation"], reference_entry["within"]) == ("explained", True)
+        assert reference_entry["against_float64"]["explanation"] == "explained"
 
 
 def test_a_wrong_build_is_told_from_a_wrong_reference() -> None:
     case = backward_case()
     right, wrong = case.emulated(), case.emulated("double-subtract")
-    for ours, theirs, who in ((wrong, right, "this build"), (right, wrong, "the reference")):
-        found = pair(case, ours, theirs)
-        assert (found.verdict, found.outputs["dx"].verdict) == (
+    for outputs, reference_outputs, wrong_side in (
+        (wrong, right, "this build"),
+        (right, wrong, "the reference"),
+    ):
+        judgement = pair(case, outputs, reference_outputs)
+        assert (judgement.verdict, judgement.outputs["dx"].verdict) == (
             "pass_by_tolerance",
             "pass_by_tolerance",
         )
-        assert found.outputs["dgamma"].verdict == "pass"
-        assert entry(found, "dx")["explanation"] == "unexplained"
-        assert entry(found, "dx")["against_float64"]["explanation"] == (
-            "explained" if who == "this build" else "unexplained"
+        assert judgement.outputs["dgamma"].verdict == "pass"
+        assert entry(judgement, "dx")["explanation"] == "unexplained"
+        assert entry(judgement, "dx")["against_float64"]["explanation"] == (
+            "explained" if wrong_side == "this build" else "unexplained"
         )
-        said = words(found)
-        assert said is not None
-        assert said.startswith("dx differs from other (")
-        assert f"rounding doesn't explain {who} against float64" in said
+        sentence = words(judgement)
+        assert sentence is not None
+        assert sentence.startswith("dx differs from other (")
+        assert f"rounding doesn't explain {wrong_side} against float64" in sentence
     both = pair(case, wrong, wrong)
-    assert both.verdict == "pass_by_tolerance"  # alike, and both wrong
+    assert both.verdict == "pass_by_tolerance"  # they are alike, and both are wrong
     assert entry(both, "dx")["max_abs"] == 0
     assert words(both) is None
 
@@ -95,7 +101,7 @@ def test_within_is_asked_of_the_reference_builds_output() -> None:
     same = pair(case, right, {name: array.copy() for name, array in right.items()})
     assert same.verdict == "pass"
     assert entry(same, "dx")["tolerance_ratio"] == 0
-    assert same.outputs["dx"].statistics["tolerance_ratio"] is None  # against float64 as ever: x/0
+    assert same.outputs["dx"].statistics["tolerance_ratio"] is None  # against float64 it is x / 0
     nearly = {name: array.copy() for name, array in right.items()}
     nearly["dx"][0, 0] *= np.float32(1 + 2.0**-7)
     assert pair(case, right, nearly).verdict == "fail_by_tolerance"
@@ -108,36 +114,36 @@ def test_numbers_say_how_far_two_builds_are_apart() -> None:
     where = np.abs(other["dx"]).argmax()
     value = other["dx"].flat[where]
     other["dx"].flat[where] = value * np.float32(1 + 2.0**-7)
-    said = entry(pair(case, right, other), "dx")
+    reference_entry = entry(pair(case, right, other), "dx")
     step = abs(float(other["dx"].flat[where]) - float(value))
-    assert said["max_abs"] == pytest.approx(step)
-    assert said["mismatch_fraction"] == pytest.approx(1 / other["dx"].size)
-    assert 0.5 <= said["ulp_max"] <= 2
-    assert said["worst_index"] == [where // 1024, where % 1024]
-    assert not {"digest", "outliers", "tolerance_ratio_quantised"} & set(said)
+    assert reference_entry["max_abs"] == pytest.approx(step)
+    assert reference_entry["mismatch_fraction"] == pytest.approx(1 / other["dx"].size)
+    assert 0.5 <= reference_entry["ulp_max"] <= 2
+    assert reference_entry["worst_index"] == [where // 1024, where % 1024]
+    assert not {"digest", "outliers", "tolerance_ratio_quantised"} & set(reference_entry)
 
 
-@pytest.mark.parametrize("side", ["ours", "theirs"])
+@pytest.mark.parametrize("side", ["build", "reference"])
 def test_nan_on_either_side_is_not_explained(side: str) -> None:
     case = backward_case()
     sides = {
-        "ours": case.emulated(),
-        "theirs": {name: array.copy() for name, array in case.emulated().items()},
+        "build": case.emulated(),
+        "reference": {name: array.copy() for name, array in case.emulated().items()},
     }
     sides[side]["dx"][3, 5] = np.nan
-    found = pair(case, sides["ours"], sides["theirs"])
-    assert found.verdict == "fail"
-    assert entry(found, "dx")["nonfinite"] == 1
-    assert entry(found, "dx")["worst_index"] == [3, 5]
-    assert found.outputs["dgamma"].verdict == "pass"
+    judgement = pair(case, sides["build"], sides["reference"])
+    assert judgement.verdict == "fail"
+    assert entry(judgement, "dx")["nonfinite"] == 1
+    assert entry(judgement, "dx")["worst_index"] == [3, 5]
+    assert judgement.outputs["dgamma"].verdict == "pass"
 
 
 def test_an_output_that_the_reference_does_not_produce_is_judged_against_float64_alone() -> None:
     case = backward_case()
     right = case.emulated()
-    found = pair(case, right, {"dx": right["dx"]}, Reference("other", "tt-train", ("dx",)))
-    assert "reference" in found.outputs["dx"].statistics
-    assert "reference" not in found.outputs["dgamma"].statistics
+    judgement = pair(case, right, {"dx": right["dx"]}, Reference("other", "tt-train", ("dx",)))
+    assert "reference" in judgement.outputs["dx"].statistics
+    assert "reference" not in judgement.outputs["dgamma"].statistics
     with pytest.raises(KernelOutputError, match="dgamma"):
         pair(case, right, {"dx": right["dx"]})
 
@@ -145,51 +151,70 @@ def test_an_output_that_the_reference_does_not_produce_is_judged_against_float64
 def test_a_downstream_output_shows_its_difference_and_counts_for_nothing() -> None:
     case = Case.of(spec("layernorm_fw", (8, 64)))
     produced = ("linear", "mean", "rstd", "y")
-    ours = case.emulated() | {"linear": np.full((8, 64), 2, np.float32)}
-    theirs = case.emulated() | {"linear": np.full((8, 64), 2 + 2.0**-6, np.float32)}
-    alone = judge(case.test, case.raw, case.given, ours, arithmetic="tt-train", produced=produced)
+    outputs = case.emulated() | {"linear": np.full((8, 64), 2, np.float32)}
+    reference_outputs = case.emulated() | {"linear": np.full((8, 64), 2 + 2.0**-6, np.float32)}
+    alone = judge(
+        case.test, case.raw, case.given, outputs, arithmetic="tt-train", produced=produced
+    )
     assert (alone.verdict, alone.outputs["linear"].verdict) == ("pass", "not_judged")
     assert alone.outputs["linear"].statistics["count"] == 512
-    found = pair(case, ours, theirs, Reference("other", "tt-train", produced), produced=produced)
-    assert found.verdict == "pass"
-    said = entry(found, "linear")
-    assert (said["explanation"], said["within"], said["against_float64"]) == (
+    judgement = pair(
+        case,
+        outputs,
+        reference_outputs,
+        Reference("other", "tt-train", produced),
+        produced=produced,
+    )
+    assert judgement.verdict == "pass"
+    reference_entry = entry(judgement, "linear")
+    assert (
+        reference_entry["explanation"],
+        reference_entry["within"],
+        reference_entry["against_float64"],
+    ) == (
         "not_judged",
         None,
         None,
     )
-    assert (said["max_abs"], said["ulp_max"], said["mismatch_fraction"]) == (2.0**-6, 1.0, 1.0)
-    assert "budget_ratio" not in said
     assert (
-        "linear" not in judge(case.test, case.raw, case.given, ours, arithmetic="tt-train").outputs
+        reference_entry["max_abs"],
+        reference_entry["ulp_max"],
+        reference_entry["mismatch_fraction"],
+    ) == (2.0**-6, 1.0, 1.0)
+    assert "budget_ratio" not in reference_entry
+    assert (
+        "linear"
+        not in judge(case.test, case.raw, case.given, outputs, arithmetic="tt-train").outputs
     )
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_fw", "layernorm_bw"])
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("own_statistics", [False, True])
 @pytest.mark.parametrize("arithmetic", ["tt-train", "torch", None])
 def test_budgets_in_blocks_are_those_of_the_whole(
-    monkeypatch: pytest.MonkeyPatch, kernel: str, own: bool, arithmetic: str | None
+    monkeypatch: pytest.MonkeyPatch, kernel: str, own_statistics: bool, arithmetic: str | None
 ) -> None:
     monkeypatch.setattr(parts, "ELEMENTS_PER_BLOCK", 32 * 100)
-    numerics = {"statistics": "own"} if own and kernel == "layernorm_bw" else {}
+    numerics = {"statistics": "own"} if own_statistics and kernel == "layernorm_bw" else {}
     case = Case.of(spec(kernel, (100, 100), numerics=numerics))
     whole = expected.expectations(case.test, case.given, arithmetic)
-    found = paired.bounds(case.test, case.given, arithmetic)
-    assert set(found) == set(whole)
-    for name, each in found.items():
-        np.testing.assert_allclose(each.bound, whole[name].bound, rtol=1e-9)
-        # errors that all rows share are known block by block: a little more or less of them
+    block_bounds = paired.bounds(case.test, case.given, arithmetic)
+    assert set(block_bounds) == set(whole)
+    for name, output_bound in block_bounds.items():
+        np.testing.assert_allclose(output_bound.bound, whole[name].bound, rtol=1e-9)
+        # errors that all rows share are estimated per block, so their variance differs a little
         np.testing.assert_allclose(
-            each.variance, whole[name].variance, rtol=0.2 if kernel == "layernorm_fw" else 1e-9
+            output_bound.variance,
+            whole[name].variance,
+            rtol=0.2 if kernel == "layernorm_fw" else 1e-9,
         )
 
 
 def test_rows_that_say_nothing_are_left_out_of_the_comparison() -> None:
     case = Case.of(spec("layernorm_fw", (8, 64), inputs=dict(REGIMES["constant"])))
-    found = pair(case, case.emulated(), case.emulated())
-    assert found.verdict == "inconclusive"
-    assert entry(found, "y")["rows_left_out"] == 8
+    judgement = pair(case, case.emulated(), case.emulated())
+    assert judgement.verdict == "inconclusive"
+    assert entry(judgement, "y")["rows_left_out"] == 8
 
 
 @pytest.mark.parametrize(

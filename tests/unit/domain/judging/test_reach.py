@@ -1,5 +1,4 @@
-"""What a defect's effect is compared with, and the power of the judgement: what can show is found,
-what can't isn't blamed."""
+"""Defects that can show: the judgment finds each of them, and doesn't blame the others."""
 
 from __future__ import annotations
 
@@ -19,22 +18,22 @@ from numeric_cases import Case, spec
 
 ARITHMETIC = "tt-train"
 SEEDS = 4
-Found = list[tuple[bool, Explanation]]
+Outcomes = list[tuple[bool, Explanation]]
 
 
-def seeds(
+def seed_outcomes(
     kernel: str, build: str, shape: tuple[int, int], arithmetic: str = ARITHMETIC, **fields: Any
-) -> Found:
-    """(can show, explanation) of each of the first seeds."""
-    found = []
+) -> Outcomes:
+    """Return (can show, explanation) for each of the first seeds."""
+    outcomes = []
     for seed in range(SEEDS):
         case = Case.of(spec(kernel, shape, **fields), seed)
         able = can_show(
             case.test, case.given, emulation.ideal(case.test, case.given, build), arithmetic
         )
         judged = judge(case.test, case.raw, case.given, case.emulated(build), arithmetic=arithmetic)
-        found.append((able, judged.explanation))
-    return found
+        outcomes.append((able, judged.explanation))
+    return outcomes
 
 
 BACKWARD = (
@@ -68,7 +67,7 @@ WRONG_TERMS = [
 def test_a_wrong_term_that_can_show_is_unexplained_on_every_seed(kernel: str, build: str) -> None:
     shown = 0
     for shape in ((40, 130), (96, 200)):
-        for able, explanation in seeds(kernel, build, shape):
+        for able, explanation in seed_outcomes(kernel, build, shape):
             assert able, shape
             assert explanation is Explanation.unexplained, shape
             shown += 1
@@ -76,8 +75,8 @@ def test_a_wrong_term_that_can_show_is_unexplained_on_every_seed(kernel: str, bu
 
 
 SMALL_WRONGS: list[tuple[str, str, tuple[int, int], dict[str, Any]]] = [
-    # Of the size of a rounding: seen where the data leave room, by a direction and not by any
-    # element.
+    # These errors are as small as a rounding. A direction shows them where the data leave room, and
+    # no element does.
     ("layernorm_bw", "rstd-off-1e-3", (16, 8192), {}),
     ("layernorm_bw", "rstd-off-1e-3", (64, 512), {"numerics": {"output": "fp32"}}),
     (
@@ -98,10 +97,10 @@ SMALL_WRONGS: list[tuple[str, str, tuple[int, int], dict[str, Any]]] = [
 def test_a_slightly_wrong_factor_is_unexplained_within_four_seeds(
     kernel: str, build: str, shape: tuple[int, int], fields: dict[str, Any]
 ) -> None:
-    found = seeds(kernel, build, shape, **fields)
-    assert any(able for able, _ in found)
-    assert Explanation.unexplained in {explanation for _, explanation in found}
-    for seed in range(SEEDS):  # and the right kernel isn't, on the same seeds
+    outcomes = seed_outcomes(kernel, build, shape, **fields)
+    assert any(able for able, _ in outcomes)
+    assert Explanation.unexplained in {explanation for _, explanation in outcomes}
+    for seed in range(SEEDS):  # on the same seeds, the right kernel is explained
         case = Case.of(spec(kernel, shape, **fields), seed)
         judged = judge(case.test, case.raw, case.given, case.emulated(), arithmetic=ARITHMETIC)
         assert judged.explanation is Explanation.explained
@@ -114,7 +113,7 @@ def test_in_two_tiles_the_last_two_are_all_of_them(
     features: int, build: str, arithmetic: str
 ) -> None:
     assert (
-        seeds("layernorm_bw", build, (64, features), arithmetic)
+        seed_outcomes("layernorm_bw", build, (64, features), arithmetic)
         == [(False, Explanation.explained)] * SEEDS
     )
 
@@ -122,12 +121,15 @@ def test_in_two_tiles_the_last_two_are_all_of_them(
 @pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])
 @pytest.mark.parametrize("build", ["correct", "bf16-accumulate"])
 def test_without_a_fault_of_logic_there_is_no_effect(kernel: str, build: str) -> None:
-    assert not any(able for able, _ in seeds(kernel, build, (40, 130)))
+    assert not any(able for able, _ in seed_outcomes(kernel, build, (40, 130)))
 
 
 def test_a_defect_of_statistics_that_are_given_cannot_show() -> None:
     for build in ("wrong-epsilon", "unbiased-variance"):
-        assert seeds("layernorm_bw", build, (64, 20)) == [(False, Explanation.explained)] * SEEDS
+        assert (
+            seed_outcomes("layernorm_bw", build, (64, 20))
+            == [(False, Explanation.explained)] * SEEDS
+        )
 
 
 def ideal_with(case: Case, effect: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
@@ -141,24 +143,24 @@ def case() -> Case:
 
 
 def test_an_effect_shows_on_an_element_beyond_its_bound(case: Case) -> None:
-    wanted = expected.expectations(case.test, case.given, ARITHMETIC)["dx"]
-    effect = np.zeros_like(wanted.reference)
-    effect[7, 5] = 1.01 * wanted.bound[7, 5]
+    expectation = expected.expectations(case.test, case.given, ARITHMETIC)["dx"]
+    effect = np.zeros_like(expectation.reference)
+    effect[7, 5] = 1.01 * expectation.bound[7, 5]
     assert can_show(case.test, case.given, ideal_with(case, effect), ARITHMETIC)
-    effect[7, 5] = 0.9 * wanted.bound[7, 5]
+    effect[7, 5] = 0.9 * expectation.bound[7, 5]
     assert not can_show(case.test, case.given, ideal_with(case, effect), ARITHMETIC)
 
 
 def test_an_effect_shows_on_a_direction_beyond_four_deviations(case: Case) -> None:
-    wanted = expected.expectations(case.test, case.given, ARITHMETIC)["dx"]
-    row = next(each for each in wanted.directions if each.name == "row")
-    effect = np.zeros_like(wanted.reference)
-    effect[3] = wanted.bound[3]
-    one = directions.scores(wanted, row, effect, compare.golden_of(wanted)).largest
-    assert one is not None
+    expectation = expected.expectations(case.test, case.given, ARITHMETIC)["dx"]
+    row = next(direction for direction in expectation.directions if direction.name == "row")
+    effect = np.zeros_like(expectation.reference)
+    effect[3] = expectation.bound[3]
+    effect_z = directions.scores(expectation, row, effect, compare.golden_of(expectation)).largest
+    assert effect_z is not None
     for z, able in ((0.9 * DIRECTION, False), (1.1 * DIRECTION, True)):
-        scaled = effect * z / one
-        assert (np.abs(scaled) < wanted.bound).all()
+        scaled = effect * z / effect_z
+        assert (np.abs(scaled) < expectation.bound).all()
         assert can_show(case.test, case.given, ideal_with(case, scaled), ARITHMETIC) is able
 
 
@@ -175,7 +177,7 @@ def test_an_effect_on_rows_that_say_nothing_cannot_show() -> None:
     assert not can_show(constant.test, constant.given, {"y": outputs["y"] + 5}, ARITHMETIC)
     assert can_show(
         constant.test, constant.given, {"mean": outputs["mean"] + 5}, ARITHMETIC
-    )  # the mean is known all the same
+    )  # the mean of such rows is still known
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])

@@ -1,5 +1,4 @@
-"""Seeds judged again from stored numbers say what the judging would have said of the arrays, or
-that they can't tell."""
+"""Judging again from stored numbers: it gives the verdict of the arrays, or the reason for none."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ def with_tolerance(test: TestSpec, tolerance: dict[str, Any]) -> TestSpec:
 
 @pytest.fixture(scope="module")
 def seeds() -> dict[str, tuple[Case, dict[str, Any]]]:
-    """A seed of each build, with the row that is stored of it."""
+    """Return a case of each build, with the row that is stored for it."""
     case = Case.of(spec(shape=(64, 160), tolerance=DECLARED))
     return {
         name: (
@@ -61,10 +60,12 @@ def test_what_is_stored_decides_as_the_arrays_do(
     seeds: dict[str, tuple[Case, dict[str, Any]]], build: str, tolerance: dict[str, Any]
 ) -> None:
     case, row = seeds[build]
-    wanted = with_tolerance(case.test, tolerance)
+    other_test = with_tolerance(case.test, tolerance)
     assert (
-        rejudge(row, wanted, case.test).verdict
-        == judge(wanted, case.raw, case.given, case.emulated(build), arithmetic="tt-train").verdict
+        rejudge(row, other_test, case.test).verdict
+        == judge(
+            other_test, case.raw, case.given, case.emulated(build), arithmetic="tt-train"
+        ).verdict
     )
 
 
@@ -77,17 +78,21 @@ def test_an_rtol_that_is_not_stored_is_decided_right_or_not_at_all(
         case, row = seeds[build]
         for rtol in (1e-4, 5e-3, 1.3e-2, 0.05, 0.2):
             for atol in np.geomspace(1e-4, 0.1, 6):
-                wanted = with_tolerance(case.test, {"dx": {"rtol": rtol, "atol": float(atol)}})
-                found = rejudge(row, wanted, case.test)
+                other_test = with_tolerance(case.test, {"dx": {"rtol": rtol, "atol": float(atol)}})
+                rejudged = rejudge(row, other_test, case.test)
                 tried += 1
-                if found.verdict is None:
-                    assert "isn't stored" in str(found.reason)
+                if rejudged.verdict is None:
+                    assert "isn't stored" in str(rejudged.reason)
                     continue
                 decided += 1
                 assert (
-                    found.verdict
+                    rejudged.verdict
                     == judge(
-                        wanted, case.raw, case.given, case.emulated(build), arithmetic="tt-train"
+                        other_test,
+                        case.raw,
+                        case.given,
+                        case.emulated(build),
+                        arithmetic="tt-train",
                     ).verdict
                 )
     assert decided > 0.8 * tried
@@ -100,8 +105,10 @@ ELEMENTS = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 4)), min_size=1, max
 def test_bounds_hold_whatever_the_errors(
     elements: list[tuple[float, float]], rtol: float, r0: float, a0: float
 ) -> None:
-    """needed(r) = max(|e| - r |ref|, 0) of elements (|e|, |ref|) lies between the bounds that its
-    stored points give."""
+    """needed(r) = max(|e| - r |ref|, 0) lies between the bounds that its stored points give.
+
+    elements: pairs (|e|, |ref|).
+    """
 
     def needed(r: float) -> float:
         return max(0.0, *(error - r * size for error, size in elements))
@@ -118,7 +125,7 @@ def test_numbers_that_are_not_there_leave_it_undecided() -> None:
     assert within_stored(Tolerance(rtol=0.0, atol=1.0), None, {"nonfinite": 0}) is None
     assert (
         within_stored(Tolerance(rtol=0.0, atol=1.0, pcc=0.9), None, {"pcc_deficit": 0.5}) is False
-    )  # one comparator that fails is enough
+    )  # one failing comparator is enough
     assert within_stored(Tolerance(rtol=0.0, atol=1.0), None, {"nonfinite": 3}) is False
 
 
@@ -142,24 +149,24 @@ def test_a_job_with_a_reference_build_is_judged_by_the_difference(
     seeds: dict[str, tuple[Case, dict[str, Any]]],
 ) -> None:
     case, _ = seeds["correct"]
-    ours, theirs = case.emulated("tt-train-2025"), case.emulated("last-block-only")
+    outputs, reference_outputs = case.emulated("tt-train-2025"), case.emulated("last-block-only")
 
     def compared(test: TestSpec) -> Any:
-        alone = judge(test, case.raw, case.given, ours, arithmetic="tt-train")
+        alone = judge(test, case.raw, case.given, outputs, arithmetic="tt-train")
         return pairs.compare(
             test,
             alone,
             case.raw,
             case.given,
-            ours,
-            theirs,
+            outputs,
+            reference_outputs,
             pairs.Reference("last-block-only", "tt-train"),
         )
 
     row = compared(case.test).to_json()
     for atol in (1e-3, 0.03, 0.06, 0.5):
-        wanted = with_tolerance(case.test, {"rtol": 0.01, "atol": atol})
-        assert rejudge(row, wanted, case.test).verdict == compared(wanted).verdict
+        other_test = with_tolerance(case.test, {"rtol": 0.01, "atol": atol})
+        assert rejudge(row, other_test, case.test).verdict == compared(other_test).verdict
 
 
 def test_between_the_bounds_a_seed_is_undecided_and_says_why(
@@ -169,8 +176,8 @@ def test_between_the_bounds_a_seed_is_undecided_and_says_why(
     numbers = row["outputs"]["dx"]
     low, high = bounds(known_points(numbers, case.test.tolerance_for("dx")), 5e-3)
     assert 0 < low < high
-    found = rejudge(
+    rejudged = rejudge(
         row, with_tolerance(case.test, {"dx": {"rtol": 5e-3, "atol": (low + high) / 2}}), case.test
     )
-    assert found.verdict is None
-    assert str(found.reason).startswith("dx: the atol needed with rtol 0.005 isn't stored")
+    assert rejudged.verdict is None
+    assert str(rejudged.reason).startswith("dx: the atol needed with rtol 0.005 isn't stored")

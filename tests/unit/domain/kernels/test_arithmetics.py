@@ -1,4 +1,4 @@
-"""From a test's numerics and a build's arithmetic to the terms of a budget."""
+"""The terms of a budget, from a test's numerics and a build's arithmetic model."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_block_formats_count_from_the_largest_of_the_block() -> None:
     terms = backward(output="bfp8_b")
     assert terms.out_block
     assert terms.out == FORMATS["bfp8_b"].unit_roundoff == 2.0**-7
-    # The device truncates bfp4_b after bfp8_b: a whole ulp, not half of one.
+    # The device makes bfp8_b first and truncates it to bfp4_b: that costs a whole ulp, not half.
     assert backward(output="bfp4_b").out == 2 * FORMATS["bfp4_b"].unit_roundoff
 
 
@@ -143,9 +143,11 @@ def test_an_fp32_input_is_truncated_as_it_is_read(tensor: str) -> None:
 
 def test_only_a_kernel_that_makes_its_own_statistics_errs_in_them() -> None:
     assert backward().own_statistics is None
-    own = backward(statistics="own")
-    assert own.own_statistics == forward_terms(spec(numerics={"statistics": "own"}), "tt-train")
-    assert differing(own, backward()) == {"own_statistics"}
+    own_terms = backward(statistics="own")
+    assert own_terms.own_statistics == forward_terms(
+        spec(numerics={"statistics": "own"}), "tt-train"
+    )
+    assert differing(own_terms, backward()) == {"own_statistics"}
 
 
 def test_the_stored_epsilon_is_truncated_to_bf16() -> None:

@@ -1,5 +1,8 @@
-"""The budgets of torch's kernels: right fp32 arithmetic is explained, close to the bound in 16
-bits, and wrong terms are seen."""
+"""The budgets of torch's kernels.
+
+They explain right fp32 arithmetic, which comes close to the bound in 16 bits. They show wrong
+terms.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,10 @@ def kernel(
     missing: slice | None = None,
     column_format: str = "fp32",
 ) -> dict[str, Array]:
-    """A LayerNorm in float32 as torch has it: everything inside in fp32, rounded once. `missing`:
-    columns that a sum leaves out."""
+    """Run a LayerNorm as torch does: everything inside is fp32, and each output is rounded once.
+
+    missing: columns that a sum leaves out.
+    """
     out = case.test.numerics.output
     x, gamma = case.given["x"], case.given["gamma"]
     n = np.float32(x.shape[1])
@@ -49,7 +54,7 @@ def kernel(
         mean, rstd = case.given["mean"][:, None], case.given["rstd"][:, None]
     else:  # autograd on a CPU keeps them in gamma's format
         mean, rstd = (
-            round_to(each, case.test.numerics.format_of("gamma")) for each in (mean, rstd)
+            round_to(statistic, case.test.numerics.format_of("gamma")) for statistic in (mean, rstd)
         )
     dy = case.given["dy"]
     xhat, p = (x - mean) * rstd, dy * gamma
@@ -84,8 +89,8 @@ def case_of(
 
 
 FORMATS = {"bf16": {}, "fp32": FP32, "fp16": {"input": "fp16", "output": "fp16"}}
-# A mean of `small` data is subnormal in fp16, and no budget knows of subnormal numbers; `constant`
-# says nothing
+# The mean of `small` data is subnormal in fp16, and no budget covers subnormal numbers. `constant`
+# data can't tell right from wrong.
 REGIMES_OF = [
     (fmt, regime)
     for fmt in FORMATS
@@ -102,12 +107,12 @@ def test_right_kernels_are_explained_in_every_regime(name: str, regime: str, fmt
             for seed in range(3):
                 more = {"statistics": statistics} if name == "layernorm_bw" else {}
                 case = case_of(name, shape, regime, seed, **FORMATS[fmt], **more)
-                found = judged(case, kernel(case))
-                assert found.verdict == "pass", (
+                judgement = judged(case, kernel(case))
+                assert judgement.verdict == "pass", (
                     shape,
                     statistics,
                     seed,
-                    {name: each.to_json() for name, each in found.outputs.items()},
+                    {name: output.to_json() for name, output in judgement.outputs.items()},
                 )
 
 
@@ -128,12 +133,12 @@ def cases(name: str, seeds: int) -> list[Case]:
 def test_an_rstd_off_by_a_thousandth_is_seen_in_bf16() -> None:
     for name, output in (("layernorm_fw", "y"), ("layernorm_bw", "dx")):
         for case in cases(name, 3):
-            found = judged(case, kernel(case, rstd_factor=1.001)).outputs[output]
-            assert found.explanation in ("suspect", "unexplained")
-            assert found.statistics["scale_z"] > 5
+            output_judgement = judged(case, kernel(case, rstd_factor=1.001)).outputs[output]
+            assert output_judgement.explanation in ("suspect", "unexplained")
+            assert output_judgement.statistics["scale_z"] > 5
             assert (
-                name == "layernorm_fw" or found.statistics["budget_ratio"] < 2
-            )  # no element of dx shows it; y has zeros that do
+                name == "layernorm_fw" or output_judgement.statistics["budget_ratio"] < 2
+            )  # no element of dx shows it, but zeros of y do
 
 
 def test_in_fp32_an_rstd_off_by_a_hundred_thousandth_is_seen() -> None:
@@ -151,9 +156,9 @@ def test_one_tile_missing_from_a_sum_is_seen(tile: int) -> None:
         ("layernorm_bw", "dx", "row_z"),
     ):
         for case in cases(name, 2):
-            found = judged(case, kernel(case, missing=missing)).outputs[output]
-            assert found.explanation == "unexplained"
-            assert found.statistics[direction] > 10
+            output_judgement = judged(case, kernel(case, missing=missing)).outputs[output]
+            assert output_judgement.explanation == "unexplained"
+            assert output_judgement.statistics[direction] > 10
 
 
 def test_a_16_bit_column_sum_is_torch_eagers_and_nobody_elses() -> None:
@@ -186,9 +191,9 @@ def test_wide_statistics_are_kept_wide() -> None:
         spec("layernorm_fw", (4, 64), numerics={"input": {"gamma": "fp32"}}), "torch"
     )
     assert (narrow.saved, wide.saved) == (2.0**-8, 2.0**-24)
-    own = backward_terms(spec(numerics={"statistics": "own"}), "torch")
-    assert own.own_statistics is not None
-    assert own.own_statistics.saved == 2.0**-8
+    own_terms = backward_terms(spec(numerics={"statistics": "own"}), "torch")
+    assert own_terms.own_statistics is not None
+    assert own_terms.own_statistics.saved == 2.0**-8
 
 
 def test_eager_layer_norm_on_a_cpu_has_a_arithmetic_of_its_own() -> None:

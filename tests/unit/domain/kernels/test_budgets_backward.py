@@ -1,5 +1,7 @@
-"""The budget of the backward kernel: the written formula element by element, and right kernels that
-stay within it."""
+"""The budget of the backward kernel.
+
+It is the plain formula, element by element, and right kernels stay within it.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,16 @@ from numeric_cases import Case, spec
 Row = list[float]
 
 STRIDE = 13
-"""Has no factor in common with the numbers of shapes, regimes and formats: all of them come up."""
+"""It shares no factor with the numbers of shapes, regimes and formats, so all of them come up."""
 
 
 def power(value: float) -> float:
-    """2^floor(log2 |v|), 0 at 0."""
+    """Return 2^floor(log2 |value|), and 0 at 0."""
     return math.ldexp(1.0, math.frexp(value)[1] - 1) if value else 0.0
 
 
 def h(value: float) -> float:
-    """Half an ulp of bf16."""
+    """Return half an ulp of bf16 at a value."""
     return 2.0**-8 * power(value)
 
 
@@ -48,7 +50,7 @@ def lanes(values: Row) -> Row:
 
 
 def row_of(case: Case, i: int) -> tuple[Row, Row, Row, Row, float, float]:
-    """(x^, P, P x^, e_a, mean, rstd) of one row."""
+    """Return (x^, P, P x^, e_a, mean, rstd) of one row."""
     x, dy = case.given["x"][i].tolist(), case.given["dy"][i].tolist()
     mu, r = float(case.given["mean"][i]), float(case.given["rstd"][i])
     xhat = [(v - mu) * r for v in x]
@@ -58,7 +60,7 @@ def row_of(case: Case, i: int) -> tuple[Row, Row, Row, Row, float, float]:
 
 
 def tt_train_bound(case: Case, i: int) -> Row:
-    """B_dx of row i as 3-numerics.md writes it, plainly."""
+    """Return B_dx of row i for `tt-train`, by the plain formula."""
     xhat, p, px, align, _, r = row_of(case, i)
     n, wt, dn = len(p), -(-len(p) // 32), reciprocal_error(len(p))
     s1, s2 = mean(p), mean(px)
@@ -79,7 +81,7 @@ def tt_train_bound(case: Case, i: int) -> Row:
 
 
 def generic_bound(case: Case, i: int) -> Row:
-    """B_dx of `generic` with bf16 buffers, as 3-numerics.md writes it, plainly."""
+    """Return B_dx of row i for `generic` with bf16 buffers, by the plain formula."""
     xhat, p, px, align, _, r = row_of(case, i)
     s1, s2 = mean(p), mean(px)
     of_xhat = [a + h(abs(v) + a) for a, v in zip(align, xhat, strict=True)]
@@ -108,9 +110,9 @@ def generic_bound(case: Case, i: int) -> Row:
 @pytest.mark.parametrize("n", [1, 33, 130])
 def test_the_bound_of_tt_train_is_the_written_one(n: int, regime: str) -> None:
     case = Case.of(spec(shape=(3, n), regime=regime), seed=n)
-    found = expected.expectations(case.test, case.given, "tt-train")["dx"].bound
+    bound = expected.expectations(case.test, case.given, "tt-train")["dx"].bound
     for i in range(3):
-        np.testing.assert_allclose(found[i], tt_train_bound(case, i), rtol=1e-12)
+        np.testing.assert_allclose(bound[i], tt_train_bound(case, i), rtol=1e-12)
 
 
 @pytest.mark.parametrize("regime", ["uniform", "offset", "hot tile"])
@@ -118,15 +120,15 @@ def test_the_bound_of_tt_train_is_the_written_one(n: int, regime: str) -> None:
 def test_the_bound_of_generic_is_the_written_one_where_1_over_n_is_exact(
     n: int, regime: str
 ) -> None:
-    """With an inexact 1/N it is that and dN |s1|, dN |x^ s2| more."""
+    """An inexact 1/N would add dN |s1| and dN |x^ s2|."""
     case = Case.of(spec(shape=(3, n), regime=regime), seed=n)
-    found = expected.expectations(case.test, case.given, "generic")["dx"].bound
+    bound = expected.expectations(case.test, case.given, "generic")["dx"].bound
     for i in range(3):
-        wanted = np.array(generic_bound(case, i))
-        # The additions of the sums, 2 Wt 2^-24, and the last line's 2^-22 are more than what is
-        # written for generic.
-        assert (found[i] >= wanted * (1 - 1e-12)).all()
-        np.testing.assert_allclose(found[i], wanted, rtol=1e-3)
+        written_bound = np.array(generic_bound(case, i))
+        # The bound also has the additions of the sums, 2 Wt 2^-24, and the last line's 2^-22. The
+        # formula for generic leaves them out.
+        assert (bound[i] >= written_bound * (1 - 1e-12)).all()
+        np.testing.assert_allclose(bound[i], written_bound, rtol=1e-3)
 
 
 def test_the_truncated_reciprocal_enters_the_bound() -> None:
@@ -144,11 +146,14 @@ def test_the_truncated_reciprocal_enters_the_bound() -> None:
 
 
 def test_dgamma_and_dbeta_are_bounded_by_their_terms_sums_and_output() -> None:
-    """tt-train: dgamma: sum(|dy|(e_a + h(x^)) + h(c)) + sum terms + h(out); dbeta: sum terms +
-    h(out)."""
+    """The bounds of tt-train follow two formulas.
+
+    dgamma: sum(|dy|(e_a + h(x^)) + h(c)) + sum terms + h(out)
+    dbeta: sum terms + h(out)
+    """
     rows, n = 70, 40
     case = Case.of(spec(shape=(rows, n)), seed=3)
-    found = expected.expectations(case.test, case.given, "tt-train")
+    expectations = expected.expectations(case.test, case.given, "tt-train")
     terms = np.zeros((rows, n))
     columns = np.zeros((rows, n))
     for i in range(rows):
@@ -157,22 +162,27 @@ def test_dgamma_and_dbeta_are_bounded_by_their_terms_sums_and_output() -> None:
             dy = float(case.given["dy"][i, j])
             columns[i, j] = dy * xhat[j]
             terms[i, j] = abs(dy) * (align[j] + h(abs(xhat[j]) + align[j])) + h(columns[i, j])
-    for name, values, own in (
+    for name, values, term_bounds in (
         ("dgamma", columns, terms),
         ("dbeta", case.given["dy"].astype(float), np.zeros((rows, n))),
     ):
-        before = own.sum(axis=0) + rows * 2.0**-24 * np.abs(values).sum(axis=0)
-        wanted = [b + h(abs(v) + b) for v, b in zip(values.sum(axis=0), before, strict=True)]
-        np.testing.assert_allclose(found[name].bound[0], wanted, rtol=1e-12, err_msg=name)
+        before = term_bounds.sum(axis=0) + rows * 2.0**-24 * np.abs(values).sum(axis=0)
+        written_bound = [b + h(abs(v) + b) for v, b in zip(values.sum(axis=0), before, strict=True)]
+        np.testing.assert_allclose(
+            expectations[name].bound[0], written_bound, rtol=1e-12, err_msg=name
+        )
 
 
 def test_the_references_are_those_of_what_the_device_was_given() -> None:
     for numerics in ({}, {"statistics": "own"}):
         case = Case.of(spec(shape=(40, 50), numerics=numerics))
-        wanted = reference.reference(case.test, case.given)
-        for name, found in expected.expectations(case.test, case.given, "generic").items():
+        references = reference.reference(case.test, case.given)
+        for name, expectation in expected.expectations(case.test, case.given, "generic").items():
             np.testing.assert_allclose(
-                found.reference, wanted[name].reshape(found.reference.shape), rtol=1e-9, atol=1e-12
+                expectation.reference,
+                references[name].reshape(expectation.reference.shape),
+                rtol=1e-9,
+                atol=1e-12,
             )
 
 
@@ -190,11 +200,11 @@ def test_elwsub_rounds_both_operands_half_up_onto_the_larger_ones_grid() -> None
 
 
 def test_every_term_makes_the_bound_and_the_variance_larger() -> None:
-    def of(**numerics: str) -> Expectation:
+    def dx_expectation(**numerics: str) -> Expectation:
         case = Case.of(spec(shape=(5, 100), numerics=numerics))
         return expected.expectations(case.test, case.given, "tt-train")["dx"]
 
-    base = of()
+    base = dx_expectation()
     for numerics in (
         {"fidelity": "lofi"},
         {"accumulate": "bf16"},
@@ -202,17 +212,17 @@ def test_every_term_makes_the_bound_and_the_variance_larger() -> None:
         {"statistics": "own"},
         {"output": "bfp8_b"},
     ):
-        wider = of(**numerics)
+        wider = dx_expectation(**numerics)
         assert wider.bound.mean() > base.bound.mean() * 1.02, numerics
         assert wider.variance.mean() > base.variance.mean(), numerics
-    assert of(output="fp32").bound.mean() < base.bound.mean()
+    assert dx_expectation(output="fp32").bound.mean() < base.bound.mean()
 
 
-# Right kernels stay within it.
+# Right kernels stay within their budget.
 
 
 def subset(kernel: str = "layernorm_bw") -> Iterator[tuple[int, TestSpec]]:
-    """A few of the false-alarm benchmark's cases, spread over its numerics, regimes and shapes."""
+    """Return a few cases of the false-alarm benchmark, spread over numerics, regimes and shapes."""
     return ((seed, test) for seed, test in cases(550, kernel) if seed % STRIDE == 0)
 
 
@@ -235,8 +245,8 @@ def test_the_bound_dominates_every_error_of_its_own_dataflow(
     for seed, regime in enumerate(("uniform", "normal", "offset", "hot tile")):
         case = Case.of(spec(shape=shape, regime=regime), seed)
         outputs = case.matrices(kernel(case.test, case.given))
-        for output, wanted in expected.expectations(case.test, case.given, arithmetic).items():
-            assert (np.abs(outputs[output] - wanted.reference) <= wanted.bound).all(), (
+        for output, expectation in expected.expectations(case.test, case.given, arithmetic).items():
+            assert (np.abs(outputs[output] - expectation.reference) <= expectation.bound).all(), (
                 regime,
                 output,
             )
@@ -252,10 +262,10 @@ def test_right_kernels_of_any_arithmetic_shape_and_regime_are_explained(name: st
         for arithmetic in arithmetics:
             if applies(name, arithmetic, test):
                 judged += 1
-                found = judge(
+                explanation = judge(
                     test, case.raw, case.given, outputs, arithmetic=arithmetic
                 ).explanation
-                assert found in (Explanation.explained, Explanation.inconclusive), (
+                assert explanation in (Explanation.explained, Explanation.inconclusive), (
                     arithmetic,
                     seed,
                     test.canonical(),
@@ -265,14 +275,16 @@ def test_right_kernels_of_any_arithmetic_shape_and_regime_are_explained(name: st
 
 @pytest.mark.parametrize("order", ["fp32, sums in order", "fp32, sums backwards"])
 def test_running_sums_of_a_ramp_are_explained(order: str) -> None:
-    found = set()
+    explanations = set()
     for shape in ((4, 4096), (300, 32)):
         case = Case.of(
             spec(shape=shape, regime="ramp", numerics={"input": "fp32", "output": "fp32"})
         )
         outputs = RIGHT[order][0](case.test, case.given)
-        found.add(judge(case.test, case.raw, case.given, outputs, arithmetic="fp32").explanation)
-    assert found == {Explanation.explained}
+        explanations.add(
+            judge(case.test, case.raw, case.given, outputs, arithmetic="fp32").explanation
+        )
+    assert explanations == {Explanation.explained}
 
 
 IN_EVERY_FORMAT = [
@@ -295,18 +307,20 @@ IN_EVERY_FORMAT = [
 
 @pytest.mark.parametrize("numerics", IN_EVERY_FORMAT, ids=str)
 def test_the_emulated_right_kernel_is_explained_in_every_format(numerics: dict[str, str]) -> None:
-    found = set()
+    explanations = set()
     for shape in ((64, 96), (64, 1024)):
         for regime in ("uniform", "normal", "offset"):
             case = Case.of(spec(shape=shape, regime=regime, numerics=numerics))
             judged = judge(case.test, case.raw, case.given, case.emulated(), arithmetic="tt-train")
-            found.add(judged.explanation)
-    assert found == {Explanation.explained}
+            explanations.add(judged.explanation)
+    assert explanations == {Explanation.explained}
 
 
 def test_the_ties_of_elwsub_are_not_taken_for_a_wrong_s2() -> None:
-    """bf16 x and mean make ties, which are rounded one way; with dy offset by 10 they add up:
-    xhat_z was 9.8 before they were predicted."""
+    """A bf16 x and mean make ties, which are rounded one way.
+
+    With dy offset by 10 they add up: xhat_z was 9.8 before they were predicted.
+    """
     inputs = {
         "regime": "uniform",
         "low": -1,
@@ -324,21 +338,28 @@ def test_right_kernels_in_monte_carlo_arithmetic_stay_below_six_standard_deviati
     for seed, shape in enumerate(((3, 20), (33, 50), (64, 96), (40, 257), (16, 1024), (300, 32))):
         case = Case.of(spec(shape=shape), seed)
         outputs = case.matrices(MONTE_CARLO(case.test, case.given))
-        for name, wanted in expected.expectations(case.test, case.given, "generic").items():
+        for name, expectation in expected.expectations(case.test, case.given, "generic").items():
             worst = max(
                 worst,
-                float((np.abs(outputs[name] - wanted.reference) / np.sqrt(wanted.variance)).max()),
+                float(
+                    (
+                        np.abs(outputs[name] - expectation.reference)
+                        / np.sqrt(expectation.variance)
+                    ).max()
+                ),
             )
-    assert 2 < worst < DEVIATIONS  # and s isn't so wide that nothing could show
+    assert 2 < worst < DEVIATIONS  # s isn't so wide that nothing could show
 
 
 def test_the_budget_is_used_up_to_its_edge() -> None:
-    """max e/B of a right kernel is .98 to .99: a budget twice too wide would hide a defect of its
-    size."""
+    """The largest e/B of a right kernel is 0.98 to 0.99.
+
+    A budget twice as wide would hide a defect of that size.
+    """
     case = Case.of(spec(shape=(200, 1000)))
-    wanted = expected.expectations(case.test, case.given, "tt-train")["dx"]
+    expectation = expected.expectations(case.test, case.given, "tt-train")["dx"]
     ratio = (
-        np.abs(case.matrices(run(case.test, case.given, "correct"))["dx"] - wanted.reference)
-        / wanted.bound
+        np.abs(case.matrices(run(case.test, case.given, "correct"))["dx"] - expectation.reference)
+        / expectation.bound
     )
     assert 0.9 < ratio.max() <= 1

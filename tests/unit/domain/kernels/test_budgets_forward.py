@@ -1,5 +1,8 @@
-"""The budget of the forward kernel: the written formula element by element, rows that say nothing,
-right kernels within it."""
+"""The budget of the forward kernel.
+
+It is the plain formula, element by element. Some rows can't tell right from wrong. Right kernels
+stay within the budget.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,16 @@ UNIFORM = {
     "beta": {"regime": "uniform", "low": -0.1, "high": 0.1},
 }
 STRIDE = 13
-"""Has no factor in common with the numbers of shapes, regimes and formats: all of them come up."""
+"""It shares no factor with the numbers of shapes, regimes and formats, so all of them come up."""
 
 
 def power(value: float) -> float:
-    """2^floor(log2 |v|), 0 at 0."""
+    """Return 2^floor(log2 |value|), and 0 at 0."""
     return math.ldexp(1.0, math.frexp(value)[1] - 1) if value else 0.0
 
 
 def h(value: float) -> float:
-    """Half an ulp of bf16."""
+    """Return half an ulp of bf16 at a value."""
     return 2.0**-8 * power(value)
 
 
@@ -44,15 +47,17 @@ def average(values: list[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def written(case: Case, i: int) -> tuple[float, float, list[float], bool]:
-    """(Bm, Br, B_y, informative) of row i: 3-numerics.md, with bf16 inputs and buffers, HiFi4, fp32
-    Dst, and the running sums' 2^-24."""
+def written_bounds(case: Case, i: int) -> tuple[float, float, list[float], bool]:
+    """Return (Bm, Br, B_y, informative) of row i, by the plain formulas.
+
+    They hold for bf16 inputs and buffers, HiFi4 and an fp32 Dst; running sums add 2^-24.
+    """
     x = case.given["x"][i].tolist()
     n, epsilon, dn = len(x), case.test.epsilon, reciprocal_error(len(x))
     running = 2 * -(-n // 32) * 2.0**-24
     mu = average(x)
-    centred = [v - mu for v in x]
-    variance = average([c * c for c in centred])
+    centered = [v - mu for v in x]
+    variance = average([c * c for c in centered])
     r = 1 / math.sqrt(variance + epsilon)
 
     t = math.fsum(h(math.fsum(x[c::32])) for c in range(32)) / n
@@ -64,7 +69,7 @@ def written(case: Case, i: int) -> tuple[float, float, list[float], bool]:
     )
     bm += h(abs(mu) + bm)
     align = [2.0**-11 * power(max(abs(v), abs(mu))) for v in x]
-    tv = math.fsum(h(math.fsum(c * c for c in centred[lane::32])) for lane in range(32)) / n
+    tv = math.fsum(h(math.fsum(c * c for c in centered[lane::32])) for lane in range(32)) / n
     dv = dn * variance + tv + bm**2 * (1 + dn) + (2.0**-12 + running) * variance
     dv += average([a * a for a in align]) + abs(float(round_to(epsilon, "bf16", "zero")) - epsilon)
     informative = dv < variance + epsilon
@@ -75,7 +80,7 @@ def written(case: Case, i: int) -> tuple[float, float, list[float], bool]:
     br += h(r + br)
     bounds = []
     for v, c, a, g, b in zip(
-        x, centred, align, case.given["gamma"].tolist(), case.given["beta"].tolist(), strict=True
+        x, centered, align, case.given["gamma"].tolist(), case.given["beta"].tolist(), strict=True
     ):
         d = (bm + a) * (r + br) + abs(c) * br
         d1 = d + h(abs(c * r) + d)
@@ -95,85 +100,88 @@ def written(case: Case, i: int) -> tuple[float, float, list[float], bool]:
 @pytest.mark.parametrize("n", [3, 33, 130, 512])
 def test_the_bounds_are_the_written_ones(n: int, regime: str) -> None:
     case = Case.of(spec("layernorm_fw", (4, n), regime=regime), seed=n)
-    found = expected.expectations(case.test, case.given, "tt-train")
-    said = found["y"].informative
-    assert said is not None
+    expectations = expected.expectations(case.test, case.given, "tt-train")
+    informative_rows = expectations["y"].informative
+    assert informative_rows is not None
     for i in range(4):
-        bm, br, bounds, informative = written(case, i)
-        assert bool(said[i]) is informative
-        assert found["mean"].bound[0, i] == pytest.approx(bm, rel=1e-9)
+        bm, br, bounds, informative = written_bounds(case, i)
+        assert bool(informative_rows[i]) is informative
+        assert expectations["mean"].bound[0, i] == pytest.approx(bm, rel=1e-9)
         if informative:
-            assert found["rstd"].bound[0, i] == pytest.approx(br, rel=1e-9)
-            np.testing.assert_allclose(found["y"].bound[i], bounds, rtol=1e-9)
+            assert expectations["rstd"].bound[0, i] == pytest.approx(br, rel=1e-9)
+            np.testing.assert_allclose(expectations["y"].bound[i], bounds, rtol=1e-9)
 
 
 def test_the_references_are_those_of_what_the_device_was_given() -> None:
     case = Case.of(spec("layernorm_fw", (40, 50)))
-    wanted = reference.reference(case.test, case.given)
-    for name, found in expected.expectations(case.test, case.given, "tt-train").items():
+    references = reference.reference(case.test, case.given)
+    for name, expectation in expected.expectations(case.test, case.given, "tt-train").items():
         np.testing.assert_allclose(
-            found.reference, wanted[name].reshape(found.reference.shape), rtol=1e-12, atol=1e-14
+            expectation.reference,
+            references[name].reshape(expectation.reference.shape),
+            rtol=1e-12,
+            atol=1e-14,
         )
 
 
 def test_rstd_is_bounded_by_the_interval_and_not_by_its_slope() -> None:
-    """Where Dv is nearly v + eps the rstd may be many times too large, which r^3 Dv / 2 would
-    miss."""
+    """Where Dv is nearly v + eps, rstd may be many times too large, and r^3 Dv / 2 misses that."""
     case = Case.of(
         spec("layernorm_fw", (400, 33), inputs={"regime": "offset", "offset": 4, "std": 0.03})
     )
     test = case.test
     m = moments(case.given["x"].astype(np.float64), test.epsilon, forward_terms(test, "tt-train"))
-    said = m.informative
-    assert said.any()
-    assert not said.all()
-    wide = m.before_rstd[said] / m.rstd[said]
+    informative_rows = m.informative
+    assert informative_rows.any()
+    assert not informative_rows.all()
+    wide = m.before_rstd[informative_rows] / m.rstd[informative_rows]
     assert wide.max() > 1.5  # larger than any linear bound could be: Dv < v + eps gives at most 1/2
     outside = forward.expectations(case.given, test.epsilon, forward_terms(test, "tt-train"))[
         "rstd"
     ]
-    assert np.isinf(outside.bound[0, ~said]).all()
-    assert np.isfinite(outside.bound[0, said]).all()
+    assert np.isinf(outside.bound[0, ~informative_rows]).all()
+    assert np.isfinite(outside.bound[0, informative_rows]).all()
 
 
 def test_a_row_says_nothing_where_the_bound_of_the_variance_reaches_it() -> None:
     def informative(**fields: Any) -> np.ndarray[Any, Any]:
         case = Case.of(spec("layernorm_fw", (8, 128), **fields))
-        said = expected.expectations(case.test, case.given, "tt-train")["y"].informative
-        assert said is not None
-        return said
+        informative_rows = expected.expectations(case.test, case.given, "tt-train")["y"].informative
+        assert informative_rows is not None
+        return informative_rows
 
     assert informative(regime="uniform").all()
     assert not informative(regime="constant").any()
     assert not informative(inputs={"regime": "offset", "offset": 1000, "std": 0.01}).any()
-    # An epsilon larger than what the mean's rounding makes of the variance makes even a constant
-    # informative.
+    # A constant row is informative where epsilon exceeds the variance from the mean's rounding.
     assert informative(regime="constant", epsilon=1.0).all()
 
 
 def test_lanes_are_sums_over_tiles() -> None:
     values = np.random.default_rng(0).normal(0, 1, (3, 70))
-    found = lanes(values)
-    assert found.shape == (3, 32)
+    lane_sums = lanes(values)
+    assert lane_sums.shape == (3, 32)
     for i in range(3):
         for c in range(32):
-            assert found[i, c] == pytest.approx(math.fsum(values[i, c::32]))
+            assert lane_sums[i, c] == pytest.approx(math.fsum(values[i, c::32]))
     np.testing.assert_array_equal(lanes(values[:, :5])[:, 5:], 0)
 
 
 def test_every_term_makes_the_bounds_larger() -> None:
-    def of(**numerics: str) -> dict[str, float]:
+    def mean_bounds(**numerics: str) -> dict[str, float]:
         case = Case.of(spec("layernorm_fw", (5, 100), numerics=numerics))
         return {
-            name: float(found.bound.mean())
-            for name, found in expected.expectations(case.test, case.given, "tt-train").items()
+            name: float(expectation.bound.mean())
+            for name, expectation in expected.expectations(
+                case.test, case.given, "tt-train"
+            ).items()
         }
 
-    base = of()
+    base = mean_bounds()
     for numerics in ({"fidelity": "lofi"}, {"accumulate": "bf16"}, {"input": "fp32"}):
-        wider = of(**numerics)
+        wider = mean_bounds(**numerics)
         assert all(wider[name] > base[name] for name in base), numerics
-    assert of(buffers="fp32")["rstd"] < base["rstd"]
+    assert mean_bounds(buffers="fp32")["rstd"] < base["rstd"]
 
 
 @pytest.mark.parametrize("name", ["emulated Wormhole", "perfectly rounded"])
@@ -186,11 +194,13 @@ def test_the_bound_dominates_every_error_of_its_dataflow(name: str, shape: tuple
     ):
         case = Case.of(spec("layernorm_fw", shape, inputs=inputs), seed)
         outputs = case.matrices(RIGHT[name][0](case.test, case.given))
-        for output, wanted in expected.expectations(case.test, case.given, "tt-train").items():
-            said = np.ones(wanted.reference.shape, bool)
-            if wanted.informative is not None:
-                said &= wanted.informative[:, None]
-            assert (np.abs(outputs[output] - wanted.reference) <= wanted.bound)[said].all(), (
+        for output, expectation in expected.expectations(case.test, case.given, "tt-train").items():
+            informative_mask = np.ones(expectation.reference.shape, bool)
+            if expectation.informative is not None:
+                informative_mask &= expectation.informative[:, None]
+            assert (np.abs(outputs[output] - expectation.reference) <= expectation.bound)[
+                informative_mask
+            ].all(), (
                 inputs,
                 output,
             )
@@ -208,10 +218,10 @@ def test_right_kernels_of_any_arithmetic_shape_and_regime_are_explained(name: st
         for arithmetic in arithmetics:
             if applies(name, arithmetic, test):
                 judged += 1
-                found = judge(
+                explanation = judge(
                     test, case.raw, case.given, outputs, arithmetic=arithmetic
                 ).explanation
-                assert found in (Explanation.explained, Explanation.inconclusive), (
+                assert explanation in (Explanation.explained, Explanation.inconclusive), (
                     arithmetic,
                     seed,
                     test.canonical(),
@@ -238,21 +248,23 @@ IN_EVERY_FORMAT = [
 
 @pytest.mark.parametrize("numerics", IN_EVERY_FORMAT, ids=str)
 def test_the_emulated_right_kernel_is_explained_in_every_format(numerics: dict[str, str]) -> None:
-    found = set()
+    explanations = set()
     for shape in ((64, 96), (64, 1024)):
         for regime in ("uniform", "normal", "offset"):
             case = Case.of(spec("layernorm_fw", shape, regime=regime, numerics=numerics))
             judged = judge(case.test, case.raw, case.given, case.emulated(), arithmetic="tt-train")
-            found.add(judged.explanation)
-    assert found - {Explanation.inconclusive} == {Explanation.explained}
+            explanations.add(judged.explanation)
+    assert explanations - {Explanation.inconclusive} == {Explanation.explained}
 
 
 def test_the_budget_is_of_the_size_of_the_errors() -> None:
-    """Published max e/B of the right kernel: y .85-.87 (819x8462); a budget several times too wide
-    would hide a defect."""
+    """The published largest e/B of the right kernel is 0.85 to 0.87 for y (819x8462).
+
+    A budget several times as wide would hide a defect.
+    """
     case = Case.of(spec("layernorm_fw", (200, 1000), inputs=UNIFORM))
-    wanted = expected.expectations(case.test, case.given, "tt-train")["y"]
-    ratio = np.abs(case.matrices(case.emulated())["y"] - wanted.reference) / wanted.bound
+    expectation = expected.expectations(case.test, case.given, "tt-train")["y"]
+    ratio = np.abs(case.matrices(case.emulated())["y"] - expectation.reference) / expectation.bound
     assert 0.6 < ratio.max() <= 1
 
 
@@ -260,6 +272,6 @@ def test_the_fp32_bound_of_rstd_dominates_where_epsilon_is_larger_than_the_varia
     case = Case.of(
         spec("layernorm_fw", (819, 2), regime="small", numerics={"input": "fp32", "output": "fp32"})
     )
-    wanted = expected.expectations(case.test, case.given, "fp32")["rstd"]
-    found = case.matrices(RIGHT["fp32, pairwise sums"][0](case.test, case.given))["rstd"]
-    assert (np.abs(found - wanted.reference) <= 3 * wanted.bound).all()
+    expectation = expected.expectations(case.test, case.given, "fp32")["rstd"]
+    rstd = case.matrices(RIGHT["fp32, pairwise sums"][0](case.test, case.given))["rstd"]
+    assert (np.abs(rstd - expectation.reference) <= 3 * expectation.bound).all()

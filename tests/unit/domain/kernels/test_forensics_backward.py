@@ -1,5 +1,7 @@
-"""Forensics of layernorm_bw: every named defect is told in words, unknown wrong kernels too, and
-right kernels are right."""
+"""The forensics of layernorm_bw.
+
+They describe named defects and unknown wrong kernels in words, and they call right kernels right.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,20 @@ from gonogo.spec.test_spec import TestSpec
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def made(rows: int, features: int, seed: int = 0, **fields: Any) -> tuple[TestSpec, Arrays]:
-    """A test of that shape and what a device is given for it."""
+def case_of(rows: int, features: int, seed: int = 0, **fields: Any) -> tuple[TestSpec, Arrays]:
+    """Return a test of that shape, and the device's inputs for it."""
     test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [rows, features], **fields})
     return test, quantise(test, generate(test, seed))
 
 
 def emulated(build: str, rows: int, features: int, seed: int = 0, **fields: Any) -> Diagnosis:
-    """The diagnosis of an emulated build."""
-    test, given = made(rows, features, seed, **fields)
+    """Return the diagnosis of an emulated build."""
+    test, given = case_of(rows, features, seed, **fields)
     return diagnose(test, given, emulation.run(test, given, build))
 
 
-def term(found: Diagnosis, name: str) -> Term:
-    return next(each for each in found.terms if each.name == name)
+def term_named(diagnosis: Diagnosis, name: str) -> Term:
+    return next(term for term in diagnosis.terms if term.name == name)
 
 
 def known(values: tuple[float | None, ...]) -> NDArray[np.float64]:
@@ -97,10 +99,10 @@ def test_a_masked_last_tile_that_is_not_masked_is_named() -> None:
 
 
 def test_lost_precision_is_told_from_a_missing_term() -> None:
-    found = emulated("bf16-accumulate", 160, 2048)
-    assert "s1 scatters" in found.words
-    assert "precision, not a term" in found.words
-    assert "misses" not in found.words
+    diagnosis = emulated("bf16-accumulate", 160, 2048)
+    assert "s1 scatters" in diagnosis.words
+    assert "precision, not a term" in diagnosis.words
+    assert "misses" not in diagnosis.words
 
 
 def test_coefficients_measure_even_the_truncated_reciprocal() -> None:
@@ -110,12 +112,12 @@ def test_coefficients_measure_even_the_truncated_reciprocal() -> None:
     expected = float(truncated) * features
     assert expected < 0.9975
     for build, times in (("correct", 1), ("double-subtract", 2)):
-        s1 = term(emulated(build, rows, features), "s1")
+        s1 = term_named(emulated(build, rows, features), "s1")
         values, errors = known(s1.coefficients), known(s1.errors)
         assert s1.group == 1
         assert len(values) == 34
         assert 1e-4 < np.median(errors) < 2e-3
-        # the lanes and the sum are read back as TF32: up to 2^-10 less, each
+        # the lanes and the sum are read back as TF32; each of them loses up to 2^-10
         assert -times * 2.0**-9 < np.mean(values) - times * expected < times * 2.0**-11
         assert np.max(np.abs(values - np.mean(values)) / errors) < 5.5
 
@@ -128,37 +130,41 @@ def test_one_tile_has_the_one_coefficient() -> None:
         )
     for build in ("correct", "last-two-tiles", "last-block-only"):
         for features in (1, 20, 33):
-            assert emulated(build, 64, features).words == RIGHT, "can't show at these widths"
+            assert emulated(build, 64, features).words == RIGHT, (
+                "the defect can't show at these widths"
+            )
 
 
 def test_constant_inputs_tell_the_total_and_say_why_no_more() -> None:
     inputs = {"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}
-    found = emulated("double-subtract", 64, 2048, inputs=inputs)
+    diagnosis = emulated("double-subtract", 64, 2048, inputs=inputs)
     assert (
-        found.words
+        diagnosis.words
         == "s1 is subtracted twice in total; cannot tell which tiles: x and dy are constant"
     )
-    assert not found.can_tell
-    found = emulated("correct", 64, 2048, inputs=inputs)
-    assert found.words.startswith(f"{PARTLY}; cannot tell which tiles: x and dy are constant")
-    found = emulated("tt-train-2025", 160, 1024, inputs={"x": {"regime": "constant", "value": 0.5}})
-    assert found.words == "s1 is subtracted twice in all 32 tiles"
-    assert term(found, "s2").words == "cannot tell s2: x is constant"
+    assert not diagnosis.can_tell
+    diagnosis = emulated("correct", 64, 2048, inputs=inputs)
+    assert diagnosis.words.startswith(f"{PARTLY}; cannot tell which tiles: x and dy are constant")
+    diagnosis = emulated(
+        "tt-train-2025", 160, 1024, inputs={"x": {"regime": "constant", "value": 0.5}}
+    )
+    assert diagnosis.words == "s1 is subtracted twice in all 32 tiles"
+    assert term_named(diagnosis, "s2").words == "cannot tell s2: x is constant"
 
 
 def test_one_row_tells_the_total_only() -> None:
-    found = emulated("double-subtract", 1, 8462)
+    diagnosis = emulated("double-subtract", 1, 8462)
     assert (
-        found.words
+        diagnosis.words
         == "s1 is subtracted twice in total; cannot tell which tiles: there is only one row"
     )
     assert emulated("correct", 1, 8462).words == RIGHT
 
 
 def test_few_rows_do_not_guess() -> None:
-    found = emulated("last-block-only", 4, 8462)
-    assert found.words == "s2 is wrong, by no one factor; cannot tell which tiles: too few rows"
-    assert not found.can_tell
+    diagnosis = emulated("last-block-only", 4, 8462)
+    assert diagnosis.words == "s2 is wrong, by no one factor; cannot tell which tiles: too few rows"
+    assert not diagnosis.can_tell
 
 
 @pytest.mark.parametrize(
@@ -184,7 +190,7 @@ def test_right_kernels_of_other_numerics_and_regimes_have_no_wrong_term(
         assert emulated("correct", rows, features, numerics=numerics, inputs=inputs).words == RIGHT
 
 
-# --- unknown wrong kernels: float64 with one bf16 rounding, whatever logic one can think of ---
+# Unknown wrong kernels: any logic in float64, with one rounding to bf16 at the end.
 
 Change = Callable[
     [NDArray[np.float64], NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -192,9 +198,11 @@ Change = Callable[
 
 
 def built(change: Change, rows: int = 256, features: int = 2080, scale: float = 1.0) -> Diagnosis:
-    """dx with s1 and s2 from `change(P, P x^)`, which gives the means over the last axis as the
-    wrong kernel makes them."""
-    test, given = made(rows, features)
+    """Return the diagnosis of a dx whose s1 and s2 come from `change(P, P x^)`.
+
+    `change` returns the means over the last axis as the wrong kernel makes them.
+    """
+    test, given = case_of(rows, features)
     x, dy, gamma = (given[name].astype(np.float64) for name in ("x", "dy", "gamma"))
     mean, rstd = (given[name].astype(np.float64)[:, None] for name in ("mean", "rstd"))
     z, p = (x - mean) * rstd, dy * gamma
@@ -266,7 +274,7 @@ def test_unknown_wrong_kernels_are_described(change: Change, words: str, feature
 
 
 def test_stale_rows_are_listed_and_left_out_of_the_coefficients() -> None:
-    s2 = term(built(stale), "s2")
+    s2 = term_named(built(stale), "s2")
     assert set(range(8, 257, 8)) >= set(s2.rows)
     assert len(s2.rows) >= 28
     np.testing.assert_allclose(known(s2.coefficients), 1.0, atol=0.02)
@@ -281,11 +289,11 @@ def test_a_factor_of_the_whole_output_is_told_apart_from_its_sums() -> None:
 
 
 def test_gamma_wrong_in_one_tile_is_found() -> None:
-    test, given = made(160, 1024)
+    test, given = case_of(160, 1024)
     wrong = dict(given, gamma=given["gamma"].copy())
     wrong["gamma"][224:256] *= 2
-    found = diagnose(test, given, emulation.run(test, wrong, "correct"))
-    assert found.words == "gamma is 2 times what it should be in the 8th tile of 32"
+    diagnosis = diagnose(test, given, emulation.run(test, wrong, "correct"))
+    assert diagnosis.words == "gamma is 2 times what it should be in the 8th tile of 32"
     wrong["gamma"][224:256] = 1
     assert (
         diagnose(test, given, emulation.run(test, wrong, "correct")).words
@@ -294,24 +302,24 @@ def test_gamma_wrong_in_one_tile_is_found() -> None:
 
 
 def test_dbeta_wrong_in_one_column_tile_is_found() -> None:
-    test, given = made(160, 1024)
+    test, given = case_of(160, 1024)
     outputs = emulation.run(test, given, "correct")
     outputs["dbeta"][64:96] *= 2
     assert diagnose(test, given, outputs).words == "dbeta differs in the 3rd column tile of 32"
 
 
 def test_any_subset_of_outputs_will_do_and_the_json_is_plain() -> None:
-    test, given = made(64, 256)
+    test, given = case_of(64, 256)
     outputs = emulation.run(test, given, "tt-train-2025")
-    assert {each.output for each in diagnose(test, given, {"dbeta": outputs["dbeta"]}).terms} == {
+    assert {term.output for term in diagnose(test, given, {"dbeta": outputs["dbeta"]}).terms} == {
         "dbeta"
     }
-    found = diagnose(test, given, outputs)
-    written = found.to_json()
+    diagnosis = diagnose(test, given, outputs)
+    written = diagnosis.to_json()
     assert json.loads(json.dumps(written, allow_nan=False)) == written
-    assert written["words"] == found.words
+    assert written["words"] == diagnosis.words
     assert written["can_tell"] is True
-    s1 = next(each for each in written["terms"] if each["name"] == "s1")
+    s1 = next(term for term in written["terms"] if term["name"] == "s1")
     assert s1["tiles"] == 8
     assert s1["group"] == 1
     assert len(s1["coefficients"]) == len(s1["errors"]) == 8
@@ -319,8 +327,8 @@ def test_any_subset_of_outputs_will_do_and_the_json_is_plain() -> None:
 
 
 def test_a_wrong_shape_and_no_outputs_are_answered() -> None:
-    test, given = made(8, 64)
-    found = diagnose(test, given, {"dx": np.zeros((64, 8), np.float32)})
-    assert found.words == "cannot tell dx: its shape is [64, 8]"
-    assert not found.can_tell
+    test, given = case_of(8, 64)
+    diagnosis = diagnose(test, given, {"dx": np.zeros((64, 8), np.float32)})
+    assert diagnosis.words == "cannot tell dx: its shape is [64, 8]"
+    assert not diagnosis.can_tell
     assert diagnose(test, given, {}).words == "cannot tell: there are no outputs"

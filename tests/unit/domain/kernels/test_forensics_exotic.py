@@ -1,5 +1,7 @@
-"""Forensics of coarse arithmetic: what a low fidelity or a format of few bits does is not called a
-wrong term, and defects still are."""
+"""The forensics of coarse arithmetic.
+
+They don't call the effect of a low fidelity or of few bits a wrong term. They still name defects.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +63,10 @@ def test_no_term_of_a_right_kernel_is_called_wrong(
 ) -> None:
     if kernel == "layernorm_bw" and inputs:
         inputs = {"gamma": inputs["gamma"]}
-    found = emulated(kernel, shape, numerics, inputs=inputs)
-    assert [term.words for term in found.terms if term.wrong] == []
-    assert found.words == RIGHT or found.words.startswith(f"{PARTLY}; cannot tell ")
-    assert found.can_tell is (found.words == RIGHT)
+    diagnosis = emulated(kernel, shape, numerics, inputs=inputs)
+    assert [term.words for term in diagnosis.terms if term.wrong] == []
+    assert diagnosis.words == RIGHT or diagnosis.words.startswith(f"{PARTLY}; cannot tell ")
+    assert diagnosis.can_tell is (diagnosis.words == RIGHT)
 
 
 COARSE = [

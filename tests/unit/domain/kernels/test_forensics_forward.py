@@ -1,5 +1,7 @@
-"""Forensics of layernorm_fw: mean, variance, epsilon, gamma and beta told from y, and from the
-outputs mean and rstd."""
+"""The forensics of layernorm_fw.
+
+They tell a wrong mean, variance, epsilon, gamma or beta from y, and from the outputs mean and rstd.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ CALM = {
 }
 
 
-def made(rows: int, features: int, **fields: Any) -> tuple[TestSpec, Arrays]:
-    """A test of that shape and what a device is given for it."""
+def case_of(rows: int, features: int, **fields: Any) -> tuple[TestSpec, Arrays]:
+    """Return a test of that shape, and the device's inputs for it."""
     test = TestSpec.parse({"kernel": "layernorm_fw", "shape": [rows, features], **fields})
     return test, quantise(test, generate(test, 0))
 
@@ -37,8 +39,8 @@ def emulated(
     outputs: tuple[str, ...] = ("y", "mean", "rstd"),
     **fields: Any,
 ) -> Diagnosis:
-    """The diagnosis of some outputs of an emulated build."""
-    test, given = made(rows, features, **fields)
+    """Return the diagnosis of some outputs of an emulated build."""
+    test, given = case_of(rows, features, **fields)
     results = emulation.run(test, given, build)
     return diagnose(test, given, {name: results[name] for name in outputs})
 
@@ -70,9 +72,9 @@ def test_every_named_defect_is_told_in_words(build: str, words: str) -> None:
 
 @pytest.mark.parametrize("outputs", [("y",), ("mean",)])
 def test_y_and_the_output_mean_tell_the_same(outputs: tuple[str, ...]) -> None:
-    found = emulated("mean-last-tile-missing", 160, 1024, outputs)
-    assert found.words == "mean misses the last tile (32nd of 32)"
-    assert found.can_tell
+    diagnosis = emulated("mean-last-tile-missing", 160, 1024, outputs)
+    assert diagnosis.words == "mean misses the last tile (32nd of 32)"
+    assert diagnosis.can_tell
 
 
 def test_fewer_rows_than_tiles_tell_a_missing_tile() -> None:
@@ -96,9 +98,9 @@ def test_an_unbiased_variance_is_named_where_it_shows(outputs: tuple[str, ...]) 
 @pytest.mark.parametrize("outputs", [("y",), ("rstd",)])
 def test_a_wrong_epsilon_is_measured(outputs: tuple[str, ...]) -> None:
     small = {"x": {"regime": "normal", "mean": 0.0, "std": 0.01}}
-    found = emulated("wrong-epsilon", 160, 1000, outputs, inputs=small)
-    assert found.words == "epsilon is 0.001 instead of 1e-06"
-    assert found.can_tell
+    diagnosis = emulated("wrong-epsilon", 160, 1000, outputs, inputs=small)
+    assert diagnosis.words == "epsilon is 0.001 instead of 1e-06"
+    assert diagnosis.can_tell
 
 
 @pytest.mark.parametrize(
@@ -121,15 +123,19 @@ def test_a_wrong_epsilon_is_measured(outputs: tuple[str, ...]) -> None:
     ],
 )
 def test_gamma_and_beta_are_told_apart(wrong: Any, words: str) -> None:
-    test, given = made(160, 1024)
+    test, given = case_of(160, 1024)
     x, gamma, beta = (given[name].astype(np.float64) for name in ("x", "gamma", "beta"))
     used_gamma, used_beta = wrong(gamma, beta)
-    found = diagnose(test, given, {"y": bf16(forward(x, used_gamma, used_beta, test.epsilon)["y"])})
-    assert found.words == words
+    diagnosis = diagnose(
+        test, given, {"y": bf16(forward(x, used_gamma, used_beta, test.epsilon)["y"])}
+    )
+    assert diagnosis.words == words
 
 
 def test_the_variance_without_a_tile_is_told_in_fp32() -> None:
-    test, given = made(160, 1024, numerics={"input": "fp32", "output": "fp32", "buffers": "fp32"})
+    test, given = case_of(
+        160, 1024, numerics={"input": "fp32", "output": "fp32", "buffers": "fp32"}
+    )
     x, gamma, beta = (given[name].astype(np.float64) for name in ("x", "gamma", "beta"))
     mean = x.mean(axis=1, keepdims=True)
     square = (x - mean) ** 2
@@ -141,23 +147,23 @@ def test_the_variance_without_a_tile_is_told_in_fp32() -> None:
 
 def test_constant_x_tells_the_mean_in_total_only() -> None:
     inputs = {"x": {"regime": "constant", "value": 0.5}}
-    found = emulated("mean-not-subtracted", 64, 2048, inputs=inputs)
-    assert found.words == "mean is missing in total; cannot tell which tiles: x is constant"
-    assert not found.can_tell
-    found = emulated("correct", 64, 2048, inputs=inputs)
-    assert found.words.startswith(f"{PARTLY}; cannot tell which tiles: x is constant")
-    assert not found.can_tell
+    diagnosis = emulated("mean-not-subtracted", 64, 2048, inputs=inputs)
+    assert diagnosis.words == "mean is missing in total; cannot tell which tiles: x is constant"
+    assert not diagnosis.can_tell
+    diagnosis = emulated("correct", 64, 2048, inputs=inputs)
+    assert diagnosis.words.startswith(f"{PARTLY}; cannot tell which tiles: x is constant")
+    assert not diagnosis.can_tell
 
 
 def test_a_mean_that_should_be_zero_and_is_not_is_said() -> None:
-    found = emulated(
+    diagnosis = emulated(
         "mean-last-tile-missing",
         64,
         2048,
         ("mean",),
         inputs={"x": {"regime": "ramp", "low": -1, "high": 1}},
     )
-    assert found.words == (
+    assert diagnosis.words == (
         "mean is -0.0154 where it should be 0; cannot tell which tiles: x is the same in every row"
     )
 
@@ -173,5 +179,5 @@ def test_a_mean_that_should_be_zero_and_is_not_is_said() -> None:
 )
 def test_right_kernels_of_other_regimes_have_no_wrong_term(inputs: dict[str, Any]) -> None:
     for rows, features in ((160, 1024), (33, 100), (8, 64), (1, 1), (3, 2)):
-        found = emulated("correct", rows, features, inputs=inputs)
-        assert not any(each.wrong for each in found.terms), found.words
+        diagnosis = emulated("correct", rows, features, inputs=inputs)
+        assert not any(term.wrong for term in diagnosis.terms), diagnosis.words

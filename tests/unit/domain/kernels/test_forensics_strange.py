@@ -1,5 +1,7 @@
-"""Forensics of strange data: whatever the arrays hold, the answer is defined, plain JSON, and no
-exception or warning."""
+"""The forensics of strange data.
+
+Whatever the arrays hold, the answer is defined and plain JSON, without an exception or a warning.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ SHAPES = st.sampled_from(
 
 @st.composite
 def arrays(draw: st.DrawFn, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Ordinary numbers, one strange number everywhere, or a mixture."""
+    """Draw ordinary numbers, one strange number everywhere, a mixture of both, or equal rows."""
     rng = np.random.default_rng(draw(st.integers(0, 2**31)))
     kind = draw(st.sampled_from(["ordinary", "constant", "mixture", "rows alike"]))
     values = rng.uniform(-1, 1, size=shape)
@@ -55,14 +57,14 @@ def arrays(draw: st.DrawFn, shape: tuple[int, ...]) -> NDArray[np.float32]:
     data=st.data(),
     shape=SHAPES,
     kernel=st.sampled_from(["layernorm_bw", "layernorm_fw"]),
-    own=st.booleans(),
+    own_statistics=st.booleans(),
 )
 @pytest.mark.filterwarnings("error")
 def test_whatever_the_arrays_hold_the_answer_is_defined(
-    data: st.DataObject, shape: tuple[int, int], kernel: str, own: bool
+    data: st.DataObject, shape: tuple[int, int], kernel: str, own_statistics: bool
 ) -> None:
     rows, features = shape
-    numerics = {"statistics": "own"} if own and kernel == "layernorm_bw" else {}
+    numerics = {"statistics": "own"} if own_statistics and kernel == "layernorm_bw" else {}
     test = TestSpec.parse({"kernel": kernel, "shape": list(shape), "numerics": numerics})
     shapes = {
         "x": shape,
@@ -81,13 +83,13 @@ def test_whatever_the_arrays_hold_the_answer_is_defined(
         for name, size in results.items()
         if data.draw(st.booleans())
     }
-    found = diagnose(test, given, outputs)
-    assert found.words
-    written = found.to_json()
+    diagnosis = diagnose(test, given, outputs)
+    assert diagnosis.words
+    written = diagnosis.to_json()
     assert json.loads(json.dumps(written, allow_nan=False)) == written
     silent = [
         term
-        for term in found.terms
+        for term in diagnosis.terms
         if not term.words and (term.wrong or (not term.can_tell and term.name != "scale"))
     ]
     assert not silent
@@ -100,8 +102,8 @@ def test_outputs_without_a_finite_value_are_said_to_be_so() -> None:
     given = {
         name: rng.uniform(0.1, 1, size=size).astype(np.float32) for name, size in shapes.items()
     }
-    found = diagnose(test, given, {"dx": np.full((40, 40), np.nan, np.float32)})
+    diagnosis = diagnose(test, given, {"dx": np.full((40, 40), np.nan, np.float32)})
     assert (
-        found.words
+        diagnosis.words
         == "1600 of 1600 values of dx are not finite, in both row tiles, both column tiles"
     )

@@ -1,5 +1,7 @@
-"""How the forensics speak: places of tiles, coefficients as simple ones only within their errors,
-doubt said as doubt."""
+"""The words of the forensics.
+
+They name the places of tiles, call a coefficient simple only within its error, and state doubt.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def test_a_truncated_reciprocal_is_no_finding_but_more_is() -> None:
     assert close(0.9, 0.02, 1.0, S1), "within six standard errors"
 
 
-def made(coefficients: list[float], rows: int, noise: float = 0.01, seed: int = 0) -> str:
+def words_of(coefficients: list[float], rows: int, noise: float = 0.01, seed: int = 0) -> str:
     rng = np.random.default_rng(seed)
     partial = rng.normal(size=(rows, len(coefficients)))
     used = partial @ np.array(coefficients) + noise * rng.normal(size=rows)
@@ -105,13 +107,13 @@ def made(coefficients: list[float], rows: int, noise: float = 0.01, seed: int = 
 def test_tiles_are_named_with_one_row_per_tile_and_with_fewer(
     rows: int, coefficients: list[float], words: str
 ) -> None:
-    told = made(coefficients, rows)
+    description = words_of(coefficients, rows)
     if words == "s1 misses every 2nd tile (2, 4, 6, ... of 20)":
-        # as many tiles are summed as are missed: either is true
-        assert told in (words, "s1 sums only every 2nd tile (1, 3, 5, ... of 20)")
+        # equal numbers of tiles are summed and missed, so either sentence is true
+        assert description in (words, "s1 sums only every 2nd tile (1, 3, 5, ... of 20)")
     else:
-        assert told == (
-            words.replace("0.9 times", told.split()[2] + " times")
+        assert description == (
+            words.replace("0.9 times", description.split()[2] + " times")
             if "0.9 times" in words
             else words
         )
@@ -119,38 +121,43 @@ def test_tiles_are_named_with_one_row_per_tile_and_with_fewer(
 
 def test_several_kinds_of_wrong_tiles_need_a_row_per_tile() -> None:
     coefficients = [1.0] * 3 + [0.0] + [1.0] * 5 + [2.0] + [1.0] * 9 + [-1.0]
-    told = made(coefficients, 60)
-    assert told == (
+    description = words_of(coefficients, 60)
+    assert description == (
         "s1 misses the 4th tile of 20 and counts the 10th tile of 20 twice "
         "and has the wrong sign in the last tile (20th of 20)"
     )
-    assert "s1 is wrong" in made(
+    assert "s1 is wrong" in words_of(
         [float(v) for v in np.random.default_rng(1).integers(0, 3, size=20)], 12
     )
 
 
 def test_a_pattern_that_fits_no_hypothesis_is_not_guessed() -> None:
-    told = made([float(v) for v in np.random.default_rng(5).normal(1.0, 0.5, size=40)], 30)
-    assert "cannot tell which tiles: 30 rows carry only groups of 2 tiles, which do not fit" in told
+    description = words_of(
+        [float(v) for v in np.random.default_rng(5).normal(1.0, 0.5, size=40)], 30
+    )
+    assert (
+        "cannot tell which tiles: 30 rows carry only groups of 2 tiles, which do not fit"
+        in description
+    )
 
 
 def test_rows_alike_tell_the_total_only() -> None:
     partial = np.ones((50, 20))
-    found = describe(fit_tiles(partial, np.full(50, 40.0), np.full(50, 0.01)), S1)
+    finding = describe(fit_tiles(partial, np.full(50, 40.0), np.full(50, 0.01)), S1)
     assert (
-        found.words
+        finding.words
         == "s1 is subtracted twice in total; cannot tell which tiles: the rows are alike"
     )
-    assert found.wrong
-    assert not found.can_tell
+    assert finding.wrong
+    assert not finding.can_tell
 
 
 def test_nothing_to_sum_is_said() -> None:
-    found = describe(
+    finding = describe(
         fit_tiles(np.zeros((50, 3)), np.zeros(50), np.full(50, 0.01)), S1, why="x is constant"
     )
-    assert found.words == "cannot tell s1: x is constant"
-    assert not found.wrong
+    assert finding.words == "cannot tell s1: x is constant"
+    assert not finding.wrong
 
 
 def test_coefficients_and_errors_agree_with_plain_least_squares() -> None:

@@ -1,5 +1,7 @@
-"""The compiled path against the NumPy definition: the same statistics, over shapes, formats,
-regimes and defects."""
+"""The compiled path against the NumPy definition.
+
+Both give the same statistics, over shapes, formats, regimes and defects.
+"""
 
 from __future__ import annotations
 
@@ -37,64 +39,74 @@ EXACT = (
     ),
     *("ulp_p99", "over_budget_fraction"),
 )
-"""Counts, and what is made of counts alone."""
+"""Counts, and statistics that follow from counts alone."""
 
 RTOL = 1e-9
 FLOAT64 = 2.0**-44
-"""The references are summed in another order, so an error e = out - ref is off by float64's
-rounding of what it is the difference of."""
+"""Room for the rounding of float64.
+
+The two paths sum the references in different orders. So an error e = out - ref differs by the
+rounding of its operands.
+"""
 
 PREDICTED = 0.05
-"""Predicted roundings, and groups of equal references, turn on ties that float64's last bit
-decides: they move s, seldom and by little."""
+"""Room for ties.
+
+The last bit of float64 decides ties of predicted roundings and groups of equal references. They
+move s, seldom and by little.
+"""
 
 TURNS_ON_TIES = {"mean": ("scale",), "rstd": ("scale",), "dgamma": ("scale", "tile")}
 FEW_COLUMNS = {"y": ("gamma", "beta")}
-"""In rows of few columns many elements of a column are the same but for that last bit."""
+"""In rows of few columns, many elements of a column differ only in that last bit."""
 
 
 def both(
     case: Case, outputs: Mapping[str, NDArray[Any]], arithmetic: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(fused, definition)."""
+    """Return the statistics of the fused path and of the definition."""
     matrices = case.matrices(outputs)
     arguments = case.test, case.raw, case.given, matrices, arithmetic
     return expected.statistics(*arguments), statistics.statistics_plain(*arguments)
 
 
 def assert_same(
-    case: Case, found: Mapping[str, Any], wanted: Mapping[str, Any], *, predicted: float = PREDICTED
+    case: Case,
+    fused: Mapping[str, Any],
+    definition: Mapping[str, Any],
+    *,
+    predicted: float = PREDICTED,
 ) -> None:
-    assert list(found) == list(wanted)
-    for output, numbers in wanted.items():
-        mine = found[output]
-        assert set(mine) == set(numbers), output
+    assert list(fused) == list(definition)
+    for output, numbers in definition.items():
+        fused_numbers = fused[output]
+        assert set(fused_numbers) == set(numbers), output
         turning = TURNS_ON_TIES if case.test.features > 8 else TURNS_ON_TIES | FEW_COLUMNS
         loose = {f"{name}{end}" for name in turning.get(output, ()) for end in ("_z", "_z_max")}
         size = magnitude(case, output)
         for name, value in numbers.items():
-            other = mine[name]
-            what = f"{output}.{name}: {other} by the fused path, {value} by the definition"
-            if name in EXACT or name.endswith("_count") or value is None or other is None:
-                assert other == value, what
+            fused_value = fused_numbers[name]
+            what = f"{output}.{name}: {fused_value} by the fused path, {value} by the definition"
+            if name in EXACT or name.endswith("_count") or value is None or fused_value is None:
+                assert fused_value == value, what
             elif name == "worst_index":
                 continue  # see the test of exact arithmetic: equal ratios may be in several places
             elif name == "needed_atol" or name in ("max_abs", "mean_abs", "rms"):
-                assert other == pytest.approx(value, rel=RTOL, abs=FLOAT64 * size), what
+                assert fused_value == pytest.approx(value, rel=RTOL, abs=FLOAT64 * size), what
             elif name == "pcc_deficit":
-                assert other == pytest.approx(value, rel=1e-4, abs=1e-12), what
+                assert fused_value == pytest.approx(value, rel=1e-4, abs=1e-12), what
             elif name in loose:
-                assert other == pytest.approx(value, rel=predicted, abs=1e-6), what
+                assert fused_value == pytest.approx(value, rel=predicted, abs=1e-6), what
             else:
-                assert other == pytest.approx(value, rel=1e-7, abs=1e-7), what
-        assert explain(mine) == explain(numbers), output
-        assert within(case.test.tolerance_for(output), mine) == within(
+                assert fused_value == pytest.approx(value, rel=1e-7, abs=1e-7), what
+        assert explain(fused_numbers) == explain(numbers), output
+        assert within(case.test.tolerance_for(output), fused_numbers) == within(
             case.test.tolerance_for(output), numbers
         ), output
 
 
 def magnitude(case: Case, output: str) -> float:
-    """The size of what an output's reference is the sum and difference of."""
+    """Return the size of the numbers that an output's reference adds and subtracts."""
     x = float(np.abs(case.raw["x"]).max())
     r = float(1 / np.sqrt(case.test.epsilon))
     if output in ("y", "mean", "rstd"):
@@ -177,8 +189,8 @@ def test_the_fused_path_is_the_definition(
     if "dx" in tolerance and kernel == "layernorm_fw":
         tolerance = {"y": {"rtol": 0.01}}
     case = Case.of(spec(kernel, shape, numerics=numerics, regime=regime, tolerance=tolerance), seed)
-    found, wanted = both(case, case.emulated(build), arithmetic)
-    assert_same(case, found, wanted)
+    fused, definition = both(case, case.emulated(build), arithmetic)
+    assert_same(case, fused, definition)
 
 
 @needs_numba
@@ -187,24 +199,28 @@ def test_the_fused_path_is_the_definition(
 def test_perfectly_rounded_outputs_agree_too(kernel: str, arithmetic: str) -> None:
     for regime in REGIMES:
         case = Case.of(spec(kernel, (33, 70), regime=regime))
-        found, wanted = both(case, perfect(case.test, case.given), arithmetic)
-        assert_same(case, found, wanted)
+        fused, definition = both(case, perfect(case.test, case.given), arithmetic)
+        assert_same(case, fused, definition)
 
 
 @needs_numba
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_fused_correlation_keeps_its_digits(kernel: str) -> None:
-    """Right to fp32: a deficit far below what 1 - rho could hold in float64."""
+    """Outputs right to fp32 have a deficit far below the resolution of 1 - rho in float64."""
     case = Case.of(spec(kernel, (64, 100), numerics={"input": "fp32", "output": "fp32"}))
-    found, wanted = both(case, perfect(case.test, case.given), "fp32")
+    fused, definition = both(case, perfect(case.test, case.given), "fp32")
     name = case.test.outputs[0]
-    assert 0 < wanted[name]["pcc_deficit"] < 1e-14
-    assert found[name]["pcc_deficit"] == pytest.approx(wanted[name]["pcc_deficit"], rel=1e-6, abs=0)
+    assert 0 < definition[name]["pcc_deficit"] < 1e-14
+    assert fused[name]["pcc_deficit"] == pytest.approx(
+        definition[name]["pcc_deficit"], rel=1e-6, abs=0
+    )
 
 
 def whole_numbers(rows: int, n: int, seed: int) -> Case:
-    """A backward case in which float64 rounds nowhere: few-bit values, n a power of two, mean and
-    rstd powers of two."""
+    """Return a backward case in which float64 rounds nowhere.
+
+    Its values have few bits; n, the means and the rstds are powers of two.
+    """
     random = np.random.default_rng(seed)
     test = TestSpec.parse(
         {"kernel": "layernorm_bw", "shape": [rows, n], "tolerance": {"rtol": 0.25, "atol": 0.125}}
@@ -226,8 +242,8 @@ def test_counts_maxima_and_places_are_bit_for_bit_the_same_where_the_references_
 ) -> None:
     case = whole_numbers(rows, n, seed=rows)
     for build in ("correct", "double-subtract", "power-of-two-outliers"):
-        found, wanted = both(case, case.emulated(build), "tt-train")
-        for output, numbers in wanted.items():
+        fused, definition = both(case, case.emulated(build), "tt-train")
+        for output, numbers in definition.items():
             for name in (
                 *EXACT,
                 "max_abs",
@@ -236,9 +252,9 @@ def test_counts_maxima_and_places_are_bit_for_bit_the_same_where_the_references_
                 "tolerance_ratio",
                 "tolerance_ratio_quantised",
             ):
-                assert found[output][name] == numbers[name], (build, output, name)
-        assert_same(case, found, wanted, predicted=1e-9)  # no tie turns on a last bit here
-        dx, plain = found["dx"], wanted["dx"]
+                assert fused[output][name] == numbers[name], (build, output, name)
+        assert_same(case, fused, definition, predicted=1e-9)  # no tie turns on a last bit here
+        dx, plain = fused["dx"], definition["dx"]
         assert dx["worst_index"] == plain["worst_index"] or dx["budget_ratio"] == pytest.approx(
             plain["budget_ratio"], rel=1e-14
         )
@@ -249,9 +265,9 @@ def test_counts_maxima_and_places_are_bit_for_bit_the_same_where_the_references_
 def test_the_worst_element_is_the_same(kernel: str) -> None:
     for seed in range(5):
         case = Case.of(spec(kernel, (70, 90)), seed)
-        found, wanted = both(case, case.emulated("tile-missing"), "tt-train")
-        for output in wanted:
-            assert found[output]["worst_index"] == wanted[output]["worst_index"], output
+        fused, definition = both(case, case.emulated("tile-missing"), "tt-train")
+        for output in definition:
+            assert fused[output]["worst_index"] == definition[output]["worst_index"], output
 
 
 @needs_numba
@@ -263,10 +279,10 @@ def test_rows_with_nan_or_inf_are_left_out_alike(kernel: str, value: float) -> N
         spoiled = output.copy().reshape(-1)
         spoiled[[3, spoiled.size // 2, spoiled.size - 1]] = value
         outputs = {**case.emulated(), name: spoiled.reshape(output.shape)}
-        found, wanted = both(case, outputs, "tt-train")
-        assert_same(case, found, wanted)
-        assert found[name]["nonfinite"] == 3
-        assert found[name]["worst_index"] == wanted[name]["worst_index"] == [0, 3]
+        fused, definition = both(case, outputs, "tt-train")
+        assert_same(case, fused, definition)
+        assert fused[name]["nonfinite"] == 3
+        assert fused[name]["worst_index"] == definition[name]["worst_index"] == [0, 3]
 
 
 @needs_numba
@@ -277,23 +293,23 @@ def test_nan_in_an_output_of_one_row_is_found_alike(kernel: str, count: int) -> 
     name = case.test.outputs[0]
     output = case.emulated()[name].copy()
     output[0, :count] = np.nan
-    found, wanted = both(case, {**case.emulated(), name: output}, "tt-train")
-    assert_same(case, found, wanted)
-    assert found[name]["nonfinite"] == count
+    fused, definition = both(case, {**case.emulated(), name: output}, "tt-train")
+    assert_same(case, fused, definition)
+    assert fused[name]["nonfinite"] == count
 
 
 @needs_numba
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_identical_rows_agree(kernel: str) -> None:
-    """Equal rows err together down a column: the fused path must notice them."""
+    """Equal rows err together down a column, and the fused path must notice them."""
     case = Case.of(spec(kernel, (64, 40)))
     for arrays in (case.raw, case.given):
         for name in ("x", "dy", "mean", "rstd"):
             if name in arrays:
                 arrays[name][5::3] = arrays[name][5]
-    found, wanted = both(case, case.emulated("rstd-off-1e-3"), "tt-train")
-    assert_same(case, found, wanted)
-    assert wanted[case.test.outputs[0]]["max_abs"] > 0
+    fused, definition = both(case, case.emulated("rstd-off-1e-3"), "tt-train")
+    assert_same(case, fused, definition)
+    assert definition[case.test.outputs[0]]["max_abs"] > 0
 
 
 @needs_numba
@@ -303,8 +319,8 @@ def test_rows_of_equal_references_agree(rows: int, build: str) -> None:
         spec(shape=(rows, 1), regime="normal", numerics={"input": "fp32", "fidelity": "hifi2"}),
         seed=3165,
     )
-    found, wanted = both(case, case.emulated(build), None)
-    assert found["dx"]["col_z"] == pytest.approx(wanted["dx"]["col_z"], rel=PREDICTED)
+    fused, definition = both(case, case.emulated(build), None)
+    assert fused["dx"]["col_z"] == pytest.approx(definition["dx"]["col_z"], rel=PREDICTED)
 
 
 @needs_numba
@@ -312,28 +328,28 @@ def test_rows_of_equal_references_agree(rows: int, build: str) -> None:
 def test_any_subset_of_the_outputs_has_the_same_statistics(kernel: str) -> None:
     case = Case.of(spec(kernel, (40, 50)))
     whole = case.matrices(case.emulated())
-    wanted = expected.statistics(case.test, case.raw, case.given, whole, None)
+    all_statistics = expected.statistics(case.test, case.raw, case.given, whole, None)
     for names in (case.test.outputs[:1], case.test.outputs[1:], case.test.outputs[2:], ()):
-        found = expected.statistics(
+        subset_statistics = expected.statistics(
             case.test, case.raw, case.given, {name: whole[name] for name in names}, None
         )
-        assert found == {name: wanted[name] for name in names}
+        assert subset_statistics == {name: all_statistics[name] for name in names}
 
 
 def test_without_numba_the_definition_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case.of(spec(shape=(5, 40)))
     matrices = case.matrices(case.emulated())
     monkeypatch.setattr(statistics, "HAVE_NUMBA", False)
-    found = expected.statistics(case.test, case.raw, case.given, matrices, "tt-train")
-    assert found == statistics.statistics_plain(
+    answer = expected.statistics(case.test, case.raw, case.given, matrices, "tt-train")
+    assert answer == statistics.statistics_plain(
         case.test, case.raw, case.given, matrices, "tt-train"
     )
 
 
 def test_block_formats_are_judged_by_the_definition() -> None:
     case = Case.of(spec(shape=(40, 50), numerics={"output": "bfp8_b"}))
-    found, wanted = both(case, case.emulated(), "tt-train")
-    assert found == wanted
+    fused, definition = both(case, case.emulated(), "tt-train")
+    assert fused == definition
 
 
 # The loops themselves.
@@ -349,12 +365,12 @@ def test_the_compiled_roundings_are_those_of_numpy_bit_for_bit(
     values: list[float], unit: float
 ) -> None:
     array = np.array(values)
-    for value, wanted in zip(values, binade(array), strict=True):
-        assert loops.binade(value) == wanted
-    for value, wanted in zip(values, round_away(array, unit), strict=True):
-        assert loops.rounded_away(value, unit) == wanted
-    for value, wanted in zip(values, truncate(array, 2 * unit), strict=True):
-        assert loops.truncated(value, 2 * unit) == wanted
+    for value, numpy_value in zip(values, binade(array), strict=True):
+        assert loops.binade(value) == numpy_value
+    for value, numpy_value in zip(values, round_away(array, unit), strict=True):
+        assert loops.rounded_away(value, unit) == numpy_value
+    for value, numpy_value in zip(values, truncate(array, 2 * unit), strict=True):
+        assert loops.truncated(value, 2 * unit) == numpy_value
 
 
 @needs_numba

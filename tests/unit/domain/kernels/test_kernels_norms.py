@@ -1,5 +1,8 @@
-"""RMSNorm and group norm: references on cases done by hand, right kernels explained, wrong ones
-seen and named, blocks like the whole."""
+"""The numerics of RMSNorm and group norm.
+
+Their references agree with cases by hand. They explain right kernels, see and name wrong ones, and
+give the same in blocks of rows.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def spec(kernel: str, **changes: Any) -> TestSpec:
 
 
 class Seed:
-    """A seed's arrays, and what is said of a build's outputs."""
+    """A seed's arrays, which judge a build's outputs."""
 
     def __init__(self, test: TestSpec, seed: int = 0) -> None:
         self.test, self.numerics = test, registry.numerics(test)
@@ -59,17 +62,19 @@ class Seed:
 
 def test_rmsnorm_by_hand() -> None:
     test = TestSpec.parse({"kernel": "rmsnorm_fw", "shape": [1, 4], "epsilon": 3.0})
-    found = registry.numerics(test).reference(
+    outputs = registry.numerics(test).reference(
         test, {"x": np.array([[1.0, -1, 3, 5]]), "gamma": np.array([1.0, 2, 0, -1])}
     )
     root = np.sqrt((1 + 1 + 9 + 25) / 4 + 3)
-    assert np.allclose(found["y"], np.array([[1, -2, 0, -5]]) / root, rtol=1e-15)
-    assert np.allclose(found["rstd"], [1 / root], rtol=1e-15)
+    assert np.allclose(outputs["y"], np.array([[1, -2, 0, -5]]) / root, rtol=1e-15)
+    assert np.allclose(outputs["rstd"], [1 / root], rtol=1e-15)
 
 
 def test_group_norm_by_hand() -> None:
-    """Two samples, four channels in two groups, two elements a channel: [N, C, L] is [[a a b b c c
-    d d], ...], groups (a b), (c d)."""
+    """Two samples have four channels in two groups, with two elements per channel.
+
+    [N, C, L] is [[a a b b c c d d], ...], and the groups are (a b) and (c d).
+    """
     test = TestSpec.parse(
         {
             "kernel": "groupnorm_fw",
@@ -82,11 +87,11 @@ def test_group_norm_by_hand() -> None:
         [[1.0, 3, 1, 3], [0, 0, 4, 4], [2, 2, 2, 6], [1, -1, 1, -1]]
     )  # the rows are groups
     gamma, beta = np.array([1.0, 2, 3, 4]), np.array([0.0, 0, 10, 20])
-    found = registry.numerics(test).reference(test, {"x": x, "gamma": gamma, "beta": beta})
-    assert np.allclose(found["mean"], [2, 2, 3, 0])
-    assert np.allclose(found["rstd"], [1, 0.5, 1 / np.sqrt(3), 1])
-    assert np.allclose(found["y"][:2], [[-1, 1, -2, 2], [10 - 3, 10 - 3, 20 + 4, 20 + 4]])
-    assert np.allclose(found["y"][3], [10 + 3, 10 - 3, 20 + 4, 20 - 4])
+    outputs = registry.numerics(test).reference(test, {"x": x, "gamma": gamma, "beta": beta})
+    assert np.allclose(outputs["mean"], [2, 2, 3, 0])
+    assert np.allclose(outputs["rstd"], [1, 0.5, 1 / np.sqrt(3), 1])
+    assert np.allclose(outputs["y"][:2], [[-1, 1, -2, 2], [10 - 3, 10 - 3, 20 + 4, 20 + 4]])
+    assert np.allclose(outputs["y"][3], [10 + 3, 10 - 3, 20 + 4, 20 - 4])
 
 
 def test_group_norm_with_one_group_of_one_sample_row_is_layernorm() -> None:
@@ -95,12 +100,18 @@ def test_group_norm_with_one_group_of_one_sample_row_is_layernorm() -> None:
         for name in ("groupnorm_fw", "layernorm_fw")
     )
     given = quantise(layer, generate(layer, 0))
-    mine, theirs = (registry.numerics(test).reference(test, given) for test in (group, layer))
-    assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
-    ours, others = (registry.numerics(test).run(test, given, "correct") for test in (group, layer))
-    assert all(np.array_equal(ours[name], others[name]) for name in others), (
-        "one dataflow, written twice"
+    group_reference, layer_reference = (
+        registry.numerics(test).reference(test, given) for test in (group, layer)
     )
+    assert all(
+        np.array_equal(group_reference[name], layer_reference[name]) for name in layer_reference
+    )
+    group_outputs, layer_outputs = (
+        registry.numerics(test).run(test, given, "correct") for test in (group, layer)
+    )
+    assert all(
+        np.array_equal(group_outputs[name], layer_outputs[name]) for name in layer_outputs
+    ), "one dataflow, written twice"
 
 
 STRIDE = 173
@@ -108,8 +119,10 @@ STRIDE = 173
 
 @pytest.mark.parametrize("kernel", KINDS)
 def test_right_kernels_of_many_arithmetics_are_explained(kernel: str) -> None:
-    """A few of a thousand cases of shape, regime and format, for each right kernel and arithmetic
-    model; the benchmark runs all."""
+    """Run a few of a thousand cases for each right kernel and arithmetic model.
+
+    The benchmark runs all of them.
+    """
     seen = 0
     for name, (run, arithmetics) in RIGHT.items():
         for arithmetic in arithmetics:
@@ -120,8 +133,8 @@ def test_right_kernels_of_many_arithmetics_are_explained(kernel: str) -> None:
                     name == "fp32, Welford" and (kernel == "rmsnorm_fw" or test.features > 1000)
                 ):
                     continue
-                one = Seed(test, seed)
-                judged = one.judged(run(test, one.given), arithmetic)
+                case = Seed(test, seed)
+                judged = case.judged(run(test, case.given), arithmetic)
                 assert judged.explanation in (Explanation.explained, Explanation.inconclusive), (
                     name,
                     arithmetic,
@@ -151,8 +164,7 @@ SMALLER: Mapping[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kernel", KINDS)
 def test_wrong_kernels_that_can_show_are_seen_and_the_others_are_not_blamed(kernel: str) -> None:
-    """Where the float64 effect of a fault alone is beyond what is explained, the kernel with that
-    fault is not explained."""
+    """Where a fault's float64 effect alone is unexplained, its kernel is not explained either."""
     shown: set[str] = set()
     faults = [
         fault
@@ -161,39 +173,39 @@ def test_wrong_kernels_that_can_show_are_seen_and_the_others_are_not_blamed(kern
     ]
     for inputs in INPUTS.values():
         small = SMALLER[kernel]
-        one = Seed(spec(kernel, **{**small, "inputs": {**small["inputs"], **inputs}}))
+        case = Seed(spec(kernel, **{**small, "inputs": {**small["inputs"], **inputs}}))
         for fault in faults:
-            ideal = one.numerics.ideal(one.test, one.given, fault.name)
-            said = one.judged(one.run(fault.name)).explanation
+            ideal = case.numerics.ideal(case.test, case.given, fault.name)
+            explanation = case.judged(case.run(fault.name)).explanation
             clear = (
-                one.judged(
+                case.judged(
                     {name: round_to(array, "bf16") for name, array in ideal.items()}
                 ).explanation
                 is Explanation.unexplained
             )
             if clear:
                 shown.add(fault.name)
-                assert said is not Explanation.explained, (fault.name, inputs)
+                assert explanation is not Explanation.explained, (fault.name, inputs)
             elif fault.name not in PRECISION and not can_show(
-                one.test, one.given, ideal, "tt-train"
+                case.test, case.given, ideal, "tt-train"
             ):
-                assert said is not Explanation.unexplained, (fault.name, inputs)
+                assert explanation is not Explanation.unexplained, (fault.name, inputs)
     assert shown >= {fault.name for fault in faults} - PRECISION - TOO_SMALL
 
 
 PRECISION = {"bf16-accumulate"}
-"""A loss of precision: its float64 effect is none."""
+"""A loss of precision, which has no float64 effect."""
 TOO_SMALL = {"rstd-off-1e-3", "unbiased-variance"}
-"""A thousandth, and 1/(2 * 144), of rstd are below what its bf16 resolves."""
+"""bf16 resolves neither a thousandth of rstd nor 1/(2 * 144) of it."""
 
 
 def test_a_stale_register_shows_when_something_ran_before() -> None:
     for kernel in KINDS:
-        one = Seed(spec(kernel))
-        first = one.numerics.run(one.test, one.given, "stale-register", position=0)
-        right = one.run("correct")
+        case = Seed(spec(kernel))
+        first = case.numerics.run(case.test, case.given, "stale-register", position=0)
+        right = case.run("correct")
         assert np.array_equal(first["y"], right["y"])
-        assert not np.array_equal(one.run("stale-register")["y"], right["y"])
+        assert not np.array_equal(case.run("stale-register")["y"], right["y"])
 
 
 WORDS = {
@@ -233,27 +245,27 @@ WORDS = {
 def test_the_forensics_name_the_term_and_its_tiles() -> None:
     seeds = {kernel: Seed(spec(kernel)) for kernel in KINDS}
     for (kernel, build), words in WORDS.items():
-        one = seeds[kernel]
-        assert one.numerics.diagnose(one.test, one.given, one.run(build)).words == words, build
+        case = seeds[kernel]
+        assert case.numerics.diagnose(case.test, case.given, case.run(build)).words == words, build
     for kernel, inputs in itertools.product(KINDS, INPUTS):
-        one = Seed(spec(kernel, inputs=INPUTS[inputs]))
+        case = Seed(spec(kernel, inputs=INPUTS[inputs]))
         assert not any(
             term.wrong
-            for term in one.numerics.diagnose(one.test, one.given, one.run("correct")).terms
+            for term in case.numerics.diagnose(case.test, case.given, case.run("correct")).terms
         ), (kernel, inputs)
 
 
 def test_the_forensics_tell_a_wrong_epsilon_where_it_matters() -> None:
     for kernel in KINDS:
-        one = Seed(spec(kernel, inputs=INPUTS["small"]))
-        found = one.numerics.diagnose(one.test, one.given, one.run("wrong-epsilon"))
-        assert "epsilon is 0.001 instead of 1e-06" in found.words
+        case = Seed(spec(kernel, inputs=INPUTS["small"]))
+        diagnosis = case.numerics.diagnose(case.test, case.given, case.run("wrong-epsilon"))
+        assert "epsilon is 0.001 instead of 1e-06" in diagnosis.words
 
 
 def test_the_forensics_answer_whatever_they_are_given() -> None:
     for kernel in KINDS:
         for shape in ([1, 1], [2, 3], [64, 1]):
-            one = Seed(
+            case = Seed(
                 TestSpec.parse(
                     {
                         "kernel": kernel,
@@ -262,15 +274,15 @@ def test_the_forensics_answer_whatever_they_are_given() -> None:
                     }
                 )
             )
-            outputs = one.run("correct")
-            for spoilt in (np.nan, np.inf, 0.0, 1e30):
-                broken = {name: np.full_like(array, spoilt) for name, array in outputs.items()}
-                assert one.numerics.diagnose(one.test, one.given, broken).words
+            outputs = case.run("correct")
+            for bad_value in (np.nan, np.inf, 0.0, 1e30):
+                broken = {name: np.full_like(array, bad_value) for name, array in outputs.items()}
+                assert case.numerics.diagnose(case.test, case.given, broken).words
             assert (
                 "its shape is"
-                in one.numerics.diagnose(one.test, one.given, {"y": outputs["y"][:, :0]}).words
+                in case.numerics.diagnose(case.test, case.given, {"y": outputs["y"][:, :0]}).words
             )
-    assert one.numerics.diagnose(one.test, {}, {}).words == "cannot tell: there is no x"
+    assert case.numerics.diagnose(case.test, {}, {}).words == "cannot tell: there is no x"
 
 
 def close(left: Any, right: Any) -> bool:
@@ -282,47 +294,55 @@ def close(left: Any, right: Any) -> bool:
 
 
 @pytest.mark.parametrize("kernel", KINDS)
-@pytest.mark.parametrize("case", ["right", "wrong", "broken", "ramp"])
+@pytest.mark.parametrize("situation", ["right", "wrong", "broken", "ramp"])
 def test_blocks_of_rows_give_the_statistics_of_the_definition(
-    kernel: str, case: str, monkeypatch: pytest.MonkeyPatch
+    kernel: str, situation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs = {"regime": "ramp"} if case == "ramp" else {}
-    one = Seed(spec(kernel, inputs=inputs, tolerance={"rtol": 1e-2, "atol": 1e-2}))
-    outputs = one.run("tile-missing" if case == "wrong" else "correct")
-    if case == "broken":
+    inputs = {"regime": "ramp"} if situation == "ramp" else {}
+    case = Seed(spec(kernel, inputs=inputs, tolerance={"rtol": 1e-2, "atol": 1e-2}))
+    outputs = case.run("tile-missing" if situation == "wrong" else "correct")
+    if situation == "broken":
         outputs["y"][3, 5], outputs["y"][40] = np.nan, np.inf
     matrices = {name: array if array.ndim == 2 else array[None] for name, array in outputs.items()}
     monkeypatch.setattr(kind, "ELEMENTS_PER_BLOCK", 1)  # blocks of 32 rows
-    found = one.numerics.statistics(one.test, one.raw, one.given, matrices, "generic")
-    whole = one.numerics.expectations(one.test, one.given, "generic")
-    references = one.numerics.reference(one.test, one.raw)
+    block_statistics = case.numerics.statistics(
+        case.test, case.raw, case.given, matrices, "generic"
+    )
+    whole = case.numerics.expectations(case.test, case.given, "generic")
+    references = case.numerics.reference(case.test, case.raw)
     for name, output in matrices.items():
-        wanted = compare.storable(
-            one.numerics.compared(one.test, one.given, name, output, whole[name], references[name])
+        plain_statistics = compare.storable(
+            case.numerics.compared(
+                case.test, case.given, name, output, whole[name], references[name]
+            )
         )
-        assert found[name].keys() == wanted.keys()
-        assert [key for key in wanted if not close(found[name][key], wanted[key])] == [], name
+        assert block_statistics[name].keys() == plain_statistics.keys()
+        assert [
+            key
+            for key in plain_statistics
+            if not close(block_statistics[name][key], plain_statistics[key])
+        ] == [], name
 
 
 def test_what_follows_from_a_kind_s_expectations_covers_a_right_kernel() -> None:
     for kernel in KINDS:
-        one = Seed(spec(kernel, tolerance={"rtol": 0, "atol": 1}))
-        judged = one.judged(one.run("correct"))
-        found = edges.edges(one.test, one.raw, one.given, "tt-train", [0.0, 1e-2])
-        bounds = paired.bounds(one.test, one.given, "tt-train")
+        case = Seed(spec(kernel, tolerance={"rtol": 0, "atol": 1}))
+        judged = case.judged(case.run("correct"))
+        output_edges = edges.edges(case.test, case.raw, case.given, "tt-train", [0.0, 1e-2])
+        bounds = paired.bounds(case.test, case.given, "tt-train")
         for name, output in judged.outputs.items():
-            assert output.statistics["needed_atol"]["0"] <= found[name].needed_atol[0.0]
+            assert output.statistics["needed_atol"]["0"] <= output_edges[name].needed_atol[0.0]
             assert bounds[name].bound.shape == (
-                one.test.flat_shape_of(name) if name == "y" else (1, one.test.rows)
+                case.test.flat_shape_of(name) if name == "y" else (1, case.test.rows)
             )
-        assert found["y"].alarm == 0.0
+        assert output_edges["y"].alarm == 0.0
 
 
 def test_a_nan_is_a_fail_and_one_row_is_judged() -> None:
     for kernel in KINDS:
-        one = Seed(TestSpec.parse({"kernel": kernel, "shape": [1, 64]}))
-        outputs = one.run("correct")
-        assert one.judged(outputs).verdict is Verdict.pass_
+        case = Seed(TestSpec.parse({"kernel": kernel, "shape": [1, 64]}))
+        outputs = case.run("correct")
+        assert case.judged(outputs).verdict is Verdict.pass_
         outputs["y"][0, 3] = np.nan
-        judged = one.judged(outputs)
+        judged = case.judged(outputs)
         assert (judged.verdict, judged.outputs["y"].statistics["nonfinite"]) == (Verdict.fail, 1)

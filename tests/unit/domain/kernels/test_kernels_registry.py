@@ -1,5 +1,7 @@
-"""The registry of kernels: a kind is a folder and one registration. A toy kind goes all the way:
-check, gauge, judge, HTTP."""
+"""The registry of kernels: a kind is a folder and one registration.
+
+A toy kind goes all the way: check, gauge, judge and HTTP.
+"""
 
 from __future__ import annotations
 
@@ -43,25 +45,25 @@ def command(*arguments: str) -> tuple[int, Any]:
 
 @pytest.mark.usefixtures("toy")
 def test_a_registered_kind_is_checked_like_any_other() -> None:
-    code, found = command(
+    code, result = command(
         "check", *TOY, "--build", "correct", "--seeds", "3", "--atol", "0.5", "--json"
     )
-    assert (code, found["verdict"], list(found["seeds"][0]["outputs"])) == (0, "pass", ["y"])
+    assert (code, result["verdict"], list(result["seeds"][0]["outputs"])) == (0, "pass", ["y"])
     for build in ("last-tile-only", "temperature-ignored"):
-        code, found = command("check", *TOY, "--build", build, "--atol", "10", "--json")
-        assert (code, found["verdict"]) == (1, "pass_by_tolerance")
-        assert found["diagnosis"]["words"] == "cannot tell: softmax_fw has no forensics"
+        code, result = command("check", *TOY, "--build", build, "--atol", "10", "--json")
+        assert (code, result["verdict"]) == (1, "pass_by_tolerance")
+        assert result["diagnosis"]["words"] == "cannot tell: softmax_fw has no forensics"
     # a fault of another kernel changes nothing here
     assert command("check", *TOY, "--build", "double-subtract", "--json")[1]["verdict"] == "pass"
 
 
 @pytest.mark.usefixtures("toy")
 def test_a_registered_kind_is_gauged() -> None:
-    _, found = command("gauge", *TOY, "--atol", "1", "--seeds", "1", "--json", "--no-search")
-    assert found["false_alarms"]["count"] == 0
-    assert found["misses"]["parts"]["temperature-ignored"]["unexplained"]["count"] == 1
-    assert found["sharpness"] == "blunt"
-    assert "ttnn-bf16" not in found["gates"]
+    _, gauge = command("gauge", *TOY, "--atol", "1", "--seeds", "1", "--json", "--no-search")
+    assert gauge["false_alarms"]["count"] == 0
+    assert gauge["misses"]["parts"]["temperature-ignored"]["unexplained"]["count"] == 1
+    assert gauge["sharpness"] == "blunt"
+    assert "ttnn-bf16" not in gauge["gates"]
 
 
 @pytest.mark.usefixtures("toy")
@@ -72,14 +74,14 @@ def test_a_registered_kind_s_tensors_are_judged_where_they_lie(tmp_path: Path) -
     (tmp_path / "spec.json").write_text(json.dumps({"test": test.canonical()}))
     for name, array in {**given, **outputs}.items():
         np.save(tmp_path / f"{name}.npy", array)
-    code, found = command(
+    code, result = command(
         "judge",
         str(tmp_path / "spec.json"),
         str(tmp_path / "x.npy"),
         str(tmp_path / "y.npy"),
         "--json",
     )
-    assert (code, found["verdict"]) == (0, "pass")
+    assert (code, result["verdict"]) == (0, "pass")
     wrong = registry.numerics(test).run(test, given, "last-tile-only")
     _, words, serious, _ = judge_here(test.canonical(), {**given, **wrong}, {})
     assert serious
@@ -113,7 +115,7 @@ def test_a_kind_that_is_gone_is_unknown() -> None:
 
 
 def test_a_name_is_registered_once() -> None:
-    register(rmsnorm.KERNELS[0])  # the same again is nothing new
+    register(rmsnorm.KERNELS[0])  # registering the same kernel again changes nothing
     with pytest.raises(ValueError, match="there is a kernel"):
         register(type(softmax.KERNEL)("rmsnorm_fw", ("y",), ("x",), "softmax.numerics"))
 

@@ -38,7 +38,9 @@ WRONG = (
 
 
 @pytest.mark.parametrize(
-    ("name", "case"), RIGHT, ids=lambda each: each if isinstance(each, str) else each.name
+    ("name", "case"),
+    RIGHT,
+    ids=lambda parameter: parameter if isinstance(parameter, str) else parameter.name,
 )
 def test_a_right_stranger_is_not_flagged(name: str, case: Case) -> None:
     record = put_to_test(f"right:{name}", case, seeds=2)
@@ -46,7 +48,9 @@ def test_a_right_stranger_is_not_flagged(name: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "name", "case"), WRONG, ids=lambda each: each if isinstance(each, str) else ""
+    ("kernel", "name", "case"),
+    WRONG,
+    ids=lambda parameter: parameter if isinstance(parameter, str) else "",
 )
 def test_a_wrong_stranger_whose_fault_shows_is_flagged(kernel: str, name: str, case: Case) -> None:
     rest = f"{kernel}:{name}:stored"

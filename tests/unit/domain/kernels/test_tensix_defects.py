@@ -1,5 +1,8 @@
-"""Named defects: each changes what it says and nothing else, is what its float64 logic says, and
-can't show where it can't."""
+"""The named defects of the emulator.
+
+Each changes the outputs that it names and no other, follows its float64 logic, and shows only where
+it can.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,10 @@ SHAPE = (70, 330)
 def case(
     kernel: str, shape: tuple[int, ...] = SHAPE, **fields: Any
 ) -> tuple[TestSpec, dict[str, Array]]:
-    """A test in which every defect can show: means away from zero, a large epsilon, an unmasked
-    width, own statistics."""
+    """Return a test in which every defect can show, and its inputs.
+
+    It has means away from zero, a large epsilon, a width that needs a mask, and its own statistics.
+    """
     statistics = {"numerics": {"statistics": "own"}} if kernel == "layernorm_bw" else {}
     test = TestSpec.parse(
         {
@@ -56,13 +61,13 @@ def test_a_defect_touches_the_outputs_that_it_names_and_no_other(kernel: str, bu
     if build == "unbiased-variance":  # N = 330 moves rstd by less than half an ulp of bf16
         test, given = case(kernel, (70, 9))
     position = 1 if build == "stale-register" else 0
-    got = touched(
+    touched_outputs = touched(
         emulation.run(test, given, "correct"), emulation.run(test, given, build, position=position)
     )
     defect = DEFECTS[build]
     named = set(defect.outputs) & set(test.outputs) if kernel in defect.kernels else set()
-    assert got <= named
-    assert bool(got) == bool(named)
+    assert touched_outputs <= named
+    assert bool(touched_outputs) == bool(named)
 
 
 @pytest.mark.parametrize("build", LOGIC)

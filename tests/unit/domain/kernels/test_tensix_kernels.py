@@ -1,5 +1,8 @@
-"""Emulated kernels: the published deterministic figures, NumPy against the compiled loops, and what
-must not matter."""
+"""The emulated kernels.
+
+They reproduce the published figures. Compiled loops agree with NumPy, and neighboring rows don't
+matter.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def same(one: dict[str, Array], other: dict[str, Array]) -> bool:
 
 
 def constant(features: int, srcb: str = "tf32") -> tuple[TestSpec, dict[str, Array]]:
-    """The published reproduction: dy = gamma = 1, x = .5."""
+    """Return the published reproduction: dy = gamma = 1, x = 0.5."""
     test = spec(
         shape=(2, features),
         numerics={"srcb": srcb},

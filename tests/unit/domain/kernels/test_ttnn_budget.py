@@ -1,5 +1,7 @@
-"""The budget of moreh's backward: what its constants and its Dst do to the terms, and that a wrong
-kernel stays unexplained."""
+"""The budget of moreh's backward kernel.
+
+Its terms follow from the kernel's constants and Dst. A wrong kernel stays unexplained.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +79,12 @@ def test_a_wrong_kernel_stays_unexplained(accumulate: str, defect: str) -> None:
     test = spec(accumulate=accumulate)
     raw = generate(test, 0)
     given = quantise(test, raw)
-    for build, wanted in (("correct", Explanation.explained), (defect, Explanation.unexplained)):
+    for build, explanation in (
+        ("correct", Explanation.explained),
+        (defect, Explanation.unexplained),
+    ):
         judged = judge(test, raw, given, emulation.run(test, given, build), arithmetic="ttnn")
-        assert judged.outputs["dx"].explanation is wanted, build
+        assert judged.outputs["dx"].explanation is explanation, build
 
 
 def test_a_column_that_lost_a_row_tile_is_unexplained() -> None:

@@ -18,7 +18,7 @@ from numeric_cases import KERNELS, Case, spec
 
 @pytest.fixture(params=[1, 2, 7])
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A pool of that many threads in place of the process's own."""
+    """Replace the process's pool by one of this many threads; yield the number."""
     with ThreadPoolExecutor(max_workers=request.param) as pool:
         monkeypatch.setattr(blocks, "_pool", lambda pid: pool)
         yield request.param
@@ -77,8 +77,8 @@ def test_the_statistics_do_not_depend_on_the_number_of_threads(threads: int, ker
     def statistics() -> dict[str, Any]:
         return expected.statistics(case.test, case.raw, case.given, outputs, "tt-train")
 
-    found = [statistics() for _ in range(3)]
+    repeats = [statistics() for _ in range(3)]
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(max_workers=1) as alone:
         patch.setattr(blocks, "_pool", lambda pid: alone)
-        wanted = statistics()
-    assert all(each == wanted for each in found)  # to the last bit
+        serial = statistics()
+    assert all(repeat == serial for repeat in repeats)  # to the last bit

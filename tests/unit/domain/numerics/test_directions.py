@@ -1,5 +1,5 @@
-"""Slopes of the error over their standard deviations: each term by hand, and that rounding alone
-never shows."""
+"""Slopes of the error over their standard deviations: each term is computed by hand, and rounding
+alone never shows."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ N = 6
 
 
 def expectation(rows: int = 3, noise: float | Array = 0.25, **fields: Any) -> Expectation:
-    """All references differ, so that nothing is grouped, and are exact in bf16, so that nothing is
-    rounded."""
+    """Return an expectation whose references all differ (nothing is grouped) and are exact in bf16
+    (nothing is rounded)."""
     reference = fields.pop("reference", np.arange(1.0, rows * N + 1).reshape(rows, N))
     noises = np.broadcast_to(np.asarray(noise, np.float64), reference.shape).copy()
     return Expectation(
@@ -32,8 +32,8 @@ def expectation(rows: int = 3, noise: float | Array = 0.25, **fields: Any) -> Ex
 
 
 def z(expected: Expectation, direction: Direction, error: Array) -> Array:
-    found = directions.scores(expected, direction, error, compare.golden_of(expected))
-    return found.z
+    scores = directions.scores(expected, direction, error, compare.golden_of(expected))
+    return scores.z
 
 
 @pytest.fixture
@@ -50,10 +50,10 @@ def test_a_row_of_independent_noise_has_the_variance_of_a_weighted_sum(
     weights: Array, error: Array
 ) -> None:
     noise = np.random.default_rng(2).uniform(0.1, 1, (3, N))
-    found = z(expectation(noise=noise), Direction("any", weights), error)
+    z_scores = z(expectation(noise=noise), Direction("any", weights), error)
     for i in range(3):
         numerator = math.fsum(w * e for w, e in zip(weights[i], error[i], strict=True))
-        assert found[i] == pytest.approx(
+        assert z_scores[i] == pytest.approx(
             numerator
             / math.sqrt(math.fsum(w * w * v for w, v in zip(weights[i], noise[i], strict=True)))
         )
@@ -61,30 +61,30 @@ def test_a_row_of_independent_noise_has_the_variance_of_a_weighted_sum(
 
 def test_rms_and_largest_are_over_the_rows_that_say_something(weights: Array, error: Array) -> None:
     weights[1] = 0.0  # below any floor
-    found = directions.scores(
+    scores = directions.scores(
         expectation(), Direction("any", weights), error, compare.golden_of(expectation())
     )
-    assert found.count == 2
-    assert math.isnan(found.z[1])
-    used = np.abs(found.z[[0, 2]])
-    assert found.rms == pytest.approx(math.sqrt((used**2).mean()))
-    assert found.largest == used.max()
+    assert scores.count == 2
+    assert math.isnan(scores.z[1])
+    used = np.abs(scores.z[[0, 2]])
+    assert scores.rms == pytest.approx(math.sqrt((used**2).mean()))
+    assert scores.largest == used.max()
 
 
 def test_elements_of_equal_references_share_one_error(error: Array) -> None:
-    """Variance of a direction = sum over groups of (sum over the group of |w| s)^2; the sign of the
-    reference doesn't matter."""
+    """The variance of a direction is the sum over groups of (sum over the group of |w| s)^2; the
+    sign of the reference doesn't matter."""
     reference = np.array([[1.0, 1.0, -1.0, 2.0, 2.0, 3.0]])
     expected = expectation(reference=reference, noise=0.25)
-    found = z(expected, Direction("row", np.ones((1, N))), error[:1])
+    z_scores = z(expected, Direction("row", np.ones((1, N))), error[:1])
     variance = (3 * 0.5) ** 2 + (2 * 0.5) ** 2 + 0.5**2
-    assert found[0] == pytest.approx(error[0].sum() / math.sqrt(variance))
+    assert z_scores[0] == pytest.approx(error[0].sum() / math.sqrt(variance))
 
 
 def test_a_shared_error_adds_its_projection(weights: Array, error: Array) -> None:
     pattern = np.random.default_rng(3).normal(0, 1, (3, N))
     variance = np.array([[0.5], [0.0], [2.0]])
-    found = z(
+    z_scores = z(
         expectation(shared=(Shared(variance, pattern), Shared(np.ones((1, 1)), np.ones((1, 1))))),
         Direction("any", weights),
         error,
@@ -95,7 +95,7 @@ def test_a_shared_error_adds_its_projection(weights: Array, error: Array) -> Non
             + variance[i, 0] * (weights[i] @ pattern[i]) ** 2
             + weights[i].sum() ** 2
         )
-        assert found[i] == pytest.approx((weights[i] @ error[i]) / math.sqrt(total))
+        assert z_scores[i] == pytest.approx((weights[i] @ error[i]) / math.sqrt(total))
 
 
 def test_keyed_errors_add_up_before_they_are_squared_and_nan_is_no_key(
@@ -103,11 +103,11 @@ def test_keyed_errors_add_up_before_they_are_squared_and_nan_is_no_key(
 ) -> None:
     key = np.tile([1.0, 1.0, 2.0, np.nan, 2.0, np.nan], (3, 1))
     amplitude = np.random.default_rng(4).normal(0, 1, (3, N))
-    found = z(expectation(keyed=(Keyed(key, amplitude),)), Direction("any", weights), error)
+    z_scores = z(expectation(keyed=(Keyed(key, amplitude),)), Direction("any", weights), error)
     for i in range(3):
         a = weights[i] * amplitude[i]
         total = 0.25 * (weights[i] ** 2).sum() + (a[0] + a[1]) ** 2 + (a[2] + a[4]) ** 2
-        assert found[i] == pytest.approx((weights[i] @ error[i]) / math.sqrt(total))
+        assert z_scores[i] == pytest.approx((weights[i] @ error[i]) / math.sqrt(total))
 
 
 def test_factors_are_independent_errors_of_an_output_of_one_row(
@@ -117,24 +117,31 @@ def test_factors_are_independent_errors_of_an_output_of_one_row(
         np.random.default_rng(5).normal(0, 1, (4, N)),
         np.random.default_rng(6).normal(0, 1, (2, N)),
     )
-    found = z(expectation(rows=1, factors=factors), Direction("any", weights[:1]), error[:1])
+    z_scores = z(expectation(rows=1, factors=factors), Direction("any", weights[:1]), error[:1])
     total = 0.25 * (weights[0] ** 2).sum() + sum(
-        float((each @ weights[0]) ** 2) for factor in factors for each in factor
+        float((row @ weights[0]) ** 2) for factor in factors for row in factor
     )
-    assert found[0] == pytest.approx((weights[0] @ error[0]) / math.sqrt(total))
+    assert z_scores[0] == pytest.approx((weights[0] @ error[0]) / math.sqrt(total))
 
 
 def test_a_predicted_bias_counts_only_beyond_chance(weights: Array, error: Array) -> None:
-    own = 0.25 * (weights[0] ** 2).sum()
+    noise_variance = 0.25 * (weights[0] ** 2).sum()
     for size in (0.5, 50.0):
         bias = size * weights[:1] / (weights[0] @ weights[0])  # projection: size
         expected = expectation(rows=1, bias=bias)
-        golden = max(float((weights[:1] * each).sum() ** 2) for each in compare.golden_of(expected))
-        total = own + max(0.0, golden - 4 * own) + max(0.0, size**2 - 4 * own)
+        golden = max(
+            float((weights[:1] * golden_error).sum() ** 2)
+            for golden_error in compare.golden_of(expected)
+        )
+        total = (
+            noise_variance
+            + max(0.0, golden - 4 * noise_variance)
+            + max(0.0, size**2 - 4 * noise_variance)
+        )
         assert z(expected, Direction("any", weights[:1]), error[:1])[0] == pytest.approx(
             (weights[0] @ error[0]) / math.sqrt(total)
         )
-    assert total > own
+    assert total > noise_variance
 
 
 def test_what_a_perfectly_rounded_output_shows_by_itself_is_not_evidence(error: Array) -> None:
@@ -142,12 +149,12 @@ def test_what_a_perfectly_rounded_output_shows_by_itself_is_not_evidence(error: 
         np.full((1, N), 1.0) + np.arange(N) * 2.0**-20 + 0.9 * 2.0**-8
     )  # all are rounded up by nearly half an ulp
     expected = expectation(reference=reference, noise=(2.0**-8) ** 2 / 3 / 100)
-    found = z(
+    z_scores = z(
         expected,
         Direction("row", np.ones((1, N))),
         compare.rounded(reference, 2.0**-8, block=False) - reference,
     )
-    assert abs(found[0]) < 1.2
+    assert abs(z_scores[0]) < 1.2
     away = np.full((1, N), 1.0) + np.array([1, 3, 5, 7, 9, 11]) * 2.0**-8  # all are ties
     expected = expectation(reference=away, noise=(2.0**-8) ** 2 / 3 / 100)
     assert abs(z(expected, Direction("row", np.ones((1, N))), np.full((1, N), 2.0**-8))[0]) < 1.2
@@ -157,22 +164,24 @@ def test_a_projection_inside_the_hull_of_the_allowances_is_none(weights: Array) 
     allowed = np.ones((3, N))
     expected = expectation(allowance=(allowed, -2 * allowed))
     ones = Direction("row", np.ones((3, N)))
-    own = math.sqrt(0.25 * N)
+    standard_deviation = math.sqrt(0.25 * N)
     for size, left in ((0.5, 0.0), (1.5, 0.5), (-1.5, 0.0), (-3.0, -1.0)):
-        np.testing.assert_allclose(z(expected, ones, np.full((3, N), size)), left * N / own)
+        np.testing.assert_allclose(
+            z(expected, ones, np.full((3, N), size)), left * N / standard_deviation
+        )
 
 
 def test_a_direction_below_its_floor_is_null() -> None:
     expected = expectation()
     floor = np.array([1.0, 0.0, 7.0])
-    found = directions.scores(
+    scores = directions.scores(
         expected,
         Direction("row", np.ones((3, N)), floor=floor),
         np.ones((3, N)),
         compare.golden_of(expected),
     )
-    assert found.count == 2
-    assert math.isnan(found.z[2])
+    assert scores.count == 2
+    assert math.isnan(scores.z[2])
     nothing = directions.scores(
         expected, Direction("row", np.zeros((3, N))), np.ones((3, N)), compare.golden_of(expected)
     )
@@ -183,38 +192,40 @@ def test_zero_over_zero_says_nothing_and_something_over_zero_is_infinite() -> No
     expected = expectation(noise=0.0)
     error = np.zeros((3, N))
     error[1, 0] = 1.0
-    found = directions.scores(
+    scores = directions.scores(
         expected, Direction("row", np.ones((3, N))), error, compare.golden_of(expected)
     )
-    assert found.count == 1
-    assert found.rms == found.largest == math.inf
+    assert scores.count == 1
+    assert scores.rms == scores.largest == math.inf
 
 
 def test_tiles_are_several_directions_on_one_row(weights: Array, error: Array) -> None:
-    found = z(expectation(rows=1), Direction("tile", weights, axis="tiles"), error[:1])
-    np.testing.assert_allclose(found, [(w @ error[0]) / math.sqrt(0.25 * (w @ w)) for w in weights])
+    z_scores = z(expectation(rows=1), Direction("tile", weights, axis="tiles"), error[:1])
+    np.testing.assert_allclose(
+        z_scores, [(w @ error[0]) / math.sqrt(0.25 * (w @ w)) for w in weights]
+    )
 
 
 def test_columns_add_independent_rows(weights: Array, error: Array) -> None:
     noise = np.random.default_rng(2).uniform(0.1, 1, (3, N))
     shared = Shared(np.array([[0.5], [1.0], [2.0]]), np.ones((1, 1)))
-    found = z(
+    z_scores = z(
         expectation(noise=noise, shared=(shared,)), Direction("col", weights, axis="column"), error
     )
     variance = noise + shared.variance
     for j in range(N):
         w = weights[:, j]
-        assert found[j] == pytest.approx(
+        assert z_scores[j] == pytest.approx(
             (w @ error[:, j]) / math.sqrt((w**2 * variance[:, j]).sum())
         )
 
 
 def test_identical_rows_err_together_down_a_column(error: Array) -> None:
     reference = np.array([[1.0, 2, 3, 4, 5, 6], [7.0, 8, 9, 10, 11, 12], [1.0, 2, 3, 4, 5, 6]])
-    found = z(
+    z_scores = z(
         expectation(reference=reference), Direction("col", np.ones((3, N)), axis="column"), error
     )
-    np.testing.assert_allclose(found, error.sum(axis=0) / math.sqrt((2 * 0.5) ** 2 + 0.5**2))
+    np.testing.assert_allclose(z_scores, error.sum(axis=0) / math.sqrt((2 * 0.5) ** 2 + 0.5**2))
 
 
 def test_trends_and_spreads_add_up_down_a_column_before_they_are_squared(
@@ -224,13 +235,13 @@ def test_trends_and_spreads_add_up_down_a_column_before_they_are_squared(
         np.random.default_rng(7).normal(0, 1, (3, N)),
         np.random.default_rng(8).uniform(0, 1, (3, N)),
     )
-    found = z(
+    z_scores = z(
         expectation(trend=(trend,), spread=spread), Direction("col", weights, axis="column"), error
     )
     for j in range(N):
         w = weights[:, j]
         total = 0.25 * (w @ w) + (w @ trend[:, j]) ** 2 + (np.abs(w) @ spread[:, j]) ** 2
-        assert found[j] == pytest.approx((w @ error[:, j]) / math.sqrt(total))
+        assert z_scores[j] == pytest.approx((w @ error[:, j]) / math.sqrt(total))
 
 
 def test_grouping_is_what_keeps_a_rounded_constant_below_the_limit() -> None:
@@ -273,10 +284,10 @@ def test_independent_noise_of_the_stated_size_has_a_z_of_one() -> None:
         (shifted, Direction("row", ones), moved),
         (shifted, Direction("scale", reference), moved),
     ):
-        found = directions.scores(expected, direction, used, compare.golden_of(expected))
-        assert found.rms == pytest.approx(1, abs=0.2), direction.name
-        assert found.largest is not None
-        assert found.largest < POLICY.direction_limit(found.count)
+        scores = directions.scores(expected, direction, used, compare.golden_of(expected))
+        assert scores.rms == pytest.approx(1, abs=0.2), direction.name
+        assert scores.largest is not None
+        assert scores.largest < POLICY.direction_limit(scores.count)
 
 
 def test_the_rounding_of_equal_values_is_coherent_and_that_of_spread_ones_is_not() -> None:
@@ -301,14 +312,14 @@ def test_a_perfectly_rounded_output_shows_on_no_direction_in_any_regime(
         for shape in ((7, 33), (64, 96), (33, 512)):
             for output in ("bf16", "fp32"):
                 case = Case.of(spec(kernel, shape, regime=regime, numerics={"output": output}))
-                found = statistics(
+                by_output = statistics(
                     case.test,
                     case.raw,
                     case.given,
                     case.matrices(perfect(case.test, case.given)),
                     arithmetic,
                 )
-                for name, numbers in found.items():
+                for name, numbers in by_output.items():
                     for statistic, value in numbers.items():
                         if statistic.endswith("_z") and value is not None:
                             seen += 1

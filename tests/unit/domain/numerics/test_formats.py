@@ -23,12 +23,12 @@ MODES: tuple[Mode, ...] = ("even", "away", "zero")
 BF16 = (np.arange(2**16, dtype=np.uint32) << np.uint32(16)).view(np.float32)
 """Every bf16 pattern."""
 HALFWAY = (BF16.view(np.uint32) | np.uint32(0x8000)).view(np.float32)
-"""Every float32 half way between two neighbours of bf16."""
+"""Every float32 half way between two neighbors of bf16."""
 RANDOM = np.random.default_rng(7).integers(0, 2**32, 1_000_000, dtype=np.uint32).view(np.float32)
 
 
 def same_bits(one: Floats, other: Floats) -> bool:
-    """Equal to the last bit, -0 included; any NaN of the same sign equals any other."""
+    """Return whether both are equal to the last bit, -0 included; NaNs of one sign are equal."""
     nan = np.isnan(one) & np.isnan(other) & (np.signbit(one) == np.signbit(other))
     return bool(((one.view(np.uint32) == other.view(np.uint32)) | nan).all())
 
@@ -75,7 +75,7 @@ def test_fp16_even_is_that_of_numpy() -> None:
 
 
 def exactly(value: float, name: str, mode: Mode) -> float:
-    """The definition in exact fractions: the multiple of the ulp that the mode asks for."""
+    """Round by the definition, exactly: to the multiple of the ulp that the mode asks for."""
     form = FORMATS[name]
     size = Fraction(abs(value))
     exponent = max(math.frexp(value)[1] - 1, form.min_exponent)
@@ -114,8 +114,8 @@ def test_rounding_is_the_exact_one_from_float64_too(name: str, mode: Mode, value
 
 
 def test_float64_is_rounded_once() -> None:
-    """Just above half way between two bf16: rounding to float32 first would land on the tie, and go
-    down to even."""
+    """The value lies just above half way between two bf16. Rounding to float32 first would land on
+    the tie, and go down to even."""
     value = 1 + 2.0**-8 + 2.0**-40
     assert round_to(np.array(value), "bf16") == 1 + 2.0**-7
     assert round_to(np.float32(value), "bf16") == 1.0
@@ -148,7 +148,7 @@ def test_shapes_are_kept_and_results_are_new_c_contiguous_float32(
 
 
 def block_exactly(block: list[float], bits: int, mode: Mode) -> list[float]:
-    """Sign and magnitude of `bits` bits on the grid of the largest exponent, clamped."""
+    """Return signs and magnitudes of `bits` bits on the grid of the largest exponent, clamped."""
     block = [0.0 if abs(v) < 2.0**-126 else v for v in block]
     largest = max(map(abs, block))
     if largest == 0:

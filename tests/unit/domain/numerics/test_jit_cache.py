@@ -43,8 +43,8 @@ if __name__ == "__main__":
 
 
 class Copy:
-    """A small domain of its own with the real `jit`: one compiled function that uses another file's
-    function and constant."""
+    """A small package with the real `jit`: one compiled function uses another file's function and
+    constant."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -64,7 +64,7 @@ class Copy:
         )
 
     def run(self, **environment: str) -> tuple[float, int]:
-        """outer(1) in a fresh process, and how many of its compilations came from the cache."""
+        """Return outer(1) of a fresh process, and how many compilations came from the cache."""
         clean = {
             name: value
             for name, value in os.environ.items()
@@ -88,8 +88,8 @@ class Copy:
         value, hits = done.stdout.split()
         return float(value), int(hits)
 
-    def kept(self, place: Path) -> list[Path]:
-        """The folders of compiled code in a place."""
+    def compiled_folders(self, place: Path) -> list[Path]:
+        """Return the folders of compiled code in a place."""
         return [path for path in place.glob("gonogo-*-*") if any(path.rglob("*.nbi"))]
 
 
@@ -104,13 +104,13 @@ def test_an_edit_of_another_file_is_seen_by_what_uses_it_and_old_code_is_removed
     beside = copy.folder / "gonogo" / "__pycache__"
     assert copy.run() == (22.0, 0)
     assert copy.run() == (22.0, 1)
-    before = copy.kept(beside)
+    before = copy.compiled_folders(beside)
     copy.edit(factor=3, offset=10)
     assert copy.run()[0] == 33.0
     copy.edit(factor=3, offset=20)
     assert copy.run()[0] == 63.0
     assert copy.run() == (63.0, 1)
-    after = copy.kept(beside)
+    after = copy.compiled_folders(beside)
     assert len(before) == len(after) == 1
     assert before != after
 
@@ -126,7 +126,7 @@ def test_the_folder_is_a_setting_and_what_others_keep_there_stays(
     copy.edit(factor=3, offset=10)
     assert copy.run(**{variable: str(place)}) == (33.0, 0)
     assert copy.run(**{variable: str(place)}) == (33.0, 1)
-    assert len(copy.kept(place)) == 1
+    assert len(copy.compiled_folders(place)) == 1
     assert {path.name for path in place.iterdir()} > {
         "gonogo-ffffffff-0123456789abcdef",
         "numpy-thing",
@@ -141,25 +141,25 @@ def test_sources_that_can_not_be_written_beside_use_the_users_cache_or_none(
     user = tmp_path / "user"
     assert copy.run(XDG_CACHE_HOME=str(user)) == (22.0, 0)
     assert copy.run(XDG_CACHE_HOME=str(user)) == (22.0, 1)
-    assert len(copy.kept(user / "gonogo")) == 1
+    assert len(copy.compiled_folders(user / "gonogo")) == 1
     for _ in range(2):
         assert copy.run(XDG_CACHE_HOME="/dev/null") == (22.0, 0)
 
 
 def test_the_stamp_is_of_names_and_contents(tmp_path: Path) -> None:
-    def of(name: str, text: str) -> str:
+    def stamp_of(name: str, text: str) -> str:
         folder = tmp_path / "numerics"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         (folder / name).write_text(text)
         return jit.stamp((folder,))
 
-    assert of("a.py", "1") == of("a.py", "1")
-    assert len({of("a.py", "1"), of("a.py", "2"), of("b.py", "1")}) == 3
+    assert stamp_of("a.py", "1") == stamp_of("a.py", "1")
+    assert len({stamp_of("a.py", "1"), stamp_of("a.py", "2"), stamp_of("b.py", "1")}) == 3
 
 
 def test_what_is_read_only_or_of_another_order_needs_no_code_of_its_own() -> None:
-    """numba compiles read-only arrays apart: half a minute, for a tensor that was mapped from a
+    """numba compiles code for read-only arrays separately: half a minute for a tensor mapped from a
     file."""
     from gonogo.kernels.layernorm.fused import backward_rows
 

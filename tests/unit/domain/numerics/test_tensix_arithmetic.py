@@ -102,7 +102,7 @@ def test_block_formats_go_through_bf16_with_ties_away_and_bfp4_is_truncated_afte
 
 
 def exact_align_add(a: float, b: float) -> Fraction:
-    """Rule 6 in exact fractions: the smaller magnitude half up onto the larger one's 2^-10 grid."""
+    """Add exactly by rule 6: the smaller magnitude, half up, on the larger one's 2^-10 grid."""
     large, small = (Fraction(v) for v in ((a, b) if abs(a) >= abs(b) else (b, a)))
     if large == 0:
         return Fraction(0)

@@ -1,5 +1,5 @@
-"""`gonogo.compare(actual, expected)`: red and green as the assertions that it replaces, the numbers
-of the definition, judged in full."""
+"""`gonogo.compare(actual, expected)`: it passes and fails as the assertions that it replaces,
+stores the numbers of the definition, and judges in full."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ GATE = {"rtol": 1e-3, "atol": 0.5}
 
 @pytest.fixture
 def heard() -> Iterator[list[Comparison]]:
-    found: list[Comparison] = []
-    stop = recorded.listen(found.append)
-    yield found
+    comparisons: list[Comparison] = []
+    stop = recorded.listen(comparisons.append)
+    yield comparisons
     stop()
 
 
 @pytest.fixture(scope="module")
 def case() -> Callable[[str], tuple[Any, Any, dict[str, Any]]]:
-    """Build -> its dx, the expected one in float64, and what the kernel was given."""
+    """Return a function of a build: its dx, the expected dx in float64, and the kernel's inputs."""
     raw = generate(TEST, 0)
     given = quantise(TEST, raw)
     expected = reference(TEST, raw)["dx"].reshape(TEST.shape)
@@ -61,14 +61,14 @@ def noisy(seed: int = 0, size: int = 500) -> tuple[NDArray[np.float32], NDArray[
 def test_the_numbers_are_those_of_the_definition() -> None:
     test = TestSpec.parse({"kernel": "layernorm_fw", "shape": [16, 64]})
     given = quantise(test, generate(test, 0))
-    wanted = forward.expectations(given, test.epsilon, forward_terms(test, None))["y"]
-    output = round_to(wanted.reference * 1.01, "bf16")
+    expectation = forward.expectations(given, test.epsilon, forward_terms(test, None))["y"]
+    output = round_to(expectation.reference * 1.01, "bf16")
     defined = compare.storable(
         compare.statistics(
-            output, wanted, wanted.reference, allclose=(1e-3, 0.05), shape=test.shape
+            output, expectation, expectation.reference, allclose=(1e-3, 0.05), shape=test.shape
         )
     )
-    found = closeness.numbers(output, wanted.reference, Gate(1e-3, 0.05), "bf16")
+    numbers = closeness.numbers(output, expectation.reference, Gate(1e-3, 0.05), "bf16")
     same = (
         "count",
         "nonfinite",
@@ -81,7 +81,7 @@ def test_the_numbers_are_those_of_the_definition() -> None:
         "ulp_p99",
         "needed_atol",
     )
-    assert {name: found[name] for name in (*same, "tolerance_ratio")} == {
+    assert {name: numbers[name] for name in (*same, "tolerance_ratio")} == {
         name: defined[name] for name in (*same, "tolerance_ratio")
     }
 
@@ -90,7 +90,7 @@ SPECIAL = [0.0, -0.0, 1.0, 1.0 + 1e-7, -3.0, np.inf, -np.inf, np.nan, 1e-300]
 
 
 def test_how_many_times_is_told_in_three_digits_also_where_they_round_up_to_a_thousand() -> None:
-    told = {
+    expected = {
         0.04123: "0.0412",
         8.0: "8",
         999.4: "999",
@@ -98,7 +98,7 @@ def test_how_many_times_is_told_in_three_digits_also_where_they_round_up_to_a_th
         12345.0: "12,300",
         1e7: "over 10 million",
     }
-    assert {value: recorded.factor(value) for value in told} == told
+    assert {value: recorded.factor(value) for value in expected} == expected
 
 
 @pytest.mark.parametrize("equal_nan", [True, False])
@@ -204,17 +204,17 @@ def test_a_float32_array_of_bf16_values_is_one_of_bf16() -> None:
 def test_the_tolerance_is_told_in_the_output_s_own_roundings(heard: list[Comparison]) -> None:
     actual, expected = np.full(64, 30.0), np.full(64, 30.0)
     actual[:32] = expected[:32] = np.linspace(1.0, 1.9, 32)
-    found = closeness.roundings(expected, Gate(0.0, 0.06), "bf16")
+    roundings = closeness.roundings(expected, Gate(0.0, 0.06), "bf16")
     # half an ulp of bf16 is 2^-4 = .0625 at 30 and 2^-8 between 1 and 2: the published gate that a
     # right kernel fails
-    assert found is not None
-    assert (found["format"], found["times"], found["least"]) == (
+    assert roundings is not None
+    assert (roundings["format"], roundings["times"], roundings["least"]) == (
         "bf16",
         pytest.approx((0.06 / 2**-8 + 0.06 / 2**-4) / 2),
         pytest.approx(0.96),
     )
-    said = gonogo.compare(round_to(actual, "bf16"), round_to(expected, "bf16"), atol=0.06)
-    assert "and at some values only 0.96 times: a right kernel can fail" in said.words
+    comparison = gonogo.compare(round_to(actual, "bf16"), round_to(expected, "bf16"), atol=0.06)
+    assert "and at some values only 0.96 times: a right kernel can fail" in comparison.words
     assert closeness.roundings(expected, Gate(ulp=8), "bf16")["times"] == 16  # type: ignore[index]
     assert closeness.roundings(expected, Gate(1e-3, 1.0), None) is None
     # a PCC and a Frobenius that rounding alone would give are one rounding wide
@@ -236,7 +236,7 @@ def test_a_right_kernel_passes_and_a_wrong_one_is_hollow(
         raw = {
             name: array.reshape(TEST.shape_of(name)) for name, array in generate(TEST, 0).items()
         }
-        said = gonogo.compare(
+        comparison = gonogo.compare(
             actual,
             expected,
             **GATE,
@@ -245,9 +245,17 @@ def test_a_right_kernel_passes_and_a_wrong_one_is_hollow(
             raw=raw,
             arithmetic="tt-train",
         )
-        assert (said.verdict, said.within, said.hollow) == (verdict, True, build != "correct")
-        assert said.spec == {"kernel": "layernorm_bw", "shape": [1, 32, 256], "tolerance": GATE}
-    assert [each.verdict for each in heard] == ["pass", "pass_by_tolerance"]
+        assert (comparison.verdict, comparison.within, comparison.hollow) == (
+            verdict,
+            True,
+            build != "correct",
+        )
+        assert comparison.spec == {
+            "kernel": "layernorm_bw",
+            "shape": [1, 32, 256],
+            "tolerance": GATE,
+        }
+    assert [call.verdict for call in heard] == ["pass", "pass_by_tolerance"]
     assert heard[1].words.endswith("s1 is subtracted twice in all 8 tiles")
     numbers = heard[1].outputs["dx"]
     assert numbers["budget_ratio"] > 100
@@ -258,14 +266,14 @@ def test_a_right_kernel_passes_and_a_wrong_one_is_hollow(
 
 def test_an_error_that_no_term_explains_is_not_called_right(case: Any) -> None:
     actual, expected, inputs = case("correct")
-    spoilt = round_to(
+    spoiled = round_to(
         actual + 0.02 * np.random.default_rng(0).standard_normal(actual.shape), "bf16"
     )
-    said = gonogo.compare(
-        spoilt, expected, **GATE, kernel="layernorm_bw", inputs=inputs, arithmetic="tt-train"
+    comparison = gonogo.compare(
+        spoiled, expected, **GATE, kernel="layernorm_bw", inputs=inputs, arithmetic="tt-train"
     )
-    assert said.hollow
-    assert said.words.endswith(diagnoses.NOT_FOUND)
+    assert comparison.hollow
+    assert comparison.words.endswith(diagnoses.NOT_FOUND)
 
 
 def test_a_false_alarm_is_red_and_says_so(case: Any) -> None:
@@ -307,11 +315,11 @@ def test_the_formats_are_those_of_the_tensors(case: Any) -> None:
     # beside a bf16 output a float32 input is rather what was drawn than what the kernel was given
     with pytest.raises(FieldError, match=r"gamma\[0\]: isn't a bf16 value"):
         gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=wide)
-    said = gonogo.compare(
+    comparison = gonogo.compare(
         expected.astype("f4"), expected, **GATE, kernel="layernorm_bw", inputs=wide
     )
-    assert said.spec is not None
-    assert said.spec["numerics"] == {"output": "fp32", "input": {"gamma": "fp32"}}
+    assert comparison.spec is not None
+    assert comparison.spec["numerics"] == {"output": "fp32", "input": {"gamma": "fp32"}}
 
 
 def test_several_outputs_are_one_comparison(case: Any) -> None:
@@ -325,20 +333,20 @@ def test_several_outputs_are_one_comparison(case: Any) -> None:
         name: array.reshape(TEST.shape_of(name))
         for name, array in reference(TEST, generate(TEST, 0)).items()
     }
-    said = gonogo.compare(
+    comparison = gonogo.compare(
         outputs, expected, **GATE, kernel="layernorm_bw", inputs=inputs, arithmetic="tt-train"
     )
-    assert (said.verdict, set(said.outputs)) == ("pass", {"dx", "dgamma", "dbeta"})
+    assert (comparison.verdict, set(comparison.outputs)) == ("pass", {"dx", "dgamma", "dbeta"})
 
 
 def test_who_takes_the_arrays_judges_them(case: Any) -> None:
-    taken: list[recorded.Arrays] = []
-    stop = recorded.take(taken.append)
+    arrays: list[recorded.Arrays] = []
+    stop = recorded.take(arrays.append)
     actual, expected, inputs = case("double-subtract")
-    said = gonogo.compare(
+    comparison = gonogo.compare(
         actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs, name="n" * 300
     )
-    assert (said.verdict, said.words) == (
+    assert (comparison.verdict, comparison.words) == (
         "not_judged",
         "sent to the worker, which judges it",
     )
@@ -346,7 +354,7 @@ def test_who_takes_the_arrays_judges_them(case: Any) -> None:
         gonogo.compare(actual, expected, rtol=0, atol=1e-6, kernel="layernorm_bw", inputs=inputs)
     assert gonogo.compare("layernorm_bw", **inputs, dx=actual, arithmetic="fp32") is None
     stop()
-    first, _, third = taken
+    first, _, third = arrays
     assert (first.fields["kernel"], first.name, first.arithmetic) == (
         "layernorm_bw",
         "n" * handover.MAX_NAME,
@@ -365,8 +373,8 @@ import torch, gonogo
 values = torch.linspace(-3, 3, 999)
 for kind in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
     narrow = values.to(kind).requires_grad_()
-    found = gonogo.compare(narrow, values.double(), ulp=1).outputs["actual"]
-    print(found["dtype"], found["format"], found["ulp_max"])
+    numbers = gonogo.compare(narrow, values.double(), ulp=1).outputs["actual"]
+    print(numbers["dtype"], numbers["format"], numbers["ulp_max"])
 print(gonogo.compare(values.bfloat16().float(), values, pcc=0.99).outputs["actual"]["format"])
 gonogo.assert_close((values, values[:3]), (values, values[:3]))
 gonogo.assert_close(torch.tensor([1, 2]), torch.tensor([1, 2]))
@@ -409,4 +417,4 @@ def test_what_was_to_be_judged_and_could_not_be_is_recorded_as_a_problem(
     actual, expected, inputs = case("correct")
     with pytest.raises(FieldError, match=r"test\.epsilon"):
         gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs, epsilon=-1)
-    assert [each.problem[:24] for each in heard] == ["FieldError: test.epsilon"]
+    assert [comparison.problem[:24] for comparison in heard] == ["FieldError: test.epsilon"]

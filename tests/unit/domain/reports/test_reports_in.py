@@ -1,5 +1,5 @@
-"""Reports of test runs that happened elsewhere: what each format's files come to, and what hostile
-ones are refused with."""
+"""Reports of test runs that happened elsewhere: the rows of each format, and the refusal of
+hostile files."""
 
 from __future__ import annotations
 
@@ -125,13 +125,13 @@ RIGHT = {
 }
 
 
-def of(report: TestReport) -> dict[str, Case]:
+def cases_of(report: TestReport) -> dict[str, Case]:
     return {case.name: case for case in report.cases}
 
 
 def lines(*tests: dict[str, Any], **header: Any) -> bytes:
     return "\n".join(
-        json.dumps(each) for each in ({"format": "gonogo", "version": 1, **header}, *tests)
+        json.dumps(record) for record in ({"format": "gonogo", "version": 1, **header}, *tests)
     ).encode()
 
 
@@ -146,7 +146,9 @@ def test_junit_tells_outcomes_times_places_and_measurements() -> None:
         "2026-01-31T12:00:00+00:00",
         False,
     )
-    assert {name.rpartition(".")[2]: case.outcome.value for name, case in of(report).items()} == {
+    assert {
+        name.rpartition(".")[2]: case.outcome.value for name, case in cases_of(report).items()
+    } == {
         "test_right[32]": "passed",
         "test_wrong": "failed",
         "test_setup": "error",
@@ -155,8 +157,8 @@ def test_junit_tells_outcomes_times_places_and_measurements() -> None:
         "test_off": "skipped",
     }
     right, wrong = (
-        of(report)["tests.test_ln.TestDx.test_right[32]"],
-        of(report)["tests.test_ln.test_wrong"],
+        cases_of(report)["tests.test_ln.TestDx.test_right[32]"],
+        cases_of(report)["tests.test_ln.test_wrong"],
     )
     assert (right.measurements, right.more, right.duration_ms) == (
         {"max_diff": 0.5},
@@ -168,7 +170,7 @@ def test_junit_tells_outcomes_times_places_and_measurements() -> None:
         {"file": "tests/test_ln.py", "line": 31},
     )
     assert wrong.message == "assert 1 < 0\ntests/test_ln.py:33: AssertionError"
-    assert of(report)["tests.test_ln.test_flaky"].message.startswith(
+    assert cases_of(report)["tests.test_ln.test_flaky"].message.startswith(
         "failed, then passed when it was run again"
     )
 
@@ -181,12 +183,12 @@ def test_both_reports_of_googletest_come_to_the_same(data: bytes, form: str) -> 
     assert guess(data) == form
     report = read(data, form)
     assert (report.suite, report.tool) == (None, "googletest")
-    assert {name: case.outcome.value for name, case in of(report).items()} == {
+    assert {name: case.outcome.value for name, case in cases_of(report).items()} == {
         "Ln.Backward": "failed",
         "Ln.DISABLED_Big": "skipped",
         "Ln.Small": "passed",
     }
-    backward, small = of(report)["Ln.Backward"], of(report)["Ln.Small"]
+    backward, small = cases_of(report)["Ln.Backward"], cases_of(report)["Ln.Small"]
     assert (backward.measurements, backward.duration_ms, backward.more["line"]) == (
         {"max_diff": 0.75},
         27002.0,
@@ -208,15 +210,15 @@ def test_ctrf_tells_suites_flaky_tests_and_the_commit() -> None:
         "jest",
         {"repository": "org/name", "sha": "4f1c2d9"},
     )
-    assert {name: case.outcome.value for name, case in of(report).items()} == {
+    assert {name: case.outcome.value for name, case in cases_of(report).items()} == {
         "math > sums.adds": "passed",
         "flickers": "failed",
         "breaks": "failed",
         "waits": "skipped",
         "lost": "error",
     }
-    assert of(report)["lost"].message == "status other: cancelled"
-    assert of(report)["breaks"].failures[0]["message"] == "expected 1\nat a.js:3"
+    assert cases_of(report)["lost"].message == "status other: cancelled"
+    assert cases_of(report)["breaks"].failures[0]["message"] == "expected 1\nat a.js:3"
 
 
 def test_without_numbers_red_and_green_are_not_judged_and_the_same_name_twice_is_kept() -> None:
@@ -269,8 +271,8 @@ def test_numbers_without_a_spec_are_not_judged_and_bad_arrays_are_an_error() -> 
     row = row_of({"name": "t", "outcome": "passed", "comparisons": [gate, {**gate, "name": None}]})
     assert row["verdict"] == "not_judged"
     assert set(row["outputs"]) == {"t", "t#late/actual", "t#2/actual"}
-    kept = row["outputs"]["t#late/actual"]
-    assert (kept["tolerance_in_roundings"], kept["tolerance"]) == (
+    output = row["outputs"]["t#late/actual"]
+    assert (output["tolerance_in_roundings"], output["tolerance"]) == (
         12.5,
         {"rtol": 0.01, "atol": 0.0},
     )
@@ -361,9 +363,9 @@ def test_the_text_of_an_element_and_the_number_of_elements_have_limits(
 ) -> None:
     monkeypatch.setattr(xml, "MAX_ELEMENTS", 3)
     log = "x" * (xml.MAX_TEXT + 10_000)
-    found: list[str] = []
-    xml.read(f"<a><b>{log}</b></a>".encode(), lambda *_: None, lambda _, text: found.append(text))
-    assert [len(text) for text in found] == [xml.MAX_TEXT, 0]
+    texts: list[str] = []
+    xml.read(f"<a><b>{log}</b></a>".encode(), lambda *_: None, lambda _, text: texts.append(text))
+    assert [len(text) for text in texts] == [xml.MAX_TEXT, 0]
     with pytest.raises(FieldError, match="too many elements"):
         read(b"<testsuite><testcase/><testcase/><testcase/></testsuite>", "junit")
 

@@ -1,5 +1,5 @@
-"""What a job may choose of a build's pytest suites: filters that must stay filters, orders, seeds,
-stages; and what is refused."""
+"""A job's choices among a build's pytest suites: filters that must stay filters, orders, seeds and
+stages; and the refused ones."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def test_a_test_that_ends_the_whole_run_hides_nothing(project: Project) -> None:
             "memory')\ndef test_c(): pass\n"
         )
     )
-    found = project.reports({}, {})
-    assert [each["outcome"] for each in found] == ["passed", "error", "skipped", "error"]
-    assert found[-1]["name"] == "(pytest)"
-    assert "out of memory" in found[1]["message"]
+    reports = project.reports({}, {})
+    assert [report["outcome"] for report in reports] == ["passed", "error", "skipped", "error"]
+    assert reports[-1]["name"] == "(pytest)"
+    assert "out of memory" in reports[1]["message"]
 
 
 def test_filters_choose_by_expression_or_by_node_id(project: Project) -> None:
@@ -67,7 +67,7 @@ def test_filters_choose_by_expression_or_by_node_id(project: Project) -> None:
     suite = {"paths": ["test_a.py", "ops"]}
 
     def names(words: str, suite: dict[str, Any] = suite) -> list[str]:
-        return [each["name"] for each in project.reports({"filter": words}, suite)]
+        return [report["name"] for report in project.reports({"filter": words}, suite)]
 
     assert names("x and not 12") == ["test_a.py::test_x[1]", "ops/test_c.py::TestC::test_x"]
     assert names("test_a.py::test_x[1]") == ["test_a.py::test_x[1]"]
@@ -102,8 +102,8 @@ def test_a_shuffle_s_seed_is_the_order(project: Project) -> None:
 
     def order(**more: Any) -> list[str]:
         return [
-            each["name"]
-            for each in project.reports({"shuffle": more.pop("shuffle", True)}, {}, **more)
+            report["name"]
+            for report in project.reports({"shuffle": more.pop("shuffle", True)}, {}, **more)
         ]
 
     plain, first = order(shuffle=None), order(iteration=3)
@@ -143,8 +143,8 @@ def test_stages_run_in_order_and_what_follows_a_failed_one_is_blocked(project: P
         test_4="raise OSError\n",
     )
     project.write(test_3="def test_stub(): assert 0, 'does not compile'\n")
-    found = staged(project)
-    assert [(stage.name, stage.status.value, stage.reason) for stage in found.stages] == [
+    stage_table = staged(project)
+    assert [(stage.name, stage.status.value, stage.reason) for stage in stage_table.stages] == [
         ("api", "passed", ""),
         ("factory", "partial", "missing: test_2b.py"),
         (
@@ -161,12 +161,12 @@ def test_asking_for_a_stage_runs_it_and_those_before_it(project: Project) -> Non
         **{f"test_{number}": f"def test_{number}(): pass\n" for number in (1, 2, 3, 4)},
         test_2b="def test_b(): pass\n",
     )
-    found = staged(project, stages=["factory"])
-    assert [(stage.name, stage.status.value) for stage in found.stages] == [
+    stage_table = staged(project, stages=["factory"])
+    assert [(stage.name, stage.status.value) for stage in stage_table.stages] == [
         ("api", "passed"),
         ("factory", "partial"),
     ]
-    assert found.stages[1].missing == ("factory.log",)
+    assert stage_table.stages[1].missing == ("factory.log",)
     (project.root / "factory.log").touch()
     assert [stage.status.value for stage in staged(project, stages=["kernels", "api"]).stages] == [
         "passed"
@@ -181,14 +181,14 @@ def test_a_stage_without_tests_is_failed_and_a_crash_beside_a_pass_is_partial(
         test_2="",
         test_2b="",
     )
-    found = staged(project)
-    assert [stage.status.value for stage in found.stages] == [
+    stage_table = staged(project)
+    assert [stage.status.value for stage in stage_table.stages] == [
         "partial",
         "failed",
         "blocked",
         "blocked",
     ]
-    assert found.stages[1].reason == "no test was found; missing: factory.log"
+    assert stage_table.stages[1].reason == "no test was found; missing: factory.log"
 
 
 @pytest.mark.parametrize(

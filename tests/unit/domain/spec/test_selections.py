@@ -56,12 +56,12 @@ names = st.text(
 def test_the_canonical_form_gives_the_same_selection_back(
     suite: str, words: str | None, shuffle: Any, stages: Any
 ) -> None:
-    made = Selection.parse(
+    selection = Selection.parse(
         {"selection": {"suite": suite, "filter": words, "shuffle": shuffle, "stages": stages}}
     )
-    again = parse_test(made.canonical())
-    assert again == made
-    assert again.key == made.key
+    again = parse_test(selection.canonical())
+    assert again == selection
+    assert again.key == selection.key
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ def blocked(stage: str, by: str) -> dict[str, Any]:
     }
 
 
-def statuses(found: StageTable) -> list[str]:
-    return [stage.status.value for stage in found.stages]
+def statuses(stage_table: StageTable) -> list[str]:
+    return [stage.status.value for stage in stage_table.stages]
 
 
 def reported() -> list[dict[str, Any]]:
@@ -78,12 +78,12 @@ def reported() -> list[dict[str, Any]]:
 
 
 def test_the_report_s_seven_stages() -> None:
-    found = table(reported(), {"stages": [{"name": name} for name in REPORTED]})
-    assert statuses(found) == ["passed"] * 5 + ["partial", "hung"]
-    assert found.stages[5].reason == f"missing: {LOG}"
-    assert found.blocker is not None
-    assert found.blocker.name == "Full kernels"
-    assert found.words == (
+    stage_table = table(reported(), {"stages": [{"name": name} for name in REPORTED]})
+    assert statuses(stage_table) == ["passed"] * 5 + ["partial", "hung"]
+    assert stage_table.stages[5].reason == f"missing: {LOG}"
+    assert stage_table.blocker is not None
+    assert stage_table.blocker.name == "Full kernels"
+    assert stage_table.words == (
         "Of 7 stages 5 passed, 6 (Stub kernels) partial, 7 (Full kernels) hung; "
         f"the blocker is 'Full kernels': test of Full kernels hung: {HANG}."
     )
@@ -141,13 +141,13 @@ def test_the_status_of_a_stage(reports: list[dict[str, Any]], status: str, reaso
 
 def test_the_blocker_is_the_first_stage_that_blocks_else_the_first_unfinished_one() -> None:
     partial = [report_of("one"), missing("one", "f")]
-    found = table([*partial, report_of("two", "failed"), blocked("three", "two")])
-    assert statuses(found) == ["partial", "failed", "blocked"]
-    assert found.blocker is not None
-    assert found.blocker.name == "two"
-    found = table([*partial, report_of("two")])
-    assert found.blocker is not None
-    assert found.blocker.name == "one"
+    stage_table = table([*partial, report_of("two", "failed"), blocked("three", "two")])
+    assert statuses(stage_table) == ["partial", "failed", "blocked"]
+    assert stage_table.blocker is not None
+    assert stage_table.blocker.name == "two"
+    stage_table = table([*partial, report_of("two")])
+    assert stage_table.blocker is not None
+    assert stage_table.blocker.name == "one"
     assert table([report_of("one"), report_of("two")]).blocker is None
     assert table([report_of("one"), report_of("two")]).words == "All 2 stages passed."
 
@@ -173,19 +173,21 @@ def test_of_several_iterations_a_stage_has_its_worst_status_and_how_often_it_pas
         table([report_of("a"), report_of("b")]),
         table([report_of("a"), report_of("b", "failed", "no")]),
     )
-    found = combined([good, bad, good])
-    assert statuses(found) == ["passed", "failed"]
-    assert [(stage.iterations, stage.iterations_passed) for stage in found.stages] == [
+    stage_table = combined([good, bad, good])
+    assert statuses(stage_table) == ["passed", "failed"]
+    assert [(stage.iterations, stage.iterations_passed) for stage in stage_table.stages] == [
         (3, 3),
         (3, 2),
     ]
-    assert found.stages[1].reason == "in 1 of 3 iterations: no test passed, first test of b: no"
+    assert (
+        stage_table.stages[1].reason == "in 1 of 3 iterations: no test passed, first test of b: no"
+    )
     assert combined([bad, bad]).stages[1].reason == "no test passed, first test of b: no"
 
 
 def test_a_table_comes_back_from_json_and_nonsense_is_refused() -> None:
-    found = combined([table(reported()), table(reported())])
-    assert StageTable.parse(found.to_json()) == found
+    stage_table = combined([table(reported()), table(reported())])
+    assert StageTable.parse(stage_table.to_json()) == stage_table
     with pytest.raises(FieldError, match=r"stages\.stages\.0\.status"):
         StageTable.parse({"stages": [{"name": "a", "status": "great"}]})
 
@@ -194,12 +196,12 @@ def test_what_passed_on_an_earlier_build_and_no_longer_does_is_a_regression() ->
     first = table([report_of("a"), report_of("b"), report_of("c")])
     second = table([report_of("a"), report_of("b", "failed", "no"), blocked("c", "b")])
     now = table([report_of("a"), report_of("b", "failed", "no"), blocked("c", "b")])
-    found = regressions([("v1", first), ("v2", second)], now)
-    assert found == (
+    regressed = regressions([("v1", first), ("v2", second)], now)
+    assert regressed == (
         Regression("b", StageStatus.failed, "no test passed, first test of b: no", "v1"),
         Regression("c", StageStatus.blocked, "blocked by 'b'", "v1"),
     )
-    assert regression_words(found) == "'b' and 'c' passed on v1 and no longer do."
+    assert regression_words(regressed) == "'b' and 'c' passed on v1 and no longer do."
     assert regressions([("v2", second)], now) == ()
     assert regressions([("v1", first)], table([report_of("a")])) == ()  # b and c weren't asked for
     assert regression_words(()) == ""

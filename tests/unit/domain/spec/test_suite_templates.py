@@ -18,7 +18,7 @@ def suite(*entries: dict[str, Any], **more: Any) -> list[Template]:
 
 
 def test_an_entry_is_merged_over_the_defaults_member_by_member() -> None:
-    (plain, own) = suite(
+    (plain, custom) = suite(
         {"test": {"shape": [32, 64]}},
         {
             "test": {"kernel": "layernorm_fw", "shape": [2, 3], "tolerance": {"pcc": 0.99}},
@@ -27,19 +27,19 @@ def test_an_entry_is_merged_over_the_defaults_member_by_member() -> None:
         },
     )
     assert plain.body == {**DEFAULTS, "test": {**TEST, "shape": [32, 64]}}
-    assert own.body["test"] == {
+    assert custom.body["test"] == {
         "kernel": "layernorm_fw",
         "shape": [2, 3],
         "tolerance": {"pcc": 0.99},
     }  # a tolerance isn't mixed
-    assert (own.body["target"], own.body["seeds"]) == ({"board": "n300", "arch": "x"}, [7])
-    assert [plain.name, own.name] == ["layernorm_bw 32x64", "layernorm_fw 2x3"]
+    assert (custom.body["target"], custom.body["seeds"]) == ({"board": "n300", "arch": "x"}, [7])
+    assert [plain.name, custom.name] == ["layernorm_bw 32x64", "layernorm_fw 2x3"]
 
 
 def test_a_selection_takes_nothing_of_a_kernel_s_defaults() -> None:
-    (found,) = suite({"test": {"selection": {"suite": "unit", "filter": "LayerNorm*"}}})
-    assert found.body["test"] == {"selection": {"suite": "unit", "filter": "LayerNorm*"}}
-    assert found.name == "unit LayerNorm*"
+    (template,) = suite({"test": {"selection": {"suite": "unit", "filter": "LayerNorm*"}}})
+    assert template.body["test"] == {"selection": {"suite": "unit", "filter": "LayerNorm*"}}
+    assert template.name == "unit LayerNorm*"
 
 
 def test_a_matrix_makes_a_test_of_each_combination() -> None:
@@ -48,16 +48,16 @@ def test_a_matrix_makes_a_test_of_each_combination() -> None:
         "test": {"numerics": {"input": "fp32"}},
         "matrix": {"shape": [[32, 64], [1, 9]], "numerics": [{"accumulate": "bf16"}, {}]},
     }
-    found = suite(entry)
-    assert [each.name for each in found] == [
+    templates = suite(entry)
+    assert [template.name for template in templates] == [
         "grid 32x64 accumulate=bf16",
         "grid 32x64",
         "grid 1x9 accumulate=bf16",
         "grid 1x9",
     ]
-    assert found[0].body["test"]["numerics"] == {"input": "fp32", "accumulate": "bf16"}
-    assert found[2].body["test"]["shape"] == [1, 9]
-    assert "matrix" not in found[0].body
+    assert templates[0].body["test"]["numerics"] == {"input": "fp32", "accumulate": "bf16"}
+    assert templates[2].body["test"]["shape"] == [1, 9]
+    assert "matrix" not in templates[0].body
 
 
 def test_a_wrong_field_is_named_where_it_was_written() -> None:

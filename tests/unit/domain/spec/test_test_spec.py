@@ -1,4 +1,4 @@
-"""Test specs: what is refused and how it is said, and keys that never change."""
+"""Test specs: refused fields, the words of each refusal, and keys that never change."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_what_matters_changes_the_key_and_the_tolerance_alone_keeps_the_workload
         {"memory": {"sharded": [1, 1]}},
         {"program": "legacy"},
     ]
-    keys = {TestSpec.parse(backward(**each)).workload_key for each in changed}
+    keys = {TestSpec.parse(backward(**change)).workload_key for change in changed}
     assert len(keys | {base.workload_key}) == len(changed) + 1
     loose = TestSpec.parse(backward(tolerance={"atol": 0.5}))
     assert loose.key != base.key
@@ -325,8 +325,8 @@ def test_names_and_shapes_of_tensors() -> None:
     assert spec.outputs == ("dx", "dgamma", "dbeta")
     assert spec.input_names == ("x", "gamma", "mean", "rstd", "dy")
     assert [spec.shape_of(name) for name in ("dx", "gamma", "mean")] == [(3, 5, 64), (64,), (3, 5)]
-    own = TestSpec.parse(backward(numerics={"statistics": "own"}))
-    assert own.input_names == ("x", "gamma", "dy")
+    own_statistics = TestSpec.parse(backward(numerics={"statistics": "own"}))
+    assert own_statistics.input_names == ("x", "gamma", "dy")
     row = TestSpec.parse(forward(shape=[7]))
     assert (row.rows, row.shape_of("mean"), row.input_names) == (1, (), ("x", "gamma", "beta"))
     assert row.numerics.statistics == "own"

@@ -67,7 +67,7 @@ def test_worst_first_is_the_missions_order() -> None:
         "inconclusive, not_judged, skipped, not_run, pass"
     )
     assert ", ".join(WORST_FIRST) == words
-    assert [each.rank for each in WORST_FIRST] == list(range(12))
+    assert [member.rank for member in WORST_FIRST] == list(range(12))
 
 
 def test_the_worst_of_some() -> None:
@@ -89,7 +89,7 @@ def test_every_word_has_its_sentence() -> None:
     for word in (*Verdict, *Explanation):
         assert word.sentence.endswith(".")
     assert Verdict("pass") is Verdict.pass_
-    assert {each for each in Verdict if each.judges_kernel} == {
+    assert {member for member in Verdict if member.judges_kernel} == {
         "fail",
         "pass_by_tolerance",
         "fail_by_tolerance",
@@ -114,14 +114,14 @@ LIMITS = [
 
 @pytest.mark.parametrize(("name", "explained", "suspect"), LIMITS)
 def test_each_statistic_has_its_limits(name: str, explained: float, suspect: float) -> None:
-    def found(value: float) -> str:
+    def explanation(value: float) -> str:
         return explain({**FINE, name: value}).value
 
-    assert found(explained) == "explained"
-    assert found(math.nextafter(explained, math.inf)) == "suspect"
-    assert found(suspect) == "suspect"
-    assert found(math.nextafter(suspect, math.inf)) == "unexplained"
-    assert found(math.inf) == "unexplained"
+    assert explanation(explained) == "explained"
+    assert explanation(math.nextafter(explained, math.inf)) == "suspect"
+    assert explanation(suspect) == "suspect"
+    assert explanation(math.nextafter(suspect, math.inf)) == "unexplained"
+    assert explanation(math.inf) == "unexplained"
 
 
 def test_the_sign_of_a_direction_does_not_matter() -> None:
