@@ -18,7 +18,7 @@ TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSIO
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test test-sim wormhole-sim torch lint bench pictures lock clean
+.PHONY: help setup demo up compiled test test-sim wormhole-sim torch libraries lint bench pictures lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -83,6 +83,9 @@ $(TORCH_VENV)/.gonogo-torch:
 	done; \
 	rm -rf "$(TORCH_VENV)"; \
 	echo "no interpreter here has a wheel of torch $(TORCH_VERSION); name one: make torch TORCH_PYTHON=/path/to/python" >&2; exit 2
+
+libraries: setup ## an environment for every library of benchmarks/libraries in the cache folder (ARGS=jax: only that one)
+	@$(BIN)/python -m benchmarks.libraries.environments $(ARGS)
 
 lint: setup ## ruff, mypy --strict, the layers of packages, names and docstrings
 	@$(BIN)/ruff check .

@@ -40,6 +40,10 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
         "what known gates let pass: the nightly test's and ttnn's, 1 seed",
         ("--seeds", "1"),
     ),
+    "yardstick": (
+        "our verdict beside the gates of others, on the same kernels, one test a mutant",
+        ("--tests", "1"),
+    ),
     "torch_builds": ("how far torch's builds are apart (needs torch)", ()),
     "strangers": ("kernels by a stranger: wrong ones that are flagged, and right ones", ()),
     "false_alarms": ("right kernels that are flagged, 100 seeds of each", ("--seeds", "100")),

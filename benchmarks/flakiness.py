@@ -3,9 +3,9 @@
 `python -m benchmarks.flakiness [--series N] [--stable N]`.
 
 Bounds of latent flakes nominal against observed, rates' intervals, false alarms of the change
-points on stable series, their power and the place for several shifts, Welch against Fisher,
-sequential stopping (also through the service, with real processes). Exit 1 where a figure of the
-project isn't met.
+points on stable series (of numbers, and of builds with several seeds), their power and the place
+for several shifts, drops with few builds behind them, Welch against Fisher, sequential stopping
+(also through the service, with real processes). Exit 1 where a figure of the project isn't met.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.change_points import build_alarms, build_drops
 from benchmarks.sequential_seeds import through_the_service
 from gonogo.flakiness.changes import number_changes, rate_changes
 from gonogo.flakiness.contrasts import welch
@@ -327,6 +328,8 @@ def main(arguments: list[str] | None = None) -> int:
         "rates": intervals(rng, chosen.series * 4, console),
         "false alarms": alarms(rng, chosen.stable, console),
         "power": power(rng, chosen.series, console),
+        "false alarms over builds": build_alarms(np.random.default_rng(9), chosen.stable, console),
+        "changes in short series": build_drops(np.random.default_rng(13), chosen.series, console),
         "sequential": sequential(rng, chosen.series, console),
         "sequential, through the service": through_the_service(console),
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -30,10 +30,13 @@ from gonogo.kernels.layernorm.fused.columns import add_columns
 from gonogo.numerics import compare
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.expectation import Expectation, binade
+from gonogo.numerics.formats import round_to
 from gonogo.numerics.jit import jit
 from gonogo.spec.test_spec import TestSpec
 
 RUNS = 5
+MAX_REPLAY_COST = 1.5
+"""The largest ratio of judging without a named arithmetic to judging with one."""
 
 COMPARED_BYTES = 4 + 5 * 8
 """Per element: the output, and the raw reference, reference, bound, noise and xhat in float64."""
@@ -192,6 +195,20 @@ def compare_all(
     return result | compare.scores_of("col", finish.column_scores(totals.columns[0], (0.0,) * 4))
 
 
+def replay_cost(test_json: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the seconds of judging a right kernel with no arithmetic named, and by `generic`."""
+    test = TestSpec.parse(test_json)
+    raw = inputs.generate(test, 0)
+    given = inputs.quantise(test, raw)
+    exact = layernorm.reference(test, given)
+    outputs = {name: round_to(value, test.numerics.output) for name, value in exact.items()}
+    seconds = median_seconds(
+        lambda: judge(test, raw, given, outputs, arithmetic=None),
+        lambda: judge(test, raw, given, outputs, arithmetic="generic"),
+    )
+    return seconds[0], seconds[1]
+
+
 def statistics_in(outputs: dict[str, Any]) -> int:
     """How many numbers (the six of needed_atol are six) there are."""
     return sum(
@@ -293,6 +310,15 @@ def main() -> int:
         f"{forward_seconds:.2f} s",
         f"{forward_seconds / forward_plain:.1f} times the fp64 reference alone",
     )
+    for name, test_json in (("forward", FORWARD), ("backward", NIGHTLY)):
+        for form in ("fp32", "bf16"):
+            judged, beside = replay_cost({**test_json, "numerics": {"input": form, "output": form}})
+            table.add_row(
+                f"finding the arithmetic of an 819x8462 {name} test that computes in fp32, {form}",
+                f"at most {MAX_REPLAY_COST} times the judging by the generic one",
+                f"{judged / beside:.2f} times ({judged:.2f} s)",
+                f"{beside:.2f} s by the generic one",
+            )
     Console(width=170 if not sys.stdout.isatty() else None).print(table)
     return 0
 

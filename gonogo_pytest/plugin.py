@@ -1,15 +1,16 @@
 """The pytest plug-in, which pytest loads if gonogo is installed.
 
-It provides the fixtures `gonogo` and `gonogo_seed`, and records what tests compare. It needs the
-standard library, pytest 7 or newer and the few modules in PLUGIN_FILES of
+It provides the fixtures `gonogo`, `gonogo_seed` and `exact_inputs`, and records what tests compare.
+It needs the standard library, pytest 7 or newer and the few modules in PLUGIN_FILES of
 workers/gonogo_workers/executors/child/pytest_executor.py, which run in other people's interpreters
 (Python 3.10 or newer). Under that executor a line for each event goes to a file, which is read even
 if this process dies in the middle of a test; elsewhere collecting.py stores the numbers or sends
-them to a server.
+them to a server. `exact_inputs` needs all of gonogo.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -249,6 +250,14 @@ def gonogo_fixture(request: pytest.FixtureRequest) -> Gonogo:
 def gonogo_seed(request: pytest.FixtureRequest) -> int:
     """Return the seed for a test's random data; the test runs with each of --gonogo-seeds."""
     return int(getattr(request, "param", _seed_of_worker()))
+
+
+@pytest.fixture
+def exact_inputs(gonogo: Gonogo) -> Any:
+    """Return a function that makes exact inputs with this test's seed; see docs/exact.md."""
+    from gonogo_pytest.exact import draw
+
+    return functools.partial(draw, gonogo.seed)
 
 
 def _seed_of_worker() -> int:

@@ -14,10 +14,15 @@ from gonogo.flakiness.contrasts import Array
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
 from gonogo.flakiness.splits import (
+    Builds,
+    Split,
+    build_splits,
+    exchangeable,
     interval,
     mean_split,
     place_likelihood,
     rate_splits,
+    repeated_splits,
     segments,
     welch_split,
 )
@@ -123,14 +128,20 @@ def number_changes(
     points: a number each, or one per seed. at (build sequence, time): the points are sorted by it
     first.
 
-    Binary segmentation on log values: the split with the largest two-sample t, accepted by its
-    test, then both sides again. With 16 points or more a point's mean is one observation (variation
-    from build to build is noise, too) and the test permutes them: the largest |t| over all splits
-    against that of permuted series, exact for exchangeable points of any distribution (E-divisive's
-    test, James and Matteson 2014, with the t of a difference of means). With fewer points all seeds
-    are observations, and Welch's p after Bonferroni over the places must be at most 1e-4. The
-    interval of the place is the central part of the likelihood over the splits of its neighborhood
-    (equal normal errors, flat prior: likelihood ~ RSS^((2-n)/2)).
+    Binary segmentation on log values: the best split, accepted by a test, then both sides again. A
+    point's mean is one observation, since stable builds differ, too. Two tests of the means decide:
+
+    - With `change_builds` (6) points or more, Student's t of the best split or window, with the
+      spread of points and the spread of their seeds (`build_splits`). No count of arrangements
+      limits its p.
+    - With `change_points` (16) points or more, also a permutation test: the largest |t| over all
+      splits against that of permuted series, exact for exchangeable points of any distribution
+      (E-divisive's test, James and Matteson 2014, with the t of a difference of means).
+
+    With fewer than 6 points, all seeds are observations, and Welch's p after Bonferroni over the
+    places must be at most 1e-4. The interval of the place is the central part of the likelihood
+    over the splits of its neighborhood (equal normal errors, flat prior: likelihood ~
+    RSS^((2-n)/2)).
 
     Zeros count as half the smallest positive value, and as a change where they begin or end. NaN,
     Inf and None are left out; points without a number are counted. Constant series have no change.
@@ -156,17 +167,8 @@ def number_changes(
             for start in range(0, len(samples), width)
         ]
         original = original[::width]
-    by_seed = len(samples) < policy.change_points
-
-    def test(start: int, end: int) -> tuple[int, float] | None:
-        return (
-            welch_split(samples, start, end, policy)
-            if by_seed
-            else mean_split(means[start:end], start, policy)
-        )
-
     means = np.array([sample.mean() for sample in samples])
-    cuts = segments(0, len(samples), test)
+    cuts = _number_splits(samples, means, policy)
     changes = []
     for number, (cut, p) in enumerate(cuts):
         start = cuts[number - 1][0] if number else 0
@@ -193,6 +195,29 @@ def number_changes(
         )
     words = "; ".join(change.words for change in changes) or f"no change in {len(means)} points"
     return Changes(tuple(changes), len(means), left_out, moved, words)
+
+
+def _number_splits(samples: Sequence[Array], means: Array, policy: FlakinessPolicy) -> list[Split]:
+    """Return the accepted splits of samples in order, with their p-values."""
+    builds = Builds.from_samples(samples)
+    few = len(samples) < policy.change_points
+
+    def by_seeds(start: int, end: int) -> list[Split]:
+        split = welch_split(samples, start, end, policy)
+        return [] if split is None else [split]
+
+    def by_means(start: int, end: int) -> list[Split]:
+        part = builds.part(start, end)
+        split = None if few else mean_split(means[start:end], start, policy)
+        if split is not None and exchangeable(part, split[0] - start):
+            return [split]
+        if not few or part.counts.min() < policy.change_least:
+            return build_splits(part, start, policy.change_least, policy)
+        return repeated_splits(part, start, policy) or build_splits(
+            part, start, policy.change_seeded, policy
+        )
+
+    return segments(0, len(samples), by_seeds if len(samples) < policy.change_builds else by_means)
 
 
 def _sorted_samples(
@@ -261,16 +286,13 @@ def rate_changes(
     def logs(start: int, end: int) -> Array:
         return rate_splits(counts[start:end], policy.prior)
 
-    def test(start: int, end: int) -> tuple[int, float] | None:
+    def test(start: int, end: int) -> list[Split]:
         if end - start < 2:
-            return None
+            return []
         log_odds = logs(start, end)
         odds = float(np.logaddexp.reduce(log_odds)) - math.log(len(log_odds))
-        return (
-            (start + int(log_odds.argmax()) + 1, odds)
-            if odds > math.log(policy.rate_odds)
-            else None
-        )
+        accepted = odds > math.log(policy.rate_odds)
+        return [(start + int(log_odds.argmax()) + 1, odds)] if accepted else []
 
     cuts = segments(0, len(counts), test)
     changes = []

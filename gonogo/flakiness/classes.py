@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from gonogo.flakiness.arithmetic_changes import BuildPrograms
 from gonogo.flakiness.masking import Record
 from gonogo.flakiness.policy import FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
@@ -34,6 +35,7 @@ class Class(StrEnum):
     not_run = "not_run"
     fixed = "fixed"
     no_longer_hollow = "no_longer_hollow"
+    arithmetic_changed = "arithmetic_changed"
     passed = "passed"
 
     @property
@@ -60,6 +62,7 @@ class Class(StrEnum):
 _LABELS = {
     Class.known_hollow: "Known hollow pass",
     Class.no_longer_hollow: "No longer a hollow pass",
+    Class.arithmetic_changed: "Arithmetic change",
 }
 
 _PLURALS = {
@@ -67,6 +70,7 @@ _PLURALS = {
     Class.new_hollow_pass: "es",
     Class.known_hollow: "es",
     Class.false_alarm: "s",
+    Class.arithmetic_changed: "s",
 }
 
 _SENTENCES = {
@@ -86,6 +90,9 @@ _SENTENCES = {
     Class.undecided: (
         "Green on head, and whether rounding explains the error can't be said: more seeds or other"
         " inputs are needed."
+    ),
+    Class.arithmetic_changed: (
+        "Rounding explains the errors on head, but in another arithmetic model than on base."
     ),
     Class.not_run: "It ran on base, and not on head.",
     Class.fixed: "Red on base, and green on head.",
@@ -160,6 +167,8 @@ class RunSummary:
     """Reason -> jobs that ended without any result (queue deadline, canceled)."""
     record: Record | None = None
     """Its seeds and forensic terms, for comparing errors; None where nothing depends on it."""
+    programs: BuildPrograms | None = None
+    """The arithmetic models found in its seeds; None where its build names one."""
 
     def of(self, *verdicts: Verdict) -> int:
         """Return how many runs have one of these verdicts."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gonogo.flakiness import arithmetic_changes
 from gonogo.flakiness.classes import (
     FLICKERS,
     HANGS,
@@ -55,6 +56,9 @@ def classify(
     case = _Case(before, head, tuple(flags), change, policy)
     parts = [case.waiting(), *case.lost(), case.red(), case.false_alarm(), case.hollow()]
     findings = [part for part in parts if part is not None] or [case.good()]
+    if (arithmetic := case.arithmetic()) is not None:
+        nothing_new = findings[0].kind is Class.passed and not findings[0].evidence
+        findings = [arithmetic] if nothing_new else [*findings, arithmetic]
     return Classification(
         tuple(sorted(findings, key=lambda finding: (finding.kind.rank, finding.verdict.rank)))
     )
@@ -220,6 +224,21 @@ class _Case:
             how = f"none of {base.judged} on base"
         return Finding(
             Class.new_hollow_pass, verdict, f"{words}; {how}{self._why()}", True, evidence
+        )
+
+    def arithmetic(self) -> Finding | None:
+        """Return the finding of outputs that are explained by another arithmetic than on base."""
+        if self.base.programs is None or self.head.programs is None:
+            return None
+        changed = arithmetic_changes.changes(self.head.programs, [self.base.programs])
+        if not changed:
+            return None
+        return Finding(
+            Class.arithmetic_changed,
+            Verdict.pass_,
+            arithmetic_changes.words(changed),
+            True,
+            {"arithmetic": [change.to_json() for change in changed]},
         )
 
     def good(self) -> Finding:

@@ -35,7 +35,7 @@ _LEVELS: Mapping[FailOn, frozenset[Verdict]] = {
         }
     ),
 }
-_GOOD = frozenset({Class.fixed, Class.no_longer_hollow, Class.passed})
+_GOOD = frozenset({Class.fixed, Class.no_longer_hollow, Class.arithmetic_changed, Class.passed})
 
 
 @dataclass(frozen=True)

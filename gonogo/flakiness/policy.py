@@ -16,7 +16,7 @@ class FlakinessPolicy:
     Derivations stand beside the numbers; `calibrated` refers to `python -m benchmarks.flakiness`.
     """
 
-    version: str = "1"
+    version: str = "2"
 
     # rates
     level: float = 0.95
@@ -61,17 +61,31 @@ class FlakinessPolicy:
 
     # change points
     change_alarm: float = 2e-3
-    """The target of false alarms per stable series: more than 10 in 1,000 then have p = 8e-6
-    (Poisson of mean 2; calibrated)."""
+    """The level of the permutation test: more than 10 alarms in 1,000 stable series then have
+    p = 8e-6 (Poisson of mean 2; calibrated)."""
     change_permutations: int = 1999
     change_least: int = 3
     """Points on either side of a change: two equal outliers are not a change."""
     change_points: int = 16
     """The number of points with enough arrangements for a permutation test at `change_alarm`: 2
     / C(16, 8) = 1.6e-4."""
+    change_student: float = 5e-3
+    """The level of Student's test of the points' means, after Bonferroni over the places. Places
+    next to each other are alike, so 1 to 4 of 1,000 stable series pass it (calibrated)."""
+    change_single: float = 0.8
+    """The share of `change_student` for one change; the rest is for two, there and back, which are
+    rarer. At .8, t of one change in 18 points must be 2% larger than without the others."""
+    change_builds: int = 6
+    """From this many points on, the points themselves show how much stable ones differ: 3 on either
+    side leave 4 degrees of freedom. With fewer, only seeds can."""
+    change_seeded: int = 2
+    """Points on either side of a change, instead of `change_least`, in series of fewer than
+    `change_points` points that have `change_least` seeds or more. One point alone may be an
+    outlier: at 5% outliers, 1 in 10 series begins or ends with one. Builds that repeat their
+    numbers bit for bit have none, so there one point is enough."""
     change_welch: float = 1e-4
-    """The level of Welch's test, which decides with fewer points, after Bonferroni over the
-    places (4-flakiness: power .96 for 2 sigma, 20 + 20)."""
+    """The level of Welch's test on all seeds, which decides with fewer than `change_builds` points,
+    after Bonferroni over the places (4-flakiness: power .96 for 2 sigma, 20 + 20)."""
     rate_level: float = 0.99
     """The level of the interval of the place, and of both rates, at a change of a rate
     (4-flakiness)."""
@@ -144,6 +158,8 @@ class FlakinessPolicy:
             "significance",
             "latent_target",
             "change_alarm",
+            "change_student",
+            "change_single",
             "change_welch",
             "false_flaky",
             "false_stable",
@@ -173,6 +189,8 @@ class FlakinessPolicy:
             "tail_bootstraps",
             "change_least",
             "change_points",
+            "change_builds",
+            "change_seeded",
             "bisect_calm",
         )
         for name in counts:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gonogo.spec import arithmetic_words
 from gonogo.spec.verdicts import POLICY as VERDICTS
-from gonogo.spec.verdicts import Explanation, Policy, explain
+from gonogo.spec.verdicts import REPLAY, Explanation, Policy, explain
 
 
-def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the statistics of one output over many seeds, under the stored names.
 
     rms directions and chi: the rms over the seeds. For noise alone it tends to 1; a wrong term adds
@@ -18,17 +20,19 @@ def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     their counts add up, as the limit of a maximum grows with its count. budget_ratio is the second
     largest: one rare element in one seed is forgiven, but a budget is a worst case, so two seeds
     beyond it are no accident (a single wrong row or column would hide behind the median of seeds
-    that it spares). NaN, Inf and null say nothing here: a non-finite output is unexplained by
-    itself, before any pooling.
+    that it spares). The same holds for the distances from a replay. NaN, Inf and null say nothing
+    here: a non-finite output is unexplained by itself, before any pooling. One seed that no
+    arithmetic model reproduces is enough that none explains all of them.
     """
     values: dict[str, list[float]] = {}
-    for row in rows:
+    seeds = list(rows)
+    for row in seeds:
         for name, raw in row.items():
             if isinstance(raw, int | float) and not isinstance(raw, bool) and math.isfinite(raw):
                 values.setdefault(name, []).append(abs(float(raw)))
-    statistics = {}
+    statistics: dict[str, Any] = {}
     for name, numbers in values.items():
-        if name == "budget_ratio":
+        if name == "budget_ratio" or name in REPLAY:
             statistics[name] = sorted(numbers)[max(len(numbers) - 2, 0)]
         elif name == "chi" or name.endswith("_z"):
             largest = max(numbers)
@@ -41,7 +45,25 @@ def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
             statistics[name] = max(numbers)
         elif name == "count" or name.endswith("_count"):
             statistics[name] = math.fsum(numbers)
-    return statistics
+    return statistics | _arithmetic(seeds)
+
+
+def _arithmetic(seeds: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the arithmetic model of all seeds; {} where their build names it."""
+    replayed = [row for row in seeds if arithmetic_words.was_replayed(row)]
+    if not replayed:
+        return {}
+    names = Counter(row.get("arithmetic") for row in replayed)
+    return {
+        "arithmetic": None if None in names else next(iter(arithmetic_words.counted(names))),
+        "may_store": any(row.get("may_store") for row in replayed),
+        **_largest(replayed, "fault_share"),
+    }
+
+
+def _largest(rows: Iterable[Mapping[str, Any]], name: str) -> dict[str, float]:
+    numbers = [row[name] for row in rows if isinstance(row.get(name), int | float)]
+    return {name: max(numbers)} if numbers else {}
 
 
 def pooled_explanations(

@@ -21,6 +21,7 @@ def gauge_line(
     executor: str = EMULATOR,
     builds: Sequence[str] = (),
     wrong_builds: Sequence[str] = (),
+    gates: Sequence[str] = (),
 ) -> str:
     """Return `gonogo gauge ...` for a test in canonical form: the same parts and seeds."""
     words = [
@@ -33,7 +34,11 @@ def gauge_line(
     ]
     if builds or wrong_builds:
         words += ["--executor", executor]
-    for flag, names in (("--build", builds), ("--wrong-build", wrong_builds)):
+    for flag, names in (
+        ("--build", builds),
+        ("--wrong-build", wrong_builds),
+        ("--gate", gates),
+    ):
         for name in names:
             words += [flag, name]
     words += ["--seeds", str(count)]

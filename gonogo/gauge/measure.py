@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.gauge import limits
 from gonogo.gauge.comparators import STORED_RTOLS
-from gonogo.gauge.gates import RTOLS
+from gonogo.gauge.gates import RTOLS, judging
 from gonogo.gauge.kernels import Kind, Part
 from gonogo.judging import edges
 from gonogo.judging.inputs import generate, quantise
@@ -48,6 +49,11 @@ class Drawn:
     def references(self) -> Arrays:
         """The raw reference of every output."""
         return registry.numerics(self.test).reference(self.test, self.raw)
+
+    @cached_property
+    def expected(self) -> Arrays:
+        """The float64 function of the inputs as given, of every output."""
+        return registry.numerics(self.test).reference(self.test, self.given)
 
 
 def rtols_of(test: TestSpec) -> tuple[float, ...]:
@@ -112,6 +118,7 @@ def measured(
             **(numbers.get("needed_atol") or {}),
             **_needed(test, name, outputs, drawn, rtols_of(test)),
         }
+        numbers["gates"] = _ratios(test, name, outputs, drawn)
     row: Row = {
         "part": part.name,
         "kind": part.kind.value,
@@ -162,6 +169,13 @@ def _needed(
     reference = np.asarray(drawn.references[name], np.float64).reshape(output.shape)
     error, size = np.abs(output - reference), np.abs(reference)
     return {repr(rtol): max(float((error - rtol * size).max()), 0.0) for rtol in extra}
+
+
+def _ratios(test: TestSpec, name: str, outputs: Arrays, drawn: Drawn) -> limits.Ratios:
+    """Return how far an output is from the limits of the gates that need the arrays."""
+    output = matrix(test, name, outputs)
+    expected = np.asarray(drawn.expected[name], np.float64).reshape(output.shape)
+    return limits.ratios(test, name, drawn.given, expected, output, judging(test))
 
 
 def without_numbers(part: Part, seed: int, verdict: str, message: str) -> Row:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.advice import Advice, advice
 from gonogo.gauge.comparators import comparators
-from gonogo.gauge.gates import GATES
+from gonogo.gauge.gates import Gate, judging
 from gonogo.gauge.rates import Rate
 from gonogo.gauge.windows import Row, Window, window
 from gonogo.spec.tolerances import Tolerance
@@ -44,6 +44,8 @@ class Gauge:
     gates: Mapping[str, tuple[Rate, tuple[str, ...], tuple[str, ...]]]
     """Public gate -> its false alarms, the mutants that it rejects on every seed, and those that
     pass on some."""
+    applied_gates: Mapping[str, Gate]
+    """The same gates, with their limits and sources."""
 
     @property
     def alarms(self) -> Rate:
@@ -101,6 +103,9 @@ class Gauge:
                     "false_alarms": alarms.to_json(),
                     "rejected": list(rejected),
                     "missed": list(missed),
+                    "sentence": self.applied_gates[name].sentence,
+                    "limit": self.applied_gates[name].limit(self.test),
+                    "source": self.applied_gates[name].source,
                 }
                 for name, (alarms, rejected, missed) in self.gates.items()
             },
@@ -140,8 +145,12 @@ def _sum(rates: Mapping[str, Rate]) -> Rate:
     return Rate(sum(rate.count for rate in rates.values()), sum(rate.of for rate in rates.values()))
 
 
-def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
-    """Return the gauge of a test from rows of gonogo.gauge.measure; there may be none."""
+def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Gauge:
+    """Return the gauge of a test from rows of gonogo.gauge.measure; there may be none.
+
+    gates: names of the public gates to apply; none: all that judge the kernel and its format.
+    Raises FieldError for an unknown name.
+    """
     useful = with_numbers(rows)
     right_rows = [row for row in useful if row["kind"] == "go"]
     mutant_rows = [row for row in useful if row["kind"] == "no_go"]
@@ -156,7 +165,11 @@ def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
         for name in test.outputs
         if (name in declared or not declared) and any(name in row["outputs"] for row in right_rows)
     ]
-    given = {output for row in right_rows for output in row["outputs"]}
+    applied = {
+        gate.name: gate
+        for gate in judging(test, gates)
+        if any(gate_passes(gate, row) is not None for row in right_rows)
+    }
     rtols = {tolerance.rtol for tolerance in declared.values() if tolerance.rtol is not None}
     windows = tuple(
         window(comparator, right_rows, able, outputs) for comparator in comparators(rtols)
@@ -191,12 +204,8 @@ def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
         broken=_counts(row["part"] for row in rows if id(row) not in passed),
         windows=windows,
         advice=advice(windows, able),
-        gates={
-            name: _gate(dict.fromkeys(gated, Tolerance.parse(gate.tolerance)), right_rows, able)
-            for name, gate in GATES.items()
-            if (not gate.kernels or test.kernel in gate.kernels)
-            and (gated := [output for output in gate.outputs if output in given])
-        },
+        gates={name: _gate(gate, right_rows, able) for name, gate in applied.items()},
+        applied_gates=applied,
     )
 
 
@@ -246,12 +255,37 @@ def _counts(names: Any) -> dict[str, int]:
     return counts
 
 
+def gate_passes(gate: Gate, row: Row) -> bool | None:
+    """Return whether a gate passes a row; None where the row has nothing that the gate judges.
+
+    A row that was stored before the gate existed has no number for it either. NaN and Inf pass no
+    gate, also in outputs that it doesn't compare.
+    """
+    outputs = row["outputs"]
+    if gate.tolerance is not None:
+        tolerance = Tolerance.parse(gate.tolerance)
+        declared = {name: tolerance for name in gate.outputs if name in outputs}
+        return _passes(declared, row) if declared else None
+    ratios = [
+        numbers["gates"][gate.name]
+        for name, numbers in outputs.items()
+        if name in gate.outputs and gate.name in (numbers.get("gates") or {})
+    ]
+    if not ratios:
+        return None
+    return _passes({}, row) and all(ratio is not None and ratio <= 1 for ratio in ratios)
+
+
 def _gate(
-    tolerances: Mapping[str, Tolerance], right_rows: Sequence[Row], able: Sequence[Row]
+    gate: Gate, right_rows: Sequence[Row], able: Sequence[Row]
 ) -> tuple[Rate, tuple[str, ...], tuple[str, ...]]:
-    alarms = Rate(sum(not _passes(tolerances, row) for row in right_rows), len(right_rows))
-    missed = {row["part"] for row in able if _passes(tolerances, row)}
-    parts = tuple(dict.fromkeys(row["part"] for row in able))
+    right = [passes for row in right_rows if (passes := gate_passes(gate, row)) is not None]
+    mutants = [
+        (row["part"], passes) for row in able if (passes := gate_passes(gate, row)) is not None
+    ]
+    alarms = Rate(right.count(False), len(right))
+    missed = {part for part, passes in mutants if passes}
+    parts = tuple(dict.fromkeys(part for part, _ in mutants))
     return (
         alarms,
         tuple(part for part in parts if part not in missed),

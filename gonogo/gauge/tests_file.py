@@ -10,19 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from gonogo.errors import FieldError
+from gonogo.gauge import gates
 from gonogo.spec import fields
 from gonogo.spec.builds import EMULATOR
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 
 MAX_TESTS = 1000
-NAMES = ("name", "test", "seeds", "seed_start", "executor", "builds", "wrong_builds")
+NAMES = ("name", "test", "seeds", "seed_start", "executor", "builds", "wrong_builds", "gates")
 
 
 @dataclass(frozen=True)
 class Entry:
     """One test to gauge, its seeds, and the builds to use besides the emulator's.
 
-    `builds` are right and `wrong_builds` are mutants.
+    `builds` are right and `wrong_builds` are mutants. `gates` names the public gates to apply;
+    empty: all.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Entry:
     executor: str = EMULATOR
     builds: tuple[str, ...] = ()
     wrong_builds: tuple[str, ...] = ()
+    gates: tuple[str, ...] = ()
 
 
 def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list[Entry]:
@@ -74,6 +77,7 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
                 executor=_text(given.get("executor", EMULATOR), f"{path}.executor"),
                 builds=_names(given.get("builds"), f"{path}.builds"),
                 wrong_builds=_names(given.get("wrong_builds"), f"{path}.wrong_builds"),
+                gates=_gates(given.get("gates"), f"{path}.gates"),
             )
         )
     names = [entry.name for entry in entries]
@@ -88,9 +92,15 @@ def _text(value: object, path: str) -> str:
     return value
 
 
-def _names(value: object, path: str) -> tuple[str, ...]:
+def _gates(value: object, path: str) -> tuple[str, ...]:
+    names = _names(value, path, of="gates")
+    gates.named(names, path)
+    return names
+
+
+def _names(value: object, path: str, of: str = "builds") -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise FieldError(path, value, "must be a list of names of builds")
+        raise FieldError(path, value, f"must be a list of names of {of}")
     return tuple(_text(name, path) for name in value)

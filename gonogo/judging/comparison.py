@@ -12,7 +12,8 @@ from gonogo.errors import JobError
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.kernels.registry import numerics
-from gonogo.spec import diagnoses
+from gonogo.numerics.diagnosis import Diagnosis
+from gonogo.spec import arithmetic_words, diagnoses
 from gonogo.spec import fields as reading
 from gonogo.spec.builds import ARITHMETICS
 from gonogo.spec.test_spec import TestSpec
@@ -24,7 +25,7 @@ HARMLESS = frozenset({Verdict.suspect, Verdict.inconclusive})
 """Verdicts that mean neither right nor wrong: one run warns of them and fails nothing."""
 FLOAT64_STATISTICS = ("max_abs", "tolerance_ratio", "pcc_deficit", "rel_frobenius")
 """The statistics against float64 that are stored where a test has its own expectation."""
-SHOWN = ("budget_ratio", "chi", "row_z", "max_abs", "tolerance_ratio")
+SHOWN = ("cell_max", "budget_ratio", "chi", "row_z", "max_abs", "tolerance_ratio")
 
 
 def judge_here(
@@ -145,8 +146,9 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
     """
     lines = [
         f"{test.kernel} {list(test.shape)}: {judgement.verdict.label} "
-        f"(budget of {judgement.arithmetic}). {judgement.verdict.sentence}"
+        f"(arithmetic: {judgement.arithmetic}). {judgement.verdict.sentence}"
     ]
+    faults = []
     for name, output in judgement.outputs.items():
         if output.verdict is not Verdict.pass_:
             numbers = [
@@ -158,10 +160,23 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
                 f"  {name}: {output.verdict.label}, {output.explanation.value}; "
                 f"{', '.join(numbers)}"
             )
+        if "fault" in output.statistics:
+            faults.append(f"  {name}: {output.statistics['fault']}")
+        if "advice" in output.statistics:
+            lines.append(f"  {name}: {output.statistics['advice']}")
+        if limits := output.statistics.get("detection_limits"):
+            lines.append(f"  {name}: {arithmetic_words.unseen(limits)}")
     if judgement.explanation is Explanation.unexplained:
-        diagnosis = numerics(test).diagnose(test, given, outputs).words
-        words = {"words": diagnosis}
-        diagnosed = diagnoses.consistent_diagnosis(words, judgement.explanation)["words"]
-        if diagnosed:
+        diagnosis = numerics(test).diagnose(test, given, outputs)
+        diagnosed = diagnoses.consistent_diagnosis(
+            {"words": diagnosis.words}, judgement.explanation
+        )["words"]
+        if diagnosed and not (faults and _is_vague(diagnosis)):
             lines.append(f"  {diagnosed}")
+        lines += faults
     return "\n".join(lines)
+
+
+def _is_vague(diagnosis: Diagnosis) -> bool:
+    """Return whether a diagnosis names no wrong term."""
+    return not any(term.wrong for term in diagnosis.terms)

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.errors import FieldError
+from gonogo.exact import inputs as exact_inputs
 from gonogo.numerics import normals
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.formats import Doubles, Floats, round_to
-from gonogo.spec.regimes import TILE, Regime
+from gonogo.spec.regimes import TILE, Regime, is_exact
 from gonogo.spec.test_spec import TestSpec
 
 MAX_SEED = 2**53
@@ -33,13 +34,16 @@ def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
     """Return the raw tensors of a seed.
 
     x, dy: (rows, N); gamma, beta: (N,); float32, C-contiguous. For a kernel that is given its
-    statistics also mean and rstd of the raw x, (rows,), float64: biased variance plus epsilon.
+    statistics also mean and rstd of the raw x, (rows,), float64: biased variance plus epsilon. In
+    the regime `exact` all tensors are drawn together (gonogo.exact), already in their formats.
     Raises FieldError for a seed out of range.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
         raise FieldError("seed", seed, "must be an integer", limit=f"0 <= seed < {MAX_SEED}")
     raw: dict[str, NDArray[Any]] = {}
-    for name in test.drawn_names:
+    if is_exact(test.inputs):
+        raw |= exact_inputs.tensors(test, seed)
+    for name in () if raw else test.drawn_names:
         flat = test.flat_shape_of(name)
         values = _draw(
             test.regime(name), (flat[0], flat[1]) if len(flat) == 2 else (1, flat[0]), seed, name

@@ -13,15 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.errors import KernelOutputError
+from gonogo.exact.judge import judge_exact
 from gonogo.judging import expected
+from gonogo.judging.arithmetic import Ruling, rulings
 from gonogo.numerics.compare import Statistics, digest, nonfinite
+from gonogo.spec.regimes import is_exact
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import (
     POLICY,
     Explanation,
     Policy,
     Verdict,
-    explain,
+    explain_output,
     verdict,
     within,
     worst_explanation,
@@ -82,10 +85,10 @@ def judge(
     """Judge a kernel's outputs for `given`.
 
     raw, given: as gonogo.judging.inputs makes them (2-D x and dy). outputs: the test's shapes or
-    flattened to rows. arithmetic: the arithmetic model; None is the generic one. produced: the
-    outputs that the build declares (None: all of them); others are not produced and not missed.
-    Raises KernelOutputError for a missing output, a wrong shape or type. NaN and Inf are judged,
-    not refused.
+    flattened to rows. arithmetic: the arithmetic model; None: it is found for each output by
+    replay. produced: the outputs that the build declares (None: all of them); others are not
+    produced and not missed. Raises KernelOutputError for a missing output, a wrong shape or type.
+    NaN and Inf are judged, not refused.
     """
     declared = (
         test.outputs
@@ -94,12 +97,18 @@ def judge(
     )
     matrices = {name: matrix(test, name, outputs) for name in declared}
     statistics = expected.statistics(test, raw, given, matrices, arithmetic)
+    ruled = rulings(test, raw, given, matrices) if arithmetic is None else {}
+    for name, ruling in ruled.items():
+        statistics[name] |= ruling.statistics()
+    if is_exact(test.inputs):
+        for name, reading in judge_exact(test, given, matrices).items():
+            statistics[name]["exact"] = reading.to_json()
     judged: dict[str, OutputJudgement] = {}
     all_within = True
     for name, numbers in statistics.items():
         is_within = within(test.tolerance_for(name), numbers)
         all_within = all_within and is_within
-        explanation = explain(numbers, policy)
+        explanation = explain_output(is_within, numbers, policy)
         judged[name] = OutputJudgement(verdict(is_within, explanation), explanation, numbers)
     explanation = worst_explanation(output.explanation for output in judged.values())
     downstream = [name for name in test.downstream if produced is not None and name in produced]
@@ -108,9 +117,14 @@ def judge(
         verdict(all_within, explanation),
         explanation,
         judged,
-        arithmetic or "generic",
+        _model(ruled) if ruled else arithmetic or "generic",
         policy.version,
     )
+
+
+def _model(ruled: Mapping[str, Ruling]) -> str:
+    """Return the arithmetic models of the outputs as one name."""
+    return "; ".join(sorted({ruling.name for ruling in ruled.values()}))
 
 
 def _not_judged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> OutputJudgement:

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.errors import FieldError
-from gonogo.judging import paired
+from gonogo.judging import flips, paired
 from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge, matrix
 from gonogo.kernels.layernorm.arithmetic.terms import UNIT_ROUNDOFF
 from gonogo.spec import fields
-from gonogo.spec.builds import MAX_NAME
+from gonogo.spec.builds import ARITHMETICS, MAX_NAME
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import (
     POLICY,
@@ -91,8 +91,8 @@ def compare(
     made of the same inputs.
 
     Each common output gets "reference": {"build", "explanation", "within", "against_float64",
-    statistics}. Raises KernelOutputError where an output of the reference build is missing or has a
-    wrong shape.
+    "flips", statistics}. The flips (gonogo.judging.flips) decide no verdict. Raises
+    KernelOutputError where an output of the reference build is missing or has a wrong shape.
     """
     reference_judged = judge(
         test,
@@ -106,12 +106,12 @@ def compare(
     common = [
         name for name in judged.outputs if name in reference_judged.outputs and name in test.outputs
     ]
-    our_bounds = paired.bounds(test, given, judged.arithmetic)
+    our_model, reference_model = _budget_model(judged), _budget_model(reference_judged)
+    our_bounds = paired.bounds(test, given, our_model)
     reference_bounds = (
-        our_bounds
-        if reference_judged.arithmetic == judged.arithmetic
-        else paired.bounds(test, given, reference_judged.arithmetic)
+        our_bounds if reference_model == our_model else paired.bounds(test, given, reference_model)
     )
+    offsets = paired.offsets(test, given)
     results: dict[str, OutputJudgement] = {}
     all_within = True
     for name, output in judged.outputs.items():
@@ -130,9 +130,17 @@ def compare(
             )
             is_within = within(test.tolerance_for(name), numbers)
             difference = explain(numbers, policy)
-            entry = (
-                _entry(reference, difference, is_within, reference_judged.outputs[name]) | numbers
-            )
+            entry = {
+                **_entry(reference, difference, is_within, reference_judged.outputs[name]),
+                **numbers,
+                "flips": flips.count(
+                    our_values,
+                    reference_values,
+                    test.numerics.output,
+                    _terms(test, name),
+                    offsets.get(name),
+                ),
+            }
             explanation = worst_explanation((output.explanation, difference))
             output = OutputJudgement(
                 verdict(is_within, explanation),
@@ -147,6 +155,21 @@ def compare(
     return replace(
         judged, verdict=verdict(all_within, explanation), explanation=explanation, outputs=results
     )
+
+
+def _terms(test: TestSpec, output: str) -> int:
+    """Return the terms of the sums behind a value of an output."""
+    in_rows = test.is_matrix(output) or test.is_per_row(output)
+    return test.features if in_rows else test.rows
+
+
+def _budget_model(judged: SeedJudgement) -> str | None:
+    """Return the arithmetic model whose budget bounds a build's error.
+
+    It is the generic one where the build's arithmetic was found by replay: a program has no name
+    among the budgets.
+    """
+    return judged.arithmetic if judged.arithmetic in ARITHMETICS else None
 
 
 def _entry(
@@ -188,7 +211,11 @@ def _downstream(
         for side in (outputs, reference_outputs)
     )
     numbers = paired.without_budget(our_values, reference_values, UNIT_ROUNDOFF["bf16"], shape)
-    entry = _entry(reference, Explanation.not_judged, None, None) | numbers
+    entry = {
+        **_entry(reference, Explanation.not_judged, None, None),
+        **numbers,
+        "flips": flips.count(our_values, reference_values, "bf16", _terms(test, name)),
+    }
     return replace(output, statistics={**output.statistics, "reference": entry})
 
 

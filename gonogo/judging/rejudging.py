@@ -30,6 +30,7 @@ from gonogo.spec.verdicts import (
     Statistics,
     Verdict,
     explain,
+    explain_output,
     verdict,
     within,
     worst_explanation,
@@ -73,13 +74,14 @@ def rejudge(
             for key, value in stored.items()
             if key not in ("verdict", "explanation", "reference")
         }
-        explanations.append(explain(numbers, policy))
+        output_numbers = numbers
         other = stored.get("reference")
         if isinstance(other, Mapping) and other.get("within") is not None:
             numbers = dict(other)
             explanations.append(explain(numbers, policy))
         tolerance, declared_tolerance = test.tolerance_for(name), declared.tolerance_for(name)
         holds.append(within_stored(tolerance, declared_tolerance, numbers))
+        explanations.append(explain_output(holds[-1] is not False, output_numbers, policy))
         if holds[-1] is None and tolerance is not None:
             reasons.append(_reason(name, tolerance, numbers))
     if False in holds:

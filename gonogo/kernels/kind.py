@@ -18,6 +18,7 @@ from gonogo.numerics import compare
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.diagnosis import Diagnosis, Term
 from gonogo.numerics.expectation import Array, Expectation
+from gonogo.numerics.replay.graph import Graph
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -92,6 +93,10 @@ class Numerics(ABC):
         Each view holds the directions that are measured there.
         """
         return ()
+
+    def graphs(self, test: TestSpec, given: Arrays) -> dict[str, Graph]:
+        """Return the formula of each output whose arithmetic can be replayed, with its inputs."""
+        return {}
 
     def run(
         self,

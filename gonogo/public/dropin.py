@@ -93,7 +93,8 @@ def against(
             the kernel.
         output: the name of the output that `actual` is; default: the kernel's first.
         name: a name that distinguishes several comparisons of one test.
-        arithmetic: the kernel's arithmetic model (docs/verdicts.md).
+        arithmetic: the kernel's arithmetic model (docs/verdicts.md); by default that of a Wormhole
+            for ttnn tensors, and else the one that replays the output.
         msg: a message to put first in the AssertionError.
         fields: further fields of the test, such as epsilon, numerics or shape. Formats are taken
             from the tensors unless `numerics` names them.
@@ -118,12 +119,16 @@ def against(
     gate = Gate(rtol, atol, pcc, frobenius, ulp, equal_nan)
     spec = {"kernel": kernel} if isinstance(kernel, str) else dict(kernel or {})
     spec |= fields
+    results = _pairs(actual, expected, output or _first(spec) or "actual")
     pairs = [
         (label, tensors.read(result, label), tensors.read(reference, f"the expected {label}"))
-        for label, result, reference in _pairs(actual, expected, output or _first(spec) or "actual")
+        for label, result, reference in results
     ]
     pending = _PendingComparison(
-        name, gate if gate.declared else _default_gate(gate, pairs), spec, arithmetic
+        name,
+        gate if gate.declared else _default_gate(gate, pairs),
+        spec,
+        arithmetic or tensors.default_arithmetic(result for _, result, _ in results),
     )
     for label, result, reference in pairs:
         pending.add(label, result, reference)

@@ -87,6 +87,7 @@ def compare(
             for name, value in given.items()
             if name not in TENSORS and len(getattr(value, "shape", ())) > 0
         )
+    arithmetic = arithmetic or tensors.default_arithmetic(given.values())
     arrays = {
         tensor: _array(tensor, given.pop(tensor))
         for tensor in names

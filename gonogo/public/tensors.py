@@ -8,6 +8,7 @@ before they are imported.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,9 @@ def read(value: Any, name: str) -> Tensor:
     import numpy as np
 
     kind = ""
-    ttnn = sys.modules.get("ttnn")
-    if ttnn is not None and isinstance(value, ttnn.Tensor):
+    if is_ttnn(value):
         kind = str(value.dtype)
-        value = _of_ttnn(ttnn, value)
+        value = _of_ttnn(sys.modules["ttnn"], value)
     if hasattr(value, "detach"):  # torch, without importing it
         kind = kind or str(getattr(value, "dtype", "torch.float32"))
         value = value.detach().cpu()
@@ -65,6 +65,8 @@ def read(value: Any, name: str) -> Tensor:
             raise TypeError(f"{name} must be an array of real numbers; got {kind}")
         wide = kind.rpartition(".")[2] in ("float64", "double", "int64", "int32", "long", "int")
         value = (value.double() if wide else value.float()).numpy()  # NumPy knows no bfloat16
+    if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
+        value = np.from_dlpack(value)
     array = np.asarray(value)
     # V: the kind of ml_dtypes' bfloat16
     if array.dtype.kind not in "fiubV" or array.dtype.names is not None:
@@ -80,6 +82,20 @@ def read(value: Any, name: str) -> Tensor:
     if known == "fp32" and fits_bf16(values):
         known = "bf16"
     return Tensor(values, kind, known)
+
+
+def is_ttnn(value: Any) -> bool:
+    """Return whether a value is a ttnn tensor, so that a Wormhole computed it."""
+    ttnn = sys.modules.get("ttnn")
+    return ttnn is not None and isinstance(value, ttnn.Tensor)
+
+
+def default_arithmetic(values: Iterable[Any]) -> str | None:
+    """Return the arithmetic model of tensors whose kernel names none; None: it is found by replay.
+
+    A Wormhole's order of operations is known only roughly, so that its budget is the ruler.
+    """
+    return "generic" if any(map(is_ttnn, values)) else None
 
 
 def _of_ttnn(ttnn: Any, value: Any) -> Any:

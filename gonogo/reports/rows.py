@@ -16,7 +16,7 @@ from gonogo.spec.verdicts import (
     POLICY,
     Explanation,
     Verdict,
-    explain,
+    explain_output,
     verdict,
     within,
     worst,
@@ -136,7 +136,8 @@ def _compared(comparison: Comparison, label: str, outputs: Entries) -> ArraysVer
                 **gate,
             }
             continue
-        is_within, explanation = within(test.tolerance_for(output), statistics), explain(statistics)
+        is_within = within(test.tolerance_for(output), statistics)
+        explanation = explain_output(is_within, statistics)
         judged.append((is_within, explanation))
         judgement = {
             "verdict": verdict(is_within, explanation).value,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.spec import fields
-from gonogo.spec.kernels.registry import emulated
+from gonogo.spec.kernels.registry import KERNELS, emulated
 
 ARITHMETICS = ("generic", "tt-train", "fp32", "torch", "torch-eager", "ttnn")
 """Arithmetic models that a build may name: one dataflow's budget must not judge another's
@@ -134,7 +135,14 @@ def _emulated(names: tuple[str, ...]) -> Mapping[str, Build]:
 def emulator_build(name: str, path: str = "build") -> Build:
     """Return the emulator's build of that name. Raises FieldError with the list of names."""
     builds = emulator_builds()
-    return builds[fields.choice(name, tuple(builds), path)]
+    if name not in builds:
+        raise FieldError(
+            path,
+            name,
+            "unknown build" + did_you_mean(name, builds),
+            limit="one of " + ", ".join(builds),
+        )
+    return builds[name]
 
 
 TORCH = "torch"
@@ -241,6 +249,63 @@ def known_build(name: str, executor: str | None = None) -> Build | None:
     return own_builds(executor).get(name)
 
 
+def fits_kernel(build: Build, kernel: str) -> bool:
+    """Return whether a test of the kernel can say anything about the build.
+
+    An emulated build must be one of the kernel's: any other would run as `correct`, and its green
+    would say nothing. A build that declares its outputs must produce one
+    of the kernel's.
+    """
+    if build.executor == EMULATOR:
+        return build.name in KERNELS[kernel].emulated_builds
+    return any(build.produces(output) for output in KERNELS[kernel].outputs)
+
+
+def check_kernel(build: Build, kernel: str, path: str = "build") -> None:
+    """Raise FieldError for a build that doesn't belong to the kernel, naming those that do."""
+    if fits_kernel(build, kernel):
+        return
+    if build.executor != EMULATOR:
+        outputs = KERNELS[kernel].outputs
+        raise FieldError(
+            path,
+            build.name,
+            f"produces no output of {kernel} ({', '.join(outputs)})",
+            limit="a build with one of them; this one has " + ", ".join(build.outputs or ()),
+        )
+    members = KERNELS[kernel].emulated_builds
+    others = [name for name, other in KERNELS.items() if build.name in other.emulated_builds]
+    reason = f"is not a build of {kernel}, only of {', '.join(others)}; it would run as `correct`"
+    raise FieldError(
+        path,
+        build.name,
+        reason + did_you_mean(build.name, members),
+        limit="one of " + ", ".join(members),
+    )
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with the name that is most like a misspelled one, or ""."""
+    alike = get_close_matches(name, tuple(names), n=1)
+    return f"; did you mean {alike[0]!r}?" if alike else ""
+
+
 DEFAULT_BUILDS: Mapping[str, str] = {TTNN: "ttnn"}
 """The build that `gonogo check` runs for an executor if none is named. The emulator has none,
 because most of its builds are wrong on purpose."""
+
+WORMHOLE_EXECUTORS = frozenset((EMULATOR, TTNN))
+"""The executors whose kernels run on a Wormhole, real or emulated."""
+WORMHOLE_ARITHMETIC = "generic"
+
+
+def default_arithmetic(executor: str, *, on_chip: bool = False) -> str | None:
+    """Return the arithmetic model of a build that names none; None: it is found by replay.
+
+    on_chip: whether the executor holds a Tenstorrent chip.
+
+    On a Wormhole a kernel's order of operations is known only roughly, so that its budget is the
+    ruler.
+    """
+    is_wormhole = on_chip or executor in WORMHOLE_EXECUTORS
+    return WORMHOLE_ARITHMETIC if is_wormhole else None

@@ -25,8 +25,22 @@ PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
     "offset": {"offset": None, "std": 1.0},
     "hot_tile": {"tile": None, "value": None},
     "ramp": {"low": -1.0, "high": 1.0},
+    "exact": {},
 }
 """regime -> its parameters with their defaults; None = must be given."""
+
+EXACT = "exact"
+"""The regime that draws all tensors of a test together, so that right kernels agree to the bit."""
+
+EXACT_KERNELS = ("layernorm_fw", "layernorm_bw", "rmsnorm_fw", "groupnorm_fw")
+EXACT_FORMATS = ("fp32", "tf32", "bf16", "fp16")
+MAX_EXACT_FEATURES = 2**20
+"""16 N, the sum of squares of a row of integers up to 4, stays within the 2^24 of fp32."""
+EXACT_EPSILON = (2.0**-80, 1.0)
+MAX_EXACT_EPSILON_FP16 = 2.0**-16
+"""Variances of 2^22 eps to 2^28 eps absorb epsilon; squares of fp16 end at 65504."""
+TRUNCATING_EXECUTORS = ("emulator", "ttnn")
+"""They multiply by 1/N, truncated to bf16: exact for a power of two only."""
 
 ROW_TENSORS = ("x", "dy")
 """Tensors that are drawn for every row, from the test's own regime. The others are one row
@@ -40,7 +54,7 @@ class Regime:
     uniform: U[low, high). normal: mean + std z. constant: value. offset: offset + std z (a large
     common part with a small noise). hot_tile: U[-1, 1) but `value` in the 32 columns of tile
     `tile`, counted from 0. ramp: from low (first column) to high (last column) in equal steps, the
-    same in every row.
+    same in every row. exact: drawn together with all other tensors, see gonogo.exact.
     """
 
     name: str
@@ -78,6 +92,10 @@ def parse_regime(data: object, features: int, path: str) -> Regime:
     name = fields.choice(
         given.get("regime", "uniform"), tuple(PARAMETERS), fields.join(path, "regime")
     )
+    if name == EXACT:
+        reason = "draws all tensors of a test together"
+        limit = 'the only member of inputs: {"regime": "exact"}'
+        raise FieldError(fields.join(path, "regime"), name, reason, limit=limit)
     defaults = PARAMETERS[name]
     fields.known(given, ("regime", *defaults), path)
     values: dict[str, float] = {}
@@ -135,6 +153,9 @@ def normalize(
     if data is None:
         return {}
     given = fields.mapping(data, path)
+    if given.get("regime") == EXACT:
+        fields.known(given, ("regime",), path)
+        return {"regime": EXACT}
     listed_tensors = {name: given[name] for name in given if name in tensors}
     top = {name: value for name, value in given.items() if name not in listed_tensors}
     regimes: dict[str, Regime] = {}
@@ -170,10 +191,70 @@ def normalize(
     return result
 
 
+def is_exact(inputs: Mapping[str, Any]) -> bool:
+    """Return whether the canonical form of a test's `inputs` is the regime `exact`."""
+    return inputs.get("regime") == EXACT
+
+
+def check_exact(
+    inputs: Mapping[str, Any],
+    kernel: str,
+    formats: Mapping[str, str],
+    features: int,
+    epsilon: float,
+    path: str,
+) -> None:
+    """Check that a test can have exact inputs, where its regime is `exact`.
+
+    formats: the values of the numerics by field: input (one per tensor, as input.x), output,
+    buffers, accumulate, fidelity. Raises FieldError.
+    """
+    if not is_exact(inputs):
+        return
+    if kernel not in EXACT_KERNELS:
+        where = fields.join(fields.join(path, "inputs"), "regime")
+        reason = f"has no exact inputs for {kernel}"
+        raise FieldError(where, EXACT, reason, limit=", ".join(EXACT_KERNELS))
+    exact = {"accumulate": ("fp32",), "fidelity": ("hifi4",)}
+    reasons = {
+        "accumulate": "isn't exact: a 16-bit accumulator loses bits after 256 steps",
+        "fidelity": "isn't exact: its products lose bits",
+    }
+    for name, value in formats.items():
+        allowed = exact.get(name, EXACT_FORMATS)
+        if value not in allowed:
+            where = fields.join(fields.join(path, "numerics"), name)
+            reason = reasons.get(name, "isn't exact: values share an exponent")
+            raise FieldError(where, value, reason, limit=", ".join(allowed))
+    if features > MAX_EXACT_FEATURES:
+        reason = "is too long for exact sums in fp32"
+        limit = f"N <= {MAX_EXACT_FEATURES} with exact inputs"
+        raise FieldError(fields.join(path, "shape"), features, reason, limit=limit)
+    least, most = EXACT_EPSILON
+    if "fp16" in formats.values():
+        most = MAX_EXACT_EPSILON_FP16
+    fields.number(epsilon, fields.join(path, "epsilon"), least=least, most=most)
+
+
+def check_exact_executor(
+    inputs: Mapping[str, Any], executor: str, features: int, path: str
+) -> None:
+    """Check that an executor can be exact at N = features, where the regime is `exact`.
+
+    Raises FieldError.
+    """
+    if is_exact(inputs) and executor in TRUNCATING_EXECUTORS and features & (features - 1):
+        reason = f"isn't exact on {executor}, which multiplies by 1/N truncated to bf16"
+        limit = "N = a power of two with exact inputs"
+        raise FieldError(fields.join(path, "shape"), features, reason, limit=limit)
+
+
 def of_tensor(
     inputs: Mapping[str, Any], tensor: str, *, rows: Sequence[str] = ROW_TENSORS
 ) -> Regime:
     """Return the regime of one tensor, read from the canonical form."""
+    if is_exact(inputs):
+        return _regime(EXACT)
     if tensor in inputs:
         data = inputs[tensor]
     elif tensor in rows and "regime" in inputs:

@@ -214,6 +214,12 @@ class TestSpec:
                 rows=kernel.drawn_rows(),
             ),
         )
+        formats = {f"input.{name}": self.numerics.format_of(name) for name in self.input_names}
+        formats |= {
+            name: getattr(self.numerics, name)
+            for name in ("output", "buffers", "accumulate", "fidelity")
+        }
+        regimes.check_exact(self.inputs, self.kernel, formats, extent.features, self.epsilon, path)
         put(
             "tolerance",
             tolerances.normalize(self.tolerance, kernel.outputs, fields.join(path, "tolerance")),

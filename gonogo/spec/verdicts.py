@@ -144,6 +144,12 @@ class Policy:
     suspect_budget_ratio: float
     suspect_chi: float
     suspect_direction: float
+    cell: float = 8.0
+    """The largest explained distance from a replay, in standard deviations of what isn't stored."""
+    suspect_cell: float = 16.0
+    fault_share: float = 0.9
+    """The share of the error, beyond the output's rounding, that one fault explains where no
+    storing of narrow quantities does: rounding has no reason to look like a fault."""
 
     def chi_limit(self, count: float | None) -> float:
         """Return the largest explained chi of an output of `count` elements."""
@@ -208,6 +214,15 @@ def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
         map(_explains, statistics.get("nonfinite_statistics") or ())
     ):
         return Explanation.unexplained
+    exact = statistics.get("exact")
+    if isinstance(exact, Mapping) and exact.get("explanation") == Explanation.unexplained:
+        return Explanation.unexplained
+    if _unreproduced(statistics):
+        share = _number(statistics.get("fault_share"))
+        if share is not None and share >= policy.fault_share:
+            return Explanation.unexplained
+        is_explained = explain(_budget_only(statistics), policy) is not Explanation.unexplained
+        return Explanation.suspect if is_explained else Explanation.unexplained
     worst = Explanation.inconclusive
     for value, limit, suspect_limit in _criteria(statistics, policy):
         if value <= limit:
@@ -219,6 +234,17 @@ def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
         if worst is not Explanation.suspect:
             worst = explanation
     return worst
+
+
+def explain_output(is_within: bool, statistics: Statistics, policy: Policy = POLICY) -> Explanation:
+    """Return explain(), but inconclusive for a red output whose faults could not all be seen.
+
+    A fault of such a term (`unseen_terms`) would be explained, too, so nothing acquits the kernel.
+    """
+    explanation = explain(statistics, policy)
+    if not is_within and explanation is Explanation.explained and statistics.get("unseen_terms"):
+        return Explanation.inconclusive
+    return explanation
 
 
 def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
@@ -248,6 +274,23 @@ _EXPLAINING = ("budget_ratio", "chi", "_z", "_z_max")
 """Endings of the names of the statistics that decide the explanation."""
 
 
+REPLAY = ("cell_max", "cell_row_max")
+"""The statistics that decide alone where an output's arithmetic was found by replay."""
+
+
+def _unreproduced(statistics: Statistics) -> bool:
+    """Return whether no program reproduces an output that may store narrow quantities.
+
+    Its budget then is all that there is, which tells wrong from suspect, but acquits of nothing.
+    """
+    return statistics.get("arithmetic", "") is None and bool(statistics.get("may_store"))
+
+
+def _budget_only(statistics: Statistics) -> Statistics:
+    left_out = {"arithmetic", "may_store", *REPLAY}
+    return {name: value for name, value in statistics.items() if name not in left_out}
+
+
 def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, float, float]]:
     """Yield (value, largest explained, largest suspect) of each statistic that says something.
 
@@ -256,6 +299,12 @@ def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, f
     """
     count = _number(statistics.get("count"))
     infinite = statistics.get("nonfinite_statistics")
+    if statistics.get("cell_max") is not None and not _unreproduced(statistics):
+        for name in REPLAY:
+            value = _number(statistics.get(name))
+            if value is not None:
+                yield value, policy.cell, policy.suspect_cell
+        return
     for name, raw in statistics.items():
         if not name.endswith(_EXPLAINING):
             continue

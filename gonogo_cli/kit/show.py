@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo import urls
+from gonogo.spec import arithmetic_words
 from gonogo.spec.selections import Selection, is_selection
 from gonogo.spec.verdicts import Verdict
 
@@ -152,6 +153,11 @@ def what(test: Mapping[str, Any]) -> str:
 def sample(item: Mapping[str, Any]) -> str:
     """The seed of a result, or the iteration that has none."""
     return str(item["seed"]) if item["seed"] is not None else f"({item.get('iteration')})"
+
+
+def arithmetic_lines(rows: Iterable[Mapping[str, Any]]) -> list[Text]:
+    """Return a line per output whose arithmetic model was found, with its detection limits."""
+    return [Text(output.words) for output in arithmetic_words.of_results(rows)]
 
 
 def results_table(items: Iterable[Mapping[str, Any]]) -> Table:

@@ -54,6 +54,9 @@ def check(
     inputs: str | None = typer.Option(
         None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'
     ),
+    exact: bool = typer.Option(
+        False, "--exact", help="Exact inputs: right kernels agree on them to the bit."
+    ),
     context: str | None = typer.Option(
         None,
         help="Tests that run first in the same process, as a job has them: "
@@ -73,6 +76,7 @@ def check(
     """
     import gonogo_settings
     from gonogo.spec.builds import DEFAULT_BUILDS, own_builds
+    from gonogo.spec.regimes import check_exact_executor
     from gonogo.spec.selections import Selection, check_executor
     from gonogo.spec.test_spec import TestSpec
     from gonogo_workers.executors.limits import known as known_limits
@@ -110,7 +114,7 @@ def check(
         "shape": options.shape_flag(shape),
         "parameters": options.json_flag(parameters, "test.parameters"),
         "epsilon": epsilon,
-        "inputs": options.json_flag(inputs, "test.inputs"),
+        "inputs": _inputs(inputs, exact),
         "numerics": options.json_flag(numerics, "test.numerics"),
         "tolerance": {name: value for name, value in tolerance.items() if value is not None},
     }
@@ -118,6 +122,7 @@ def check(
     most = gonogo_settings.load().max_elements
     test = TestSpec.parse(data, max_elements=most)
     check_executor(test, executor)
+    check_exact_executor(test.inputs, executor, test.features, "test")
     name, before = parse_context(options.json_flag(context, "context") or ISOLATED, most)
 
     chosen = range(seed_start, seed_start + seeds)
@@ -146,6 +151,15 @@ def check(
     if limits:
         report["known_limits"] = limits
     options.finish(report, test, title, as_json=as_json, fail_on=fail_on)
+
+
+def _inputs(inputs: str | None, exact: bool) -> object:
+    """Return the test's `inputs`. Raises FieldError where both --inputs and --exact are given."""
+    if not exact:
+        return options.json_flag(inputs, "test.inputs")
+    if inputs is not None:
+        raise FieldError("exact", True, "draws all tensors itself", limit="no --inputs beside it")
+    return {"regime": "exact"}
 
 
 def _check_counts(seeds: int, seed_start: int, deadline: float | None) -> None:
@@ -259,6 +273,13 @@ def _seed(
     except KernelOutputError as problem:
         return row | {"message": str(problem)}, {}
     row.update(judgement.to_json())
+    wrong = [
+        f"{name}: {reading['words']}"
+        for name, entry in row["outputs"].items()
+        if (reading := entry.get("exact")) and reading["mismatches"]
+    ]
+    if wrong:
+        row["message"] = "; ".join(wrong)
     if (message := pairs.words(judgement)) is not None:
         row["message"] = message
     return row, outputs

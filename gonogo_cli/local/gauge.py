@@ -72,6 +72,12 @@ def gauge(
         None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'
     ),
     numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
+    gate: list[str] = typer.Option(
+        [],
+        "--gate",
+        help="A public gate to apply to the same runs, such as kernelbench; repeatable (default:"
+        " all; docs/gauge.md lists them).",
+    ),
     search: bool = typer.Option(True, help="Where no tolerance works, try other inputs."),
     deadline: float | None = typer.Option(
         None, help="Seconds after which a run is a hang (default GONOGO_PER_SEED_DEADLINE_S)."
@@ -89,12 +95,18 @@ def gauge(
     infrastructure.
     """
     import gonogo_settings
+    from gonogo.gauge.gates import named
     from gonogo.gauge.tests_file import parse
 
     if deadline is not None and not deadline > 0:
         raise FieldError("deadline", deadline, "must be above 0 seconds")
+    named(gate, "gate")
     limit = gonogo_settings.load().max_elements
     if file is not None:
+        if gate:
+            raise FieldError(
+                "gate", gate[0], "is given by the file: write `gates` there, or leave the file out"
+            )
         if shape is not None:
             raise FieldError("shape", shape, "is given by the file: leave it out, or the file")
         entries = parse(_document(file), seeds=seeds, max_elements=limit)
@@ -126,6 +138,7 @@ def gauge(
             "executor": executor,
             "builds": build,
             "wrong_builds": wrong_build,
+            "gates": gate,
         }
         entries = parse([entry], seeds=seeds, max_elements=limit)
     results = []
@@ -156,7 +169,7 @@ def gauged(
     """Measure one test, and with other inputs too where no tolerance works with its own."""
     from gonogo.gauge import elsewhere, report
 
-    here = report.report(entry.test, _rows(entry, deadline, tell))
+    here = report.report(entry.test, _rows(entry, deadline, tell), entry.gates)
     if not search or here.advice.works:
         return here, []
     tried = []
@@ -170,7 +183,8 @@ def gauged(
         def report_progress(total: int, name: str, inputs: str = where.name) -> None:
             tell(total, name and f"{name}, {inputs}")
 
-        there = report.report(other.test, _rows(other, deadline, report_progress))
+        rows = _rows(other, deadline, report_progress)
+        there = report.report(other.test, rows, entry.gates)
         tried.append(elsewhere.TriedInputs.of(here, where, there))
     return here, tried
 

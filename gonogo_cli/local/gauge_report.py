@@ -118,10 +118,11 @@ def windows(result: Gauge) -> Table:
 
 def gates(result: Gauge) -> Table:
     """Return a table of what public suites' gates would have said of the same runs."""
-    table = _table("gate of a public suite", "false alarms", "rejects", "misses")
+    table = _table("gate of a public suite", "limit", "false alarms", "rejects", "misses")
     for name, (alarms, rejected, missed) in result.gates.items():
         table.add_row(
             name,
+            result.applied_gates[name].limit(result.test),
             rate_text(alarms),
             f"{len(rejected)} of {len(rejected) + len(missed)}",
             ", ".join(missed),

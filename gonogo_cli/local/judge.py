@@ -98,7 +98,7 @@ def judge(
         options.diagnosed(test, given, outputs, row) if options.worth_diagnosing(row) else None
     )
     shape = "x".join(map(str, test.shape))
-    title = f"{test.kernel} {shape}, stored tensors, budget of {result.arithmetic}"
+    title = f"{test.kernel} {shape}, stored tensors, arithmetic: {result.arithmetic}"
     options.finish(options.summary([row], diagnosis), test, title, as_json=as_json, fail_on=fail_on)
 
 
@@ -110,14 +110,20 @@ def _document(path: Path) -> Any:
 
 
 def _arithmetic(job: dict[str, Any]) -> str | None:
-    """Return the arithmetic of the job's build, where that is one of ours."""
-    from gonogo.spec.builds import EMULATOR, own_builds
+    """Return the arithmetic model of the job's build or executor; None: it is found by replay."""
+    from gonogo.spec.builds import EMULATOR, default_arithmetic, own_builds
 
+    if "build" not in job and "target" not in job:
+        return None
     target = job.get("target")
     executor = target.get("executor", EMULATOR) if isinstance(target, dict) else EMULATOR
+    if not isinstance(executor, str):
+        return None
+    known = own_builds(executor)
     name = job.get("build")
-    known = own_builds(executor) if isinstance(executor, str) else {}
-    return known[name].arithmetic if isinstance(name, str) and name in known else None
+    if isinstance(name, str) and name in known:
+        return known[name].arithmetic
+    return default_arithmetic(executor)
 
 
 def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensors:

@@ -74,11 +74,13 @@ def summary(rows: Sequence[Row], diagnosis: dict[str, Any] | None) -> dict[str, 
     """Return the report {"verdict", "counts", "seeds", "diagnosis"}; the verdict is the worst."""
     counts = Counter(row["verdict"] for row in rows)
     ordered = {verdict.value: counts[verdict.value] for verdict in Verdict if counts[verdict.value]}
+    compared = references.flips(rows)
     return {
         "verdict": worst(counts).value,
         "counts": ordered,
         "seeds": list(rows),
         "diagnosis": diagnosis,
+        **({} if compared is None else {"flips": compared}),
     }
 
 
@@ -137,8 +139,12 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
     judged = [row for row in rows if row["outputs"]]
     if judged:
         out.print(_outputs(judged, test))
+    for line in show.arithmetic_lines(judged):
+        out.print(line, soft_wrap=True)
     if (compared := references.table(judged)) is not None:
         out.print(compared)
+    for output in report.get("flips", ()):
+        out.print(references.flips_line(output), soft_wrap=True)
     for row in rows:
         if row.get("message"):
             out.print(

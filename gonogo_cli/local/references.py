@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from gonogo.errors import FieldError
 from gonogo_cli.kit import show
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ class References:
         self._failures: dict[int, str] = {}
 
     def prepare(self, first: int) -> None:
-        """Run the seeds from `first` on, as many as fit in memory."""
+        """Run the seeds from `first` on, as many as fit in memory.
+
+        Raises FieldError for a build that doesn't belong to the kernel.
+        """
         from gonogo.judging.inputs import generate, quantise
         from gonogo_workers.executors.base import ExecutorFailure, Stopped
 
@@ -56,6 +60,9 @@ class References:
                 )
             except Stopped:
                 raise
+            except FieldError as error:
+                field = "reference_build" if error.field == "build" else error.field
+                raise FieldError(field, error.value, error.reason, limit=error.limit) from None
             except ExecutorFailure as problem:
                 self._failures[seed] = f"reference build {self.build}: {problem}"
         self._runner.close()
@@ -111,6 +118,26 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table | None:
         ]
         compared.add_row(name, worst, *map(show.number, values))
     return compared
+
+
+def flips(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | None:
+    """Return each output's flips over the seeds as the API shows them.
+
+    None without a comparison.
+    """
+    from gonogo.judging.factors import pooled_rows
+
+    return [output.to_json() for output in pooled_rows(rows)] or None
+
+
+def flips_line(output: Mapping[str, Any]) -> Text:
+    """Return one output's flips as a line."""
+    counts = f"{output['differing']} of {output['elements']} elements differ"
+    return Text.assemble(
+        (f"flips of {output['output']}: ", "dim"),
+        (output["words"], "bold" if output["common_factor"] else ""),
+        (f" ({counts})", "dim"),
+    )
 
 
 def _rank(explanation: str) -> int:

@@ -12,6 +12,7 @@ from rich.text import Text
 from gonogo.flakiness.classes import Class
 from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import Client
+from gonogo_cli.local import references
 from gonogo_cli.server.jobs import JSON, FailOn
 
 COLORS = {
@@ -22,6 +23,7 @@ COLORS = {
     "false_alarm": "yellow",
     "fixed": "green",
     "no_longer_hollow": "green",
+    "arithmetic_changed": "cyan",
     "passed": "green",
 }
 GATES = {0: ("Clear", "green"), 1: ("Blocked", "bold red"), 3: ("Undecided", "yellow")}
@@ -94,6 +96,13 @@ def report(comparison: Mapping[str, Any], everything: bool, url: str) -> None:
     for test in shown:
         if test["check"] and test["class"] in ("new_failure", "new_hollow_pass", "unknown"):
             out.print(f"again: {test['check']}", markup=False, highlight=False, soft_wrap=True)
+    for test in comparison["items"]:
+        for output in (test["pair"] or {}).get("flips", ()):
+            moved = output["stepped_up"] or output["stepped_down"]
+            if test not in shown and not output["common_factor"] and not moved:
+                continue
+            line = Text.assemble(f"{test['name']}: ", references.flips_line(output))
+            out.print(line, soft_wrap=True)
     sides = " against ".join(
         f"{side['asked']} ({', '.join(side['builds']) or 'never run'})"
         for side in (comparison["head"], comparison["base"])

@@ -16,7 +16,7 @@ from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo_cli.kit import show
 from gonogo_cli.kit.client import ENDED, Client
-from gonogo_cli.local import selections
+from gonogo_cli.local import references, selections
 
 JSON = typer.Option(False, "--json", help="Print JSON.")
 WITHOUT_NUMBERS = {"error", "crash", "hang"}
@@ -84,6 +84,10 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
             out.print(f"tests: {show.counts(selections.ordered(job['outcomes']))}", markup=False)
         if diagnosis and diagnosis.get("words"):
             out.print(f"diagnosis: {diagnosis['words']}", markup=False)
+        for output in job.get("arithmetic") or ():
+            out.print(output["words"], markup=False, highlight=False, soft_wrap=True)
+        for output in job.get("flips") or ():
+            out.print(references.flips_line(output), soft_wrap=True)
         for sentence in decided(job):
             out.print(sentence, markup=False, soft_wrap=True)
         if message := _first_message(client, job):
@@ -189,7 +193,10 @@ def results(
         if as_json or form is Format.json:
             show.print_json({"items": items})
         else:
-            show.console().print(show.results_table(items))
+            out = show.console()
+            out.print(show.results_table(items))
+            for line in show.arithmetic_lines(items):
+                out.print(line, soft_wrap=True)
 
 
 def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:

@@ -22,7 +22,14 @@ from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.waivers import waivable, waived
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.catalogue import test_specs
-from gonogo_storage.comparison import check_lines, comparison_side, waivers
+from gonogo_storage.comparison import (
+    arithmetics,
+    build_pairs,
+    check_lines,
+    comparison_side,
+    waivers,
+)
+from gonogo_storage.comparison.build_pairs import BuildPair
 from gonogo_storage.comparison.check_lines import RerunCandidate
 from gonogo_storage.comparison.comparison_side import Place, Side, SideResults
 from gonogo_storage.db.encoding import timestamp, utcnow
@@ -70,6 +77,8 @@ class Compared:
     head: RunSummary | None
     check: str | None
     """The `gonogo check` line that runs it again on head's build, for tests that aren't good."""
+    pair: BuildPair | None = None
+    """Head's build against base's on equal seeds, if a job compared them."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the test in plain JSON types (links are the API's)."""
@@ -88,6 +97,7 @@ class Compared:
             "base": None if self.base is None else self.base.to_json(),
             "head": None if self.head is None else self.head.to_json(),
             "check": self.check,
+            "pair": None if self.pair is None else self.pair.to_json(),
         }
 
 
@@ -174,7 +184,8 @@ def compare(
     names = _names(session, sides)
     short_names = {place: _name(place, *specs[place.test_key][1:], names) for place in places}
     name_counts = Counter((name, place.arch, place.board) for place, name in short_names.items())
-    on_base, on_head = _recorded(session, sides, places)
+    on_base, on_head = arithmetics.with_programs(session, sides, _recorded(session, sides, places))
+    pairs = build_pairs.read(session, *(_builds(side) for side in sides))
     compared = []
     for place in places:
         before, after = on_base.get(place), on_head.get(place)
@@ -198,7 +209,18 @@ def compare(
                 ),
             )
         compared.append(
-            Compared(place, name, workload, kernel, canonical, classification, before, after, None)
+            Compared(
+                place,
+                name,
+                workload,
+                kernel,
+                canonical,
+                classification,
+                before,
+                after,
+                None,
+                pairs.get(place),
+            )
         )
     candidates = (
         RerunCandidate(test.place, test.canonical, test.head, test.classification)
@@ -211,6 +233,12 @@ def compare(
     ]
     compared.sort(key=lambda test: (test.classification.kind.rank, test.name, test.place))
     return Comparison(*sides, tuple(compared), policy.version)
+
+
+def _builds(results: SideResults) -> list[str]:
+    """Return the builds of a side; one that never ran by itself is named by the request."""
+    requested = () if results.side.build is None else (results.side.build,)
+    return sorted({*requested, *results.builds})
 
 
 def _recorded(

@@ -18,7 +18,14 @@ _EXPLAINED = frozenset({Verdict.pass_, Verdict.fail_by_tolerance})
 _GREEN = frozenset({Verdict.pass_})
 _LOST = frozenset({Verdict.hang, Verdict.crash, Verdict.error})
 _SILENT = frozenset({Verdict.skipped, Verdict.not_run, Verdict.inconclusive, Verdict.not_judged})
-EXPLAINED_IS_QUIET = frozenset({FlagKind.passes_by_tolerance, FlagKind.fix_masked, FlagKind.hangs})
+EXPLAINED_IS_QUIET = frozenset(
+    {
+        FlagKind.passes_by_tolerance,
+        FlagKind.fix_masked,
+        FlagKind.hangs,
+        FlagKind.arithmetic_changed,
+    }
+)
 """Kinds for which a red seed is no evidence if rounding explains it."""
 SELF_RESOLVING = frozenset(FlagKind) - {FlagKind.blunt_test}
 """Kinds that seeds can resolve; only a gauge resolves `blunt_test`."""

@@ -29,8 +29,12 @@ ORDER = (
     FlagKind.context_dependent,
     FlagKind.latent_flake,
     FlagKind.tolerance_too_tight,
+    FlagKind.arithmetic_changed,
 )
-"""False greens come first, then flags that cost time on devices, last false alarms."""
+"""False greens come first, then flags that cost time on devices, then false alarms.
+
+The last ones are of right kernels that compute in another way than before.
+"""
 STATES: Mapping[str, tuple[FlagState, ...]] = {
     "open": (FlagState.open, FlagState.reopened),
     "acknowledged": (FlagState.acknowledged,),

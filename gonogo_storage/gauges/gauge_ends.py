@@ -47,7 +47,8 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
         session.get_one(TestSpecRow, job.test_key).canonical, max_elements=_ANY_SIZE
     )
     rows = gauge_rows.read(session, gauge)
-    here = report(test, [row for row in rows if row["where"] is None])
+    gates = job.request.get("gates") or ()
+    here = report(test, [row for row in rows if row["where"] is None], gates)
     if (
         state is JobState.finished
         and gauge.search
@@ -72,7 +73,7 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
         "sentences": sentences,
         "elsewhere": [attempt.to_json() for attempt in tried],
         "beyond": beyond(tried).strip(),
-        "command": _command(test.canonical(), gauge),
+        "command": _command(test.canonical(), gauge, gates),
     }
     session.flush()
     if state is JobState.finished and here.sharpness is Sharpness.blunt:
@@ -122,7 +123,9 @@ def _tried(
     )
 
 
-def _command(canonical: Mapping[str, Any], gauge: GaugeRow) -> dict[str, Any]:
+def _command(
+    canonical: Mapping[str, Any], gauge: GaugeRow, gates: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the command line that repeats the gauge, and the fields that it leaves out."""
     foreign = [
         part for part in gauge.parts if part["executor"] != EMULATOR and part["where"] is None
@@ -134,6 +137,7 @@ def _command(canonical: Mapping[str, Any], gauge: GaugeRow) -> dict[str, Any]:
         executor=foreign[0]["executor"] if foreign else EMULATOR,
         builds=[part["build"] for part in foreign if part["kind"] == Kind.go],
         wrong_builds=[part["build"] for part in foreign if part["kind"] == Kind.no_go],
+        gates=gates,
     )
     return {"line": line, "leaves_out": [name for name in LEFT_OUT if name in canonical]}
 

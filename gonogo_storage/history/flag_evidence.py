@@ -9,43 +9,26 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness import masking
+from gonogo.flakiness import arithmetic_changes, masking
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.attribution import Finding as Factor
 from gonogo.flakiness.grades import Stability
 from gonogo.flakiness.rates import Outcome, outcome_of, rate
 from gonogo.spec.verdicts import Explanation, Verdict
-from gonogo_storage.db.states import IMPORT_EXECUTOR, FlagKind
-from gonogo_storage.flags import evidence
-from gonogo_storage.flags.evidence import check_line
+from gonogo_storage.db.states import FlagKind
+from gonogo_storage.flags import arithmetic, evidence
 from gonogo_storage.flags.flags import Finding
+from gonogo_storage.history import run_evidence
 from gonogo_storage.history.assessing import Assessment
 from gonogo_storage.history.samples import Run
 from gonogo_storage.rollups.variants import ISOLATED
 from gonogo_storage.tables import JobRow, SeedResultRow, TestSpecRow
 
-EXAMPLES = 8
-"""Number of runs shown as examples, each with its job, device, digest and verdict."""
-LISTED = 50
-"""Maximum number of seeds, jobs and devices named for running it again."""
 REPEATS = 8
 """Repeats in the check line where the same seed differs.
 
 A kernel that differs every fourth time shows it with p = .9.
 """
-SENTENCES = {
-    FlagKind.flaky: "Some seeds pass and some fail on the same build.",
-    FlagKind.nondeterministic: "The same seed on the same device gives different outputs.",
-    FlagKind.device_dependent: (
-        "Equal seeds give different outputs, or outcomes, on different devices."
-    ),
-    FlagKind.context_dependent: (
-        "Equal seeds give different outputs, or outcomes, by what ran before in the process."
-    ),
-    FlagKind.latent_flake: "Every seed passed, and the tail of its errors reaches the tolerance.",
-    FlagKind.fix_masked: masking.Change.fix_masked.sentence,
-    FlagKind.hangs: "Some seed did not end within its deadline.",
-}
 _VERDICTS = {
     FlagKind.passes_by_tolerance: Verdict.pass_by_tolerance,
     FlagKind.tolerance_too_tight: Verdict.fail_by_tolerance,
@@ -76,6 +59,7 @@ def findings(session: Session, assessment: Assessment) -> list[Finding]:
     candidates += [
         _latent(assessment, job_runs, canonical),
         _masked(assessment, job_runs, canonical),
+        _arithmetic(session, assessment, job_runs, canonical),
     ]
     candidates += [
         _with_rerun(assessment, job_runs, finding)
@@ -103,8 +87,8 @@ def _with_rerun(assessment: Assessment, job_runs: Sequence[Run], base: Finding) 
         "words": f"{share.words} seeds",
         "figures": {"seeds": share.to_json()},
         "looked": assessment.extent.to_json(),
-        "examples": [_example(run) for run in worst[:EXAMPLES]],
-        "rerun": _rerun(evidence_runs, worst),
+        "examples": [run_evidence.example(run) for run in worst[: run_evidence.EXAMPLES]],
+        "rerun": run_evidence.rerun(evidence_runs, worst),
         "left_out": {name: dict(entry) for name, entry in assessment.left_out.items()},
     }
     return replace(base, evidence={**base.evidence, **details})
@@ -125,7 +109,7 @@ def _hangs(
         table.repeat == hung[0].repeat,
     )
     figures = {"hangs": share.to_json(), "message": session.scalar(message.limit(1))}
-    return _finding(
+    return run_evidence.finding(
         assessment, FlagKind.hangs, canonical, f"{share.words} runs hung", figures, hung, hung
     )
 
@@ -155,8 +139,8 @@ def _flaky(
         "devices": [row.to_json() for row in attribution.devices],
     }
     repeats = REPEATS if Cause.nondeterministic in attribution.causes else 1
-    examples = [*red[-EXAMPLES // 2 :], *green[-EXAMPLES // 2 :]]
-    return _finding(
+    examples = [*red[-run_evidence.EXAMPLES // 2 :], *green[-run_evidence.EXAMPLES // 2 :]]
+    return run_evidence.finding(
         assessment,
         FlagKind.flaky,
         canonical,
@@ -199,7 +183,7 @@ def _factor(
     if kind is FlagKind.device_dependent:
         figures["devices"] = [row.to_json() for row in assessment.attribution.devices]
     repeats = 1 if kind is FlagKind.device_dependent else REPEATS
-    return _finding(
+    return run_evidence.finding(
         assessment,
         kind,
         canonical,
@@ -239,7 +223,7 @@ def _latent(
     }
     seeds = min(len({run.seed for run in known}), 4096)
     repeats = REPEATS if fitted.per == "runs" else 1
-    return _finding(
+    return run_evidence.finding(
         assessment,
         FlagKind.latent_flake,
         canonical,
@@ -261,7 +245,7 @@ def _masked(
     wrong = [run for run in job_runs if run.explanation == Explanation.unexplained]
     if not wrong:
         return None
-    return _finding(
+    return run_evidence.finding(
         assessment,
         FlagKind.fix_masked,
         canonical,
@@ -273,95 +257,34 @@ def _masked(
     )
 
 
-def _finding(
-    assessment: Assessment,
-    kind: FlagKind,
-    canonical: Mapping[str, Any],
-    words: str,
-    figures: Mapping[str, Any],
-    evidence_runs: Sequence[Run],
-    examples: Sequence[Run],
-    *,
-    repeats: int = 1,
-    count: int = 1,
-    before: str | None = None,
-) -> Finding:
-    """Build one finding.
-
-    evidence_runs: the runs that show it, the strongest first. examples: runs among or beside them.
-    """
-    job = assessment.job
-    head = evidence_runs[0]
-    first = min(run.seed for run in evidence_runs) if count > 1 else head.seed
-    output = min(head.digests, default="")
-    evidence_json: dict[str, Any] = {
-        "sentence": SENTENCES[kind],
-        "words": words,
-        "job": job.id,
-        "build": job.build,
-        "seeds": len({run.seed for run in evidence_runs}),
-        "of": assessment.extent.seeds,
-        "looked": assessment.extent.to_json(),
-        "tolerance": dict(canonical.get("tolerance") or {}),
-        "seed": head.seed,
-        "repeat": head.repeat,
-        "figures": dict(figures),
-        "examples": [_example(run) for run in examples[:EXAMPLES]],
-        "rerun": _rerun(
-            evidence_runs,
-            examples,
-            repeats,
-            before,
-            assessment.runs if kind is FlagKind.context_dependent else evidence_runs,
-        ),
-        "check": None
-        if job.executor == IMPORT_EXECUTOR
-        else check_line(
-            canonical,
-            build=job.build,
-            executor=job.executor,
-            seed=first,
-            output=output,
-            seeds=count,
-            repeats=repeats,
-            context=head.job.requested_context,
-        ),
-        "check_leaves_out": [name for name in ("memory", "program") if name in canonical],
-        "left_out": {name: dict(entry) for name, entry in assessment.left_out.items()},
-        "policy": assessment.policy.version,
-    }
-    return Finding(
-        kind=kind,
-        test_key=assessment.variant.test_key,
-        branch=assessment.variant.branch,
-        arch=assessment.variant.arch,
-        board=assessment.variant.board,
-        workload_key=job.workload_key,
-        kernel=job.kernel,
-        build=job.build,
-        job=job.id,
-        evidence=evidence_json,
+def _arithmetic(
+    session: Session, assessment: Assessment, job_runs: Sequence[Run], canonical: Mapping[str, Any]
+) -> Finding | None:
+    changed = arithmetic.changed(
+        session, assessment.job, assessment.jobs, without=assessment.left_out.keys()
     )
-
-
-def _rerun(
-    evidence_runs: Sequence[Run],
-    examples: Sequence[Run],
-    repeats: int = 1,
-    before: str | None = None,
-    contexts: Sequence[Run] | None = None,
-) -> dict[str, Any]:
-    """Return the fields of a job request that shows the finding again."""
-    return {
-        "seeds": _first_distinct(run.seed for run in evidence_runs),
-        "repeats": repeats,
-        "devices": _first_distinct(run.device for run in evidence_runs if run.device),
-        "builds": _first_distinct(
-            [*([before] if before else []), *(run.job.build for run in evidence_runs)]
-        ),
-        "contexts": _first_distinct(run.job.context for run in contexts or evidence_runs),
-        "jobs": _first_distinct(run.job.id for run in [*examples[:EXAMPLES], *evidence_runs]),
+    explained = [run for run in job_runs if run.explanation == Explanation.explained]
+    if not changed or not explained:
+        return None
+    words = arithmetic_changes.words(changed)
+    finding = run_evidence.finding(
+        assessment,
+        FlagKind.arithmetic_changed,
+        canonical,
+        words,
+        {},
+        explained,
+        explained,
+        before=changed[0].builds[0],
+    )
+    details = {
+        "sentence": words,
+        "before": {change.output: change.before for change in changed},
+        "after": {change.output: change.after for change in changed},
+        "found_in": {change.output: f"{change.seeds} of {change.of} seeds" for change in changed},
+        "earlier_builds": {change.output: list(change.builds) for change in changed},
     }
+    return replace(finding, evidence={**finding.evidence, **details})
 
 
 def _by_outcome(runs: Iterable[Run]) -> tuple[list[Run], list[Run]]:
@@ -378,25 +301,3 @@ def _unlike(runs: Sequence[Run]) -> list[Run]:
     for run in sorted(runs, key=lambda run: run.seed):
         seen.setdefault((run.seed, run.digest, run.device, run.job.context), run)
     return list(seen.values())
-
-
-def _example(run: Run) -> dict[str, Any]:
-    return {
-        "job": run.job.id,
-        "build": run.job.build,
-        "seed": run.seed,
-        "repeat": run.repeat,
-        "device": run.device,
-        "context": run.job.context,
-        "host_run": run.host_run,
-        "position": run.position,
-        "verdict": run.verdict,
-        "explanation": run.explanation,
-        "tolerance_ratio": run.ratio,
-        "digests": dict(run.digests),
-    }
-
-
-def _first_distinct(values: Iterable[Any]) -> list[Any]:
-    """Return the first LISTED different values, in order."""
-    return list(dict.fromkeys(values))[:LISTED]

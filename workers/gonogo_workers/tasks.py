@@ -14,6 +14,8 @@ from typing import Any
 from celery import Celery
 
 from gonogo.errors import GonogoError
+from gonogo.spec.builds import check_kernel, known_build
+from gonogo.spec.test_spec import TestSpec
 from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import Attempt, DeviceContext, Outcome
@@ -124,6 +126,7 @@ class Runner:
             if chunk.executor not in self._context.device_contexts:
                 served = ", ".join(self._context.device_contexts)
                 raise GonogoError(f"this worker has no executor {chunk.executor}, only {served}")
+            _check_builds(chunk)
             spec = self._context.executors[chunk.executor]
             device_context = self._context.device_contexts[chunk.executor]
             resolved = builds_file.resolve_build(
@@ -132,6 +135,7 @@ class Runner:
                 self._context.builds,
                 arithmetic=chunk.arithmetic,
                 produced=chunk.produced,
+                on_chip=device_context.device.chip is not None,
             )
             resolved = replace(
                 resolved, environment={**resolved.environment, **device_context.device.environment}
@@ -144,6 +148,7 @@ class Runner:
                     self._context.builds,
                     arithmetic=requested.arithmetic,
                     produced=requested.produced,
+                    on_chip=device_context.device.chip is not None,
                 )
                 reference = replace(
                     reference,
@@ -164,6 +169,22 @@ class Runner:
                 )
             return None
         return Attempt(chunk, resolved, device_context, reference)
+
+
+def _check_builds(chunk: Chunk) -> None:
+    """Raise FieldError for a build that doesn't belong to the test's kernel.
+
+    The service refuses it at submission; a job from before that, resubmitted, ends here.
+    """
+    if not isinstance(chunk.test, TestSpec):
+        return
+    named = {"build": chunk.build}
+    if chunk.reference is not None:
+        named["reference.build"] = chunk.reference.build
+    for path, name in named.items():
+        known = known_build(name, chunk.executor)
+        if known is not None:
+            check_kernel(known, chunk.test.kernel, path)
 
 
 def register(app: Celery, runner: Runner, done: Callable[[], None]) -> None:

@@ -89,6 +89,8 @@ class TestLine:
     base_jobs: tuple[str, ...]
     head_jobs: tuple[str, ...]
     check: str | None
+    flips: tuple[str, ...]
+    """A line for each output of head that was compared with base's on equal seeds."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +254,9 @@ def _line(test: Compared, comparison: Comparison) -> TestLine:
         base_jobs=_jobs(test.base),
         head_jobs=_jobs(test.head),
         check=test.check,
+        flips=()
+        if test.pair is None
+        else tuple(f"{output.output}: {output.words}" for output in test.pair.flips),
     )
 
 

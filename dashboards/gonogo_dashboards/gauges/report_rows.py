@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gonogo.gauge.advice import spelled
-from gonogo.gauge.gates import GATES
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.encoding import encode
 
@@ -83,6 +82,10 @@ class GateLine:
 
     name: str
     sentence: str
+    limit: str
+    """The limit for this test in words."""
+    source: str
+    """The public file that describes it."""
     alarms: RateLine
     rejected: int
     of: int
@@ -219,11 +222,12 @@ def _elsewhere(tried: Mapping[str, Any]) -> ElsewhereLine:
 
 
 def _gate(name: str, gate: Mapping[str, Any]) -> GateLine:
-    known = GATES.get(name)
     rejected, missed = gate["rejected"], gate["missed"]
     return GateLine(
         name,
-        known.sentence if known else name,
+        gate.get("sentence", name),  # reports stored before gates had these have only names
+        gate.get("limit", ""),
+        gate.get("source", ""),
         _rate(gate["false_alarms"]),
         len(rejected),
         len(rejected) + len(missed),

@@ -30,12 +30,13 @@ from gonogo_dashboards.jobs import selection_tests as reports
 from gonogo_dashboards.jobs.diagnosis_view import DiagnosisView
 from gonogo_dashboards.jobs.error_maps import MapView
 from gonogo_dashboards.jobs.job_logs import LogView, TelemetryView
-from gonogo_dashboards.jobs.reference_comparison import ComparisonLine
+from gonogo_dashboards.jobs.reference_comparison import ComparisonLine, FlipLine
 from gonogo_dashboards.jobs.seed_details import SeedDetails
 from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.jobs.selection_tests import TestsView
 from gonogo_dashboards.jobs.worst_seeds import SeedLine
-from gonogo_dashboards.kit import commands, imported, words
+from gonogo_dashboards.kit import arithmetic_view, commands, imported, words
+from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
@@ -47,6 +48,7 @@ from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.job_seeds import SeedRecord
 from gonogo_storage.jobs.jobs import JobFilter
 from gonogo_storage.rollups import rollups
+from gonogo_storage.seeds import arithmetics
 
 WORST_SEEDS = 12
 MAX_TABS = 12
@@ -55,6 +57,8 @@ _OF_ARTIFACT = ("id", "kind", "seed", "repeat", "output", "size")
 _CACHED = 32
 """Finished jobs whose worst seeds and plot are cached, about 0.3 MB each."""
 _worst: LRUCache[list[SeedRecord]] = LRUCache(_CACHED)
+_flips: LRUCache[tuple[FlipLine, ...]] = LRUCache(_CACHED)
+_arithmetic: LRUCache[tuple[ArithmeticLine, ...]] = LRUCache(_CACHED)
 _plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
 FILTERS = ("state", "verdict", "build", "test", "label")
 
@@ -110,9 +114,13 @@ class JobView:
     plot: SeedPlot | None
     map: MapView | None
     diagnosis: DiagnosisView | None
+    arithmetic: tuple[ArithmeticLine, ...]
+    """The outputs whose arithmetic model was found from the data."""
     worst: tuple[SeedLine, ...]
     reference: str | None
     comparison: tuple[ComparisonLine, ...]
+    flips: tuple[FlipLine, ...]
+    """The outputs that differ from the reference build's, counted over all seeds."""
     artifacts: tuple[ArtifactLine, ...]
     attempts: tuple[Mapping[str, Any], ...]
     log: LogView | None
@@ -214,9 +222,15 @@ def job(
             session, job_id, heads, chosen, pair, [(record.seed, record.repeat) for record in worst]
         ),
         diagnosis=diagnosis_view.read(session, stored),
+        arithmetic=_arithmetic.get(
+            fixed,
+            lambda: arithmetic_view.of_job(arithmetics.of_job(session, job_id), line.noun),
+        )
+        or (),
         worst=tuple(map(worst_seeds.line, worst)) if tests is None else (),
         reference=stored.reference,
         comparison=reference_comparison.lines(worst) if tests is None else (),
+        flips=_flips.get(fixed, lambda: reference_comparison.flip_lines(session, stored)) or (),
         artifacts=tuple(
             ArtifactLine(
                 url=urls.artifact(job_id, head["id"]), **{name: head[name] for name in _OF_ARTIFACT}

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from gonogo.spec.verdicts import Explanation
+from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.job_seeds import SeedRecord
+from gonogo_storage.seeds import flips as stored_flips
 
 _WORST_FIRST = [explanation.value for explanation in Explanation]
 _NUMBERS = ("max_abs", "ulp_max", "mismatch_fraction", "budget_ratio")
@@ -24,6 +28,45 @@ class ComparisonLine:
     ulp_max: float | None
     mismatch_fraction: float | None
     budget_ratio: float | None
+
+
+@dataclass(frozen=True)
+class FlipLine:
+    """One output's flips against the reference build, pooled over seeds."""
+
+    output: str
+    seeds: int
+    elements: int
+    differing: int
+    away: int
+    toward: int
+    rows_away: int
+    rows_toward: int
+    stepped: int
+    common_factor: bool
+    words: str
+
+
+def flip_lines(session: Session, job: Job) -> tuple[FlipLine, ...]:
+    """Return a line per output whose flips were counted, by name."""
+    if job.reference is None:
+        return ()
+    return tuple(
+        FlipLine(
+            output=flips.output,
+            seeds=flips.seeds,
+            elements=flips.elements,
+            differing=flips.differing,
+            away=flips.best.away,
+            toward=flips.best.toward,
+            rows_away=flips.best.rows_away,
+            rows_toward=flips.best.rows_toward,
+            stepped=flips.stepped,
+            common_factor=flips.best.seen,
+            words=flips.words,
+        )
+        for flips in stored_flips.of_job(session, job.id)
+    )
 
 
 def lines(seeds: Sequence[SeedRecord]) -> tuple[ComparisonLine, ...]:

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.spec import verdicts
-from gonogo_dashboards.kit import imported, words
+from gonogo_dashboards.kit import arithmetic_view, imported, words
+from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.seeds import results
@@ -27,6 +28,17 @@ STATISTICS = (
     ("row_z", "along a constant per row, σ", "in standard deviations of what rounding leaves"),
     ("xhat_z", "along x̂ in a row, σ", "in standard deviations of what rounding leaves"),
     ("scale_z", "along the result itself, σ", "in standard deviations of what rounding leaves"),
+    (
+        "cell_max",
+        "beyond the replay, σ",
+        "the largest distance from the replayed value's rounding, in standard deviations of what"
+        " isn't stored; explained up to 8",
+    ),
+    (
+        "cell_row_max",
+        "shared by a row, σ",
+        "the largest error that a whole row shares, in its standard deviations; explained up to 8",
+    ),
     ("max_abs", "max |e|", "the largest error"),
     ("rms", "rms e", "root mean square error"),
     ("ulp_max", "max ulp", "the largest distance in units in the last place"),
@@ -69,6 +81,8 @@ class SeedDetails:
     message: str | None
     columns: tuple[tuple[str, str], ...]
     outputs: tuple[OutputNumbers, ...]
+    arithmetic: tuple[ArithmeticLine, ...]
+    """The outputs whose arithmetic model was found from the data."""
     left_out: int
     """Outputs that are not shown; none of them is worse than those that are."""
     check: str | None
@@ -117,6 +131,9 @@ def read(
         message=result.get("message"),
         columns=tuple((label, meaning) for _, label, meaning in STATISTICS),
         outputs=tuple(outputs[:_MAX_OUTPUTS]),
+        arithmetic=_arithmetic(
+            result.get("outputs") or {}, [numbers.output for numbers in outputs[:_MAX_OUTPUTS]]
+        ),
         left_out=max(0, len(outputs) - _MAX_OUTPUTS),
         check=check(job, seed, outputs[0].output if outputs else ""),
         before=before,
@@ -164,6 +181,13 @@ def _outputs(stored: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
     return sorted(
         outputs, key=lambda output: (order[output.verdict], -(output.beyond or 0.0), output.output)
     )
+
+
+def _arithmetic(
+    stored: Mapping[str, Mapping[str, Any]], outputs: Sequence[str]
+) -> tuple[ArithmeticLine, ...]:
+    lines = (arithmetic_view.of_seed(output, stored[output]) for output in outputs)
+    return tuple(line for line in lines if line is not None)
 
 
 def check(job: Job, seed: int, output: str) -> str | None:

@@ -160,6 +160,7 @@ FLAGS: dict[str, str] = {
     FlagKind.fix_masked: "Masked fix",
     FlagKind.blunt_test: "Blunt test",
     FlagKind.hangs: "Hangs",
+    FlagKind.arithmetic_changed: "Arithmetic changed",
 }
 
 FLAG_SENTENCES: dict[str, str] = {
@@ -173,15 +174,34 @@ FLAG_SENTENCES: dict[str, str] = {
     FlagKind.context_dependent: "The outcome depends on what ran before in the same process.",
     FlagKind.latent_flake: "Green so far, but the tail of its errors reaches the tolerance.",
     FlagKind.tolerance_too_tight: "The kernel is right, and the tolerance is too tight.",
+    FlagKind.arithmetic_changed: (
+        "Rounding explains the errors, but in another arithmetic model than on earlier builds."
+    ),
 }
 """The meaning of each kind of flag, in one sentence."""
+
+TERMS: dict[str, str] = {
+    "arithmetic": (
+        "An arithmetic model says which values a kernel stores, and in which formats."
+        " The budget follows from it."
+    ),
+    "detection_limits": (
+        "Detection limits list the faults that a verdict could not have seen,"
+        " such as a small common factor."
+    ),
+}
+"""The glossary's sentences (docs/glossary.md) about what pages name in headings."""
 
 FLAG_VERDICTS: dict[str, str] = {
     FlagKind.passes_by_tolerance: Verdict.pass_by_tolerance,
     FlagKind.tolerance_too_tight: Verdict.fail_by_tolerance,
     FlagKind.hangs: Verdict.hang,
+    FlagKind.arithmetic_changed: Verdict.not_judged,
 }
-"""The verdict whose shape and color a flag takes; every other kind takes those of `suspect`."""
+"""The verdict whose shape and color a flag takes; every other kind takes those of `suspect`.
+
+Other arithmetic is nothing bad: its flag is as quiet as `not_judged`.
+"""
 
 FLAG_STATES: dict[str, str] = {
     FlagState.open: "Open",
@@ -286,6 +306,7 @@ CLASS_VERDICTS: dict[str, str] = {
     Class.known_hollow: Verdict.not_judged,
     Class.waived: Verdict.not_judged,
     Class.undecided: Verdict.suspect,
+    Class.arithmetic_changed: Verdict.not_judged,
     Class.not_run: Verdict.not_run,
     Class.fixed: Verdict.pass_,
     Class.no_longer_hollow: Verdict.pass_,

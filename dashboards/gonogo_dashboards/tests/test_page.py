@@ -17,7 +17,8 @@ from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.masking import Change
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
-from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit import arithmetic_view, words
+from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.evidence_view import percent, rate_words
 from gonogo_dashboards.kit.list_rows import Count, counts, noun_of, shape_of, tolerance_of
 from gonogo_dashboards.tests import active_waivers, error_curve
@@ -35,7 +36,8 @@ from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.flags import flags
 from gonogo_storage.history import trends, variant_status
 from gonogo_storage.history.build_series import METRICS
-from gonogo_storage.rollups.variants import Variant, jobs_of
+from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of
+from gonogo_storage.seeds import arithmetics
 
 CHOICES = ("branch", "arch", "board", "build", "output", "metric", "over")
 MAX_FLAGS = 20
@@ -166,6 +168,8 @@ class TestView:
     changes: tuple[ChangeLine, ...]
     rate_changes: str
     steps: tuple[StepLine, ...]
+    arithmetic: tuple[ArithmeticLine, ...]
+    """The arithmetic models that the build's newest job was found to have."""
     flags: tuple[FindingLine, ...]
     waivers: tuple[WaiverLine, ...]
     jobs_url: str
@@ -235,6 +239,7 @@ _NOTHING: dict[str, Any] = {
     "changes": (),
     "rate_changes": "",
     "steps": (),
+    "arithmetic": (),
     "flags": (),
 }
 
@@ -341,6 +346,7 @@ def _judged(
         ),
         "rate_changes": words.tamed(trend["rates"]["words"], names),
         "steps": tuple(_step_line(step) for step in reversed(trend["steps"])),
+        "arithmetic": _arithmetic(session, jobs, status.build, noun_of(canonical)),
         "flags": tuple(flag_page.line(flag, canonical, now) for flag in of_variant),
         "links": {
             "attribution": urls.of_test(
@@ -353,6 +359,16 @@ def _judged(
         },
         "json_url": urls.history(variant.test_key, chosen, as_json=True),
     }
+
+
+def _arithmetic(
+    session: Session, jobs: Sequence[JobFacts], build: str | None, noun: str
+) -> tuple[ArithmeticLine, ...]:
+    """Return the arithmetic models that a build's newest job was found to have."""
+    newest = next((job.id for job in jobs if job.build == build), None)
+    if newest is None:
+        return ()
+    return arithmetic_view.of_job(arithmetics.of_job(session, newest), noun)
 
 
 def _worst_of(worst: Sequence[str], outputs: Sequence[str]) -> Sequence[str]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gonogo.kernels.groupnorm import budget, emulation, forensics
 from gonogo.kernels.kind import EVERYTHING, Arrays, Floats, Numerics
 from gonogo.kernels.layernorm.numerics import switched
+from gonogo.kernels.normalization import forward
 from gonogo.numerics.diagnosis import Diagnosis
 from gonogo.numerics.expectation import Array, Expectation
+from gonogo.numerics.replay.graph import Graph
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -35,6 +39,20 @@ class GroupNorm(Numerics):
     ) -> tuple[Expectation, ...]:
         """Return y channel by channel: gamma and beta show there."""
         return (budget.channels(test, given, expected, rows),) if output == "y" else ()
+
+    def graphs(self, test: TestSpec, given: Arrays) -> dict[str, Graph]:
+        """Return the formulas of y, mean and rstd."""
+        rows, features = given["x"].shape
+        groups = test.parameter("num_groups")
+        width = features * groups // len(given["gamma"])
+
+        def spread(vector: Array) -> Array:
+            """Return one value per channel as one per element of each row."""
+            of_groups = np.repeat(np.asarray(vector, np.float64), width).reshape(groups, -1)
+            return np.tile(of_groups, (rows // groups, 1))
+
+        spread_inputs = {name: spread(given[name]) for name in ("gamma", "beta")}
+        return forward.graphs(test, {**given, **spread_inputs})
 
     def run(
         self,

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.kernels.kind import EVERYTHING, Arrays, Fault, Floats, Numerics, Piece
-from gonogo.kernels.layernorm import emulation, forensics, parts, pieces, statistics
+from gonogo.kernels.layernorm import emulation, forensics, parts, pieces, replay, statistics
 from gonogo.kernels.layernorm import reference as layernorm
 from gonogo.kernels.layernorm.emulation.defects import DEFECTS
+from gonogo.kernels.normalization import forward as normalization
 from gonogo.numerics.diagnosis import Diagnosis
 from gonogo.numerics.expectation import Array, Expectation
+from gonogo.numerics.replay.graph import Graph
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -50,6 +52,12 @@ class LayerNorm(Numerics):
         if rows != EVERYTHING:
             some = {name: a if name in ("gamma", "beta") else a[rows] for name, a in given.items()}
         return statistics.of_layernorm(test, some, arithmetic)
+
+    def graphs(self, test: TestSpec, given: Arrays) -> dict[str, Graph]:
+        """Return the formula of every output."""
+        if test.kernel == "layernorm_fw":
+            return normalization.graphs(test, given)
+        return replay.graphs(test, given)
 
     def pieces(self, test: TestSpec, given: Arrays, arithmetic: str | None) -> Iterator[Piece]:
         """Yield blocks of rows; for dgamma and dbeta, blocks of columns."""

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from gonogo.kernels.kind import EVERYTHING, Arrays, Floats, Numerics, with_min_step
 from gonogo.kernels.layernorm.arithmetic.terms import forward_terms
 from gonogo.kernels.layernorm.numerics import switched
+from gonogo.kernels.normalization import forward
 from gonogo.kernels.rmsnorm import budget, emulation, forensics
 from gonogo.numerics.diagnosis import Diagnosis
 from gonogo.numerics.expectation import Array, Expectation
+from gonogo.numerics.replay.graph import Graph
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -40,6 +42,10 @@ class RMSNorm(Numerics):
             stores_squares=arithmetic != budget.TT_TRAIN,
         )
         return expected | {"y": with_min_step(expected["y"], test.numerics.output)}
+
+    def graphs(self, test: TestSpec, given: Arrays) -> dict[str, Graph]:
+        """Return the formulas of y and rstd."""
+        return forward.graphs(test, given, centered=False)
 
     def run(
         self,

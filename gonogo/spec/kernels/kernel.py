@@ -53,7 +53,8 @@ class Kernel:
         drawn: the tensors that are drawn at random for it.
         numerics: the module that holds its numerics as `NUMERICS` (gonogo.kernels.kind.Numerics),
             imported when they are needed.
-        builds: names of its emulated builds, `correct` first.
+        builds: names of the emulated builds of its kind, `correct` first.
+        unchanged_by: the mutants among `builds` whose fault lies in another kernel of the kind.
         given: its inputs where a test says `statistics: given`; None: it always computes its own
             statistics.
         parameters: fields of the spec's `parameters`, besides epsilon.
@@ -71,6 +72,7 @@ class Kernel:
     drawn: tuple[str, ...]
     numerics: str
     builds: tuple[str, ...] = ("correct",)
+    unchanged_by: tuple[str, ...] = ()
     given: tuple[str, ...] | None = None
     parameters: Mapping[str, Parameter] | None = None
     extent: Callable[[Shape, Parameters, str], Extent] = last_axis
@@ -85,6 +87,11 @@ class Kernel:
     def given_statistics(self) -> bool:
         """Return whether mean and rstd can be its inputs."""
         return self.given is not None
+
+    @property
+    def emulated_builds(self) -> tuple[str, ...]:
+        """Return the emulated builds that belong to it, `correct` first."""
+        return tuple(name for name in self.builds if name not in self.unchanged_by)
 
     def inputs(self, statistics: str) -> tuple[str, ...]:
         """Return its input tensors in the order of its signature.

@@ -17,6 +17,15 @@ BUILDS = (
 """The names in gonogo.kernels.layernorm.emulation.defects.DEFECTS, in that order (a test compares
 them)."""
 
+FORWARD_ONLY = ("mean-last-tile-missing",)
+BACKWARD_ONLY = (
+    "last-two-tiles", "double-subtract", "last-block-only", "drop-s1",
+    "dgamma-last-row-tile-missing",
+)  # fmt: skip
+"""The mutants of one of the two kernels (a test compares them). `tt-train-2025` is none of them,
+although its faults are in the backward kernel: it is a release of a library, whose forward kernel
+is right, and a suite of both kernels runs on it."""
+
 NUMERICS = "gonogo.kernels.layernorm.numerics"
 KERNELS = (
     Kernel(
@@ -25,6 +34,7 @@ KERNELS = (
         ("x", "gamma", "beta"),
         NUMERICS,
         BUILDS,
+        unchanged_by=BACKWARD_ONLY,
         downstream=("linear",),
     ),
     Kernel(
@@ -33,6 +43,7 @@ KERNELS = (
         ("x", "gamma", "dy"),
         NUMERICS,
         BUILDS,
+        unchanged_by=FORWARD_ONLY,
         given=("x", "gamma", "mean", "rstd", "dy"),
     ),
 )

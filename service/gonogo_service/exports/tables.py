@@ -19,7 +19,10 @@ OF_SEED = (
     "seed", "iteration", "repeat", "verdict", "explanation", "device", "host_run", "position",
     "duration_ms", "arithmetic", "policy", "message",
 )  # fmt: skip
-OF_OUTPUT = ("output", "output_verdict", "output_explanation", "outcome")
+OF_OUTPUT = (
+    "output", "output_verdict", "output_explanation", "outcome", "output_arithmetic",
+    "detection_limits",
+)  # fmt: skip
 STATISTICS = (
     "tolerance_ratio", "budget_ratio", "chi", "max_abs", "mean_abs", "rms", "rel_frobenius",
     "pcc_deficit", "ulp_max", "ulp_p99", "mismatch_fraction", "tolerance_ratio_quantised",
@@ -28,7 +31,9 @@ STATISTICS = (
 )  # fmt: skip
 """Columns of the numbers; an output's other values are JSON in the last column."""
 OTHER = "other"
-_IN_COLUMNS = frozenset({"verdict", "explanation", "outcome", *STATISTICS})
+_IN_COLUMNS = frozenset(
+    {"verdict", "explanation", "outcome", "arithmetic", "detection_limits", *STATISTICS}
+)
 _AT_ONCE = 50
 
 
@@ -72,7 +77,14 @@ def records(part: Part, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
             output_fields = dict(
                 zip(
                     OF_OUTPUT,
-                    (name, judged["verdict"], judged["explanation"], judged.get("outcome")),
+                    (
+                        name,
+                        judged["verdict"],
+                        judged["explanation"],
+                        judged.get("outcome"),
+                        judged.get("arithmetic"),
+                        "; ".join(judged.get("detection_limits") or ()) or None,
+                    ),
                     strict=True,
                 )
             )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from gonogo.spec import arithmetic_words
 from gonogo.spec.selections import Selection, is_selection
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.exports.parts import Part, Row
@@ -196,6 +197,7 @@ def _case(
         "verdict": verdict.value,
         "explanation": entry.get("explanation"),
         **({} if outcome is None else {"outcome": outcome}),
+        **_arithmetic(outputs),
         **{
             key: row[key]
             for key in ("seed", "iteration", "repeat", "device")
@@ -215,6 +217,30 @@ def _case(
         file=entry.get("file") if isinstance(entry.get("file"), str) else None,
         line=line if isinstance(line, int) and not isinstance(line, bool) else None,
     )
+
+
+def _arithmetic(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the arithmetic models of the outputs, and what each could not have seen, in words.
+
+    Empty where the build names its model.
+    """
+    judged = {
+        output.rpartition("/")[2]: entry
+        for output, entry in outputs.items()
+        if arithmetic_words.was_replayed(entry)
+    }
+    models = [
+        f"{output}: {entry.get('arithmetic') or 'unknown'}" for output, entry in judged.items()
+    ]
+    limits = [
+        f"{output}: {', '.join(entry['detection_limits'])}"
+        for output, entry in judged.items()
+        if entry.get("detection_limits")
+    ]
+    return {
+        **({"arithmetic": "; ".join(models)} if models else {}),
+        **({"detection_limits": "; ".join(limits)} if limits else {}),
+    }
 
 
 def _numbers(judged: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ LEVELS: Mapping[Class, str] = {
     Class.broken_on_base: "notice",
     Class.known_flaky: "notice",
     Class.known_hollow: "notice",
+    Class.arithmetic_changed: "notice",
 }
 """Levels of annotations; other classes get no annotation."""
 CONCLUSIONS: Mapping[State, str] = {
@@ -294,7 +295,15 @@ def _diagnosis(test: Compared, finding: Finding, diagnoses: Mapping[str, str]) -
     )
 
 
-_GOOD = frozenset({Class.fixed, Class.no_longer_hollow, Class.passed, Class.not_run})
+_GOOD = frozenset(
+    {
+        Class.fixed,
+        Class.no_longer_hollow,
+        Class.arithmetic_changed,
+        Class.passed,
+        Class.not_run,
+    }
+)
 
 
 def _annotations(comparison: Comparison, diagnoses: Mapping[str, str]) -> Iterator[dict[str, Any]]:

@@ -20,6 +20,7 @@ MAX_DEADLINE_S = 30 * 86400
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._+/@-]*$"
 WORD = r"^[a-z0-9][a-z0-9_-]*$"
 MAX_GAUGE_BUILDS = 32
+MAX_GAUGE_GATES = 100
 GAUGE_SEEDS = 3
 """The default number of seeds.
 
@@ -177,6 +178,11 @@ class GaugeIn(Strict):
         [],
         max_length=MAX_GAUGE_BUILDS,
         description="Wrong builds of the executor, which must fail",
+    )
+    gates: list[Name] = Field(
+        [],
+        max_length=MAX_GAUGE_GATES,
+        description="Public gates to apply to the same runs; empty: all that judge the kernel",
     )
     search: bool = Field(
         True, description="If no tolerance works, try other inputs, with one seed each"

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
+from gonogo.gauge import gates
 from gonogo.gauge.plan import planned
-from gonogo.spec.builds import EMULATOR
+from gonogo.spec.builds import EMULATOR, check_kernel
 from gonogo_service.submission import jobs
 from gonogo_service.submission.bodies import GaugeIn
 from gonogo_settings import Settings
@@ -18,9 +19,12 @@ from gonogo_storage.jobs.gauge_jobs import NewGauge
 def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> NewGauge:
     """Return the gauge to create, whose builds are known. Raises FieldError."""
     checked = check(body, settings)
+    kernel = jobs.kernel_test(body.test, settings, "test").kernel
     for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
         for place, name in enumerate(names):
-            jobs.build_of(session, name, body.target.executor, settings, f"{field}.{place}")
+            where = f"{field}.{place}"
+            build = jobs.build_of(session, name, body.target.executor, settings, where)
+            check_kernel(build, kernel, where)
     return checked(owner)
 
 
@@ -46,6 +50,7 @@ def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
             "the emulator's kernels always run",
             limit="another target.executor, or no builds",
         )
+    gates.named(body.gates)
     parts = planned(test, executor, body.builds, body.wrong_builds)
     start, count = body.seeds.start, body.seeds.count
     # before the range is expanded: a count of 10**15 must not use memory

@@ -8,7 +8,15 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
-from gonogo.spec.builds import EMULATOR, Build, known_build, own_builds
+from gonogo.spec.builds import (
+    EMULATOR,
+    Build,
+    check_kernel,
+    did_you_mean,
+    known_build,
+    own_builds,
+)
+from gonogo.spec.regimes import check_exact_executor
 from gonogo.spec.selections import OWN_EXECUTORS, AnyTest, Selection, check_executor, parse_test
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.submission.bodies import MAX_SEED, JobIn, Prepared, SequentialSeeds
@@ -64,18 +72,9 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
     """
     body, test = submission.body, submission.test
     build = build_of(session, body.build, body.target.executor, settings, "build")
-    if (
-        isinstance(test, TestSpec)
-        and build.outputs is not None
-        and not any(build.produces(output) for output in test.outputs)
-    ):
-        reason = f"produces no output of {test.kernel} ({', '.join(test.outputs)})"
-        raise FieldError(
-            "build",
-            build.name,
-            reason,
-            limit="a build with one of them; this one has " + ", ".join(build.outputs),
-        )
+    if isinstance(test, TestSpec):
+        check_kernel(build, test.kernel, "build")
+        check_exact_executor(test.inputs, build.executor, test.features, "test")
     reference = (
         None
         if body.reference is None or isinstance(test, Selection)
@@ -116,11 +115,13 @@ def _reference(
 ) -> str:
     """Return the name of the build to compare with.
 
-    It must be known, be of the target's executor, and have an output in common. Raises FieldError.
+    It must be known, be of the target's executor, belong to the kernel, and have an output in
+    common. Raises FieldError.
     """
     assert body.reference is not None
     field = "reference.build"
     other = build_of(session, body.reference.build, body.target.executor, settings, field)
+    check_kernel(other, test.kernel, field)
     if not any(build.produces(output) and other.produces(output) for output in test.outputs):
         shared = ", ".join(output for output in test.outputs if build.produces(output))
         limit = f"a build with one of {shared}"
@@ -264,11 +265,12 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     if executor in (plugins(settings) | served) - OWN_EXECUTORS:
         return Build(name=name, executor=executor, branch=executor)
     if executor == EMULATOR:
-        raise FieldError(
-            field, name, "unknown build", limit="one of " + ", ".join(own_builds(executor))
-        )
+        names = own_builds(executor)
+        reason = "unknown build" + did_you_mean(name, names)
+        raise FieldError(field, name, reason, limit="one of " + ", ".join(names))
     choices = [
         *own_builds(executor),
         f"a build registered for {executor} (GET /api/v1/builds?executor={executor})",
     ]
-    raise FieldError(field, name, "unknown build", limit=", ".join(choices))
+    reason = "unknown build" + did_you_mean(name, own_builds(executor))
+    raise FieldError(field, name, reason, limit=", ".join(choices))

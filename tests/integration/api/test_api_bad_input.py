@@ -110,6 +110,10 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({"reference": {}}, "reference.build", "required"),
     ({"reference": {"build": "tt-train-2026"}}, "reference.build", "tt-train-2025"),
     ({"reference": {"build": "torch-eager"}}, "reference.build", "emulator"),
+    ({"reference": {"build": "half-groups"}}, "reference.build", "only of groupnorm_fw"),
+    ({"build": "group-boundaries"}, "build", "one of correct, last-two-tiles, double-subtract"),
+    ({"build": "mean-last-tile-missing"}, "build", "is not a build of layernorm_bw"),
+    ({"build": "tt-train-2O25"}, "build", "did you mean 'tt-train-2025'?"),
     ({"reference": {"build": "correct", "command": "rm"}}, "reference.command", "unknown field"),
     ({"labels": {"a": "nul\0"}}, "labels.a", "NUL"),
 ]

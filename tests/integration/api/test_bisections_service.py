@@ -15,6 +15,8 @@ import pytest
 import stored_jobs
 from api import Api, in_process
 from bisection_steps import answer, jobs_in_flight, run, serve, step
+from gonogo.spec.builds import emulator_builds
+from gonogo.spec.kernels.registry import KERNELS
 from gonogo_service.background.bisection import role
 from gonogo_storage.automation import bisections
 from gonogo_storage.db.encoding import utcnow
@@ -27,6 +29,8 @@ SERIES = ["correct"] * 16
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"builds": ["correct"]}, "builds"),
     ({"builds": ["correct", "no-such-build"]}, "builds.1"),
+    ({"builds": ["correct", "group-boundaries"]}, "builds.1"),
+    ({"builds": None, "branch": "emulator", "last": "half-groups"}, "last"),
     ({"builds": None}, "builds"),
     ({"branch": "emulator"}, "branch"),
     ({"builds": None, "branch": "nowhere"}, "branch"),
@@ -210,6 +214,13 @@ def test_the_page_draws_the_posterior_and_the_stream_ends_with_the_answer(api: A
         == api.client.get(f"/api/v1/bisections/{missing}").status_code
         == 404
     )
+
+
+def test_a_branch_gives_the_builds_that_belong_to_the_kernel(api: Api) -> None:
+    bisection = begin(api, builds=None, branch="emulator")
+    series = api.get(f"/bisections/{bisection}")["builds"]
+    assert series == list(KERNELS["layernorm_bw"].emulated_builds)
+    assert "group-boundaries" in emulator_builds()
 
 
 def test_the_page_keeps_how_the_posterior_moved(api: Api) -> None:

@@ -180,6 +180,20 @@ def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
     assert api.client.get("/gauges?cursor=x").status_code == 400
 
 
+def test_a_gauge_shows_the_gates_that_it_was_given_and_repeats_them_in_its_command(
+    api: Api,
+) -> None:
+    gauge = measured(api, MISSED, gates=["pcc-.999"])
+    gates = gauge["report"]["gates"]
+    assert list(gates) == ["pcc-.999"]
+    assert gates["pcc-.999"]["limit"] == "pcc 0.999"
+    assert " --gate pcc-.999 " in gauge["report"]["command"]["line"]
+    page = api.client.get(f"/gauges/{gauge['id']}").text
+    assert "PCC &gt;= .999 alone" in page
+    assert "pcc 0.999" in page
+    assert "tt-train-nightly" not in page
+
+
 def test_where_no_tolerance_works_other_inputs_are_tried_once(api: Api) -> None:
     gauge = submit(api)
     with api.context.session() as session:
@@ -367,8 +381,14 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
         "twice",
     ),
     ({"target": {"executor": "nobody"}, "builds": ["a"]}, "target.executor", "mine"),
+    (
+        {"target": {"executor": "ttnn"}, "builds": ["ttnn"], "wrong_builds": ["ttnn-legacy"]},
+        "wrong_builds.0",
+        "produces no output of layernorm_bw",
+    ),
     ({"branch": ""}, "branch", ""),
     ({"sharp": True}, "sharp", ""),
+    ({"gates": ["ulp-1", "kernelbnch"]}, "gates.1", "did you mean kernelbench?"),
 ]
 
 

@@ -143,6 +143,11 @@ def test_a_run_is_stored_whole_or_not_at_all(fresh: Api) -> None:
     assert (answer.status_code, answer.json()["field"]) == (422, "builds.1")
     answer = fresh.client.post("/api/v1/runs", json={"suite": changed(builds=["no-such"])})
     assert (answer.status_code, answer.json()["field"]) == (422, "suite.builds.0")
+    # a build of another kernel would run as `correct`, and be green
+    elsewhere = {"suite": SUITE, "builds": ["correct", "group-boundaries"]}
+    answer = fresh.client.post("/api/v1/runs", json=elsewhere)
+    assert (answer.status_code, answer.json()["field"]) == (422, "builds.1")
+    assert "only of groupnorm_fw" in answer.json()["detail"]
     answer = fresh.client.post("/api/v1/runs", json={"suite": changed(builds=[])})
     assert (answer.status_code, answer.json()["field"]) == (422, "builds")
     assert fresh.rows() == before
@@ -249,7 +254,7 @@ def test_the_examples_are_suites_that_run(lite: Api) -> None:
     run_id = submit(lite, suite=EXAMPLE, builds=["tt-train-2025"])
     names = [test["name"] for test in lite.get(f"/runs/{run_id}")["tests"]]
     assert names[0] == "backward, large features"
-    assert len(names) == 6
+    assert len(names) == 8
     (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/suites.md").read_text(), re.DOTALL)
     written = command.request(yaml.safe_load(block), [], {})
     assert lite.client.post("/api/v1/runs", json=written).status_code == 202

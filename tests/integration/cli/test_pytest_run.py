@@ -105,7 +105,7 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
     ]
     assert summary[1] == "HOLLOW PASS test_kernel.py::test_backward[double-subtract] seeds 0-1"
     assert summary[2].startswith(
-        "  layernorm_bw [1, 32, 64]: Hollow pass (budget of tt-train). Green and wrong"
+        "  layernorm_bw [1, 32, 64]: Hollow pass (arithmetic: tt-train). Green and wrong"
     )
     assert (
         "Not judged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times "

@@ -179,6 +179,20 @@ def test_an_unknown_build_is_an_error_of_every_seed(place: Workplace) -> None:
     assert len(answer.rows) == 3
 
 
+def test_a_build_of_another_kernel_ends_the_chunk_with_the_builds_that_belong(
+    place: Workplace,
+) -> None:
+    for named in (
+        {"build": "half-groups"},
+        {"build": "correct", "reference": {"build": "half-groups"}},
+    ):
+        answer = place.run(named.pop("build"), 1, executor="emulator", **named)
+        assert answer.finished is not None
+        assert answer.finished["outcome"] == "error"
+        assert "is not a build of layernorm_bw, only of groupnorm_fw" in answer.finished["error"]
+        assert answer.rows == []
+
+
 def test_a_build_need_not_produce_every_output(place: Workplace) -> None:
     answer = place.run("missing", 2, outputs=["dx", "dgamma"], arithmetic="fp32")
     assert [set(row["outputs"]) for row in answer.rows] == [{"dx", "dgamma"}] * 2

@@ -218,6 +218,11 @@ BAD = [
     (("--shape", "4,4", "--deadline", "nan"), "deadline"),
     (("--shape", "4,4", "--executor", "nope"), "executor"),
     (("--shape", "4,4", "--build", "nope"), "build"),
+    (("--shape", "4,4", "--kernel", "layernorm_fw", "--build", "group-boundaries"), "build"),
+    (("--shape", "4,4", "--kernel", "layernorm_fw", "--build", "drop-s1"), "build"),
+    (("--shape", "4,4", "--kernel", "rmsnorm_fw", "--build", "double-subtract"), "build"),
+    (("--shape", "4,4", "--build", "half-groups", "--seeds", "2"), "build"),
+    (("--shape", "4,4", "--reference-build", "mean-last-tile-missing"), "reference_build"),
 ]
 
 

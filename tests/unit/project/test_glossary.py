@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo_dashboards.kit import words
 
 LINES = (Path(__file__).parents[3] / "docs/glossary.md").read_text().splitlines()
 GROUP = re.compile(r"- \*\*(?P<group>[^*]+)\*\*")
@@ -32,8 +33,13 @@ def test_no_term_and_no_value_stands_twice() -> None:
 
 def test_every_verdict_and_every_grade_is_defined() -> None:
     values = {entry["value"] for entry in ENTRIES}
-    words = {str(word) for words in (Verdict, Explanation, Stability, Sharpness) for word in words}
-    assert words - {"unknown"} <= values
+    kinds = (Verdict, Explanation, Stability, Sharpness)
+    assert {str(word) for kind in kinds for word in kind} - {"unknown"} <= values
+
+
+def test_the_sentences_that_pages_show_on_hover_are_the_glossary_s() -> None:
+    definitions = {entry["value"]: entry["text"] for entry in ENTRIES if entry["value"]}
+    assert words.TERMS.items() <= definitions.items()
 
 
 def test_a_definition_is_one_or_two_short_sentences() -> None:

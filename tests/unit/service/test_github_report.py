@@ -160,6 +160,16 @@ def test_where_all_is_well_there_is_nothing_to_say() -> None:
     assert "[k 1](https://g.example/g): 5 of 9 pass" in measured.details
 
 
+def test_another_arithmetic_is_listed_and_annotated_as_a_notice_and_turns_nothing_red() -> None:
+    changed = a_test(Class.arithmetic_changed, Verdict.pass_, check=None)
+    answer = report_of(changed, a_test(Class.passed, Verdict.pass_))
+    assert answer.status()["state"] == "success"
+    assert answer.status()["description"] == "1 arithmetic change, 1 passed"
+    assert "**Arithmetic change** (1): Rounding explains the errors on head" in answer.details
+    assert [note["annotation_level"] for note in answer.annotations] == ["notice"]
+    assert answer.worth
+
+
 def test_text_of_others_stays_text_and_calls_nobody() -> None:
     answer = report_of(
         a_test(Class.new_failure, Verdict.fail, name=HOSTILE, check="echo ``` && x"),

@@ -42,7 +42,7 @@ from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.spec import fields
-from gonogo.spec.builds import Build, known_build
+from gonogo.spec.builds import Build, default_arithmetic, known_build
 from gonogo_workers.executors.registry import ExecutorSpec
 
 VARIABLE = "GONOGO_BUILD"
@@ -163,10 +163,12 @@ def resolve_build(
     *,
     arithmetic: str | None = None,
     produced: tuple[str, ...] | None = None,
+    on_chip: bool = False,
 ) -> ResolvedBuild:
     """Return the build that a name stands for on this host.
 
     `arithmetic` and `produced` are what the service knows of it, unless the host overrides them.
+    `on_chip`: it runs on a Tenstorrent chip, whose arithmetic it has by default.
     """
     known = known_build(build, executor.name)
     if known is not None:
@@ -184,7 +186,7 @@ def resolve_build(
     return ResolvedBuild(
         replace(executor, python=entry.get("python") or defaults.get("python") or executor.python),
         environment,
-        arithmetic,
+        arithmetic or default_arithmetic(executor.name, on_chip=on_chip),
         produced,
         tuple(table["command"]),
         table["options"],

@@ -63,7 +63,8 @@ class EmulatorExecutor:
         """Run as `PlacedExecutor.run_placed` does."""
         spec = _spec(json.dumps(test, sort_keys=True))
         numerics = registry.numerics(spec)
-        # A fault of another kernel changes nothing here
+        # A test of the job's context may be of another kernel, where the fault changes nothing. For
+        # the test itself gonogo.spec.builds.check_kernel has refused the build.
         build = self.build if self.build in numerics.faults else "correct"
         flat = {name: array.reshape(spec.flat_shape_of(name)) for name, array in inputs.items()}
         outputs = numerics.run(spec, flat, build, seed=seed, position=position)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from gonogo.errors import FieldError, GonogoError
 from gonogo.judging.inputs import generate, quantise
+from gonogo.spec.builds import check_kernel, known_build
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import (
@@ -99,9 +101,12 @@ class LocalRunner(LocalChild):
     ) -> dict[str, FloatArray]:
         """Return the outputs for one seed's quantized inputs (rows flat or shaped).
 
-        After a hang or a crash the next run gets a fresh child. Raises KernelError, KernelHang or
-        KernelCrash.
+        After a hang or a crash the next run gets a fresh child. Raises FieldError for a build that
+        doesn't belong to the test's kernel, KernelError, KernelHang or KernelCrash.
         """
+        known = known_build(self.build, self.resolved.executor.name)
+        if known is not None:
+            check_kernel(replace(known, outputs=self.produced), test.kernel)
         if not self._position:
             seed_before = self._before_seed
             for earlier in self._before:

@@ -15,6 +15,7 @@ from gonogo.flakiness.classes import Class
 from gonogo.flakiness.gating import FailOn
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.access.context import Ctx, Reader
+from gonogo_service.api.jobs.schemas import FlipsOut
 from gonogo_service.kit.answers import MAX_FILTER, Cursor, Limit, answer, make_router
 from gonogo_storage.comparison import comparing
 from gonogo_storage.comparison.comparing import Compared
@@ -82,6 +83,15 @@ class FindingOut(BaseModel):
     )
 
 
+class PairOut(BaseModel):
+    """The newest job of a test that has head's build and base's as `reference`."""
+
+    job: str
+    build: str
+    reference: str
+    flips: list[FlipsOut]
+
+
 class ComparedOut(BaseModel):
     """A test of a comparison; `class`, `verdict` and `words` are those of its first finding."""
 
@@ -101,6 +111,9 @@ class ComparedOut(BaseModel):
     base: RanOut | None
     head: RanOut | None
     check: str | None = Field(description="Command that runs the worst seed again")
+    pair: PairOut | None = Field(
+        description="Head's build against base's on equal seeds, if a job compared them"
+    )
     links: dict[str, str | None] = Field(
         description="Pages of the test, and of its newest job on head and on base"
     )

@@ -32,6 +32,7 @@ from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.jobs import chunks, queue_estimate
 from gonogo_storage.jobs import jobs as stored
 from gonogo_storage.jobs.job import Job
+from gonogo_storage.seeds import arithmetics, flips
 
 router = make_router("jobs")
 
@@ -170,9 +171,21 @@ def list_jobs(
     summary="Show a job",
 )
 def look(context: Ctx, _who: Reader, job_id: str) -> Response:
-    """Show its state, counts by verdict, progress, and the most informative seed's diagnosis."""
+    """Show its state, counts by verdict, progress, and the most informative seed's diagnosis.
+
+    It shows the arithmetic model of each output where the build names none, and for a job with a
+    reference build the flips between the two builds.
+    """
     with context.reading() as session:
-        return answer(_with_links(require_job(session, job_id)))
+        job = require_job(session, job_id)
+        pooled = None if job.reference is None else flips.of_job(session, job_id)
+        models = arithmetics.of_job(session, job_id)
+    counts = None if pooled is None else [output.to_json() for output in pooled]
+    details = {
+        "flips": counts,
+        "arithmetic": [output.to_json() for output in models] or None,
+    }
+    return answer({**_with_links(job), **details})
 
 
 @router.post(
@@ -255,4 +268,4 @@ def _expected(
 
 
 def _with_links(job: Job) -> dict[str, object]:
-    return {**job.to_json(), "links": links(job.id)}
+    return {**job.to_json(), "flips": None, "arithmetic": None, "links": links(job.id)}

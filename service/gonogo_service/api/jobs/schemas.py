@@ -59,6 +59,58 @@ class Estimate(BaseModel):
     )
 
 
+class FlipsOut(BaseModel):
+    """Outputs that differ between a build and its reference build, pooled over seeds."""
+
+    output: str
+    seeds: int
+    elements: int = Field(description="Elements that are finite in both builds")
+    differing: int = Field(description="Elements that differ")
+    rows: int = Field(description="Rows; each value of mean, rstd, dgamma and dbeta is one")
+    stepped_up: int = Field(description="Rows that moved as a whole by a step of rstd, outward")
+    stepped_down: int = Field(description="Such rows that moved inward")
+    pivot: str = Field(description="The value that the factor leaves in place: zero or beta")
+    away: int = Field(description="Elements farther from the pivot than the reference build's")
+    toward: int = Field(description="Elements nearer to the pivot")
+    rows_away: int = Field(description="Rows most of whose moves point away from the pivot")
+    rows_toward: int
+    probability: float = Field(description="Sign test over rows, two-sided")
+    factor: float | None = Field(description="d, if this build's values are 1 + d times")
+    factor_low: float | None
+    factor_high: float | None
+    factor_limit: float | None = Field(description="The least factor that would have been seen")
+    common_factor: bool = Field(description="Whether the two builds differ by that factor")
+    words: str
+
+
+class ProgramCount(BaseModel):
+    """The number of seeds with an arithmetic model."""
+
+    arithmetic: str | None = Field(description="null: no program reproduces the output")
+    seeds: int
+
+
+class ArithmeticOut(BaseModel):
+    """The arithmetic model of an output that was found from the data, over the seeds of a job."""
+
+    output: str
+    arithmetic: str | None = Field(
+        description=(
+            'The model of most seeds, such as "fp32-inside" or "bf16: mean, rstd stored"; null if '
+            "no program reproduces the output"
+        )
+    )
+    nearest_arithmetic: str | None = Field(
+        description="The program nearest to the seeds that none reproduces; null if all are"
+    )
+    programs: list[ProgramCount] = Field(description="All models, the most frequent first")
+    seeds: int = Field(description="The seeds that were read: the first 4,000 rows of the job")
+    detection_limits: list[str] = Field(
+        description="The faults that none of the seeds could have seen"
+    )
+    words: str
+
+
 class JobOut(BaseModel):
     """A job with its state and counts."""
 
@@ -93,6 +145,18 @@ class JobOut(BaseModel):
     commit: dict[str, Any] | None
     resubmit_of: str | None
     reference: dict[str, str] | None
+    flips: list[FlipsOut] | None = Field(
+        description=(
+            "For a job with `reference`, if read by its id: each output's flips against the "
+            "reference build, pooled over seeds; else null"
+        )
+    )
+    arithmetic: list[ArithmeticOut] | None = Field(
+        description=(
+            "If read by its id: each output's arithmetic model where the build names none; else "
+            "null"
+        )
+    )
     sequential: dict[str, int | bool | None] | None = Field(
         description=(
             "For sequential seeds: the seeds that the decision has read, and the minimum that it "

@@ -14,7 +14,8 @@ from starlette.exceptions import HTTPException
 from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo.flakiness.bisecting import Expect, Signal
-from gonogo.spec.builds import Build, ordered, own_builds
+from gonogo.spec.builds import Build, did_you_mean, fits_kernel, ordered, own_builds
+from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.selections import is_selection
 from gonogo.urls import API
 from gonogo_service.access.context import Context, Ctx, Reader, Submitter
@@ -405,7 +406,10 @@ def _require(context: Context, bisection_id: str) -> Bisection:
 
 
 def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
-    """Return (the builds in order, the field that names them). Raises FieldError."""
+    """Return (the builds in order, the field that names them). Raises FieldError.
+
+    Of a branch, builds that don't belong to the test's kernel are left out.
+    """
     if body.builds is not None:
         for field, value in (("branch", body.branch), ("first", body.first), ("last", body.last)):
             if value is not None:
@@ -421,13 +425,20 @@ def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
             "builds", None, "is required if there is no branch", limit=f"2 to {MAX_BUILDS} builds"
         )
     executor, branch = body.target.executor, body.branch
-    names = [build.name for build in _branch(session, executor, branch)]
+    kernel = body.test.get("kernel")
+    names = [
+        build.name
+        for build in _branch(session, executor, branch)
+        if kernel not in KERNELS or fits_kernel(build, str(kernel))
+    ]
     for field, name in (("first", body.first), ("last", body.last)):
         if name is not None and name not in names:
             raise FieldError(
                 field,
                 name,
-                f"is not a build of branch {branch!r}",
+                f"is not a build of branch {branch!r}"
+                + ("" if kernel is None else f" that belongs to {kernel}")
+                + did_you_mean(name, names),
                 limit=", ".join(names[:20]) or "a build of the branch",
             )
     low = 0 if body.first is None else names.index(body.first)

@@ -123,6 +123,8 @@ def test_a_gate_judged_from_a_row_says_what_it_would_have_said_as_the_test_s_own
         outputs = run(part, drawn)
         measured_row = measure.measured(part, drawn, outputs, arithmetic=ARITHMETIC, produced=None)
         for gate in GATES.values():
+            if gate.tolerance is None:  # test_gates compares these by hand
+                continue
             gated = TestSpec.parse({**test.canonical(), "tolerance": {"y": dict(gate.tolerance)}})
             judged_statistics = (
                 judge(gated, drawn.raw, drawn.given, outputs, arithmetic=ARITHMETIC)

@@ -78,7 +78,7 @@ def test_a_green_that_rounding_can_t_explain_fails_with_numbers_and_the_term(
         gonogo.compare(**FIELDS, **wrong, name="after the fix")
     first, output, diagnosis = str(raised.value).split("\n")
     assert first.startswith(
-        "after the fix: layernorm_bw [1, 32, 1024]: Hollow pass (budget of tt-train). "
+        "after the fix: layernorm_bw [1, 32, 1024]: Hollow pass (arithmetic: tt-train). "
         "Green and wrong"
     )
     assert output.startswith("  dx: Hollow pass, unexplained; budget_ratio ")

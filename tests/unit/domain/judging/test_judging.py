@@ -142,7 +142,7 @@ def test_a_vector_as_shape_is_one_row() -> None:
 
 def test_the_result_names_the_arithmetic_and_the_policy(case: Case) -> None:
     assert judged(case).arithmetic == "tt-train"
-    assert judged(case, arithmetic=None).arithmetic == "generic"
+    assert judged(case, arithmetic="generic").arithmetic == "generic"
     assert judged(case).policy == POLICY.version
     assert (
         judged(case, policy=replace(POLICY, version="strict", budget_ratio=0.5)).policy == "strict"

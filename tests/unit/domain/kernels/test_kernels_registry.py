@@ -53,8 +53,13 @@ def test_a_registered_kind_is_checked_like_any_other() -> None:
         code, result = command("check", *TOY, "--build", build, "--atol", "10", "--json")
         assert (code, result["verdict"]) == (1, "pass_by_tolerance")
         assert result["diagnosis"]["words"] == "cannot tell: softmax_fw has no forensics"
-    # a fault of another kernel changes nothing here
-    assert command("check", *TOY, "--build", "double-subtract", "--json")[1]["verdict"] == "pass"
+    # a fault of another kernel changes nothing here: its green would say nothing
+    refused = CliRunner().invoke(app, ["check", *TOY, "--build", "double-subtract", "--json"])
+    assert isinstance(refused.exception, FieldError)
+    assert str(refused.exception) == (
+        "build: is not a build of softmax_fw, only of layernorm_bw; it would run as `correct` "
+        "(allowed: one of correct, last-tile-only, temperature-ignored); got 'double-subtract'"
+    )
 
 
 @pytest.mark.usefixtures("toy")

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from gonogo.errors import FieldError
-from gonogo.spec.builds import Build, emulator_build, emulator_builds, ordered
+from gonogo.kernels.layernorm.emulation.defects import DEFECTS
+from gonogo.spec.builds import (
+    Build,
+    check_kernel,
+    emulator_build,
+    emulator_builds,
+    known_build,
+    ordered,
+)
+from gonogo.spec.kernels.registry import KERNELS
 
 
 def test_builds_are_ordered_by_line_and_sequence() -> None:
@@ -74,5 +83,57 @@ def test_each_named_defect_is_a_build_of_the_emulator() -> None:
 
 
 def test_an_unknown_defect_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(FieldError, match=r"build: unknown value .*tt-train-2025"):
+    with pytest.raises(FieldError, match=r"build: unknown build; did you mean 'tt-train-2025'\?"):
         emulator_build("tt-train-2026")
+
+
+def test_a_kernel_s_builds_are_those_whose_fault_changes_it() -> None:
+    for kernel in ("layernorm_fw", "layernorm_bw"):
+        assert KERNELS[kernel].emulated_builds == tuple(
+            name
+            for name, defect in DEFECTS.items()
+            if kernel in defect.kernels or name == "tt-train-2025"  # a release, not a mutant
+        )
+    assert "group-boundaries" in KERNELS["groupnorm_fw"].emulated_builds
+
+
+@pytest.mark.parametrize(
+    ("name", "executor", "kernel", "message"),
+    [
+        ("group-boundaries", "emulator", "layernorm_fw", "only of groupnorm_fw; it would run as"),
+        ("drop-s1", "emulator", "layernorm_fw", "only of layernorm_bw; it would run as"),
+        ("mean-last-tile-missing", "emulator", "layernorm_bw", "only of layernorm_fw; it would"),
+        ("gamma-shifted-tile", "emulator", "groupnorm_fw", "layernorm_bw, rmsnorm_fw; it would"),
+        ("ttnn-legacy", "ttnn", "layernorm_bw", "no output of layernorm_bw (dx, dgamma, dbeta)"),
+    ],
+)
+def test_a_build_of_another_kernel_is_refused_with_the_builds_that_belong(
+    name: str, executor: str, kernel: str, message: str
+) -> None:
+    build = known_build(name, executor)
+    assert build is not None
+    with pytest.raises(FieldError) as caught:
+        check_kernel(build, kernel, "builds.3")
+    assert (caught.value.field, caught.value.value) == ("builds.3", name)
+    assert message in caught.value.reason
+    if executor == "emulator":
+        assert caught.value.limit == "one of " + ", ".join(KERNELS[kernel].emulated_builds)
+    else:
+        assert caught.value.limit == "a build with one of them; this one has y"
+
+
+def test_a_name_that_is_nearly_right_is_suggested() -> None:
+    build = known_build("mean-last-tile-missing", "emulator")
+    assert build is not None
+    with pytest.raises(FieldError, match="did you mean 'last-tile-missing'"):
+        check_kernel(build, "rmsnorm_fw")
+
+
+def test_every_kernel_takes_its_builds() -> None:
+    for name, kernel in KERNELS.items():
+        for build_name in kernel.emulated_builds:
+            check_kernel(emulator_builds()[build_name], name)
+    for executor, build_name in (("torch", "torch-eager"), ("ttnn", "ttnn")):
+        build = known_build(build_name, executor)
+        assert build is not None
+        check_kernel(build, "layernorm_bw")

@@ -40,6 +40,7 @@ PLUGIN_FILES = (
     "gonogo/public/__init__.py",
     "gonogo/public/dropin.py",
     "gonogo/public/handover.py",
+    "gonogo/public/judgment.py",
     "gonogo/numerics/__init__.py",
     "gonogo/numerics/distances.py",
     "gonogo/numerics/formats.py",

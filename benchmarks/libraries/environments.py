@@ -1,0 +1,184 @@
+"""Make one virtual environment per library, in the cache folder, with exact versions.
+
+`make libraries` runs this module. A library that can't be installed here is left out, and one
+printed line says why. pip's own settings say where wheels come from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PROGRAMS: Final = Path(__file__).parent / "programs"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A library: the packages of its environment, and the modules that must be importable.
+
+    The first package names the folder. Its version is the library's version.
+    """
+
+    library: str
+    packages: tuple[str, ...]
+    modules: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+    """Commands that the library calls when it runs."""
+
+    @property
+    def program(self) -> Path:
+        """The script that runs the library's kernels."""
+        return PROGRAMS / f"{self.library}_program.py"
+
+    @property
+    def folder(self) -> Path:
+        """The place of the virtual environment; torch's is the one of `make torch`."""
+        version = self.packages[0].partition("==")[2]
+        return cache_folder() / f"{self.library}-{version}"
+
+    @property
+    def python(self) -> Path:
+        """The interpreter."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def stamp(self) -> Path:
+        """A file that exists once the environment is complete."""
+        return self.folder / f".gonogo-{self.library}"
+
+    @property
+    def is_installed(self) -> bool:
+        """Return whether the environment is complete and has these versions.
+
+        The stamp holds the packages; that of `make torch` is empty.
+        """
+        if not (self.stamp.exists() and self.python.exists()):
+            return False
+        text = self.stamp.read_text("utf-8")
+        return text == self._stamped or (not text and self.library == "torch")
+
+    @property
+    def _stamped(self) -> str:
+        return " ".join((*self.packages, *self.modules))
+
+    def complete(self) -> None:
+        """Note that the environment is complete."""
+        self.stamp.write_text(self._stamped, "utf-8")
+
+
+NUMPY: Final = "numpy==2.4.6"
+ENVIRONMENTS: Final = (
+    Environment("torch", ("torch==2.13.0", NUMPY), ("torch",)),
+    Environment(
+        "jax",
+        ("jax==0.10.2", "jaxlib==0.10.2", "flax==0.12.8", "ml_dtypes==0.6.0", NUMPY),
+        ("jax", "flax"),
+    ),
+    Environment(
+        "onnxruntime",
+        ("onnxruntime==1.32.0", "onnx==1.23.2", NUMPY),
+        ("onnxruntime", "onnx"),
+    ),
+    Environment(
+        "tensorflow",
+        ("tensorflow-cpu==2.21.0", "keras==3.15.1", NUMPY),
+        ("tensorflow", "keras"),
+    ),
+    Environment("mlx", ("mlx==0.32.4", "mlx-cpu==0.32.4", NUMPY), ("mlx.core",)),
+    Environment("paddle", ("paddlepaddle==3.3.1", NUMPY), ("paddle",)),
+    Environment("openvino", ("openvino==2026.4.1", NUMPY), ("openvino",)),
+    Environment("tinygrad", ("tinygrad==0.14.0", NUMPY), ("tinygrad",), ("clang",)),
+    Environment("thinc", ("thinc==9.1.1", NUMPY), ("thinc.api",)),
+    Environment(
+        "liger",
+        ("liger-kernel==0.6.2", "torch==2.13.0", "triton==3.9.0", "packaging==26.3", NUMPY),
+        ("torch", "triton", "liger_kernel.ops.layer_norm"),
+    ),
+)
+"""The one table of versions. torch's is also the Makefile's TORCH_VERSION."""
+
+INTERPRETERS: Final = ("python3.11", "python3.12", "python3.13", "python3")
+
+
+def cache_folder() -> Path:
+    """Return the folder for everything that outlives a clone."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gonogo"
+
+
+def environment_of(library: str) -> Environment:
+    """Return a library's environment. Raises StopIteration for an unknown one."""
+    return next(row for row in ENVIRONMENTS if row.library == library)
+
+
+def install(environment: Environment) -> str | None:
+    """Make the environment; return None, or why the library is left out."""
+    if absent := [name for name in environment.commands if shutil.which(name) is None]:
+        return f"it calls {absent[0]}, which isn't on PATH: apt-get install -y {absent[0]}"
+    if environment.is_installed:
+        return None
+    problem = "no interpreter here can make virtual environments"
+    preferred = os.environ.get("LIBRARIES_PYTHON")
+    for python in (*((preferred,) if preferred else ()), *INTERPRETERS):
+        if _run([python, "-c", "import ensurepip, venv"]) is not None:
+            continue
+        shutil.rmtree(environment.folder, ignore_errors=True)
+        _run([python, "-m", "venv", str(environment.folder)])
+        pip = [str(environment.python), "-m", "pip", "install", "--quiet"]
+        pip += ["--disable-pip-version-check", "--only-binary", ":all:", *environment.packages]
+        imports = [str(environment.python), "-c", f"import {', '.join(environment.modules)}"]
+        failure = _run(pip) or _run(imports)
+        if failure is None:
+            environment.complete()
+            return None
+        problem = f"{python}: {failure}"
+    shutil.rmtree(environment.folder, ignore_errors=True)
+    return problem
+
+
+def _run(command: Sequence[str]) -> str | None:
+    """Run a command; return None, or the line of its output that says what went wrong."""
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return str(error)
+    if ended.returncode == 0:
+        return None
+    lines = [line for line in ended.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()] or lines or ["it failed silently"]
+    return errors[-1][:200]
+
+
+def main(words: list[str] | None = None) -> int:
+    """Install every library, or those that are named; return 2 where there is none at all."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.libraries.environments", description=__doc__
+    )
+    names = [row.library for row in ENVIRONMENTS]
+    parser.add_argument("libraries", nargs="*", help=f"some of {', '.join(names)}")
+    chosen = parser.parse_args(words).libraries or names
+    if unknown := [name for name in chosen if name not in names]:
+        parser.error(f"there is no library {unknown[0]!r}; allowed: {', '.join(names)}")
+    count = 0
+    for environment in ENVIRONMENTS:
+        if environment.library not in chosen:
+            continue
+        is_new = not environment.is_installed
+        problem = install(environment)
+        if problem is not None:
+            print(f"left out {environment.library}: {problem}", flush=True)
+            continue
+        count += 1
+        state = "installed" if is_new else "ready"
+        print(f"{state}: {' '.join(environment.packages)} in {environment.folder}", flush=True)
+    return 0 if count else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Compare GoNoGo's verdict with the gates of others, on the same kernels and inputs."""

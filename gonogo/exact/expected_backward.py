@@ -1,0 +1,139 @@
+"""The exact gradients, and how far a right kernel may lie from the cells of its outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.exact import scales
+from gonogo.exact.expected import OPERATIONS, STORED, WELFORD, Arrays, Expected, absorbed
+from gonogo.exact.vernier import UNIT
+from gonogo.numerics.formats import round_to
+
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
+
+Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
+
+EPSILONS = (
+    ("epsilon is missing, or added outside of the root", 0.0),
+    ("epsilon has a factor of 0.1", 0.1),
+    ("epsilon has a factor of 10", 10.0),
+    ("epsilon has a factor of 100", 100.0),
+    ("epsilon has a factor of 1000", 1000.0),
+)
+"""Wrong epsilons and their factors. 1e-5, 1e-6, 1e-8 and 1e-12 are taken for one another."""
+
+MAX_TERMS = 1024
+"""A sum of n terms in fp32 is off by at most min(n, 1024) u sum|term|: longer ones are blocked."""
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The parts of dx in some rows; matrices are (rows, N), columns (rows,)."""
+
+    xhat: Doubles
+    product: Doubles
+    """P = dy gamma."""
+    dy: Doubles
+    gamma: Doubles
+    """(N,)."""
+    mean: Doubles
+    rstd: Doubles
+    s1: Doubles
+    s2: Doubles
+    dx: Expected
+
+
+def backward(
+    test: TestSpec, inputs: Arrays, rows: NDArray[np.intp], epsilon: float | None = None
+) -> Backward:
+    """Return the exact dx in `rows`, from what the kernel gets: its mean and rstd, or x alone.
+
+    epsilon: another one than the test's, for a kernel that computes its own statistics.
+    """
+    shape = (test.rows, test.features)
+    x = np.asarray(inputs["x"]).reshape(shape)[rows].astype(np.float64)
+    dy = np.asarray(inputs["dy"]).reshape(shape)[rows].astype(np.float64)
+    gamma = np.asarray(inputs["gamma"], np.float64).reshape(-1)
+    kind = scales.layout(test).kind[rows]
+    if "rstd" in inputs:
+        mean = np.asarray(inputs["mean"], np.float64).reshape(-1)[rows]
+        rstd = np.asarray(inputs["rstd"], np.float64).reshape(-1)[rows]
+    else:
+        mean = x.mean(axis=1)
+        variance = ((x - mean[:, None]) ** 2).mean(axis=1)
+        rstd = 1.0 / np.sqrt(variance + (test.epsilon if epsilon is None else epsilon))
+        if epsilon is None:
+            rstd = absorbed(rstd, kind)
+    xhat = (x - mean[:, None]) * rstd[:, None]
+    product = dy * gamma
+    s1, s2 = product.mean(axis=1), (product * xhat).mean(axis=1)
+    r = rstd[:, None]
+    dx = r * (product - s1[:, None] - xhat * s2[:, None])
+    size = np.abs(product) + np.abs(s1)[:, None] + np.abs(xhat * s2[:, None])
+    rough = np.isin(kind, (scales.ROUGH, scales.EPSILON))
+    # The form b x + c has terms as large as s2 |mean| r.
+    sums = np.abs(s1) + np.abs(s2) * (1 + np.abs(mean) * rstd)
+    room = r * (OPERATIONS * size + WELFORD * sums[:, None] * (test.features > 1))
+    # Where P x^ is stored in 16 bits, a vernier row's s2 isn't quite 0.
+    terms = product * xhat
+    lost = np.abs(terms - round_to(terms, stored_format(test))).mean(axis=1)
+    room += r * np.abs(xhat) * np.where(rough, 0.0, lost)[:, None]
+    room += np.where(rough, STORED, 0.0)[:, None] * r * size
+    strict = np.broadcast_to(~rough[:, None], x.shape)
+    return Backward(xhat, product, dy, gamma, mean, rstd, s1, s2, Expected(dx, room, strict))
+
+
+def stored_format(test: TestSpec) -> str:
+    """Return the format in which a right kernel may store products."""
+    numerics = test.numerics
+    return numerics.output if numerics.output != "fp32" else numerics.buffers
+
+
+def columns(test: TestSpec, inputs: Arrays, name: str) -> tuple[Doubles, Expected]:
+    """Return the terms of dgamma or dbeta, (rows, N), and the expectation of the sums, (1, N).
+
+    Terms that a kernel stores in 16 bits (dy x^) are rounded there, which the allowance includes.
+    """
+    parts = backward(test, inputs, np.arange(test.rows))
+    terms = parts.dy * parts.xhat if name == "dgamma" else parts.dy
+    size = np.abs(terms).sum(axis=0)
+    room = min(test.rows, MAX_TERMS) * UNIT * size
+    fmt = stored_format(test)
+    kind = scales.layout(test).kind
+    rough = np.isin(kind, (scales.ROUGH, scales.EPSILON))
+    if name == "dgamma":
+        room += np.abs(terms - round_to(terms, fmt))[~rough].sum(axis=0)
+        room += STORED * np.abs(terms[rough]).sum(axis=0)
+    exact = terms.sum(axis=0)[None]
+    return terms, Expected(exact, room[None], np.ones(exact.shape, dtype=bool))
+
+
+PARTIAL_SUMS = "partial sums of which 10 bits are read, as Wormhole's are"
+
+IN_ORDER = "a 16-bit accumulator that adds the rows in order"
+
+
+def in_order(terms: Doubles, fmt: str) -> Floats:
+    """Return the column sums (1, N) of a kernel that rounds to `fmt` after each row."""
+    total = np.zeros(terms.shape[1], dtype=np.float32)
+    for row in terms:
+        total = round_to(total.astype(np.float64) + round_to(row, fmt), fmt)
+    return total[None]
+
+
+def wrong_dgammas(test: TestSpec, inputs: Arrays) -> list[tuple[str, str, Doubles]]:
+    """Return wrong dgammas that a kernel's statistics make: (term, words, sums (1, N))."""
+    parts = backward(test, inputs, np.arange(test.rows))
+    raw = parts.xhat + (parts.mean * parts.rstd)[:, None]
+    result = [("mean", "the mean is not subtracted", (parts.dy * raw).sum(axis=0)[None])]
+    if scales.has_epsilon_rows(test):
+        for words, ratio in EPSILONS:
+            other = backward(test, inputs, np.arange(test.rows), test.epsilon * ratio)
+            result.append(("epsilon", words, (parts.dy * other.xhat).sum(axis=0)[None]))
+    return result

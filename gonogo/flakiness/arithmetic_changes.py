@@ -1,0 +1,127 @@
+"""Changes of arithmetic: the programs found on a build against those of earlier builds.
+
+A kernel's arithmetic is learned per branch. Another one than before is explained by rounding, so
+that no verdict turns red, and still is worth knowing: x^ may now be stored in bf16.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gonogo.spec import arithmetic_words
+
+MIN_ELEMENTS = 1000
+"""The least elements of an output whose program counts: on fewer, several programs fit."""
+LAST_BUILDS = 5
+"""Earlier builds that say what to expect.
+
+One night with another arithmetic doesn't change what the next ones are compared with, and after
+three in a row the new one is expected.
+"""
+
+Programs = Mapping[str | None, int]
+"""Number of seeds by the name of the program found; None: no program reproduces the output."""
+
+
+@dataclass(frozen=True)
+class BuildPrograms:
+    """The programs found on a build, by output."""
+
+    build: str
+    outputs: Mapping[str, Programs] = field(default_factory=dict)
+
+    def prevailing(self, output: str) -> str | None:
+        """Return the program of more than half of the seeds of an output; None: there is none."""
+        name, seeds, of = self.majority(output)
+        return name if 2 * seeds > of else None
+
+    def majority(self, output: str) -> tuple[str | None, int, int]:
+        """Return the most frequent program of an output, its seeds, and the seeds in all."""
+        programs = arithmetic_words.counted(self.outputs.get(output) or {})
+        name, seeds = next(iter(programs.items()), (None, 0))
+        return name, seeds, sum(programs.values())
+
+
+def pooled(build: str, jobs: Sequence[Mapping[str, Programs]]) -> BuildPrograms:
+    """Return the programs of all jobs of a build together."""
+    outputs: dict[str, Counter[str | None]] = {}
+    for job in jobs:
+        for output, programs in job.items():
+            outputs.setdefault(output, Counter()).update(programs)
+    return BuildPrograms(build, outputs)
+
+
+@dataclass(frozen=True)
+class ArithmeticChange:
+    """Another program of an output than on earlier builds.
+
+    Attributes:
+        output: the output's name.
+        before, after: the names of the two programs.
+        seeds: the seeds of this build with the program `after`, of `of`.
+        builds: the earlier builds with the program `before`, newest first.
+    """
+
+    output: str
+    before: str
+    after: str
+    seeds: int
+    of: int
+    builds: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """The change in words, such as "y: x^ is now stored in bf16"."""
+        return f"{self.output}: {arithmetic_words.difference(self.before, self.after)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it in plain JSON types."""
+        return {
+            "output": self.output,
+            "before": self.before,
+            "after": self.after,
+            "seeds": self.seeds,
+            "of": self.of,
+            "builds": list(self.builds),
+        }
+
+
+def changes(build: BuildPrograms, earlier: Sequence[BuildPrograms]) -> tuple[ArithmeticChange, ...]:
+    """Return a change for each output whose program isn't the expected one, by name.
+
+    earlier: the builds before this one, newest first. Each of the last LAST_BUILDS with a program
+    in most of its seeds has one vote; the program with more than half of the votes is expected. An
+    output whose seeds agree on none, here or before, has no change.
+    """
+    changed = []
+    for output in sorted(build.outputs):
+        voters = [
+            (other.build, program)
+            for other in earlier
+            if (program := other.prevailing(output)) is not None
+        ][:LAST_BUILDS]
+        after, seeds, of = build.majority(output)
+        if after is None or 2 * seeds <= of or not voters:
+            continue
+        votes = arithmetic_words.counted(Counter(program for _, program in voters))
+        before = next(iter(votes))
+        if before is None or 2 * votes[before] <= len(voters):
+            continue
+        if arithmetic_words.same(before, after):
+            continue
+        builds = tuple(name for name, program in voters if arithmetic_words.same(program, before))
+        changed.append(ArithmeticChange(output, before, after, seeds, of, builds))
+    return tuple(changed)
+
+
+def words(changed: Sequence[ArithmeticChange]) -> str:
+    """Return several changes as one phrase; outputs with equal changes stand together."""
+    outputs: dict[str, list[str]] = {}
+    for change in changed:
+        outputs.setdefault(arithmetic_words.difference(change.before, change.after), []).append(
+            change.output
+        )
+    return "; ".join(f"{', '.join(names)}: {phrase}" for phrase, names in outputs.items())

@@ -1,0 +1,147 @@
+"""The arithmetic model of a kernel that nobody named: found for each output by replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.judging.limits import DetectionLimits, detection_limits
+from gonogo.judging.term_shares import TermShare, diagnose
+from gonogo.judging.tolerance_advice import ToleranceAdvice, advise
+from gonogo.kernels import registry
+from gonogo.numerics.replay import ladder
+from gonogo.numerics.replay.cells import on_grid
+from gonogo.numerics.replay.graph import ALL_COLUMNS, Graph
+from gonogo.spec.test_spec import TestSpec
+
+NARROW = ("bf16", "fp16")
+"""The formats in which a kernel may store what it computes in between."""
+REPLAYABLE = frozenset({"fp32", *NARROW})
+ADVISED_ELEMENTS = 2**16
+"""Elements from which the advice on a tolerance is computed, in whole rows."""
+ADVISED_COLUMNS = 512
+"""The most columns of an output of one row from which it is computed, spread evenly."""
+MIN_RED_RATE = 1e-6
+"""A lower rate of red seeds needs no advice."""
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """The ruling of the replay on an output.
+
+    Attributes:
+        finding: the nearest program.
+        fault: the fault that explains most of the error, where no program explains the output.
+        limits: the faults that could not have shown; None where no program explains the output.
+        advice: the tolerance to take; None where today's is never in a right kernel's way.
+    """
+
+    finding: ladder.Finding
+    fault: TermShare | None = None
+    limits: DetectionLimits | None = None
+    advice: ToleranceAdvice | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the arithmetic model; "unknown" where none explains the output."""
+        return self.finding.program.name if self.finding.explained else "unknown"
+
+    def statistics(self) -> dict[str, Any]:
+        """Return it as statistics of the output."""
+        numbers = self.finding.statistics()
+        if self.fault is not None:
+            numbers["fault"] = self.fault.sentence
+            if self.fault.is_coherent:
+                numbers["fault_share"] = self.fault.share
+        if self.limits is not None:
+            numbers["detection_limits"] = self.limits.phrases()
+            numbers["unseen_terms"] = list(self.limits.terms)
+        if self.advice is not None:
+            numbers |= {"red_rate": self.advice.red_rate, "advice": self.advice.sentence}
+        return numbers
+
+
+def rulings(
+    test: TestSpec,
+    raw: Mapping[str, NDArray[Any]],
+    given: Mapping[str, NDArray[Any]],
+    outputs: Mapping[str, NDArray[np.float32]],
+) -> dict[str, Ruling]:
+    """Return the ruling on each output that can be replayed.
+
+    Left out are outputs that hold NaN or Inf, and tests with block formats, which only a Wormhole
+    has. raw, given: as for judging.judge. outputs: as matrices (see judging.matrix).
+    """
+    formats = {test.numerics.output, *_inputs(test)}
+    if not formats <= REPLAYABLE:
+        return {}
+    narrow = [form for form in NARROW if form in formats]
+    numerics = registry.numerics(test)
+    graphs = numerics.graphs(test, given)
+
+    @cache
+    def exact_graphs() -> Mapping[str, Graph]:
+        return numerics.graphs(test, raw)
+
+    ruled = {}
+    for name, output in outputs.items():
+        if name not in graphs or not np.isfinite(output).all():
+            continue
+        matrix = output.reshape(-1, 1) if test.is_per_row(name) else output
+        form = _format(matrix, test.numerics.output)
+        finding = ladder.climb(graphs[name], matrix, form, narrow)
+        ruled[name] = _ruling(test, name, graphs[name], exact_graphs, matrix, finding, form)
+    return ruled
+
+
+def _ruling(
+    test: TestSpec,
+    name: str,
+    graph: Graph,
+    exact_graphs: Callable[[], Mapping[str, Graph]],
+    output: NDArray[np.float32],
+    finding: ladder.Finding,
+    form: str,
+) -> Ruling:
+    if not finding.explained:
+        return Ruling(finding, fault=diagnose(graph, output, form))
+    limits = detection_limits(graph, finding.program, form)
+    tolerance = test.tolerance_for(name)
+    if tolerance is None or tolerance.allclose is None:
+        return Ruling(finding, limits=limits)
+    rows, features = output.shape
+    count = max(1, min(rows, ADVISED_ELEMENTS // features))
+    chosen = np.unique(np.linspace(0, rows - 1, count).astype(np.intp))
+    # the columns of a single row may be sums over all rows of the inputs
+    columns = slice(None, None, -(-features // ADVISED_COLUMNS)) if rows == 1 else ALL_COLUMNS
+    # tolerances compare with the function of the inputs before they were rounded to their formats
+    part, exact = graph, exact_graphs()[name]
+    if count < rows:
+        part, exact = part.some(chosen), exact.some(chosen)
+    advice = advise(
+        output[chosen][:, columns],
+        exact.replay(exact.forms[0], columns).values,
+        part.replay(finding.program, columns),
+        form,
+        tolerance.allclose,
+        output.size,
+    )
+    needed = advice.red_rate > MIN_RED_RATE
+    return Ruling(finding, limits=limits, advice=advice if needed else None)
+
+
+def _inputs(test: TestSpec) -> set[str]:
+    given = test.numerics.input
+    return {given} if isinstance(given, str) else set(given.values())
+
+
+def _format(output: NDArray[np.float32], declared: str) -> str:
+    """Return the declared format, or fp32 where the values aren't on its grid."""
+    if declared == "fp32":
+        return declared
+    return declared if on_grid(output, declared) else "fp32"

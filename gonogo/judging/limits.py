@@ -1,0 +1,171 @@
+"""Detection limits: the faults that an output, explained by a program, could not have shown.
+
+Each term of the output is removed, and a common factor is put on it. If the changed output would
+still be explained, the verdict says nothing about that term.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left as bisect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+import numpy as np
+
+from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
+from gonogo.kernels.normalization.forward import NormalizedRows
+from gonogo.numerics.expectation import Array
+from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay.cells import cells
+from gonogo.numerics.replay.graph import Graph
+from gonogo.numerics.replay.ladder import LIMIT
+from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay.quantity import Quantity
+
+MAX_ROWS = 8
+"""Rows on which terms are removed. A fault that shows in few other rows counts as unseen."""
+MAX_SUMMED = 2**18
+"""Terms of the column sums from which a row is removed."""
+FACTORS = tuple(digit * 10.0**exponent for exponent in range(-8, 0) for digit in (1.0, 3.0))
+"""Common factors 1 + f that are tried, the smallest first."""
+
+
+@dataclass(frozen=True)
+class DetectionLimits:
+    """The faults of an output that would be explained, too.
+
+    Attributes:
+        terms: the terms whose removal changes the output and would not be seen.
+        idle: the terms that these inputs don't use: removing them changes nothing.
+        factor: the largest tried f for which a factor 1 + f would not be seen; 0 if none.
+    """
+
+    terms: tuple[str, ...]
+    idle: tuple[str, ...]
+    factor: float
+
+    def phrases(self) -> list[str]:
+        """Return the limits in words."""
+        phrases = [*self.terms, *(f"{term} (these inputs don't use it)" for term in self.idle)]
+        if self.factor:
+            phrases.append(f"a common factor below {percent(self.factor)}")
+        return phrases
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage with one digit, such as "0.3 %"."""
+    return f"{np.format_float_positional(100 * share, precision=2, fractional=False, trim='-')} %"
+
+
+def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimits:
+    """Return what the output of this graph, in its format, could not have shown."""
+    rows = graph.shape[0]
+    part = graph.some(np.unique(np.linspace(0, rows - 1, min(rows, MAX_ROWS)).astype(np.intp)))
+    if isinstance(part, ColumnGradient):
+        part = _narrowed(part)
+    replay = part.replay(program)
+
+    def is_seen(changed: Array) -> bool:
+        with np.errstate(over="ignore"):
+            measured = cells(round_to(changed, form), replay, form)
+        return not max(measured.largest, measured.largest_row) <= LIMIT
+
+    exact = part.replay(part.forms[0]).values
+    terms, idle = [], []
+    for term, changed in without_terms(part).items():
+        if np.allclose(changed, exact, rtol=2.0**-40, atol=0.0):
+            idle.append(term)
+        elif not is_seen(replay.values + (changed - exact)):
+            terms.append(term)
+    # larger factors are easier to see
+    seen_from = bisect(FACTORS, True, key=lambda factor: is_seen(replay.values * (1.0 + factor)))
+    return DetectionLimits(tuple(terms), tuple(idle), FACTORS[seen_from - 1] if seen_from else 0.0)
+
+
+def _narrowed(graph: ColumnGradient) -> ColumnGradient:
+    """Return the graph of some of its columns, with the statistics of whole rows."""
+    rows = graph.rows
+    count, features = rows.x.shape
+    column_count = max(1, MAX_SUMMED // count)
+    if column_count >= features:
+        return graph
+    mean, rstd = rows.mean, rows.rstd
+    if mean is None or rstd is None:
+        mean = rows.x.mean(axis=1, keepdims=True, dtype=np.float64)
+        variance = rows.x.var(axis=1, keepdims=True, dtype=np.float64)
+        rstd = 1.0 / np.sqrt(variance + rows.epsilon)
+    columns = slice(None, None, -(-features // column_count))
+    narrow = replace(
+        rows,
+        x=np.asarray(rows.x[:, columns], np.float64),
+        dy=np.asarray(rows.dy[:, columns], np.float64),
+        gamma=rows.gamma[:, columns],
+        mean=mean,
+        rstd=rstd,
+    )
+    return replace(graph, rows=narrow)
+
+
+@singledispatch
+def without_terms(graph: object) -> Mapping[str, Array]:
+    """Return the exact output of a graph without each of its terms, by the term's name."""
+    return {}
+
+
+@without_terms.register
+def _(graph: NormalizedRows) -> Mapping[str, Array]:
+    rows = graph.rows
+    mean = rows.x.mean(axis=1, keepdims=True) if rows.centered else np.zeros((len(rows.x), 1))
+    centered = rows.x - mean
+    rstd = 1.0 / np.sqrt((centered**2).mean(axis=1, keepdims=True) + rows.epsilon)
+    gamma = np.ones((1, 1)) if rows.gamma is None else rows.gamma
+    beta = np.zeros((1, 1)) if rows.beta is None else rows.beta
+    changed = {"rstd": centered * gamma + beta}
+    if rows.centered:
+        changed["mean"] = rows.x * rstd * gamma + beta
+    if rows.gamma is not None:
+        changed["gamma"] = centered * rstd + beta
+    if rows.beta is not None:
+        changed["beta"] = centered * rstd * gamma + np.zeros_like(centered)
+    return changed
+
+
+@without_terms.register
+def _(graph: InputGradient) -> Mapping[str, Array]:
+    rows = graph.rows
+    mean, rstd = _statistics(graph)
+    normalized = (rows.x - mean) * rstd
+    product = rows.dy * rows.gamma
+    s1 = product.mean(axis=1, keepdims=True)
+    s2 = (product * normalized).mean(axis=1, keepdims=True)
+    plain = rows.dy - rows.dy.mean(axis=1, keepdims=True)
+    plain = plain - normalized * (rows.dy * normalized).mean(axis=1, keepdims=True)
+    return {
+        "gamma": rstd * plain,
+        "s1": rstd * (product - normalized * s2),
+        "s2": rstd * (product - s1),
+        "rstd": product - s1 - normalized * s2,
+    }
+
+
+@without_terms.register
+def _(graph: ColumnGradient) -> Mapping[str, Array]:
+    terms = graph.terms(graph.forms[0]).values
+    total = terms.sum(axis=0, keepdims=True)
+    # the row that matters least of those that matter: the median one
+    weight = np.abs(terms).sum(axis=1)
+    row = int(np.argsort(weight)[len(weight) // 2])
+    changed = {"a row": total - terms[row]}
+    if graph.weighted:
+        mean, rstd = _statistics(graph)
+        changed["mean"] = (graph.rows.dy * (graph.rows.x * rstd)).sum(axis=0, keepdims=True)
+        changed["rstd"] = (graph.rows.dy * (graph.rows.x - mean)).sum(axis=0, keepdims=True)
+    return changed
+
+
+def _statistics(graph: InputGradient | ColumnGradient) -> tuple[Array, Array]:
+    """Return mean and rstd of each row (rows, 1)."""
+    mean: Quantity
+    mean, rstd = graph.rows.statistics(Program(), quick=True)
+    return mean.values, rstd.values

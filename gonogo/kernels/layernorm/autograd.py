@@ -1,0 +1,240 @@
+"""The replay of gradients that a library derives from single operations, each of which stores.
+
+The formulas are those of the libraries' own derivative rules: torch's derivatives.yaml and
+FunctionsManual.cpp, JAX's jvp rules of mul, div, rsqrt and square, transposed. Gradients of a value
+that is used twice are added in the order in which the libraries visit the operations: last one
+first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gonogo.kernels.normalization.moments import Moments
+from gonogo.numerics.replay.columns import row_sum
+from gonogo.numerics.replay.graph import Columns
+from gonogo.numerics.replay.program import ColumnOrder, Program
+from gonogo.numerics.replay.quantity import Machine, Quantity
+
+TORCH = "autograd of (x - mean) rstd"
+QUOTIENT = "autograd of (x - mean) / root"
+JAX = "transpose of (x - mean) rstd, jnp.var"
+FAST = "transpose of (x - mean) rstd, E[x^2] - mean^2"
+
+FORWARD = ("mean", "variance", "variance + epsilon", "x - mean", "x^")
+PRODUCTS: Mapping[str, tuple[str, ...]] = {
+    TORCH: (
+        "P", "rstd P", "P (x - mean)", "sum of P (x - mean)", "rstd^2", "rstd^3",
+        "d variance", "d variance / N", "d square", "d (x - mean)", "d mean", "d mean / N",
+    ),
+    QUOTIENT: (
+        "P", "P / root", "x^ / root", "P x^ / root", "d root", "d variance", "2 d variance / N",
+        "d square", "d mean", "d mean / N", "d x of the statistics",
+    ),
+    JAX: (
+        "P", "rstd P", "rstd P added", "P (x - mean)", "rstd / (variance + epsilon)", "d variance",
+        "d x of the variance", "d mean", "d mean / N", "d (x - mean)",
+    ),
+    FAST: (
+        "P", "rstd P", "rstd P added", "P (x - mean)", "rstd / (variance + epsilon)", "d variance",
+        "d variance / N", "d square", "d mean^2", "d mean", "sum of d mean", "d mean / N",
+        "d (x - mean)",
+    ),
+}  # fmt: skip
+"""The quantities of dx that each of the derivations stores, besides those of the forward pass."""
+VARIANCE_OF = {TORCH: "x - mean", QUOTIENT: "x", JAX: "x", FAST: "E[x^2] - mean^2"}
+STATISTICS_OF: Mapping[str, tuple[str, ...]] = {
+    TORCH: (*FORWARD, "square", "rstd"),
+    QUOTIENT: (*FORWARD, "root"),
+    JAX: (*FORWARD, "rstd"),
+    FAST: (*FORWARD, "square", "mean square", "mean^2", "rstd"),
+}
+"""The quantities of the forward pass that each stores."""
+
+
+FIRST = ("epsilon", "root", "root % 64", "root % 32")
+"""The quantities that a forward pass may store besides those that its derivation names."""
+
+
+@dataclass(frozen=True)
+class Forward:
+    """The values that the forward pass leaves to its gradient.
+
+    Attributes:
+        x: (rows, N).
+        product: P = dy gamma (rows, N), as the program stores it.
+        normalized: x^ (rows, N), likewise.
+        statistics: of each row.
+    """
+
+    x: Quantity
+    product: Quantity
+    normalized: Quantity
+    statistics: Moments
+
+
+class Tape:
+    """Evaluate gradients; `add_up` sums a row as the library does."""
+
+    def __init__(self, program: Program, *, quick: bool) -> None:
+        """Evaluate those of `program`; `quick` as in Machine."""
+        self.machine = Machine(program, quick=quick)
+        self.program = program
+        self.multiply = self.machine.multiply
+        self.add = self.machine.add
+        self.store = self.machine.store
+
+    def scale(self, a: Quantity, factor: float, name: str) -> Quantity:
+        """Return a times an fp32 number, stored."""
+        number = Quantity(np.full((1, 1), float(np.float32(factor))))
+        return self.store(self.multiply(a, number), name)
+
+    def divide(self, a: Quantity, count: int, name: str) -> Quantity:
+        """Return a / count, stored."""
+        number = Quantity(np.full((1, 1), float(count)))
+        return self.store(self.machine.divide(a, number), name)
+
+    def add_up(self, terms: Quantity, name: str) -> Quantity:
+        """Return the sum of each row (rows, 1), stored once, or after each addition in windows."""
+        form = self.program.stored.get(name)
+        if form is not None and self.program.column_order is ColumnOrder.windows:
+            return row_sum(terms, form, ColumnOrder.windows)
+        count = Quantity(np.full((1, 1), float(terms.values.shape[1])))
+        mean = self.machine.mean(terms, name, "sum").per_row(name)
+        return self.store(self.multiply(mean, count), name)
+
+
+def input_gradient(program: Program, forward: Forward, *, quick: bool) -> Quantity:
+    """Return dx (rows, N), before its own rounding."""
+    tape = Tape(program, quick=quick)
+    formula = {TORCH: _torch, QUOTIENT: _quotient, JAX: _jax, FAST: _fast}[program.product]
+    return formula(tape, forward)
+
+
+def _negative(a: Quantity) -> Quantity:
+    shared = {source: -error for source, error in a.shared.items()}
+    return Quantity(-a.values, a.noise, shared, a.slack)
+
+
+def _torch(tape: Tape, forward: Forward) -> Quantity:
+    """Return dx of c = x - mean(x); c rsqrt(mean(c c) + epsilon), by torch.
+
+    rsqrt: -1/2 grad rstd^3. A product c c gives its gradient to c twice.
+    """
+    at, count = forward.statistics, forward.x.values.shape[1]
+    direct = tape.store(tape.multiply(forward.product, at.rstd), "rstd P")
+    weighted = tape.store(tape.multiply(forward.product, at.centered), "P (x - mean)")
+    total = tape.add_up(weighted, "sum of P (x - mean)")
+    squared = tape.store(tape.multiply(at.rstd, at.rstd), "rstd^2")
+    cube = tape.store(tape.multiply(squared, at.rstd), "rstd^3")
+    variance = tape.store(tape.multiply(tape.scale(total, -0.5, ""), cube), "d variance")
+    share = tape.divide(variance, count, "d variance / N")
+    through = tape.store(tape.multiply(share, at.centered), "d square")
+    once = tape.store(tape.add(direct, through), "d (x - mean)")
+    centered = tape.store(tape.add(once, through), "d (x - mean)")
+    mean = tape.add_up(_negative(centered), "d mean")
+    return tape.add(centered, tape.divide(mean, count, "d mean / N"))
+
+
+def _quotient(tape: Tape, forward: Forward) -> Quantity:
+    """Return dx of (x - mean) / sqrt(variance + epsilon) after torch.var_mean.
+
+    div: -grad ((c / root) / root). sqrt: grad / (2 root). var: 2 / N grad (x - mean).
+    """
+    at, count = forward.statistics, forward.x.values.shape[1]
+    assert at.root is not None
+    direct = tape.store(tape.machine.divide(forward.product, at.root), "P / root")
+    twice = tape.store(tape.machine.divide(forward.normalized, at.root), "x^ / root")
+    weighted = tape.store(tape.multiply(_negative(forward.product), twice), "P x^ / root")
+    total = tape.add_up(weighted, "d root")
+    variance = tape.store(tape.machine.divide(total, tape.scale(at.root, 2.0, "")), "d variance")
+    share = tape.scale(variance, 2.0 / count, "2 d variance / N")
+    through = tape.store(tape.multiply(share, at.centered), "d square")
+    mean = tape.add_up(_negative(direct), "d mean")
+    both = tape.add(through, tape.divide(mean, count, "d mean / N"))
+    return tape.add(direct, tape.store(both, "d x of the statistics"))
+
+
+def _variance_gradient(tape: Tape, forward: Forward) -> Quantity:
+    """Return the gradient of the variance (rows, 1), by JAX: rsqrt is -1/2 rstd / (v + eps)."""
+    at = forward.statistics
+    weighted = tape.store(tape.multiply(at.centered, forward.product), "P (x - mean)")
+    total = tape.add_up(weighted, "sum of P (x - mean)")
+    slope = tape.store(tape.machine.divide(at.rstd, at.shifted), "rstd / (variance + epsilon)")
+    return tape.store(tape.multiply(total, tape.scale(slope, -0.5, "")), "d variance")
+
+
+def _jax(tape: Tape, forward: Forward) -> Quantity:
+    """Return dx of (x - mean) rsqrt(jnp.var(x) + epsilon), whose variance is an fp32 value."""
+    at, count = forward.statistics, forward.x.values.shape[1]
+    assert at.computed is not None
+    product = tape.multiply(forward.product, at.rstd)
+    direct, added = tape.store(product, "rstd P"), tape.store(product, "rstd P added")
+    share = tape.divide(_variance_gradient(tape, forward), count, "")
+    deviations = tape.machine.subtract(forward.x, at.computed)
+    through = tape.multiply(tape.scale(share, 2.0, ""), deviations)
+    through = tape.store(through, "d x of the variance")
+    mean = tape.divide(tape.add_up(_negative(direct), "d mean"), count, "d mean / N")
+    return tape.add(tape.store(tape.add(added, through), "d (x - mean)"), mean)
+
+
+def _fast(tape: Tape, forward: Forward) -> Quantity:
+    """Return dx of jax.nn.standardize: the variance is mean(x^2) - mean^2."""
+    at, count = forward.statistics, forward.x.values.shape[1]
+    assert at.mean is not None
+    product = tape.multiply(forward.product, at.rstd)
+    direct, added = tape.store(product, "rstd P"), tape.store(product, "rstd P added")
+    variance = _variance_gradient(tape, forward)
+    through_mean = tape.multiply(_negative(variance), tape.scale(at.mean, 2.0, ""))
+    through_mean = tape.store(through_mean, "d mean^2")
+    mean = tape.add(tape.add_up(_negative(direct), "d mean"), through_mean)
+    mean = tape.divide(tape.store(mean, "sum of d mean"), count, "d mean / N")
+    share = tape.divide(variance, count, "d variance / N")
+    through = tape.store(tape.multiply(share, tape.scale(forward.x, 2.0, "")), "d square")
+    return tape.add(tape.store(tape.add(added, through), "d (x - mean)"), mean)
+
+
+def stored_names(product: str) -> tuple[str, ...]:
+    """Return every quantity that a derivation stores, of the forward pass and of the gradient."""
+    sums = ("sum of P (x - mean)",) if product in (JAX, FAST) else ()
+    return (*STATISTICS_OF[product], *PRODUCTS[product], *sums)
+
+
+def normalized(program: Program, at: Moments, columns: Columns) -> Quantity:
+    """Return x^ of some columns as the forward pass stores it."""
+    machine = Machine(program)
+    centered = at.centered.columns(columns)
+    if at.root is not None:
+        return machine.store(machine.divide(centered, at.root), "x^")
+    return machine.store(machine.multiply(centered, at.rstd), "x^")
+
+
+def derived() -> tuple[tuple[Program, tuple[str, ...]], ...]:
+    """Return (form, stored quantities) of the gradients that libraries derive by themselves."""
+    listed = []
+    for product, variance in VARIANCE_OF.items():
+        names = stored_names(product)
+        is_torch = product in (TORCH, QUOTIENT)
+        order = ColumnOrder.blocked if is_torch else ColumnOrder.windows
+        program = Program(variance, product, column_order=order)
+        if product == TORCH:
+            # few 16-bit values on a CPU: rsqrt is a root and a reciprocal; fp16's cube is 1 step
+            for tail in ((), ("root",), ("root % 64",), ("root % 32",)):
+                stored = (*names, *tail)
+                listed += [(program, stored), (program, _without(stored, "rstd^2"))]
+        else:
+            # XLA on a CPU: compiled code squares bf16's values and adds them up in fp32 before it
+            # stores, and contracts fp16's products with the additions that follow
+            bf16 = _without(names, "square", "sum of d mean")
+            fp16 = _without(names, "rstd P added")
+            listed += [(program, names), (program, bf16), (program, fp16)]
+            listed.append((program, _without(fp16, "mean^2", "d mean^2")))
+    unique = list({names: (program, names) for program, names in listed}.values())
+    return (*unique, *((program, ("epsilon", *names)) for program, names in unique))
+
+
+def _without(names: tuple[str, ...], *left_out: str) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in left_out)

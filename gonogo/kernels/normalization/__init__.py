@@ -1,0 +1,1 @@
+"""The replay of kernels that normalize rows: statistics and outputs of each program."""

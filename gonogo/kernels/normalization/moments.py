@@ -1,0 +1,205 @@
+"""The statistics of normalized rows in a replay: mean, variance and rstd, as a program has them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.numerics.expectation import Array
+from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay.quantity import Machine, Quantity
+
+VARIANCES = ("x - mean", "x", "E[x^2] - mean^2")
+STATISTICS = (
+    "epsilon",
+    "sum of x",
+    "mean",
+    "x - mean",
+    "square",
+    "sum of squares",
+    "mean square",
+    "mean^2",
+    "variance",
+    "variance + epsilon",
+)
+"""The quantities of a row's statistics that a kernel may store."""
+TAILS = {"root % 32": 32, "root % 64": 64}
+"""Roots that only the rows after the last full block of a vectorized loop store.
+
+torch's CPU kernel of rsqrt computes 32 (AVX2) or 64 (AVX-512) 16-bit values at a time in fp32; the
+rest goes one by one through a 16-bit root.
+"""
+WELL_CONDITIONED = 16.0
+"""The largest mean^2 / variance of a row in which E[x^2] - mean^2 is an arithmetic model.
+
+There it loses 5 bits. Beyond it, the cancellation is the kernel's own failure: a row is replayed
+with the noise of the centered variance. Where 16-bit squares or means are stored, the loss is no
+noise, and every row is replayed as it is.
+"""
+ZERO = np.zeros((1, 1))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The inputs of a kernel that normalizes rows, float64.
+
+    Attributes:
+        x: (rows, N); a large one may be float32 (see compiled.results.as_input).
+        gamma, beta: (1, N) or (rows, N); None where the kernel has none.
+        epsilon: added to the variance.
+        centered: whether the kernel subtracts the mean.
+        places: the index of each row in the whole tensor; None: these are all rows.
+        count: how many rows the whole tensor has, where `places` are given.
+    """
+
+    x: Array
+    gamma: Array | None
+    beta: Array | None
+    epsilon: float
+    centered: bool = True
+    places: NDArray[np.intp] | None = None
+    count: int = 0
+    cache: dict[Hashable, Moments] = field(default_factory=dict, compare=False, repr=False)
+    loops: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def some(self, chosen: NDArray[np.intp] | slice) -> Rows:
+        """Return some of the rows."""
+
+        def cut(a: Array | None) -> Array | None:
+            return a[chosen] if a is not None and a.shape[0] == len(self.x) > 1 else a
+
+        places = np.arange(len(self.x)) if self.places is None else self.places
+        count = len(self.x) if self.places is None else self.count
+        return Rows(
+            np.asarray(self.x[chosen], np.float64),
+            cut(self.gamma),
+            cut(self.beta),
+            self.epsilon,
+            self.centered,
+            places[chosen],
+            count,
+        )
+
+    def is_tail(self, block: int) -> NDArray[np.bool_]:
+        """Return which rows (rows, 1) come after the last full block of rows."""
+        places = np.arange(len(self.x)) if self.places is None else self.places
+        count = len(self.x) if self.places is None else self.count
+        return np.asarray(places >= count // block * block)[:, None]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The statistics of a replay, one value per row (rows, 1); x - mean is (rows, N).
+
+    `computed` is the mean before it is stored. `shifted` is the variance + epsilon. `root` is None
+    where the program has only rstd.
+    """
+
+    mean: Quantity | None
+    computed: Quantity | None
+    centered: Quantity
+    shifted: Quantity
+    rstd: Quantity
+    root: Quantity | None
+
+
+def moments(program: Program, rows: Rows, *, quick: bool = False) -> Moments:
+    """Return the statistics of each row as a program computes them; `quick` as in Machine.
+
+    Programs that differ only in what follows share them.
+    """
+    names = (*STATISTICS, "root", "rstd", *TAILS)
+    stored = tuple((name, program.stored[name]) for name in names if name in program.stored)
+    is_root = program.product == "(x - mean) / root"
+    key = (program.variance, is_root, stored, program.order, quick)
+    if key not in rows.cache:
+        rows.cache[key] = _moments(program, rows, Machine(program, quick=quick))
+    return rows.cache[key]
+
+
+def _moments(program: Program, rows: Rows, machine: Machine) -> Moments:
+    x = Quantity(rows.x)
+    mean = computed = None
+    centered = x
+    if rows.centered:
+        computed = machine.mean(x, "mean", "sum of x").per_row("mean")
+        mean = machine.store(computed, "mean")
+        centered = machine.store(machine.subtract(x, mean), "x - mean")
+    variance = machine.store(_variance(program, machine, x, mean, computed, centered), "variance")
+    shifted, rstd, root = scale(program, rows, machine, variance)
+    return Moments(mean, computed, centered, shifted, rstd, root)
+
+
+def scale(
+    program: Program, rows: Rows, machine: Machine, variance: Quantity
+) -> tuple[Quantity, Quantity, Quantity | None]:
+    """Return variance + epsilon, rstd, and the root where the program divides by it."""
+    form = program.stored.get("epsilon")
+    epsilon = rows.epsilon if form is None else float(round_to(rows.epsilon, form))
+    shifted = machine.store(machine.epsilon(variance, epsilon), "variance + epsilon")
+    rstd = machine.rsqrt(shifted)
+    root = machine.root(shifted)
+    if program.product == "(x - mean) / root":
+        root = machine.store(root, "root")
+        return shifted, rstd.per_row("rstd"), root.per_row("rstd")
+    if "root" in program.stored:
+        rstd = machine.reciprocal(machine.store(root, "root"))
+    rstd = machine.store(rstd, "rstd")
+    for name, block in TAILS.items():
+        if name in program.stored:
+            after = machine.store(machine.reciprocal(machine.store(root, name)), "rstd")
+            rstd = _where(rows.is_tail(block), after, rstd)
+    return shifted, rstd.per_row("rstd"), None
+
+
+def _variance(
+    program: Program,
+    machine: Machine,
+    x: Quantity,
+    mean: Quantity | None,
+    computed: Quantity | None,
+    centered: Quantity,
+) -> Quantity:
+    """Return the variance of each row (rows, 1), before it is stored."""
+    if program.variance == "E[x^2] - mean^2" and mean is not None and computed is not None:
+        squares = machine.store(machine.multiply(x, x), "square")
+        mean_square = machine.mean(squares, "variance", "sum of squares")
+        mean_square = machine.store(mean_square, "mean square")
+        squared_mean = machine.store(machine.multiply(mean, mean), "mean^2")
+        direct = machine.subtract(mean_square, squared_mean)
+        if {"square", "mean", "mean square", "mean^2"} & set(program.stored):
+            return Quantity(
+                np.maximum(direct.values, 0.0), direct.noise, direct.shared, direct.slack
+            )
+        usual = machine.multiply(centered, centered)
+        centered_variance = machine.mean(usual, "variance", "sum of squares")
+        return well_conditioned(mean, direct, centered_variance)
+    if program.variance == "x" and computed is not None:
+        centered = machine.subtract(x, computed)
+    square = machine.store(machine.multiply(centered, centered), "square")
+    return machine.mean(square, "variance", "sum of squares")
+
+
+def well_conditioned(mean: Quantity, direct: Quantity, centered: Quantity) -> Quantity:
+    """Return E[x^2] - mean^2 in the rows where it is a model, else the centered variance."""
+    usable = mean.values**2 <= WELL_CONDITIONED * centered.values
+    return _where(usable, direct, centered)
+
+
+def _where(chosen: NDArray[np.bool_], a: Quantity, b: Quantity) -> Quantity:
+    """Return the quantity `a` in some rows, `b` in the others."""
+    shared = {
+        source: np.where(chosen, a.shared.get(source, ZERO), b.shared.get(source, ZERO))
+        for source in {*a.shared, *b.shared}
+    }
+    return Quantity(
+        np.where(chosen, a.values, b.values),
+        np.where(chosen, a.noise, b.noise),
+        shared,
+        np.where(chosen, a.slack, b.slack),
+    )

@@ -1,0 +1,102 @@
+"""Mean and rstd of many rows: by the compiled path, else by the definition in blocks of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gonogo.kernels.normalization.moments import (
+    STATISTICS,
+    TAILS,
+    Moments,
+    Rows,
+    moments,
+    scale,
+    well_conditioned,
+)
+from gonogo.numerics.blocks import over_rows
+from gonogo.numerics.expectation import Array
+from gonogo.numerics.jit import HAVE_NUMBA, plain
+from gonogo.numerics.replay import spans
+from gonogo.numerics.replay.compiled import moments as compiled
+from gonogo.numerics.replay.compiled import results, sums
+from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay.quantity import Machine, Quantity
+
+NAMES = frozenset({*STATISTICS, "root", "rstd", *TAILS})
+"""The quantities of the statistics that a program may store."""
+
+
+@dataclass(frozen=True)
+class RowMoments:
+    """The statistics of a replay, one value per row (rows, 1); see moments.Moments."""
+
+    mean: Quantity | None
+    rstd: Quantity
+    root: Quantity | None
+
+
+def row_moments(program: Program, rows: Rows, *, quick: bool = False) -> RowMoments:
+    """Return mean and rstd of each row as a program computes them; `quick` as in Machine."""
+    if HAVE_NUMBA and not quick and not NAMES & set(program.stored):
+        return by_loops(program, rows)
+    return by_definition(program, rows, quick=quick)
+
+
+def by_definition(program: Program, rows: Rows, *, quick: bool = False) -> RowMoments:
+    """Return the statistics by the definition, in blocks of rows."""
+    count, width = rows.x.shape
+    blocks = spans.even(count, width)
+    parts: list[Moments] = [
+        moments(program, rows if len(blocks) == 1 else rows.some(slice(*block)), quick=quick)
+        for block in blocks
+    ]
+
+    def joined(quantities: list[Quantity | None]) -> Quantity | None:
+        present = [quantity for quantity in quantities if quantity is not None]
+        return Quantity.joined(present) if present else None
+
+    return RowMoments(
+        joined([part.mean for part in parts]),
+        Quantity.joined([part.rstd for part in parts]),
+        joined([part.root for part in parts]),
+    )
+
+
+def by_loops(program: Program, rows: Rows) -> RowMoments:
+    """Return the same by compiled loops.
+
+    The program stores no quantity of the statistics. Programs that differ only in what follows
+    share them.
+    """
+    variance = program.variance == "E[x^2] - mean^2" and rows.centered
+    key = (variance, program.product == "(x - mean) / root", program.order)
+    if key not in rows.loops:
+        rows.loops[key] = _by_loops(program, rows, plain(rows.x), variance)
+    statistics: RowMoments = rows.loops[key]
+    return statistics
+
+
+def _by_loops(program: Program, rows: Rows, x: Array, squares: bool) -> RowMoments:
+    count, width = x.shape
+    facts = np.zeros((count, compiled.SUMS, sums.FACTS))
+    order = sums.ORDERS[program.order]
+
+    def block(start: int, stop: int) -> None:
+        compiled.add_moments(start, stop, x, rows.centered, squares, order, facts)
+
+    over_rows(block, count, results.ROWS)
+    machine = Machine(program)
+    mean = None
+    errors = {}
+    if rows.centered:
+        mean = results.mean(facts[:, compiled.MEAN], "mean", width).per_row("mean")
+        errors["mean"] = -mean.shared["mean"] * facts[:, compiled.CENTERED, sums.SLOPE, None]
+    variance = results.mean(facts[:, compiled.CENTERED], "variance", width, errors)
+    if squares and mean is not None:
+        mean_square = results.mean(facts[:, compiled.SQUARES], "variance", width)
+        direct = machine.subtract(mean_square, machine.multiply(mean, mean))
+        variance = well_conditioned(mean, direct, variance)
+    _, rstd, root = scale(program, rows, machine, variance)
+    return RowMoments(mean, rstd, root)

@@ -1,0 +1,59 @@
+"""Mean and variance of rows, as a program that stores nothing computes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gonogo.numerics.jit import jit
+from gonogo.numerics.replay.compiled.bits import inexact, rounding
+from gonogo.numerics.replay.compiled.sums import (
+    NOISE,
+    SLOPE,
+    add_mean,
+    exact_mean,
+    scratch,
+    value_of,
+)
+
+MEAN, CENTERED, SQUARES = range(3)
+SUMS = 3
+"""Sums of a row: of x, of (x - mean)^2, and of x^2 where the variance is E[x^2] - mean^2."""
+
+
+@jit
+def add_moments(
+    start: int, stop: int, x: Any, centered: bool, squares: bool, order: int, facts: Any
+) -> None:
+    """Put the sums of rows start..stop of x (rows, N) into `facts` (rows, SUMS, FACTS)."""
+    n = x.shape[1]
+    memory, lanes = scratch(n), np.zeros(8)
+    terms, noise, slope = np.empty(n), np.empty(n), np.empty(n)
+    for i in range(start, stop):
+        row = x[i]
+        if centered:
+            for j in range(n):
+                terms[j] = row[j]
+            add_mean(terms, n, order, memory, facts[i, MEAN])
+            mean = value_of(facts[i, MEAN])
+            for j in range(n):
+                difference = row[j] - mean
+                square = difference * difference
+                terms[j] = square
+                noise[j] = 2.0 * (rounding(difference) * square) + rounding(square)
+                slope[j] = 2.0 * difference
+            facts[i, CENTERED, SLOPE] = exact_mean(slope, n, lanes)
+        if squares or not centered:
+            place = SQUARES if centered else CENTERED
+            if centered:
+                add_mean(terms, n, order, memory, facts[i, CENTERED])
+                facts[i, CENTERED, NOISE] = exact_mean(noise, n, lanes) / n
+            for j in range(n):
+                square = np.float64(row[j]) * np.float64(row[j])
+                terms[j] = square
+                noise[j] = inexact(square)
+        else:
+            place = CENTERED
+        add_mean(terms, n, order, memory, facts[i, place])
+        facts[i, place, NOISE] = exact_mean(noise, n, lanes) / n

@@ -1,0 +1,41 @@
+"""Graphs: what a search needs to know of an output's formula."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay.quantity import Quantity
+
+Columns = slice | NDArray[np.intp]
+ALL_COLUMNS: slice = slice(None)
+
+
+class Graph(Protocol):
+    """One output of a kernel: how its programs compute it from the inputs of some rows."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return (rows, N)."""
+
+    @property
+    def forms(self) -> tuple[Program, ...]:
+        """Return a program of each form, with nothing stored, the usual ones first."""
+
+    @property
+    def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:
+        """Return (form, stored quantities) of programs that libraries are known to have."""
+
+    def storable(self, program: Program) -> tuple[str, ...]:
+        """Return the quantities that a program of this form may store."""
+
+    def some(self, rows: NDArray[np.intp]) -> Graph:
+        """Return the graph of some of the rows."""
+
+    def replay(
+        self, program: Program, columns: Columns = ALL_COLUMNS, *, quick: bool = False
+    ) -> Quantity:
+        """Return some columns of the output, before its own rounding; `quick` as in Machine."""

@@ -1,0 +1,133 @@
+"""The ladder: which arithmetic explains an output of a kernel whose arithmetic nobody named.
+
+First everything in fp32, with blocked sums, then with running ones; then the programs that store
+16-bit quantities, where the tensors have 16-bit formats. The first that explains the output is its
+arithmetic model. Where none does, the nearest one's numbers stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.numerics.replay import search
+from gonogo.numerics.replay.cells import Measurement
+from gonogo.numerics.replay.graph import Graph
+from gonogo.numerics.replay.measure import measure
+from gonogo.numerics.replay.program import Order, Program
+
+LIMIT = search.LIMIT
+"""The largest distance from a cell, and the largest error shared by a row, that is explained."""
+SAMPLED_ROWS = 12
+"""Rows on which a program is tried before the whole output; half of them its worst."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The program nearest to an output, and how near it is.
+
+    Attributes:
+        program: the program; it explains the output where `explained`.
+        distance: the largest distance of an element from its cell, in standard deviations.
+        row_error: the largest error that a row shares, in standard deviations.
+        mismatch: the share of elements beyond the limit.
+        worst: (row, column) of the largest distance.
+        may_store: whether the kernel's tensors have a narrow format, in which it may store.
+    """
+
+    program: Program
+    distance: float
+    row_error: float
+    mismatch: float
+    worst: tuple[int, int]
+    may_store: bool = False
+
+    @property
+    def size(self) -> float:
+        """Return the larger of the two, which decides."""
+        return max(self.distance, self.row_error)
+
+    @property
+    def explained(self) -> bool:
+        """Return whether the program explains the output."""
+        return self.size <= LIMIT
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the numbers as statistics of the output."""
+        return {
+            "arithmetic": self.program.name if self.explained else None,
+            "nearest_arithmetic": self.program.name,
+            "cell_max": self.distance,
+            "cell_row_max": self.row_error,
+            "cell_mismatch": self.mismatch,
+            "may_store": self.may_store,
+        }
+
+
+def climb(
+    graph: Graph,
+    output: NDArray[np.floating],
+    form: str,
+    formats: Sequence[str],
+    expected: Program | None = None,
+) -> Finding:
+    """Return the first program that explains `output` (rows, N), else the nearest one.
+
+    Args:
+        graph: the output's formula with the kernel's inputs.
+        output: finite values.
+        form: the output's format.
+        formats: the narrow formats of the kernel's tensors, in which it may store.
+        expected: the program of earlier builds, which is tried first.
+    """
+    y = np.asarray(output)
+    first = expected or graph.forms[0]
+    nearest, distances = _find(graph, y, form, first)
+    if nearest.explained:
+        return nearest
+    rows = _sample(distances)
+    part, part_output = graph.some(rows), y[rows] if graph.shape[0] == len(y) else y
+    for program in _programs(graph, y, form, formats):
+        sampled, _ = _find(part, part_output, form, program)
+        if not sampled.explained and sampled.size >= nearest.size:
+            continue
+        finding, _ = _find(graph, y, form, program)
+        if finding.explained:
+            return finding
+        if finding.size < nearest.size:
+            nearest = finding
+    return replace(nearest, may_store=bool(formats))
+
+
+def _programs(
+    graph: Graph, output: NDArray[np.floating], form: str, formats: Sequence[str]
+) -> Iterator[Program]:
+    """Yield the programs of the ladder, in its order."""
+    yield from graph.forms[1:]
+    for order in (Order.running, Order.running_mean):
+        for program in graph.forms:
+            yield replace(program, order=order)
+    yield from search.candidates(graph, output, form, formats)
+
+
+def _find(
+    graph: Graph, output: NDArray[np.floating], form: str, program: Program
+) -> tuple[Finding, Measurement]:
+    """Return how near a program is to an output."""
+    measured = measure(graph, program, output, form, LIMIT)
+    finding = Finding(
+        program, measured.largest, measured.largest_row, measured.mismatch, measured.worst
+    )
+    return finding, measured
+
+
+def _sample(measured: Measurement) -> NDArray[np.intp]:
+    """Return the rows to try a program on: the worst ones, and others spread evenly."""
+    per_row = measured.per_row
+    worst = np.argsort(per_row)[::-1][: SAMPLED_ROWS // 2]
+    spread = np.linspace(0, len(per_row) - 1, min(len(per_row), SAMPLED_ROWS // 2))
+    return np.unique(np.concatenate([worst, spread.astype(np.intp)]))

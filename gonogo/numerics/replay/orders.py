@@ -1,0 +1,117 @@
+"""fp32 sums: the value that an order of additions gives, and the noise of unknown orders.
+
+This is the definition; `compiled.sums` holds the same orders for long rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.numerics.expectation import Array, binade
+from gonogo.numerics.replay.program import Order
+
+Floats = NDArray[np.float32]
+
+LANES = (4, 8, 32)
+MIN_ULPS = 0.6
+"""The least standard deviation of a mean, in units of its last place: its own roundings, and what
+is left of the additions before them where a few orders happen to agree."""
+RUNNING_SPREAD = 0.25
+"""How far a running sum of a library is from the simulated one, relative to the simulated error.
+
+Fused multiply-adds, and terms that are rounded otherwise, change it by up to a fifth.
+"""
+
+
+EXACT_LANES = 8
+"""Running totals of the float64 sums that stand for exact ones."""
+
+
+def mean(terms: NDArray[np.floating], order: Order, *, quick: bool = False) -> tuple[Array, Array]:
+    """Return the fp32 mean of each row of `terms` (rows, N), and its standard deviation: (rows,).
+
+    The terms are rounded to float32. Of blocked sums the mean is the exact one, and the deviation
+    the largest that several orders show, at least its average over the rows and a rounding. Running
+    sums have a value of their own: their error is no noise. `quick`: the deviation of blocked sums
+    is a few units in the last place of the mean size of a term.
+    """
+    narrow = np.ascontiguousarray(terms, np.float32)
+    exact = exact_mean(narrow)
+    if quick and order is Order.blocked:
+        return exact, 2.0**-23 * np.abs(narrow).mean(axis=1, dtype=np.float64)
+    largest = _largest(narrow, exact)
+    if order is Order.blocked:
+        return exact, deviation(largest, exact, exact, largest.mean())
+    running = _running_mean(narrow) if order is Order.running_mean else _running_sum(narrow)
+    return running, deviation(largest, exact, running, largest.mean())
+
+
+def exact_mean(terms: NDArray[np.floating]) -> Array:
+    """Return the mean of each row (rows, N), added in float64."""
+    return np.asarray(_in_lanes(terms.astype(np.float64), EXACT_LANES) / terms.shape[1])
+
+
+def deviation(largest: Array, exact: Array, computed: Array, average: Array | float) -> Array:
+    """Return the standard deviation of means (rows,), from what the simulated orders show.
+
+    Args:
+        largest: the largest error of a mean over the blocked orders.
+        exact: the exact means.
+        computed: the means as the program's order gives them; `exact` where it is blocked.
+        average: the average of `largest` over rows that are summed alike.
+    """
+    floor = MIN_ULPS * 2.0**-23 * binade(exact)
+    blocked = np.maximum(np.maximum(largest, average), floor)
+    return np.asarray(np.hypot(blocked, RUNNING_SPREAD * np.abs(computed - exact)))
+
+
+def _largest(terms: Floats, exact: Array) -> Array:
+    """Return the largest error of each row's mean over the blocked orders."""
+    sums = [*(_in_lanes(terms, lanes) for lanes in LANES), _in_halves(terms)]
+    errors = [np.abs(total / np.float64(terms.shape[1]) - exact) for total in sums]
+    return np.asarray(np.max(errors, axis=0))
+
+
+def _in_halves(terms: Floats) -> Floats:
+    """Return the sum of each row as a tree: the second half is added to the first, repeatedly."""
+    total = terms
+    while total.shape[1] > 1:
+        half = (total.shape[1] + 1) // 2
+        folded = total[:, :half].copy()
+        folded[:, : total.shape[1] - half] += total[:, half:]
+        total = folded
+    return total[:, 0]
+
+
+def _running_sum(terms: Floats) -> Array:
+    """Return the mean of each row from a sum that takes in term after term."""
+    # a sum by np.sum would be pairwise for a single row
+    totals = np.add.accumulate(terms, axis=1)
+    return np.asarray(totals[:, -1] / np.float64(terms.shape[1]))
+
+
+def _in_lanes(terms: NDArray[np.floating], lanes: int) -> NDArray[Any]:
+    """Return the sum of each row in `lanes` running sums, added in pairs at the end.
+
+    lanes: a power of two. The sums have the terms' type.
+    """
+    rows, count = terms.shape
+    padded = np.zeros((-(-count // lanes), lanes, rows), terms.dtype)
+    padded.reshape(-1, rows)[:count] = terms.T
+    partial = np.add.reduce(padded, axis=0)
+    while partial.shape[0] > 1:
+        half = partial.shape[0] // 2
+        partial = partial[:half] + partial[half:]
+    return np.asarray(partial[0])
+
+
+def _running_mean(terms: Floats) -> Array:
+    """Return the mean of each row as Welford's update keeps it, in fp32."""
+    columns = np.ascontiguousarray(terms.T)
+    running = np.zeros(columns.shape[1], np.float32)
+    for index, column in enumerate(columns, 1):
+        running += (column - running) / np.float32(index)
+    return running.astype(np.float64)

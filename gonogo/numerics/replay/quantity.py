@@ -1,0 +1,201 @@
+"""Quantities of a replay: values with the noise of what the kernel computes but doesn't store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.numerics.expectation import Array, binade
+from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay import orders
+from gonogo.numerics.replay.program import Program
+
+UNIT = 2.0**-24
+"""The unit roundoff of fp32."""
+TIE = 8.0
+"""Standard deviations within which a stored value may round to either side of a tie."""
+NOTHING = np.zeros((1, 1))
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Values of a replay, (rows, N) or (rows, 1), float64.
+
+    Attributes:
+        values: what the program computes, rounded where it stores.
+        noise: the variance of each element's own error.
+        shared: errors that a row's elements share, by their source: one standard deviation of the
+            source's error as it shows in each element, signed.
+        slack: how far an element may be off since a stored value was near a tie.
+    """
+
+    values: Array
+    noise: Array = field(default_factory=lambda: NOTHING)
+    shared: Mapping[str, Array] = field(default_factory=dict)
+    slack: Array = field(default_factory=lambda: NOTHING)
+
+    def __post_init__(self) -> None:
+        """Widen the values of inputs that are given as float32."""
+        if self.values.dtype != np.float64:
+            object.__setattr__(self, "values", np.asarray(self.values, np.float64))
+
+    @staticmethod
+    def joined(parts: Sequence[Quantity], axis: int = 0) -> Quantity:
+        """Return the quantity of several blocks of rows (axis 0) or of columns (axis 1)."""
+        if len(parts) == 1:
+            return parts[0]
+
+        def together(arrays: Sequence[Array]) -> Array:
+            shapes = [part.values.shape for part in parts]
+            full = [np.broadcast_to(a, s) for a, s in zip(arrays, shapes, strict=True)]
+            return np.concatenate(full, axis=axis)
+
+        sources = sorted({source for part in parts for source in part.shared})
+        return Quantity(
+            np.concatenate([part.values for part in parts], axis=axis),
+            together([part.noise for part in parts]),
+            {
+                source: together([part.shared.get(source, NOTHING) for part in parts])
+                for source in sources
+            },
+            together([part.slack for part in parts]),
+        )
+
+    @property
+    def variance(self) -> Array:
+        """Return the variance of each element."""
+        total = self.noise
+        for error in self.shared.values():
+            total = total + error**2
+        return total
+
+    def per_row(self, source: str) -> Quantity:
+        """Return a value per row (rows, 1) whose own roundings are an error that the row shares."""
+        error = np.sqrt(self.noise + self.shared.get(source, NOTHING) ** 2)
+        return Quantity(self.values, NOTHING, {**self.shared, source: error}, self.slack)
+
+    def columns(self, chosen: slice | NDArray[np.intp]) -> Quantity:
+        """Return some of the columns; a value per row stays."""
+
+        def cut(a: Array) -> Array:
+            return a[:, chosen] if a.shape[1] > 1 else a
+
+        shared = {source: cut(error) for source, error in self.shared.items()}
+        return Quantity(cut(self.values), cut(self.noise), shared, cut(self.slack))
+
+
+class Machine:
+    """Evaluate a program's operations in float64, with the noise that fp32 would add."""
+
+    def __init__(self, program: Program, *, quick: bool = False) -> None:
+        """Evaluate `program`; `quick` takes the noise of sums from their size, not from orders."""
+        self.program = program
+        self.quick = quick
+
+    def add(self, a: Quantity, b: Quantity, sign: float = 1.0) -> Quantity:
+        """Return a + b, or a - b with sign -1."""
+        shared = _joined(a.shared, {source: sign * error for source, error in b.shared.items()})
+        return _rounded(a.values + sign * b.values, a.noise + b.noise, shared, a.slack + b.slack)
+
+    def subtract(self, a: Quantity, b: Quantity) -> Quantity:
+        """Return a - b."""
+        return self.add(a, b, -1.0)
+
+    def multiply(self, a: Quantity, b: Quantity) -> Quantity:
+        """Return a b."""
+        shared = _joined(
+            {source: error * b.values for source, error in a.shared.items()},
+            {source: error * a.values for source, error in b.shared.items()},
+        )
+        slack = np.abs(a.values) * b.slack + np.abs(b.values) * a.slack + a.slack * b.slack
+        noise = a.noise * b.values**2 + b.noise * a.values**2
+        return _rounded(a.values * b.values, noise, shared, slack)
+
+    def divide(self, a: Quantity, b: Quantity) -> Quantity:
+        """Return a / b; b isn't 0."""
+        return self.multiply(a, self._power(b, -1.0))
+
+    def mean(self, a: Quantity, source: str, total: str) -> Quantity:
+        """Return the mean of each row; the order of its sum is an error of the name `source`.
+
+        total: the name of the sum, which a kernel may store before it divides.
+        """
+        shape = a.values.shape
+        noise = np.broadcast_to(a.noise, shape).sum(axis=1, keepdims=True) / shape[1] ** 2
+        shared = {
+            name: np.broadcast_to(error, shape).mean(axis=1, keepdims=True)
+            for name, error in a.shared.items()
+        }
+        mean, deviation = orders.mean(a.values, self.program.order, quick=self.quick)
+        # the simulated sums round their terms; the exact mean doesn't
+        exact = orders.exact_mean(a.values)
+        narrow = orders.exact_mean(a.values.astype(np.float32))
+        shared[source] = deviation[:, None]
+        slack = np.broadcast_to(a.slack, shape).mean(axis=1, keepdims=True)
+        result = Quantity((exact + (mean - narrow))[:, None], noise, shared, slack)
+        if total not in self.program.stored:
+            return result
+        count = Quantity(np.full((1, 1), float(shape[1])))
+        return self.divide(self.store(self.multiply(result, count), total), count)
+
+    def root(self, a: Quantity) -> Quantity:
+        """Return sqrt(a)."""
+        return self._power(a, 0.5)
+
+    def reciprocal(self, a: Quantity) -> Quantity:
+        """Return 1 / a."""
+        return self._power(a, -1.0)
+
+    def rsqrt(self, a: Quantity) -> Quantity:
+        """Return 1 / sqrt(a), with a rounding of its own for the approximation."""
+        exact = self._power(a, -0.5)
+        return replace(exact, noise=exact.noise + (UNIT * binade(exact.values)) ** 2 / 3)
+
+    def epsilon(self, a: Quantity, epsilon: float) -> Quantity:
+        """Return a + epsilon, which a kernel may hold as fp32 or wider."""
+        held_in_fp32 = float(np.float32(epsilon))
+        error = np.full((1, 1), abs(held_in_fp32 - epsilon))
+        shared = _joined(a.shared, {"epsilon": error})
+        return _rounded(a.values + held_in_fp32, a.noise, shared, a.slack)
+
+    def store(self, a: Quantity, name: str) -> Quantity:
+        """Return the quantity as the program stores it; unchanged where it doesn't."""
+        form = self.program.stored.get(name)
+        if form is None:
+            return a
+        values = round_to(a.values, form).astype(np.float64)
+        reach = TIE * np.sqrt(a.variance) + a.slack
+        low = round_to(a.values - reach, form)
+        high = round_to(a.values + reach, form)
+        return Quantity(values, slack=np.maximum(high - values, values - low))
+
+    def _power(self, a: Quantity, exponent: float) -> Quantity:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = a.values**exponent
+            slope = exponent * values / a.values
+        shared = {source: error * slope for source, error in a.shared.items()}
+        return _rounded(values, a.noise * slope**2, shared, a.slack * np.abs(slope))
+
+
+def _joined(a: Mapping[str, Array], b: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the sums of errors of equal sources, and all others."""
+    shared = dict(a)
+    for source, error in b.items():
+        shared[source] = shared[source] + error if source in shared else error
+    return shared
+
+
+def _rounded(values: Array, noise: Array, shared: Mapping[str, Array], slack: Array) -> Quantity:
+    """Return a quantity with the rounding of one fp32 operation: h^2 / 3, h half a step.
+
+    Exact operands whose result fp32 holds, such as the product of two 16-bit values, don't round.
+    """
+    rounding = (UNIT * binade(values)) ** 2 / 3
+    if not shared:
+        with np.errstate(over="ignore"):
+            fits = values.astype(np.float32) == values
+        rounding = np.where(fits & (noise == 0.0) & (slack == 0.0), 0.0, rounding)
+    return Quantity(values, noise + rounding, shared, slack)

@@ -1,0 +1,216 @@
+"""`gonogo.judge` and `gonogo.pool`: judge a kernel's outputs from Python.
+
+At import it loads only the standard library; `judge` needs NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gonogo.public import handover, tensors
+
+KERNEL_FORMATS = ("fp32", "bf16", "fp16", "bfp8_b", "bfp4_b")
+WORST_FIRST = (
+    "fail",
+    "pass_by_tolerance",
+    "fail_by_tolerance",
+    "suspect",
+    "inconclusive",
+    "not_judged",
+    "pass",
+)
+"""The verdicts that judge() returns (docs/verdicts.md)."""
+EXPLANATIONS = ("unexplained", "suspect", "inconclusive", "not_judged", "explained")
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """The answer to two questions: are the outputs within the tolerance, and is the error rounding?
+
+    Attributes:
+        verdict: "pass", "pass_by_tolerance" (green and wrong), "fail", "fail_by_tolerance" (red
+            and right), "suspect", "inconclusive" or "not_judged".
+        explanation: "explained", "suspect", "unexplained", "inconclusive" or "not_judged".
+        arithmetic: the arithmetic model that explains the outputs, such as "fp32-inside"; the
+            models of several outputs are joined by "; ". "unknown" where none explains one.
+        detection_limits: output -> the faults that could not have shown in it.
+        advice: output -> the tolerance to take, where today's turns right kernels red.
+        words: a few lines for people; the diagnosis where rounding doesn't explain the error.
+        outputs: output -> its verdict, explanation and statistics (docs/verdicts.md).
+        seeds: the number of judgments that it sums up.
+    """
+
+    verdict: str
+    explanation: str
+    arithmetic: str
+    detection_limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    advice: Mapping[str, str] = field(default_factory=dict)
+    words: str = ""
+    outputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    seeds: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it in plain JSON types."""
+        return {
+            "verdict": self.verdict,
+            "explanation": self.explanation,
+            "arithmetic": self.arithmetic,
+            "detection_limits": {name: list(of) for name, of in self.detection_limits.items()},
+            "advice": dict(self.advice),
+            "words": self.words,
+            "outputs": {name: dict(numbers) for name, numbers in self.outputs.items()},
+            "seeds": self.seeds,
+        }
+
+
+def judge(
+    *,
+    kernel: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    tolerance: Mapping[str, Any] | None = None,
+    epsilon: float | None = None,
+    numerics: Mapping[str, Any] | None = None,
+    arithmetic: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> Judgment:
+    """Judge the outputs of one run of a kernel.
+
+    Args:
+        kernel: "layernorm_fw", "layernorm_bw", "rmsnorm_fw" or "groupnorm_fw" (docs/kernels.md).
+        inputs: the kernel's inputs by name, with the values that it got: x and dy of any shape
+            whose last dimension is N (group norm: [samples, channels, ...]), gamma and beta [N]
+            ([channels]); mean and rstd, one value per row, where layernorm_bw gets them. NumPy
+            arrays, torch tensors (bf16 too), JAX arrays, and anything with `__array__` or DLPack.
+        outputs: any of the kernel's outputs by name, in the same shapes.
+        tolerance: {"rtol": ..., "atol": ...} and the other comparators of docs/spec.md; None: every
+            output is within.
+        epsilon: what the kernel adds to the variance (default: 1e-5 for LayerNorm's kinds; see
+            docs/spec.md).
+        numerics: formats that the dtypes don't say, such as {"input": "bf16", "output": "fp32"}.
+        arithmetic: the kernel's arithmetic model, such as "tt-train" for a Wormhole; by default it
+            is found by replay.
+        parameters: the kernel's own parameters, such as {"num_groups": 8}.
+
+    Raises:
+        FieldError: a field, shape or value is impossible; the message names the field, the value
+            and the limit.
+        JobError: an input is missing, or no output is given.
+        KernelOutputError: an output has a wrong shape or type.
+        TypeError: a value isn't a tensor of real numbers.
+    """
+    from gonogo.judging.comparison import judge_here
+
+    read = {name: tensors.read(value, name) for name, value in inputs.items()}
+    read_outputs = {name: tensors.read(value, name) for name, value in outputs.items()}
+    arrays = {
+        name: tensor.values.astype("float32", copy=False)
+        for name, tensor in {**read, **read_outputs}.items()
+    }
+    fields: dict[str, Any] = {"tolerance": dict(tolerance or {})}
+    if epsilon is not None:
+        fields["epsilon"] = epsilon
+    if parameters is not None:
+        fields["parameters"] = dict(parameters)
+    fields["numerics"] = _formats(read, read_outputs) | dict(numerics or {})
+    judgment, words, _, record = judge_here(
+        handover.test_fields(kernel, arrays, fields),
+        arrays,
+        {},
+        arithmetic or tensors.default_arithmetic(outputs.values()),
+    )
+    return from_record(
+        record | {"arithmetic": judgment.arithmetic, "words": words or ""},
+        {name: output.to_json() for name, output in judgment.outputs.items()},
+    )
+
+
+def from_record(record: Mapping[str, Any], outputs: Mapping[str, Mapping[str, Any]]) -> Judgment:
+    """Return the judgment of a record with the entries of its outputs."""
+    return Judgment(
+        verdict=record["verdict"],
+        explanation=record["explanation"],
+        arithmetic=record["arithmetic"],
+        detection_limits={
+            name: tuple(numbers["detection_limits"])
+            for name, numbers in outputs.items()
+            if "detection_limits" in numbers
+        },
+        advice={
+            name: numbers["advice"] for name, numbers in outputs.items() if "advice" in numbers
+        },
+        words=record["words"],
+        outputs=outputs,
+    )
+
+
+def pool(judgments: Iterable[Judgment]) -> Judgment:
+    """Return the judgment of a test from those of its seeds.
+
+    The verdict and the explanation are the worst. Two suspect seeds of one output are no chance, so
+    they make it unexplained. A fault is a detection limit where no seed could have shown it. The
+    statistics are those of each output's worst seed. Raises ValueError for no judgments.
+    """
+    seeds = list(judgments)
+    if not seeds:
+        raise ValueError("judgments is empty: pool needs at least one")
+    outputs = {
+        name: min(
+            (seed.outputs[name] for seed in seeds if name in seed.outputs),
+            key=lambda numbers: WORST_FIRST.index(numbers["verdict"]),
+        )
+        for name in dict.fromkeys(name for seed in seeds for name in seed.outputs)
+    }
+    explanation = min((seed.explanation for seed in seeds), key=EXPLANATIONS.index)
+    verdict = min((seed.verdict for seed in seeds), key=WORST_FIRST.index)
+    suspects = [
+        name
+        for name in outputs
+        if sum(
+            seed.outputs[name]["explanation"] == "suspect" for seed in seeds if name in seed.outputs
+        )
+        > 1
+    ]
+    if suspects and explanation == "suspect":
+        explanation = "unexplained"
+        verdict = "pass_by_tolerance" if verdict == "suspect" else verdict
+    counts = {name: sum(seed.verdict == name for seed in seeds) for name in WORST_FIRST}
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    worst_words = next((seed.words for seed in seeds if seed.verdict == verdict), "")
+    return Judgment(
+        verdict,
+        explanation,
+        "; ".join(dict.fromkeys(seed.arithmetic for seed in seeds)),
+        {
+            name: tuple(
+                limit
+                for limit in seeds[0].detection_limits.get(name, ())
+                if all(limit in seed.detection_limits.get(name, ()) for seed in seeds)
+            )
+            for name in outputs
+        },
+        {name: words for seed in seeds for name, words in seed.advice.items()},
+        "\n".join(filter(None, (f"{len(seeds)} seeds: {summary}", worst_words))),
+        outputs,
+        sum(seed.seeds for seed in seeds),
+    )
+
+
+def _formats(
+    inputs: Mapping[str, tensors.Tensor], outputs: Mapping[str, tensors.Tensor]
+) -> dict[str, Any]:
+    """Return the formats of the tensors as fields of `numerics`."""
+    known = {
+        name: "fp32" if tensor.format == "fp64" else tensor.format
+        for name, tensor in {**inputs, **outputs}.items()
+    }
+    formats = {name: known[name] for name in inputs if known[name] in KERNEL_FORMATS}
+    of_outputs = [known[name] for name in outputs if known[name] in KERNEL_FORMATS]
+    # statistics are often wider than the output that they belong to
+    matrices = [known[name] for name in outputs if name in ("y", "dx") and known[name]]
+    numerics: dict[str, Any] = {"input": formats} if formats else {}
+    if matrices or of_outputs:
+        numerics["output"] = (matrices or of_outputs)[0]
+    return numerics

@@ -1,0 +1,75 @@
+"""The jobs that ran head's build against base's on equal seeds (`reference`), and their flips.
+
+Such a job is in no side's counts, since its verdict says something about two builds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo.judging.factors import Flips
+from gonogo_storage.comparison.comparison_side import Place
+from gonogo_storage.db.states import JobKind
+from gonogo_storage.rollups.variants import context_name
+from gonogo_storage.seeds import flips
+from gonogo_storage.tables import JobRow
+
+MAX_PAIRS = 50
+"""Tests whose flips are read: a few milliseconds each."""
+
+
+@dataclass(frozen=True)
+class BuildPair:
+    """The newest job of a test that compared head's build with base's."""
+
+    job: str
+    build: str
+    reference: str
+    flips: tuple[Flips, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it in plain JSON types."""
+        return {
+            "job": self.job,
+            "build": self.build,
+            "reference": self.reference,
+            "flips": [output.to_json() for output in self.flips],
+        }
+
+
+def read(
+    session: Session, base_builds: Sequence[str], head_builds: Sequence[str]
+) -> Mapping[Place, BuildPair]:
+    """Return the newest pair of each place, among the newest jobs that have results."""
+    table = JobRow
+    query = (
+        select(
+            table.id,
+            table.test_key,
+            table.arch,
+            table.board,
+            table.context,
+            table.build,
+            table.reference,
+        )
+        .where(
+            table.build.in_(head_builds),
+            table.reference.in_(base_builds),
+            table.kind != JobKind.gauge,
+            table.done > 0,
+        )
+        .order_by(table.id.desc())
+        .limit(MAX_PAIRS)
+    )
+    pairs: dict[Place, BuildPair] = {}
+    for row in session.execute(query):
+        place = Place(row.test_key, row.arch, row.board, context_name(row.context), "")
+        if place not in pairs:
+            pooled = flips.of_job(session, row.id)
+            pairs[place] = BuildPair(row.id, row.build, row.reference, pooled)
+    return pairs

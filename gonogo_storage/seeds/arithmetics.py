@@ -1,0 +1,96 @@
+"""The arithmetic models that were found in stored seeds, by job and output. Bounded reads.
+
+Only seeds that no budget was named for have one (gonogo.judging.arithmetic).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Integer, cast, func, or_, select
+from sqlalchemy.orm import Session
+
+from gonogo.spec import arithmetic_words
+from gonogo.spec.arithmetic_words import OutputArithmetic
+from gonogo.spec.builds import ARITHMETICS
+from gonogo_storage.tables import SeedResultRow
+
+MAX_SEEDS = 64
+"""The first (seed, repeat) of each job whose programs are counted: enough for a majority."""
+MAX_ROWS = 4_000
+"""Rows, one for each output of a seed, that a job's page reads: the first ones to arrive."""
+_AT_ONCE = 500
+
+Programs = dict[str | None, int]
+
+
+def of_job(session: Session, job_id: str) -> tuple[OutputArithmetic, ...]:
+    """Return the arithmetic models of each output of a job, by name.
+
+    Empty for a job whose build names its arithmetic model. At most MAX_ROWS rows are read.
+    """
+    table = SeedResultRow
+    query = (
+        select(table.output, table.statistics)
+        .where(table.job_id == job_id, table.output != "", _without_budget())
+        .order_by(table.arrival, table.output)
+        .limit(MAX_ROWS)
+    )
+    rows: dict[str, list[Mapping[str, Any]]] = {}
+    for output, statistics in session.execute(query):
+        if arithmetic_words.was_replayed(statistics or {}):
+            rows.setdefault(output, []).append(statistics)
+    return tuple(arithmetic_words.of_output(output, rows[output]) for output in sorted(rows))
+
+
+def of_jobs(
+    session: Session,
+    job_ids: Sequence[str],
+    *,
+    min_elements: int = 0,
+    without: Collection[str] = (),
+) -> dict[str, dict[str, Programs]]:
+    """Return {job: {output: {program: seeds}}}; a program None reproduces nothing.
+
+    Jobs and outputs without any are left out. Of each job the first MAX_SEEDS (seed, repeat) are
+    read. min_elements: outputs with fewer are left out. without: devices whose seeds are left out.
+    """
+    table = SeedResultRow
+    statistics = table.statistics
+    counts: dict[str, dict[str, Programs]] = {}
+    for ids in _parts(list(job_ids)):
+        rows = select(
+            table.job_id,
+            table.output,
+            statistics["arithmetic"].as_string().label("program"),
+        ).where(
+            table.job_id.in_(ids),
+            table.arrival <= MAX_SEEDS,
+            table.output != "",
+            _without_budget(),
+            statistics["nearest_arithmetic"].as_string().is_not(None),
+            cast(statistics["count"].as_string(), Integer) >= min_elements,
+        )
+        if without:
+            rows = rows.where(or_(table.device.is_(None), table.device.not_in(list(without))))
+        part = rows.subquery()
+        axes = (part.c.job_id, part.c.output, part.c.program)
+        for job_id, output, program, seeds in session.execute(
+            select(*axes, func.count()).group_by(*axes)
+        ):
+            counts.setdefault(job_id, {}).setdefault(output, {})[program] = seeds
+    return counts
+
+
+def _without_budget() -> Any:
+    """Return the condition that selects seeds whose build names no arithmetic model.
+
+    It is checked before any JSON is read.
+    """
+    return SeedResultRow.arithmetic.not_in(ARITHMETICS)
+
+
+def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(ids), _AT_ONCE):
+        yield ids[start : start + _AT_ONCE]

@@ -1,0 +1,134 @@
+"""Flips of a job with a reference build: stored, pooled, and shown by the API, the page, the
+command and the comparison of its two builds."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import stored_jobs
+from api import Api, in_process, on_port
+from gonogo.judging import flips
+from gonogo.numerics.formats import round_to
+from gonogo_cli.app import app
+from gonogo_storage.jobs import jobs
+
+TEST = {"kernel": "layernorm_bw", "shape": [32, 1024]}
+FACTOR = 1 + 3e-6
+HEAD, BASE = "correct", "tt-train-2025"
+
+
+@pytest.fixture
+def api(database_url: str) -> Iterator[Api]:
+    with in_process(database_url) as service:
+        yield service
+
+
+def row(seed: int, factor: float = FACTOR, repeat: int = 0) -> dict[str, Any]:
+    """Return a result row whose dx has real counts, of a build that differs by a factor."""
+    values = np.random.default_rng(seed).standard_normal((32, 1024))
+    counts = flips.count(round_to(values * factor, "bf16"), round_to(values, "bf16"), "bf16", 1024)
+    result = stored_jobs.row(seed, wrong=False) | {"repeat": repeat}
+    entry = {
+        "build": BASE,
+        "explanation": "explained",
+        "within": True,
+        "against_float64": {"explanation": "explained", "budget_ratio": 0.5, "chi": 0.8},
+        "max_abs": 0.01,
+        "ulp_max": 1.0,
+        "mismatch_fraction": 1e-3,
+        "budget_ratio": 0.3,
+        "flips": counts,
+    }
+    result["outputs"]["dx"]["reference"] = entry
+    return result
+
+
+def compared(api: Api, rows: list[dict[str, Any]], reference: str = BASE) -> str:
+    """Return the id of a finished job that compares HEAD with another build."""
+    with api.context.session() as session:
+        job = stored_jobs.submit(
+            session, test=TEST, build=HEAD, seeds=len(rows), reference=reference
+        )
+        stored_jobs.report(session, job.id, rows)
+        stored_jobs.finish(session, job.id)
+        return job.id
+
+
+def test_the_job_s_answer_pools_the_flips_over_its_seeds(api: Api) -> None:
+    job = compared(api, [row(seed) for seed in range(4)] + [row(0, repeat=1)])
+    (dx,) = api.get(f"/jobs/{job}")["flips"]
+    assert (dx["output"], dx["seeds"], dx["elements"]) == ("dx", 4, 4 * 32768)
+    assert (dx["common_factor"], dx["toward"], dx["pivot"]) == (True, 0, "zero")
+    assert dx["away"] == dx["differing"] > 50
+    assert dx["factor_low"] < 3e-6 < dx["factor_high"]
+    assert dx["factor"] == pytest.approx(3e-6, rel=0.3)
+    assert dx["words"].startswith("a common factor of ")
+    # each seed has its own counts, too
+    seeds = api.get(f"/jobs/{job}/results")["items"]
+    stored = [seed["outputs"]["dx"]["reference"]["flips"] for seed in seeds if not seed["repeat"]]
+    assert sum(counts["pivots"]["zero"]["away"] for counts in stored) == dx["away"]
+    assert api.get("/jobs")["items"][0]["flips"] is None
+
+
+def test_a_job_without_a_reference_has_no_flips(api: Api) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.submit(session, test=TEST, build=HEAD)
+        waiting = stored_jobs.submit(session, test=TEST, build=HEAD, reference=BASE)
+    assert api.get(f"/jobs/{job.id}")["flips"] is None
+    assert api.get(f"/jobs/{waiting.id}")["flips"] == []
+    assert 'id="flips"' not in api.client.get(f"/jobs/{job.id}").text
+
+
+def test_the_job_s_page_shows_the_flips(api: Api) -> None:
+    job = compared(api, [row(seed) for seed in range(4)])
+    page = html.unescape(api.client.get(f"/jobs/{job}").text)
+    (line,) = api.client.get(f"/jobs/{job}.json").json()["flips"]
+    assert line["common_factor"] is True
+    assert line["words"] in page
+    assert f"{line['differing']} of {line['elements']}" in page
+    assert 'id="flips"' in page
+
+
+def test_the_comparison_of_the_two_builds_quotes_the_newest_job_that_compared_them(
+    api: Api,
+) -> None:
+    with api.context.session() as session:
+        for build in (BASE, HEAD):
+            alone = stored_jobs.submit(session, test=TEST, build=build, seeds=1)
+            stored_jobs.report(session, alone.id, [stored_jobs.row(0, wrong=False)])
+            stored_jobs.finish(session, alone.id)
+    compared(api, [row(0, factor=1.0)])
+    newest = compared(api, [row(seed) for seed in range(4)])
+    compared(api, [row(0, factor=1.0)], reference="drop-s1")
+    (item,) = api.get(f"/compare?base={BASE}&head={HEAD}")["items"]
+    assert (item["pair"]["job"], item["pair"]["reference"]) == (newest, BASE)
+    (dx,) = item["pair"]["flips"]
+    assert dx["common_factor"] is True
+    assert item["head"]["jobs"] != [newest]  # it counts for neither side
+    page = html.unescape(api.client.get(f"/compare?base={BASE}&head={HEAD}").text)
+    assert f"Flips of dx: {dx['words']}" in page
+    (other_way,) = api.get(f"/compare?base={HEAD}&head={BASE}")["items"]
+    assert other_way["pair"] is None
+
+
+def test_the_command_says_what_the_flips_show(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with on_port(sqlite_url) as (client, context):
+        monkeypatch.setenv("GONOGO_URL", str(client.base_url))
+        with context.session() as session:
+            job = stored_jobs.submit(session, test=TEST, build=HEAD, seeds=4, reference=BASE)
+            stored_jobs.report(session, job.id, [row(seed) for seed in range(4)])
+            stored_jobs.finish(session, job.id)
+            assert jobs.get(session, job.id) is not None
+        shown = CliRunner().invoke(app, ["watch", job.id])
+        assert "flips of dx: a common factor of " in shown.stdout
+        answer = json.loads(CliRunner().invoke(app, ["watch", job.id, "--json"]).stdout)
+        assert answer["flips"][0]["common_factor"] is True

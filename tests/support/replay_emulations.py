@@ -1,0 +1,201 @@
+"""Kernels in NumPy's float32 that round where a library stores, written without the replay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.numerics.formats import round_to
+
+Floats = NDArray[np.float32]
+WINDOW = 32
+
+
+def inputs(rows: int, width: int, form: str, seed: int = 0) -> dict[str, Floats]:
+    """Return x, gamma, beta and dy of a form: x = .3 + N(0, 1), gamma = N(1, .5)."""
+    draw = np.random.default_rng(seed).standard_normal
+    return {
+        "x": round_to(0.3 + draw((rows, width)), form),
+        "gamma": round_to(1.0 + 0.5 * draw((1, width)), form),
+        "beta": round_to(draw((1, width)), form),
+        "dy": round_to(draw((rows, width)), form),
+    }
+
+
+def running(terms: Floats, form: str) -> Floats:
+    """Return sums down the columns, stored after each addition."""
+    total = np.zeros(terms.shape[1], np.float32)
+    for row in terms:
+        total = round_to(total + row, form)
+    return total
+
+
+def tree(terms: Floats, form: str) -> Floats:
+    """Return sums down the columns as XLA's tree reduction has them: windows, padded both ways."""
+    while len(terms) > WINDOW:
+        windows = -(-len(terms) // WINDOW)
+        padding = windows * WINDOW - len(terms)
+        padded = np.pad(terms, [(padding // 2, padding - padding // 2), (0, 0)])
+        terms = np.stack([running(part, form) for part in np.split(padded, windows)])
+    return running(terms, form)
+
+
+class Stores:
+    """Round the values that an arithmetic stores; fp32 holds the others."""
+
+    def __init__(self, form: str, names: Collection[str]) -> None:
+        """Store the values of these names in a format."""
+        self.form = form
+        self.names = names
+
+    def __call__(self, name: str, values: NDArray[np.floating]) -> Floats:
+        """Return the values as they are stored."""
+        narrow = values.astype(np.float32)
+        return round_to(narrow, self.form) if name in self.names else narrow
+
+
+def mean(terms: Floats, store: Stores | None = None, total: str = "") -> Floats:
+    """Return the mean of each row, summed in fp32; a stored sum has the name `total`."""
+    added = terms.sum(axis=1, keepdims=True, dtype=np.float32)
+    return (added if store is None else store(total, added)) / np.float32(terms.shape[1])
+
+
+def forward(
+    given: Mapping[str, Floats],
+    epsilon: float,
+    store: Stores,
+    variance: str,
+    product: str,
+    *,
+    centered: bool = True,
+    factor: float = 1.0,
+) -> NDArray[np.floating]:
+    """Return y before its own rounding; rstd is off by a `factor`."""
+    x = given["x"]
+    average = mean(x, store, "sum of x") if centered else np.zeros((len(x), 1), np.float32)
+    center = store("mean", average) if centered else average
+    deviations = store("x - mean", x - center) if centered else x
+    if variance == "E[x^2] - mean^2":
+        size = store("mean square", mean(store("square", x * x), store, "sum of squares"))
+        # a contracted product and its difference round once
+        squared = center.astype(np.float64) ** 2
+        if "mean^2" in store.names:
+            squared = store("mean^2", squared).astype(np.float64)
+        spread = np.maximum(size - squared, 0.0)
+    else:
+        about = x - average if variance == "x" else deviations
+        spread = mean(store("square", about * about), store, "sum of squares")
+    rounded = round_to(epsilon, store.form) if "epsilon" in store.names else np.float32(epsilon)
+    shifted = store("variance + epsilon", store("variance", spread) + rounded)
+    root = store("root", np.sqrt(shifted))
+    one = np.float32(1)
+    if product == "(x - mean) / root":
+        normalized = deviations / (root * np.float32(factor))
+    else:
+        rstd = store("rstd", one / root)
+        for name in store.names:
+            if name.startswith("root %"):
+                start = len(x) // int(name[-2:]) * int(name[-2:])
+                narrow = round_to(np.sqrt(shifted[start:]), store.form)
+                rstd[start:] = store("rstd", one / narrow)
+        normalized = deviations * (rstd * np.float32(factor))
+    normalized = store("x^", normalized)
+    beta = given["beta"] if centered else np.float32(0)
+    if "gamma x^" not in store.names:  # contracted
+        return np.asarray(normalized.astype(np.float64) * given["gamma"] + beta)
+    return np.asarray(store("gamma x^", normalized * given["gamma"]) + beta)
+
+
+def torch_gradient(given: Mapping[str, Floats], epsilon: float, form: str) -> dict[str, Floats]:
+    """Return dx and dgamma that torch derives from c rsqrt(mean(c^2) + epsilon), c = x - mean."""
+
+    def s(values: NDArray[np.floating]) -> Floats:
+        return round_to(np.asarray(values, np.float32), form)
+
+    x, width = given["x"], x_width(given)
+    center = s(mean(x))
+    deviations = s(x - center)
+    rstd = s(1 / np.sqrt(s(s(mean(s(deviations * deviations))) + np.float32(epsilon))))
+    product = s(given["dy"] * given["gamma"])
+    total = s(s(product * deviations).sum(axis=1, keepdims=True))
+    d_variance = s(s(np.float32(-0.5) * total) * s(s(rstd * rstd) * rstd))
+    through = s(s(d_variance / width) * deviations)
+    d_centered = s(s(s(product * rstd) + through) + through)
+    d_mean = s(-d_centered.sum(axis=1, keepdims=True))
+    normalized = s(deviations * rstd)
+    return {
+        "dx": s(d_centered + s(d_mean / width)),
+        "dgamma": s(s(given["dy"] * normalized).sum(axis=0)),
+    }
+
+
+def quotient_gradient(given: Mapping[str, Floats], epsilon: float, form: str) -> dict[str, Floats]:
+    """Return dx and dgamma that torch derives from (x - mean) / sqrt(variance + epsilon)."""
+
+    def s(values: NDArray[np.floating]) -> Floats:
+        return round_to(np.asarray(values, np.float32), form)
+
+    x, width = given["x"], x_width(given)
+    center = s(mean(x))
+    variance = s(mean((x - mean(x)) ** 2))
+    root = s(np.sqrt(s(variance + np.float32(epsilon))))
+    deviations = s(x - center)
+    normalized = s(deviations / root)
+    product = s(given["dy"] * given["gamma"])
+    direct = s(product / root)
+    total = s(s(-product * s(normalized / root)).sum(axis=1, keepdims=True))
+    d_variance = s(total / (2 * root))
+    through = s(s(np.float32(2.0 / float(width)) * d_variance) * deviations)
+    d_mean = s(-direct.sum(axis=1, keepdims=True))
+    return {
+        "dx": s(direct + s(through + s(d_mean / width))),
+        "dgamma": s(s(given["dy"] * normalized).sum(axis=0)),
+    }
+
+
+def jax_gradient(
+    given: Mapping[str, Floats], epsilon: float, form: str, *, fast: bool
+) -> dict[str, Floats]:
+    """Return dx, dgamma and dbeta that JAX derives, operation by operation.
+
+    fast: from mean(x^2) - mean(x)^2, as jax.nn.standardize has it; else from jnp.var.
+    """
+
+    def s(values: NDArray[np.floating]) -> Floats:
+        return round_to(np.asarray(values, np.float32), form)
+
+    def total(terms: Floats) -> Floats:
+        return tree(np.ascontiguousarray(terms.T), form)[:, None]
+
+    x, width = given["x"], x_width(given)
+    center = s(mean(x))
+    deviations = s(x - center)
+    if fast:
+        variance = np.maximum(s(s(mean(s(x * x))) - s(center * center)), np.float32(0))
+    else:
+        variance = s(mean((x - mean(x)) ** 2))
+    shifted = s(variance + round_to(epsilon, form))
+    rstd = s(1 / np.sqrt(shifted))
+    normalized = s(deviations * rstd)
+    product = s(given["dy"] * given["gamma"])
+    direct = s(product * rstd)
+    slope = s(np.float32(-0.5) * s(rstd / shifted))
+    d_variance = s(total(s(deviations * product)) * slope)
+    d_mean = total(-direct)
+    if fast:
+        d_mean = s(d_mean + s(-d_variance * (2 * center)))
+        through = s(s(d_variance / width) * (2 * x))
+    else:
+        through = s(2 * (d_variance / width) * (x - mean(x)))
+    return {
+        "dx": s(s(direct + through) + s(d_mean / width)),
+        "dgamma": tree(s(given["dy"] * normalized), form),
+        "dbeta": tree(given["dy"], form),
+    }
+
+
+def x_width(given: Mapping[str, Floats]) -> np.float32:
+    """Return N."""
+    return np.float32(given["x"].shape[1])

@@ -1,0 +1,98 @@
+"""The pytest fixture `exact_inputs`, and `gonogo check --exact`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gonogo.errors import FieldError
+from gonogo_cli.app import app
+from gonogo_pytest.exact import draw
+
+
+def layer_norm(x: Any, gamma: Any, beta: Any, ddof: int = 0) -> Any:
+    variance = x.var(-1, keepdims=True, ddof=ddof)
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(variance + np.float32(1e-6)) * gamma + beta
+
+
+PROGRAM = """
+import numpy as np
+import pytest
+
+@pytest.mark.gonogo_seeds(2, start=3)
+def test_layer_norm(exact_inputs, gonogo_seed):
+    inputs = exact_inputs("layernorm_fw", (2, 8, 64), "fp32")
+    assert list(inputs) == ["x", "gamma", "beta"] and len(inputs) == 3
+    assert inputs.x.shape == (2, 8, 64)
+    x = inputs.x
+    ddof = 0 if gonogo_seed == 3 else 1
+    rstd = 1 / np.sqrt(x.var(-1, keepdims=True, ddof=ddof) + np.float32(1e-6))
+    inputs.check(y=(x - x.mean(-1, keepdims=True)) * rstd * inputs.gamma + inputs.beta)
+"""
+
+
+def test_the_fixture_draws_inputs_of_the_tests_seed(tmp_path: Path) -> None:
+    (tmp_path / "test_program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "gonogo_pytest.plugin", "--gonogo=off"]
+    outcome = subprocess.run(
+        [*command, "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "1 failed, 1 passed" in outcome.stdout, outcome.stdout + outcome.stderr
+    assert "test_layer_norm[seed4]" in outcome.stdout
+    assert "the variance divides by N - 1" in outcome.stdout
+
+
+def test_a_wrong_kernel_fails_with_its_term_in_words() -> None:
+    inputs = draw(0, "layernorm_fw", (16, 64), "fp32")
+    with pytest.raises(AssertionError, match=r"y: .* the variance divides by N - 1"):
+        inputs.check(y=layer_norm(inputs.x, inputs.gamma, inputs.beta, ddof=1))
+
+
+def test_names_that_do_not_exist_are_refused() -> None:
+    inputs = draw(0, "layernorm_fw", (16, 64))
+    with pytest.raises(ValueError, match=r"no output 'dx' \(allowed: y, mean, rstd\)"):
+        inputs.judge(dx=inputs.x)
+    with pytest.raises(AttributeError, match="no input 'dy'"):
+        _ = inputs.dy
+    with pytest.raises(FieldError, match=r"test.numerics.input.x: .* share an exponent"):
+        draw(0, "layernorm_fw", (16, 64), "bfp8_b")
+
+
+def check(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["check", "--exact", "--kernel", "layernorm_bw", *arguments])
+
+
+def test_check_exact_says_which_term_is_wrong() -> None:
+    result = check("--shape", "40,1024", "--build", "drop-s1", "--json")
+    row = json.loads(result.stdout)["seeds"][0]
+    assert row["outputs"]["dx"]["exact"]["term"] == "s1"
+    assert "dx: " in row["message"]
+    assert "s1 is not subtracted" in row["message"]
+    assert row["outputs"]["dbeta"]["exact"]["mismatches"] == 0
+
+
+def test_check_exact_says_nothing_of_a_right_kernel() -> None:
+    result = check("--shape", "40,1024", "--build", "correct", "--json")
+    row = json.loads(result.stdout)["seeds"][0]
+    assert "message" not in row
+    assert {item["exact"]["mismatches"] for item in row["outputs"].values()} == {0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("--shape", "4,1000", "--build", "correct"), "test.shape"),
+        (("--shape", "4,64", "--build", "correct", "--inputs", '{"x": 1}'), "exact"),
+    ],
+)
+def test_check_exact_refuses_what_cannot_be_exact(arguments: tuple[str, ...], field: str) -> None:
+    result = check(*arguments)
+    assert isinstance(result.exception, FieldError)
+    assert result.exception.field == field

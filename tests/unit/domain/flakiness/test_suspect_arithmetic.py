@@ -1,0 +1,59 @@
+"""Seeds that were replayed are pooled by their replay: small budgets acquit of nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gonogo.flakiness.suspects import pooled, pooled_explanations
+from gonogo.spec.verdicts import Explanation, explain
+
+QUIET = {"budget_ratio": 0.5, "chi": 0.4, "row_z": 0.8, "count": 4096}
+
+
+def seed(cell: float, *, reproduced: bool = True, may_store: bool = False) -> dict[str, Any]:
+    return {
+        **QUIET,
+        "arithmetic": "fp32-inside" if reproduced else None,
+        "nearest_arithmetic": "fp32-inside",
+        "cell_max": cell,
+        "cell_row_max": cell / 2,
+        "may_store": may_store,
+    }
+
+
+def joint(*seeds: dict[str, Any]) -> Explanation:
+    return pooled_explanations({"y": list(seeds)})["y"]
+
+
+RIGHT = [seed(3.0)] * 8
+
+
+@pytest.mark.parametrize(
+    ("seeds", "explanation"),
+    [
+        ([seed(12.0, reproduced=False), *RIGHT], Explanation.explained),
+        ([*[seed(12.0, reproduced=False)] * 2, *RIGHT], Explanation.suspect),
+        ([*[seed(20.0, reproduced=False)] * 2, *RIGHT], Explanation.unexplained),
+    ],
+    ids=["one rare element", "two seeds at the edge", "two seeds beyond it"],
+)
+def test_distances_from_a_replay_are_pooled_like_budgets(
+    seeds: list[dict[str, Any]], explanation: Explanation
+) -> None:
+    assert explain(seeds[0]) is not Explanation.explained
+    assert joint(*seeds) is explanation
+
+
+def test_a_seed_that_no_model_reproduces_stays_suspect_among_any_number_of_others() -> None:
+    unknown = seed(40.0, reproduced=False, may_store=True)
+    assert explain(unknown) is Explanation.suspect
+    assert joint(unknown, *RIGHT * 4) is Explanation.suspect
+    assert pooled([unknown, *RIGHT])["arithmetic"] is None
+
+
+def test_the_pooled_model_is_that_of_most_seeds_and_named_budgets_have_none() -> None:
+    other = {**seed(1.0), "arithmetic": "bf16: x^ stored"}
+    assert pooled([other, *RIGHT])["arithmetic"] == "fp32-inside"
+    assert not pooled([QUIET] * 3).keys() & {"arithmetic", "cell_max", "may_store"}

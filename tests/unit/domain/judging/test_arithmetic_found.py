@@ -1,0 +1,239 @@
+"""Kernels whose arithmetic nobody named, as a stranger writes them: right ones and wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.numerics.formats import round_to
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Verdict
+
+Floats = NDArray[np.float32]
+EPSILON = np.float32(1e-5)
+LOOSE = {"rtol": 2e-2, "atol": 2e-2}
+
+
+def spec(kernel: str, shape: tuple[int, int], form: str, **fields: Any) -> TestSpec:
+    """A test whose tensors all have one format."""
+    return TestSpec.parse(
+        {
+            "kernel": kernel,
+            "shape": list(shape),
+            "epsilon": 1e-5,
+            "numerics": {"input": form, "output": form, **fields.pop("numerics", {})},
+            **({"tolerance": LOOSE} | fields),
+        }
+    )
+
+
+def inputs(form: str, shape: tuple[int, int] = (32, 1024), **changes: Floats) -> dict[str, Floats]:
+    """x, gamma, beta and dy of a format."""
+    generator = np.random.default_rng(sum(shape))
+    features = shape[1]
+    drawn = {
+        "x": generator.normal(size=shape),
+        "gamma": 1 + 0.3 * generator.normal(size=features),
+        "beta": 0.5 * generator.normal(size=features),
+        "dy": generator.normal(size=shape),
+    } | changes
+    return {name: round_to(values, form) for name, values in drawn.items()}
+
+
+def judged(
+    kernel: str, form: str, given: dict[str, Floats], outputs: dict[str, Floats], **fields: Any
+) -> SeedJudgement:
+    """Judge the outputs with no arithmetic named."""
+    if kernel == "layernorm_bw":
+        fields["numerics"] = {"statistics": "own"}
+    test = spec(kernel, given["x"].shape, form, **fields)  # type: ignore[arg-type]
+    chosen = {name: given[name] for name in test.input_names}
+    rounded = {name: round_to(values, form) for name, values in outputs.items()}
+    return judge(test, chosen, chosen, rounded, arithmetic=None, produced=tuple(rounded))
+
+
+def rms_norm(given: dict[str, Floats]) -> Floats:
+    """RMSNorm in float32."""
+    x = given["x"]
+    return x / np.sqrt(np.square(x).mean(axis=1, keepdims=True) + EPSILON) * given["gamma"]
+
+
+def layer_norm(
+    given: dict[str, Floats],
+    *,
+    mean: Callable[[Floats], Floats] = lambda x: x.mean(axis=1, keepdims=True),
+    divisor: int = 0,
+    left_out: int = 0,
+) -> Floats:
+    """LayerNorm in float32; `divisor` less than N, and columns left out of the variance."""
+    x = given["x"]
+    centered = x - mean(x)
+    squares = np.square(centered)
+    if left_out:
+        squares[:, -left_out:] = 0
+    variance = squares.sum(axis=1, keepdims=True) / np.float32(x.shape[1] - divisor)
+    normalized = centered / np.sqrt(variance + EPSILON)
+    return np.asarray(normalized * given["gamma"] + given["beta"], np.float32)
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("shape", [(32, 1024), (33, 33), (5, 300)])
+def test_right_kernels_pass_as_fp32_inside_in_every_format(
+    form: str, shape: tuple[int, int]
+) -> None:
+    given = inputs(form, shape)
+    for kernel, y in (("rmsnorm_fw", rms_norm(given)), ("layernorm_fw", layer_norm(given))):
+        result = judged(kernel, form, given, {"y": y})
+        assert (result.verdict, result.arithmetic) == (Verdict.pass_, "fp32-inside")
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("factor", [1.004, 1.001])
+def test_a_factor_that_a_loose_tolerance_lets_through_is_a_hollow_pass(
+    form: str, factor: float
+) -> None:
+    given = inputs(form)
+    result = judged("rmsnorm_fw", form, given, {"y": rms_norm(given) * np.float32(factor)})
+    assert result.verdict is Verdict.pass_by_tolerance
+    assert (
+        result.outputs["y"].statistics["fault"].startswith(f"a common factor of {factor:.3f}"[:-1])
+    )
+
+
+def test_red_wrong_kernels_are_never_acquitted() -> None:
+    given = inputs("fp32", (33, 33), x=np.float32(100) + inputs("fp32", (33, 33))["x"])
+    right = layer_norm(given)
+    normalized = (right - given["beta"]) / given["gamma"]
+    wrong = {
+        "gamma": normalized + given["beta"],
+        "beta": normalized * given["gamma"],
+        "rstd": right * np.float32(1.01),
+    }
+    for name, y in wrong.items():
+        result = judged(
+            "layernorm_fw", "fp32", given, {"y": y}, tolerance={"rtol": 0.0, "atol": 1e-4}
+        )
+        assert result.verdict is Verdict.fail, name
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
+def test_faint_faults_are_found(form: str) -> None:
+    given = inputs(form)
+    wrong = {
+        "divides by N - 1": layer_norm(given, divisor=1),
+        "mean stored in bf16": layer_norm(
+            given, mean=lambda x: round_to(x.mean(axis=1, keepdims=True), "bf16")
+        ),
+        "leaves out the last 3": layer_norm(given, left_out=3),
+    }
+    for name, y in wrong.items():
+        result = judged("layernorm_fw", form, given, {"y": y})
+        if name != "mean stored in bf16" or form == "fp32":
+            assert result.verdict is Verdict.pass_by_tolerance, name
+        elif form == "fp16":  # no fp16 kernel stores bf16, and no term is wrong
+            assert result.verdict is Verdict.suspect
+        else:  # a bf16 kernel may store its mean: explained, and named
+            assert result.arithmetic == "bf16: mean stored"
+
+
+def test_the_fault_that_explains_the_error_is_named_with_its_share() -> None:
+    given = inputs("fp32")
+    for y, words in (
+        (layer_norm(given, divisor=1), "the variance divides by N - 1: explains 99."),
+        (layer_norm(given, left_out=3), "the variance leaves out the last 3 columns: explains 99."),
+        (layer_norm(given) - given["beta"], "beta is missing: explains 99."),
+    ):
+        result = judged("layernorm_fw", "fp32", given, {"y": y})
+        assert result.outputs["y"].statistics["fault"].startswith(words)
+    stale = layer_norm(given)
+    stale[7] = stale[6]
+    result = judged("layernorm_fw", "fp32", given, {"y": stale})
+    assert result.outputs["y"].statistics["fault"].startswith("row 7 holds the values of row 6")
+
+
+def test_column_sums_that_a_library_keeps_in_16_bits_are_explained_by_their_order() -> None:
+    given = inputs("bf16", (64, 300))
+    total = np.zeros(300, np.float32)
+    for row in given["dy"]:
+        total = round_to(total + row, "bf16")
+    result = judged("layernorm_bw", "bf16", given, {"dbeta": total}, tolerance={})
+    assert result.verdict is Verdict.pass_
+    assert result.arithmetic == "bf16: column sum stored, column sums: rows in order"
+    # without its last row it is another sum
+    missing = np.zeros(300, np.float32)
+    for row in given["dy"][:-1]:
+        missing = round_to(missing + row, "bf16")
+    assert (
+        judged("layernorm_bw", "bf16", given, {"dbeta": missing}).explanation.value == "unexplained"
+    )
+
+
+def test_a_cancelled_variance_is_a_failure_far_from_zero_and_an_arithmetic_model_near_it() -> None:
+    def by_moments(given: dict[str, Floats]) -> Floats:
+        x = given["x"]
+        mean = x.mean(axis=1, keepdims=True)
+        variance = np.square(x).mean(axis=1, keepdims=True) - np.square(mean)
+        y = (x - mean) / np.sqrt(variance + EPSILON) * given["gamma"] + given["beta"]
+        return np.asarray(y, np.float32)
+
+    for offset, explained in ((2, True), (1000, False)):
+        given = inputs("fp32", x=np.float32(offset) + inputs("fp32")["x"])
+        result = judged("layernorm_fw", "fp32", given, {"y": by_moments(given)})
+        assert (result.explanation.value == "explained") is explained
+
+
+def test_a_running_mean_over_a_ramp_is_explained_as_one() -> None:
+    ramp = np.broadcast_to(np.linspace(0, 10, 8192), (4, 8192))
+    given = inputs("fp32", (4, 8192), x=ramp.astype(np.float32))
+    x = given["x"]
+
+    def running(terms: Floats) -> Floats:
+        mean = np.zeros(len(terms), np.float32)
+        for index, column in enumerate(terms.T, 1):
+            mean += (column - mean) / np.float32(index)
+        return mean[:, None]
+
+    mean = running(x)
+    variance = running(np.square(x - mean))
+    y = (x - mean) / np.sqrt(variance + EPSILON) * given["gamma"] + given["beta"]
+    result = judged("layernorm_fw", "fp32", given, {"y": np.asarray(y, np.float32)})
+    assert (result.verdict, result.arithmetic) == (Verdict.pass_, "fp32-inside, running means")
+
+
+def test_a_truncated_output_is_not_within_three_half_steps_of_right() -> None:
+    given = inputs("bf16")
+    test = spec("layernorm_fw", (32, 1024), "bf16")
+    chosen = {name: given[name] for name in test.input_names}
+    truncated = round_to(layer_norm(given), "bf16", "zero")
+    result = judge(test, chosen, chosen, {"y": truncated}, arithmetic=None, produced=("y",))
+    assert result.explanation.value != "explained"
+
+
+def test_a_tolerance_below_half_a_step_is_the_test_s_fault_and_the_advice_says_which_to_take() -> (
+    None
+):
+    given = inputs("bf16")
+    given["gamma"] = round_to(6 * given["gamma"], "bf16")
+    tolerance = {"rtol": 0.0, "atol": 0.06}
+    result = judged("layernorm_fw", "bf16", given, {"y": layer_norm(given)}, tolerance=tolerance)
+    statistics = result.outputs["y"].statistics
+    assert result.verdict in (Verdict.pass_, Verdict.fail_by_tolerance)
+    assert "take atol 0.125" in statistics["advice"] or "take atol 0.0625" in statistics["advice"]
+    assert 0 < statistics["red_rate"] <= 1
+
+
+def test_what_could_not_have_shown_is_listed_and_acquits_of_nothing() -> None:
+    # gamma and beta of this size hide in the rounding of their own output
+    small = inputs("bf16", (4, 64))
+    small["beta"] = np.full(64, 2.0**-20, np.float32)
+    y = layer_norm(small)
+    within = judged("layernorm_fw", "bf16", small, {"y": y})
+    assert within.verdict is Verdict.pass_
+    assert "beta" in within.outputs["y"].statistics["detection_limits"]
+    red = judged("layernorm_fw", "bf16", small, {"y": y}, tolerance={"rtol": 0.0, "atol": 1e-9})
+    assert red.verdict is Verdict.inconclusive

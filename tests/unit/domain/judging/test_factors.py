@@ -1,0 +1,158 @@
+"""Flips pooled over seeds: what is reported, with which interval, and what would have been seen."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from gonogo.judging.factors import Flips, fp32_factor, pooled, pooled_rows, sign_probability
+
+TERMS = 1024
+FLOOR = fp32_factor(TERMS)
+
+
+def counts(
+    away: int = 0,
+    toward: int = 0,
+    *,
+    rows: tuple[int, int] | None = None,
+    factor: float = 0.0,
+    error: float | None = 1e-7,
+    sensitivity: float = 6e6,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return the counts of one output of one seed, as gonogo.judging.flips.count does."""
+    rows_away, rows_toward = rows or (min(away, 30), min(toward, 30))
+    pivot = {
+        "away": away,
+        "toward": toward,
+        "rows_away": rows_away,
+        "rows_toward": rows_toward,
+        "sensitivity": sensitivity,
+        "factor": factor,
+        "factor_error": error,
+    }
+    return {
+        "terms": TERMS,
+        "elements": 32768,
+        "differing": away + toward,
+        "rows": 32,
+        "stepped_up": 0,
+        "stepped_down": 0,
+        "pivots": {"zero": pivot},
+    } | more
+
+
+def one(*seeds: dict[str, Any]) -> Flips:
+    (result,) = pooled({"y": seeds})
+    return result
+
+
+def test_seeds_weigh_as_much_as_the_moves_they_could_show() -> None:
+    result = one(
+        counts(20, factor=4e-6, error=1e-6, sensitivity=1e6),
+        counts(20, factor=2e-6, error=1e-6, sensitivity=3e6),
+    )
+    best = result.best
+    assert (result.seeds, result.elements, result.differing, best.away) == (2, 65536, 40, 40)
+    assert best.factor == pytest.approx(2.5e-6)
+    error = math.hypot(0.25e-6, 0.75e-6)
+    assert best.low == pytest.approx(2.5e-6 - 2 * error)
+    assert best.high == pytest.approx(2.5e-6 + 2 * error)
+
+
+@pytest.mark.parametrize(
+    ("seed", "seen"),
+    [
+        (counts(22, rows=(16, 0), factor=3e-6, error=6e-7), True),
+        (counts(0, 22, rows=(0, 16), factor=-3e-6, error=6e-7), True),
+        (counts(8, rows=(8, 0), factor=3e-6, error=6e-7), True),
+        # too few rows for the sign test, although all are one way
+        (counts(22, rows=(7, 0), factor=3e-6, error=6e-7), False),
+        # flips both ways
+        (counts(16, 10, rows=(16, 10), factor=3e-6, error=6e-7), False),
+        # an interval that reaches zero
+        (counts(22, rows=(16, 0), factor=3e-6, error=1.5e-6), False),
+        # a factor that two right fp32 kernels may have
+        (counts(900, rows=(600, 10), factor=FLOOR * 0.99, error=1e-9), False),
+        (counts(900, rows=(600, 10), factor=FLOOR * 1.02, error=1e-9), True),
+        # rows that move as a whole have errors of their own: the sign test is stricter there
+        (counts(900, rows=(12, 0), factor=3e-3, error=3e-4), False),
+        (counts(900, rows=(15, 0), factor=3e-3, error=3e-4), True),
+        # the rows' majority and the factor disagree: a few rows moved far
+        (counts(22, rows=(16, 0), factor=-3e-6, error=6e-7), False),
+        # one row has no scatter to measure the factor by
+        (counts(22, rows=(1, 0), factor=3e-6, error=None), False),
+    ],
+)
+def test_a_factor_needs_rows_an_interval_and_a_size(seed: dict[str, Any], seen: bool) -> None:
+    result = one(seed)
+    assert result.best.seen is result.seen is seen
+    assert ("a common factor of" in result.words) is seen
+
+
+def test_words_say_the_factor_with_its_interval_and_its_flips() -> None:
+    assert one(counts(0, 22, rows=(0, 16), factor=-3e-6, error=6e-7)).words == (
+        "a common factor of -3e-6 between these builds, in y (-4.2e-6 to -1.8e-6): 22 of 22 flips "
+        "point one way"
+    )
+    stepped = counts(stepped_up=2, stepped_down=1)
+    assert one(stepped).words == "3 rows' rstd moved by a step (2 up, 1 down)"
+    assert one(counts(stepped_up=1)).words == "1 row's rstd moved by a step (1 up, 0 down)"
+
+
+def test_without_a_finding_the_words_say_what_would_have_shown() -> None:
+    small = one(counts(sensitivity=4e6, error=0.0))
+    # eight rows with one flip each: 8 / 4e6
+    assert small.best.limit == pytest.approx(2e-6)
+    assert small.words == "no element differs; a common factor beyond 2e-6 would show"
+    large = one(counts(300, 290, sensitivity=1e9, factor=1e-8, error=5e-8))
+    assert large.best.limit == pytest.approx(FLOOR + 1e-7)
+    assert large.words == "no common factor; a common factor beyond 3.6e-7 would show"
+    assert one(counts(sensitivity=0.0, factor=0.0)).best.limit is None
+
+
+def test_the_pivot_that_the_rows_agree_about_is_reported() -> None:
+    mixed, clear = (
+        counts(30, 12, rows=(20, 9), factor=1e-6, error=4e-7)["pivots"]["zero"],
+        counts(42, rows=(26, 0), factor=3e-6, error=4e-7)["pivots"]["zero"],
+    )
+    result = one(counts() | {"pivots": {"zero": mixed, "beta": clear}})
+    assert result.best.pivot == result.to_json()["pivot"] == "beta"
+    assert "in gamma x^ of y" in result.words
+    json.dumps(result.to_json(), allow_nan=False)
+
+
+def test_repeats_of_a_seed_count_once_and_rows_without_a_comparison_not_at_all() -> None:
+    def row(seed: int, repeat: int, **outputs: Any) -> dict[str, Any]:
+        return {"seed": seed, "repeat": repeat, "outputs": outputs}
+
+    compared = {"reference": {"build": "other", "flips": counts(20)}}
+    results = pooled_rows(
+        [
+            row(0, 0, y=compared, dx={"max_abs": 1.0}),
+            row(0, 1, y=compared),
+            row(1, 0, y={"reference": {"build": "other"}}),
+            row(2, 0, y=compared),
+            row(3, 0),
+        ]
+    )
+    assert [(result.output, result.seeds) for result in results] == [("y", 2)]
+
+
+@pytest.mark.parametrize(
+    ("one_way", "other", "probability"),
+    [(0, 0, 1.0), (8, 0, 2 / 2**8), (6, 0, 2 / 2**6), (5, 1, 2 * 7 / 2**6), (3, 3, 1.0)],
+)
+def test_the_sign_test_is_that_of_a_fair_coin(one_way: int, other: int, probability: float) -> None:
+    assert sign_probability(one_way, other) == pytest.approx(probability)
+    assert sign_probability(other, one_way) == pytest.approx(probability)
+
+
+def test_many_rows_have_the_normal_law() -> None:
+    exact, normal = sign_probability(545, 455), sign_probability(546, 456)
+    assert normal == pytest.approx(exact, rel=0.03)
+    assert sign_probability(10**6, 0) == 0.0

@@ -1,0 +1,130 @@
+"""The search finds the arithmetic of forward kernels that nobody named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gonogo.kernels.normalization.forward import KNOWN, NormalizedRows
+from gonogo.kernels.normalization.moments import Rows, moments
+from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay import ladder
+from gonogo.numerics.replay.ladder import Finding
+from gonogo.numerics.replay.program import Program
+from replay_emulations import Stores, forward, inputs
+
+EPSILON = 1e-5
+ROWS, WIDTH = 70, 96
+
+
+def find(
+    known: tuple[str, str, tuple[str, ...]],
+    form: str,
+    *,
+    centered: bool = True,
+    factor: float = 1.0,
+    shift_gamma: bool = False,
+) -> Finding:
+    """Return what the ladder finds for the output of a known program."""
+    variance, product, names = known
+    given = inputs(ROWS, WIDTH, form)
+    used = given | {"gamma": np.roll(given["gamma"], 1)} if shift_gamma else given
+    stores = Stores(form, names)
+    y = forward(used, EPSILON, stores, variance, product, centered=centered, factor=factor)
+    return climbed(given, round_to(y, form), form, centered=centered)
+
+
+def climbed(
+    given: dict[str, NDArray[np.float32]],
+    y: NDArray[np.float32],
+    form: str,
+    *,
+    centered: bool = True,
+) -> Finding:
+    doubles = {name: values.astype(np.float64) for name, values in given.items()}
+    beta = doubles["beta"] if centered else None
+    rows = Rows(doubles["x"], doubles["gamma"], beta, EPSILON, centered)
+    return ladder.climb(NormalizedRows(rows), y, form, [form])
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: f"{known[1]} {len(known[2])}")
+def test_every_known_program_is_found_by_its_bits(
+    known: tuple[str, str, tuple[str, ...]], form: str
+) -> None:
+    finding = find(known, form)
+    assert finding.explained, (finding.program.name, finding.size)
+    assert finding.mismatch == 0.0
+    assert finding.program.stored
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+@pytest.mark.parametrize("place", [0, 1, 2, 3, 8])
+def test_the_name_lists_what_is_stored(place: int, form: str) -> None:
+    finding = find(KNOWN[place], form)
+    assert finding.program.name == f"{form}: {', '.join(KNOWN[place][2])} stored"
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+@pytest.mark.parametrize("place", [1, 3])
+def test_rms_norms_programs_are_found_without_a_mean(place: int, form: str) -> None:
+    finding = find(KNOWN[place], form, centered=False)
+    assert finding.explained
+    assert "mean" not in finding.program.stored
+
+
+@pytest.mark.parametrize("place", [0, 3, 9])
+def test_a_factor_on_rstd_is_no_arithmetic(place: int) -> None:
+    assert not find(KNOWN[place], "fp16", factor=1.004).explained
+
+
+@pytest.mark.parametrize("place", [1, 3])
+def test_a_shifted_gamma_is_no_arithmetic(place: int) -> None:
+    assert not find(KNOWN[place], "bf16", shift_gamma=True).explained
+
+
+def test_a_rounded_epsilon_is_found_where_it_shows() -> None:
+    names = (*KNOWN[3][2], "epsilon")
+    given = inputs(ROWS, WIDTH, "bf16")
+    given["x"] = round_to(given["x"] * 2.0**-9, "bf16")
+    y = forward(given, EPSILON, Stores("bf16", names), "x - mean", "(x - mean) rstd")
+    finding = climbed(given, round_to(y, "bf16"), "bf16")
+    assert finding.explained
+    assert "epsilon" in finding.program.stored
+
+
+def test_only_the_rows_after_the_last_block_store_the_root() -> None:
+    rows = Rows(inputs(ROWS, WIDTH, "bf16")["x"].astype(np.float64), None, None, EPSILON)
+    stored = dict.fromkeys(("variance + epsilon", "rstd"), "bf16")
+    whole, tail, root = (
+        moments(Program(stored=dict.fromkeys((*stored, *extra), "bf16")), rows).rstd.values
+        for extra in ((), ("root % 64",), ("root",))
+    )
+    assert np.array_equal(tail[:64], whole[:64])
+    assert np.array_equal(tail[64:], root[64:])
+    assert not np.array_equal(whole, root)
+    some = rows.some(np.array([3, 66]))
+    cut = moments(Program(stored={**stored, "root % 64": "bf16"}), some).rstd.values
+    assert np.array_equal(cut, tail[[3, 66]])
+
+
+def test_a_variance_of_x_has_the_mean_before_it_is_stored() -> None:
+    x = inputs(ROWS, WIDTH, "bf16")["x"] + np.float32(100.3)
+    rows = Rows(round_to(x, "fp16").astype(np.float64), None, None, EPSILON)
+    exact = rows.x.var(axis=1) + EPSILON
+    shifted = {
+        variance: moments(Program(variance, stored={"mean": "bf16"}), rows).shifted.values[:, 0]
+        for variance in ("x", "x - mean")
+    }
+    assert np.allclose(shifted["x"], exact, rtol=1e-6)
+    assert (shifted["x - mean"] > 1.001 * exact).any()
+
+
+def test_near_ties_everywhere_earn_no_program() -> None:
+    # x - mean lies on ties of fp16, so a stored square would be allowed a step in each element
+    generator = np.random.default_rng(5)
+    given = inputs(9, 341, "fp16")
+    given["x"] = round_to(100.0 + generator.standard_normal((9, 341)), "fp16")
+    y = forward(given, EPSILON, Stores("fp16", ()), "x - mean", "(x - mean) rstd", factor=1.001)
+    assert not climbed(given, round_to(y, "fp16"), "fp16").explained

@@ -1,0 +1,113 @@
+"""The search finds the arithmetic of gradients that a library derives from single operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gonogo.kernels.layernorm import autograd
+from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient, InputGradient
+from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay import ladder
+from gonogo.numerics.replay.ladder import Finding
+from gonogo.numerics.replay.program import ColumnOrder
+from replay_emulations import (
+    inputs,
+    jax_gradient,
+    quotient_gradient,
+    running,
+    torch_gradient,
+)
+
+EPSILON = 1e-5
+ROWS, WIDTH = 70, 100
+Floats = NDArray[np.float32]
+Given = dict[str, Floats]
+Gradient = Callable[[Given, float, str], dict[str, Floats]]
+GRADIENTS: dict[str, Gradient] = {
+    autograd.TORCH: torch_gradient,
+    autograd.QUOTIENT: quotient_gradient,
+    autograd.JAX: partial(jax_gradient, fast=False),
+    autograd.FAST: partial(jax_gradient, fast=True),
+}
+
+
+def climbed(given: Given, name: str, output: Floats, form: str) -> Finding:
+    """Return what the ladder finds for an output."""
+    x, dy, gamma = (given[key].astype(np.float64) for key in ("x", "dy", "gamma"))
+    rows = BackwardRows(x, dy, gamma, None, None, EPSILON)
+    if name == "dx":
+        return ladder.climb(InputGradient(rows), output, form, [form])
+    graph = ColumnGradient(rows, weighted=name == "dgamma")
+    return ladder.climb(graph, output.reshape(1, -1), form, [form])
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+@pytest.mark.parametrize("product", GRADIENTS)
+def test_derived_gradients_are_found_by_their_bits(product: str, form: str) -> None:
+    given = inputs(ROWS, WIDTH, form)
+    outputs = GRADIENTS[product](given, EPSILON, form)
+    finding = climbed(given, "dx", outputs["dx"], form)
+    assert finding.explained, (finding.program.name, finding.mismatch)
+    assert finding.program.product == product
+    assert set(finding.program.stored.values()) == {form}
+    finding = climbed(given, "dgamma", outputs["dgamma"], form)
+    assert finding.explained, (finding.program.name, finding.mismatch)
+    assert "dy x^" in finding.program.stored
+
+
+@pytest.mark.parametrize("product", GRADIENTS)
+def test_a_gradient_that_is_off_is_no_arithmetic(product: str) -> None:
+    given = inputs(ROWS, WIDTH, "fp16")
+    outputs = GRADIENTS[product](given, EPSILON, "fp16")
+    dx = round_to(outputs["dx"].astype(np.float64) * 1.001, "fp16")
+    assert not climbed(given, "dx", dx, "fp16").explained
+    other = GRADIENTS[product](given | {"gamma": np.roll(given["gamma"], 1)}, EPSILON, "fp16")
+    assert not climbed(given, "dx", other["dx"], "fp16").explained
+    short = {name: given[name][:-1] if name in ("x", "dy") else given[name] for name in given}
+    missing = GRADIENTS[product](short, EPSILON, "fp16")["dgamma"]
+    assert not climbed(given, "dgamma", missing, "fp16").explained
+
+
+def test_columns_of_jax_are_windows_of_rows() -> None:
+    given = inputs(ROWS, WIDTH, "bf16")
+    dbeta = jax_gradient(given, EPSILON, "bf16", fast=False)["dbeta"]
+    finding = climbed(given, "dbeta", dbeta, "bf16")
+    assert finding.explained
+    assert finding.program.column_order is ColumnOrder.windows
+
+
+def test_one_signed_columns_that_stall_are_replayed_in_their_order() -> None:
+    given = inputs(900, 40, "bf16")
+    given["dy"] = np.abs(given["dy"])
+    stalled = running(given["dy"], "bf16")
+    exact = given["dy"].astype(np.float64).sum(axis=0)
+    assert stalled.mean() < 0.85 * exact.mean()
+    finding = climbed(given, "dbeta", stalled, "bf16")
+    assert finding.explained
+    assert finding.program.column_order is ColumnOrder.rows
+    short = running(given["dy"][:-200], "bf16")
+    assert not climbed(given, "dbeta", round_to(0.9 * short, "bf16"), "bf16").explained
+
+
+@pytest.mark.parametrize("variance", ["x", "x - mean"])
+def test_stored_mean_and_rstd_are_found(variance: str) -> None:
+    given = inputs(ROWS, WIDTH, "fp16")
+    x, gamma, dy = given["x"] + np.float32(4), given["gamma"], given["dy"]
+    x = given["x"] = round_to(x, "fp16")
+    mean = x.mean(axis=1, keepdims=True)
+    stored = round_to(mean, "fp16")
+    deviations = x - (mean if variance == "x" else stored)
+    rstd = round_to(1 / np.sqrt((deviations**2).mean(axis=1, keepdims=True) + EPSILON), "fp16")
+    normalized = (x - stored) * rstd
+    product = dy * gamma
+    s1 = product.mean(axis=1, keepdims=True)
+    s2 = (product * normalized).mean(axis=1, keepdims=True)
+    dx = round_to((product - s1 - normalized * s2) * rstd, "fp16")
+    finding = climbed(given, "dx", dx, "fp16")
+    assert finding.explained
+    assert set(finding.program.stored) == {"mean", "rstd"}

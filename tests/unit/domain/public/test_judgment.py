@@ -1,0 +1,101 @@
+"""`gonogo.judge` and `gonogo.pool` on tensors of several kinds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import gonogo
+from gonogo.errors import FieldError, JobError
+
+EPSILON = np.float32(1e-6)
+
+
+def case(factor: float = 1.0, seed: int = 0) -> dict[str, Any]:
+    """The arguments of judge() for an RMSNorm in float32."""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(16, 256)).astype(np.float32)
+    gamma = np.ones(256, np.float32) + np.float32(0.1) * generator.normal(size=256).astype("f4")
+    scale = 1 / np.sqrt(np.square(x).mean(axis=1, keepdims=True) + EPSILON)
+    return {
+        "kernel": "rmsnorm_fw",
+        "inputs": {"x": x, "gamma": gamma},
+        "outputs": {"y": x * scale * gamma * np.float32(factor)},
+        "tolerance": {"rtol": 1e-2, "atol": 1e-2},
+        "epsilon": 1e-6,
+    }
+
+
+def test_a_right_kernel_passes_with_its_arithmetic_and_the_limits_of_the_verdict() -> None:
+    judgment = gonogo.judge(**case())
+    assert (judgment.verdict, judgment.explanation) == ("pass", "explained")
+    assert judgment.arithmetic == "fp32-inside"
+    (limit,) = judgment.detection_limits["y"]
+    assert limit.startswith("a common factor below 0.0000")
+    assert json.loads(json.dumps(judgment.to_json()))["outputs"]["y"]["verdict"] == "pass"
+
+
+def test_a_rms_norm_that_is_a_thousandth_off_is_a_hollow_pass_without_any_argument() -> None:
+    judgment = gonogo.judge(**case(1.001))
+    assert judgment.verdict == "pass_by_tolerance"
+    assert judgment.arithmetic == "unknown"
+    assert "a common factor of 1.001: explains 99." in judgment.words
+
+
+class Exporting:
+    """A tensor of a library that offers nothing but DLPack."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self._values = values
+        self.shape = values.shape
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._values.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._values.__dlpack_device__()
+
+
+def test_tensors_may_come_by_dlpack() -> None:
+    arguments = case()
+    exported = {name: Exporting(values) for name, values in arguments["inputs"].items()}
+    judgment = gonogo.judge(**{**arguments, "inputs": exported})
+    assert judgment == gonogo.judge(**arguments)
+
+
+def test_pooled_seeds_have_the_worst_verdict_and_the_limits_that_all_share() -> None:
+    right, wrong = gonogo.judge(**case()), gonogo.judge(**case(1.001, seed=1))
+    pooled = gonogo.pool([right, wrong, right])
+    assert (pooled.verdict, pooled.explanation) == ("pass_by_tolerance", "unexplained")
+    assert pooled.seeds == 3
+    assert pooled.words.startswith("3 seeds: 1 pass_by_tolerance, 2 pass")
+    assert pooled.detection_limits["y"] == ()
+    assert gonogo.pool([right]).detection_limits == right.detection_limits
+    with pytest.raises(ValueError, match="judgments is empty"):
+        gonogo.pool([])
+
+
+def test_two_suspect_seeds_of_one_output_are_no_chance() -> None:
+    right = gonogo.judge(**case())
+    entry = {**right.outputs["y"], "verdict": "suspect", "explanation": "suspect"}
+    suspect = dataclasses.replace(
+        right, verdict="suspect", explanation="suspect", outputs={"y": entry}
+    )
+    assert gonogo.pool([suspect, right]).verdict == "suspect"
+    assert gonogo.pool([suspect, suspect]).verdict == "pass_by_tolerance"
+
+
+def test_impossible_arguments_are_refused_by_name() -> None:
+    arguments = case()
+    inputs = arguments["inputs"]
+    with pytest.raises(FieldError, match=r"gamma.*\[256\]"):
+        gonogo.judge(**{**arguments, "inputs": {**inputs, "gamma": inputs["gamma"][:5]}})
+    with pytest.raises(JobError, match="there is no output to judge"):
+        gonogo.judge(**{**arguments, "outputs": {}})
+    with pytest.raises(FieldError, match="arithmetic"):
+        gonogo.judge(**arguments, arithmetic="fp33")
