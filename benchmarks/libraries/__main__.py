@@ -103,6 +103,11 @@ def _installed(
         if not environment.is_installed:
             left_out.append(f"{environment.library}: it isn't installed; run `make libraries`")
             continue
+        if environment.absent_command is not None:
+            left_out.append(
+                f"{environment.library}: it calls {environment.absent_command}, which isn't on PATH"
+            )
+            continue
         try:
             row = listing(environment.library)
         except RuntimeError as error:

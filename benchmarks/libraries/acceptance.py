@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.libraries.arithmetics import expected, is_right_name
 from benchmarks.libraries.intervals import Share
-from benchmarks.libraries.judge import names_term
+from benchmarks.libraries.judge import UNEXPLAINED, names_term
 from benchmarks.libraries.trials import Outcome, Trial
 
 FAIL_BY_TOLERANCE: Final = "fail_by_tolerance"
@@ -143,15 +143,20 @@ def red_right(trials: Sequence[Trial]) -> Share:
     return _red(row for trial in trials if is_right(trial) for row in trial.outcomes)
 
 
+def diagnosed_seeds(trials: Iterable[Trial]) -> Iterator[tuple[Trial, Outcome, bool | None]]:
+    """Yield each unexplained seed of a clear or faint mutant, and whether its term is named."""
+    for trial in trials:
+        if trial.mutant is None or not (is_clear(trial) or is_faint(trial)):
+            continue
+        edit = trial.mutant.edit
+        for row in trial.outcomes:
+            if row.judgment is not None and row.judgment.explanation == UNEXPLAINED:
+                yield trial, row, names_term(row.judgment.words, edit.term, edit.outputs)
+
+
 def _diagnosed(trials: Sequence[Trial], answer: bool) -> Share:
-    rows = [
-        names_term(judgment.words, trial.mutant.edit.term, trial.mutant.edit.outputs)
-        for trial in trials
-        if trial.mutant is not None and (is_clear(trial) or is_faint(trial))
-        for judgment in trial.judgments
-        if judgment.explanation == "unexplained"
-    ]
-    return Share(sum(row is answer for row in rows), len(rows))
+    answers = [is_named for _, _, is_named in diagnosed_seeds(trials)]
+    return Share(sum(is_named is answer for is_named in answers), len(answers))
 
 
 ROWS: Final = (

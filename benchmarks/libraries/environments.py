@@ -68,6 +68,11 @@ class Environment:
     def _stamped(self) -> str:
         return " ".join((*self.packages, *self.modules))
 
+    @property
+    def absent_command(self) -> str | None:
+        """Return a command that the library calls and that isn't on PATH, or None."""
+        return next((name for name in self.commands if shutil.which(name) is None), None)
+
     def complete(self) -> None:
         """Note that the environment is complete."""
         self.stamp.write_text(self._stamped, "utf-8")
@@ -119,8 +124,9 @@ def environment_of(library: str) -> Environment:
 
 def install(environment: Environment) -> str | None:
     """Make the environment; return None, or why the library is left out."""
-    if absent := [name for name in environment.commands if shutil.which(name) is None]:
-        return f"it calls {absent[0]}, which isn't on PATH: apt-get install -y {absent[0]}"
+    absent = environment.absent_command
+    if absent is not None:
+        return f"it calls {absent}, which isn't on PATH: apt-get install -y {absent}"
     if environment.is_installed:
         return None
     problem = "no interpreter here can make virtual environments"

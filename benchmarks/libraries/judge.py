@@ -83,7 +83,7 @@ def pooled(judgments: Sequence[Judgment]) -> str:
 NOT_A_TERM: Final = "not a term"
 TERMS: Final[Mapping[str, str]] = {
     NOT_A_TERM: r"precision|not a term",
-    "row": r"\bstale\b|\brepeats?\b|last row|row tile|\brows? \d+ (is|are|has|have) (the|miss)",
+    "row": r"\bstale\b|\brepeats?\b|holds the values|missing from the sum|last row|row tile\b",
     "s1": r"\bs1\b",
     "s2": r"\bs2\b",
     "gamma": r"\bgamma\b",
@@ -108,8 +108,8 @@ ALIKE: Final[Mapping[str, tuple[str, ...]]] = {
 """Terms that change an output alike: a row's factor is its rstd, its variance or its epsilon, and
 a factor of the whole output may be gamma's."""
 
-_NUMBERS = re.compile(r"^\s+\w+: [A-Z][\w ]+, (un)?\w+; ")
-"""The line of an output's verdict and numbers."""
+_NUMBERS = re.compile(r"^\s+\w+: ([A-Z][\w ]+, (un)?\w+; |couldn't have seen|take )")
+"""The lines of an output that aren't its diagnosis: numbers, detection limits, advice."""
 
 
 def diagnosis_lines(words: str, outputs: Sequence[str]) -> str:

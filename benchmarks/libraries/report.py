@@ -13,6 +13,7 @@ from benchmarks.libraries.acceptance import (
     NOT_MEASURED,
     ROWS,
     Row,
+    diagnosed_seeds,
     false_alarms,
     is_clear,
     is_right,
@@ -20,7 +21,13 @@ from benchmarks.libraries.acceptance import (
 )
 from benchmarks.libraries.cases import FORMATS
 from benchmarks.libraries.intervals import Share
-from benchmarks.libraries.judge import SUSPECT, UNEXPLAINED, can_judge
+from benchmarks.libraries.judge import (
+    SUSPECT,
+    UNEXPLAINED,
+    can_judge,
+    diagnosis_lines,
+    leading_term,
+)
 from benchmarks.libraries.trials import Trial, is_judge_error
 
 
@@ -65,6 +72,7 @@ def print_report(
         console, "right kernels that are flagged", "false alarm", false_alarms(trials), limit
     )
     _print_trials(console, "mutants that aren't flagged", "missed", misses(trials), limit)
+    console.print(_diagnoses(trials))
     raised = [row for trial in trials for row in trial.outcomes if is_judge_error(row)]
     console.print(f"seeds on which the judge raised an error: {len(raised)}")
     for row_of_seed in raised:
@@ -125,6 +133,22 @@ def _sources(trials: Sequence[Trial]) -> Table:
             flagged = sum(trial.is_flagged for trial in rows_of_format)
             cells.append(f"{flagged} of {len(rows_of_format)}" if rows_of_format else "")
         table.add_row(kind, source, *cells)
+    return table
+
+
+def _diagnoses(trials: Sequence[Trial]) -> Table:
+    table = Table(title="Diagnoses that don't lead with the right term", title_justify="left")
+    for heading in ("edit", "leads with", "seeds", "for example"):
+        table.add_column(heading, overflow="fold")
+    groups: dict[tuple[str, str], list[str]] = {}
+    for trial, row, is_named in diagnosed_seeds(trials):
+        if trial.mutant is not None and row.judgment is not None and not is_named:
+            edit = trial.mutant.edit
+            lines = diagnosis_lines(row.judgment.words, edit.outputs)
+            leading = leading_term(lines) or "no term"
+            groups.setdefault((edit.name, leading), []).append(row.run.name)
+    for (edit_name, leading), names in sorted(groups.items(), key=lambda item: -len(item[1])):
+        table.add_row(edit_name, leading, str(len(names)), names[0])
     return table
 
 

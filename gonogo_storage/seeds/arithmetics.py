@@ -13,13 +13,13 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec import arithmetic_words
 from gonogo.spec.arithmetic_words import OutputArithmetic
-from gonogo.spec.builds import ARITHMETICS
-from gonogo_storage.tables import SeedResultRow
+from gonogo.spec.builds import ARITHMETICS, known_build
+from gonogo_storage.tables import BuildRow, JobRow, SeedResultRow
 
 MAX_SEEDS = 64
 """The first (seed, repeat) of each job whose programs are counted: enough for a majority."""
-MAX_ROWS = 4_000
-"""Rows, one for each output of a seed, that a job's page reads: the first ones to arrive."""
+SHOWN_SEEDS = 200
+"""Seeds of a job whose programs its page shows."""
 _AT_ONCE = 500
 
 Programs = dict[str | None, int]
@@ -28,14 +28,21 @@ Programs = dict[str | None, int]
 def of_job(session: Session, job_id: str) -> tuple[OutputArithmetic, ...]:
     """Return the arithmetic models of each output of a job, by name.
 
-    Empty for a job whose build names its arithmetic model. At most MAX_ROWS rows are read.
+    Empty for a job whose build names its arithmetic model. The first seeds to arrive count, at most
+    SHOWN_SEEDS.
     """
+    if _names_model(session, job_id):
+        return ()
     table = SeedResultRow
     query = (
         select(table.output, table.statistics)
-        .where(table.job_id == job_id, table.output != "", _without_budget())
+        .where(
+            table.job_id == job_id,
+            table.arrival <= SHOWN_SEEDS,
+            table.output != "",
+            _without_budget(),
+        )
         .order_by(table.arrival, table.output)
-        .limit(MAX_ROWS)
     )
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for output, statistics in session.execute(query):
@@ -81,6 +88,20 @@ def of_jobs(
         ):
             counts.setdefault(job_id, {}).setdefault(output, {})[program] = seeds
     return counts
+
+
+def _names_model(session: Session, job_id: str) -> bool:
+    """Return whether a job's build names its arithmetic model."""
+    job = session.get(JobRow, job_id)
+    if job is None:
+        return False
+    known = known_build(job.build, job.executor)
+    if known is not None and known.arithmetic is not None:
+        return True
+    named = select(BuildRow.arithmetic).where(
+        BuildRow.name == job.build, BuildRow.executor == job.executor
+    )
+    return session.scalar(named) is not None
 
 
 def _without_budget() -> Any:

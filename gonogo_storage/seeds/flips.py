@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.judging.factors import Flips, pooled
-from gonogo_storage.tables import SeedResultRow
+from gonogo_storage.tables import JobRow, SeedResultRow
 
 MAX_ROWS = 4_000
 """Rows, one for each output of a seed, that are pooled: the first 1,000 seeds of a LayerNorm. More
@@ -24,6 +24,9 @@ def of_job(session: Session, job_id: str) -> tuple[Flips, ...]:
     """
     table = SeedResultRow
     entry = table.statistics[("reference", "flips")]
+    job = session.get(JobRow, job_id)
+    if job is None or job.reference is None:
+        return ()
     rows = session.execute(
         select(table.output, entry)
         .where(table.job_id == job_id, table.repeat == 0, table.output != "")

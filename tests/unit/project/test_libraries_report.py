@@ -9,7 +9,15 @@ import pytest
 
 import gonogo
 from benchmarks.libraries import acceptance, environments, judge, mutants, report, runs, trials
-from benchmarks.libraries.arithmetics import expected, is_right_name
+from benchmarks.libraries.arithmetics import (
+    EVERYTHING,
+    NORMALIZED,
+    NOTHING,
+    SCALED,
+    Stored,
+    expected,
+    is_right_name,
+)
 from benchmarks.libraries.cases import Case
 from benchmarks.libraries.environments import Environment
 from benchmarks.libraries.intervals import Share, clopper_pearson
@@ -123,6 +131,9 @@ def test_a_diagnosis_is_right_if_it_leads_with_the_term_or_one_that_acts_alike()
         ("  y: the mean leaves out the last 32 columns", "mean-without-last-tile", True),
         ("  y: gamma is missing", "mean-without-last-tile", False),
         ("  y: a common factor of 1.004", "rstd-off-0.4%", True),
+        ("  y: row 2 holds the values of row 1", "stale-row", True),
+        ("  y: couldn't have seen: a common factor below 1 %", "y-off-0.1%", None),
+        ("  y scatters 9 times more than rounding, in no pattern of row tiles", "stale-row", None),
         ("  precision, not a term", "gamma-missing", False),
         ("  cannot tell what is wrong", "gamma-missing", None),
     ):
@@ -138,14 +149,36 @@ def test_a_diagnosis_of_another_output_does_not_count() -> None:
 
 
 def test_names_of_arithmetics() -> None:
-    assert expected("torch", "upcast", "layernorm_fw", "bf16") == ()
-    assert expected("mlx", "fast.rms_norm", "rmsnorm_fw", "bf16") == ("x^",)
+    assert expected("torch", "upcast", "layernorm_fw", "bf16") == NOTHING
+    assert expected("mlx", "fast.rms_norm", "rmsnorm_fw", "bf16") == NORMALIZED
+    assert expected("jax", "gemma (jit)", "rmsnorm_fw", "bf16") == NORMALIZED
     assert expected("mlx", "unknown", "rmsnorm_fw", "bf16") is None
-    assert expected("mlx", "unknown", "rmsnorm_fw", "fp32") == ()
-    assert is_right_name("fp32-inside, running sums", ())
-    assert not is_right_name("16-bit: x^ stored", ())
-    assert is_right_name("16-bit: x^, gamma x^ stored", ("gamma x^", "x^"))
-    assert not is_right_name("16-bit: x^ stored", ("gamma x^", "x^"))
+    assert expected("mlx", "unknown", "rmsnorm_fw", "fp32") == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "is_right"),
+    [
+        ("fp32-inside, running sums", NOTHING, True),
+        ("fp32-inside; fp32-inside, running sums", NOTHING, True),
+        ("fp32-inside; unknown", NOTHING, False),
+        ("generic", NOTHING, False),
+        ("bf16: x^ stored", NOTHING, False),
+        ("fp32-inside", SCALED, False),
+        ("16-bit: x^, gamma x^ stored", SCALED, True),
+        ("fp16: gamma x^, x^ stored, running sums", SCALED, True),
+        ("bf16: x^ stored", SCALED, False),
+        ("bf16: mean, x^, gamma x^ stored", SCALED, False),
+        ("bf16: x^ stored", NORMALIZED, True),
+        ("bf16: x^, gamma x^ stored", NORMALIZED, True),
+        ("bf16: mean, x - mean, square, rstd, x^, gamma x^ stored", EVERYTHING, True),
+        ("bf16: x - mean, square, rstd, x^, gamma x^ stored", EVERYTHING, False),
+    ],
+)
+def test_a_name_lists_what_is_stored_and_nothing_else(
+    name: str, stored: Stored, is_right: bool
+) -> None:
+    assert is_right_name(name, stored) is is_right
 
 
 def test_the_product_judges_a_right_source_and_a_wrong_one() -> None:
@@ -212,9 +245,10 @@ def test_the_report_names_misses_and_false_alarms_with_their_commands(
     assert printed.count("--replay 'torch:kernel:layernorm_fw-4x64-normal-fp32:0'") == 1
     assert printed.count("--replay 'sources:kernel:layernorm_fw-4x64-normal-fp32:0'") == 1
     assert "left out: mlx: no wheel" in printed
+    assert "gamma-missing │ no term    │ 1" in printed
     assert "torch: torch 2" in printed
     assert report.print_report([trial("explained")], {}, [], None)
-    assert "1 of 1, 100.00 % [2.50-100.00]" in capsys.readouterr().out
+    assert "0 of 1, 0.00 % [0.00-97.50]" in capsys.readouterr().out
 
 
 def test_outputs_of_another_shape_or_format_are_a_problem(tmp_path: Path) -> None:
