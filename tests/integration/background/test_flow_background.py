@@ -222,7 +222,9 @@ def test_after_a_flush_unstarted_attempts_are_sent_again(
 def test_cancel_reaches_a_running_worker_at_once(
     engine: Engine, settings: Settings, worker: SimulatedWorker
 ) -> None:
-    with running(settings), worker.alive(), broker(settings) as redis:
+    # a machine under load must not make the reaper step in
+    patient = settings.model_copy(update={"heartbeat_timeout_s": 30.0})
+    with running(patient), worker.alive(), broker(settings) as redis:
         job_id = submit(engine, settings, 3, chunk_seconds=1e-6)
         chunk = worker.take()
         worker.start(chunk)
