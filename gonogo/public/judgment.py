@@ -87,8 +87,7 @@ def judge(
         outputs: any of the kernel's outputs by name, in the same shapes.
         tolerance: {"rtol": ..., "atol": ...} and the other comparators of docs/spec.md; None: every
             output is within.
-        epsilon: what the kernel adds to the variance (default: 1e-5 for LayerNorm's kinds; see
-            docs/spec.md).
+        epsilon: what the kernel adds to the variance (default: 1e-6).
         numerics: formats that the dtypes don't say, such as {"input": "bf16", "output": "fp32"}.
         arithmetic: the kernel's arithmetic model, such as "tt-train" for a Wormhole; by default it
             is found by replay.
@@ -121,13 +120,13 @@ def judge(
         {},
         arithmetic or tensors.default_arithmetic(outputs.values()),
     )
-    return from_record(
+    return _from_record(
         record | {"arithmetic": judgment.arithmetic, "words": words or ""},
         {name: output.to_json() for name, output in judgment.outputs.items()},
     )
 
 
-def from_record(record: Mapping[str, Any], outputs: Mapping[str, Mapping[str, Any]]) -> Judgment:
+def _from_record(record: Mapping[str, Any], outputs: Mapping[str, Mapping[str, Any]]) -> Judgment:
     """Return the judgment of a record with the entries of its outputs."""
     return Judgment(
         verdict=record["verdict"],

@@ -73,7 +73,6 @@ def climb(
     output: NDArray[np.floating],
     form: str,
     formats: Sequence[str],
-    expected: Program | None = None,
 ) -> Finding:
     """Return the first program that explains `output` (rows, N), else the nearest one.
 
@@ -82,10 +81,9 @@ def climb(
         output: finite values.
         form: the output's format.
         formats: the narrow formats of the kernel's tensors, in which it may store.
-        expected: the program of earlier builds, which is tried first.
     """
     y = np.asarray(output)
-    first = expected or graph.forms[0]
+    first = graph.forms[0]
     nearest, distances = _find(graph, y, form, first)
     if nearest.explained:
         return nearest
