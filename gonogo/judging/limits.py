@@ -65,10 +65,11 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
     if isinstance(part, ColumnGradient):
         part = _narrowed(part)
     replay = part.replay(program)
+    mode = program.output_rounding
 
     def is_seen(changed: Array) -> bool:
         with np.errstate(over="ignore"):
-            measured = cells(round_to(changed, form), replay, form)
+            measured = cells(round_to(changed, form, mode), replay, form, mode)
         return not max(measured.largest, measured.largest_row) <= LIMIT
 
     exact = part.replay(part.forms[0]).values

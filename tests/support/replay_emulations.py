@@ -59,7 +59,12 @@ class Stores:
 def mean(terms: Floats, store: Stores | None = None, total: str = "") -> Floats:
     """Return the mean of each row, summed in fp32; a stored sum has the name `total`."""
     added = terms.sum(axis=1, keepdims=True, dtype=np.float32)
-    return (added if store is None else store(total, added)) / np.float32(terms.shape[1])
+    count = np.float32(terms.shape[1])
+    if store is None or total not in store.names:
+        return added / count
+    if "1/N" in store.names:
+        return store(total, added) * store("1/N", 1 / np.asarray(count))
+    return store(total, added) / store("N", np.asarray(count))
 
 
 def forward(
@@ -97,9 +102,15 @@ def forward(
         rstd = store("rstd", one / root)
         for name in store.names:
             if name.startswith("root %"):
-                start = len(x) // int(name[-2:]) * int(name[-2:])
+                block = int(name.removeprefix("root % "))
+                start = len(x) // block * block
                 narrow = round_to(np.sqrt(shifted[start:]), store.form)
                 rstd[start:] = store("rstd", one / narrow)
+        if product.startswith("x (gamma rstd)"):
+            scale = store("gamma rstd", rstd * given["gamma"])
+            shift = store("mean gamma rstd", center * scale)
+            shift = store("beta - mean gamma rstd", given["beta"] - shift)
+            return np.asarray(store("x gamma rstd", x * scale * np.float32(factor)) + shift)
         normalized = deviations * (rstd * np.float32(factor))
     normalized = store("x^", normalized)
     beta = given["beta"] if centered else np.float32(0)
@@ -108,26 +119,67 @@ def forward(
     return np.asarray(store("gamma x^", normalized * given["gamma"]) + beta)
 
 
-def torch_gradient(given: Mapping[str, Floats], epsilon: float, form: str) -> dict[str, Floats]:
-    """Return dx and dgamma that torch derives from c rsqrt(mean(c^2) + epsilon), c = x - mean."""
+def composite_gradient(
+    given: Mapping[str, Floats], epsilon: float, form: str, *, library: str
+) -> dict[str, Floats]:
+    """Return dx and dgamma that a library derives from c rsqrt(mean(c^2) + epsilon), c = x - mean.
+
+    library: torch, tensorflow (its fp32 sums, as in bf16), or mlx.
+    """
 
     def s(values: NDArray[np.floating]) -> Floats:
         return round_to(np.asarray(values, np.float32), form)
 
+    def average(terms: Floats) -> Floats:
+        return s(s(terms.sum(axis=1, keepdims=True)) * share) if is_mlx else s(mean(terms))
+
+    def spread(values: Floats) -> Floats:
+        return s(values * share) if is_mlx else s(values / s(width))
+
+    is_mlx = library == "mlx"
     x, width = given["x"], x_width(given)
-    center = s(mean(x))
-    deviations = s(x - center)
-    rstd = s(1 / np.sqrt(s(s(mean(s(deviations * deviations))) + np.float32(epsilon))))
+    share = s(1 / width)
+    deviations = s(x - average(x))
+    shifted = s(average(s(deviations * deviations)) + np.float32(epsilon))
+    rstd = s(1 / s(np.sqrt(shifted))) if is_mlx else s(1 / np.sqrt(shifted))
     product = s(given["dy"] * given["gamma"])
     total = s(s(product * deviations).sum(axis=1, keepdims=True))
-    d_variance = s(s(np.float32(-0.5) * total) * s(s(rstd * rstd) * rstd))
-    through = s(s(d_variance / width) * deviations)
+    half = s(np.float32(-0.5) * total)
+    if library == "torch":
+        d_variance = s(half * s(s(rstd * rstd) * rstd))
+    elif is_mlx:
+        d_variance = s(half * s(rstd / shifted))
+    else:
+        d_variance = s(s(half * rstd) * s(rstd * rstd))
+    through = s(spread(d_variance) * deviations)
     d_centered = s(s(s(product * rstd) + through) + through)
     d_mean = s(-d_centered.sum(axis=1, keepdims=True))
     normalized = s(deviations * rstd)
     return {
-        "dx": s(d_centered + s(d_mean / width)),
+        "dx": s(d_centered + spread(d_mean)),
         "dgamma": s(s(given["dy"] * normalized).sum(axis=0)),
+    }
+
+
+def moments_gradient(given: Mapping[str, Floats], epsilon: float, form: str) -> dict[str, Floats]:
+    """Return dx and dgamma of tf.nn.batch_normalization after tf.nn.moments, as in bf16."""
+
+    def s(values: NDArray[np.floating]) -> Floats:
+        return round_to(np.asarray(values, np.float32), form)
+
+    x, gamma, dy, width = given["x"], given["gamma"], given["dy"], s(x_width(given))
+    center = s(mean(x))
+    deviations = s(x - center)
+    rstd = s(1 / np.sqrt(s(s(mean(s(deviations * deviations))) + np.float32(epsilon))))
+    factor = s(rstd * gamma)
+    d_factor = s(s(dy * x) - s(dy * center))
+    d_rstd = s(s(d_factor * gamma).sum(axis=1, keepdims=True))
+    d_variance = s(s(s(np.float32(-0.5) * d_rstd) * rstd) * s(rstd * rstd))
+    through = s(2 * s(d_variance / width) * deviations)
+    d_mean = s(s(-dy * factor).sum(axis=1, keepdims=True))
+    return {
+        "dx": s(s(s(dy * factor) + s(d_mean / width)) + through),
+        "dgamma": s(s(d_factor * rstd).sum(axis=0)),
     }
 
 

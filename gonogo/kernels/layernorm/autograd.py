@@ -9,17 +9,20 @@ first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gonogo.kernels.normalization.moments import Moments
-from gonogo.numerics.replay.columns import row_sum
+from gonogo.kernels.normalization.moments import TAILS, Moments
 from gonogo.numerics.replay.graph import Columns
+from gonogo.numerics.replay.narrow_sums import Place
 from gonogo.numerics.replay.program import ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
 TORCH = "autograd of (x - mean) rstd"
+TENSORFLOW = "tape of (x - mean) rstd"
+MLX = "vjp of (x - mean) rstd"
+MOMENTS = "tape of x (gamma rstd) + (beta - mean gamma rstd)"
 QUOTIENT = "autograd of (x - mean) / root"
 JAX = "transpose of (x - mean) rstd, jnp.var"
 FAST = "transpose of (x - mean) rstd, E[x^2] - mean^2"
@@ -29,6 +32,20 @@ PRODUCTS: Mapping[str, tuple[str, ...]] = {
     TORCH: (
         "P", "rstd P", "P (x - mean)", "sum of P (x - mean)", "rstd^2", "rstd^3",
         "d variance", "d variance / N", "d square", "d (x - mean)", "d mean", "d mean / N",
+    ),
+    TENSORFLOW: (
+        "P", "rstd P", "P (x - mean)", "sum of P (x - mean)", "rstd^2", "rstd times the sum",
+        "d variance", "d variance / N", "d square", "d (x - mean)", "d mean", "d mean / N",
+    ),
+    MLX: (
+        "P", "rstd P", "P (x - mean)", "sum of P (x - mean)", "rstd / (variance + epsilon)",
+        "d variance", "d variance / N", "d square", "d (x - mean)", "d mean", "d mean / N",
+    ),
+    MOMENTS: (
+        "gamma rstd", "d x of the product", "dy x", "dy mean", "d (gamma rstd)",
+        "d (gamma rstd) gamma", "d rstd", "rstd^2", "rstd times the sum", "d variance",
+        "d variance / N", "d square", "d mean terms", "d mean", "d mean / N",
+        "d x of the statistics",
     ),
     QUOTIENT: (
         "P", "P / root", "x^ / root", "P x^ / root", "d root", "d variance", "2 d variance / N",
@@ -45,9 +62,22 @@ PRODUCTS: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """The quantities of dx that each of the derivations stores, besides those of the forward pass."""
-VARIANCE_OF = {TORCH: "x - mean", QUOTIENT: "x", JAX: "x", FAST: "E[x^2] - mean^2"}
+VARIANCE_OF = {
+    TORCH: "x - mean",
+    TENSORFLOW: "x - mean",
+    MLX: "x - mean",
+    MOMENTS: "x - mean",
+    QUOTIENT: "x",
+    JAX: "x",
+    FAST: "E[x^2] - mean^2",
+}
+DISTINCT = (TORCH, MOMENTS, QUOTIENT, JAX, FAST)
+"""The derivations that differ where nothing is stored."""
 STATISTICS_OF: Mapping[str, tuple[str, ...]] = {
     TORCH: (*FORWARD, "square", "rstd"),
+    TENSORFLOW: (*FORWARD, "square", "rstd"),
+    MLX: (*FORWARD, "square", "root", "rstd", "sum of x", "sum of squares", "1/N"),
+    MOMENTS: ("mean", "variance", "variance + epsilon", "x - mean", "square", "rstd"),
     QUOTIENT: (*FORWARD, "root"),
     JAX: (*FORWARD, "rstd"),
     FAST: (*FORWARD, "square", "mean square", "mean^2", "rstd"),
@@ -55,8 +85,9 @@ STATISTICS_OF: Mapping[str, tuple[str, ...]] = {
 """The quantities of the forward pass that each stores."""
 
 
-FIRST = ("epsilon", "root", "root % 64", "root % 32")
+FIRST = ("epsilon", "sum of x", "sum of squares", "N", "1/N", *TAILS, "root")
 """The quantities that a forward pass may store besides those that its derivation names."""
+OF_FACTOR = ("dy x", "dy mean", "d (gamma rstd)")
 
 
 @dataclass(frozen=True)
@@ -65,12 +96,15 @@ class Forward:
 
     Attributes:
         x: (rows, N).
+        dy, gamma: (rows, N), (1, N).
         product: P = dy gamma (rows, N), as the program stores it.
         normalized: x^ (rows, N), likewise.
         statistics: of each row.
     """
 
     x: Quantity
+    dy: Quantity
+    gamma: Quantity
     product: Quantity
     normalized: Quantity
     statistics: Moments
@@ -79,9 +113,9 @@ class Forward:
 class Tape:
     """Evaluate gradients; `add_up` sums a row as the library does."""
 
-    def __init__(self, program: Program, *, quick: bool) -> None:
-        """Evaluate those of `program`; `quick` as in Machine."""
-        self.machine = Machine(program, quick=quick)
+    def __init__(self, program: Program, *, quick: bool, place: Place | None = None) -> None:
+        """Evaluate those of `program`; `quick` and `place` as in Machine."""
+        self.machine = Machine(program, quick=quick, place=place)
         self.program = program
         self.multiply = self.machine.multiply
         self.add = self.machine.add
@@ -93,25 +127,36 @@ class Tape:
         return self.store(self.multiply(a, number), name)
 
     def divide(self, a: Quantity, count: int, name: str) -> Quantity:
-        """Return a / count, stored."""
+        """Return a / count, stored; a program that stores 1/N multiplies by it."""
         number = Quantity(np.full((1, 1), float(count)))
-        return self.store(self.machine.divide(a, number), name)
+        if "1/N" in self.program.stored:
+            inverse = self.store(self.machine.reciprocal(number), "1/N")
+            return self.store(self.multiply(a, inverse), name)
+        return self.store(self.machine.divide(a, self.store(number, "N")), name)
 
     def add_up(self, terms: Quantity, name: str) -> Quantity:
-        """Return the sum of each row (rows, 1), stored once, or after each addition in windows."""
-        form = self.program.stored.get(name)
-        if form is not None and self.program.column_order is ColumnOrder.windows:
-            return row_sum(terms, form, ColumnOrder.windows)
+        """Return the sum of each row (rows, 1), stored once, or after each addition."""
+        if name in self.program.stored and self.program.row_order is not ColumnOrder.blocked:
+            return self.machine.row_sum(terms, name)
         count = Quantity(np.full((1, 1), float(terms.values.shape[1])))
         mean = self.machine.mean(terms, name, "sum").per_row(name)
         return self.store(self.multiply(mean, count), name)
 
 
-def input_gradient(program: Program, forward: Forward, *, quick: bool) -> Quantity:
+def input_gradient(
+    program: Program, forward: Forward, *, quick: bool, place: Place | None = None
+) -> Quantity:
     """Return dx (rows, N), before its own rounding."""
-    tape = Tape(program, quick=quick)
-    formula = {TORCH: _torch, QUOTIENT: _quotient, JAX: _jax, FAST: _fast}[program.product]
-    return formula(tape, forward)
+    formulas = {
+        TORCH: _composite,
+        TENSORFLOW: _composite,
+        MLX: _composite,
+        MOMENTS: _moments,
+        QUOTIENT: _quotient,
+        JAX: _jax,
+        FAST: _fast,
+    }
+    return formulas[program.product](Tape(program, quick=quick, place=place), forward)
 
 
 def _negative(a: Quantity) -> Quantity:
@@ -119,24 +164,72 @@ def _negative(a: Quantity) -> Quantity:
     return Quantity(-a.values, a.noise, shared, a.slack)
 
 
-def _torch(tape: Tape, forward: Forward) -> Quantity:
-    """Return dx of c = x - mean(x); c rsqrt(mean(c c) + epsilon), by torch.
+def _composite(tape: Tape, forward: Forward) -> Quantity:
+    """Return dx of c = x - mean(x); c rsqrt(mean(c c) + epsilon), by torch, TensorFlow or MLX.
 
-    rsqrt: -1/2 grad rstd^3. A product c c gives its gradient to c twice.
+    A product c c gives its gradient to c twice.
     """
     at, count = forward.statistics, forward.x.values.shape[1]
     direct = tape.store(tape.multiply(forward.product, at.rstd), "rstd P")
     weighted = tape.store(tape.multiply(forward.product, at.centered), "P (x - mean)")
     total = tape.add_up(weighted, "sum of P (x - mean)")
-    squared = tape.store(tape.multiply(at.rstd, at.rstd), "rstd^2")
-    cube = tape.store(tape.multiply(squared, at.rstd), "rstd^3")
-    variance = tape.store(tape.multiply(tape.scale(total, -0.5, ""), cube), "d variance")
-    share = tape.divide(variance, count, "d variance / N")
+    share = tape.divide(_of_variance(tape, total, at), count, "d variance / N")
     through = tape.store(tape.multiply(share, at.centered), "d square")
     once = tape.store(tape.add(direct, through), "d (x - mean)")
     centered = tape.store(tape.add(once, through), "d (x - mean)")
     mean = tape.add_up(_negative(centered), "d mean")
     return tape.add(centered, tape.divide(mean, count, "d mean / N"))
+
+
+def _of_variance(tape: Tape, total: Quantity, at: Moments) -> Quantity:
+    """Return the gradient of the variance (rows, 1) from that of rstd.
+
+    By torch it is -1/2 d rstd^3, by TensorFlow -1/2 d rstd rstd^2, by MLX -1/2 d (rstd / (v + e)).
+    """
+    half = tape.scale(total, -0.5, "")
+    if tape.program.product == MLX:
+        slope = tape.store(tape.machine.divide(at.rstd, at.shifted), "rstd / (variance + epsilon)")
+        return tape.store(tape.multiply(half, slope), "d variance")
+    squared = tape.store(tape.multiply(at.rstd, at.rstd), "rstd^2")
+    if tape.program.product == TORCH:
+        cube = tape.store(tape.multiply(squared, at.rstd), "rstd^3")
+        return tape.store(tape.multiply(half, cube), "d variance")
+    weighted = tape.store(tape.multiply(half, at.rstd), "rstd times the sum")
+    return tape.store(tape.multiply(weighted, squared), "d variance")
+
+
+def _moments(tape: Tape, forward: Forward) -> Quantity:
+    """Return dx of tf.nn.batch_normalization after tf.nn.moments.
+
+    The squared difference stops the gradient of its mean. The moments of fp16, and their gradient,
+    are fp32's.
+    """
+    at, count = forward.statistics, forward.x.values.shape[1]
+    assert at.mean is not None
+    assert at.computed is not None
+    factor = tape.store(tape.multiply(at.rstd, forward.gamma), "gamma rstd")
+    direct = tape.store(tape.multiply(forward.dy, factor), "d x of the product")
+    scaled = tape.store(
+        tape.multiply(of_factor(tape.machine, forward.dy, forward.x, at.mean), forward.gamma),
+        "d (gamma rstd) gamma",
+    )
+    variance = _of_variance(tape, tape.add_up(scaled, "d rstd"), at)
+    share = tape.divide(variance, count, "d variance / N")
+    in_fp32 = tape.program.variance == "x"
+    centered = tape.machine.subtract(forward.x, at.computed) if in_fp32 else at.centered
+    through = tape.store(tape.multiply(tape.scale(share, 2.0, ""), centered), "d square")
+    means = tape.store(tape.multiply(_negative(forward.dy), factor), "d mean terms")
+    mean = tape.divide(tape.add_up(means, "d mean"), count, "d mean / N")
+    if in_fp32:
+        return tape.add(direct, tape.store(tape.add(through, mean), "d x of the statistics"))
+    return tape.add(tape.store(tape.add(direct, mean), "d x of the statistics"), through)
+
+
+def of_factor(machine: Machine, dy: Quantity, x: Quantity, mean: Quantity) -> Quantity:
+    """Return the gradient of gamma rstd (rows, N) in tf.nn.batch_normalization: dy x - dy mean."""
+    direct = machine.store(machine.multiply(dy, x), "dy x")
+    shift = machine.store(machine.multiply(dy, mean), "dy mean")
+    return machine.store(machine.subtract(direct, shift), "d (gamma rstd)")
 
 
 def _quotient(tape: Tape, forward: Forward) -> Quantity:
@@ -217,14 +310,27 @@ def derived() -> tuple[tuple[Program, tuple[str, ...]], ...]:
     listed = []
     for product, variance in VARIANCE_OF.items():
         names = stored_names(product)
-        is_torch = product in (TORCH, QUOTIENT)
-        order = ColumnOrder.blocked if is_torch else ColumnOrder.windows
-        program = Program(variance, product, column_order=order)
+        is_xla = product in (JAX, FAST)
+        order = ColumnOrder.windows if is_xla else ColumnOrder.blocked
+        program = Program(variance, product, column_order=order, row_order=order)
         if product == TORCH:
             # few 16-bit values on a CPU: rsqrt is a root and a reciprocal; fp16's cube is 1 step
             for tail in ((), ("root",), ("root % 64",), ("root % 32",)):
                 stored = (*names, *tail)
                 listed += [(program, stored), (program, _without(stored, "rstd^2"))]
+        elif product in (TENSORFLOW, MOMENTS):
+            # Eigen adds up fp16 in packets along a row and in lanes down a column
+            eigen = replace(program, column_order=ColumnOrder.lanes, row_order=ColumnOrder.packets)
+            fp16 = (*names, "sum of x", "sum of squares", "N")
+            if product == MOMENTS:  # the moments of fp16 are fp32's
+                eigen = replace(eigen, variance="x")
+                inside = ("x - mean", "square", "d variance / N", "d square", "d mean / N")
+                fp16 = _without(names, *inside)
+            bf16 = (*names, "N")  # the forward pass adds up and divides in fp32
+            for tail in ((), ("root % 8",)):
+                listed += [(program, (*bf16, *tail)), (eigen, (*fp16, *tail))]
+        elif not is_xla:
+            listed.append((program, names))
         else:
             # XLA on a CPU: compiled code squares bf16's values and adds them up in fp32 before it
             # stores, and contracts fp16's products with the additions that follow
@@ -234,6 +340,12 @@ def derived() -> tuple[tuple[Program, tuple[str, ...]], ...]:
             listed.append((program, _without(fp16, "mean^2", "d mean^2")))
     unique = list({names: (program, names) for program, names in listed}.values())
     return (*unique, *((program, ("epsilon", *names)) for program, names in unique))
+
+
+def forward_names(product: str) -> tuple[str, ...]:
+    """Return what a derivation may store before it sums the terms of dgamma."""
+    extra = OF_FACTOR if product == MOMENTS else ()
+    return (*STATISTICS_OF[product], *FIRST, *extra)
 
 
 def _without(names: tuple[str, ...], *left_out: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from gonogo.numerics.replay.columns import column_sum
 from gonogo.numerics.replay.compiled import gradient
 from gonogo.numerics.replay.compiled.results import as_input, singles
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Columns, Graph
+from gonogo.numerics.replay.narrow_sums import Place
 from gonogo.numerics.replay.program import ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
@@ -101,6 +102,11 @@ class BackwardRows:
         as_root = "(x - mean) / root" if program.product == autograd.QUOTIENT else program.product
         return moments(replace(program, product=as_root), self._forward, quick=quick)
 
+    @property
+    def place(self) -> Place | None:
+        """Return where the rows are in the whole tensor; None: these are all."""
+        return self._forward.place
+
     @cached_property
     def _forward(self) -> Rows:
         return self.forward or Rows(self.x, None, None, self.epsilon)
@@ -122,6 +128,13 @@ class InputGradient:
         """Return a program of each form, with nothing stored, the usual ones first."""
         variances = VARIANCES[:1] if self.rows.mean is not None else (VARIANCES[0], VARIANCES[2])
         return tuple(Program(variance, product) for variance in variances for product in PRODUCTS)
+
+    @property
+    def derived(self) -> tuple[Program, ...]:
+        """Return the gradients that libraries derive, each operation rounded to fp32."""
+        if self.rows.mean is not None:
+            return ()
+        return tuple(Program(autograd.VARIANCE_OF[name], name) for name in autograd.DISTINCT)
 
     @property
     def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:
@@ -154,15 +167,17 @@ class InputGradient:
         self, program: Program, columns: Columns = ALL_COLUMNS, *, quick: bool = False
     ) -> Quantity:
         """Return some columns of dx, before its own rounding."""
-        machine = Machine(program, quick=quick)
+        machine = Machine(program, quick=quick, place=self.rows.place)
         x, dy = Quantity(self.rows.x), Quantity(self.rows.dy)
         product = machine.store(machine.multiply(dy, Quantity(self.rows.gamma)), "P")
         if program.product in autograd.PRODUCTS:
             at = self.rows.moments(program, quick=quick)
-            forward = autograd.Forward(
-                x, product, autograd.normalized(program, at, ALL_COLUMNS), at
-            )
-            return autograd.input_gradient(program, forward, quick=quick).columns(columns)
+            gamma = Quantity(self.rows.gamma)
+            normalized = autograd.normalized(program, at, ALL_COLUMNS)
+            forward = autograd.Forward(x, dy, gamma, product, normalized, at)
+            place = self.rows.place
+            dx = autograd.input_gradient(program, forward, quick=quick, place=place)
+            return dx.columns(columns)
         mean, rstd = self.rows.statistics(program, quick=quick)
         s1 = machine.mean(product, "s1", "sum of P").per_row("s1")
         if program.product == LINEAR:
@@ -252,6 +267,11 @@ class ColumnGradient:
         return (Program(column_order=ColumnOrder.blocked), Program(column_order=ColumnOrder.rows))
 
     @property
+    def derived(self) -> tuple[Program, ...]:
+        """Return nothing: the sum's own noise covers every formula of its terms."""
+        return ()
+
+    @property
     def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:
         """Return (form, stored quantities) of programs that libraries are known to have."""
         orders = COLUMN_ORDERS
@@ -265,6 +285,7 @@ class ColumnGradient:
         ]
         if self.rows.mean is None:
             terms += [(Program("x"), STATISTICS), (Program(), STATISTICS)]
+            terms.append((Program("x"), (*STATISTICS, "dy x^")))  # Liger
         listed = [(program, names) for program, names in terms if names]
         for order in orders:
             listed += [
@@ -273,11 +294,14 @@ class ColumnGradient:
             ]
         if self.rows.mean is None:
             for program, names in autograd.derived():
-                sums = ("column sum",) if program.column_order is ColumnOrder.windows else ()
-                forward = (*autograd.STATISTICS_OF[program.product], *autograd.FIRST)
+                is_blocked = program.column_order is ColumnOrder.blocked
+                sums = () if is_blocked else ("column sum",)
+                forward = autograd.forward_names(program.product)
                 statistics = tuple(name for name in names if name in forward)
                 choices = [(program, (*statistics, "dy x^", *sums))]
-                if sums:  # compiled fp16 code contracts the products
+                if (
+                    program.column_order is ColumnOrder.windows
+                ):  # compiled fp16 code contracts the products
                     folded = replace(program, column_order=ColumnOrder.folded)
                     choices += [(program, (*statistics, *sums)), (folded, (*statistics, *sums))]
                 listed += [choice for choice in choices if choice not in listed]
@@ -301,6 +325,11 @@ class ColumnGradient:
             return dy
         if program.product in autograd.PRODUCTS:
             at = self.rows.moments(program, quick=quick)
+            if program.product == autograd.MOMENTS:
+                x = Quantity(self.rows.x[:, columns])
+                assert at.mean is not None
+                factor = autograd.of_factor(machine, dy, x, at.mean)
+                return machine.store(machine.multiply(factor, at.rstd), "dy x^")
             normalized = autograd.normalized(program, at, columns)
             return machine.store(machine.multiply(dy, normalized), "dy x^")
         mean, rstd = self.rows.statistics(program, quick=quick)
@@ -328,7 +357,11 @@ class ColumnGradient:
         count, width = self.rows.x.shape
         chosen = np.arange(width)[columns]
         parts = [
-            column_sum(self.terms(program, chosen[start:stop], quick=quick), program)
+            column_sum(
+                self.terms(program, chosen[start:stop], quick=quick),
+                program,
+                Place(chosen[start:stop], width),
+            )
             for start, stop in spans.even(len(chosen), count)
         ]
         return Quantity.joined(parts, axis=1)

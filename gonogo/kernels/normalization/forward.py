@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.normalization.measure import measure
 from gonogo.kernels.normalization.moments import (
+    COUNTS,
     STATISTICS,
     TAILS,
     VARIANCES,
@@ -23,18 +24,19 @@ from gonogo.numerics.expectation import Array
 from gonogo.numerics.replay.cells import Measurement
 from gonogo.numerics.replay.compiled.results import as_input
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Columns, Graph
-from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay.program import ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
+LINEAR = "x (gamma rstd) + (beta - mean gamma rstd)"
 PRODUCTS: Mapping[str, tuple[str, ...]] = {
     "(x - mean) rstd": ("root", "rstd", "x^", "gamma x^"),
     "(x - mean) (gamma rstd)": ("root", "rstd", "gamma rstd", "gamma x^"),
     "(x - mean) / root": ("root", "x^", "gamma x^"),
     "x rstd - mean rstd": ("root", "rstd", "x rstd", "mean rstd", "x^", "gamma x^"),
-    "x (gamma rstd) + (beta - mean gamma rstd)": (
+    LINEAR: (
         "root",
         "rstd",
         "gamma rstd",
@@ -75,14 +77,14 @@ def output(
     columns: Columns = ALL_COLUMNS,
 ) -> Quantity:
     """Return y of some of the columns, before its own rounding."""
-    machine = Machine(program)
+    machine = Machine(program, place=rows.place)
 
     def vector(a: Array | None) -> Quantity | None:
         return None if a is None else Quantity(a[:, columns])
 
     x, gamma, beta = Quantity(rows.x[:, columns]), vector(rows.gamma), vector(rows.beta)
     mean, rstd = statistics.mean, statistics.rstd
-    if program.product == "x (gamma rstd) + (beta - mean gamma rstd)":
+    if program.product == LINEAR:
         factor = rstd if gamma is None else machine.multiply(rstd, gamma)
         factor = machine.store(factor, "gamma rstd")
         scaled = machine.store(machine.multiply(x, factor), "x gamma rstd")
@@ -118,7 +120,9 @@ def output(
 
 SINGLE = ("mean", "x - mean", "square", "variance", "variance + epsilon")
 OWN_VARIANCE = ("mean", "x - mean", "variance", "variance + epsilon")
+SUMS = ("sum of x", "sum of squares")
 SCALED = ("rstd", "x^", "gamma x^")
+AFFINE = tuple(name for name in PRODUCTS[LINEAR] if name != "root")
 KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # MLX's LayerNorm, TensorFlow's fused kernel
     ("x - mean", "(x - mean) rstd", ("x^", "gamma x^")),
@@ -128,10 +132,13 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # a root and a reciprocal
     ("x - mean", "(x - mean) rstd", (*SINGLE, "root", *SCALED)),
     ("x - mean", "(x - mean) rstd", (*SINGLE, *SCALED)),
+    ("x - mean", "(x - mean) rstd", (*SINGLE, "root % 8", *SCALED)),
     ("x - mean", "(x - mean) rstd", (*SINGLE, "root % 64", *SCALED)),
     ("x - mean", "(x - mean) rstd", (*SINGLE, "root % 32", *SCALED)),
     ("x - mean", "(x - mean) / root", (*SINGLE, "root", "x^", "gamma x^")),
-    ("x - mean", "(x - mean) rstd", ("sum of x", "sum of squares", *SINGLE, *SCALED)),
+    ("x - mean", "(x - mean) rstd", (*SUMS, *SINGLE, *SCALED)),
+    # composites of MLX: a mean is the sum times 1/N, rsqrt a root and a reciprocal
+    ("x - mean", "(x - mean) rstd", (*SUMS, "1/N", *SINGLE, "root", *SCALED)),
     # the same with the library's own variance of x: torch.var_mean, jnp.var
     ("x", "(x - mean) / root", (*OWN_VARIANCE, "root", "x^", "gamma x^")),
     ("x", "(x - mean) rstd", (*OWN_VARIANCE, *SCALED)),
@@ -143,6 +150,11 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("E[x^2] - mean^2", "(x - mean) rstd", (*OWN_VARIANCE, "mean square", "mean^2", *SCALED)),
     ("E[x^2] - mean^2", "(x - mean) rstd", (*SINGLE, "mean square", *SCALED)),
     ("E[x^2] - mean^2", "(x - mean) rstd", (*SINGLE, "mean square", "rstd", "x^")),
+    # tf.nn.moments, which squares in fp32 where x is fp16, and tf.nn.batch_normalization
+    ("x - mean", LINEAR, (*SINGLE, *AFFINE)),
+    ("x - mean", LINEAR, (*SINGLE, "root % 8", *AFFINE)),
+    ("x", LINEAR, (*OWN_VARIANCE, *AFFINE)),
+    ("x", LINEAR, (*OWN_VARIANCE, "root % 8", *AFFINE)),
 )
 """(variance, product, stored quantities) of programs that libraries are known to have."""
 VISIBLE_EPSILON = 256.0
@@ -185,15 +197,25 @@ class NormalizedRows:
         return tuple(Program(variance, product) for variance in variances for product in PRODUCTS)
 
     @property
+    def derived(self) -> tuple[Program, ...]:
+        """Return nothing: only gradients are derived."""
+        return ()
+
+    @property
     def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:
         """Return (form, stored quantities) of programs that libraries are known to have."""
-        listed = []
+        listed: list[tuple[Program, tuple[str, ...]]] = []
         for variance, product, quantities in KNOWN:
             program = Program(variance, product)
             allowed = self.storable(program)
-            names = tuple(name for name in quantities if name in allowed or name in TAILS)
+            names = tuple(n for n in quantities if n in (*allowed, *COUNTS, *TAILS))
             if (program, names) not in listed and (self.rows.centered or variance == VARIANCES[0]):
                 listed.append((program, names))
+        # Eigen adds up a row in packets of its own format; TensorFlow lets it do so in fp16
+        allowed = (*self.storable(Program()), *COUNTS)
+        names = tuple(name for name in (*SUMS, "N", *SINGLE, *SCALED) if name in allowed)
+        packets = Program(row_order=ColumnOrder.packets)
+        listed += [(packets, names), (packets, (*names, "root % 8"))]
         return with_epsilon(listed, self.rows)
 
     def storable(self, program: Program) -> tuple[str, ...]:
@@ -238,6 +260,11 @@ class RowStatistic:
     def forms(self) -> tuple[Program, ...]:
         """Return a program of each form, with nothing stored, the usual ones first."""
         return tuple(Program(variance) for variance in (VARIANCES if self.rstd else VARIANCES[:1]))
+
+    @property
+    def derived(self) -> tuple[Program, ...]:
+        """Return nothing: only gradients are derived."""
+        return ()
 
     @property
     def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:

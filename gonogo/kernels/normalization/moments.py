@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay.narrow_sums import Place
 from gonogo.numerics.replay.program import Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
@@ -28,11 +29,13 @@ STATISTICS = (
     "variance + epsilon",
 )
 """The quantities of a row's statistics that a kernel may store."""
-TAILS = {"root % 32": 32, "root % 64": 64}
+COUNTS = ("N", "1/N")
+"""How a kernel holds the number of terms by which it divides a stored sum."""
+TAILS = {"root % 8": 8, "root % 32": 32, "root % 64": 64}
 """Roots that only the rows after the last full block of a vectorized loop store.
 
 torch's CPU kernel of rsqrt computes 32 (AVX2) or 64 (AVX-512) 16-bit values at a time in fp32; the
-rest goes one by one through a 16-bit root.
+rest goes one by one through a 16-bit root. Eigen's packets have 8 values.
 """
 WELL_CONDITIONED = 16.0
 """The largest mean^2 / variance of a row in which E[x^2] - mean^2 is an arithmetic model.
@@ -53,8 +56,7 @@ class Rows:
         gamma, beta: (1, N) or (rows, N); None where the kernel has none.
         epsilon: added to the variance.
         centered: whether the kernel subtracts the mean.
-        places: the index of each row in the whole tensor; None: these are all rows.
-        count: how many rows the whole tensor has, where `places` are given.
+        place: where the rows are in the whole tensor; None: these are all rows.
     """
 
     x: Array
@@ -62,8 +64,7 @@ class Rows:
     beta: Array | None
     epsilon: float
     centered: bool = True
-    places: NDArray[np.intp] | None = None
-    count: int = 0
+    place: Place | None = None
     cache: dict[Hashable, Moments] = field(default_factory=dict, compare=False, repr=False)
     loops: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -73,23 +74,24 @@ class Rows:
         def cut(a: Array | None) -> Array | None:
             return a[chosen] if a is not None and a.shape[0] == len(self.x) > 1 else a
 
-        places = np.arange(len(self.x)) if self.places is None else self.places
-        count = len(self.x) if self.places is None else self.count
+        place = self._place
         return Rows(
             np.asarray(self.x[chosen], np.float64),
             cut(self.gamma),
             cut(self.beta),
             self.epsilon,
             self.centered,
-            places[chosen],
-            count,
+            Place(place.index[chosen], place.count),
         )
 
     def is_tail(self, block: int) -> NDArray[np.bool_]:
         """Return which rows (rows, 1) come after the last full block of rows."""
-        places = np.arange(len(self.x)) if self.places is None else self.places
-        count = len(self.x) if self.places is None else self.count
-        return np.asarray(places >= count // block * block)[:, None]
+        place = self._place
+        return np.asarray(place.index >= place.count // block * block)[:, None]
+
+    @property
+    def _place(self) -> Place:
+        return self.place or Place(np.arange(len(self.x)), len(self.x))
 
 
 @dataclass(frozen=True)
@@ -113,12 +115,13 @@ def moments(program: Program, rows: Rows, *, quick: bool = False) -> Moments:
 
     Programs that differ only in what follows share them.
     """
-    names = (*STATISTICS, "root", "rstd", *TAILS)
+    names = (*STATISTICS, *COUNTS, "root", "rstd", *TAILS)
     stored = tuple((name, program.stored[name]) for name in names if name in program.stored)
     is_root = program.product == "(x - mean) / root"
-    key = (program.variance, is_root, stored, program.order, quick)
+    orders = (program.order, program.row_order, program.rounding)
+    key = (program.variance, is_root, stored, *orders, quick)
     if key not in rows.cache:
-        rows.cache[key] = _moments(program, rows, Machine(program, quick=quick))
+        rows.cache[key] = _moments(program, rows, Machine(program, quick=quick, place=rows.place))
     return rows.cache[key]
 
 

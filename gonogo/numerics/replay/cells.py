@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.expectation import Array
-from gonogo.numerics.formats import half_ulp, round_to
+from gonogo.numerics.formats import Mode, half_ulp, round_to, ulp
 from gonogo.numerics.replay.quantity import Quantity
 
 FLOOR = 2.0**-46
@@ -135,11 +135,28 @@ def half_cell(output: Array, toward: Array, form: str) -> Array:
     return np.where(np.abs(toward) < size, np.minimum(half, below), half)
 
 
-def cells(output: NDArray[np.floating], replay: Quantity, form: str) -> Cells:
-    """Return an output (rows, N) in its format beside its replay."""
+def _outside_truncated(output: Array, values: Array, form: str) -> Array:
+    """Return how far values lie outside what an output stands for whose format truncates.
+
+    It stands for its own value and larger ones, up to a step; 0 stands for a step of either sign.
+    """
+    size = np.abs(output)
+    along = np.where(output == 0.0, np.abs(values), np.sign(output) * values)
+    return np.asarray(np.maximum(size - along, along - size - ulp(output, form)))
+
+
+def cells(output: NDArray[np.floating], replay: Quantity, form: str, mode: Mode = "even") -> Cells:
+    """Return an output (rows, N) in its format beside its replay.
+
+    mode: how the kernel rounds its output.
+    """
     y = np.asarray(output, np.float64)
     error = y - replay.values
-    beyond = np.maximum(np.abs(error) - half_cell(y, replay.values, form) - replay.slack, 0.0)
+    if mode == "zero":
+        outside = _outside_truncated(y, replay.values, form)
+    else:
+        outside = np.abs(error) - half_cell(y, replay.values, form)
+    beyond = np.maximum(outside - replay.slack, 0.0)
     deviation = np.sqrt(
         replay.variance + (FLOOR * np.maximum(np.abs(replay.values), np.abs(y))) ** 2
     )

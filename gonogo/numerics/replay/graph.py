@@ -26,6 +26,13 @@ class Graph(Protocol):
         """Return a program of each form, with nothing stored, the usual ones first."""
 
     @property
+    def derived(self) -> tuple[Program, ...]:
+        """Return programs of formulas that a library derives itself, with nothing stored.
+
+        They are tried with running sums too, but nothing is sought that they might store.
+        """
+
+    @property
     def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:
         """Return (form, stored quantities) of programs that libraries are known to have."""
 

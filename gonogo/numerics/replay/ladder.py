@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -89,16 +90,48 @@ def climb(
         return nearest
     rows = _sample(distances)
     part, part_output = graph.some(rows), y[rows] if graph.shape[0] == len(y) else y
-    for program in _programs(graph, y, form, formats):
-        sampled, _ = _find(part, part_output, form, program)
-        if not sampled.explained and sampled.size >= nearest.size:
-            continue
-        finding, _ = _find(graph, y, form, program)
+    telling: set[int] = set()
+    programs = chain(
+        _programs(graph, y, form, formats),
+        # evaluated last: the rows that the programs before it missed are known then
+        _refined(graph, y, form, formats, telling),
+    )
+    for program in programs:
+        sampled, measured = _find(part, part_output, form, program)
+        if not sampled.explained:
+            if program.stored:
+                telling.update(rows[_missed(measured)].tolist())
+            if sampled.size >= nearest.size:
+                continue
+        finding, measured = _find(graph, y, form, program)
         if finding.explained:
             return finding
+        if program.stored:
+            telling.update(_missed(measured).tolist())
         if finding.size < nearest.size:
             nearest = finding
     return replace(nearest, may_store=bool(formats))
+
+
+def _refined(
+    graph: Graph,
+    output: NDArray[np.floating],
+    form: str,
+    formats: Sequence[str],
+    telling: set[int],
+) -> Iterator[Program]:
+    """Yield the programs of a second search, on the rows that those of the first one missed."""
+    if telling and graph.shape[0] > 1:
+        yield from search.refined(graph, output, form, formats, sorted(telling)[:SAMPLED_ROWS])
+
+
+def _missed(measured: Measurement) -> NDArray[np.intp]:
+    """Return the rows that a program misses, worst first, where it reproduces most others."""
+    per_row = measured.per_row
+    missed = np.flatnonzero(~(per_row <= LIMIT))
+    if 2 * len(missed) > len(per_row):
+        return missed[:0]
+    return missed[np.argsort(per_row[missed])[::-1]][:SAMPLED_ROWS]
 
 
 def _programs(
@@ -109,6 +142,9 @@ def _programs(
     for order in (Order.running, Order.running_mean):
         for program in graph.forms:
             yield replace(program, order=order)
+    yield from graph.derived
+    for program in graph.derived:
+        yield replace(program, order=Order.running)
     yield from search.candidates(graph, output, form, formats)
 
 

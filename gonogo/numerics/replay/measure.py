@@ -31,7 +31,8 @@ def measure(
 
     limit: the distance beyond which elements are counted.
     """
-    if HAVE_NUMBA and not program.stored and isinstance(graph, Measurable):
+    is_plain = not program.stored and program.output_rounding == "even"
+    if HAVE_NUMBA and is_plain and isinstance(graph, Measurable):
         measured = graph.measure(program, output, form, limit)
         if measured is not None:
             return measured
@@ -42,11 +43,13 @@ def plain(
     graph: Graph, program: Program, output: NDArray[np.floating], form: str, limit: float
 ) -> Measurement:
     """Return the same by the definition, in NumPy."""
+    mode = program.output_rounding
     blocks = spans.even(*graph.shape)
     if len(blocks) == 1:
-        return cells(output, graph.replay(program), form).measurement(limit)
+        replay = graph.replay(program)
+        return cells(output, replay, form, mode).measurement(limit)
     parts = []
     for start, stop in blocks:
         replay = graph.some(np.arange(start, stop)).replay(program)
-        parts.append(cells(output[start:stop], replay, form).measurement(limit))
+        parts.append(cells(output[start:stop], replay, form, mode).measurement(limit))
     return Measurement.joined(parts)

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from gonogo.numerics.expectation import Array, binade
 from gonogo.numerics.formats import round_to
-from gonogo.numerics.replay import orders
-from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay import narrow_sums, orders
+from gonogo.numerics.replay.narrow_sums import UNIT, Place
+from gonogo.numerics.replay.program import ColumnOrder, Program
 
-UNIT = 2.0**-24
-"""The unit roundoff of fp32."""
 TIE = 8.0
 """Standard deviations within which a stored value may round to either side of a tie."""
 NOTHING = np.zeros((1, 1))
@@ -90,10 +89,17 @@ class Quantity:
 class Machine:
     """Evaluate a program's operations in float64, with the noise that fp32 would add."""
 
-    def __init__(self, program: Program, *, quick: bool = False) -> None:
-        """Evaluate `program`; `quick` takes the noise of sums from their size, not from orders."""
+    def __init__(
+        self, program: Program, *, quick: bool = False, place: Place | None = None
+    ) -> None:
+        """Evaluate `program`.
+
+        quick: take the noise of sums from their size, not from orders. place: where the rows are
+        in the whole tensor, where these aren't all; some orders of sums depend on it.
+        """
         self.program = program
         self.quick = quick
+        self.place = place
 
     def add(self, a: Quantity, b: Quantity, sign: float = 1.0) -> Quantity:
         """Return a + b, or a - b with sign -1."""
@@ -123,6 +129,19 @@ class Machine:
 
         total: the name of the sum, which a kernel may store before it divides.
         """
+        count = Quantity(np.full((1, 1), float(a.values.shape[1])))
+        if total not in self.program.stored:
+            return self._mean(a, source)
+        if self.program.row_order is ColumnOrder.blocked:
+            added = self.store(self.multiply(self._mean(a, source), count), total)
+        else:
+            added = self.row_sum(a, total)
+        if "1/N" in self.program.stored:
+            return self.multiply(added, self.store(self.reciprocal(count), "1/N"))
+        return self.divide(added, self.store(count, "N"))
+
+    def _mean(self, a: Quantity, source: str) -> Quantity:
+        """Return the mean of each row, whose sum stays in fp32."""
         shape = a.values.shape
         noise = np.broadcast_to(a.noise, shape).sum(axis=1, keepdims=True) / shape[1] ** 2
         shared = {
@@ -135,11 +154,20 @@ class Machine:
         narrow = orders.exact_mean(a.values.astype(np.float32))
         shared[source] = deviation[:, None]
         slack = np.broadcast_to(a.slack, shape).mean(axis=1, keepdims=True)
-        result = Quantity((exact + (mean - narrow))[:, None], noise, shared, slack)
-        if total not in self.program.stored:
-            return result
-        count = Quantity(np.full((1, 1), float(shape[1])))
-        return self.divide(self.store(self.multiply(result, count), total), count)
+        return Quantity((exact + (mean - narrow))[:, None], noise, shared, slack)
+
+    def row_sum(self, a: Quantity, total: str) -> Quantity:
+        """Return the sum of each row (rows, 1), stored after each addition, in the row order."""
+        reach = np.broadcast_to(TIE * np.sqrt(a.variance) + a.slack, a.values.shape).T
+        low, usual, high = narrow_sums.bounds(
+            np.ascontiguousarray(a.values.T),
+            reach,
+            self.program.stored[total],
+            self.program.row_order,
+            self.program.rounding,
+            self.place,
+        ).T
+        return Quantity(usual[:, None], slack=np.maximum(high - usual, usual - low)[:, None])
 
     def root(self, a: Quantity) -> Quantity:
         """Return sqrt(a)."""
@@ -166,10 +194,11 @@ class Machine:
         form = self.program.stored.get(name)
         if form is None:
             return a
-        values = round_to(a.values, form).astype(np.float64)
+        mode = self.program.rounding
+        values = round_to(a.values, form, mode).astype(np.float64)
         reach = TIE * np.sqrt(a.variance) + a.slack
-        low = round_to(a.values - reach, form)
-        high = round_to(a.values + reach, form)
+        low = round_to(a.values - reach, form, mode)
+        high = round_to(a.values + reach, form, mode)
         return Quantity(values, slack=np.maximum(high - values, values - low))
 
     def _power(self, a: Quantity, exponent: float) -> Quantity:

@@ -5,17 +5,18 @@ A program is earned, not assumed: rows that were not used to find it must be rep
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.numerics.expectation import Array
-from gonogo.numerics.formats import ulp
+from gonogo.numerics.formats import Mode, ulp
 from gonogo.numerics.replay.cells import cells
 from gonogo.numerics.replay.graph import Graph
-from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay.program import Order, Program
 
 ROWS, COLUMNS = 8, 192
 """The part of an output on which a program is sought; as many rows again check it.
@@ -38,9 +39,13 @@ ALLOWED = 1 / 16
 A factor of .1 % moves bf16 outputs by an eighth to a quarter of a step.
 """
 BEAM = 3
-MAX_STORED = 8
+MAX_STEPS = 8
 PROGRESS = 0.9
-"""The factor by which a further stored quantity must lower the loss for the search to go on."""
+"""The factor by which a step must lower the loss for the search to go on."""
+PROBED = 2
+PROBED_MISMATCH = 0.05
+"""Rows on which a known program is tried first, and the share that it may miss there: a quick look
+spares the whole sample nearly all programs."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class Sample:
         """Return how well a program reproduces the sample."""
         with np.errstate(over="ignore", invalid="ignore"):  # fp16 squares overflow
             replay = self.graph.replay(program, self.columns, quick=True)
-        distance = cells(self.output, replay, self.form).distance
+        distance = cells(self.output, replay, self.form, program.output_rounding).distance
         step = ulp(self.output, self.form)
         outside = ~(distance <= LIMIT)
         steps = np.abs(self.output - replay.values) / step
@@ -78,8 +83,13 @@ class Sample:
         return Fit(program, float(outside.mean()), float(decided), float(loss))
 
 
-def samples(graph: Graph, output: NDArray[np.floating], form: str) -> tuple[Sample, Sample]:
-    """Return the sample to search and the one to check; both the same where there is one row."""
+def samples(
+    graph: Graph, output: NDArray[np.floating], form: str, telling: Sequence[int] = ()
+) -> tuple[Sample, Sample, Sample]:
+    """Return the sample to probe, the one to search, and the one to check.
+
+    All are the same where there is one row. telling: rows to search besides those of the sample.
+    """
     rows, count = graph.shape
     spread = np.linspace(0, rows - 1, min(rows, 2 * ROWS)).astype(np.intp)
     columns = np.unique(np.linspace(0, count - 1, min(count, COLUMNS)).astype(np.intp))
@@ -88,8 +98,9 @@ def samples(graph: Graph, output: NDArray[np.floating], form: str) -> tuple[Samp
         part = np.asarray(output, np.float64)[np.ix_(chosen, columns)]
         return Sample(graph.some(chosen), part, columns, form)
 
-    searched = spread[::2]
-    return sample(searched), sample(spread[1::2] if len(spread) > 1 else searched)
+    searched = np.unique(np.concatenate([spread[::2], np.asarray(telling, np.intp)]))
+    checked = spread[1::2] if len(spread) > 1 else searched
+    return sample(searched[:PROBED]), sample(searched), sample(checked)
 
 
 def candidates(
@@ -99,20 +110,64 @@ def candidates(
 
     formats: the formats in which a kernel may store, those of its tensors.
     """
-    searched, checked = samples(graph, output, form)
+    probed, searched, checked = samples(graph, output, form)
+
+    def reproduces(program: Program) -> bool:
+        return (
+            probed.fit(program).mismatch <= PROBED_MISMATCH
+            and searched.fit(program).mismatch <= MAX_MISMATCH
+            and checked.fit(program).mismatch <= MAX_MISMATCH
+        )
+
     for format_ in formats:
-        for base, quantities in graph.known:
-            program = replace(base, stored=dict.fromkeys(quantities, format_))
-            if _reproduced(searched, program) and _reproduced(checked, program):
-                yield program
-        for base in graph.forms:
-            built = _search(searched, base, format_)
+        known = [
+            replace(base, stored=dict.fromkeys(quantities, format_))
+            for base, quantities in graph.known
+        ]
+        yield from filter(reproduces, chain(known, _running(known)))
+        yield from _built(searched, checked, format_)
+        yield from filter(reproduces, _truncated([*graph.forms, *known], form))
+
+
+def refined(
+    graph: Graph,
+    output: NDArray[np.floating],
+    form: str,
+    formats: Sequence[str],
+    telling: Sequence[int],
+) -> Iterator[Program]:
+    """Yield the storing programs that a search on more rows builds.
+
+    telling: rows that programs missed which reproduced the samples.
+    """
+    _, searched, checked = samples(graph, output, form, telling)
+    for format_ in formats:
+        yield from _built(searched, checked, format_)
+
+
+def _built(searched: Sample, checked: Sample, form: str) -> Iterator[Program]:
+    """Yield the programs of each form that a search builds and other rows confirm."""
+    for base in searched.graph.forms:
+        for built in (_grown(searched, base, form), _shrunk(searched, base, form)):
             if built is not None and _earned(checked.fit(built)):
                 yield built
 
 
-def _reproduced(sample: Sample, program: Program) -> bool:
-    return sample.fit(program).mismatch <= MAX_MISMATCH
+def _running(programs: Iterable[Program]) -> Iterator[Program]:
+    """Yield the programs whose sums stay in fp32, with running sums and means."""
+    for order in (Order.running, Order.running_mean):
+        for program in programs:
+            if not any(name.startswith("sum") for name in program.stored):
+                yield replace(program, order=order)
+
+
+def _truncated(programs: Iterable[Program], form: str) -> Iterator[Program]:
+    """Yield the programs with truncated stored values, and with outputs of either rounding."""
+    outputs: tuple[Mode, ...] = ("even",) if form == "fp32" else ("zero", "even")
+    for program in programs:
+        for mode in outputs:
+            if program.stored or mode != "even":
+                yield replace(program, rounding="zero", output_rounding=mode)
 
 
 def _earned(fit: Fit) -> bool:
@@ -120,21 +175,49 @@ def _earned(fit: Fit) -> bool:
     return fit.mismatch <= MAX_MISMATCH and fit.decided >= MIN_DECIDED
 
 
-def _search(sample: Sample, base: Program, form: str) -> Program | None:
-    """Return a program of this form that reproduces the sample, found one quantity at a time."""
-    beam = [sample.fit(base)]
-    for _ in range(MAX_STORED):
+def _grown(sample: Sample, base: Program, form: str) -> Program | None:
+    """Return a program of this form that reproduces the sample: nothing stored, then more."""
+
+    def larger(stored: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+        for name in sample.graph.storable(base):
+            if name not in stored:
+                yield {**stored, name: form}
+
+    return _climbed(sample, base, larger)
+
+
+def _shrunk(sample: Sample, base: Program, form: str) -> Program | None:
+    """Return a program of this form that reproduces the sample: every value stored, then fewer.
+
+    So a composite stores, whose operations each give a tensor.
+    """
+    names = [name for name in sample.graph.storable(base) if not name.startswith("sum")]
+
+    def smaller(stored: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+        for name in stored:
+            yield {other: form for other, form in stored.items() if other != name}
+
+    return _climbed(sample, replace(base, stored=dict.fromkeys(names, form)), smaller)
+
+
+def _climbed(
+    sample: Sample,
+    start: Program,
+    steps: Callable[[Mapping[str, str]], Iterator[Mapping[str, str]]],
+) -> Program | None:
+    """Return a program that reproduces the sample, reached from a first one step by step."""
+    beam = [sample.fit(start)]
+    for _ in range(MAX_STEPS):
         best = beam[0]
         if _earned(best):
             return best.program
-        grown: dict[frozenset[str], Fit] = {}
+        fits: dict[frozenset[str], Fit] = {}
         for fit in beam:
-            for name in sample.graph.storable(base):
-                stored = {**fit.program.stored, name: form}
+            for stored in steps(fit.program.stored):
                 key = frozenset(stored)
-                if name not in fit.program.stored and key not in grown:
-                    grown[key] = sample.fit(replace(base, stored=stored))
-        ranked = sorted(grown.values(), key=lambda fit: (fit.loss, fit.mismatch))
+                if key not in fits:
+                    fits[key] = sample.fit(replace(start, stored=stored))
+        ranked = sorted(fits.values(), key=lambda fit: (fit.loss, fit.mismatch))
         if not ranked or ranked[0].loss > PROGRESS * best.loss:
             return None
         beam = ranked[:BEAM]

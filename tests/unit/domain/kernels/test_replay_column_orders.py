@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gonogo.numerics.formats import round_to
-from gonogo.numerics.replay.columns import _narrow, column_sum, row_sum
+from gonogo.numerics.replay.columns import column_sum
+from gonogo.numerics.replay.narrow_sums import Place, _narrow, bounds
 from gonogo.numerics.replay.program import ColumnOrder, Program
-from gonogo.numerics.replay.quantity import Quantity
+from gonogo.numerics.replay.quantity import Machine, Quantity
 from replay_emulations import running, tree
 
 STORED = [order for order in ColumnOrder if order is not ColumnOrder.blocked]
@@ -25,7 +27,8 @@ def test_the_short_rounding_is_that_of_the_formats(form: str) -> None:
     values = generator.standard_normal(20000) * 2.0 ** generator.integers(-24, 12, 20000)
     ties = round_to(values, form).astype(np.float64) * (1 + 2.0**-9)
     for drawn in (values, ties, -ties, np.zeros(3)):
-        assert np.array_equal(_narrow(drawn, form), round_to(drawn, form).astype(np.float64))
+        expected = round_to(drawn, form).astype(np.float64)
+        assert np.array_equal(_narrow(drawn, form, "even"), expected)
 
 
 @pytest.mark.parametrize("form", ["bf16", "fp16"])
@@ -41,7 +44,9 @@ def test_known_orders_are_replayed_to_the_bit(rows: int, form: str) -> None:
         replay = column_sum(drawn, program)
         assert np.array_equal(replay.values[0], expected)
         assert not replay.slack.any()
-        along = row_sum(Quantity(drawn.values.T), form, order)
+        along = Machine(Program(stored={"sum": form}, row_order=order)).row_sum(
+            Quantity(drawn.values.T), "sum"
+        )
         assert np.array_equal(along.values[:, 0], expected)
 
 
@@ -53,6 +58,50 @@ def test_folded_lanes_add_their_halves() -> None:
         lanes = round_to(lanes[:half] + lanes[half:], "fp16")
     program = Program(stored={"column sum": "fp16"}, column_order=ColumnOrder.folded)
     assert np.array_equal(column_sum(Quantity(drawn), program).values[0], lanes[0])
+
+
+def numbered(rows: int, width: int) -> NDArray[np.float64]:
+    """Return terms that fp16 holds, in a fixed pattern."""
+    return ((np.arange(rows * width) * 7919 % 2003 - 1001) / 64).reshape(rows, width)
+
+
+TENSORFLOW_ROWS = {
+    33: [62.375, -80.375, 58.4375],
+    1500: [64.75, -7.53125, -48.15625],
+    2048: [-13.6875, 16.8125, 16.34375],
+    8462: [17.09375, 44.03125, 7.125],
+}
+"""N -> sums of 3 rows of `numbered`, by tf.reduce_sum of TensorFlow 2.21 in fp16 on a CPU."""
+TENSORFLOW_COLUMNS = {
+    15: [58.75, 68.25, 46.4375, 24.640625, 2.84375, -18.953125, -40.75, -62.5625, -53.0625,
+         -12.28125, 28.546875],
+    16: [53.6875, 61.75, 38.5, 15.25, -8.0, -31.25, -54.5, -77.75, -38.4375, 0.90625, 40.28125],
+    33: [57.65625, 40.9375, -7.0, -54.9375, -71.625, -25.703125, -11.078125, 3.625, 18.21875,
+         32.875, 47.5625],
+}  # fmt: skip
+"""Rows -> sums of 11 columns of `numbered`, likewise."""
+
+
+@pytest.mark.parametrize("width", TENSORFLOW_ROWS)
+def test_packets_are_tensorflow_s(width: int) -> None:
+    drawn = numbered(3, width)
+    total = bounds(drawn.T, np.zeros(drawn.T.shape), "fp16", ColumnOrder.packets)
+    assert total[:, 1].tolist() == TENSORFLOW_ROWS[width]
+    last = bounds(
+        drawn[2:].T,
+        np.zeros((width, 1)),
+        "fp16",
+        ColumnOrder.packets,
+        place=Place(np.array([2]), 3),
+    )
+    assert last[0, 1] == TENSORFLOW_ROWS[width][2]
+
+
+@pytest.mark.parametrize("rows", TENSORFLOW_COLUMNS)
+def test_lanes_are_tensorflow_s(rows: int) -> None:
+    drawn = numbered(rows, 11)
+    program = Program(stored={"column sum": "fp16"}, column_order=ColumnOrder.lanes)
+    assert column_sum(Quantity(drawn), program).values[0].tolist() == TENSORFLOW_COLUMNS[rows]
 
 
 @pytest.mark.parametrize("order", STORED)

@@ -16,11 +16,12 @@ from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.ladder import Finding
 from gonogo.numerics.replay.program import ColumnOrder
 from replay_emulations import (
+    composite_gradient,
     inputs,
     jax_gradient,
+    moments_gradient,
     quotient_gradient,
     running,
-    torch_gradient,
 )
 
 EPSILON = 1e-5
@@ -29,7 +30,10 @@ Floats = NDArray[np.float32]
 Given = dict[str, Floats]
 Gradient = Callable[[Given, float, str], dict[str, Floats]]
 GRADIENTS: dict[str, Gradient] = {
-    autograd.TORCH: torch_gradient,
+    autograd.TORCH: partial(composite_gradient, library="torch"),
+    autograd.TENSORFLOW: partial(composite_gradient, library="tensorflow"),
+    autograd.MLX: partial(composite_gradient, library="mlx"),
+    autograd.MOMENTS: moments_gradient,
     autograd.QUOTIENT: quotient_gradient,
     autograd.JAX: partial(jax_gradient, fast=False),
     autograd.FAST: partial(jax_gradient, fast=True),
