@@ -148,7 +148,7 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
         f"{test.kernel} {list(test.shape)}: {judgement.verdict.label} "
         f"(arithmetic: {judgement.arithmetic}). {judgement.verdict.sentence}"
     ]
-    faults = []
+    faults: dict[str, str] = {}
     for name, output in judgement.outputs.items():
         if output.verdict is not Verdict.pass_:
             numbers = [
@@ -161,7 +161,7 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
                 f"{', '.join(numbers)}"
             )
         if "fault" in output.statistics:
-            faults.append(f"  {name}: {output.statistics['fault']}")
+            faults[name] = output.statistics["fault"]
         if "advice" in output.statistics:
             lines.append(f"  {name}: {output.statistics['advice']}")
         if limits := output.statistics.get("detection_limits"):
@@ -171,12 +171,19 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
         diagnosed = diagnoses.consistent_diagnosis(
             {"words": diagnosis.words}, judgement.explanation
         )["words"]
-        if diagnosed and not (faults and _is_vague(diagnosis)):
+        lines += [f"  {name}: {words}" for name, words in faults.items()]
+        if diagnosed and (not faults or _adds(diagnosis, faults)):
             lines.append(f"  {diagnosed}")
-        lines += faults
     return "\n".join(lines)
 
 
-def _is_vague(diagnosis: Diagnosis) -> bool:
-    """Return whether a diagnosis names no wrong term."""
-    return not any(term.wrong for term in diagnosis.terms)
+def _adds(diagnosis: Diagnosis, faults: Mapping[str, str]) -> bool:
+    """Return whether a diagnosis by tiles says more of the faults that a replay shows.
+
+    It does where it names the same term, or an output that the replay says nothing about. Its ruler
+    is a Wormhole's budget, so that it may take the fault of an exact kernel for another one.
+    """
+    wrong = [term for term in diagnosis.terms if term.wrong]
+    return bool(wrong) and all(
+        term.output not in faults or term.name in faults[term.output] for term in wrong
+    )

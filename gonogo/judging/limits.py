@@ -63,7 +63,7 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
     rows = graph.shape[0]
     part = graph.some(np.unique(np.linspace(0, rows - 1, min(rows, MAX_ROWS)).astype(np.intp)))
     if isinstance(part, ColumnGradient):
-        part = _narrowed(part)
+        part, _ = narrowed(part)
     replay = part.replay(program)
     mode = program.output_rounding
 
@@ -84,13 +84,13 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
     return DetectionLimits(tuple(terms), tuple(idle), FACTORS[seen_from - 1] if seen_from else 0.0)
 
 
-def _narrowed(graph: ColumnGradient) -> ColumnGradient:
-    """Return the graph of some of its columns, with the statistics of whole rows."""
+def narrowed(graph: ColumnGradient) -> tuple[ColumnGradient, slice]:
+    """Return the graph of some of its columns, with the statistics of whole rows; which ones."""
     rows = graph.rows
     count, features = rows.x.shape
     column_count = max(1, MAX_SUMMED // count)
     if column_count >= features:
-        return graph
+        return graph, slice(None)
     mean, rstd = rows.mean, rows.rstd
     if mean is None or rstd is None:
         mean = rows.x.mean(axis=1, keepdims=True, dtype=np.float64)
@@ -105,7 +105,7 @@ def _narrowed(graph: ColumnGradient) -> ColumnGradient:
         mean=mean,
         rstd=rstd,
     )
-    return replace(graph, rows=narrow)
+    return replace(graph, rows=narrow), columns
 
 
 @singledispatch

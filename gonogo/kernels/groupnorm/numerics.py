@@ -52,7 +52,8 @@ class GroupNorm(Numerics):
             return np.tile(of_groups, (rows // groups, 1))
 
         spread_inputs = {name: spread(given[name]) for name in ("gamma", "beta")}
-        return forward.graphs(test, {**given, **spread_inputs})
+        all_inputs = {**given, **spread_inputs}
+        return forward.graphs(test, all_inputs, channel_width=width, groups=groups)
 
     def run(
         self,

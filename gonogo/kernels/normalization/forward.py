@@ -295,17 +295,31 @@ class RowStatistic:
 
 
 def graphs(
-    test: TestSpec, given: Mapping[str, NDArray[Any]], *, centered: bool = True
+    test: TestSpec,
+    given: Mapping[str, NDArray[Any]],
+    *,
+    centered: bool = True,
+    channel_width: int = 1,
+    groups: int = 1,
 ) -> dict[str, Graph]:
     """Return the graph of each output of a forward kernel, from what the device was given.
 
-    given: x (rows, N); gamma and beta (N,), or (rows, N) where rows differ in them.
+    given: x (rows, N); gamma and beta (N,), or (rows, N) where rows differ in them. channel_width,
+    groups: as in Rows.
     """
 
     def vector(name: str) -> Array | None:
         return np.atleast_2d(np.asarray(given[name], np.float64)) if name in given else None
 
-    rows = Rows(as_input(given["x"]), vector("gamma"), vector("beta"), test.epsilon, centered)
+    rows = Rows(
+        as_input(given["x"]),
+        vector("gamma"),
+        vector("beta"),
+        test.epsilon,
+        centered,
+        channel_width=channel_width,
+        groups=groups,
+    )
     listed: dict[str, Graph] = {"y": NormalizedRows(rows), "rstd": RowStatistic(rows, rstd=True)}
     if centered:
         listed["mean"] = RowStatistic(rows, rstd=False)

@@ -57,6 +57,8 @@ class Rows:
         epsilon: added to the variance.
         centered: whether the kernel subtracts the mean.
         place: where the rows are in the whole tensor; None: these are all rows.
+        channel_width: the number of a row's neighboring elements that share gamma and beta.
+        groups: row i is the group i modulo `groups` of its sample's channels.
     """
 
     x: Array
@@ -65,6 +67,8 @@ class Rows:
     epsilon: float
     centered: bool = True
     place: Place | None = None
+    channel_width: int = 1
+    groups: int = 1
     cache: dict[Hashable, Moments] = field(default_factory=dict, compare=False, repr=False)
     loops: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -82,12 +86,23 @@ class Rows:
             self.epsilon,
             self.centered,
             Place(place.index[chosen], place.count),
+            self.channel_width,
+            self.groups,
         )
 
     def is_tail(self, block: int) -> NDArray[np.bool_]:
         """Return which rows (rows, 1) come after the last full block of rows."""
         place = self._place
         return np.asarray(place.index >= place.count // block * block)[:, None]
+
+    @property
+    def channels(self) -> NDArray[np.intp]:
+        """Return which value of gamma each element has, (rows, N) or (1, N)."""
+        of_row = np.arange(self.x.shape[1]) // self.channel_width
+        if self.groups == 1:
+            return of_row[None]
+        groups = self._place.index[:, None] % self.groups
+        return np.asarray(groups * (of_row[-1] + 1) + of_row)
 
     @property
     def _place(self) -> Place:

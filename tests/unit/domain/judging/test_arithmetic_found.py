@@ -205,13 +205,18 @@ def test_a_running_mean_over_a_ramp_is_explained_as_one() -> None:
     assert (result.verdict, result.arithmetic) == (Verdict.pass_, "fp32-inside, running means")
 
 
-def test_a_truncated_output_is_not_within_three_half_steps_of_right() -> None:
+def test_a_truncated_output_is_an_arithmetic_of_its_own_and_three_half_steps_are_none() -> None:
     given = inputs("bf16")
     test = spec("layernorm_fw", (32, 1024), "bf16")
     chosen = {name: given[name] for name in test.input_names}
-    truncated = round_to(layer_norm(given), "bf16", "zero")
+    y = layer_norm(given)
+    truncated = round_to(y, "bf16", "zero")
     result = judge(test, chosen, chosen, {"y": truncated}, arithmetic=None, produced=("y",))
-    assert result.explanation.value != "explained"
+    assert result.arithmetic == "fp32-inside, output truncated"
+    step = round_to(1.01 * truncated, "bf16", "zero")
+    for off in (np.where(np.arange(1024) % 2, truncated, round_to(y, "bf16")), step):
+        result = judge(test, chosen, chosen, {"y": off}, arithmetic=None, produced=("y",))
+        assert result.explanation.value != "explained"
 
 
 def test_a_tolerance_below_half_a_step_is_the_test_s_fault_and_the_advice_says_which_to_take() -> (

@@ -1,0 +1,59 @@
+"""The faults of sums down the columns: dgamma, the sum of dy x^, and dbeta, the sum of dy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gonogo.judging.faults import rows as of_rows
+from gonogo.judging.faults import statistics
+from gonogo.judging.faults.fault import Fault, places
+from gonogo.judging.faults.statistics import TILE
+from gonogo.judging.limits import without_terms
+from gonogo.kernels.layernorm.replay import ColumnGradient
+from gonogo.numerics.expectation import Array
+
+WORST = 4
+"""Rows along which the error lies most that are tried as missing ones."""
+MOST_FITTED = 0.5
+"""The largest number of fitted rows, of the sums."""
+
+
+def faults(graph: ColumnGradient, exact: Array, error: Array) -> Iterator[Fault]:
+    """Yield the faults of sums (1, N), those without a fitted number first."""
+    rows = graph.rows
+    terms = graph.terms(graph.forms[0]).values
+    count, features = terms.shape
+    for term, changed in without_terms(graph).items():
+        if term != "a row":  # every row is tried below
+            yield Fault(f"{term} is missing", changed - exact)
+    along = terms @ error[0] / np.maximum((terms**2).sum(axis=1), 1e-300)
+    for row in sorted({0, count - 1, *np.argsort(along)[:WORST].tolist()}):
+        yield Fault(f"row {row} is missing from the sum", -terms[row : row + 1])
+    for row in np.argsort(along)[::-1][:WORST].tolist():
+        yield Fault(f"row {row} is added twice", terms[row : row + 1])
+    if count > TILE:
+        for start in range(0, count, TILE):
+            tile = terms[start : start + TILE].sum(axis=0, keepdims=True)
+            yield Fault(f"row tile {start // TILE} is missing from the sum", -tile)
+            yield Fault(f"row tile {start // TILE} is added twice", tile)
+    if graph.weighted and rows.mean is None:
+        x, dy = np.asarray(rows.x, np.float64), np.asarray(rows.dy, np.float64)
+        for wrong in statistics.wrong(x, rows.epsilon):
+            with np.errstate(invalid="ignore"):
+                changed = (dy * (x - wrong.mean) * wrong.rstd).sum(axis=0, keepdims=True)
+            yield Fault(wrong.words, changed - exact)
+    yield from of_rows.common(exact, error)
+    if graph.weighted and count <= MOST_FITTED * features:
+        yield _of_rows("the rstd is off", terms, error, is_coherent=False)
+        if rows.mean is None:
+            of_mean = np.asarray(rows.dy, np.float64)
+            yield _of_rows("the mean is off", of_mean, error)
+
+
+def _of_rows(words: str, patterns: Array, error: Array, *, is_coherent: bool = True) -> Fault:
+    """Return the fault of rows whose patterns (rows, N) have factors, fitted to the sums."""
+    off = np.linalg.lstsq(patterns.T, error[0], rcond=None)[0]
+    effect = (off @ patterns)[None]
+    return Fault(f"{words} in {places('row', off)}", effect, len(off), is_coherent)

@@ -1,0 +1,103 @@
+"""The faults of dx = rstd (P - s1 - x^ s2), P = dy gamma."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gonogo.judging.faults import rows as of_rows
+from gonogo.judging.faults import statistics
+from gonogo.judging.faults.fault import SMALL, Fault, per_row, places, two_per_row
+from gonogo.judging.limits import without_terms
+from gonogo.kernels.layernorm.replay import InputGradient
+from gonogo.numerics.expectation import Array
+
+STEP = 1e-6
+"""The relative step of numeric derivatives."""
+ROUNDS = 4
+"""Rounds in which gamma is fitted: each leaves the part of the sums s1 and s2 to the next."""
+
+
+def faults(graph: InputGradient, exact: Array, error: Array) -> Iterator[Fault]:
+    """Yield the faults of dx (rows, N), those without a fitted number first."""
+    rows = graph.rows
+    x, dy = np.asarray(rows.x, np.float64), np.asarray(rows.dy, np.float64)
+    computed = statistics.right(x, rows.epsilon)
+    mean = computed.mean if rows.mean is None else rows.mean
+    rstd = computed.rstd if rows.rstd is None else rows.rstd
+    product = dy * rows.gamma
+    normalized = (x - mean) * rstd
+    for term, changed in without_terms(graph).items():
+        words = "the last rstd is missing" if term == "rstd" else f"{term} is missing"
+        yield Fault(words, changed - exact)
+    yield from _sums(product, normalized, rstd)
+    if rows.mean is None:
+        for wrong in statistics.wrong(x, rows.epsilon):
+            with np.errstate(invalid="ignore"):
+                changed = _gradient(product, (x - wrong.mean) * wrong.rstd, wrong.rstd)
+            yield Fault(wrong.words, changed - exact)
+    yield from of_rows.stale(exact, error)
+    yield from of_rows.common(exact, error)
+    yield _gamma(dy, normalized, rstd, error)
+    yield from of_rows.factors(exact, error)
+    count = len(x)
+    for name, pattern in (("s1", np.broadcast_to(rstd, x.shape)), ("s2", rstd * normalized)):
+        off = per_row(error, pattern)
+        yield Fault(f"{name} is off in {places('row', off)}", off * pattern, count)
+    if rows.mean is None:
+        for name, pattern in _derivatives(x, product, mean, rstd, exact).items():
+            off = per_row(error, pattern)
+            words = f"the {name} is off in {places('row', off)}"
+            yield Fault(words, off * pattern, count, is_coherent=name != "rstd")
+    both = two_per_row(error, np.broadcast_to(rstd, x.shape), rstd * normalized)
+    yield Fault("s1 and s2 of the rows are off", both, 2 * count)
+
+
+def _gradient(product: Array, normalized: Array, rstd: Array) -> Array:
+    s1 = product.mean(axis=1, keepdims=True)
+    s2 = (product * normalized).mean(axis=1, keepdims=True)
+    return np.asarray(rstd * (product - s1 - normalized * s2))
+
+
+def _sums(product: Array, normalized: Array, rstd: Array) -> Iterator[Fault]:
+    """Yield the faults of s1 and s2."""
+    count, features = product.shape
+    terms = {"s1": (product, np.ones((1, 1))), "s2": (product * normalized, normalized)}
+    for name, (summed, pattern) in terms.items():
+        total = summed.mean(axis=1, keepdims=True)
+        yield Fault(f"{name} is subtracted twice", -rstd * total * pattern)
+        yield Fault(f"{name} has the wrong sign", 2 * rstd * total * pattern)
+        if features > 1:
+            yield Fault(f"{name} divides by N - 1", -rstd * total / (features - 1) * pattern)
+        for width in statistics.left_out(features):
+            missing = summed[:, features - width :].sum(axis=1, keepdims=True) / features
+            words = f"{name} leaves out the last {width} columns"
+            yield Fault(words, rstd * missing * pattern)
+        for shift, place in ((1, "before"), (-1, "after")):
+            if count > 1:
+                words = f"each row has the {name} of the row {place} it"
+                yield Fault(words, rstd * (total - np.roll(total, shift, axis=0)) * pattern)
+
+
+def _gamma(dy: Array, normalized: Array, rstd: Array, error: Array) -> Fault:
+    """Return the fault of a gamma that is off, column by column; dx is linear in gamma."""
+    direct = rstd * dy
+    norm = np.maximum((direct**2).sum(axis=0), SMALL)
+    off = np.zeros(dy.shape[1])
+    effect = np.zeros_like(error)
+    for _ in range(ROUNDS):
+        off = off + ((error - effect) * direct).sum(axis=0) / norm
+        effect = _gradient(dy * off, normalized, rstd)
+    return Fault(f"gamma is off in {places('column', off)}", effect, dy.shape[1])
+
+
+def _derivatives(
+    x: Array, product: Array, mean: Array, rstd: Array, exact: Array
+) -> dict[str, Array]:
+    """Return what a small error of each row's mean, or of its rstd, does to dx (rows, N)."""
+    shift = STEP / rstd
+    moved = _gradient(product, (x - mean - shift) * rstd, rstd) - exact
+    wider = rstd * (1.0 + STEP)
+    scaled = _gradient(product, (x - mean) * wider, wider) - exact
+    return {"mean": moved / STEP, "rstd": scaled / STEP}

@@ -1,0 +1,154 @@
+"""The diagnosis by replay names the fault that was put into a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gonogo.judging.term_shares import diagnose
+from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient, InputGradient
+from gonogo.kernels.normalization.forward import NormalizedRows
+from gonogo.kernels.normalization.moments import Rows
+from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay.graph import Graph
+
+EPSILON = 1e-5
+COUNT, WIDTH = 24, 160
+Doubles = NDArray[np.float64]
+
+generator = np.random.default_rng(5)
+X = 0.5 + generator.standard_normal((COUNT, WIDTH))
+DY = generator.standard_normal((COUNT, WIDTH))
+GAMMA = 1.0 + 0.3 * generator.standard_normal((1, WIDTH))
+BETA = generator.standard_normal((1, WIDTH))
+MEAN = X.mean(axis=1, keepdims=True)
+VARIANCE = X.var(axis=1, keepdims=True)
+RSTD = 1.0 / np.sqrt(VARIANCE + EPSILON)
+
+
+def y(
+    mean: Doubles = MEAN, rstd: Doubles = RSTD, gamma: Doubles = GAMMA, beta: Doubles = BETA
+) -> Doubles:
+    return (X - mean) * rstd * gamma + beta
+
+
+def dx(
+    mean: Doubles = MEAN, rstd: Doubles = RSTD, gamma: Doubles = GAMMA, s1: float = 1.0
+) -> Doubles:
+    product, normalized = DY * gamma, (X - mean) * rstd
+    s2 = (product * normalized).mean(axis=1, keepdims=True)
+    return rstd * (product - s1 * product.mean(axis=1, keepdims=True) - normalized * s2)
+
+
+def dgamma(mean: Doubles = MEAN, rstd: Doubles = RSTD, rows: slice = slice(None)) -> Doubles:
+    return (DY * (X - mean) * rstd)[rows].sum(axis=0, keepdims=True)
+
+
+def some_columns(vector: Doubles, factor: float) -> Doubles:
+    """Return a vector whose columns 32 to 63 are off."""
+    changed = vector.copy()
+    changed[:, 32:64] *= factor
+    return changed
+
+
+def stale(output: Doubles) -> Doubles:
+    changed = output.copy()
+    changed[11] = output[3]
+    return changed
+
+
+def rounded_mean() -> Doubles:
+    return round_to(MEAN, "bf16").astype(np.float64)
+
+
+def short_mean() -> Doubles:
+    return X[:, :-3].sum(axis=1, keepdims=True) / WIDTH
+
+
+FORWARD: dict[str, Callable[[], Doubles]] = {
+    "the variance divides by N - 1": lambda: y(
+        rstd=1 / np.sqrt(VARIANCE * WIDTH / (WIDTH - 1) + EPSILON)
+    ),
+    "the mean leaves out the last 3 columns": lambda: y(
+        short_mean(), 1 / np.sqrt(((X - short_mean()) ** 2).mean(1, keepdims=True) + EPSILON)
+    ),
+    "the mean is subtracted twice": lambda: y(2 * MEAN),
+    "mean is missing": lambda: y(0 * MEAN),
+    "each row has the rstd of the row before it": lambda: y(rstd=np.roll(RSTD, 1, axis=0)),
+    "gamma is off in 32 columns from 32 to 63": lambda: y(gamma=some_columns(GAMMA, 1.25)),
+    "beta is off in 24 columns from 32 to 63": lambda: y(beta=some_columns(BETA, -1.0)),
+    "gamma is shifted by 1 columns": lambda: y(gamma=np.roll(GAMMA, 1, axis=1)),
+    "row 11 holds the values of row 3": lambda: stale(y()),
+    "a common factor of 1.001": lambda: 1.001 * y(),
+    "the rstd has a common factor of 1.001": lambda: y(rstd=1.001 * RSTD),
+    "the mean is off in": lambda: y(rounded_mean()),
+}
+BACKWARD: dict[str, Callable[[], Doubles]] = {
+    "s1 is missing": lambda: dx(s1=0.0),
+    "s1 divides by N - 1": lambda: dx(s1=WIDTH / (WIDTH - 1)),
+    "gamma is off in 32 columns from 32 to 63": lambda: dx(gamma=some_columns(GAMMA, 1.25)),
+    "the mean is off in": lambda: dx(rounded_mean()),
+    "each row has the rstd of the row after it": lambda: dx(rstd=np.roll(RSTD, -1, axis=0)),
+    "row 11 holds the values of row 3": lambda: stale(dx()),
+    "a common factor of 0.999": lambda: 0.999 * dx(),
+}
+COLUMNS: dict[str, Callable[[], Doubles]] = {
+    "row 23 is missing from the sum": lambda: dgamma(rows=slice(0, -1)),
+    "the mean is subtracted twice": lambda: dgamma(2 * MEAN),
+    "the variance divides by N - 1": lambda: dgamma(
+        rstd=1 / np.sqrt(VARIANCE * WIDTH / (WIDTH - 1) + EPSILON)
+    ),
+    "the mean is off in": lambda: dgamma(rounded_mean()),
+    "a common factor of 1.001": lambda: 1.001 * dgamma(),
+}
+
+FORWARD_GRAPH = NormalizedRows(Rows(X, GAMMA, BETA, EPSILON))
+BACKWARD_ROWS = BackwardRows(X, DY, GAMMA, None, None, EPSILON)
+
+
+def named(graph: Graph, output: Doubles, form: str = "fp32") -> str:
+    """Return the words of the diagnosis, "" for none."""
+    share = diagnose(graph, round_to(output, form), form)
+    return "" if share is None else share.words
+
+
+@pytest.mark.parametrize("words", FORWARD)
+def test_a_fault_of_y_is_named(words: str) -> None:
+    assert named(FORWARD_GRAPH, FORWARD[words]()).startswith(words)
+
+
+@pytest.mark.parametrize("words", BACKWARD)
+def test_a_fault_of_dx_is_named(words: str) -> None:
+    assert named(InputGradient(BACKWARD_ROWS), BACKWARD[words]()).startswith(words)
+
+
+@pytest.mark.parametrize("words", COLUMNS)
+def test_a_fault_of_column_sums_is_named(words: str) -> None:
+    graph = ColumnGradient(BACKWARD_ROWS, weighted=True)
+    assert named(graph, COLUMNS[words]()).startswith(words)
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
+def test_rounding_alone_is_no_fault(form: str) -> None:
+    assert named(FORWARD_GRAPH, y(), form) == ""
+    assert named(InputGradient(BACKWARD_ROWS), dx(), form) == ""
+    assert named(ColumnGradient(BACKWARD_ROWS, weighted=True), dgamma(), form) == ""
+
+
+def test_a_channel_of_group_norm_is_named() -> None:
+    groups, width = 2, 40  # a row is a group of four channels
+    x = X
+    labels = np.arange(COUNT)[:, None] % groups * 4 + np.arange(WIDTH) // width
+    gamma = (1.0 + np.arange(8) / 8)[labels]
+    rows = Rows(x, gamma, np.zeros_like(gamma), EPSILON, channel_width=width, groups=groups)
+    normalized = (X - MEAN) * RSTD
+    wrong = np.where(labels == 5, 1.01 * gamma, gamma)
+    assert named(NormalizedRows(rows), normalized * wrong) == "gamma is off in channel 5"
+    halves = X.reshape(2 * COUNT, -1)
+    cut = (halves - halves.mean(1, keepdims=True)) / np.sqrt(halves.var(1, keepdims=True) + EPSILON)
+    assert named(NormalizedRows(rows), cut.reshape(X.shape) * gamma).startswith(
+        "the groups are cut"
+    )
