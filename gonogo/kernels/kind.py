@@ -225,16 +225,18 @@ class Numerics(ABC):
             for name, output in outputs.items()
             if test.is_matrix(name) and output.shape[0] > 1
         }
-        if matrices:
-            results |= blockwise.statistics(self, test, references, given, matrices, arithmetic)
         rest = [name for name in outputs if name not in matrices]
-        if rest:
+        if matrices:
+            results, parts = blockwise.statistics(
+                self, test, references, given, matrices, arithmetic, rest
+            )
+        else:
             parts = self.parts(test, given, arithmetic)
-            for name in rest:
-                expected = parts[name][0] if test.is_matrix(name) else blockwise.joined(parts[name])
-                results[name] = self.compared(
-                    test, given, name, outputs[name], expected, references[name]
-                )
+        for name in rest:
+            expected = parts[name][0] if test.is_matrix(name) else blockwise.joined(parts[name])
+            results[name] = self.compared(
+                test, given, name, outputs[name], expected, references[name]
+            )
         return {name: compare.storable(results[name]) for name in outputs}
 
     def compared(

@@ -1,6 +1,6 @@
 """The emulated builds of groupnorm_fw: the right kernel and mutants.
 
-A group is a row of the dataflow of gonogo.kernels.rows.emulation.
+A group is a row of the dataflow of gonogo.kernels.normalization.emulation.forward.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ import numpy as np
 
 from gonogo.kernels.groupnorm import budget
 from gonogo.kernels.kind import Arrays, Floats
-from gonogo.kernels.rows.emulation import Logic, Rows, Values, emulate, exact, faults, flat
+from gonogo.kernels.normalization.emulation.forward import (
+    Rows,
+    emulate,
+    exact,
+    faults,
+    flat,
+)
+from gonogo.kernels.normalization.emulation.logic import Logic
+from gonogo.kernels.normalization.emulation.steps import Values
 from gonogo.numerics.expectation import Array
 
 if TYPE_CHECKING:
@@ -44,7 +52,11 @@ BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
         ("y", "rstd"),
         Logic(about=False),
     ),
-    "mean-not-subtracted": ("x^ is x rstd: the mean is not subtracted.", Y, Logic(subtract=False)),
+    "mean-not-subtracted": (
+        "x^ is x rstd: the mean is not subtracted.",
+        Y,
+        Logic(subtracted="nothing"),
+    ),
     "padded-count": (
         "The sums are divided by a group's elements with their padding to whole tiles.",
         ALL,
@@ -134,7 +146,12 @@ def _halved(test: TestSpec, rows: Rows, logic: Logic) -> Rows | None:
 
 
 def run(
-    test: TestSpec, given: Mapping[str, Floats], build: str, *, position: int = 0
+    test: TestSpec,
+    given: Mapping[str, Floats],
+    build: str,
+    *,
+    position: int = 0,
+    compiled: bool | None = None,
 ) -> dict[str, Floats]:
     """Return y (groups, elements), and mean and rstd (groups,) of the build.
 
@@ -143,7 +160,7 @@ def run(
     logic = BUILDS[build][2]
     rows = _rows(test, flat(given, test), logic)
     halved = _halved(test, rows, logic)
-    return _outputs(rows, emulate(test, halved or rows, logic, position))
+    return _outputs(rows, emulate(test, halved or rows, logic, position, compiled=compiled))
 
 
 def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gonogo.kernels.kind import Arrays
+from gonogo.kernels.layernorm.forensics.forward_sums import Forward
 from gonogo.kernels.rows import forensics
-from gonogo.kernels.rows.model import Fitted, Model, fitted
+from gonogo.kernels.rows.model import Fitted, fitted
 from gonogo.numerics.diagnosis import Diagnosis
 from gonogo.numerics.expectation import Array
 
@@ -47,20 +48,20 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
     )
 
 
-def other_groups(model: Model, fitted_y: Fitted, used: Array) -> str:
+def other_groups(seed: Forward, fitted_y: Fitted, used: Array) -> str:
     """Return in words the groups whose statistics y was computed with; "" for its own."""
-    right_distance = _distance(used, model.rows.mean)
-    if model.y is not None and len(model.gamma) // model.groups % 2 == 0:
+    right_distance = _distance(used, seed.statistics.mean)
+    if seed.y is not None and len(seed.gamma) // seed.groups % 2 == 0:
         halves = replace(
-            model,
-            x=model.x.reshape(2 * len(model.x), -1),
-            y=model.y.reshape(2 * len(model.y), -1),
-            groups=2 * model.groups,
+            seed,
+            x=seed.x.reshape(2 * len(seed.x), -1),
+            y=seed.y.reshape(2 * len(seed.y), -1),
+            groups=2 * seed.groups,
             outliers={},
         )
-        if fitted(halves, model.gamma, model.beta).energy * forensics.BETTER < fitted_y.energy:
+        if fitted(halves, seed.gamma, seed.beta).energy * forensics.BETTER < fitted_y.energy:
             return "there are twice as many groups, of half the channels"
-    for words, mean in _others(model):
+    for words, mean in _others(seed):
         if _distance(used, mean) < CLOSER * right_distance:
             return words
     return ""
@@ -72,21 +73,19 @@ def _distance(used: Array, mean: Array) -> float:
     return float(np.sqrt(np.mean((used[good] - mean[good]) ** 2))) if good.any() else np.inf
 
 
-def _others(model: Model) -> Iterator[tuple[str, Array]]:
+def _others(seed: Forward) -> Iterator[tuple[str, Array]]:
     """Yield (words, the mean of each row) for other groups.
 
     Each channel's mean is enough to compute all of them.
     """
-    samples = len(model.x) // model.groups
-    channels = model.x.reshape(samples, len(model.gamma), model.width).mean(
-        axis=2, dtype=np.float64
-    )
-    if model.groups > 1:
+    samples = len(seed.x) // seed.groups
+    channels = seed.x.reshape(samples, len(seed.gamma), seed.width).mean(axis=2, dtype=np.float64)
+    if seed.groups > 1:
         for words, step in (("one further on", -1), ("one further back", 1)):
-            moved = np.roll(channels, step, axis=1).reshape(len(model.x), -1).mean(axis=1)
+            moved = np.roll(channels, step, axis=1).reshape(len(seed.x), -1).mean(axis=1)
             yield f"the statistics of a group are those of channels {words}", moved
-    if model.groups % 2 == 0:
-        pairs = channels.reshape(samples, model.groups // 2, -1).mean(axis=2)
+    if seed.groups % 2 == 0:
+        pairs = channels.reshape(samples, seed.groups // 2, -1).mean(axis=2)
         yield (
             "there are half as many groups, of twice the channels",
             np.repeat(pairs, 2, axis=1).reshape(-1),

@@ -1,6 +1,6 @@
 """The emulated builds of rmsnorm_fw: the right kernel and mutants.
 
-The dataflow is in gonogo.kernels.rows.emulation.
+The dataflow is in gonogo.kernels.normalization.emulation.forward.
 """
 
 from __future__ import annotations
@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gonogo.kernels.kind import Arrays, Floats
-from gonogo.kernels.layernorm.emulation.plan import TILE
-from gonogo.kernels.rows.emulation import Logic, Rows, Values, emulate, exact, faults, flat
+from gonogo.kernels.normalization.emulation.forward import (
+    Rows,
+    emulate,
+    exact,
+    faults,
+    flat,
+)
+from gonogo.kernels.normalization.emulation.logic import TILE, Logic
+from gonogo.kernels.normalization.emulation.steps import Values
 from gonogo.numerics.expectation import Array
 
 if TYPE_CHECKING:
@@ -114,11 +121,17 @@ def _rows(given: Mapping[str, Values], logic: Logic) -> Rows:
 
 
 def run(
-    test: TestSpec, given: Mapping[str, Floats], build: str, *, position: int = 0
+    test: TestSpec,
+    given: Mapping[str, Floats],
+    build: str,
+    *,
+    position: int = 0,
+    compiled: bool | None = None,
 ) -> dict[str, Floats]:
     """Return y (rows, N) and rstd (rows,) of the build; KeyError for an unknown one."""
     logic = BUILDS[build][2]
-    y, _, rstd = emulate(test, _rows(flat(given, test), logic), logic, position)
+    rows = _rows(flat(given, test), logic)
+    y, _, rstd = emulate(test, rows, logic, position, compiled=compiled)
     return {"y": y, "rstd": rstd}
 
 

@@ -1,8 +1,8 @@
 """Emulated Wormhole kernels: `run` runs a named build of a test, `ideal` the same logic unrounded.
 
-`plan` holds the switches. gonogo.numerics.tensix has the hardware primitives, in NumPy (the
-definition) and compiled. `backward` and `forward` are the dataflows, `loops` their compiled
-versions, `defects` the builds, and `logic` the builds without rounding.
+gonogo.kernels.normalization.emulation has the forward dataflow and the steps. Here are the rest of
+the switches (`plan`), the builds (`defects`) and the dataflow of `backward`, with its compiled
+version (`loops`) and itself without rounding (`logic`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.emulation import logic
-from gonogo.kernels.layernorm.emulation.backward import Operands as BackwardOperands
-from gonogo.kernels.layernorm.emulation.backward import backward as backward_kernel
+from gonogo.kernels.layernorm.emulation.backward import Operands, backward
 from gonogo.kernels.layernorm.emulation.defects import DEFECTS, Defect
-from gonogo.kernels.layernorm.emulation.forward import Operands as ForwardOperands
-from gonogo.kernels.layernorm.emulation.forward import Sums, stored_moments
-from gonogo.kernels.layernorm.emulation.forward import forward as forward_kernel
-from gonogo.kernels.layernorm.emulation.plan import TILE, Machine, Plan, takes_block_path
-from gonogo.kernels.layernorm.emulation.spoil import REGISTER, hang_or_crash, spoil
+from gonogo.kernels.layernorm.emulation.plan import Plan, takes_block_path
 from gonogo.kernels.layernorm.reference import reference
+from gonogo.kernels.normalization.emulation.forward import (
+    CLEAR,
+    Rows,
+    emulate,
+    exact,
+    stored_moments,
+)
+from gonogo.kernels.normalization.emulation.machine import Machine
+from gonogo.kernels.normalization.emulation.spoil import REGISTER, hang_or_crash, spoil
+from gonogo.kernels.normalization.emulation.steps import Values
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -30,8 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["DEFECTS", "Defect", "ideal", "run", "takes_block_path"]
 
 Array = NDArray[np.float32]
-CLEAR = np.zeros(TILE, dtype=np.float32)
-"""The accumulator's 32 lanes before a sum."""
 Number = TypeVar("Number", np.float32, np.float64)
 
 
@@ -49,19 +52,16 @@ def run(
     Args:
         test: kernel, shape, numerics, epsilon.
         given: the inputs of the device, float32 arrays that the input formats can represent: x and
-            dy
-            (rows, N) or of test.shape, gamma and beta (N,), mean and rstd (rows,) or
+            dy (rows, N) or of test.shape, gamma and beta (N,), mean and rstd (rows,) or
             test.shape[:-1], or absent (statistics: own).
         build: a name in DEFECTS.
         seed: the seed of the inputs. No build depends on it (`power-of-two-outliers` takes its
-            places
-            from x).
+            places from x).
         position: how many runs came before in this process. Only `stale-register` uses it: the
-            register
-            is clear at 0, and later holds what the previous run left, whichever build it was.
+            register is clear at 0, and later holds what the previous run left, whichever build it
+            was.
         compiled: True for the compiled loops, False for the NumPy definition, None for the faster
-            that
-            supports the numerics.
+            that supports the numerics.
 
     Returns:
         float32 arrays: y, dx in x's shape; mean, rstd in its leading shape; dgamma, dbeta (N,).
@@ -70,32 +70,35 @@ def run(
         KeyError: no such build, or a tensor is missing.
     """
     plan = DEFECTS[build].plan_for(test.kernel)
-    if plan.fate is not None:
-        hang_or_crash(plan.fate)
-    machine = Machine.of(test, plan)
-    fast = machine.compiled if compiled is None else compiled
     shape = given["x"].shape
     rows = _as_rows(given)
-    stale = REGISTER.lanes() if plan.stale and position > 0 else CLEAR
     if test.kernel == "layernorm_fw":
-        outputs = forward_kernel(
-            ForwardOperands.of(rows, test.epsilon, plan, machine, stale),
-            plan,
-            machine,
-            compiled=fast,
+        y, mean, rstd = emulate(
+            test, _forward(rows, plan), plan, position, columns_in_srcb=False, compiled=compiled
         )
-        first = "y"
-    else:
-        if "mean" not in rows:
-            sums = Sums.of(rows["x"].shape[1], test.epsilon, plan.statistics_only(), CLEAR)
-            rows["mean"], rows["rstd"] = stored_moments(rows["x"], sums, machine)
-        outputs = backward_kernel(
-            BackwardOperands.of(rows, plan, machine, stale), plan, machine, compiled=fast
+        return _shaped({"y": y, "mean": mean, "rstd": rstd}, shape)
+    if plan.fate is not None:
+        hang_or_crash(plan.fate)
+    machine = Machine.of(test, plan.narrow_sums)
+    if "mean" not in rows:
+        rows["mean"], rows["rstd"] = stored_moments(
+            rows["x"], test.epsilon, plan.statistics_only(), machine
         )
-        first = "dx"
-    REGISTER.leave(outputs[first])
-    outputs[first] = spoil(outputs[first], rows["x"], plan)
+    stale = REGISTER.lanes() if plan.stale and position > 0 else CLEAR
+    outputs = backward(
+        Operands.of(rows, plan, machine, stale),
+        plan,
+        machine,
+        compiled=machine.compiled if compiled is None else compiled,
+    )
+    REGISTER.leave(outputs["dx"])
+    outputs["dx"] = spoil(outputs["dx"], rows["x"], plan)
     return _shaped(outputs, shape)
+
+
+def _forward(given: Mapping[str, Values], plan: Plan) -> Rows:
+    """Return the input of the forward dataflow."""
+    return Rows(given["x"], given["x"], plan.gamma(given["gamma"])[None, :], given["beta"][None, :])
 
 
 def ideal(
@@ -113,12 +116,10 @@ def ideal(
     if plan.logic() == Plan():
         return reference(test, rows)
     if test.kernel == "layernorm_fw":
-        outputs, first = logic.forward(rows, test.epsilon, plan), "y"
-    else:
-        outputs, first = logic.backward(rows, test.epsilon, plan), "dx"
-    outputs[first] = spoil(
-        outputs[first], np.asarray(given["x"], dtype=np.float32).reshape(rows["x"].shape), plan
-    )
+        y, mean, rstd = exact(test.epsilon, _forward(rows, plan), plan)
+        return {"y": y, "mean": mean, "rstd": rstd}
+    outputs = logic.backward(rows, test.epsilon, plan)
+    outputs["dx"] = spoil(outputs["dx"], rows["x"].astype(np.float32), plan)
     return outputs
 
 

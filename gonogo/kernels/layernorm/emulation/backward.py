@@ -24,8 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.emulation.loops import backward_rows
-from gonogo.kernels.layernorm.emulation.plan import TILE, Machine, Plan, tiles_of
-from gonogo.kernels.layernorm.emulation.rows import column_sum, lane_sums, normalized, row_mean
+from gonogo.kernels.layernorm.emulation.plan import Plan
+from gonogo.kernels.normalization.emulation.logic import TILE, tiles_of
+from gonogo.kernels.normalization.emulation.machine import Machine
+from gonogo.kernels.normalization.emulation.rows import (
+    column_sum,
+    lane_sums,
+    normalized,
+    row_mean,
+)
 from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
 from gonogo.numerics.tensix import arithmetic as wh
 
@@ -63,7 +70,7 @@ class Operands:
             x=np.ascontiguousarray(given["x"], dtype=np.float32),
             dy=np.ascontiguousarray(given["dy"], dtype=np.float32),
             gamma=wh.read_source(plan.gamma(given["gamma"]), machine.reads_bf16("gamma", "dy")),
-            mean=mean if plan.subtract_mean else np.zeros_like(mean),
+            mean=mean if plan.subtracted == "mean" else np.zeros_like(mean),
             rstd=rstd,
             scale=wh.vector_multiply(rstd, np.float32(plan.rstd_factor)),
             reciprocal=wh.scaler(1.0 / features),

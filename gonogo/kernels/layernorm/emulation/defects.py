@@ -85,7 +85,7 @@ _ALL = (
         "The variance divides by N - 1 where the kernel makes its own rstd.",
         BOTH,
         ("y", "rstd", "dx", "dgamma"),
-        Plan(unbiased=True),
+        Plan(divisor="unbiased"),
     ),
     Defect(
         "gamma-shifted-tile",
@@ -107,14 +107,14 @@ _ALL = (
         "x^ is x rstd: the mean is not subtracted.",
         BOTH,
         ("y", "dx", "dgamma"),
-        Plan(subtract_mean=False),
+        Plan(subtracted="zero"),
     ),
     Defect(
         "mean-last-tile-missing",
         "The mean leaves out the row's last tile.",
         (FORWARD,),
         ("y", "mean", "rstd"),
-        Plan(last_tile_missing=True),
+        Plan(first_tiles="not-last"),
     ),
     Defect(
         "dgamma-last-row-tile-missing",
@@ -129,7 +129,7 @@ _ALL = (
         "the mean in the forward one.",
         BOTH,
         ("y", "mean", "rstd", "dx"),
-        Plan(tile_missing=True),
+        Plan(first_tiles="not-middle"),
     ),
     Defect(
         "rstd-off-1e-3",

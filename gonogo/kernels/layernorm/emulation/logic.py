@@ -1,4 +1,4 @@
-"""A build's logic without any rounding, in float64.
+"""A backward build's logic without any rounding, in float64.
 
 It says whether a defect can show with given inputs at all.
 """
@@ -10,51 +10,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.emulation.plan import TILE, Plan, tiles_of
+from gonogo.kernels.layernorm.emulation.plan import Plan
+from gonogo.kernels.normalization.emulation.forward import STALE, moments
+from gonogo.kernels.normalization.emulation.logic import TILE, tiles_of
+from gonogo.kernels.normalization.emulation.steps import Exact
 
 Array = NDArray[np.float64]
-
-STALE = 1.0
-"""The content of a stale register in float64: 1 left in each lane.
-
-The real leftovers depend on what ran before.
-"""
-
-
-def _row_mean(
-    terms: Array,
-    plan: Plan,
-    tiles: NDArray[np.bool_],
-    stale: float = 0.0,
-    divisor: int | None = None,
-) -> Array:
-    """Return the mean of each row of `terms` (rows, N) over the summed tiles: (rows, 1)."""
-    features = terms.shape[1]
-    columns = plan.summed_columns(features)
-    summed = np.repeat(tiles, TILE)[: columns.size]
-    total: Array = terms[:, columns[summed]].sum(axis=1, keepdims=True)
-    return (total + TILE * stale) / (divisor or features)
-
-
-def _moments(
-    x: Array, epsilon: float, plan: Plan, tiles: NDArray[np.bool_], stale: float
-) -> tuple[Array, Array]:
-    features = x.shape[1]
-    mean = _row_mean(x, plan, tiles, stale)
-    divisor = max(features - 1, 1) if plan.unbiased else features
-    variance = _row_mean((x - mean) ** 2, plan, np.ones_like(tiles), divisor=divisor)
-    return mean, 1.0 / np.sqrt(variance + epsilon * plan.epsilon_factor)
-
-
-def forward(given: Mapping[str, Array], epsilon: float, plan: Plan) -> dict[str, Array]:
-    """Return y, mean and rstd of the build's logic."""
-    x = given["x"]
-    tiles = plan.first_sum_tiles(tiles_of(x.shape[1]))
-    mean, rstd = _moments(x, epsilon, plan, tiles, STALE if plan.stale else 0.0)
-    scale = rstd * plan.rstd_factor
-    centred = x - mean if plan.subtract_mean else x
-    gamma = np.roll(given["gamma"], plan.gamma_shift * TILE)
-    return {"y": gamma * (centred * scale) + given["beta"], "mean": mean[:, 0], "rstd": scale[:, 0]}
 
 
 def backward(given: Mapping[str, Array], epsilon: float, plan: Plan) -> dict[str, Array]:
@@ -63,20 +24,24 @@ def backward(given: Mapping[str, Array], epsilon: float, plan: Plan) -> dict[str
     It computes its own statistics where `given` has none.
     """
     x, dy = given["x"], given["dy"]
-    tiles = tiles_of(x.shape[1])
+    features = x.shape[1]
+    tiles, columns = tiles_of(features), plan.summed_columns(features)
+    clear = np.zeros(TILE)
     if "mean" in given:
-        mean, rstd = given["mean"][:, None], given["rstd"][:, None]
+        mean, rstd = given["mean"], given["rstd"]
     else:
-        mean, rstd = _moments(
-            x, epsilon, plan.statistics_only(), np.ones(tiles, dtype=np.bool_), 0.0
-        )
-    xhat = (x - mean if plan.subtract_mean else x) * rstd
-    products = dy * np.roll(given["gamma"], plan.gamma_shift * TILE)
-    s1 = _row_mean(products, plan, plan.first_sum_tiles(tiles), STALE if plan.stale else 0.0)
-    s2 = _row_mean(products * xhat, plan, plan.second_sum_tiles(tiles))
+        mean, _, rstd = moments(Exact(), x, epsilon, plan.statistics_only(), clear)
+
+    def mean_of(terms: Array, summed: NDArray[np.bool_], stale: Array) -> Array:
+        return Exact().total(terms[:, columns], summed, stale, features)[:, None]
+
+    xhat = (x - mean[:, None] if plan.subtracted == "mean" else x) * rstd[:, None]
+    products = dy * plan.gamma(given["gamma"])
+    s1 = mean_of(products, plan.first_sum_tiles(tiles), clear + STALE if plan.stale else clear)
+    s2 = mean_of(products * xhat, plan.second_sum_tiles(tiles), clear)
     dgamma_rows = plan.dgamma_rows(x.shape[0])
     return {
-        "dx": rstd * plan.rstd_factor * (products - plan.s1_times * s1 - xhat * s2),
+        "dx": rstd[:, None] * plan.rstd_factor * (products - plan.s1_times * s1 - xhat * s2),
         "dgamma": (dy[:dgamma_rows] * xhat[:dgamma_rows]).sum(axis=0),
         "dbeta": dy.sum(axis=0),
     }

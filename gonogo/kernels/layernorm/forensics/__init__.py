@@ -5,7 +5,7 @@ One output is enough.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,31 +50,30 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
         "mean": (rows,),
         "rstd": (rows,),
     }
-    terms: list[Term] = []
-    good: dict[str, NDArray[np.floating]] = {}
-    for name, values in outputs.items():
-        if shapes.get(name) != values.shape:
-            terms.append(
-                Term(
-                    name,
-                    name,
-                    0,
-                    (),
-                    (),
-                    f"cannot tell {name}: its shape is {list(values.shape)}",
-                    can_tell=False,
-                )
-            )
-            continue
-        terms.extend(not_finite(name, values))
-        if np.isfinite(values).any():
-            good[name] = values
+    good, terms = readable(outputs, shapes.get)
     residuals: dict[str, dict[str, float | None]] = {}
     if test.kernel == "layernorm_bw":
         terms.extend(_backward(test, given, good, residuals))
     elif test.kernel == "layernorm_fw":
         terms.extend(_forward(test, given, good, residuals))
     return concluded(terms, residuals)
+
+
+def readable(
+    outputs: Arrays, shape_of: Callable[[str], tuple[int, ...] | None]
+) -> tuple[dict[str, NDArray[np.floating]], list[Term]]:
+    """Return the outputs of the right shape with finite values, and what is wrong with the rest."""
+    good: dict[str, NDArray[np.floating]] = {}
+    terms: list[Term] = []
+    for name, values in outputs.items():
+        if shape_of(name) != values.shape:
+            words = f"cannot tell {name}: its shape is {list(values.shape)}"
+            terms.append(Term(name, name, 0, (), (), words, can_tell=False))
+            continue
+        terms.extend(not_finite(name, values))
+        if np.isfinite(values).any():
+            good[name] = values
+    return good, terms
 
 
 def _backward(

@@ -21,7 +21,7 @@ from gonogo.kernels.layernorm.forensics.backward_sums import (
     scale_of,
 )
 from gonogo.kernels.layernorm.forensics.columns import Factor, fit_factor
-from gonogo.kernels.layernorm.forensics.outliers import Places, powers_of_two
+from gonogo.kernels.layernorm.forensics.outliers import Places
 from gonogo.kernels.layernorm.forensics.outliers import term as outlier_term
 from gonogo.kernels.layernorm.forensics.precision import ALIGNMENT
 from gonogo.kernels.layernorm.forensics.reductions import Extra, explain, stored_error
@@ -240,14 +240,15 @@ def constant(values: NDArray[np.floating]) -> bool:
 
 def _outliers(seed: Backward, state: _State, places: Places) -> Term:
     """Return the term of isolated wrong values, and whether they are off by powers of two."""
-    powers = 0
-    for row, columns in places.items():
-        z, dy, d, _ = seed.block(row, row + 1)
+
+    def expected(row: int, columns: NDArray[np.int64]) -> Array:
+        z, dy, _, _ = seed.block(row, row + 1)
         slope = state.fit.slope[row] if np.isfinite(state.fit.slope[row]) else 0.0
         with np.errstate(all="ignore"):
-            expected = (dy[0] * state.gamma - state.fit.constant[row] - z[0] * slope) * state.factor
-        powers += powers_of_two(d[0, columns], expected[columns])
-    return outlier_term("dx", sum(map(len, places.values())), powers, sorted(places))
+            left = dy[0] * state.gamma - state.fit.constant[row] - z[0] * slope
+            return np.asarray(left[columns] * state.factor * seed.rstd[row])
+
+    return outlier_term("dx", seed.dx, places, expected)
 
 
 def _residuals(seed: Backward, state: _State, floor: Array) -> Residuals:

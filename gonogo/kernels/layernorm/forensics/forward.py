@@ -13,11 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.forensics.columns import Factor, fit_factor
 from gonogo.kernels.layernorm.forensics.fit import solve
 from gonogo.kernels.layernorm.forensics.forward_sums import Forward, Rows
-from gonogo.kernels.layernorm.forensics.outliers import Places, powers_of_two
+from gonogo.kernels.layernorm.forensics.outliers import Places
 from gonogo.kernels.layernorm.forensics.outliers import term as outlier_term
 from gonogo.kernels.layernorm.forensics.precision import ALIGNMENT, bf16_grid
 from gonogo.kernels.layernorm.forensics.reductions import Extra, explain, stored_error
@@ -56,6 +57,7 @@ def explain_y(seed: Forward) -> tuple[list[Term], Residuals]:
 
     The terms are those of mean, variance, gamma, beta, and the factor of rstd.
     """
+    assert seed.beta is not None
     factors = _factors(seed)
     notes: list[Term] = []
     if factors.outliers:
@@ -99,7 +101,8 @@ class _Factors:
 
 
 def _factors(seed: Forward) -> _Factors:
-    rows = seed.sums(seed.gamma, seed.beta)
+    assert seed.beta is not None
+    given_beta, rows = seed.beta, seed.sums(seed.gamma, seed.beta)
     share, share_error = seed.share_of_beta(rows)
     off = np.isfinite(share) and abs(share - 1.0) > 2.0**-6 + SIGMAS * share_error
     fit = seed.fit(rows, share if off else 1.0)
@@ -110,7 +113,7 @@ def _factors(seed: Forward) -> _Factors:
         square = rows.yy / rows.count
         energy = float(np.nanmedian(square)) if np.isfinite(square).any() else 0.0
         noise = energy * seed.precision.rounding**2
-    beta = share * seed.beta if off else seed.beta
+    beta = share * given_beta if off else given_beta
     tolerance = seed.precision.scale + 2.0**-8
     coherent = ROUNDINGS * noise + seed.precision.column**2 * energy
 
@@ -133,7 +136,7 @@ def _factors(seed: Forward) -> _Factors:
         factor = fit_factor(
             "y",
             "beta",
-            seed.beta,
+            given_beta,
             on_one,
             noise,
             tolerance + 2.0**-6,
@@ -151,27 +154,19 @@ def _factors(seed: Forward) -> _Factors:
 
 
 def _outliers(seed: Forward, factors: _Factors) -> Term:
-    powers = 0
-    for row, columns in factors.outliers.items():
-        z = (seed.x[row, columns].astype(np.float64) - factors.rows.mean[row]) * factors.rows.rstd[
-            row
-        ]
-        expected = factors.gamma.used[columns] * z + factors.beta.used[columns]
-        powers += (
-            powers_of_two(np.asarray(seed.y[row, columns], np.float64), expected)
-            if seed.y is not None
-            else 0
-        )
-    return outlier_term(
-        "y", sum(map(len, factors.outliers.values())), powers, sorted(factors.outliers)
-    )
+    def expected(row: int, columns: NDArray[np.int64]) -> Array:
+        centred = seed.x[row, columns].astype(np.float64) - factors.rows.mean[row]
+        z = centred * factors.rows.rstd[row]
+        return np.asarray(factors.gamma.used[columns] * z + factors.beta.used[columns])
+
+    return outlier_term("y", seed.y, factors.outliers, expected)
 
 
 def explain_mean(seed: Forward, rows: Rows, mean: Array) -> Term:
     """Return the term of the output mean (rows,): the tiles that it sums."""
     with np.errstate(all="ignore"):
         error = np.abs(mean) * seed.precision.rounding
-    return _mean(seed, rows, "mean", MEAN_OUT, mean, error)
+    return mean_term(seed, rows, "mean", MEAN_OUT, mean, error)
 
 
 def explain_rstd(seed: Forward, rows: Rows, rstd: Array, mean: Array | None) -> Term:
@@ -198,9 +193,9 @@ def _statistics(seed: Forward, rows: Rows, fit: RowFit) -> list[Term]:
         losses = losses[np.isfinite(losses)]
         limit = ALIGNED * float(np.median(losses)) if len(losses) else 0.0
         bias = min(max(bias, -limit), limit)
-        terms = [_mean(seed, rows, "y", MEAN, mean, error)]
+        terms = [mean_term(seed, rows, "y", MEAN, mean, error)]
         if terms[0].wrong and np.isfinite(bias):
-            terms = [clearer(terms[0], _mean(seed, rows, "y", MEAN, mean - bias, error))]
+            terms = [clearer(terms[0], mean_term(seed, rows, "y", MEAN, mean - bias, error))]
         used, error = fit.slope * rows.rstd, fit.slope_error * rows.rstd
         terms.append(explain_variance(seed, rows, "y", used, error, mean))
         terms.append(_factor(seed, rows, used, error))
@@ -223,7 +218,10 @@ def common_offset(expected: Array, used: Array, error: Array) -> float:
         return float(solve(both, target).coefficients[1])
 
 
-def _mean(seed: Forward, rows: Rows, output: str, noun: Noun, mean: Array, error: Array) -> Term:
+def mean_term(
+    seed: Forward, rows: Rows, output: str, noun: Noun, mean: Array, error: Array
+) -> Term:
+    """Return the term of a mean (rows,) with standard errors: which tiles it sums."""
     sizes = tile_sizes(seed)
     with np.errstate(all="ignore"):
         partial = rows.first + rows.mean[:, None] * sizes

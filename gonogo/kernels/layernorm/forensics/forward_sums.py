@@ -1,11 +1,11 @@
-"""The passes over one seed of layernorm_fw.
+"""One seed of a forward kernel that normalizes rows, and the passes over it.
 
 They give sums per row and tile and then, with mean and rstd known, sums per column.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from gonogo.kernels.layernorm.forensics.sums import (
 class Rows:
     """Sums per row and per tile, float64.
 
-    They are statistics of x, and inner products of u = g x^, v = g, w = b and y.
+    They are statistics of x, and inner products of u = g x^, v = g, w = b, y and t = y - b.
     """
 
     mean: Array
@@ -44,92 +44,137 @@ class Rows:
     uw: Array
     vw: Array
     ww: Array
-    yu: Array
-    yv: Array
-    yw: Array
+    tu: Array
+    tv: Array
+    tw: Array
+    tt: Array
     yy: Array
     first: Array  # (rows, tiles): sum over the tile of x - mean, by N
     second: Array  # (rows, tiles): of (x - mean)^2, by N
     padding: Array  # (rows, 2): the same over the columns that unmasked padding would repeat
 
     @classmethod
-    def empty(cls, rows: int, tiles: int) -> Rows:
-        """Return zeros to be filled."""
+    def empty(cls, rows: int, tiles: int, known: Rows | None = None) -> Rows:
+        """Return zeros to be filled, beside the sums of x alone of `known`."""
         widths = {"first": tiles, "second": tiles, "padding": 2}
         names = (column.name for column in fields(cls))
-        return cls(
-            **{name: np.zeros((rows, widths[name]) if name in widths else rows) for name in names}
-        )
+        zeros = {name: np.zeros((rows, widths[name]) if name in widths else rows) for name in names}
+        if known is not None:
+            zeros |= {name: getattr(known, name) for name in ("mean", "rstd", *widths)}
+        return cls(**zeros)
 
 
 @dataclass
 class Forward:
-    """The tensors of one seed: y and what it was computed from, (rows, N) and (N,).
+    """The tensors of one seed: y and what it was computed from, y and x (rows, N).
 
-    y is None where it wasn't produced.
+    y is None where it wasn't produced. gamma and beta have one value per channel; beta is None
+    where the kernel has none. Row i belongs to group i % groups. Its elements are the group's
+    channels, `width` of each; LayerNorm's channels are the columns of its only group.
     """
 
     x: Single
     gamma: Array
-    beta: Array
+    beta: Array | None
     epsilon: float
     y: Single | None
     precision: Precision
+    groups: int = 1
+    width: int = 1
+    centred: bool = True
+    """The kernel subtracts a mean."""
+    noun: str = "variance"
+    """The name of the sum of squares: variance, or mean square."""
+    channel: str = "column"
+    """The unit that has one value of gamma: column, or channel."""
     outliers: Places = field(default_factory=dict)
     """Columns of isolated outliers per row of y: left out of the sums."""
+    _statistics: Rows | None = field(default=None, init=False)
+    """The sums of the first pass. Those of x alone are the same in all passes."""
 
-    def sums(self, gamma: Array, beta: Array) -> Rows:
+    @property
+    def statistics(self) -> Rows:
+        """The sums of x alone."""
+        if self._statistics is None:
+            self._statistics = replace(self, y=None).sums(self.gamma, self.beta)
+        return self._statistics
+
+    def spread(self, vector: Array, start: int, stop: int) -> Array:
+        """Return a vector as the matrix of rows start..stop: (1 or rows, N)."""
+        one = np.repeat(vector.reshape(self.groups, -1), self.width, axis=1)
+        return one[np.arange(start, stop) % self.groups] if self.groups > 1 else one
+
+    def sums(self, gamma: Array, beta: Array | None) -> Rows:
         """Return the sums per row with u = `gamma` x^, v = `gamma`, w = `beta`.
 
-        Elements of y that don't count are left out.
+        Elements of y that don't count are left out. The mean is 0 where the kernel has none.
         """
         rows, features = self.x.shape
         starts, padding = tile_starts(features), padding_columns(features)
-        out = Rows.empty(rows, len(starts))
+        known = self._statistics
+        out = Rows.empty(rows, len(starts), known)
 
         def visit(_: int, start: int, stop: int) -> None:
             here = slice(start, stop)
             with np.errstate(all="ignore"):
                 z = self.x[here].astype(np.float64)
-                out.mean[here] = z.mean(axis=1)
-                z -= out.mean[here, None]
-                out.first[here] = tile_sums(z, starts)
-                square = z * z
-                out.second[here] = tile_sums(square, starts)
-                if len(padding):
-                    out.padding[here, 0] = z[:, padding].sum(axis=1)
-                    out.padding[here, 1] = square[:, padding].sum(axis=1)
-                out.rstd[here] = 1.0 / np.sqrt(
-                    out.second[here].sum(axis=1) / features + self.epsilon
-                )
+                if known is None and self.centred:
+                    out.mean[here] = z.mean(axis=1)
+                if self.centred:
+                    z -= out.mean[here, None]
+                if known is None:
+                    out.first[here] = tile_sums(z, starts)
+                    square = z * z
+                    out.second[here] = tile_sums(square, starts)
+                    if len(padding):
+                        out.padding[here, 0] = z[:, padding].sum(axis=1)
+                        out.padding[here, 1] = square[:, padding].sum(axis=1)
+                    out.rstd[here] = 1.0 / np.sqrt(
+                        out.second[here].sum(axis=1) / features + self.epsilon
+                    )
                 if self.y is None:
                     return
                 y = self.y[here].astype(np.float64)
+                v = self.spread(gamma, start, stop)
                 z *= out.rstd[here, None]
-                z *= gamma
-                v, w = np.broadcast_to(gamma, y.shape), np.broadcast_to(beta, y.shape)
+                z *= v
+                v = np.broadcast_to(v, y.shape)
                 keep = counted(y, self.outliers, start)
                 out.count[here] = features
                 if keep is not None:
                     out.count[here] = keep.sum(axis=1)
-                    v, w = np.where(keep, v, 0.0), np.where(keep, w, 0.0)
+                    v = np.where(keep, v, 0.0)
                     y[~keep], z[~keep] = 0.0, 0.0
-                for name, left, right in (
-                    ("uu", z, z), ("uv", z, v), ("vv", v, v), ("uw", z, w), ("vw", v, w),
-                    ("ww", w, w), ("yu", y, z), ("yv", y, v), ("yw", y, w), ("yy", y, y),
-                ):  # fmt: skip
+                out.yy[here] = row_dot(y, y)
+                pairs = [("uu", z, z), ("uv", z, v), ("vv", v, v)]
+                if beta is not None:
+                    w = np.broadcast_to(self.spread(beta, start, stop), y.shape)
+                    w = w if keep is None else np.where(keep, w, 0.0)
+                    y -= w
+                    pairs += [("uw", z, w), ("vw", v, w), ("ww", w, w), ("tw", y, w)]
+                for name, left, right in (*pairs, ("tu", y, z), ("tv", y, v), ("tt", y, y)):
                     getattr(out, name)[here] = row_dot(left, right)
 
         row_blocks(rows, features, visit)
-        for values in (out.first, out.second, out.padding):
-            values /= features
+        if known is None:
+            for values in (out.first, out.second, out.padding):
+                values /= features
+            self._statistics = out
         return out
+
+    def without_beta(self, rows: Rows, share: float) -> tuple[Array, Array, Array]:
+        """Return the inner products of y - `share` beta with v, u and itself."""
+        rest = 1.0 - share
+        return (
+            rows.tv + rest * rows.vw,
+            rows.tu + rest * rows.uw,
+            rows.tt + 2 * rest * rows.tw + rest**2 * rows.ww,
+        )
 
     def fit(self, rows: Rows, share: float) -> RowFit:
         """Fit y - `share` beta = slope u + constant v in every row."""
         with np.errstate(all="ignore"):
-            tv, tu = rows.yv - share * rows.vw, rows.yu - share * rows.uw
-            tt = rows.yy - 2 * share * rows.yw + share**2 * rows.ww
+            tv, tu, tt = self.without_beta(rows, share)
             floor = self.precision.rounding * np.sqrt(rows.yy / rows.count)
             return solve_rows(rows.vv, rows.uv, rows.uu, tv, tu, tt, floor, 2, rows.count)
 
@@ -145,12 +190,12 @@ class Forward:
             )
             slope = np.where(np.isfinite(beta.slope), beta.slope, 0.0)
             apart = rows.ww - beta.constant * rows.vw - slope * rows.uw
-            cross = rows.yw - beta.constant * rows.yv - slope * rows.yu
+            cross = rows.tw - beta.constant * rows.tv - slope * rows.tu
             measurable = (apart > 1e-9 * rows.ww) & (rows.count > 3) & np.isfinite(cross)
             if not measurable.any():
                 return np.nan, np.nan
             total = float(apart[measurable].sum())
-            share = float(cross[measurable].sum()) / total
+            share = 1.0 + float(cross[measurable].sum()) / total
             # that of a single row: the rows' roundings may be alike
             return share, float(
                 np.median(self.fit(rows, share).sigma[measurable] / np.sqrt(apart[measurable]))

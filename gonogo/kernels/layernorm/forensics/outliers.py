@@ -5,7 +5,7 @@ They are checked for powers of two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,24 +79,27 @@ def counted(values: Array, outliers: Places, start: int) -> NDArray[np.bool_] | 
     return None if keep.all() else keep
 
 
-def term(output: str, count: int, powers: int, rows: list[int]) -> Term:
-    """Return the finding of `count` outliers in `rows` (from 0).
+def term(
+    output: str,
+    values: NDArray[np.floating] | None,
+    places: Places,
+    expected: Callable[[int, NDArray[np.int64]], Array],
+) -> Term:
+    """Return the finding of outliers of `values` (rows, N), with their rows counted from 1.
 
-    powers: how many of them are off by a power of two.
+    expected: from a row and some of its columns to what they should be.
     """
-    how = "off by a power of two" if powers > 0.6 * count else "off"
-    values = "values" if count > 1 else "value"
-    words = f"{count} isolated {values} of {output} {'are' if count > 1 else 'is'} {how}"
-    return Term(
-        output,
-        "outliers",
-        0,
-        (),
-        (),
-        words,
-        wrong=True,
-        rows=tuple(row + 1 for row in rows[:MAX_ROWS]),
+    count = sum(map(len, places.values()))
+    powers = sum(
+        powers_of_two(np.asarray(values[row, columns], np.float64), expected(row, columns))
+        for row, columns in places.items()
+        if values is not None
     )
+    how = "off by a power of two" if powers > 0.6 * count else "off"
+    noun = "values" if count > 1 else "value"
+    words = f"{count} isolated {noun} of {output} {'are' if count > 1 else 'is'} {how}"
+    rows = tuple(row + 1 for row in sorted(places)[:MAX_ROWS])
+    return Term(output, "outliers", 0, (), (), words, wrong=True, rows=rows)
 
 
 def powers_of_two(actual: Array, expected: Array) -> int:

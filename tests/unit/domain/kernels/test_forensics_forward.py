@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.forensics import RIGHT, Diagnosis, diagnose
+from gonogo.kernels.layernorm.forensics.forward_sums import Forward
+from gonogo.kernels.layernorm.forensics.precision import Precision
 from gonogo.kernels.layernorm.reference import forward
+from gonogo.kernels.rows.model import fitted
 from gonogo.spec.diagnoses import PARTLY
 from gonogo.spec.test_spec import TestSpec
 
@@ -181,3 +184,22 @@ def test_right_kernels_of_other_regimes_have_no_wrong_term(inputs: dict[str, Any
     for rows, features in ((160, 1024), (33, 100), (8, 64), (1, 1), (3, 2)):
         diagnosis = emulated("correct", rows, features, inputs=inputs)
         assert not any(term.wrong for term in diagnosis.terms), diagnosis.words
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_the_fit_of_a_seed_leaves_its_noise_beside_a_large_beta(groups: int) -> None:
+    """Inner products of y and beta would cancel out: their rounding is 1e8 times that noise."""
+    rng = np.random.default_rng(5)
+    rows, channels, width, noise = 12, 8, 20 if groups > 1 else 1, 1e-9
+    x = rng.normal(3.0, 1.0, (rows, channels * width // groups))
+    gamma, beta = rng.uniform(0.5, 1.5, channels), 1000.0 * rng.normal(size=channels)
+    test = TestSpec.parse({"kernel": "layernorm_fw", "shape": list(x.shape)})
+    seed = Forward(x, gamma, beta, 1e-5, None, Precision.of(test), groups, width)
+    channel = np.arange(x.shape[1]) // width
+    of_row = (np.arange(rows) % groups * (channels // groups))[:, None] + channel
+    xhat = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
+    seed.y = gamma[of_row] * xhat + beta[of_row] + noise * rng.normal(size=x.shape)
+    fit = fitted(seed, gamma, beta)
+    freedom = x.size - 2 * rows
+    assert fit.energy == pytest.approx(freedom * noise**2, rel=0.4)
+    assert np.allclose(fit.fit.slope, 1.0, atol=1e-8)

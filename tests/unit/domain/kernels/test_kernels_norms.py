@@ -22,6 +22,7 @@ from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.reach import can_show
 from gonogo.kernels import kind, registry
 from gonogo.numerics import compare
+from gonogo.numerics.expectation import Expectation
 from gonogo.numerics.formats import round_to
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict
@@ -109,9 +110,7 @@ def test_group_norm_with_one_group_of_one_sample_row_is_layernorm() -> None:
     group_outputs, layer_outputs = (
         registry.numerics(test).run(test, given, "correct") for test in (group, layer)
     )
-    assert all(
-        np.array_equal(group_outputs[name], layer_outputs[name]) for name in layer_outputs
-    ), "one dataflow, written twice"
+    assert all(np.array_equal(group_outputs[name], layer_outputs[name]) for name in layer_outputs)
 
 
 STRIDE = 173
@@ -322,6 +321,31 @@ def test_blocks_of_rows_give_the_statistics_of_the_definition(
             for key in plain_statistics
             if not close(block_statistics[name][key], plain_statistics[key])
         ] == [], name
+
+
+@pytest.mark.parametrize("kernel", KINDS)
+def test_the_statistics_of_all_outputs_compute_each_block_s_expectations_once(
+    kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are most of the work and of the memory; mean and rstd must not ask for y's again."""
+    case = Seed(spec(kernel))
+    outputs = {
+        name: array if array.ndim == 2 else array[None]
+        for name, array in case.run("correct").items()
+    }
+    expectations, blocks = case.numerics.expectations, []
+
+    def counted(
+        test: TestSpec, given: kind.Arrays, arithmetic: str | None, rows: slice
+    ) -> dict[str, Expectation]:
+        blocks.append((rows.start, rows.stop))
+        return expectations(test, given, arithmetic, rows)
+
+    monkeypatch.setattr(kind, "ELEMENTS_PER_BLOCK", 1)  # blocks of 32 rows
+    monkeypatch.setattr(case.numerics, "expectations", counted)
+    case.numerics.statistics(case.test, case.raw, case.given, outputs, "generic")
+    starts = range(0, case.test.rows, 32)
+    assert sorted(blocks) == [(start, min(start + 32, case.test.rows)) for start in starts]
 
 
 def test_what_follows_from_a_kind_s_expectations_covers_a_right_kernel() -> None:

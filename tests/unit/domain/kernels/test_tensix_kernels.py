@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.groupnorm import emulation as groupnorm
 from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.reference import reference
+from gonogo.kernels.rmsnorm import emulation as rmsnorm
 from gonogo.numerics.formats import round_to
-from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.kernels.registry import KERNELS
+from gonogo.spec.test_spec import BLOCK_FORMATS, TestSpec
 
 Array = NDArray[np.float32]
 
@@ -111,34 +114,85 @@ NUMERICS = st.fixed_dictionaries(
         "srcb": st.sampled_from(("tf32", "bf16")),
     }
 )
-BUILDS = st.sampled_from(
-    [name for name, defect in emulation.DEFECTS.items() if defect.plan.fate is None]
+EMULATIONS = {
+    "layernorm_bw": emulation.run,
+    "layernorm_fw": emulation.run,
+    "rmsnorm_fw": rmsnorm.run,
+    "groupnorm_fw": groupnorm.run,
+}
+KERNELS_AND_BUILDS = st.sampled_from(
+    [
+        (kernel, build)
+        for kernel in EMULATIONS
+        for build in KERNELS[kernel].builds
+        if build not in ("hang", "crash")
+    ]
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=120)
 @given(
-    st.sampled_from(("layernorm_bw", "layernorm_fw")),
+    KERNELS_AND_BUILDS,
     st.tuples(st.integers(1, 70), st.integers(1, 130)),
     NUMERICS,
     st.sets(st.sampled_from(("x", "gamma")), max_size=2),
-    BUILDS,
     st.integers(0, 1000),
 )
 def test_compiled_kernels_are_the_numpy_definition(
-    kernel: str,
-    shape: tuple[int, int],
+    kernel_and_build: tuple[str, str],
+    shape: tuple[int, ...],
     numerics: dict[str, Any],
     wide: set[str],
-    build: str,
     seed: int,
 ) -> None:
-    test = spec(kernel, shape, numerics=numerics | {"input": dict.fromkeys(wide, "fp32")})
-    given = inputs(test, seed)
+    kernel, build = kernel_and_build
+    numerics = numerics | {"input": dict.fromkeys(wide, "fp32")}
+    parameters = {}
+    if kernel == "groupnorm_fw":
+        shape, parameters = (shape[0], 4, -(-shape[1] // 4)), {"num_groups": 2}
+        if numerics["output"] in BLOCK_FORMATS:
+            numerics["output"] = "bf16"
+    test = spec(kernel, shape, numerics=numerics, parameters=parameters)
+    given, run = inputs(test, seed), EMULATIONS[kernel]
     assert same(
-        emulation.run(test, given, build, compiled=True),
-        emulation.run(test, given, build, compiled=False),
+        run(test, given, build, position=0, compiled=True),
+        run(test, given, build, position=0, compiled=False),
     )
+
+
+@pytest.mark.parametrize("kernel", EMULATIONS)
+def test_a_compiled_kernel_starts_from_the_same_stale_register(kernel: str) -> None:
+    test = spec(kernel)
+    given, run = inputs(test), EMULATIONS[kernel]
+    outputs = []
+    for compiled in (True, False):
+        clean = run(test, given, "correct", compiled=compiled)
+        outputs.append(run(test, given, "stale-register", position=1, compiled=compiled))
+        assert not same(clean, outputs[-1])
+    assert same(*outputs)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    ("kernel", "in_srcb"), [("layernorm_fw", False), ("rmsnorm_fw", True), ("groupnorm_fw", True)]
+)
+def test_only_layernorm_scales_by_an_rstd_that_srcb_does_not_truncate(
+    kernel: str, in_srcb: bool, compiled: bool
+) -> None:
+    numerics = {"buffers": "fp32", "output": "fp32", "srcb": "bf16"}
+    affine = {"gamma": {"regime": "constant", "value": 1}}
+    if kernel != "rmsnorm_fw":
+        affine["beta"] = {"regime": "constant", "value": 0}
+    test = spec(kernel, numerics=numerics, inputs=affine)
+    given = inputs(test)
+    outputs = EMULATIONS[kernel](test, given, "correct", compiled=compiled)
+    x = given["x"] - (0.0 if kernel == "rmsnorm_fw" else given["x"].mean(axis=1, keepdims=True))
+    y = outputs["y"].reshape(x.shape)
+    scale = np.vecdot(x, y) / np.vecdot(x, x)
+    rstd = outputs["rstd"].reshape(-1)
+    expected = round_to(rstd, "bf16", "zero") if in_srcb else rstd
+    assert np.allclose(scale, expected, rtol=2**-9)
+    assert not np.allclose(rstd, round_to(rstd, "bf16", "zero"), rtol=2**-8)
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.emulation.plan import TILE, Machine
+from gonogo.kernels.normalization.emulation.logic import TILE
+from gonogo.kernels.normalization.emulation.machine import Machine
 from gonogo.numerics.tensix import arithmetic as wh
 
 Array = NDArray[np.float32]

@@ -15,7 +15,7 @@ from typing import NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.emulation.plan import TILE, Plan
+from gonogo.kernels.normalization.emulation.logic import TILE, Logic
 
 Number = TypeVar("Number", np.float32, np.float64)
 
@@ -51,21 +51,21 @@ class Register:
 REGISTER = Register()
 
 
-def spoil(first: NDArray[Number], x: NDArray[np.float32], plan: Plan) -> NDArray[Number]:
-    """Return the first output (rows, N) with the plan's faults.
+def spoil(first: NDArray[Number], x: NDArray[np.float32], logic: Logic) -> NDArray[Number]:
+    """Return the first output (rows, N) with the build's faults.
 
     Their places depend on the input x alone, so a seed repeats.
     """
-    if not (plan.outliers or plan.nan_tile):
+    if not (logic.outliers or logic.nan_tile):
         return first
     spoiled = first.copy()
-    if plan.outliers:
+    if logic.outliers:
         count = min(first.size, max(MIN_OUTLIERS, first.size // ELEMENTS_PER_OUTLIER))
         places = np.random.default_rng(zlib.crc32(np.ascontiguousarray(x[0]).tobytes())).integers(
             first.size, size=count
         )
         spoiled.reshape(-1)[np.unique(places)] *= 2
-    if plan.nan_tile:
+    if logic.nan_tile:
         row, column = ((length - 1) // TILE // 2 * TILE for length in first.shape)
         spoiled[row : row + TILE, column : column + TILE] = np.nan
     return spoiled
