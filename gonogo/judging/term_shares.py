@@ -9,7 +9,7 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging.limits import without_terms
+from gonogo.judging.limits import statistics, without_terms
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.numerics.expectation import Array
@@ -187,10 +187,12 @@ def _(graph: NormalizedRows, exact: Array) -> Iterator[tuple[str, Array, bool]]:
 def _(graph: InputGradient, exact: Array) -> Iterator[tuple[str, Array, bool]]:
     rows = graph.rows
     features = rows.x.shape[1]
-    mean, rstd = (quantity.values for quantity in rows.statistics(graph.forms[0], quick=True))
+    mean, rstd = statistics(graph)
     normalized = (rows.x - mean) * rstd
     product = rows.dy * rows.gamma
     terms = {"s1": (product, np.ones_like(product)), "s2": (product * normalized, normalized)}
+    if not rows.centered:
+        del terms["s1"]
     for name, (summed, pattern) in terms.items():
         total = summed.mean(axis=1, keepdims=True)
         yield f"{name} is subtracted twice", -rstd * total * pattern, True

@@ -108,25 +108,40 @@ def forward(
     return np.asarray(store("gamma x^", normalized * given["gamma"]) + beta)
 
 
-def torch_gradient(given: Mapping[str, Floats], epsilon: float, form: str) -> dict[str, Floats]:
-    """Return dx and dgamma that torch derives from c rsqrt(mean(c^2) + epsilon), c = x - mean."""
+def torch_gradient(
+    given: Mapping[str, Floats],
+    epsilon: float,
+    form: str,
+    *,
+    centered: bool = True,
+    power: bool = False,
+) -> dict[str, Floats]:
+    """Return dx and dgamma that torch derives from c rsqrt(mean(c^2) + epsilon), c = x - mean.
+
+    c is x without `centered`. power: the square is pow(c, 2), not c c.
+    """
 
     def s(values: NDArray[np.floating]) -> Floats:
         return round_to(np.asarray(values, np.float32), form)
 
     x, width = given["x"], x_width(given)
-    center = s(mean(x))
-    deviations = s(x - center)
+    deviations = s(x - s(mean(x))) if centered else x
     rstd = s(1 / np.sqrt(s(s(mean(s(deviations * deviations))) + np.float32(epsilon))))
     product = s(given["dy"] * given["gamma"])
     total = s(s(product * deviations).sum(axis=1, keepdims=True))
     d_variance = s(s(np.float32(-0.5) * total) * s(s(rstd * rstd) * rstd))
-    through = s(s(d_variance / width) * deviations)
-    d_centered = s(s(s(product * rstd) + through) + through)
-    d_mean = s(-d_centered.sum(axis=1, keepdims=True))
+    direct, share = s(product * rstd), s(d_variance / width)
+    if power:
+        dx = d_centered = s(direct + s(share * (2 * deviations)))
+    else:
+        through = s(share * deviations)
+        dx = d_centered = s(s(direct + through) + through)
+    if centered:
+        d_mean = s(-d_centered.sum(axis=1, keepdims=True))
+        dx = s(d_centered + s(d_mean / width))
     normalized = s(deviations * rstd)
     return {
-        "dx": s(d_centered + s(d_mean / width)),
+        "dx": dx,
         "dgamma": s(s(given["dy"] * normalized).sum(axis=0)),
     }
 
@@ -193,6 +208,24 @@ def jax_gradient(
         "dx": s(s(direct + through) + s(d_mean / width)),
         "dgamma": tree(s(given["dy"] * normalized), form),
         "dbeta": tree(given["dy"], form),
+    }
+
+
+def jax_rms_gradient(given: Mapping[str, Floats], epsilon: float, form: str) -> dict[str, Floats]:
+    """Return dx and dgamma that JAX derives from x rsqrt(jnp.mean(jnp.square(x)) + epsilon)."""
+
+    def s(values: NDArray[np.floating]) -> Floats:
+        return round_to(np.asarray(values, np.float32), form)
+
+    x, width = given["x"], x_width(given)
+    shifted = s(s(mean(s(x * x))) + round_to(epsilon, form))
+    rstd = s(1 / np.sqrt(shifted))
+    product = s(given["dy"] * given["gamma"])
+    terms = np.ascontiguousarray(s(x * product).T)
+    d_variance = s(tree(terms, form)[:, None] * s(np.float32(-0.5) * s(rstd / shifted)))
+    return {
+        "dx": s(s(product * rstd) + s(s(d_variance / width) * (2 * x))),
+        "dgamma": tree(s(given["dy"] * s(x * rstd)), form),
     }
 
 

@@ -20,8 +20,10 @@ from gonogo.numerics.replay.program import ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
 TORCH = "autograd of (x - mean) rstd"
+POWER = "autograd of x rstd, pow(x, 2)"
 QUOTIENT = "autograd of (x - mean) / root"
 JAX = "transpose of (x - mean) rstd, jnp.var"
+SQUARE = "transpose of x rstd, jnp.mean(x^2)"
 FAST = "transpose of (x - mean) rstd, E[x^2] - mean^2"
 
 FORWARD = ("mean", "variance", "variance + epsilon", "x - mean", "x^")
@@ -45,6 +47,22 @@ PRODUCTS: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """The quantities of dx that each of the derivations stores, besides those of the forward pass."""
+UNCENTERED: Mapping[str, tuple[str, ...]] = {
+    TORCH: (
+        "P", "rstd P", "P x", "sum of P x", "rstd^2", "rstd^3", "d variance", "d variance / N",
+        "d square", "d x",
+    ),
+    POWER: (
+        "P", "rstd P", "P x", "sum of P x", "rstd^2", "rstd^3", "d variance", "d variance / N",
+        "d square",
+    ),
+    SQUARE: (
+        "P", "rstd P", "P x", "sum of P x", "rstd / (variance + epsilon)", "d variance",
+        "d variance / N", "d square",
+    ),
+}  # fmt: skip
+"""The same where no mean is subtracted: the variance is the mean square."""
+DERIVED = frozenset({*PRODUCTS, *UNCENTERED})
 VARIANCE_OF = {TORCH: "x - mean", QUOTIENT: "x", JAX: "x", FAST: "E[x^2] - mean^2"}
 STATISTICS_OF: Mapping[str, tuple[str, ...]] = {
     TORCH: (*FORWARD, "square", "rstd"),
@@ -53,8 +71,7 @@ STATISTICS_OF: Mapping[str, tuple[str, ...]] = {
     FAST: (*FORWARD, "square", "mean square", "mean^2", "rstd"),
 }
 """The quantities of the forward pass that each stores."""
-
-
+UNCENTERED_STATISTICS = ("square", "variance", "variance + epsilon", "rstd", "x^")
 FIRST = ("epsilon", "root", "root % 64", "root % 32")
 """The quantities that a forward pass may store besides those that its derivation names."""
 
@@ -79,13 +96,23 @@ class Forward:
 class Tape:
     """Evaluate gradients; `add_up` sums a row as the library does."""
 
-    def __init__(self, program: Program, *, quick: bool) -> None:
-        """Evaluate those of `program`; `quick` as in Machine."""
+    def __init__(self, program: Program, *, centered: bool, quick: bool) -> None:
+        """Evaluate those of `program`; `quick` as in Machine.
+
+        centered: whether a mean is subtracted from x; else "P (x - mean)" is stored as "P x".
+        """
         self.machine = Machine(program, quick=quick)
         self.program = program
+        self.centered = centered
         self.multiply = self.machine.multiply
         self.add = self.machine.add
-        self.store = self.machine.store
+
+    def store(self, a: Quantity, name: str) -> Quantity:
+        """Return a quantity as the program stores it."""
+        return self.machine.store(a, self._name(name))
+
+    def _name(self, name: str) -> str:
+        return name if self.centered else name.replace("(x - mean)", "x")
 
     def scale(self, a: Quantity, factor: float, name: str) -> Quantity:
         """Return a times an fp32 number, stored."""
@@ -99,6 +126,7 @@ class Tape:
 
     def add_up(self, terms: Quantity, name: str) -> Quantity:
         """Return the sum of each row (rows, 1), stored once, or after each addition in windows."""
+        name = self._name(name)
         form = self.program.stored.get(name)
         if form is not None and self.program.column_order is ColumnOrder.windows:
             return row_sum(terms, form, ColumnOrder.windows)
@@ -109,12 +137,15 @@ class Tape:
 
 def input_gradient(program: Program, forward: Forward, *, quick: bool) -> Quantity:
     """Return dx (rows, N), before its own rounding."""
-    tape = Tape(program, quick=quick)
-    formula = {TORCH: _torch, QUOTIENT: _quotient, JAX: _jax, FAST: _fast}[program.product]
-    return formula(tape, forward)
+    tape = Tape(program, centered=forward.statistics.mean is not None, quick=quick)
+    formulas = {
+        TORCH: _torch, QUOTIENT: _quotient, JAX: _jax, FAST: _fast, POWER: _power, SQUARE: _square,
+    }  # fmt: skip
+    return formulas[program.product](tape, forward)
 
 
-def _negative(a: Quantity) -> Quantity:
+def negative(a: Quantity) -> Quantity:
+    """Return -a."""
     shared = {source: -error for source, error in a.shared.items()}
     return Quantity(-a.values, a.noise, shared, a.slack)
 
@@ -122,21 +153,45 @@ def _negative(a: Quantity) -> Quantity:
 def _torch(tape: Tape, forward: Forward) -> Quantity:
     """Return dx of c = x - mean(x); c rsqrt(mean(c c) + epsilon), by torch.
 
-    rsqrt: -1/2 grad rstd^3. A product c c gives its gradient to c twice.
+    A product c c gives its gradient to c twice. Without a mean c is x.
     """
     at, count = forward.statistics, forward.x.values.shape[1]
     direct = tape.store(tape.multiply(forward.product, at.rstd), "rstd P")
+    through = tape.store(tape.multiply(_torch_share(tape, forward), at.centered), "d square")
+    once = tape.store(tape.add(direct, through), "d (x - mean)")
+    if not tape.centered:
+        return tape.add(once, through)
+    centered = tape.store(tape.add(once, through), "d (x - mean)")
+    mean = tape.add_up(negative(centered), "d mean")
+    return tape.add(centered, tape.divide(mean, count, "d mean / N"))
+
+
+def _torch_share(tape: Tape, forward: Forward) -> Quantity:
+    """Return the gradient of the variance over N (rows, 1). rsqrt: -1/2 grad rstd^3."""
+    at, count = forward.statistics, forward.x.values.shape[1]
     weighted = tape.store(tape.multiply(forward.product, at.centered), "P (x - mean)")
     total = tape.add_up(weighted, "sum of P (x - mean)")
     squared = tape.store(tape.multiply(at.rstd, at.rstd), "rstd^2")
     cube = tape.store(tape.multiply(squared, at.rstd), "rstd^3")
     variance = tape.store(tape.multiply(tape.scale(total, -0.5, ""), cube), "d variance")
-    share = tape.divide(variance, count, "d variance / N")
-    through = tape.store(tape.multiply(share, at.centered), "d square")
-    once = tape.store(tape.add(direct, through), "d (x - mean)")
-    centered = tape.store(tape.add(once, through), "d (x - mean)")
-    mean = tape.add_up(_negative(centered), "d mean")
-    return tape.add(centered, tape.divide(mean, count, "d mean / N"))
+    return tape.divide(variance, count, "d variance / N")
+
+
+def _power(tape: Tape, forward: Forward) -> Quantity:
+    """Return dx of x rsqrt(mean(pow(x, 2)) + epsilon), by torch: the power gives 2 x once."""
+    direct = tape.store(tape.multiply(forward.product, forward.statistics.rstd), "rstd P")
+    doubled = tape.scale(forward.x, 2.0, "")
+    through = tape.store(tape.multiply(_torch_share(tape, forward), doubled), "d square")
+    return tape.add(direct, through)
+
+
+def _square(tape: Tape, forward: Forward) -> Quantity:
+    """Return dx of x rsqrt(jnp.mean(jnp.square(x)) + epsilon), by JAX."""
+    count = forward.x.values.shape[1]
+    direct = tape.store(tape.multiply(forward.product, forward.statistics.rstd), "rstd P")
+    share = tape.divide(_variance_gradient(tape, forward), count, "d variance / N")
+    doubled = tape.scale(forward.x, 2.0, "")
+    return tape.add(direct, tape.store(tape.multiply(share, doubled), "d square"))
 
 
 def _quotient(tape: Tape, forward: Forward) -> Quantity:
@@ -148,12 +203,12 @@ def _quotient(tape: Tape, forward: Forward) -> Quantity:
     assert at.root is not None
     direct = tape.store(tape.machine.divide(forward.product, at.root), "P / root")
     twice = tape.store(tape.machine.divide(forward.normalized, at.root), "x^ / root")
-    weighted = tape.store(tape.multiply(_negative(forward.product), twice), "P x^ / root")
+    weighted = tape.store(tape.multiply(negative(forward.product), twice), "P x^ / root")
     total = tape.add_up(weighted, "d root")
     variance = tape.store(tape.machine.divide(total, tape.scale(at.root, 2.0, "")), "d variance")
     share = tape.scale(variance, 2.0 / count, "2 d variance / N")
     through = tape.store(tape.multiply(share, at.centered), "d square")
-    mean = tape.add_up(_negative(direct), "d mean")
+    mean = tape.add_up(negative(direct), "d mean")
     both = tape.add(through, tape.divide(mean, count, "d mean / N"))
     return tape.add(direct, tape.store(both, "d x of the statistics"))
 
@@ -177,7 +232,7 @@ def _jax(tape: Tape, forward: Forward) -> Quantity:
     deviations = tape.machine.subtract(forward.x, at.computed)
     through = tape.multiply(tape.scale(share, 2.0, ""), deviations)
     through = tape.store(through, "d x of the variance")
-    mean = tape.divide(tape.add_up(_negative(direct), "d mean"), count, "d mean / N")
+    mean = tape.divide(tape.add_up(negative(direct), "d mean"), count, "d mean / N")
     return tape.add(tape.store(tape.add(added, through), "d (x - mean)"), mean)
 
 
@@ -188,9 +243,9 @@ def _fast(tape: Tape, forward: Forward) -> Quantity:
     product = tape.multiply(forward.product, at.rstd)
     direct, added = tape.store(product, "rstd P"), tape.store(product, "rstd P added")
     variance = _variance_gradient(tape, forward)
-    through_mean = tape.multiply(_negative(variance), tape.scale(at.mean, 2.0, ""))
+    through_mean = tape.multiply(negative(variance), tape.scale(at.mean, 2.0, ""))
     through_mean = tape.store(through_mean, "d mean^2")
-    mean = tape.add(tape.add_up(_negative(direct), "d mean"), through_mean)
+    mean = tape.add(tape.add_up(negative(direct), "d mean"), through_mean)
     mean = tape.divide(tape.store(mean, "sum of d mean"), count, "d mean / N")
     share = tape.divide(variance, count, "d variance / N")
     through = tape.store(tape.multiply(share, tape.scale(forward.x, 2.0, "")), "d square")
@@ -203,6 +258,11 @@ def stored_names(product: str) -> tuple[str, ...]:
     return (*STATISTICS_OF[product], *PRODUCTS[product], *sums)
 
 
+def forward_names(product: str, *, centered: bool) -> tuple[str, ...]:
+    """Return the quantities that the forward pass of a derivation may store."""
+    return (*(STATISTICS_OF[product] if centered else UNCENTERED_STATISTICS), *FIRST)
+
+
 def normalized(program: Program, at: Moments, columns: Columns) -> Quantity:
     """Return x^ of some columns as the forward pass stores it."""
     machine = Machine(program)
@@ -212,8 +272,33 @@ def normalized(program: Program, at: Moments, columns: Columns) -> Quantity:
     return machine.store(machine.multiply(centered, at.rstd), "x^")
 
 
-def derived() -> tuple[tuple[Program, tuple[str, ...]], ...]:
+def derived(*, centered: bool = True) -> tuple[tuple[Program, tuple[str, ...]], ...]:
     """Return (form, stored quantities) of the gradients that libraries derive by themselves."""
+    listed = _centered() if centered else _uncentered()
+    unique = list(
+        {(program.product, names): (program, names) for program, names in listed}.values()
+    )
+    return (*unique, *((program, ("epsilon", *names)) for program, names in unique))
+
+
+def _uncentered() -> list[tuple[Program, tuple[str, ...]]]:
+    """Return the gradients of kernels that subtract no mean."""
+    listed = []
+    for product, quantities in UNCENTERED.items():
+        names = (*UNCENTERED_STATISTICS, *quantities)
+        if product == SQUARE:
+            program = Program(product=product, column_order=ColumnOrder.windows)
+            listed += [(program, names), (program, _without(names, "square"))]
+        else:
+            program = Program(product=product)
+            for tail in ((), ("root",), ("root % 64",), ("root % 32",)):
+                stored = (*names, *tail)
+                listed += [(program, stored), (program, _without(stored, "rstd^2"))]
+    return listed
+
+
+def _centered() -> list[tuple[Program, tuple[str, ...]]]:
+    """Return the gradients of kernels that subtract a mean."""
     listed = []
     for product, variance in VARIANCE_OF.items():
         names = stored_names(product)
@@ -232,8 +317,7 @@ def derived() -> tuple[tuple[Program, tuple[str, ...]], ...]:
             fp16 = _without(names, "rstd P added")
             listed += [(program, names), (program, bf16), (program, fp16)]
             listed.append((program, _without(fp16, "mean^2", "d mean^2")))
-    unique = list({names: (program, names) for program, names in listed}.values())
-    return (*unique, *((program, ("epsilon", *names)) for program, names in unique))
+    return listed
 
 
 def _without(names: tuple[str, ...], *left_out: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.kernels.kind import Arrays, Fault, Floats
-from gonogo.kernels.layernorm.emulation.plan import TILE, Machine, Plan, tiles_of
+from gonogo.kernels.layernorm.emulation.plan import BLOCK_TILES, TILE, Machine, Plan, tiles_of
 from gonogo.kernels.layernorm.emulation.rows import lane_sums, normalized, row_mean
 from gonogo.kernels.layernorm.emulation.spoil import REGISTER, hang_or_crash, spoil
 from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
 Values = NDArray[Any]
-Tiles = Literal["all", "last", "not-last", "not-middle"]
+Tiles = Literal["all", "last", "last-block", "not-last", "not-middle"]
 STALE_ROWS = 8
 """With a stale partial, every row at a multiple of this number keeps the sum of the row before it.
 """
@@ -100,6 +100,8 @@ def summed_tiles(tiles: Tiles, count: int) -> NDArray[np.bool_]:
         match tiles:
             case "last":
                 summed[:-1] = False
+            case "last-block":
+                summed[: (count - 1) // BLOCK_TILES * BLOCK_TILES] = False
             case "not-last":
                 summed[-1] = False
             case "not-middle":
@@ -295,10 +297,7 @@ def flow(
         below,
     )
     if logic.stale_rows:
-        total = total.copy()
-        total[STALE_ROWS - 1 :: STALE_ROWS] = total[STALE_ROWS - 2 :: STALE_ROWS][
-            : len(total[STALE_ROWS - 1 :: STALE_ROWS])
-        ]
+        total = before_stale_rows(total)
     rstd = steps.root(total, epsilon * logic.epsilon_factor)
     scale = steps.times(steps.column(rstd), logic.rstd_factor)
     xhat = steps.normal(rows.x, stored if logic.mean and logic.subtract else None, scale)
@@ -307,6 +306,15 @@ def flow(
         steps.out(mean),
         steps.out(steps.times(rstd, logic.rstd_factor)),
     )
+
+
+def before_stale_rows(column: Values) -> Values:
+    """Return a column (rows,) in which every 8th row has the value of the row before it."""
+    stale = column.copy()
+    stale[STALE_ROWS - 1 :: STALE_ROWS] = column[STALE_ROWS - 2 :: STALE_ROWS][
+        : len(column[STALE_ROWS - 1 :: STALE_ROWS])
+    ]
+    return stale
 
 
 def emulate(
