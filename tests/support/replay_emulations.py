@@ -115,10 +115,13 @@ def torch_gradient(
     *,
     centered: bool = True,
     power: bool = False,
+    library: str = "torch",
 ) -> dict[str, Floats]:
     """Return dx and dgamma that torch derives from c rsqrt(mean(c^2) + epsilon), c = x - mean.
 
-    c is x without `centered`. power: the square is pow(c, 2), not c c.
+    c is x without `centered`. power: the square is pow(c, 2), not c c. library: "mlx" multiplies by
+    a stored 1 / N, stores sums and the root, and has rstd / (variance + epsilon) as slope of rsqrt;
+    "tensorflow" has (grad rstd) (rstd rstd).
     """
 
     def s(values: NDArray[np.floating]) -> Floats:
@@ -126,11 +129,25 @@ def torch_gradient(
 
     x, width = given["x"], x_width(given)
     deviations = s(x - s(mean(x))) if centered else x
-    rstd = s(1 / np.sqrt(s(s(mean(s(deviations * deviations))) + np.float32(epsilon))))
+    squares = s(deviations * deviations)
+
+    def per_count(values: Floats) -> Floats:
+        return s(values * s(1 / width)) if library == "mlx" else s(values / width)
+
+    if library == "mlx":
+        shifted = s(per_count(s(squares.sum(axis=1, keepdims=True))) + np.float32(epsilon))
+        rstd = s(1 / s(np.sqrt(shifted)))
+    else:
+        shifted = s(s(mean(squares)) + np.float32(epsilon))
+        rstd = s(1 / np.sqrt(shifted))
     product = s(given["dy"] * given["gamma"])
     total = s(s(product * deviations).sum(axis=1, keepdims=True))
-    d_variance = s(s(np.float32(-0.5) * total) * s(s(rstd * rstd) * rstd))
-    direct, share = s(product * rstd), s(d_variance / width)
+    if library == "tensorflow":
+        d_variance = s(s(np.float32(-0.5) * s(total * rstd)) * s(rstd * rstd))
+    else:
+        slope = s(rstd / shifted) if library == "mlx" else s(s(rstd * rstd) * rstd)
+        d_variance = s(s(np.float32(-0.5) * total) * slope)
+    direct, share = s(product * rstd), per_count(d_variance)
     if power:
         dx = d_centered = s(direct + s(share * (2 * deviations)))
     else:

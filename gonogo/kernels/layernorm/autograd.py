@@ -17,10 +17,12 @@ from gonogo.kernels.normalization.moments import Moments
 from gonogo.numerics.replay.columns import row_sum
 from gonogo.numerics.replay.graph import Columns
 from gonogo.numerics.replay.program import ColumnOrder, Program
-from gonogo.numerics.replay.quantity import Machine, Quantity
+from gonogo.numerics.replay.quantity import RECIPROCAL, Machine, Quantity
 
 TORCH = "autograd of (x - mean) rstd"
 POWER = "autograd of x rstd, pow(x, 2)"
+RATIO = "autograd of x rstd, rstd / (variance + epsilon)"
+TENSORFLOW = "gradient of x rstd, (grad rstd) rstd^2"
 QUOTIENT = "autograd of (x - mean) / root"
 JAX = "transpose of (x - mean) rstd, jnp.var"
 SQUARE = "transpose of x rstd, jnp.mean(x^2)"
@@ -59,6 +61,14 @@ UNCENTERED: Mapping[str, tuple[str, ...]] = {
     SQUARE: (
         "P", "rstd P", "P x", "sum of P x", "rstd / (variance + epsilon)", "d variance",
         "d variance / N", "d square",
+    ),
+    RATIO: (
+        "P", "rstd P", "P x", "sum of P x", "rstd / (variance + epsilon)", "d variance",
+        "d variance / N", "d square", "d x",
+    ),
+    TENSORFLOW: (
+        "P", "rstd P", "P x", "sum of P x", "d rstd rstd", "rstd^2", "d variance",
+        "d variance / N", "d square", "d x",
     ),
 }  # fmt: skip
 """The same where no mean is subtracted: the variance is the mean square."""
@@ -121,8 +131,7 @@ class Tape:
 
     def divide(self, a: Quantity, count: int, name: str) -> Quantity:
         """Return a / count, stored."""
-        number = Quantity(np.full((1, 1), float(count)))
-        return self.store(self.machine.divide(a, number), name)
+        return self.store(self.machine.per_count(a, count), name)
 
     def add_up(self, terms: Quantity, name: str) -> Quantity:
         """Return the sum of each row (rows, 1), stored once, or after each addition in windows."""
@@ -140,6 +149,7 @@ def input_gradient(program: Program, forward: Forward, *, quick: bool) -> Quanti
     tape = Tape(program, centered=forward.statistics.mean is not None, quick=quick)
     formulas = {
         TORCH: _torch, QUOTIENT: _quotient, JAX: _jax, FAST: _fast, POWER: _power, SQUARE: _square,
+        RATIO: _torch, TENSORFLOW: _torch,
     }  # fmt: skip
     return formulas[program.product](tape, forward)
 
@@ -153,11 +163,14 @@ def negative(a: Quantity) -> Quantity:
 def _torch(tape: Tape, forward: Forward) -> Quantity:
     """Return dx of c = x - mean(x); c rsqrt(mean(c c) + epsilon), by torch.
 
-    A product c c gives its gradient to c twice. Without a mean c is x.
+    A product c c gives its gradient to c twice. Without a mean c is x; MLX and TensorFlow differ in
+    the gradient of rsqrt only.
     """
     at, count = forward.statistics, forward.x.values.shape[1]
     direct = tape.store(tape.multiply(forward.product, at.rstd), "rstd P")
-    through = tape.store(tape.multiply(_torch_share(tape, forward), at.centered), "d square")
+    shares = {RATIO: _ratio_share, TENSORFLOW: _tensorflow_share}
+    share = shares.get(tape.program.product, _torch_share)(tape, forward)
+    through = tape.store(tape.multiply(share, at.centered), "d square")
     once = tape.store(tape.add(direct, through), "d (x - mean)")
     if not tape.centered:
         return tape.add(once, through)
@@ -174,6 +187,23 @@ def _torch_share(tape: Tape, forward: Forward) -> Quantity:
     squared = tape.store(tape.multiply(at.rstd, at.rstd), "rstd^2")
     cube = tape.store(tape.multiply(squared, at.rstd), "rstd^3")
     variance = tape.store(tape.multiply(tape.scale(total, -0.5, ""), cube), "d variance")
+    return tape.divide(variance, count, "d variance / N")
+
+
+def _ratio_share(tape: Tape, forward: Forward) -> Quantity:
+    """Return the gradient of the variance over N, by MLX: rsqrt is -1/2 grad (rstd / (v + eps))."""
+    count = forward.x.values.shape[1]
+    return tape.divide(_variance_gradient(tape, forward), count, "d variance / N")
+
+
+def _tensorflow_share(tape: Tape, forward: Forward) -> Quantity:
+    """Return the same by TensorFlow: rsqrt is -1/2 (grad rstd) (rstd rstd)."""
+    at, count = forward.statistics, forward.x.values.shape[1]
+    weighted = tape.store(tape.multiply(forward.product, at.centered), "P (x - mean)")
+    total = tape.add_up(weighted, "sum of P (x - mean)")
+    once = tape.store(tape.multiply(total, at.rstd), "d rstd rstd")
+    squared = tape.store(tape.multiply(at.rstd, at.rstd), "rstd^2")
+    variance = tape.store(tape.multiply(tape.scale(once, -0.5, ""), squared), "d variance")
     return tape.divide(variance, count, "d variance / N")
 
 
@@ -218,8 +248,10 @@ def _variance_gradient(tape: Tape, forward: Forward) -> Quantity:
     at = forward.statistics
     weighted = tape.store(tape.multiply(at.centered, forward.product), "P (x - mean)")
     total = tape.add_up(weighted, "sum of P (x - mean)")
-    slope = tape.store(tape.machine.divide(at.rstd, at.shifted), "rstd / (variance + epsilon)")
-    return tape.store(tape.multiply(total, tape.scale(slope, -0.5, "")), "d variance")
+    name = "rstd / (variance + epsilon)"
+    slope = tape.store(tape.machine.divide(at.rstd, at.shifted), name)
+    half = tape.scale(slope, -0.5, name)  # exact, but for fp16's subnormals
+    return tape.store(tape.multiply(total, half), "d variance")
 
 
 def _jax(tape: Tape, forward: Forward) -> Quantity:
@@ -260,7 +292,8 @@ def stored_names(product: str) -> tuple[str, ...]:
 
 def forward_names(product: str, *, centered: bool) -> tuple[str, ...]:
     """Return the quantities that the forward pass of a derivation may store."""
-    return (*(STATISTICS_OF[product] if centered else UNCENTERED_STATISTICS), *FIRST)
+    names = STATISTICS_OF[product] if centered else ("sum of squares", *UNCENTERED_STATISTICS)
+    return (*names, RECIPROCAL, *FIRST)
 
 
 def normalized(program: Program, at: Moments, columns: Columns) -> Quantity:
@@ -288,7 +321,13 @@ def _uncentered() -> list[tuple[Program, tuple[str, ...]]]:
         names = (*UNCENTERED_STATISTICS, *quantities)
         if product == SQUARE:
             program = Program(product=product, column_order=ColumnOrder.windows)
-            listed += [(program, names), (program, _without(names, "square"))]
+            # compiled code keeps bf16's gradient of the variance, and fp16's contracted product, in
+            # fp32
+            for chosen in (names, _without(names, "d variance"), _without(names, "rstd P")):
+                listed += [(program, chosen), (program, _without(chosen, "square"))]
+        elif product == RATIO:
+            program = Program(product=product)
+            listed.append((program, ("sum of squares", RECIPROCAL, "root", *names)))
         else:
             program = Program(product=product)
             for tail in ((), ("root",), ("root % 64",), ("root % 32",)):

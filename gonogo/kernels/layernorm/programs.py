@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gonogo.kernels.layernorm import autograd
-from gonogo.numerics.replay.program import ColumnOrder, Program
+from gonogo.numerics.replay.program import ColumnOrder, Order, Program
 
 CENTERED = "rstd (P - s1 - x^ s2)"
 LINEAR = "rstd P + b x + c"
@@ -61,7 +61,8 @@ def of_inputs(centered: bool, is_given: bool) -> Known:
     if centered:
         aten = (Program("x", LINEAR), stored)  # on a CPU
         return (aten, *usual, (Program("x", CENTERED), stored), *forms, *autograd.derived())
-    return (*usual, *forms, *autograd.derived(centered=False))
+    running = (Program(product=CENTERED, order=Order.running), ("P",))  # MLX
+    return (*usual, running, *forms, *autograd.derived(centered=False))
 
 
 def of_plain_sums() -> Known:
@@ -81,6 +82,8 @@ def of_weighted_sums(centered: bool, is_given: bool) -> Known:
         stored = statistics(centered)
         terms += [(Program("x"), stored)] if centered else []
         terms.append((Program(), stored))
+    if not centered:
+        terms.append((Program(order=Order.running), ("x^", "dy x^")))  # MLX
     listed = [(program, names) for program, names in terms if names]
     for order in COLUMN_ORDERS:
         listed += [

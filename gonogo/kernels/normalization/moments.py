@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.replay.program import Program
-from gonogo.numerics.replay.quantity import Machine, Quantity
+from gonogo.numerics.replay.quantity import RECIPROCAL, Machine, Quantity
 
 VARIANCES = ("x - mean", "x", "E[x^2] - mean^2")
 STATISTICS = (
@@ -113,7 +113,7 @@ def moments(program: Program, rows: Rows, *, quick: bool = False) -> Moments:
 
     Programs that differ only in what follows share them.
     """
-    names = (*STATISTICS, "root", "rstd", *TAILS)
+    names = (*STATISTICS, RECIPROCAL, "root", "rstd", *TAILS)
     stored = tuple((name, program.stored[name]) for name in names if name in program.stored)
     is_root = program.product == "(x - mean) / root"
     key = (program.variance, is_root, stored, program.order, quick)

@@ -17,6 +17,8 @@ UNIT = 2.0**-24
 """The unit roundoff of fp32."""
 TIE = 8.0
 """Standard deviations within which a stored value may round to either side of a tie."""
+RECIPROCAL = "1 / N"
+"""The factor of means that a kernel may store, as MLX does."""
 NOTHING = np.zeros((1, 1))
 
 
@@ -139,7 +141,14 @@ class Machine:
         if total not in self.program.stored:
             return result
         count = Quantity(np.full((1, 1), float(shape[1])))
-        return self.divide(self.store(self.multiply(result, count), total), count)
+        return self.per_count(self.store(self.multiply(result, count), total), shape[1])
+
+    def per_count(self, a: Quantity, count: int) -> Quantity:
+        """Return a / count; a program that stores 1 / N multiplies by it."""
+        form = self.program.stored.get(RECIPROCAL)
+        if form is None:
+            return self.divide(a, Quantity(np.full((1, 1), float(count))))
+        return self.multiply(a, Quantity(np.full((1, 1), float(round_to(1.0 / count, form)))))
 
     def root(self, a: Quantity) -> Quantity:
         """Return sqrt(a)."""

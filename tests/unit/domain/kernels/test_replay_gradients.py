@@ -39,6 +39,8 @@ UNCENTERED: dict[str, Gradient] = {
     autograd.TORCH: partial(torch_gradient, centered=False),
     autograd.POWER: partial(torch_gradient, centered=False, power=True),
     autograd.SQUARE: jax_rms_gradient,
+    autograd.RATIO: partial(torch_gradient, centered=False, library="mlx"),
+    autograd.TENSORFLOW: partial(torch_gradient, centered=False, library="tensorflow"),
 }
 """The same of kernels that subtract no mean."""
 
