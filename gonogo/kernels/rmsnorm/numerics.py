@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from gonogo.kernels import kind
 from gonogo.kernels.kind import (
-    ELEMENTS_PER_BLOCK,
     EVERYTHING,
     Arrays,
     Floats,
@@ -107,7 +107,7 @@ class RMSNormBackward(Numerics):
 
     def spans(self, test: TestSpec) -> tuple[int, int]:
         """Return (rows, rows of a block of dx)."""
-        return test.rows, max(32, ELEMENTS_PER_BLOCK // test.features // 32 * 32)
+        return test.rows, max(32, kind.ELEMENTS_PER_BLOCK // test.features // 32 * 32)
 
     def pieces(self, test: TestSpec, given: Arrays, arithmetic: str | None) -> Iterator[Piece]:
         """Yield blocks of rows of dx and blocks of columns of dgamma."""
@@ -182,7 +182,7 @@ def _root(test: TestSpec, given: Arrays, arithmetic: str | None) -> GivenMoments
 
 def _column_step(test: TestSpec) -> int:
     """Return the columns of a block of dgamma, which sums over all rows."""
-    return max(32, ELEMENTS_PER_BLOCK // test.rows // 32 * 32)
+    return max(32, kind.ELEMENTS_PER_BLOCK // test.rows // 32 * 32)
 
 
 def _sums(

@@ -20,7 +20,7 @@ from gonogo.judging import edges, paired
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.reach import can_show
-from gonogo.kernels import kind, registry
+from gonogo.kernels import blockwise, kind, registry
 from gonogo.numerics import compare
 from gonogo.numerics.formats import round_to
 from gonogo.spec.test_spec import TestSpec
@@ -388,6 +388,30 @@ def test_blocks_of_rows_give_the_statistics_of_the_definition(
             for key in plain_statistics
             if not close(block_statistics[name][key], plain_statistics[key])
         ] == [], name
+
+
+def test_blocks_of_columns_join_to_the_whole_dgamma(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Seed(spec("rmsnorm_bw", numerics={"statistics": "own"}))
+    whole = case.numerics.expectations(case.test, case.given, "generic")["dgamma"]
+    monkeypatch.setattr(kind, "ELEMENTS_PER_BLOCK", 1)
+    parts = case.numerics.parts(case.test, case.given, "generic")["dgamma"]
+    assert len(parts) == 16
+    joined = blockwise.joined(parts)
+    assert joined.bias is not None
+    assert whole.bias is not None
+    assert np.array_equal(joined.bias, whole.bias)
+    assert np.array_equal(joined.variance, whole.variance)
+    for factor, expected in zip(joined.factors, whole.factors, strict=True):
+        assert np.array_equal(factor, expected)
+
+
+def test_equal_rows_that_round_alike_are_explained() -> None:
+    """All rows have one x^ and one dy, so that dgamma's terms have one rounding error."""
+    inputs = {"regime": "ramp", "low": 1.0, "high": 1.01}
+    for shape in ([40, 257], [300, 32]):
+        case = Seed(TestSpec.parse({"kernel": "rmsnorm_bw", "shape": shape, "inputs": inputs}))
+        judged = case.judged(case.run("correct"))
+        assert judged.explanation is Explanation.explained, shape
 
 
 def test_what_follows_from_a_kind_s_expectations_covers_a_right_kernel() -> None:
