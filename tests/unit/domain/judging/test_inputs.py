@@ -197,8 +197,8 @@ def test_a_kernel_that_subtracts_no_mean_is_given_rstd_of_the_mean_square() -> N
     assert tuple(raw) == ("x", "gamma", "rstd", "dy")
     square = (raw["x"].astype(np.float64) ** 2).mean(axis=1)
     np.testing.assert_allclose(raw["rstd"], 1 / np.sqrt(square + 1e-3), rtol=1e-14)
-    own = TestSpec.parse({**spec, "numerics": {"statistics": "own"}})
-    assert tuple(generate(own, 0)) == ("x", "gamma", "dy")
+    computing = TestSpec.parse({**spec, "numerics": {"statistics": "own"}})
+    assert tuple(generate(computing, 0)) == ("x", "gamma", "dy")
 
 
 def test_row_statistics_do_not_depend_on_the_rows_beside() -> None:
