@@ -139,12 +139,28 @@ class Arithmetic:
         dbeta = self.sum(np.ascontiguousarray(dy.T))[:, 0]
         return put_out(test, {"dx": dx, "dgamma": dgamma, "dbeta": dbeta})
 
+    def rmsnorm_backward(self, test: TestSpec, given: Given) -> Arrays:
+        """rmsnorm_bw."""
+        s, i = self.stored, self.inside
+        x, dy, gamma = (i(given[name].astype(np.float64)) for name in ("x", "dy", "gamma"))
+        if "rstd" in given:
+            rstd = i(given["rstd"].astype(np.float64))[:, None]
+        else:
+            rstd = s(i(1 / np.sqrt(i(self.mean(s(i(x**2))) + test.epsilon))))
+        xhat = s(i(x * rstd))
+        p = s(i(dy * gamma))
+        s2 = self.mean(s(i(p * xhat)))
+        dx = i(s(i(p - s(i(xhat * s2)))) * rstd)
+        dgamma = self.sum(np.ascontiguousarray(s(i(dy * xhat)).T))[:, 0]
+        return put_out(test, {"dx": dx, "dgamma": dgamma})
+
     def __call__(self, test: TestSpec, given: Given) -> Arrays:
         """The test's kernel."""
         kinds = {
             "layernorm_fw": self.forward,
             "layernorm_bw": self.backward,
             "rmsnorm_fw": self.rmsnorm,
+            "rmsnorm_bw": self.rmsnorm_backward,
             "groupnorm_fw": self.groupnorm,
         }
         return kinds[test.kernel](test, given)

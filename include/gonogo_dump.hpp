@@ -398,7 +398,7 @@ private:
         std::map<std::string, std::string> all = fields_;
         all["shape"] = "[" + detail::joined(shape_, "") + "]";
         const bool given = tensors_.count("mean") + tensors_.count("rstd") + raw_.count("mean") + raw_.count("rstd") > 0;
-        if (kernel_ == "layernorm_bw" && !given) {
+        if ((kernel_ == "layernorm_bw" || kernel_ == "rmsnorm_bw") && !given) {
             std::string& numerics = all["numerics"];
             if (numerics.empty()) {
                 numerics = "{\"statistics\": \"own\"}";

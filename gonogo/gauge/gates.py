@@ -59,6 +59,7 @@ class Gate:
 
 
 LAYERNORM = ("layernorm_fw",)
+LAYERNORM_GRADIENT = ("layernorm_bw",)
 LAYERNORMS = ("layernorm_fw", "layernorm_bw")
 FORWARD = ("y",)
 STATISTICS = ("y", "mean", "rstd")
@@ -115,6 +116,7 @@ _ALL = (
         "tenstorrent/tt-metal, tests/ttnn/nightly/unit_tests/operations/moreh/"
         "test_moreh_layer_norm.py",
         BACKWARD,
+        LAYERNORM_GRADIENT,
     ),
     Gate(
         "tt-train-nightly",
@@ -122,6 +124,7 @@ _ALL = (
         "tt-train's nightly layernorm_bw test",
         f"{_TT_TRAIN}/layernorm_bw_fused_op_test.cpp",
         BACKWARD,
+        LAYERNORM_GRADIENT,
     ),
     Gate(
         "tt-train-tight",
@@ -129,6 +132,7 @@ _ALL = (
         "tt-train's layernorm_bw test with the tight tolerance",
         f"{_TT_TRAIN}/layernorm_bw_fused_op_test.cpp",
         BACKWARD,
+        LAYERNORM_GRADIENT,
     ),
     Gate(
         "tt-train-forward",

@@ -34,9 +34,9 @@ def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
     """Return the raw tensors of a seed.
 
     x, dy: (rows, N); gamma, beta: (N,); float32, C-contiguous. For a kernel that is given its
-    statistics also mean and rstd of the raw x, (rows,), float64: biased variance plus epsilon. In
-    the regime `exact` all tensors are drawn together (gonogo.exact), already in their formats.
-    Raises FieldError for a seed out of range.
+    statistics also those of the raw x, (rows,), float64: see given_statistics. In the regime
+    `exact` all tensors are drawn together (gonogo.exact), already in their formats. Raises
+    FieldError for a seed out of range.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
         raise FieldError("seed", seed, "must be an integer", limit=f"0 <= seed < {MAX_SEED}")
@@ -49,8 +49,7 @@ def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
             test.regime(name), (flat[0], flat[1]) if len(flat) == 2 else (1, flat[0]), seed, name
         )
         raw[name] = values.reshape(flat)
-    if "mean" in test.input_names:
-        raw["mean"], raw["rstd"] = row_statistics(raw["x"], test.epsilon)
+    raw |= given_statistics(test, raw["x"])
     return {name: raw[name] for name in test.input_names}
 
 
@@ -66,10 +65,26 @@ def quantise(test: TestSpec, raw: Mapping[str, NDArray[Any]]) -> dict[str, Float
     }
 
 
-def row_statistics(x: NDArray[Any], epsilon: float) -> tuple[Doubles, Doubles]:
+def given_statistics(test: TestSpec, x: NDArray[Any]) -> dict[str, Doubles]:
+    """Return the statistics of x (rows, N) that are inputs of the test's kernel, (rows,) each.
+
+    They are empty where the kernel computes its own. A kernel that is given rstd alone subtracts no
+    mean.
+    """
+    if "rstd" not in test.input_names:
+        return {}
+    centered = "mean" in test.input_names
+    mean, rstd = row_statistics(x, test.epsilon, centered=centered)
+    return {"mean": mean, "rstd": rstd} if centered else {"rstd": rstd}
+
+
+def row_statistics(
+    x: NDArray[Any], epsilon: float, *, centered: bool = True
+) -> tuple[Doubles, Doubles]:
     """Return mean and 1/sqrt(biased variance + epsilon) of each row of x (rows, N), in float64.
 
-    They are summed in a fixed order.
+    They are summed in a fixed order. Without `centered` the mean is 0, and the variance is the mean
+    square.
     """
     mean = np.empty(x.shape[0])
     rstd = np.empty(x.shape[0])
@@ -77,7 +92,7 @@ def row_statistics(x: NDArray[Any], epsilon: float) -> tuple[Doubles, Doubles]:
 
     def block(start: int, stop: int) -> None:
         doubles = x[start:stop].astype(np.float64)
-        mean[start:stop] = _sums(doubles) / features
+        mean[start:stop] = _sums(doubles) / features if centered else 0.0
         centred = doubles - mean[start:stop, None]
         rstd[start:stop] = 1.0 / np.sqrt(_sums(centred * centred) / features + epsilon)
 

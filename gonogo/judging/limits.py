@@ -21,7 +21,6 @@ from gonogo.numerics.replay.cells import cells
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.ladder import LIMIT
 from gonogo.numerics.replay.program import Program
-from gonogo.numerics.replay.quantity import Quantity
 
 MAX_ROWS = 8
 """Rows on which terms are removed. A fault that shows in few other rows counts as unseen."""
@@ -92,10 +91,13 @@ def narrowed(graph: ColumnGradient) -> tuple[ColumnGradient, slice]:
     if column_count >= features:
         return graph, slice(None)
     mean, rstd = rows.mean, rows.rstd
-    if mean is None or rstd is None:
+    if rstd is None and rows.centered:
         mean = rows.x.mean(axis=1, keepdims=True, dtype=np.float64)
         variance = rows.x.var(axis=1, keepdims=True, dtype=np.float64)
         rstd = 1.0 / np.sqrt(variance + rows.epsilon)
+    elif rstd is None:
+        mean_square = np.square(rows.x, dtype=np.float64).mean(axis=1, keepdims=True)
+        rstd = 1.0 / np.sqrt(mean_square + rows.epsilon)
     columns = slice(None, None, -(-features // column_count))
     narrow = replace(
         rows,
@@ -135,19 +137,21 @@ def _(graph: NormalizedRows) -> Mapping[str, Array]:
 @without_terms.register
 def _(graph: InputGradient) -> Mapping[str, Array]:
     rows = graph.rows
-    mean, rstd = _statistics(graph)
+    mean, rstd = statistics(graph)
     normalized = (rows.x - mean) * rstd
     product = rows.dy * rows.gamma
-    s1 = product.mean(axis=1, keepdims=True)
+    centered = float(rows.centered)  # s1 is 0 where no mean is subtracted
+    s1 = centered * product.mean(axis=1, keepdims=True)
     s2 = (product * normalized).mean(axis=1, keepdims=True)
-    plain = rows.dy - rows.dy.mean(axis=1, keepdims=True)
+    plain = rows.dy - centered * rows.dy.mean(axis=1, keepdims=True)
     plain = plain - normalized * (rows.dy * normalized).mean(axis=1, keepdims=True)
-    return {
+    changed = {
         "gamma": rstd * plain,
         "s1": rstd * (product - normalized * s2),
         "s2": rstd * (product - s1),
         "rstd": product - s1 - normalized * s2,
     }
+    return {term: values for term, values in changed.items() if rows.centered or term != "s1"}
 
 
 @without_terms.register
@@ -159,14 +163,14 @@ def _(graph: ColumnGradient) -> Mapping[str, Array]:
     row = int(np.argsort(weight)[len(weight) // 2])
     changed = {"a row": total - terms[row]}
     if graph.weighted:
-        mean, rstd = _statistics(graph)
-        changed["mean"] = (graph.rows.dy * (graph.rows.x * rstd)).sum(axis=0, keepdims=True)
+        mean, rstd = statistics(graph)
+        if graph.rows.centered:
+            changed["mean"] = (graph.rows.dy * (graph.rows.x * rstd)).sum(axis=0, keepdims=True)
         changed["rstd"] = (graph.rows.dy * (graph.rows.x - mean)).sum(axis=0, keepdims=True)
     return changed
 
 
-def _statistics(graph: InputGradient | ColumnGradient) -> tuple[Array, Array]:
-    """Return mean and rstd of each row (rows, 1)."""
-    mean: Quantity
+def statistics(graph: InputGradient | ColumnGradient) -> tuple[Array, Array]:
+    """Return mean and rstd of each row (rows, 1); the mean is 0 where none is subtracted."""
     mean, rstd = graph.rows.statistics(Program(), quick=True)
-    return mean.values, rstd.values
+    return np.zeros((1, 1)) if mean is None else mean.values, rstd.values

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.errors import FieldError, JobError
-from gonogo.judging.inputs import quantise, row_statistics
+from gonogo.judging.inputs import given_statistics, quantise
 from gonogo.spec.test_spec import TestSpec
 
 Tensors = dict[str, NDArray[Any]]
@@ -55,9 +55,8 @@ def given_inputs(
         name: shaped(test, name, tensors[name]) for name in test.input_names if name in tensors
     }
     loose = {name: shaped(test, name, raw[name]) for name in test.input_names if name in raw}
-    if "x" in loose and "mean" in test.input_names and "mean" not in loose and "rstd" not in loose:
-        mean, rstd = row_statistics(loose["x"], test.epsilon)
-        loose = {"mean": mean, "rstd": rstd} | loose
+    if "x" in loose and not {"mean", "rstd"} & set(loose):
+        loose = given_statistics(test, loose["x"]) | loose
     if missing := [name for name in test.input_names if name not in exact and name not in loose]:
         raise JobError(
             f"{', '.join(missing)} missing: {test.kernel} needs {', '.join(test.input_names)}"

@@ -59,6 +59,7 @@ def diagnose(graph: Graph, output: NDArray[np.floating], form: str) -> TermShare
     Faults are whole ones, such as a missing term, whose effect the inputs give, and then those
     whose size is fitted. A later one is preferred where it explains more than chance would.
     """
+    whole = graph
     graph, output = _part(graph, output)
     exact = graph.replay(graph.forms[0]).values
     error = np.asarray(output, np.float64) - exact
@@ -71,7 +72,7 @@ def diagnose(graph: Graph, output: NDArray[np.floating], form: str) -> TermShare
         return None
     best: TermShare | None = None
     least = energy
-    for fault in _faults(graph, exact, error):
+    for fault in _faults(graph, exact, error, whole):
         if not np.isfinite(fault.effect).all():
             continue
         # fitted numbers take a part of the rounding, too
@@ -88,13 +89,13 @@ def diagnose(graph: Graph, output: NDArray[np.floating], form: str) -> TermShare
     return best if best is not None and best.share >= MIN_SHARE else None
 
 
-def _faults(graph: Graph, exact: Array, error: Array) -> Iterator[Fault]:
+def _faults(graph: Graph, exact: Array, error: Array, whole: Graph) -> Iterator[Fault]:
     if isinstance(graph, NormalizedRows):
         yield from forward.faults(graph, exact, error)
     elif isinstance(graph, InputGradient):
         yield from gradient.faults(graph, exact, error)
-    elif isinstance(graph, ColumnGradient):
-        yield from columns.faults(graph, exact, error)
+    elif isinstance(graph, ColumnGradient) and isinstance(whole, ColumnGradient):
+        yield from columns.faults(graph, exact, error, whole.rows)
 
 
 def _part(graph: Graph, output: NDArray[np.floating]) -> tuple[Graph, NDArray[np.floating]]:

@@ -150,6 +150,8 @@ def joined(parts: Sequence[Expectation]) -> Expectation:
         truncated=None
         if first.truncated is None
         else along(part.truncated for part in parts if part.truncated is not None),
+        bias=None if first.bias is None else along(p.bias for p in parts if p.bias is not None),
+        factors=tuple(along(part.factors[k] for part in parts) for k in range(len(first.factors))),
         informative=np.array([any(bool(mask.any()) for mask in masks)]) if masks else None,
     )
 

@@ -204,7 +204,14 @@ class Numerics(ABC):
             rows,
             step,
         )
-        return {name: [block[name] for block in blocks] for name in blocks[0]}
+        in_rows = {name: [block[name] for block in blocks] for name in blocks[0]}
+        return in_rows | self.column_parts(test, given, arithmetic)
+
+    def column_parts(
+        self, test: TestSpec, given: Arrays, arithmetic: str | None
+    ) -> dict[str, list[Expectation]]:
+        """Return the expectations of the outputs that come in blocks of columns."""
+        return {}
 
     def statistics(
         self,
@@ -227,9 +234,12 @@ class Numerics(ABC):
         }
         rest = [name for name in outputs if name not in matrices]
         if matrices:
+            columns = self.column_parts(test, given, arithmetic) if rest else {}
+            in_rows = [name for name in rest if name not in columns]
             results, parts = blockwise.statistics(
-                self, test, references, given, matrices, arithmetic, rest
+                self, test, references, given, matrices, arithmetic, in_rows
             )
+            parts |= columns
         else:
             parts = self.parts(test, given, arithmetic)
         for name in rest:

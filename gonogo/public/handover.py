@@ -17,6 +17,8 @@ from gonogo.public.recorded import Arrays
 
 TENSORS = ("x", "dy", "gamma", "beta", "mean", "rstd", "y", "dx", "dgamma", "dbeta")
 LAYERNORM = ("layernorm_fw", "layernorm_bw")
+BACKWARD = ("layernorm_bw", "rmsnorm_bw")
+"""The kernels that may be given the statistics of their rows."""
 MODES = ("fail", "warn", "off")
 """The possible reactions to a comparison that isn't a pass. The first is the default."""
 MAX_NAME = 200
@@ -136,7 +138,7 @@ def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> d
             raise TypeError("x is missing: without it, or a shape, nothing can be compared")
         fields["shape"] = list(arrays["x"].shape)
     numerics = dict(fields.get("numerics") or {})
-    if kernel == "layernorm_bw" and "mean" not in arrays and "rstd" not in arrays:
+    if kernel in BACKWARD and "mean" not in arrays and "rstd" not in arrays:
         fields["numerics"] = {"statistics": "own", **numerics}
     return fields
 

@@ -199,13 +199,12 @@ def _representable(test: TestSpec, inputs: Tensors) -> dict[str, NDArray[np.floa
 
 def _raw(test: TestSpec, places: list[str]) -> Tensors:
     """The unquantised inputs; with a raw x and no raw mean and rstd, those of the raw x."""
-    from gonogo.judging.inputs import row_statistics
+    from gonogo.judging.inputs import given_statistics
 
     for place in places:
         if "=" not in place:
             raise FieldError("--raw", place, "must be NAME=path")
     raw = _load(test, places, test.input_names)
-    if "x" in raw and "mean" in test.input_names:
-        mean, rstd = row_statistics(raw["x"], test.epsilon)
-        raw = {"mean": mean, "rstd": rstd} | raw
+    if "x" in raw:
+        raw = given_statistics(test, raw["x"]) | raw
     return raw

@@ -120,11 +120,18 @@ def forward(
 
 
 def composite_gradient(
-    given: Mapping[str, Floats], epsilon: float, form: str, *, library: str
+    given: Mapping[str, Floats],
+    epsilon: float,
+    form: str,
+    *,
+    centered: bool = True,
+    power: bool = False,
+    library: str = "torch",
 ) -> dict[str, Floats]:
     """Return dx and dgamma that a library derives from c rsqrt(mean(c^2) + epsilon), c = x - mean.
 
-    library: torch, tensorflow (its fp32 sums, as in bf16), or mlx.
+    c is x without `centered`. power: the square is pow(c, 2), not c c. library: torch, tensorflow
+    (its fp32 sums, as in bf16), or mlx.
     """
 
     def s(values: NDArray[np.floating]) -> Floats:
@@ -139,7 +146,7 @@ def composite_gradient(
     is_mlx = library == "mlx"
     x, width = given["x"], x_width(given)
     share = s(1 / width)
-    deviations = s(x - average(x))
+    deviations = s(x - average(x)) if centered else x
     shifted = s(average(s(deviations * deviations)) + np.float32(epsilon))
     rstd = s(1 / s(np.sqrt(shifted))) if is_mlx else s(1 / np.sqrt(shifted))
     product = s(given["dy"] * given["gamma"])
@@ -151,12 +158,18 @@ def composite_gradient(
         d_variance = s(half * s(rstd / shifted))
     else:
         d_variance = s(s(half * rstd) * s(rstd * rstd))
-    through = s(spread(d_variance) * deviations)
-    d_centered = s(s(s(product * rstd) + through) + through)
-    d_mean = s(-d_centered.sum(axis=1, keepdims=True))
+    direct = s(product * rstd)
+    if power:
+        dx = d_centered = s(direct + s(spread(d_variance) * (2 * deviations)))
+    else:
+        through = s(spread(d_variance) * deviations)
+        dx = d_centered = s(s(direct + through) + through)
+    if centered:
+        d_mean = s(-d_centered.sum(axis=1, keepdims=True))
+        dx = s(d_centered + spread(d_mean))
     normalized = s(deviations * rstd)
     return {
-        "dx": s(d_centered + spread(d_mean)),
+        "dx": dx,
         "dgamma": s(s(given["dy"] * normalized).sum(axis=0)),
     }
 
@@ -245,6 +258,24 @@ def jax_gradient(
         "dx": s(s(direct + through) + s(d_mean / width)),
         "dgamma": tree(s(given["dy"] * normalized), form),
         "dbeta": tree(given["dy"], form),
+    }
+
+
+def jax_rms_gradient(given: Mapping[str, Floats], epsilon: float, form: str) -> dict[str, Floats]:
+    """Return dx and dgamma that JAX derives from x rsqrt(jnp.mean(jnp.square(x)) + epsilon)."""
+
+    def s(values: NDArray[np.floating]) -> Floats:
+        return round_to(np.asarray(values, np.float32), form)
+
+    x, width = given["x"], x_width(given)
+    shifted = s(s(mean(s(x * x))) + round_to(epsilon, form))
+    rstd = s(1 / np.sqrt(shifted))
+    product = s(given["dy"] * given["gamma"])
+    terms = np.ascontiguousarray(s(x * product).T)
+    d_variance = s(tree(terms, form)[:, None] * s(np.float32(-0.5) * s(rstd / shifted)))
+    return {
+        "dx": s(s(product * rstd) + s(s(d_variance / width) * (2 * x))),
+        "dgamma": tree(s(given["dy"] * s(x * rstd)), form),
     }
 
 

@@ -11,7 +11,7 @@ from gonogo.judging.faults import statistics
 from gonogo.judging.faults.fault import Fault, places
 from gonogo.judging.faults.statistics import TILE
 from gonogo.judging.limits import without_terms
-from gonogo.kernels.layernorm.replay import ColumnGradient
+from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient
 from gonogo.numerics.expectation import Array
 
 WORST = 4
@@ -20,8 +20,13 @@ MOST_FITTED = 0.5
 """The largest number of fitted rows, of the sums."""
 
 
-def faults(graph: ColumnGradient, exact: Array, error: Array) -> Iterator[Fault]:
-    """Yield the faults of sums (1, N), those without a fitted number first."""
+def faults(
+    graph: ColumnGradient, exact: Array, error: Array, whole: BackwardRows
+) -> Iterator[Fault]:
+    """Yield the faults of sums (1, N), those without a fitted number first.
+
+    whole: the rows with all columns, of which the graph may have some only.
+    """
     rows = graph.rows
     terms = graph.terms(graph.forms[0]).values
     count, features = terms.shape
@@ -38,16 +43,18 @@ def faults(graph: ColumnGradient, exact: Array, error: Array) -> Iterator[Fault]
             tile = terms[start : start + TILE].sum(axis=0, keepdims=True)
             yield Fault(f"row tile {start // TILE} is missing from the sum", -tile)
             yield Fault(f"row tile {start // TILE} is added twice", tile)
-    if graph.weighted and rows.mean is None:
+    is_computed = graph.weighted and not whole.is_given
+    if is_computed:
         x, dy = np.asarray(rows.x, np.float64), np.asarray(rows.dy, np.float64)
-        for wrong in statistics.wrong(x, rows.epsilon):
+        every = np.asarray(whole.x, np.float64)
+        for wrong in statistics.wrong(every, rows.epsilon, centered=rows.centered):
             with np.errstate(invalid="ignore"):
                 changed = (dy * (x - wrong.mean) * wrong.rstd).sum(axis=0, keepdims=True)
             yield Fault(wrong.words, changed - exact)
     yield from of_rows.common(exact, error)
     if graph.weighted and count <= MOST_FITTED * features:
         yield _of_rows("the rstd is off", terms, error, is_coherent=False)
-        if rows.mean is None:
+        if is_computed and rows.centered:
             of_mean = np.asarray(rows.dy, np.float64)
             yield _of_rows("the mean is off", of_mean, error)
 

@@ -23,7 +23,7 @@ def faults(graph: InputGradient, exact: Array, error: Array) -> Iterator[Fault]:
     """Yield the faults of dx (rows, N), those without a fitted number first."""
     rows = graph.rows
     x, dy = np.asarray(rows.x, np.float64), np.asarray(rows.dy, np.float64)
-    computed = statistics.right(x, rows.epsilon)
+    computed = statistics.right(x, rows.epsilon, centered=rows.centered)
     mean = computed.mean if rows.mean is None else rows.mean
     rstd = computed.rstd if rows.rstd is None else rows.rstd
     product = dy * rows.gamma
@@ -31,39 +31,50 @@ def faults(graph: InputGradient, exact: Array, error: Array) -> Iterator[Fault]:
     for term, changed in without_terms(graph).items():
         words = "the last rstd is missing" if term == "rstd" else f"{term} is missing"
         yield Fault(words, changed - exact)
-    yield from _sums(product, normalized, rstd)
-    if rows.mean is None:
-        for wrong in statistics.wrong(x, rows.epsilon):
+    yield from _sums(product, normalized, rstd, centered=rows.centered)
+    if not rows.is_given:
+        for wrong in statistics.wrong(x, rows.epsilon, centered=rows.centered):
             with np.errstate(invalid="ignore"):
-                changed = _gradient(product, (x - wrong.mean) * wrong.rstd, wrong.rstd)
+                changed = _gradient(
+                    product, (x - wrong.mean) * wrong.rstd, wrong.rstd, centered=rows.centered
+                )
             yield Fault(wrong.words, changed - exact)
     yield from of_rows.stale(exact, error)
     yield from of_rows.common(exact, error)
-    yield _gamma(dy, normalized, rstd, error)
+    yield _gamma(dy, normalized, rstd, error, centered=rows.centered)
     yield from of_rows.factors(exact, error)
     count = len(x)
-    for name, pattern in (("s1", np.broadcast_to(rstd, x.shape)), ("s2", rstd * normalized)):
+    patterns = {"s1": np.broadcast_to(rstd, x.shape), "s2": rstd * normalized}
+    if not rows.centered:
+        del patterns["s1"]
+    for name, pattern in patterns.items():
         off = per_row(error, pattern)
         yield Fault(f"{name} is off in {places('row', off)}", off * pattern, count)
-    if rows.mean is None:
-        for name, pattern in _derivatives(x, product, mean, rstd, exact).items():
+    if not rows.is_given:
+        for name, pattern in _derivatives(
+            x, product, mean, rstd, exact, centered=rows.centered
+        ).items():
             off = per_row(error, pattern)
             words = f"the {name} is off in {places('row', off)}"
             yield Fault(words, off * pattern, count, is_coherent=name != "rstd")
+    if not rows.centered:
+        return
     both = two_per_row(error, np.broadcast_to(rstd, x.shape), rstd * normalized)
     yield Fault("s1 and s2 of the rows are off", both, 2 * count)
 
 
-def _gradient(product: Array, normalized: Array, rstd: Array) -> Array:
-    s1 = product.mean(axis=1, keepdims=True)
+def _gradient(product: Array, normalized: Array, rstd: Array, *, centered: bool) -> Array:
+    s1 = product.mean(axis=1, keepdims=True) if centered else np.zeros((1, 1))
     s2 = (product * normalized).mean(axis=1, keepdims=True)
     return np.asarray(rstd * (product - s1 - normalized * s2))
 
 
-def _sums(product: Array, normalized: Array, rstd: Array) -> Iterator[Fault]:
+def _sums(product: Array, normalized: Array, rstd: Array, *, centered: bool) -> Iterator[Fault]:
     """Yield the faults of s1 and s2."""
     count, features = product.shape
     terms = {"s1": (product, np.ones((1, 1))), "s2": (product * normalized, normalized)}
+    if not centered:
+        del terms["s1"]
     for name, (summed, pattern) in terms.items():
         total = summed.mean(axis=1, keepdims=True)
         yield Fault(f"{name} is subtracted twice", -rstd * total * pattern)
@@ -80,7 +91,7 @@ def _sums(product: Array, normalized: Array, rstd: Array) -> Iterator[Fault]:
                 yield Fault(words, rstd * (total - np.roll(total, shift, axis=0)) * pattern)
 
 
-def _gamma(dy: Array, normalized: Array, rstd: Array, error: Array) -> Fault:
+def _gamma(dy: Array, normalized: Array, rstd: Array, error: Array, *, centered: bool) -> Fault:
     """Return the fault of a gamma that is off, column by column; dx is linear in gamma."""
     direct = rstd * dy
     norm = np.maximum((direct**2).sum(axis=0), SMALL)
@@ -88,16 +99,16 @@ def _gamma(dy: Array, normalized: Array, rstd: Array, error: Array) -> Fault:
     effect = np.zeros_like(error)
     for _ in range(ROUNDS):
         off = off + ((error - effect) * direct).sum(axis=0) / norm
-        effect = _gradient(dy * off, normalized, rstd)
+        effect = _gradient(dy * off, normalized, rstd, centered=centered)
     return Fault(f"gamma is off in {places('column', off)}", effect, dy.shape[1])
 
 
 def _derivatives(
-    x: Array, product: Array, mean: Array, rstd: Array, exact: Array
+    x: Array, product: Array, mean: Array, rstd: Array, exact: Array, *, centered: bool
 ) -> dict[str, Array]:
     """Return what a small error of each row's mean, or of its rstd, does to dx (rows, N)."""
     shift = STEP / rstd
-    moved = _gradient(product, (x - mean - shift) * rstd, rstd) - exact
+    moved = _gradient(product, (x - mean - shift) * rstd, rstd, centered=centered) - exact
     wider = rstd * (1.0 + STEP)
-    scaled = _gradient(product, (x - mean) * wider, wider) - exact
+    scaled = _gradient(product, (x - mean) * wider, wider, centered=centered) - exact
     return {"mean": moved / STEP, "rstd": scaled / STEP}

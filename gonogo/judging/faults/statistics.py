@@ -16,7 +16,7 @@ EPSILONS = (1e-12, 1e-8, 1e-6, 1e-5, 1e-3)
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics of rows: the mean that is subtracted, and rstd, (rows, 1); `words` is the fault."""
+    """The mean that is subtracted from rows, and rstd, (rows, 1); `words` is the fault."""
 
     words: str
     mean: Array

@@ -17,14 +17,16 @@ from gonogo.kernels.normalization.moments import TAILS, Moments
 from gonogo.numerics.replay.graph import Columns
 from gonogo.numerics.replay.narrow_sums import Place
 from gonogo.numerics.replay.program import ColumnOrder, Program
-from gonogo.numerics.replay.quantity import Machine, Quantity
+from gonogo.numerics.replay.quantity import RECIPROCAL, Machine, Quantity
 
 TORCH = "autograd of (x - mean) rstd"
 TENSORFLOW = "tape of (x - mean) rstd"
 MLX = "vjp of (x - mean) rstd"
 MOMENTS = "tape of x (gamma rstd) + (beta - mean gamma rstd)"
+POWER = "autograd of x rstd, pow(x, 2)"
 QUOTIENT = "autograd of (x - mean) / root"
 JAX = "transpose of (x - mean) rstd, jnp.var"
+SQUARE = "transpose of x rstd, jnp.mean(x^2)"
 FAST = "transpose of (x - mean) rstd, E[x^2] - mean^2"
 
 FORWARD = ("mean", "variance", "variance + epsilon", "x - mean", "x^")
@@ -62,6 +64,30 @@ PRODUCTS: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """The quantities of dx that each of the derivations stores, besides those of the forward pass."""
+UNCENTERED: Mapping[str, tuple[str, ...]] = {
+    TORCH: (
+        "P", "rstd P", "P x", "sum of P x", "rstd^2", "rstd^3", "d variance", "d variance / N",
+        "d square", "d x",
+    ),
+    POWER: (
+        "P", "rstd P", "P x", "sum of P x", "rstd^2", "rstd^3", "d variance", "d variance / N",
+        "d square",
+    ),
+    SQUARE: (
+        "P", "rstd P", "P x", "sum of P x", "rstd / (variance + epsilon)", "d variance",
+        "d variance / N", "d square",
+    ),
+    MLX: (
+        "P", "rstd P", "P x", "sum of P x", "rstd / (variance + epsilon)", "d variance",
+        "d variance / N", "d square", "d x",
+    ),
+    TENSORFLOW: (
+        "P", "rstd P", "P x", "sum of P x", "rstd times the sum", "rstd^2", "d variance",
+        "d variance / N", "d square", "d x",
+    ),
+}  # fmt: skip
+"""The same where no mean is subtracted: the variance is the mean square."""
+DERIVED = frozenset({*PRODUCTS, *UNCENTERED})
 VARIANCE_OF = {
     TORCH: "x - mean",
     TENSORFLOW: "x - mean",
@@ -72,7 +98,8 @@ VARIANCE_OF = {
     FAST: "E[x^2] - mean^2",
 }
 DISTINCT = (TORCH, MOMENTS, QUOTIENT, JAX, FAST)
-"""The derivations that differ where nothing is stored."""
+UNCENTERED_DISTINCT = (TORCH, POWER, SQUARE)
+"""The derivations that differ where nothing is stored, with a mean and without one."""
 STATISTICS_OF: Mapping[str, tuple[str, ...]] = {
     TORCH: (*FORWARD, "square", "rstd"),
     TENSORFLOW: (*FORWARD, "square", "rstd"),
@@ -83,9 +110,8 @@ STATISTICS_OF: Mapping[str, tuple[str, ...]] = {
     FAST: (*FORWARD, "square", "mean square", "mean^2", "rstd"),
 }
 """The quantities of the forward pass that each stores."""
-
-
-FIRST = ("epsilon", "sum of x", "sum of squares", "N", "1/N", *TAILS, "root")
+UNCENTERED_STATISTICS = ("square", "variance", "variance + epsilon", "rstd", "x^")
+FIRST = ("epsilon", "sum of x", "sum of squares", "N", RECIPROCAL, *TAILS, "root")
 """The quantities that a forward pass may store besides those that its derivation names."""
 OF_FACTOR = ("dy x", "dy mean", "d (gamma rstd)")
 
@@ -113,13 +139,25 @@ class Forward:
 class Tape:
     """Evaluate gradients; `add_up` sums a row as the library does."""
 
-    def __init__(self, program: Program, *, quick: bool, place: Place | None = None) -> None:
-        """Evaluate those of `program`; `quick` and `place` as in Machine."""
+    def __init__(
+        self, program: Program, *, centered: bool, quick: bool, place: Place | None = None
+    ) -> None:
+        """Evaluate those of `program`; `quick` and `place` as in Machine.
+
+        centered: whether a mean is subtracted from x; else "P (x - mean)" is stored as "P x".
+        """
         self.machine = Machine(program, quick=quick, place=place)
         self.program = program
+        self.centered = centered
         self.multiply = self.machine.multiply
         self.add = self.machine.add
-        self.store = self.machine.store
+
+    def store(self, a: Quantity, name: str) -> Quantity:
+        """Return a quantity as the program stores it."""
+        return self.machine.store(a, self._name(name))
+
+    def _name(self, name: str) -> str:
+        return name if self.centered else name.replace("(x - mean)", "x")
 
     def scale(self, a: Quantity, factor: float, name: str) -> Quantity:
         """Return a times an fp32 number, stored."""
@@ -127,17 +165,14 @@ class Tape:
         return self.store(self.multiply(a, number), name)
 
     def divide(self, a: Quantity, count: int, name: str) -> Quantity:
-        """Return a / count, stored; a program that stores 1/N multiplies by it."""
-        number = Quantity(np.full((1, 1), float(count)))
-        if "1/N" in self.program.stored:
-            inverse = self.store(self.machine.reciprocal(number), "1/N")
-            return self.store(self.multiply(a, inverse), name)
-        return self.store(self.machine.divide(a, self.store(number, "N")), name)
+        """Return a / count, stored."""
+        return self.store(self.machine.per_count(a, count), name)
 
     def add_up(self, terms: Quantity, name: str) -> Quantity:
         """Return the sum of each row (rows, 1), stored once, or after each addition."""
-        if name in self.program.stored and self.program.row_order is not ColumnOrder.blocked:
-            return self.machine.row_sum(terms, name)
+        stored = self._name(name)
+        if stored in self.program.stored and self.program.row_order is not ColumnOrder.blocked:
+            return self.machine.row_sum(terms, stored)
         count = Quantity(np.full((1, 1), float(terms.values.shape[1])))
         mean = self.machine.mean(terms, name, "sum").per_row(name)
         return self.store(self.multiply(mean, count), name)
@@ -151,15 +186,20 @@ def input_gradient(
         TORCH: _composite,
         TENSORFLOW: _composite,
         MLX: _composite,
+        POWER: _power,
         MOMENTS: _moments,
         QUOTIENT: _quotient,
         JAX: _jax,
+        SQUARE: _square,
         FAST: _fast,
     }
-    return formulas[program.product](Tape(program, quick=quick, place=place), forward)
+    centered = forward.statistics.mean is not None
+    tape = Tape(program, centered=centered, quick=quick, place=place)
+    return formulas[program.product](tape, forward)
 
 
-def _negative(a: Quantity) -> Quantity:
+def negative(a: Quantity) -> Quantity:
+    """Return -a."""
     shared = {source: -error for source, error in a.shared.items()}
     return Quantity(-a.values, a.noise, shared, a.slack)
 
@@ -167,18 +207,42 @@ def _negative(a: Quantity) -> Quantity:
 def _composite(tape: Tape, forward: Forward) -> Quantity:
     """Return dx of c = x - mean(x); c rsqrt(mean(c c) + epsilon), by torch, TensorFlow or MLX.
 
-    A product c c gives its gradient to c twice.
+    A product c c gives its gradient to c twice. Without a mean c is x.
     """
     at, count = forward.statistics, forward.x.values.shape[1]
     direct = tape.store(tape.multiply(forward.product, at.rstd), "rstd P")
+    through = tape.store(tape.multiply(_share(tape, forward), at.centered), "d square")
+    once = tape.store(tape.add(direct, through), "d (x - mean)")
+    if not tape.centered:
+        return tape.add(once, through)
+    centered = tape.store(tape.add(once, through), "d (x - mean)")
+    mean = tape.add_up(negative(centered), "d mean")
+    return tape.add(centered, tape.divide(mean, count, "d mean / N"))
+
+
+def _share(tape: Tape, forward: Forward) -> Quantity:
+    """Return the gradient of the variance over N (rows, 1)."""
+    at, count = forward.statistics, forward.x.values.shape[1]
     weighted = tape.store(tape.multiply(forward.product, at.centered), "P (x - mean)")
     total = tape.add_up(weighted, "sum of P (x - mean)")
-    share = tape.divide(_of_variance(tape, total, at), count, "d variance / N")
-    through = tape.store(tape.multiply(share, at.centered), "d square")
-    once = tape.store(tape.add(direct, through), "d (x - mean)")
-    centered = tape.store(tape.add(once, through), "d (x - mean)")
-    mean = tape.add_up(_negative(centered), "d mean")
-    return tape.add(centered, tape.divide(mean, count, "d mean / N"))
+    return tape.divide(_of_variance(tape, total, at), count, "d variance / N")
+
+
+def _power(tape: Tape, forward: Forward) -> Quantity:
+    """Return dx of x rsqrt(mean(pow(x, 2)) + epsilon), by torch: the power gives 2 x once."""
+    direct = tape.store(tape.multiply(forward.product, forward.statistics.rstd), "rstd P")
+    doubled = tape.scale(forward.x, 2.0, "")
+    through = tape.store(tape.multiply(_share(tape, forward), doubled), "d square")
+    return tape.add(direct, through)
+
+
+def _square(tape: Tape, forward: Forward) -> Quantity:
+    """Return dx of x rsqrt(jnp.mean(jnp.square(x)) + epsilon), by JAX."""
+    count = forward.x.values.shape[1]
+    direct = tape.store(tape.multiply(forward.product, forward.statistics.rstd), "rstd P")
+    share = tape.divide(_variance_gradient(tape, forward), count, "d variance / N")
+    doubled = tape.scale(forward.x, 2.0, "")
+    return tape.add(direct, tape.store(tape.multiply(share, doubled), "d square"))
 
 
 def _of_variance(tape: Tape, total: Quantity, at: Moments) -> Quantity:
@@ -191,7 +255,7 @@ def _of_variance(tape: Tape, total: Quantity, at: Moments) -> Quantity:
         slope = tape.store(tape.machine.divide(at.rstd, at.shifted), "rstd / (variance + epsilon)")
         return tape.store(tape.multiply(half, slope), "d variance")
     squared = tape.store(tape.multiply(at.rstd, at.rstd), "rstd^2")
-    if tape.program.product == TORCH:
+    if tape.program.product in (TORCH, POWER):
         cube = tape.store(tape.multiply(squared, at.rstd), "rstd^3")
         return tape.store(tape.multiply(half, cube), "d variance")
     weighted = tape.store(tape.multiply(half, at.rstd), "rstd times the sum")
@@ -218,7 +282,7 @@ def _moments(tape: Tape, forward: Forward) -> Quantity:
     in_fp32 = tape.program.variance == "x"
     centered = tape.machine.subtract(forward.x, at.computed) if in_fp32 else at.centered
     through = tape.store(tape.multiply(tape.scale(share, 2.0, ""), centered), "d square")
-    means = tape.store(tape.multiply(_negative(forward.dy), factor), "d mean terms")
+    means = tape.store(tape.multiply(negative(forward.dy), factor), "d mean terms")
     mean = tape.divide(tape.add_up(means, "d mean"), count, "d mean / N")
     if in_fp32:
         return tape.add(direct, tape.store(tape.add(through, mean), "d x of the statistics"))
@@ -241,12 +305,12 @@ def _quotient(tape: Tape, forward: Forward) -> Quantity:
     assert at.root is not None
     direct = tape.store(tape.machine.divide(forward.product, at.root), "P / root")
     twice = tape.store(tape.machine.divide(forward.normalized, at.root), "x^ / root")
-    weighted = tape.store(tape.multiply(_negative(forward.product), twice), "P x^ / root")
+    weighted = tape.store(tape.multiply(negative(forward.product), twice), "P x^ / root")
     total = tape.add_up(weighted, "d root")
     variance = tape.store(tape.machine.divide(total, tape.scale(at.root, 2.0, "")), "d variance")
     share = tape.scale(variance, 2.0 / count, "2 d variance / N")
     through = tape.store(tape.multiply(share, at.centered), "d square")
-    mean = tape.add_up(_negative(direct), "d mean")
+    mean = tape.add_up(negative(direct), "d mean")
     both = tape.add(through, tape.divide(mean, count, "d mean / N"))
     return tape.add(direct, tape.store(both, "d x of the statistics"))
 
@@ -256,8 +320,10 @@ def _variance_gradient(tape: Tape, forward: Forward) -> Quantity:
     at = forward.statistics
     weighted = tape.store(tape.multiply(at.centered, forward.product), "P (x - mean)")
     total = tape.add_up(weighted, "sum of P (x - mean)")
-    slope = tape.store(tape.machine.divide(at.rstd, at.shifted), "rstd / (variance + epsilon)")
-    return tape.store(tape.multiply(total, tape.scale(slope, -0.5, "")), "d variance")
+    name = "rstd / (variance + epsilon)"
+    slope = tape.store(tape.machine.divide(at.rstd, at.shifted), name)
+    half = tape.scale(slope, -0.5, name)  # exact, but for fp16's subnormals
+    return tape.store(tape.multiply(total, half), "d variance")
 
 
 def _jax(tape: Tape, forward: Forward) -> Quantity:
@@ -270,7 +336,7 @@ def _jax(tape: Tape, forward: Forward) -> Quantity:
     deviations = tape.machine.subtract(forward.x, at.computed)
     through = tape.multiply(tape.scale(share, 2.0, ""), deviations)
     through = tape.store(through, "d x of the variance")
-    mean = tape.divide(tape.add_up(_negative(direct), "d mean"), count, "d mean / N")
+    mean = tape.divide(tape.add_up(negative(direct), "d mean"), count, "d mean / N")
     return tape.add(tape.store(tape.add(added, through), "d (x - mean)"), mean)
 
 
@@ -281,9 +347,9 @@ def _fast(tape: Tape, forward: Forward) -> Quantity:
     product = tape.multiply(forward.product, at.rstd)
     direct, added = tape.store(product, "rstd P"), tape.store(product, "rstd P added")
     variance = _variance_gradient(tape, forward)
-    through_mean = tape.multiply(_negative(variance), tape.scale(at.mean, 2.0, ""))
+    through_mean = tape.multiply(negative(variance), tape.scale(at.mean, 2.0, ""))
     through_mean = tape.store(through_mean, "d mean^2")
-    mean = tape.add(tape.add_up(_negative(direct), "d mean"), through_mean)
+    mean = tape.add(tape.add_up(negative(direct), "d mean"), through_mean)
     mean = tape.divide(tape.store(mean, "sum of d mean"), count, "d mean / N")
     share = tape.divide(variance, count, "d variance / N")
     through = tape.store(tape.multiply(share, tape.scale(forward.x, 2.0, "")), "d square")
@@ -296,6 +362,13 @@ def stored_names(product: str) -> tuple[str, ...]:
     return (*STATISTICS_OF[product], *PRODUCTS[product], *sums)
 
 
+def forward_names(product: str, *, centered: bool) -> tuple[str, ...]:
+    """Return what a derivation may store before it sums the terms of dgamma."""
+    names = STATISTICS_OF[product] if centered else UNCENTERED_STATISTICS
+    extra = OF_FACTOR if product == MOMENTS else ()
+    return (*names, *FIRST, *extra)
+
+
 def normalized(program: Program, at: Moments, columns: Columns) -> Quantity:
     """Return x^ of some columns as the forward pass stores it."""
     machine = Machine(program)
@@ -305,8 +378,42 @@ def normalized(program: Program, at: Moments, columns: Columns) -> Quantity:
     return machine.store(machine.multiply(centered, at.rstd), "x^")
 
 
-def derived() -> tuple[tuple[Program, tuple[str, ...]], ...]:
+def derived(*, centered: bool = True) -> tuple[tuple[Program, tuple[str, ...]], ...]:
     """Return (form, stored quantities) of the gradients that libraries derive by themselves."""
+    listed = _centered() if centered else _uncentered()
+    unique = list(
+        {(program.product, names): (program, names) for program, names in listed}.values()
+    )
+    return (*unique, *((program, ("epsilon", *names)) for program, names in unique))
+
+
+def _uncentered() -> list[tuple[Program, tuple[str, ...]]]:
+    """Return the gradients of kernels that subtract no mean."""
+    listed = []
+    for product, quantities in UNCENTERED.items():
+        names = (*UNCENTERED_STATISTICS, *quantities)
+        if product == SQUARE:
+            order = ColumnOrder.windows
+            program = Program(product=product, column_order=order, row_order=order)
+            # compiled code keeps bf16's gradient of the variance, and fp16's contracted product, in
+            # fp32
+            for chosen in (names, _without(names, "d variance"), _without(names, "rstd P")):
+                listed += [(program, chosen), (program, _without(chosen, "square"))]
+        elif product == MLX:
+            program = Program(product=product)
+            listed.append((program, ("sum of squares", RECIPROCAL, "root", *names)))
+        elif product == TENSORFLOW:
+            listed += _of_eigen(Program(product=product), names)
+        else:
+            program = Program(product=product)
+            for tail in ((), ("root",), ("root % 64",), ("root % 32",)):
+                stored = (*names, *tail)
+                listed += [(program, stored), (program, _without(stored, "rstd^2"))]
+    return listed
+
+
+def _centered() -> list[tuple[Program, tuple[str, ...]]]:
+    """Return the gradients of kernels that subtract a mean."""
     listed = []
     for product, variance in VARIANCE_OF.items():
         names = stored_names(product)
@@ -319,16 +426,7 @@ def derived() -> tuple[tuple[Program, tuple[str, ...]], ...]:
                 stored = (*names, *tail)
                 listed += [(program, stored), (program, _without(stored, "rstd^2"))]
         elif product in (TENSORFLOW, MOMENTS):
-            # Eigen adds up fp16 in packets along a row and in lanes down a column
-            eigen = replace(program, column_order=ColumnOrder.lanes, row_order=ColumnOrder.packets)
-            fp16 = (*names, "sum of x", "sum of squares", "N")
-            if product == MOMENTS:  # the moments of fp16 are fp32's
-                eigen = replace(eigen, variance="x")
-                inside = ("x - mean", "square", "d variance / N", "d square", "d mean / N")
-                fp16 = _without(names, *inside)
-            bf16 = (*names, "N")  # the forward pass adds up and divides in fp32
-            for tail in ((), ("root % 8",)):
-                listed += [(program, (*bf16, *tail)), (eigen, (*fp16, *tail))]
+            listed += _of_eigen(program, names)
         elif not is_xla:
             listed.append((program, names))
         else:
@@ -338,14 +436,26 @@ def derived() -> tuple[tuple[Program, tuple[str, ...]], ...]:
             fp16 = _without(names, "rstd P added")
             listed += [(program, names), (program, bf16), (program, fp16)]
             listed.append((program, _without(fp16, "mean^2", "d mean^2")))
-    unique = list({names: (program, names) for program, names in listed}.values())
-    return (*unique, *((program, ("epsilon", *names)) for program, names in unique))
+    return listed
 
 
-def forward_names(product: str) -> tuple[str, ...]:
-    """Return what a derivation may store before it sums the terms of dgamma."""
-    extra = OF_FACTOR if product == MOMENTS else ()
-    return (*STATISTICS_OF[product], *FIRST, *extra)
+def _of_eigen(program: Program, names: tuple[str, ...]) -> list[tuple[Program, tuple[str, ...]]]:
+    """Return TensorFlow's gradients on a CPU.
+
+    Eigen adds up fp16 in packets along a row and in lanes down a column. The forward pass of bf16
+    adds up and divides in fp32.
+    """
+    eigen = replace(program, column_order=ColumnOrder.lanes, row_order=ColumnOrder.packets)
+    fp16 = (*names, *(("sum of x",) if "mean" in names else ()), "sum of squares", "N")
+    if program.product == MOMENTS:  # the moments of fp16 are fp32's
+        eigen = replace(eigen, variance="x")
+        inside = ("x - mean", "square", "d variance / N", "d square", "d mean / N")
+        fp16 = _without(names, *inside)
+    return [
+        choice
+        for tail in ((), ("root % 8",))
+        for choice in ((program, (*names, "N", *tail)), (eigen, (*fp16, *tail)))
+    ]
 
 
 def _without(names: tuple[str, ...], *left_out: str) -> tuple[str, ...]:

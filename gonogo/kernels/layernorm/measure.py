@@ -15,12 +15,17 @@ from gonogo.numerics.replay.compiled import columns, gradient, results, sums
 from gonogo.numerics.replay.program import ColumnOrder, Order, Program
 from gonogo.numerics.replay.quantity import Quantity
 
+Statistics = tuple[Quantity | None, Quantity]
+"""Mean and rstd of each row (rows, 1); None for the mean of a kernel that subtracts none."""
 Coefficients = Callable[[Quantity, Quantity], tuple[Quantity, Quantity]]
+
+NO_MEAN = Quantity(np.zeros((1, 1)))
+"""The mean, and s1, of a kernel that subtracts none."""
 
 
 def input_gradient(
     inputs: tuple[Array, Array, Array],
-    statistics: tuple[Quantity, Quantity],
+    statistics: Statistics,
     formula: int,
     program: Program,
     coefficients: Coefficients,
@@ -32,7 +37,7 @@ def input_gradient(
 
     Args:
         inputs: x and dy (rows, N), gamma (1, N).
-        statistics: mean and rstd (rows, 1); without errors where the kernel is given them.
+        statistics: mean and rstd; without errors where the kernel is given them.
         formula: one of gradient's.
         program: only its order is used.
         coefficients: the linear formula's b and c from the means of P and of P x.
@@ -43,33 +48,38 @@ def input_gradient(
     x, dy, gamma = map(plain, inputs)
     mean, rstd = statistics
     count, width = x.shape
-    given = not mean.shared and not rstd.shared
+    centered, shift = mean is not None, NO_MEAN if mean is None else mean
+    given = not shift.shared and not rstd.shared
     numbers = np.zeros((count, gradient.NUMBERS))
-    numbers[:, gradient.MEAN] = results.column(count, mean.values)
+    numbers[:, gradient.MEAN] = results.column(count, shift.values)
     numbers[:, gradient.RSTD] = results.column(count, rstd.values)
     facts = np.zeros((count, gradient.SUMS, sums.FACTS))
     order = sums.ORDERS[program.order]
 
     def add(start: int, stop: int) -> None:
-        gradient.add_sums(start, stop, formula, given, x, dy, gamma[0], numbers, order, facts)
+        gradient.add_sums(
+            start, stop, formula, centered, given, x, dy, gamma[0], numbers, order, facts
+        )
 
     over_rows(add, count, results.ROWS)
-    constant, linear = of_normalized(mean, rstd)
+    constant, linear = of_normalized(shift, rstd)
     mean_product = facts[:, gradient.S1, sums.VALUE, None]
     slope = facts[:, gradient.S2, sums.SLOPE, None]
     errors = joined(scaled(constant, mean_product), scaled(linear, slope))
     is_linear = formula == gradient.LINEAR
-    s1 = results.mean(facts[:, gradient.S1], "s1", width).per_row("s1")
+    s1 = NO_MEAN
+    if centered:
+        s1 = results.mean(facts[:, gradient.S1], "s1", width).per_row("s1")
     second = results.mean(facts[:, gradient.S2], "s2", width, {} if is_linear else errors)
     s2 = second.per_row("s2")
-    numbers[:, gradient.MEAN_P] = s1.values[:, 0]
+    numbers[:, gradient.MEAN_P] = results.column(count, s1.values)
     numbers[:, gradient.MEAN_P_XHAT] = s2.values[:, 0]
     if is_linear:
         b, c = coefficients(s1, s2)
         numbers[:, gradient.B] = results.column(count, b.values)
         numbers[:, gradient.C] = results.column(count, c.values)
         # x b - c = (x - mean) b - (c - mean b)
-        constant = joined(scaled(b.shared, mean.values), scaled(c.shared, -np.ones((1, 1))))
+        constant = joined(scaled(b.shared, shift.values), scaled(c.shared, -np.ones((1, 1))))
         linear = dict(b.shared)
     else:
         constant = joined(s1.shared, scaled(constant, s2.values))
@@ -89,7 +99,7 @@ def input_gradient(
         grams: Array,
     ) -> None:
         gradient.measure(
-            start, stop, formula, given, x, dy, gamma[0], output, numbers,
+            start, stop, formula, centered, given, x, dy, gamma[0], output, numbers,
             unit, smallest, squared_limit, weighted, measured, grams,
         )  # fmt: skip
 
@@ -100,19 +110,20 @@ def input_gradient(
 def column_sums(
     x: Array,
     dy: Array,
-    statistics: tuple[Quantity, Quantity] | None,
+    statistics: Statistics | None,
     program: Program,
 ) -> Quantity:
     """Return the sums of dy x^ down the columns (1, N), or of dy without `statistics`.
 
-    x, dy: (rows, N). statistics: mean and rstd (rows, 1). The program stores nothing.
+    x, dy: (rows, N). The program stores nothing.
     """
     x, dy = plain(x), plain(dy)
     count, width = dy.shape
     numbers = np.zeros((count, columns.NUMBERS))
-    given = True
+    given = centered = True
     if statistics is not None:
         mean, rstd = statistics
+        centered, mean = mean is not None, NO_MEAN if mean is None else mean
         given = not mean.shared and not rstd.shared
         numbers[:, columns.MEAN] = results.column(count, mean.values)
         numbers[:, columns.RSTD] = results.column(count, rstd.values)
@@ -125,7 +136,7 @@ def column_sums(
 
     def add(start: int, stop: int) -> None:
         columns.add_columns(
-            start, stop, statistics is not None, given, x, dy, numbers, order, facts
+            start, stop, statistics is not None, centered, given, x, dy, numbers, order, facts
         )
 
     over_rows(add, width, columns.WIDTH)

@@ -1,4 +1,7 @@
-"""The replay of LayerNorm's backward pass: dx row by row, dgamma and dbeta down the columns."""
+"""The replay of backward passes: dx row by row, dgamma and dbeta down the columns.
+
+They are LayerNorm's, and those of RMSNorm, which subtracts no mean: there is no s1, and no dbeta.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm import autograd, measure
+from gonogo.kernels.layernorm import autograd, measure, programs
+from gonogo.kernels.layernorm.programs import CENTERED, LINEAR, PRODUCTS, TWO_CASTS
 from gonogo.kernels.normalization.moments import VARIANCES, Moments, Rows, moments
 from gonogo.kernels.normalization.row_moments import row_moments
 from gonogo.numerics.expectation import Array
@@ -28,36 +32,17 @@ from gonogo.numerics.replay.quantity import Machine, Quantity
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
-CENTERED = "rstd (P - s1 - x^ s2)"
-LINEAR = "rstd P + b x + c"
-TWO_CASTS = "rstd P - rstd (s1 + x^ s2)"
-PRODUCTS: Mapping[str, tuple[str, ...]] = {
-    CENTERED: ("x^", "P", "P x^", "s1", "s2", "x^ s2", "P - s1", "P - s1 - x^ s2"),
-    LINEAR: ("P", "b", "c"),
-    TWO_CASTS: ("P", "rstd P", "rstd (s1 + x^ s2)"),
-}
-"""The formulas of dx, each with the quantities that it may store besides mean and rstd."""
 FORMULAS = {
     CENTERED: gradient.CENTERED,
     TWO_CASTS: gradient.TWO_CASTS,
     LINEAR: gradient.LINEAR,
 }
 """The formulas that compiled loops cover."""
-STATISTICS = ("mean", "rstd")
-COLUMN_ORDERS = (
-    ColumnOrder.rows,  # ATen
-    ColumnOrder.windows,  # XLA; with up to 64 rows its windows are halves
-    ColumnOrder.lanes,  # TensorFlow
-    ColumnOrder.folded,
-    ColumnOrder.halves,
-    ColumnOrder.quarters,
-)
-"""The orders of 16-bit column sums, those of libraries first."""
 
 
 @dataclass(frozen=True)
 class BackwardRows:
-    """The inputs of layernorm_bw, float64.
+    """The inputs of layernorm_bw or rmsnorm_bw, float64.
 
     Attributes:
         x, dy: (rows, N); large ones may be float32 (see compiled.results.as_input).
@@ -65,6 +50,7 @@ class BackwardRows:
         mean, rstd: (rows, 1) where the kernel is given them, else None.
         epsilon: added to the variance where the kernel computes it.
         forward: the rows as a forward pass has them, where these are some of a tensor's rows.
+        centered: whether the kernel subtracts the mean.
     """
 
     x: Array
@@ -74,6 +60,12 @@ class BackwardRows:
     rstd: Array | None
     epsilon: float
     forward: Rows | None = None
+    centered: bool = True
+
+    @property
+    def is_given(self) -> bool:
+        """Return whether the kernel is given the statistics of its rows."""
+        return self.rstd is not None
 
     def some(self, chosen: NDArray[np.intp]) -> BackwardRows:
         """Return some of the rows."""
@@ -89,12 +81,11 @@ class BackwardRows:
             forward=forward,
         )
 
-    def statistics(self, program: Program, *, quick: bool) -> tuple[Quantity, Quantity]:
-        """Return mean and rstd as the kernel has them (rows, 1)."""
-        if self.mean is not None and self.rstd is not None:
-            return Quantity(self.mean), Quantity(self.rstd)
+    def statistics(self, program: Program, *, quick: bool) -> measure.Statistics:
+        """Return mean and rstd as the kernel has them."""
+        if self.rstd is not None:
+            return None if self.mean is None else Quantity(self.mean), Quantity(self.rstd)
         computed = row_moments(program, self._forward, quick=quick)
-        assert computed.mean is not None
         return computed.mean, computed.rstd
 
     def moments(self, program: Program, *, quick: bool) -> Moments:
@@ -109,7 +100,7 @@ class BackwardRows:
 
     @cached_property
     def _forward(self) -> Rows:
-        return self.forward or Rows(self.x, None, None, self.epsilon)
+        return self.forward or Rows(self.x, None, None, self.epsilon, self.centered)
 
 
 @dataclass(frozen=True)
@@ -126,38 +117,29 @@ class InputGradient:
     @property
     def forms(self) -> tuple[Program, ...]:
         """Return a program of each form, with nothing stored, the usual ones first."""
-        variances = VARIANCES[:1] if self.rows.mean is not None else (VARIANCES[0], VARIANCES[2])
+        is_usual = self.rows.is_given or not self.rows.centered
+        variances = VARIANCES[:1] if is_usual else (VARIANCES[0], VARIANCES[2])
         return tuple(Program(variance, product) for variance in variances for product in PRODUCTS)
 
     @property
     def derived(self) -> tuple[Program, ...]:
         """Return the gradients that libraries derive, each operation rounded to fp32."""
-        if self.rows.mean is not None:
+        if self.rows.is_given:
             return ()
+        if not self.rows.centered:
+            return tuple(Program(product=name) for name in autograd.UNCENTERED_DISTINCT)
         return tuple(Program(autograd.VARIANCE_OF[name], name) for name in autograd.DISTINCT)
 
     @property
     def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:
         """Return (form, stored quantities) of programs that libraries are known to have."""
-        if self.rows.mean is not None:
-            return (
-                (Program(product=CENTERED), ("P",)),
-                (Program(product=TWO_CASTS), ("rstd P", "rstd (s1 + x^ s2)")),
-            )
-        listed = [
-            (Program("x", LINEAR), STATISTICS),  # ATen on a CPU
-            (Program(product=CENTERED), ("P",)),  # MLX, TensorFlow's fused kernel
-            (Program(product=TWO_CASTS), ("rstd P", "rstd (s1 + x^ s2)")),  # flax
-            (Program("x", CENTERED), STATISTICS),
-            (Program(product=CENTERED), STATISTICS),
-            (Program(product=LINEAR), STATISTICS),
-        ]
-        return (*listed, *autograd.derived())
+        return programs.of_inputs(self.rows.centered, self.rows.is_given)
 
     def storable(self, program: Program) -> tuple[str, ...]:
         """Return the quantities that a program of this form may store."""
-        names = PRODUCTS[program.product]
-        return names if self.rows.mean is not None else (*STATISTICS, *names)
+        centered = self.rows.centered
+        names = programs.storable(program.product, centered=centered)
+        return names if self.rows.is_given else (*programs.statistics(centered), *names)
 
     def some(self, rows: NDArray[np.intp]) -> InputGradient:
         """Return the graph of some of the rows."""
@@ -170,7 +152,7 @@ class InputGradient:
         machine = Machine(program, quick=quick, place=self.rows.place)
         x, dy = Quantity(self.rows.x), Quantity(self.rows.dy)
         product = machine.store(machine.multiply(dy, Quantity(self.rows.gamma)), "P")
-        if program.product in autograd.PRODUCTS:
+        if program.product in autograd.DERIVED:
             at = self.rows.moments(program, quick=quick)
             gamma = Quantity(self.rows.gamma)
             normalized = autograd.normalized(program, at, ALL_COLUMNS)
@@ -179,21 +161,25 @@ class InputGradient:
             dx = autograd.input_gradient(program, forward, quick=quick, place=place)
             return dx.columns(columns)
         mean, rstd = self.rows.statistics(program, quick=quick)
-        s1 = machine.mean(product, "s1", "sum of P").per_row("s1")
+        s1 = None if mean is None else machine.mean(product, "s1", "sum of P").per_row("s1")
         if program.product == LINEAR:
             return self._linear(machine, x, product, (mean, rstd, s1), columns)
-        normalized = machine.store(machine.multiply(machine.subtract(x, mean), rstd), "x^")
+        centered = x if mean is None else machine.subtract(x, mean)
+        normalized = machine.store(machine.multiply(centered, rstd), "x^")
         weighted = machine.store(machine.multiply(product, normalized), "P x^")
         s2 = machine.store(machine.mean(weighted, "s2", "sum of P x^").per_row("s2"), "s2")
-        s1 = machine.store(s1, "s1")
         product, normalized = product.columns(columns), normalized.columns(columns)
         share = machine.store(machine.multiply(normalized, s2), "x^ s2")
+        last = programs.storable(program.product, centered=s1 is not None)[-1]
+        if s1 is not None:
+            s1 = machine.store(s1, "s1")
         if program.product == TWO_CASTS:
             direct = machine.store(machine.multiply(product, rstd), "rstd P")
-            through = machine.multiply(machine.add(s1, share), rstd)
-            return machine.subtract(direct, machine.store(through, "rstd (s1 + x^ s2)"))
-        difference = machine.store(machine.subtract(product, s1), "P - s1")
-        rest = machine.store(machine.subtract(difference, share), "P - s1 - x^ s2")
+            through = machine.multiply(share if s1 is None else machine.add(s1, share), rstd)
+            return machine.subtract(direct, machine.store(through, last))
+        if s1 is not None:
+            product = machine.store(machine.subtract(product, s1), "P - s1")
+        rest = machine.store(machine.subtract(product, share), last)
         return machine.multiply(rest, rstd)
 
     def measure(
@@ -221,7 +207,7 @@ class InputGradient:
         machine: Machine,
         x: Quantity,
         product: Quantity,
-        per_row: tuple[Quantity, Quantity, Quantity],
+        per_row: tuple[Quantity | None, Quantity, Quantity | None],
         columns: Columns,
     ) -> Quantity:
         """Return dx as ATen's CPU kernel computes it: rstd P + b x - c."""
@@ -230,14 +216,24 @@ class InputGradient:
         b, c = _coefficients(machine, mean, rstd, s1, weighted)
         scaled = machine.multiply(product.columns(columns), rstd)
         linear = machine.add(scaled, machine.multiply(x.columns(columns), b))
-        return machine.subtract(linear, c)
+        return linear if mean is None else machine.subtract(linear, c)
 
 
 def _coefficients(
-    machine: Machine, mean: Quantity, rstd: Quantity, s1: Quantity, weighted: Quantity
+    machine: Machine,
+    mean: Quantity | None,
+    rstd: Quantity,
+    s1: Quantity | None,
+    weighted: Quantity,
 ) -> tuple[Quantity, Quantity]:
-    """Return b = (s1 mean - E[P x]) rstd^3 and c = b mean + s1 rstd, with E[P x] over x itself."""
+    """Return b = (s1 mean - E[P x]) rstd^3 and c = b mean + s1 rstd, with E[P x] over x itself.
+
+    Without a mean c is 0.
+    """
     cube = machine.multiply(machine.multiply(rstd, rstd), rstd)
+    if mean is None or s1 is None:
+        product = machine.multiply(autograd.negative(weighted), cube)
+        return machine.store(product.per_row("b"), "b"), measure.NO_MEAN
     centered = machine.subtract(machine.multiply(s1, mean), weighted).per_row("s2")
     b = machine.store(machine.multiply(centered, cube).per_row("b"), "b")
     shift = machine.add(machine.multiply(b, mean), machine.multiply(s1, rstd)).per_row("c")
@@ -274,38 +270,9 @@ class ColumnGradient:
     @property
     def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:
         """Return (form, stored quantities) of programs that libraries are known to have."""
-        orders = COLUMN_ORDERS
         if not self.weighted:
-            return tuple((Program(column_order=order), ("column sum",)) for order in orders)
-        terms: list[tuple[Program, tuple[str, ...]]] = [
-            (Program(), ()),
-            (Program(), ("x^",)),
-            (Program(), ("dy x^",)),
-            (Program(), ("x^", "dy x^")),
-        ]
-        if self.rows.mean is None:
-            terms += [(Program("x"), STATISTICS), (Program(), STATISTICS)]
-            terms.append((Program("x"), (*STATISTICS, "dy x^")))  # Liger
-        listed = [(program, names) for program, names in terms if names]
-        for order in orders:
-            listed += [
-                (replace(program, column_order=order), (*names, "column sum"))
-                for program, names in terms
-            ]
-        if self.rows.mean is None:
-            for program, names in autograd.derived():
-                is_blocked = program.column_order is ColumnOrder.blocked
-                sums = () if is_blocked else ("column sum",)
-                forward = autograd.forward_names(program.product)
-                statistics = tuple(name for name in names if name in forward)
-                choices = [(program, (*statistics, "dy x^", *sums))]
-                if (
-                    program.column_order is ColumnOrder.windows
-                ):  # compiled fp16 code contracts the products
-                    folded = replace(program, column_order=ColumnOrder.folded)
-                    choices += [(program, (*statistics, *sums)), (folded, (*statistics, *sums))]
-                listed += [choice for choice in choices if choice not in listed]
-        return tuple(listed)
+            return programs.of_plain_sums()
+        return programs.of_weighted_sums(self.rows.centered, self.rows.is_given)
 
     def storable(self, program: Program) -> tuple[str, ...]:
         """Return nothing: a single row is too little to search on, so only known programs count."""
@@ -323,7 +290,7 @@ class ColumnGradient:
         dy = Quantity(self.rows.dy[:, columns])
         if not self.weighted:
             return dy
-        if program.product in autograd.PRODUCTS:
+        if program.product in autograd.DERIVED:
             at = self.rows.moments(program, quick=quick)
             if program.product == autograd.MOMENTS:
                 x = Quantity(self.rows.x[:, columns])
@@ -334,7 +301,9 @@ class ColumnGradient:
             return machine.store(machine.multiply(dy, normalized), "dy x^")
         mean, rstd = self.rows.statistics(program, quick=quick)
         x = Quantity(self.rows.x[:, columns])
-        if "column sum" in program.stored:  # as ATen has it; its noise covers (x - mean) rstd
+        if mean is None:
+            normalized = machine.multiply(x, rstd)
+        elif "column sum" in program.stored:  # as ATen has it; its noise covers (x - mean) rstd
             shift = machine.multiply(mean, rstd)
             normalized = machine.subtract(machine.multiply(x, rstd), shift)
         else:
@@ -372,8 +341,10 @@ class ColumnGradient:
         return measure.column_sums(self.rows.x, self.rows.dy, statistics, program)
 
 
-def graphs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str, Graph]:
-    """Return the graph of each output of layernorm_bw, from what the device was given."""
+def graphs(
+    test: TestSpec, given: Mapping[str, NDArray[Any]], *, centered: bool = True
+) -> dict[str, Graph]:
+    """Return the graph of each output of a backward pass, from what the device was given."""
 
     def per_row(name: str) -> Array | None:
         return np.asarray(given[name], np.float64).reshape(-1, 1) if name in given else None
@@ -385,9 +356,11 @@ def graphs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str, Graph
         per_row("mean"),
         per_row("rstd"),
         test.epsilon,
+        centered=centered,
     )
-    return {
+    listed: dict[str, Graph] = {
         "dx": InputGradient(rows),
         "dgamma": ColumnGradient(rows, weighted=True),
         "dbeta": ColumnGradient(rows, weighted=False),
     }
+    return {name: graph for name, graph in listed.items() if name in test.outputs}

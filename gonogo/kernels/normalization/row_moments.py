@@ -22,9 +22,9 @@ from gonogo.numerics.replay import spans
 from gonogo.numerics.replay.compiled import moments as compiled
 from gonogo.numerics.replay.compiled import results, sums
 from gonogo.numerics.replay.program import Program
-from gonogo.numerics.replay.quantity import Machine, Quantity
+from gonogo.numerics.replay.quantity import RECIPROCAL, Machine, Quantity
 
-NAMES = frozenset({*STATISTICS, "root", "rstd", *TAILS})
+NAMES = frozenset({*STATISTICS, RECIPROCAL, "root", "rstd", *TAILS})
 """The quantities of the statistics that a program may store."""
 
 

@@ -105,7 +105,8 @@ BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
 FAULTS = faults(BUILDS)
 
 
-def _gamma(gamma: Values, change: str) -> Values:
+def changed_gamma(gamma: Values, change: str) -> Values:
+    """Return gamma (N,) as a build with this fault reads it."""
     match change:
         case "gamma-tile":
             return np.roll(gamma, TILE)
@@ -117,7 +118,7 @@ def _gamma(gamma: Values, change: str) -> Values:
 
 
 def _rows(given: Mapping[str, Values], logic: Logic) -> Rows:
-    return Rows(given["x"], given["x"], _gamma(given["gamma"], logic.change)[None, :], None)
+    return Rows(given["x"], given["x"], changed_gamma(given["gamma"], logic.change)[None, :], None)
 
 
 def run(

@@ -1,10 +1,15 @@
-"""Forensics of rmsnorm_fw: gonogo.kernels.rows.forensics without a mean; gamma per column."""
+"""Forensics of RMSNorm: those of LayerNorm without a mean.
+
+Forward they are gonogo.kernels.rows.forensics with a gamma per column, backward
+gonogo.kernels.layernorm.forensics without s1.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from gonogo.kernels.kind import Arrays
+from gonogo.kernels.layernorm import forensics as layernorm
 from gonogo.kernels.rows import forensics
 from gonogo.numerics.diagnosis import Diagnosis
 
@@ -20,3 +25,11 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
     return forensics.diagnose(
         test, given, outputs, groups=1, centred=False, noun="mean square", channel="column"
     )
+
+
+def diagnose_gradients(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
+    """Return which terms of dx and dgamma are wrong: s2 by tiles, gamma, a factor, row tiles.
+
+    A mean or s1 that was subtracted is named, too.
+    """
+    return layernorm.diagnose(test, given, outputs, centered=False)

@@ -16,6 +16,8 @@ from gonogo.numerics.replay.program import ColumnOrder, Program
 
 TIE = 8.0
 """Standard deviations within which a stored value may round to either side of a tie."""
+RECIPROCAL = "1/N"
+"""The factor of means that a kernel may store, as MLX does."""
 NOTHING = np.zeros((1, 1))
 
 
@@ -136,9 +138,7 @@ class Machine:
             added = self.store(self.multiply(self._mean(a, source), count), total)
         else:
             added = self.row_sum(a, total)
-        if "1/N" in self.program.stored:
-            return self.multiply(added, self.store(self.reciprocal(count), "1/N"))
-        return self.divide(added, self.store(count, "N"))
+        return self.per_count(added, a.values.shape[1])
 
     def _mean(self, a: Quantity, source: str) -> Quantity:
         """Return the mean of each row, whose sum stays in fp32."""
@@ -155,6 +155,13 @@ class Machine:
         shared[source] = deviation[:, None]
         slack = np.broadcast_to(a.slack, shape).mean(axis=1, keepdims=True)
         return Quantity((exact + (mean - narrow))[:, None], noise, shared, slack)
+
+    def per_count(self, a: Quantity, count: int) -> Quantity:
+        """Return a / count; a program that stores 1/N multiplies by it."""
+        number = Quantity(np.full((1, 1), float(count)))
+        if RECIPROCAL in self.program.stored:
+            return self.multiply(a, self.store(self.reciprocal(number), RECIPROCAL))
+        return self.divide(a, self.store(number, "N"))
 
     def row_sum(self, a: Quantity, total: str) -> Quantity:
         """Return the sum of each row (rows, 1), stored after each addition, in the row order."""

@@ -1,6 +1,6 @@
-"""RMSNorm, forward, over the last dimension.
+"""RMSNorm over the last dimension, forward and backward.
 
-y = gamma x rstd with rstd = 1/sqrt(mean(x^2) + epsilon).
+y = gamma x^ with x^ = x rstd, rstd = 1/sqrt(mean(x^2) + epsilon), and its gradients.
 """
 
 from __future__ import annotations
@@ -13,8 +13,25 @@ BUILDS = (
     "stale-partial", "stale-register", "rstd-off-1e-3", "gamma-shifted-tile", "gamma-neighbour",
     "gamma-missing", "power-of-two-outliers", "nan-tile", "hang", "crash",
 )  # fmt: skip
-"""The names in its emulation's FAULTS, in that order (a test compares them)."""
+BACKWARD_BUILDS = (
+    "correct", "drop-s2", "s2-sign", "last-block-only", "bf16-accumulate", "wrong-epsilon",
+    "mean-subtracted", "padded-count", "last-tile-only", "last-tile-missing", "tile-missing",
+    "mask-missing", "stale-partial", "stale-register", "rstd-off-1e-3", "gamma-shifted-tile",
+    "gamma-neighbour", "gamma-missing", "dgamma-last-row-tile-missing", "power-of-two-outliers",
+    "nan-tile", "hang", "crash",
+)  # fmt: skip
+"""The names in the FAULTS of each pass's emulation, in that order (a test compares them)."""
+
+NUMERICS = "gonogo.kernels.rmsnorm.numerics"
 
 KERNELS = (
-    Kernel("rmsnorm_fw", ("y", "rstd"), ("x", "gamma"), "gonogo.kernels.rmsnorm.numerics", BUILDS),
+    Kernel("rmsnorm_fw", ("y", "rstd"), ("x", "gamma"), NUMERICS, BUILDS),
+    Kernel(
+        "rmsnorm_bw",
+        ("dx", "dgamma"),
+        ("x", "gamma", "dy"),
+        NUMERICS,
+        BACKWARD_BUILDS,
+        given=("x", "gamma", "rstd", "dy"),
+    ),
 )

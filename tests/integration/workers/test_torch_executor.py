@@ -172,6 +172,28 @@ def test_rms_norm_and_group_norm_pass_and_are_explained(
         judged(runners["torch-eager-linear"], TestSpec.parse(NORMS[0]))
 
 
+@pytest.mark.parametrize("build", ["torch-eager", "torch-decomposed"])
+def test_the_gradients_of_rms_norm_pass_and_are_explained(
+    runners: dict[str, LocalRunner], build: str
+) -> None:
+    for name, shape in itertools.product(
+        ("bf16", "fp32", "fp16"), ([64, 128], [7], [2, 3, 1000], [40, 33])
+    ):
+        numerics = {**NUMERICS[name], "statistics": "own"}
+        for regime, inputs in REGIMES.items():
+            test = {"kernel": "rmsnorm_bw", "shape": shape, "numerics": numerics, "inputs": inputs}
+            judgement = judged(runners[build], TestSpec.parse(test))
+            assert judgement.verdict == "pass", (build, name, shape, regime, judgement.to_json())
+    given = TestSpec.parse({"kernel": "rmsnorm_bw", "shape": [64, 128]})
+    if build == "torch-decomposed":
+        assert judged(runners[build], given).verdict == "pass"
+    else:
+        with pytest.raises(KernelError, match="torch-decomposed takes a given one"):
+            judged(runners[build], given)
+    with pytest.raises(KernelError, match="is a LayerNorm in another way"):
+        judged(runners["torch-eager-linear"], given)
+
+
 def test_torch_s_functions_are_what_the_kernels_are(tmp_path: Path) -> None:
     """The outputs equal those of torch.nn.functional, bit for bit."""
     output = run_in_torch(

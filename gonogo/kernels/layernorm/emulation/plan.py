@@ -73,10 +73,7 @@ class Plan(Logic):
 
         The last block starts at a multiple of three.
         """
-        summed = np.ones(tiles, dtype=np.bool_)
-        if self.s2_last_block:
-            summed[: (tiles - 1) // BLOCK_TILES * BLOCK_TILES] = False
-        return summed
+        return summed_tiles("last-block" if self.s2_last_block else "all", tiles)
 
     def gamma(self, gamma: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return gamma as this build reads it."""

@@ -30,8 +30,10 @@ __all__ = ["RIGHT", "Diagnosis", "Term", "diagnose"]
 Arrays = Mapping[str, NDArray[np.floating]]
 
 
-def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
+def diagnose(test: TestSpec, given: Arrays, outputs: Arrays, *, centered: bool = True) -> Diagnosis:
     """Return what is wrong with `outputs` (any subset) of the test's kernel on `given`.
+
+    centered: whether the kernel subtracts a mean; RMSNorm's backward pass doesn't.
 
     Arrays are as the device has them, float32, in 2-D: x, dy, y, dx (rows, N); gamma, beta, dgamma,
     dbeta (N,); mean, rstd (rows,). Everything is computed in float64. Never raises: outputs of a
@@ -52,9 +54,9 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
     }
     good, terms = readable(outputs, shapes.get)
     residuals: dict[str, dict[str, float | None]] = {}
-    if test.kernel == "layernorm_bw":
-        terms.extend(_backward(test, given, good, residuals))
-    elif test.kernel == "layernorm_fw":
+    if "dy" in test.drawn_names:
+        terms.extend(_backward(test, given, good, residuals, centered))
+    else:
         terms.extend(_forward(test, given, good, residuals))
     return concluded(terms, residuals)
 
@@ -77,24 +79,43 @@ def readable(
 
 
 def _backward(
-    test: TestSpec, given: Arrays, outputs: Arrays, residuals: dict[str, dict[str, float | None]]
+    test: TestSpec,
+    given: Arrays,
+    outputs: Arrays,
+    residuals: dict[str, dict[str, float | None]],
+    centered: bool,
 ) -> list[Term]:
     x, dy, gamma = given["x"], given["dy"], _wide(given["gamma"])
-    if test.numerics.statistics == "given" and "mean" in given and "rstd" in given:
-        mean, rstd = _wide(given["mean"]), _wide(given["rstd"])
-    else:
-        mean, rstd = row_moments(x, test.epsilon)
+    mean, rstd = row_moments(x, test.epsilon)
+    with np.errstate(all="ignore"):
+        if test.numerics.statistics == "given" and "rstd" in given:
+            rstd = _wide(given["rstd"])
+            mean = _wide(given["mean"]) if "mean" in given else mean
+        elif not centered:
+            rstd = 1.0 / np.sqrt(np.square(x, dtype=np.float64).mean(axis=1) + test.epsilon)
     precision = Precision.of(test)
     terms: list[Term] = []
     if "dx" in outputs:
         dx_terms, residuals["dx"] = explain_dx(
-            Backward(x, dy, gamma, mean, rstd, outputs["dx"], precision)
+            Backward(
+                x,
+                dy,
+                gamma,
+                mean if centered else np.zeros_like(mean),
+                rstd,
+                outputs["dx"],
+                precision,
+                centered=centered,
+            )
         )
         terms.extend(dx_terms)
     down = [name for name in ("dgamma", "dbeta") if name in outputs]
     if down:
-        sums = partial_sums(x, dy, mean, rstd)
-        terms.extend(explain_down(name, _wide(outputs[name]), sums, precision, "") for name in down)
+        sums = partial_sums(x, dy, mean, rstd, centered=centered)
+        terms.extend(
+            explain_down(name, _wide(outputs[name]), sums, precision, "", centered=centered)
+            for name in down
+        )
     return terms
 
 

@@ -21,6 +21,7 @@ from gonogo.kernels.layernorm.forensics.backward_sums import (
     scale_of,
 )
 from gonogo.kernels.layernorm.forensics.columns import Factor, fit_factor
+from gonogo.kernels.layernorm.forensics.fit import GOOD_SCATTER
 from gonogo.kernels.layernorm.forensics.outliers import Places
 from gonogo.kernels.layernorm.forensics.outliers import term as outlier_term
 from gonogo.kernels.layernorm.forensics.precision import ALIGNMENT
@@ -36,6 +37,10 @@ S2 = Noun("s2", twice="is subtracted twice")
 ROW_SCALE = 2.0**-9
 """Deviation of a single row's factor beyond that of all rows: its rstd may be stored as bf16."""
 NOT_SUBTRACTED = "the mean is not subtracted from x"
+SUBTRACTED = "the mean is subtracted from x, which this kernel must not"
+S1_SUBTRACTED = "s1 is subtracted, which this kernel must not"
+NEAR_ONE = 0.25
+"""The distance from 1 up to which a coefficient means that a sum was subtracted once."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,8 @@ def explain_dx(seed: Backward) -> tuple[list[Term], Residuals]:
         )
         if sum(term.wrong for term in given) < first.wrong + second.wrong:
             first, second = given
-    terms = [_scale(seed, state), first, second, factor.term, *notes]
+    sums = [first, second] if seed.centered or first.wrong else [second]
+    terms = [_scale(seed, state), *sums, factor.term, *notes]
     return terms, _residuals(seed, state, floor)
 
 
@@ -166,13 +172,15 @@ def _reductions(seed: Backward, state: _State, why: str) -> tuple[Term, Term]:
     rows, fit = state.rows, state.fit
     with np.errstate(all="ignore"):
         s1 = rows.first.sum(axis=1)
-        offset = seed.mean * seed.rstd
+        offset = seed.mean * seed.rstd if seed.centered else rows.z / rows.count
         slope = np.where(np.isfinite(fit.slope), fit.slope, 0.0)
         features = seed.x.shape[1]
         square = rows.pp / rows.count
         first_error = seed.precision.repeats * fit.constant_error
         # x^ may be off by a constant along a row, which s1 brings into s2
+        # off by a constant along a row, where a mean is subtracted
         shift = np.hypot(ALIGNMENT * np.hypot(1.0, offset), seed.precision.own_mean * offset)
+        shift = shift * float(seed.centered)
         weighted = square * rows.zz / rows.count
         first_error = np.hypot(first_error, shift * slope)
         first_error = stored_error(
@@ -182,8 +190,9 @@ def _reductions(seed: Backward, state: _State, why: str) -> tuple[Term, Term]:
         second_error = stored_error(
             second_error, fit.slope, rows.second, weighted, features, seed.precision
         )
+        sign, words = (1, NOT_SUBTRACTED) if seed.centered else (-1, SUBTRACTED)
         extras = [
-            (Extra(offset * slope, NOT_SUBTRACTED), Extra(offset * s1, NOT_SUBTRACTED)),
+            (Extra(sign * offset * slope, words), Extra(sign * offset * s1, words)),
             tuple(
                 Extra(np.ones_like(s1), name + " starts from {value} in every row")
                 for name in ("s1", "s2")
@@ -201,15 +210,19 @@ def _reductions(seed: Backward, state: _State, why: str) -> tuple[Term, Term]:
             )
             extras.insert(0, padding)
         tiles = rows.first.shape[1]
-        first = explain(
-            "dx",
-            seed.precision.noun(S1, tiles),
-            rows.first,
-            fit.constant,
-            first_error,
-            [pair[0] for pair in extras],
-            why,
-        )
+        if seed.centered:
+            first = explain(
+                "dx",
+                seed.precision.noun(S1, tiles),
+                rows.first,
+                fit.constant,
+                first_error,
+                [pair[0] for pair in extras],
+                why,
+            )
+        else:
+            candidates = {S1_SUBTRACTED: s1, SUBTRACTED: -offset * slope}
+            first = _unwanted(candidates, fit.constant, first_error)
         second = explain(
             "dx",
             seed.precision.noun(S2, tiles),
@@ -220,6 +233,27 @@ def _reductions(seed: Backward, state: _State, why: str) -> tuple[Term, Term]:
             why,
         )
     return first, second
+
+
+def _unwanted(candidates: dict[str, Array], used: Array, sigma: Array) -> Term:
+    """Return the term of s1 in a kernel without one: what it subtracts all the same.
+
+    candidates: by words, the constant of each row that the fault would leave in dx. used, sigma:
+    the constant that was found, with its standard error, (rows,).
+    """
+    for words, values in candidates.items():
+        usable = np.isfinite(values) & np.isfinite(used) & np.isfinite(sigma) & (sigma > 0)
+        weight, target = values[usable] / sigma[usable], used[usable] / sigma[usable]
+        norm = float(weight @ weight)
+        if norm <= (SIGMAS / NEAR_ONE) ** 2:
+            continue
+        coefficient = float(weight @ target) / norm
+        left = target - coefficient * weight
+        is_whole = float(left @ left) <= GOOD_SCATTER**2 * len(left)
+        if abs(coefficient - 1.0) <= NEAR_ONE and is_whole:
+            error = numbers([norm**-0.5])
+            return Term("dx", "s1", 1, numbers([coefficient]), error, words, wrong=True)
+    return Term("dx", "s1", 0, (), ())
 
 
 def _why(seed: Backward) -> str:
@@ -259,7 +293,8 @@ def _residuals(seed: Backward, state: _State, floor: Array) -> Residuals:
     rows, fit = state.rows, state.fit
     with np.errstate(all="ignore"):
         slope = np.where(np.isfinite(fit.slope), fit.slope, 0.0)
-        off1 = state.factor * fit.constant - rows.first.sum(axis=1)
+        s1 = rows.first.sum(axis=1) if seed.centered else 0.0
+        off1 = state.factor * fit.constant - s1
         off2 = state.factor * slope - rows.second.sum(axis=1)
         off = state.factor - 1.0
         after = rows.count * (state.factor * fit.sigma) ** 2

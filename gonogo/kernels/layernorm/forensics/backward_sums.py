@@ -72,6 +72,8 @@ class Backward:
     precision: Precision
     outliers: Places = field(default_factory=dict)
     """Columns of isolated outliers per row: left out of the sums."""
+    centered: bool = True
+    """Whether the kernel subtracts a mean and s1. Else the mean is 0 here."""
 
     def block(self, start: int, stop: int) -> tuple[Array, Array, Array, NDArray[np.bool_] | None]:
         """Return x^, dy and dx / r of the rows, and the elements that count (None: all)."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gonogo.kernels.layernorm.forensics.backward import NOT_SUBTRACTED, SUBTRACTED
 from gonogo.kernels.layernorm.forensics.fit import SPARE_ROWS
 from gonogo.kernels.layernorm.forensics.precision import ALIGNMENT, Precision
 from gonogo.kernels.layernorm.forensics.reductions import Extra, explain
@@ -20,11 +21,13 @@ COLUMNS_OFF = 8.0
 NAMES = ("dgamma", "dbeta", "offset", "dgamma squares", "dbeta squares", "offset squares")
 
 
-def partial_sums(x: Single, dy: Single, mean: Array, rstd: Array) -> dict[str, Array]:
+def partial_sums(
+    x: Single, dy: Single, mean: Array, rstd: Array, *, centered: bool = True
+) -> dict[str, Array]:
     """Return sums down the rows of every row tile, (row tiles, N).
 
     "dgamma" sums dy x^, "dbeta" dy, "offset" dy mean rstd. "dgamma squares" and so on sum the
-    squares.
+    squares. centered: whether x^ subtracts the mean (rows,).
     """
     rows, features = x.shape
     tiles = len(tile_starts(rows))
@@ -34,7 +37,8 @@ def partial_sums(x: Single, dy: Single, mean: Array, rstd: Array) -> dict[str, A
         with np.errstate(all="ignore"):
             wide = dy[start:stop].astype(np.float64)
             z = x[start:stop].astype(np.float64)
-            z -= mean[start:stop, None]
+            if centered:
+                z -= mean[start:stop, None]
             z *= rstd[start:stop, None]
             z *= wide
             offset = wide * (mean * rstd)[start:stop, None]
@@ -51,11 +55,17 @@ def partial_sums(x: Single, dy: Single, mean: Array, rstd: Array) -> dict[str, A
 
 
 def explain_down(
-    name: str, used: Array, sums: dict[str, Array], precision: Precision, why: str
+    name: str,
+    used: Array,
+    sums: dict[str, Array],
+    precision: Precision,
+    why: str,
+    *,
+    centered: bool = True,
 ) -> Term:
     """Return the term of `name` (dgamma or dbeta), (N,): the row tiles that it summed.
 
-    Where column tiles differ instead, the term names those.
+    Where column tiles differ instead, the term names those. centered: as for partial_sums.
     """
     partial = np.ascontiguousarray(sums[name].T)
     noun = precision.noun(Noun(name, unit="row tile", above=BELOW), partial.shape[1])
@@ -67,13 +77,15 @@ def explain_down(
         stored = precision.stored(1 if precision.wide else TILE * partial.shape[1])
         square = np.vecdot(partial, partial) + sums[f"{name} squares"].sum(axis=0)
         sigma = np.sqrt(precision.element(used) ** 2 + 2 * stored**2 * square)
-        if name == "dgamma":
+        if name == "dgamma" and not centered:
+            extras.append(Extra(-sums["offset"].sum(axis=0), SUBTRACTED))
+        elif name == "dgamma":
             beta, offset = sums["dbeta"].sum(axis=0), sums["offset"].sum(axis=0)
             apart = sums["offset squares"].sum(axis=0) + offset**2
             sigma = np.sqrt(
                 sigma**2 + ALIGNMENT**2 * (beta**2 + offset**2) + precision.own_mean**2 * apart
             )
-            extras.append(Extra(offset, "the mean is not subtracted from x"))
+            extras.append(Extra(offset, NOT_SUBTRACTED))
     term = explain(name, noun, partial, used, sigma, extras, why, lane="column")
     if not term.rows:
         return term

@@ -129,7 +129,7 @@ class Precision:
             + (0.0 if wide else NARROW_SCALE)
         )
         coarse = max(COARSE.get(numerics.output, 0.0), COARSE_BUFFERS.get(numerics.buffers, 0.0))
-        own_statistics = test.kernel == "layernorm_bw" and numerics.statistics == "own"
+        own_statistics = "dy" in test.drawn_names and numerics.statistics == "own"
         column = 2 * loss + 2.0**-10 * truncated + (0.0 if wide else 2.0**-9)
         return cls(
             rounding=RMS * unit * (BLOCK if block else 1.0),

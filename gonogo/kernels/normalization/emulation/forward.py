@@ -101,10 +101,16 @@ def moments(
         squared,
     )
     if logic.stale_rows:
-        total = total.copy()
-        late = total[STALE_ROWS - 1 :: STALE_ROWS]
-        late[:] = total[STALE_ROWS - 2 :: STALE_ROWS][: len(late)]
+        total = before_stale_rows(total)
     return mean, stored, steps.root(total, epsilon * logic.epsilon_factor)
+
+
+def before_stale_rows(column: Values) -> Values:
+    """Return a column (rows,) in which every 8th row has the value of the row before it."""
+    stale = column.copy()
+    late = stale[STALE_ROWS - 1 :: STALE_ROWS]
+    late[:] = column[STALE_ROWS - 2 :: STALE_ROWS][: len(late)]
+    return stale
 
 
 def flow(

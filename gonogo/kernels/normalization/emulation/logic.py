@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 TILE = 32
 """Rows and columns of a tile; a lane is a column modulo this."""
 
-Tiles = Literal["all", "last", "not-last", "not-middle"]
+BLOCK_TILES = 3
+"""The tiles of a block, which the kernels read at a time."""
+
+Tiles = Literal["all", "last", "last-block", "not-last", "not-middle"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ def summed_tiles(tiles: Tiles, count: int) -> NDArray[np.bool_]:
         match tiles:
             case "last":
                 summed[:-1] = False
+            case "last-block":
+                summed[: (count - 1) // BLOCK_TILES * BLOCK_TILES] = False
             case "not-last":
                 summed[-1] = False
             case "not-middle":

@@ -87,13 +87,14 @@ def sum_in_orders(narrow: Any, count: int, width: int, order: int, facts: Any) -
 
 @jit
 def add_columns(
-    first: int, last: int, weighted: bool, given: bool, x: Any, dy: Any, numbers: Any, order: int,
-    facts: Any,
+    first: int, last: int, weighted: bool, centered: bool, given: bool, x: Any, dy: Any,
+    numbers: Any, order: int, facts: Any,
 ) -> None:  # fmt: skip
     """Put the means of columns first..last into `facts` (N, FACTS).
 
-    x, dy: (rows, N). weighted: of dy x^, not of dy. given: whether mean and rstd are inputs, and so
-    without error. numbers: (rows, NUMBERS). The noise is the sum of the terms' variances.
+    x, dy: (rows, N). weighted: of dy x^, not of dy. centered: whether a mean is subtracted from x.
+    given: whether mean and rstd are inputs, and so without error. numbers: (rows, NUMBERS). The
+    noise is the sum of the terms' variances.
     """
     count, width = dy.shape[0], last - first
     narrow = np.empty((count, width), np.float32)
@@ -110,7 +111,8 @@ def add_columns(
                 d = np.float64(gradient[j])
                 difference = row[j] - mean
                 normalized = difference * rstd
-                noise = rounded(normalized, rounded(difference, 0.0, given) * rstd * rstd, given)
+                noise = rounded(difference, 0.0, given) * rstd * rstd if centered else 0.0
+                noise = rounded(normalized, noise, given)
                 terms[j] = d * normalized
                 u0, u1 = first_part(form, difference, 0.0), second_part(form, difference, 0.0)
                 shared = d * d * (u0 * u0 + u1 * u1)

@@ -1,4 +1,4 @@
-"""dx of LayerNorm, by programs that store nothing (see kernels.layernorm.replay)."""
+"""dx of LayerNorm and RMSNorm, by programs that store nothing (see kernels.layernorm.replay)."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def add_sums(
     start: int,
     stop: int,
     formula: int,
+    centered: bool,
     given: bool,
     x: Any,
     dy: Any,
@@ -59,8 +60,9 @@ def add_sums(
 ) -> None:
     """Put the sums of rows start..stop into `facts` (rows, SUMS, FACTS).
 
-    x, dy: (rows, N). gamma: (N,). given: whether mean and rstd are inputs, and so without error.
-    numbers: (rows, NUMBERS) with MEAN and RSTD. The slope of the second sum is the mean of
+    x, dy: (rows, N). gamma: (N,). centered: whether a mean is subtracted from x, and s1 from P.
+    given: whether mean and rstd are inputs, and so without error. numbers: (rows, NUMBERS) with
+    MEAN and RSTD. The slope of the second sum is the mean of
     P (x - mean).
     """
     n = x.shape[1]
@@ -84,7 +86,7 @@ def add_sums(
         else:
             for j in range(n):
                 p, difference = product[j], row[j] - mean
-                noise_of_difference = rounded(difference, 0.0, given)
+                noise_of_difference = rounded(difference, 0.0, given) if centered else 0.0
                 normalized = difference * rstd
                 normalized_noise = rounded(normalized, noise_of_difference * rstd * rstd, given)
                 w = p * normalized
@@ -93,8 +95,9 @@ def add_sums(
                 weighted_noise[j] = rounded(
                     w, noise[j] * normalized * normalized + normalized_noise * p * p, given
                 )
-        add_mean(product, n, order, memory, facts[i, S1])
-        facts[i, S1, NOISE] = exact_mean(noise, n, lanes) / n
+        if centered:
+            add_mean(product, n, order, memory, facts[i, S1])
+            facts[i, S1, NOISE] = exact_mean(noise, n, lanes) / n
         add_mean(weighted, n, order, memory, facts[i, S2])
         facts[i, S2, NOISE] = exact_mean(weighted_noise, n, lanes) / n
         facts[i, S2, SLOPE] = exact_mean(slope, n, lanes)
@@ -103,6 +106,7 @@ def add_sums(
 @jit
 def replay_columns(
     formula: int,
+    centered: bool,
     given: bool,
     width: int,
     x: Any,
@@ -128,7 +132,7 @@ def replay_columns(
             total = scaled + shifted
             total_noise += rounding(shifted) + rounding(total)
             value[j] = total - c
-            noise[j] = total_noise + rounding(value[j])
+            noise[j] = total_noise + (rounding(value[j]) if centered else 0.0)
         return
     for j in range(width):
         d = x[j] - mean
@@ -136,14 +140,16 @@ def replay_columns(
         p = dy[j] * gamma[j]
         product_noise = inexact(p)
         normalized = d * rstd
-        normalized_noise = rounded(normalized, rounded(d, 0.0, given) * rstd * rstd, given)
+        difference_noise = rounded(d, 0.0, given) if centered else 0.0
+        normalized_noise = rounded(normalized, difference_noise * rstd * rstd, given)
         share = normalized * s2
         share_noise = normalized_noise * s2 * s2 + rounding(share)
         if formula == CENTERED:
-            centered = p - s1
-            rest = centered - share
+            first = p - s1
+            first_noise = product_noise + (rounding(first) if centered else 0.0)
+            rest = first - share
             third[j] = rest
-            rest_noise = product_noise + rounding(centered) + share_noise + rounding(rest)
+            rest_noise = first_noise + share_noise + rounding(rest)
             value[j] = rest * rstd
             noise[j] = rest_noise * rstd * rstd + rounding(value[j])
         else:
@@ -152,7 +158,8 @@ def replay_columns(
             both = s1 + share
             third[j] = p - both
             through = both * rstd
-            through_noise = (share_noise + rounding(both)) * rstd * rstd + rounding(through)
+            both_noise = share_noise + (rounding(both) if centered else 0.0)
+            through_noise = both_noise * rstd * rstd + rounding(through)
             value[j] = direct - through
             noise[j] = direct_noise + through_noise + rounding(value[j])
 
@@ -162,6 +169,7 @@ def measure(
     start: int,
     stop: int,
     formula: int,
+    centered: bool,
     given: bool,
     x: Any,
     dy: Any,
@@ -194,8 +202,8 @@ def measure(
             last = min(first + BLOCK, n)
             width = last - first
             replay_columns(
-                formula, given, width, x[i, first:last], dy[i, first:last], gamma[first:last],
-                numbers[i], difference, third, value, noise,
+                formula, centered, given, width, x[i, first:last], dy[i, first:last],
+                gamma[first:last], numbers[i], difference, third, value, noise,
             )  # fmt: skip
             for j in range(width):
                 u0 = first_part(form, difference[j], third[j])

@@ -254,6 +254,7 @@ def test_a_gate_judges_the_kernels_and_the_formats_of_its_suite_only() -> None:
     assert "hipdnn" in forward - backward
     assert "benchdnn" in forward & backward
     assert "benchdnn" not in names(spec("rmsnorm_fw", (4, 64)))
+    assert {"moreh-backward", "tt-train-nightly"} <= backward - names(spec("rmsnorm_bw", (4, 64)))
     blocked = names(spec("layernorm_fw", (4, 64), numerics={"output": "bfp8_b"}))
     assert "kernelbench" not in blocked
     assert "ttnn-bf16" in blocked

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.numerics.formats import round_to
 from gonogo.spec.test_spec import TestSpec
-from gonogo.spec.verdicts import Verdict
+from gonogo.spec.verdicts import Explanation, Verdict
 
 Floats = NDArray[np.float32]
 EPSILON = np.float32(1e-5)
@@ -49,7 +49,7 @@ def judged(
     kernel: str, form: str, given: dict[str, Floats], outputs: dict[str, Floats], **fields: Any
 ) -> SeedJudgement:
     """Judge the outputs with no arithmetic named."""
-    if kernel == "layernorm_bw":
+    if kernel.endswith("_bw"):
         fields["numerics"] = {"statistics": "own"}
     test = spec(kernel, given["x"].shape, form, **fields)  # type: ignore[arg-type]
     chosen = {name: given[name] for name in test.input_names}
@@ -103,6 +103,39 @@ def test_a_factor_that_a_loose_tolerance_lets_through_is_a_hollow_pass(
     assert (
         result.outputs["y"].statistics["fault"].startswith(f"a common factor of {factor:.3f}"[:-1])
     )
+
+
+def rms_gradients(given: dict[str, Floats]) -> dict[str, Floats]:
+    """The gradients of RMSNorm in float32."""
+    x, dy = given["x"], given["dy"]
+    rstd = 1 / np.sqrt(np.square(x).mean(axis=1, keepdims=True) + EPSILON)
+    product, normalized = dy * given["gamma"], x * rstd
+    s2 = (product * normalized).mean(axis=1, keepdims=True)
+    return {"dx": (product - normalized * s2) * rstd, "dgamma": (dy * normalized).sum(axis=0)}
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
+def test_the_gradients_of_rmsnorm_have_their_faults_and_limits(form: str) -> None:
+    given = inputs(form, (40, 300))
+    right = rms_gradients(given)
+    result = judged("rmsnorm_bw", form, given, right)
+    assert (result.verdict, result.arithmetic) == (Verdict.pass_, "fp32-inside")
+    for output in result.outputs.values():
+        assert output.statistics["unseen_terms"] == []
+        assert not any("s1" in phrase for phrase in output.statistics["detection_limits"])
+    without = {**given, "gamma": np.ones_like(given["gamma"])}
+    last = {name: a[:-1] if a.ndim == 2 else a for name, a in given.items()}
+    rstd = 1 / np.sqrt(np.square(given["x"]).mean(axis=1, keepdims=True) + EPSILON)
+    wrong = {
+        "s2 is missing": {"dx": given["dy"] * given["gamma"] * rstd},
+        "gamma is missing": {"dx": rms_gradients(without)["dx"]},
+        "row 39 is missing from the sum": {"dgamma": rms_gradients(last)["dgamma"]},
+    }
+    for words, outputs in wrong.items():
+        faulty = judged("rmsnorm_bw", form, given, right | outputs)
+        assert faulty.explanation in (Explanation.suspect, Explanation.unexplained)
+        (name,) = outputs
+        assert faulty.outputs[name].statistics["fault"].startswith(words)
 
 
 def test_red_wrong_kernels_are_never_acquitted() -> None:

@@ -190,6 +190,17 @@ def test_given_statistics_are_those_of_the_raw_rows() -> None:
     )
 
 
+def test_a_kernel_that_subtracts_no_mean_is_given_rstd_of_the_mean_square() -> None:
+    spec = {"kernel": "rmsnorm_bw", "shape": [33, 1001], "epsilon": 1e-3}
+    test = TestSpec.parse({**spec, "inputs": {"regime": "offset", "offset": 100}})
+    raw = generate(test, 0)
+    assert tuple(raw) == ("x", "gamma", "rstd", "dy")
+    square = (raw["x"].astype(np.float64) ** 2).mean(axis=1)
+    np.testing.assert_allclose(raw["rstd"], 1 / np.sqrt(square + 1e-3), rtol=1e-14)
+    computing = TestSpec.parse({**spec, "numerics": {"statistics": "own"}})
+    assert tuple(generate(computing, 0)) == ("x", "gamma", "dy")
+
+
 def test_row_statistics_do_not_depend_on_the_rows_beside() -> None:
     x = generate(backward(100, 77), 0)["x"]
     mean, rstd = row_statistics(x, 1e-6)

@@ -19,6 +19,7 @@ from replay_emulations import (
     composite_gradient,
     inputs,
     jax_gradient,
+    jax_rms_gradient,
     moments_gradient,
     quotient_gradient,
     running,
@@ -38,12 +39,22 @@ GRADIENTS: dict[str, Gradient] = {
     autograd.JAX: partial(jax_gradient, fast=False),
     autograd.FAST: partial(jax_gradient, fast=True),
 }
+UNCENTERED: dict[str, Gradient] = {
+    autograd.TORCH: partial(composite_gradient, centered=False),
+    autograd.POWER: partial(composite_gradient, centered=False, power=True),
+    autograd.SQUARE: jax_rms_gradient,
+    autograd.MLX: partial(composite_gradient, centered=False, library="mlx"),
+    autograd.TENSORFLOW: partial(composite_gradient, centered=False, library="tensorflow"),
+}
+"""The same of kernels that subtract no mean."""
 
 
-def climbed(given: Given, name: str, output: Floats, form: str) -> Finding:
+def climbed(
+    given: Given, name: str, output: Floats, form: str, *, centered: bool = True
+) -> Finding:
     """Return what the ladder finds for an output."""
     x, dy, gamma = (given[key].astype(np.float64) for key in ("x", "dy", "gamma"))
-    rows = BackwardRows(x, dy, gamma, None, None, EPSILON)
+    rows = BackwardRows(x, dy, gamma, None, None, EPSILON, centered=centered)
     if name == "dx":
         return ladder.climb(InputGradient(rows), output, form, [form])
     graph = ColumnGradient(rows, weighted=name == "dgamma")
@@ -62,6 +73,24 @@ def test_derived_gradients_are_found_by_their_bits(product: str, form: str) -> N
     finding = climbed(given, "dgamma", outputs["dgamma"], form)
     assert finding.explained, (finding.program.name, finding.mismatch)
     assert "dy x^" in finding.program.stored
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+@pytest.mark.parametrize("product", UNCENTERED)
+def test_derived_gradients_without_a_mean_are_found_by_their_bits(product: str, form: str) -> None:
+    given = inputs(ROWS, WIDTH, form)
+    outputs = UNCENTERED[product](given, EPSILON, form)
+    for name, quantity in (("dx", "P x"), ("dgamma", "dy x^")):
+        finding = climbed(given, name, outputs[name], form, centered=False)
+        assert finding.explained, (finding.program.name, finding.mismatch)
+        assert {form} == set(finding.program.stored.values())
+        assert quantity in finding.program.stored
+        assert not any("mean" in stored for stored in finding.program.stored)
+    for factor in (0.99, 1.01) if form == "bf16" else (0.999, 1.001):
+        off = round_to(outputs["dx"].astype(np.float64) * factor, form)
+        assert not climbed(given, "dx", off, form, centered=False).explained
+    other = UNCENTERED[product](given | {"gamma": np.roll(given["gamma"], 1)}, EPSILON, form)
+    assert not climbed(given, "dx", other["dx"], form, centered=False).explained
 
 
 @pytest.mark.parametrize("product", GRADIENTS)

@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.replay import CENTERED, BackwardRows, ColumnGradient, InputGradient
+from gonogo.kernels.layernorm.programs import CENTERED
+from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.kernels.normalization.row_moments import by_definition, by_loops
@@ -135,39 +136,47 @@ def test_y_is_measured_as_the_definition_does(case: Case, centered: bool, order:
 
 
 @settings(deadline=None, max_examples=25)
-@given(cases(), st.booleans(), st.sampled_from(tuple(Order)))
-@example(CONSTANT, False, Order.running)
-@example(ONE, True, Order.blocked)
-@example(TINY, False, Order.running_mean)
-@example(LONG, True, Order.blocked)
-def test_dx_is_measured_as_the_definition_does(case: Case, computed: bool, order: Order) -> None:
-    graph = InputGradient(backward(case, computed))
+@given(cases(), st.booleans(), st.booleans(), st.sampled_from(tuple(Order)))
+@example(CONSTANT, False, True, Order.running)
+@example(CONSTANT, True, False, Order.running)
+@example(ONE, True, True, Order.blocked)
+@example(ONE, True, False, Order.blocked)
+@example(TINY, False, True, Order.running_mean)
+@example(TINY, False, False, Order.running_mean)
+@example(LONG, True, True, Order.blocked)
+@example(LONG, True, False, Order.blocked)
+def test_dx_is_measured_as_the_definition_does(
+    case: Case, computed: bool, centered: bool, order: Order
+) -> None:
+    graph = InputGradient(backward(case, computed, centered))
     y = case.output(graph.replay(graph.forms[0]).values)
     for program in programs(graph.forms, order):
         loops = graph.measure(program, y, case.form, LIMIT)
         assert_equal(loops, plain(graph, program, y, case.form, LIMIT), case, program)
 
 
-def backward(case: Case, computed: bool) -> BackwardRows:
+def backward(case: Case, computed: bool, centered: bool = True) -> BackwardRows:
     x, shape = case.x, (case.rows, case.width)
     gamma = case.on_grid(np.random.default_rng(case.seed).standard_normal((1, case.width)))
-    mean = case.on_grid(x.mean(axis=1, keepdims=True))
-    rstd = case.on_grid(1.0 / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5))
-    return BackwardRows(
-        x, case.drawn(shape, 4), gamma, None if computed else mean, None if computed else rstd, 1e-5
-    )
+    mean = case.on_grid(x.mean(axis=1, keepdims=True)) if centered and not computed else None
+    size = x.var(axis=1, keepdims=True) if centered else (x**2).mean(axis=1, keepdims=True)
+    rstd = None if computed else case.on_grid(1.0 / np.sqrt(size + 1e-5))
+    return BackwardRows(x, case.drawn(shape, 4), gamma, mean, rstd, 1e-5, centered=centered)
 
 
 @settings(deadline=None, max_examples=25)
-@given(cases(), st.booleans(), st.booleans())
-@example(CONSTANT, True, True)
-@example(ONE, False, True)
-@example(TINY, True, True)
-@example(LONG, False, False)
+@given(cases(), st.booleans(), st.booleans(), st.booleans())
+@example(CONSTANT, True, True, True)
+@example(CONSTANT, True, True, False)
+@example(ONE, False, True, True)
+@example(TINY, True, True, True)
+@example(TINY, False, True, False)
+@example(LONG, False, False, True)
+@example(LONG, False, True, False)
 def test_column_sums_are_those_of_the_definition(
-    case: Case, computed: bool, weighted: bool
+    case: Case, computed: bool, weighted: bool, centered: bool
 ) -> None:
-    graph = ColumnGradient(backward(case, computed), weighted)
+    graph = ColumnGradient(backward(case, computed, centered), weighted)
     for program in graph.forms:
         loops, definition = graph.by_loops(program), graph.by_definition(program)
         deviation = np.sqrt(definition.variance)

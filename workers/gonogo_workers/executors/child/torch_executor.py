@@ -175,6 +175,8 @@ class TorchExecutor:
             outputs = self._backward(tensors, epsilon)
         elif kernel == "rmsnorm_fw":
             outputs = self._plain(_rms_norm, _decomposed_rms_norm, tensors, epsilon)
+        elif kernel == "rmsnorm_bw":
+            outputs = self._rms_backward(tensors, epsilon)
         elif kernel == "groupnorm_fw":
             groups = int(test.get("parameters", {}).get("num_groups", 1))
             shapes = dict.fromkeys(("mean", "rstd"), (shape[0], groups))
@@ -182,8 +184,8 @@ class TorchExecutor:
             outputs = self._plain(_group_norm, _decomposed_group_norm, samples, epsilon, groups)
         else:
             raise CannotServe(
-                "kernel: torch knows layernorm_fw, layernorm_bw, rmsnorm_fw and groupnorm_fw "
-                f"here, not {kernel}"
+                "kernel: torch knows layernorm_fw, layernorm_bw, rmsnorm_fw, rmsnorm_bw and "
+                f"groupnorm_fw here, not {kernel}"
             )
         return {name: _array(value, shapes.get(name, shape)) for name, value in outputs.items()}
 
@@ -199,11 +201,7 @@ class TorchExecutor:
 
         Builds with a group norm or a linear in its place don't have it.
         """
-        if self.setup.norm != "layer" or self.setup.linear is not None:
-            raise CannotServe(
-                "kernel: this build is a LayerNorm in another way; torch-eager, -decomposed and "
-                "-compiled run it"
-            )
+        self._check_plain()
         function = decomposed if self.setup.variant == "decomposed" else native
         affine = [t[name] for name in ("gamma", "beta") if name in t]
 
@@ -215,6 +213,41 @@ class TorchExecutor:
                 whole, (native.__name__, epsilon, *more), t["x"], *affine
             )
         return outputs
+
+    def _check_plain(self) -> None:
+        """Raise CannotServe for a build that has a group norm or a linear in LayerNorm's place."""
+        if self.setup.norm != "layer" or self.setup.linear is not None:
+            raise CannotServe(
+                "kernel: this build is a LayerNorm in another way; torch-eager, -decomposed and "
+                "-compiled run it"
+            )
+
+    def _rms_backward(self, t: Mapping[str, Tensor], epsilon: float) -> dict[str, Tensor]:
+        """Run RMSNorm's gradients: autograd's, or torch's decomposition of them.
+
+        torch has no kernel on a CPU that is given rstd; the decomposition takes one.
+        """
+        self._check_plain()
+        _check_gradient(t)
+        x, gamma, dy = t["x"], t["gamma"], t["dy"]
+        if self.setup.variant == "decomposed":
+            with torch.no_grad():
+                rstd = t["rstd"] if "rstd" in t else _decomposed_rms_norm(x, gamma, epsilon)["rstd"]
+                gradients = _decomposed_rms_backward(dy, x, rstd.reshape(-1, 1), gamma)
+        elif "rstd" in t:
+            raise CannotServe(
+                "numerics.statistics: torch's RMSNorm computes rstd itself (own); "
+                "torch-decomposed takes a given one"
+            )
+        else:
+
+            def forward(x: Tensor, gamma: Tensor) -> Tensor:
+                return torch.nn.functional.rms_norm(x, x.shape[1:], gamma, epsilon)
+
+            leaves = [tensor.detach().requires_grad_() for tensor in (x, gamma)]
+            y = self._maybe_compiled(forward, ("rms autograd", epsilon), *leaves)
+            gradients = torch.autograd.grad(y, leaves, dy)
+        return dict(zip(("dx", "dgamma"), gradients, strict=True))
 
     def _tensor(self, test: Mapping[str, Any], name: str, array: Array) -> Tensor:
         """Return an input on the device, in its format; x and dy as rows.
@@ -272,12 +305,8 @@ class TorchExecutor:
         return dict(zip(("y", "mean", "rstd", "linear"), outputs, strict=False))
 
     def _backward(self, t: Mapping[str, Tensor], epsilon: float) -> dict[str, Tensor]:
+        _check_gradient(t)
         x, gamma, dy = t["x"], t["gamma"], t["dy"]
-        if dy.dtype is not x.dtype:
-            raise CannotServe(
-                f"numerics.input: torch takes dy in the format of x, {_format_of(x)}, "
-                f"not in {_format_of(dy)}"
-            )
         group = self.setup.norm == "group"
         beta = torch.zeros_like(gamma)
         decomposed, wide = self.setup.variant == "decomposed", not self.setup.narrow
@@ -427,6 +456,27 @@ def _decomposed_rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> dict[str, 
         x, [x.shape[1]], gamma, epsilon
     )
     return {"y": y, "rstd": rstd}
+
+
+def _decomposed_rms_backward(
+    dy: Tensor, x: Tensor, rstd: Tensor, gamma: Tensor
+) -> tuple[Tensor, ...]:
+    """Run the decomposition from which the compiler starts: fp32 inside, one rounding."""
+    decomposition = torch._decomp.decomposition_table[
+        torch.ops.aten._fused_rms_norm_backward.default
+    ]
+    gradients = decomposition(dy, x, [x.shape[1]], rstd.to(torch.float32), gamma, [True, True])
+    return tuple(gradients)
+
+
+def _check_gradient(t: Mapping[str, Tensor]) -> None:
+    """Raise CannotServe where dy hasn't the format of x, which torch requires."""
+    x, dy = t["x"], t["dy"]
+    if dy.dtype is not x.dtype:
+        raise CannotServe(
+            f"numerics.input: torch takes dy in the format of x, {_format_of(x)}, "
+            f"not in {_format_of(dy)}"
+        )
 
 
 def _group_norm(
