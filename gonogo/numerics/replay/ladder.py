@@ -2,13 +2,16 @@
 
 First everything in fp32, with blocked sums, then with running ones; then the programs that store
 16-bit quantities, where the tensors have 16-bit formats. The first that explains the output is its
-arithmetic model. Where none does, the nearest one's numbers stand.
+arithmetic model. Where none does, the nearest one's numbers stand. A program that is expected, such
+as that of earlier builds, may be tried first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from gonogo.numerics.replay.program import Order, Program
 
 LIMIT = search.LIMIT
 """The largest distance from a cell, and the largest error shared by a row, that is explained."""
+LARGEST = float(np.finfo(np.float64).max)
 SAMPLED_ROWS = 12
 """Rows on which a program is tried before the whole output; half of them its worst."""
 
@@ -49,7 +53,8 @@ class Finding:
     @property
     def size(self) -> float:
         """Return the larger of the two, which decides."""
-        return max(self.distance, self.row_error)
+        size = max(self.distance, self.row_error)
+        return math.inf if math.isnan(self.distance + self.row_error) else size
 
     @property
     def explained(self) -> bool:
@@ -61,8 +66,8 @@ class Finding:
         return {
             "arithmetic": self.program.name if self.explained else None,
             "nearest_arithmetic": self.program.name,
-            "cell_max": self.distance,
-            "cell_row_max": self.row_error,
+            "cell_max": _finite(self.distance),
+            "cell_row_max": _finite(self.row_error),
             "cell_mismatch": self.mismatch,
             "may_store": self.may_store,
         }
@@ -73,6 +78,7 @@ def climb(
     output: NDArray[np.floating],
     form: str,
     formats: Sequence[str],
+    first: Sequence[Program] = (),
 ) -> Finding:
     """Return the first program that explains `output` (rows, N), else the nearest one.
 
@@ -81,42 +87,99 @@ def climb(
         output: finite values.
         form: the output's format.
         formats: the narrow formats of the kernel's tensors, in which it may store.
+        first: programs that are tried before the others. Only those that the ladder would try
+            without a search, and under its conditions: they decide which of several fitting
+            programs is named, not whether one fits.
     """
     y = np.asarray(output)
-    first = graph.forms[0]
-    nearest, distances = _find(graph, y, form, first)
-    if nearest.explained:
-        return nearest
+    for program in first:
+        if _is_tried(graph, y, form, formats, program):
+            finding, _ = _find(graph, y, form, program)
+            if finding.explained:
+                return finding
+    searched = search.candidates(graph, y, form, formats)
+    finding = nearest(graph, y, form, chain(plain(graph), searched))
+    return finding if finding.explained else replace(finding, may_store=bool(formats))
+
+
+def nearest(
+    graph: Graph, output: NDArray[np.floating], form: str, programs: Iterable[Program]
+) -> Finding:
+    """Return the first of at least one program that explains `output`, else the nearest one."""
+    y = np.asarray(output)
+    others = iter(programs)
+    best, distances = _find(graph, y, form, next(others))
+    if best.explained:
+        return best
     rows = _sample(distances)
     part, part_output = graph.some(rows), y[rows] if graph.shape[0] == len(y) else y
-    for program in _programs(graph, y, form, formats):
+    for program in others:
         sampled, _ = _find(part, part_output, form, program)
-        if not sampled.explained and sampled.size >= nearest.size:
+        if not sampled.explained and sampled.size >= best.size:
             continue
         finding, _ = _find(graph, y, form, program)
         if finding.explained:
             return finding
-        if finding.size < nearest.size:
-            nearest = finding
-    return replace(nearest, may_store=bool(formats))
+        if finding.size < best.size:
+            best = finding
+    return best
 
 
-def _programs(
-    graph: Graph, output: NDArray[np.floating], form: str, formats: Sequence[str]
-) -> Iterator[Program]:
-    """Yield the programs of the ladder, in its order."""
-    yield from graph.forms[1:]
+def plain(graph: Graph) -> Iterator[Program]:
+    """Yield the programs that store nothing, in the order of the ladder."""
+    yield from graph.forms
     for order in (Order.running, Order.running_mean):
         for program in graph.forms:
             yield replace(program, order=order)
-    yield from search.candidates(graph, output, form, formats)
+
+
+def known(graph: Graph, formats: Sequence[str]) -> Iterator[Program]:
+    """Yield the programs that libraries are known to have, in each narrow format."""
+    for form in formats:
+        for base, quantities in graph.known:
+            yield replace(base, stored=dict.fromkeys(quantities, form))
+
+
+def fitting(
+    graph: Graph, output: NDArray[np.floating], form: str, formats: Sequence[str]
+) -> Iterator[Program]:
+    """Yield every program without a search that explains `output`, in the order of the ladder."""
+    y = np.asarray(output)
+    for program in chain(plain(graph), known(graph, formats)):
+        if (
+            _is_tried(graph, y, form, formats, program)
+            and _find(graph, y, form, program)[0].explained
+        ):
+            yield program
+
+
+def _is_tried(
+    graph: Graph,
+    output: NDArray[np.floating],
+    form: str,
+    formats: Sequence[str],
+    program: Program,
+) -> bool:
+    """Return whether the ladder tries a program, whatever its search finds."""
+    if not program.stored:
+        return program in plain(graph)
+    samples = search.samples(graph, output, form)
+    return program in known(graph, formats) and all(
+        sample.fit(program).mismatch <= search.MAX_MISMATCH for sample in samples
+    )
+
+
+def _finite(distance: float) -> float:
+    """Return a distance as a number of JSON; a program that overflows has none that is finite."""
+    return distance if distance <= LARGEST else LARGEST
 
 
 def _find(
     graph: Graph, output: NDArray[np.floating], form: str, program: Program
 ) -> tuple[Finding, Measurement]:
     """Return how near a program is to an output."""
-    measured = measure(graph, program, output, form, LIMIT)
+    with np.errstate(over="ignore", invalid="ignore"):  # fp16 squares overflow
+        measured = measure(graph, program, output, form, LIMIT)
     finding = Finding(
         program, measured.largest, measured.largest_row, measured.mismatch, measured.worst
     )

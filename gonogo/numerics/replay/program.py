@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+QUANTITIES = (
+    *("epsilon", "sum of x", "mean", "x - mean", "square", "sum of squares", "mean square"),
+    *("mean^2", "variance", "variance + epsilon", "root", "root % 32", "root % 64", "rstd"),
+    *("gamma rstd", "x rstd", "mean rstd", "x gamma rstd", "mean gamma rstd"),
+    *("beta - mean gamma rstd", "x^", "gamma x^", "rstd^2", "rstd^3"),
+    *("rstd / (variance + epsilon)", "P", "rstd P", "rstd P added", "P (x - mean)"),
+    *("sum of P (x - mean)", "P / root", "x^ / root", "P x^ / root", "P x^", "s1", "s2", "x^ s2"),
+    *("P - s1", "P - s1 - x^ s2", "rstd (s1 + x^ s2)", "b", "c", "d root", "d variance"),
+    *("d variance / N", "2 d variance / N", "d square", "d (x - mean)", "d mean", "sum of d mean"),
+    *("d mean / N", "d mean^2", "d x of the statistics", "d x of the variance", "dy x^"),
+    "column sum",
+)
+"""The quantities that kernels of ours may store, in the order in which kernels compute them."""
+_PLACES = {name: place for place, name in enumerate(QUANTITIES)}
+CANCELLED = "E[x^2] - mean^2"
+"""The variance of programs that don't center x first."""
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Return quantities in the order of QUANTITIES; others follow, in alphabetical order."""
+    return tuple(sorted(names, key=lambda name: (_PLACES.get(name, len(_PLACES)), name)))
 
 
 class Order(StrEnum):
@@ -55,10 +77,12 @@ class Program:
         """Return the name that people read, such as "fp32-inside, running sums"."""
         formats = sorted(set(self.stored.values()))
         parts = [
-            f"{'/'.join(formats)}: {', '.join(self.stored)} stored" if formats else "fp32-inside"
+            f"{'/'.join(formats)}: {', '.join(in_order(self.stored))} stored"
+            if formats
+            else "fp32-inside"
         ]
-        if self.variance == "E[x^2] - mean^2":
-            parts.append("variance as E[x^2] - mean^2")
+        if self.variance == CANCELLED:
+            parts.append(f"variance as {CANCELLED}")
         if self.order is not Order.blocked:
             parts.append(self.order.value)
         if self.column_order is not ColumnOrder.blocked:
