@@ -141,30 +141,24 @@ def emulator_build(name: str, path: str = "build") -> Build:
 
 
 TORCH = "torch"
-TORCH_VARIANTS = {
-    "eager": "torch-eager",
-    "decomposed": "torch",
-    "compiled": "torch",
-}
-"""Each way in which torch runs a kernel, and the arithmetic model of its LayerNorm in that mode:
-ATen's CPU kernel keeps bf16 column sums in bf16."""
+TORCH_VARIANTS = ("eager", "decomposed", "compiled")
+"""The ways in which torch runs a kernel. Their builds name no arithmetic model: it is found."""
 LINEAR = "linear"
 """A downstream output of layernorm_fw: y after a bf16 linear layer with fixed weights."""
 
 
-def _torch_builds() -> Iterable[tuple[str, str, tuple[str, ...] | None]]:
-    """Yield (name, arithmetic model, outputs) of each build, on a CPU, then on a GPU."""
+def _torch_builds() -> Iterable[tuple[str, tuple[str, ...] | None]]:
+    """Yield (name, outputs) of each build, on a CPU, then on a GPU."""
     for device in ("", "cuda-"):
-        for variant, arithmetic in TORCH_VARIANTS.items():
-            layer_norm = "torch" if device else arithmetic
+        for variant in TORCH_VARIANTS:
             name = f"torch-{device}{variant}"
-            yield name, layer_norm, None
-            yield f"{name}-group-norm", "torch", None
-            yield f"{name}-linear", layer_norm, (*_KERNEL_OUTPUTS, LINEAR)
+            yield name, None
+            yield f"{name}-group-norm", None
+            yield f"{name}-linear", (*_KERNEL_OUTPUTS, LINEAR)
 
 
 _KERNEL_OUTPUTS = ("dbeta", "dgamma", "dx", "mean", "rstd", "y")
-TORCH_BUILDS = tuple(name for name, _, _ in _torch_builds())
+TORCH_BUILDS = tuple(name for name, _ in _torch_builds())
 """The builds that the torch executor defines itself (docs/torch.md); the host's builds file
 defines any other name."""
 
@@ -178,10 +172,9 @@ def torch_builds() -> Mapping[str, Build]:
             executor=TORCH,
             branch=TORCH,
             sequence=sequence,
-            arithmetic=arithmetic,
             outputs=outputs,
         )
-        for sequence, (name, arithmetic, outputs) in enumerate(_torch_builds())
+        for sequence, (name, outputs) in enumerate(_torch_builds())
     }
 
 

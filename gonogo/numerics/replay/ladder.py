@@ -2,8 +2,7 @@
 
 First everything in fp32, with blocked sums, then with running ones; then the programs that store
 16-bit quantities, where the tensors have 16-bit formats. The first that explains the output is its
-arithmetic model. Where none does, the nearest one's numbers stand. A program that is expected, such
-as that of earlier builds, may be tried first.
+arithmetic model. Where none does, the nearest one's numbers stand.
 """
 
 from __future__ import annotations
@@ -78,7 +77,6 @@ def climb(
     output: NDArray[np.floating],
     form: str,
     formats: Sequence[str],
-    first: Sequence[Program] = (),
 ) -> Finding:
     """Return the first program that explains `output` (rows, N), else the nearest one.
 
@@ -87,16 +85,8 @@ def climb(
         output: finite values.
         form: the output's format.
         formats: the narrow formats of the kernel's tensors, in which it may store.
-        first: programs that are tried before the others. Only those that the ladder would try
-            without a search, and under its conditions: they decide which of several fitting
-            programs is named, not whether one fits.
     """
     y = np.asarray(output)
-    for program in first:
-        if _is_tried(graph, y, form, formats, program):
-            finding, _ = _find(graph, y, form, program)
-            if finding.explained:
-                return finding
     searched = search.candidates(graph, y, form, formats)
     finding = nearest(graph, y, form, chain(plain(graph), searched))
     return finding if finding.explained else replace(finding, may_store=bool(formats))
@@ -131,42 +121,6 @@ def plain(graph: Graph) -> Iterator[Program]:
     for order in (Order.running, Order.running_mean):
         for program in graph.forms:
             yield replace(program, order=order)
-
-
-def known(graph: Graph, formats: Sequence[str]) -> Iterator[Program]:
-    """Yield the programs that libraries are known to have, in each narrow format."""
-    for form in formats:
-        for base, quantities in graph.known:
-            yield replace(base, stored=dict.fromkeys(quantities, form))
-
-
-def fitting(
-    graph: Graph, output: NDArray[np.floating], form: str, formats: Sequence[str]
-) -> Iterator[Program]:
-    """Yield every program without a search that explains `output`, in the order of the ladder."""
-    y = np.asarray(output)
-    for program in chain(plain(graph), known(graph, formats)):
-        if (
-            _is_tried(graph, y, form, formats, program)
-            and _find(graph, y, form, program)[0].explained
-        ):
-            yield program
-
-
-def _is_tried(
-    graph: Graph,
-    output: NDArray[np.floating],
-    form: str,
-    formats: Sequence[str],
-    program: Program,
-) -> bool:
-    """Return whether the ladder tries a program, whatever its search finds."""
-    if not program.stored:
-        return program in plain(graph)
-    samples = search.samples(graph, output, form)
-    return program in known(graph, formats) and all(
-        sample.fit(program).mismatch <= search.MAX_MISMATCH for sample in samples
-    )
 
 
 def _finite(distance: float) -> float:

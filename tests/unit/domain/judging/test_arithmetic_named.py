@@ -103,8 +103,8 @@ def storing(case: Case, form: str, *, last: bool = True) -> dict[str, Array]:
     return {"y": round_to((round_to(scaled, form) if last else scaled) + beta, form)}
 
 
-# `small` data are subnormal in fp16; `constant` data can't tell right from wrong. In a ramp the rows
-# and their roundings are equal: their fp32 sums err more than the replay allows, named or not.
+# `small` data are subnormal in fp16, and `constant` data can't tell right from wrong. The rows of a
+# ramp and their roundings are equal: fp32 sums err more than the replay allows, named or not.
 REGIMES_OF = [
     (form, regime)
     for form in FORMATS
@@ -237,3 +237,39 @@ def test_a_program_that_overflows_has_a_distance_that_json_has() -> None:
     assert result.explanation == "unexplained"
     assert np.isfinite(result.statistics["cell_max"])
     assert result.statistics["reproduced_by"] == "fp32-inside"
+
+
+def running_mean(x: Array, lanes: int = 16) -> Array:
+    """Return the mean of each row as ATen has it: running means of lanes, merged at the end."""
+    mean, count = np.zeros(len(x), np.float32), 0
+    for lane in range(lanes):
+        columns = x.T[lane::lanes]
+        part = np.zeros(len(x), np.float32)
+        for index, column in enumerate(columns, 1):
+            part += (column - part) / np.float32(index)
+        count += len(columns)
+        mean += (part - mean) * np.float32(len(columns) / count)
+    return mean
+
+
+def test_a_mean_of_terms_that_cancel_may_err_by_roundings_of_their_size() -> None:
+    """In a symmetric ramp, and of 16-bit terms, every simulated order of sums is exact."""
+    wide = {"gamma": "fp32", "beta": "fp32"}
+    for case in (
+        case_of("layernorm_fw", (10, 33), "ramp", **FORMATS["fp32"]),
+        case_of("layernorm_fw", (64, 128), input=wide),
+    ):
+        mean = running_mean(case.given["x"])
+        assert judged(case, {"mean": mean}, "fp32-inside").explanation == "explained"
+        wrong = {"mean": mean + np.float32(1e-6)}
+        assert judged(case, wrong, "fp32-inside").explanation == "unexplained"
+
+
+def test_a_dgamma_whose_mean_is_subtracted_late_is_explained_far_from_zero() -> None:
+    case = case_of("layernorm_bw", (64, 128), "offset", **FORMATS["fp32"])
+    x, dy = case.given["x"], case.given["dy"]
+    mean, rstd = (case.given[name][:, None] for name in ("mean", "rstd"))
+    late = {"dgamma": ((dy * x - dy * mean) * rstd).sum(axis=0, dtype=np.float32)}
+    assert judged(case, late, "fp32-inside").explanation == "explained"
+    wrong = {"dgamma": late["dgamma"] * np.float32(1.0001)}
+    assert judged(case, wrong, "fp32-inside").explanation == "unexplained"
