@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.judging import expected
+from gonogo.judging.judging import matrix
 from gonogo.kernels import registry
 from gonogo.kernels.groupnorm.budget import spread
 from gonogo.numerics.formats import round_to
 from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation, Statistics, explain, worst_explanation
 
 Arrays = dict[str, NDArray[np.float32]]
 Given = Mapping[str, NDArray[Any]]
@@ -216,7 +219,24 @@ RIGHT: Mapping[str, tuple[Callable[[TestSpec, Given], Arrays], tuple[str, ...]]]
         ("generic",),
     ),
 }
-"""name -> (kernel, the arithmetics that must explain it)."""
+"""name -> (kernel, the budgets that must explain it)."""
+
+
+def by_budget(
+    test: TestSpec, raw: Given, given: Given, outputs: Mapping[str, NDArray[Any]], budget: str
+) -> dict[str, Statistics]:
+    """Return the statistics of each output by a budget alone, whatever else could be its ruler.
+
+    A build can't name the fp32 budget any more: its kernels are replayed.
+    """
+    matrices = {name: matrix(test, name, outputs) for name in test.outputs}
+    return expected.statistics(test, raw, given, matrices, budget)
+
+
+def explanation(statistics: Mapping[str, Statistics]) -> Explanation:
+    """Return the worst explanation of several outputs."""
+    return worst_explanation(map(explain, statistics.values()))
+
 
 MONTE_CARLO = Arithmetic(Stochastic(), _fp32, pairwise)
 """Every stored value rounded at random: what B and s are checked with, not a kernel that anybody

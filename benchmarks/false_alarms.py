@@ -20,9 +20,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arithmetics import MONTE_CARLO, RIGHT
+from benchmarks.arithmetics import MONTE_CARLO, RIGHT, by_budget, explanation
 from gonogo.judging import expected, inputs
-from gonogo.judging.judging import judge
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import POLICY, Explanation, explain
 
@@ -205,10 +204,10 @@ def main(arguments: list[str] | None = None) -> int:
                     continue
                 raw = inputs.generate(test, seed)
                 given = inputs.quantise(test, raw)
-                judged = judge(test, raw, given, run(test, given), arithmetic=arithmetic)
-                verdicts[judged.explanation.value] += 1
-                for output, one in judged.outputs.items():
-                    for statistic in beyond(one.statistics):
+                judged = by_budget(test, raw, given, run(test, given), arithmetic)
+                verdicts[explanation(judged).value] += 1
+                for output, numbers in judged.items():
+                    for statistic in beyond(numbers):
                         statistics[f"{output}.{statistic}"] += 1
                         if chosen.show:
                             chosen.show -= 1
@@ -219,7 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
                                 test.canonical(),
                                 output,
                                 statistic,
-                                one.statistics[statistic],
+                                numbers[statistic],
                                 soft_wrap=True,
                             )
             bad += verdicts["unexplained"] > 0 or verdicts["suspect"] > chosen.seeds / 1000

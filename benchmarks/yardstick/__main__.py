@@ -29,9 +29,10 @@ from rich.table import Table
 from benchmarks.yardstick.bench import PLAIN_FACTOR, Result, Showing, results
 from benchmarks.yardstick.counts import JUDGES, SUSPECT, UNEXPLAINED, Count, Counts, counted, passes
 from benchmarks.yardstick.families import FAMILIES
+from gonogo.errors import FieldError
 from gonogo.gauge.gates import GATES
 from gonogo.gauge.rules import FRACTION_BITS
-from gonogo.spec.builds import ARITHMETICS
+from gonogo.spec.arithmetic_names import canonical
 
 LEFT_OUT = (
     "benchdnn's mean and variance: their threshold is 0 for data whose statistics are exact, which"
@@ -49,6 +50,14 @@ UNCOUNTED = {
 SHOWN_MISSES = 12
 
 
+def _model(text: str) -> str | None:
+    """Return the canonical spelling of an arithmetic model's name."""
+    try:
+        return canonical(text, "--arithmetic")
+    except FieldError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def main(words: list[str] | None = None) -> int:
     """Run the families and print the tables; 2 where nothing ran."""
     parser = argparse.ArgumentParser(
@@ -63,7 +72,8 @@ def main(words: list[str] | None = None) -> int:
     )
     parser.add_argument(
         "--arithmetic",
-        choices=ARITHMETICS,
+        type=_model,
+        metavar="NAME",
         help="name this model for kernels that are no Wormhole's (default: none is named)",
     )
     parser.add_argument("--format", choices=tuple(FRACTION_BITS), help="one output format only")

@@ -9,6 +9,7 @@ from typing import Any
 
 from gonogo.ci.events import CommitEvent
 from gonogo.ci.patterns import fits, fits_any
+from gonogo.spec.arithmetic_names import canonical
 
 ACTIONS: Mapping[str, tuple[str, ...]] = {
     "pull_request": ("opened", "synchronize", "reopened"),
@@ -88,7 +89,11 @@ class Rule:
         if register is not None:
             outputs = register.get("outputs")
             register = Registration(
-                **{**register, "outputs": None if outputs is None else tuple(outputs)}
+                **{
+                    **register,
+                    "arithmetic": canonical(register.get("arithmetic"), "register.arithmetic"),
+                    "outputs": None if outputs is None else tuple(outputs),
+                }
             )
         values: dict[str, Any] = {
             name: tuple(content[name]) for name in lists if content.get(name) is not None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gonogo.spec import arithmetic_words
+from gonogo.spec.program_name import same
 
 MIN_ELEMENTS = 1000
 """The least elements of an output whose program counts: on fewer, several programs fit."""
@@ -110,9 +111,9 @@ def changes(build: BuildPrograms, earlier: Sequence[BuildPrograms]) -> tuple[Ari
         before = next(iter(votes))
         if before is None or 2 * votes[before] <= len(voters):
             continue
-        if arithmetic_words.same(before, after):
+        if same(before, after):
             continue
-        builds = tuple(name for name, program in voters if arithmetic_words.same(program, before))
+        builds = tuple(name for name, program in voters if same(program, before))
         changed.append(ArithmeticChange(output, before, after, seeds, of, builds))
     return tuple(changed)
 

@@ -1,8 +1,8 @@
-"""The arithmetic model of a kernel that nobody named: found for each output by replay."""
+"""The arithmetic model of each output by replay: found, or one of the programs that are named."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,12 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.judging.limits import DetectionLimits, detection_limits
+from gonogo.judging.named import programs
 from gonogo.judging.term_shares import TermShare, diagnose
 from gonogo.judging.tolerance_advice import ToleranceAdvice, advise
 from gonogo.kernels import registry
 from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.cells import on_grid
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Graph
+from gonogo.spec.arithmetic_names import NamedArithmetic
+from gonogo.spec.arithmetic_words import UNKNOWN
+from gonogo.spec.program_name import ProgramName, same
 from gonogo.spec.test_spec import TestSpec
 
 NARROW = ("bf16", "fp16")
@@ -35,25 +39,32 @@ class Ruling:
     """The ruling of the replay on an output.
 
     Attributes:
-        finding: the nearest program.
+        finding: the nearest program, of those that are named.
         fault: the fault that explains most of the error, where no program explains the output.
+        reproduced_by: another program than the named ones, which reproduces the output where they
+            don't.
         limits: the faults that could not have shown; None where no program explains the output.
         advice: the tolerance to take; None where today's is never in a right kernel's way.
     """
 
     finding: ladder.Finding
     fault: TermShare | None = None
+    reproduced_by: str | None = None
     limits: DetectionLimits | None = None
     advice: ToleranceAdvice | None = None
 
     @property
     def name(self) -> str:
-        """Return the name of the arithmetic model; "unknown" where none explains the output."""
-        return self.finding.program.name if self.finding.explained else "unknown"
+        """Return the program that reproduces the output, named or not; "unknown": there is none."""
+        if self.finding.explained:
+            return self.finding.program.name
+        return self.reproduced_by or UNKNOWN
 
     def statistics(self) -> dict[str, Any]:
         """Return it as statistics of the output."""
         numbers = self.finding.statistics()
+        if self.reproduced_by is not None:
+            numbers["reproduced_by"] = self.reproduced_by
         if self.fault is not None:
             numbers["fault"] = self.fault.sentence
             if self.fault.is_coherent:
@@ -71,11 +82,19 @@ def rulings(
     raw: Mapping[str, NDArray[Any]],
     given: Mapping[str, NDArray[Any]],
     outputs: Mapping[str, NDArray[np.float32]],
+    named: NamedArithmetic | None = None,
 ) -> dict[str, Ruling]:
     """Return the ruling on each output that can be replayed.
 
     Left out are outputs that hold NaN or Inf, and tests with block formats, which only a Wormhole
-    has. raw, given: as for judging.judge. outputs: as matrices (see judging.matrix).
+    has.
+
+    Args:
+        test: the test.
+        raw: as for judging.judge.
+        given: as for judging.judge.
+        outputs: as matrices (see judging.matrix).
+        named: the programs that may explain an output; None: any that the ladder finds.
     """
     formats = {test.numerics.output, *_inputs(test)}
     if not formats <= REPLAYABLE:
@@ -94,9 +113,40 @@ def rulings(
             continue
         matrix = output.reshape(-1, 1) if test.is_per_row(name) else output
         form = _format(matrix, test.numerics.output)
-        finding = ladder.climb(graphs[name], matrix, form, narrow)
-        ruled[name] = _ruling(test, name, graphs[name], exact_graphs, matrix, finding, form)
+        permitted = () if named is None else named.permitted(name)
+        finding, other = (
+            _by_name(graphs[name], matrix, form, narrow, permitted)
+            if permitted
+            else (ladder.climb(graphs[name], matrix, form, narrow), None)
+        )
+        if other is not None:
+            ruled[name] = Ruling(finding, reproduced_by=other)
+        else:
+            ruled[name] = _ruling(test, name, graphs[name], exact_graphs, matrix, finding, form)
     return ruled
+
+
+def _by_name(
+    graph: Graph,
+    output: NDArray[np.float32],
+    form: str,
+    narrow: Sequence[str],
+    permitted: Sequence[ProgramName],
+) -> tuple[ladder.Finding, str | None]:
+    """Return the nearest of the permitted programs, and another one that reproduces the output.
+
+    One that the output can't tell from a permitted one is permitted, too.
+    """
+    allowed = [program for name in permitted for program in programs(graph, name, narrow)]
+    finding = ladder.nearest(graph, output, form, allowed)
+    if finding.explained:
+        return finding, None
+    other = ladder.climb(graph, output, form, narrow)
+    if not other.explained:
+        return finding, None
+    if any(same(other.program.name, program.name) for program in allowed):
+        return other, None
+    return finding, other.program.name
 
 
 def _ruling(

@@ -14,8 +14,6 @@ from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.kernels.registry import numerics
 from gonogo.numerics.diagnosis import Diagnosis
 from gonogo.spec import arithmetic_words, diagnoses
-from gonogo.spec import fields as reading
-from gonogo.spec.builds import ARITHMETICS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict, verdict, within
 
@@ -106,8 +104,6 @@ def _judged(
     test_fields: Mapping[str, Any], arrays: Arrays, raw: Arrays, arithmetic: str | None
 ) -> tuple[TestSpec, SeedJudgement, Tensors, Tensors]:
     test = TestSpec.parse(test_fields)
-    if arithmetic is not None:
-        reading.choice(arithmetic, ARITHMETICS, "arithmetic")
     outputs = {name: shaped(test, name, arrays[name]) for name in test.outputs if name in arrays}
     loose, given = given_inputs(
         test, {name: array for name, array in arrays.items() if name not in outputs}, raw
@@ -160,6 +156,9 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
                 f"  {name}: {output.verdict.label}, {output.explanation.value}; "
                 f"{', '.join(numbers)}"
             )
+        if "reproduced_by" in output.statistics:
+            named = arithmetic_words.unnamed(output.statistics["reproduced_by"])
+            lines.append(f"  {name}: {named}")
         if "fault" in output.statistics:
             faults[name] = output.statistics["fault"]
         if "advice" in output.statistics:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gonogo.kernels import registry
 from gonogo.numerics import compare
 from gonogo.numerics.expectation import Array, Expectation, binade, output_step
+from gonogo.spec.arithmetic_names import budget_of
 from gonogo.spec.verdicts import POLICY
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def edges(
     numerics = registry.numerics(test)
     references = numerics.reference(test, raw)
     sums_by_output: dict[str, _Sums] = {}
-    for name, expected, rows, columns in numerics.pieces(test, given, arithmetic):
+    for name, expected, rows, columns in numerics.pieces(test, given, budget_of(arithmetic)):
         tolerance = test.tolerance_for(name)
         allclose = tolerance.allclose if tolerance is not None else None
         shown = (chi or {}).get(name)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gonogo.kernels import registry
 from gonogo.numerics.expectation import Expectation
+from gonogo.spec.arithmetic_names import budget_of
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -20,9 +21,9 @@ Arrays = Mapping[str, NDArray[Any]]
 def expectations(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, Expectation]:
     """Return the expectation of every output, from what the device was given.
 
-    arithmetic: the arithmetic model of the kernel; None is the generic one.
+    arithmetic: the arithmetic model of the kernel, whose budget is taken; None is the generic one.
     """
-    return registry.numerics(test).expectations(test, given, arithmetic)
+    return registry.numerics(test).expectations(test, given, budget_of(arithmetic))
 
 
 def statistics(
@@ -33,4 +34,4 @@ def statistics(
     arithmetic: str | None,
 ) -> dict[str, Any]:
     """Return the statistics of every output. `outputs` are matrices (see judging.matrix)."""
-    return registry.numerics(test).statistics(test, raw, given, outputs, arithmetic)
+    return registry.numerics(test).statistics(test, raw, given, outputs, budget_of(arithmetic))

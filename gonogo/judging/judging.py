@@ -17,6 +17,8 @@ from gonogo.exact.judge import judge_exact
 from gonogo.judging import expected
 from gonogo.judging.arithmetic import Ruling, rulings
 from gonogo.numerics.compare import Statistics, digest, nonfinite
+from gonogo.spec.arithmetic_names import NamedArithmetic
+from gonogo.spec.builds import WORMHOLE_ARITHMETIC
 from gonogo.spec.regimes import is_exact
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import (
@@ -84,11 +86,22 @@ def judge(
 ) -> SeedJudgement:
     """Judge a kernel's outputs for `given`.
 
-    raw, given: as gonogo.judging.inputs makes them (2-D x and dy). outputs: the test's shapes or
-    flattened to rows. arithmetic: the arithmetic model; None: it is found for each output by
-    replay. produced: the outputs that the build declares (None: all of them); others are not
-    produced and not missed. Raises KernelOutputError for a missing output, a wrong shape or type.
     NaN and Inf are judged, not refused.
+
+    Args:
+        test: the test.
+        raw: the inputs before they were rounded to their formats (2-D x and dy).
+        given: what the device was given, as gonogo.judging.inputs makes it.
+        outputs: the kernel's, in the test's shapes or flattened to rows.
+        arithmetic: the arithmetic model by name (gonogo.spec.arithmetic_names); None: it is found
+            for each output by replay.
+        produced: the outputs that the build declares (None: all of them); others are not produced
+            and not missed.
+        policy: the thresholds.
+
+    Raises:
+        FieldError: the arithmetic model is unknown.
+        KernelOutputError: an output is missing, or has a wrong shape or type.
     """
     declared = (
         test.outputs
@@ -97,7 +110,9 @@ def judge(
     )
     matrices = {name: matrix(test, name, outputs) for name in declared}
     statistics = expected.statistics(test, raw, given, matrices, arithmetic)
-    ruled = rulings(test, raw, given, matrices) if arithmetic is None else {}
+    named = None if arithmetic is None else NamedArithmetic.parse(arithmetic)
+    is_replayed = named is None or named.wormhole is None
+    ruled = rulings(test, raw, given, matrices, named) if is_replayed else {}
     for name, ruling in ruled.items():
         statistics[name] |= ruling.statistics()
     if is_exact(test.inputs):
@@ -117,7 +132,7 @@ def judge(
         verdict(all_within, explanation),
         explanation,
         judged,
-        _model(ruled) if ruled else arithmetic or "generic",
+        _model(ruled) if ruled else named.name if named else WORMHOLE_ARITHMETIC,
         policy.version,
     )
 

@@ -21,6 +21,7 @@ from gonogo.kernels import registry
 from gonogo.kernels.layernorm.arithmetic.terms import BLOCK_FORMATS, UNIT_ROUNDOFF
 from gonogo.numerics import compare
 from gonogo.numerics.expectation import Array, Expectation, Mask, output_step
+from gonogo.spec.arithmetic_names import budget_of
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -61,7 +62,7 @@ def bounds(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, B
     """
     return {
         name: joined(parts, 0 if test.is_matrix(name) else 1)
-        for name, parts in registry.numerics(test).parts(test, given, arithmetic).items()
+        for name, parts in registry.numerics(test).parts(test, given, budget_of(arithmetic)).items()
     }
 
 

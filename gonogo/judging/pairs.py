@@ -20,7 +20,8 @@ from gonogo.judging import flips, paired
 from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge, matrix
 from gonogo.kernels.layernorm.arithmetic.terms import UNIT_ROUNDOFF
 from gonogo.spec import fields
-from gonogo.spec.builds import ARITHMETICS, MAX_NAME
+from gonogo.spec.arithmetic_names import BUDGETS, canonical
+from gonogo.spec.builds import MAX_NAME
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import (
     POLICY,
@@ -43,7 +44,7 @@ class Reference:
 
     Attributes:
         build: its name.
-        arithmetic: its arithmetic model; None is the generic one.
+        arithmetic: its arithmetic model; None: it is found by replay.
         produced: its outputs; None for all.
     """
 
@@ -66,10 +67,9 @@ class Reference:
                 "must be the name of a build",
                 limit=f"1 to {MAX_NAME} characters",
             )
-        arithmetic = given.get("arithmetic")
         return cls(
             build,
-            None if arithmetic is None else str(arithmetic),
+            canonical(given.get("arithmetic"), fields.join(path, "arithmetic")),
             None if outputs is None else tuple(str(name) for name in outputs),
         )
 
@@ -166,10 +166,9 @@ def _terms(test: TestSpec, output: str) -> int:
 def _budget_model(judged: SeedJudgement) -> str | None:
     """Return the arithmetic model whose budget bounds a build's error.
 
-    It is the generic one where the build's arithmetic was found by replay: a program has no name
-    among the budgets.
+    It is the generic one where a program explains the build's outputs: it is no budget.
     """
-    return judged.arithmetic if judged.arithmetic in ARITHMETICS else None
+    return judged.arithmetic if judged.arithmetic in BUDGETS else None
 
 
 def _entry(

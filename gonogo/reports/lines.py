@@ -24,7 +24,7 @@ from gonogo.reports.cases import (
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean
 from gonogo.spec import fields
-from gonogo.spec.builds import ARITHMETICS
+from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 from gonogo.spec.tolerances import Tolerance
 
@@ -147,7 +147,7 @@ def _comparison(
             given["test"], max_elements=max_elements, path=f"{path}.test"
         )
         specs[text] = test
-    tolerance, arithmetic = given.get("tolerance"), given.get("arithmetic")
+    tolerance = given.get("tolerance")
     if test is not None and tolerance is not None:
         raise FieldError(
             f"{path}.tolerance",
@@ -172,9 +172,7 @@ def _comparison(
         tolerance={}
         if tolerance is None
         else Tolerance.parse(tolerance, f"{path}.tolerance").to_json(),
-        arithmetic=None
-        if arithmetic is None
-        else fields.choice(arithmetic, ARITHMETICS, f"{path}.arithmetic"),
+        arithmetic=canonical(given.get("arithmetic"), f"{path}.arithmetic"),
         words=_text(given.get("words"), f"{path}.words", MAX_MESSAGE_CHARS) or "",
         problem=_text(given.get("problem"), f"{path}.problem", MAX_MESSAGE_CHARS) or "",
     )

@@ -1,8 +1,8 @@
 """Arithmetic models in words: what a name means, how two differ, what a verdict can't have seen.
 
-A name is that of a budget (gonogo.spec.builds.ARITHMETICS), or that of a program that was found by
-replay, such as "bf16: mean, rstd stored, running sums" (gonogo.numerics.replay.program). Results
-store names only, so that this module reads them without NumPy.
+A name is that of a budget (gonogo.spec.arithmetic_names.BUDGETS), or that of a program that
+reproduces an output, such as "bf16: mean, rstd stored, running sums" (gonogo.spec.program_name).
+Results store names only, so that this module reads them without NumPy.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.spec.builds import ARITHMETICS
+from gonogo.spec.arithmetic_names import ALIASES, BUDGETS
+from gonogo.spec.program_name import COLUMN_SUMS, ProgramName, same, visible_part
 
 UNKNOWN = "unknown"
 """Stands for the arithmetic model of an output that no program reproduces."""
-NOTHING_STORED = "fp32-inside"
-_STORED = re.compile(r"(?P<formats>[a-z0-9/]+): (?P<names>.+?) stored(?:, (?P<traits>.+))?")
 _PERCENT = re.compile(r"(\d[\d.]*(?:e[+-]?\d+)?) ?%")
 _REMARK = re.compile(r" \([^()]*\)$")
 _TRAITS: Mapping[str, str] = {
@@ -27,71 +26,6 @@ _TRAITS: Mapping[str, str] = {
     "variance as E[x^2] - mean^2": "The variance is computed as E[x^2] - mean^2.",
 }
 """The meanings of the other parts of a program's name."""
-_COLUMN_SUMS = "column sums: "
-_SCALED: Mapping[str, str] = {"sum of x": "mean", "sum of squares": "variance"}
-"""Quantity -> 1/N times it. For N = 2^k both are rounded alike."""
-_HIDDEN: Mapping[str, frozenset[str]] = {
-    "rstd": frozenset({"square", "variance", "variance + epsilon", "root"}),
-    "root": frozenset({"square", "variance", "variance + epsilon"}),
-}
-"""Stored quantity -> what only reaches the output through it.
-
-Its rounding hides most of theirs, so that programs with and without them often fit the same output.
-"""
-
-
-@dataclass(frozen=True)
-class ProgramName:
-    """The parts of a program's name.
-
-    Attributes:
-        stored: the format of each stored quantity; several, such as "bf16/fp16", where the name
-            doesn't say which.
-        traits: the order of its sums and the form of its variance, as the name has them.
-    """
-
-    stored: Mapping[str, str]
-    traits: tuple[str, ...]
-
-    @classmethod
-    def parse(cls, name: str) -> ProgramName | None:
-        """Return the parts of a name; None for one that isn't a program's."""
-        rows, mark, columns = name.partition(f", {_COLUMN_SUMS}")
-        by_columns = (_COLUMN_SUMS + columns,) if mark else ()
-        if rows == NOTHING_STORED or rows.startswith(f"{NOTHING_STORED}, "):
-            return cls({}, (*rows.split(", ")[1:], *by_columns))
-        match = _STORED.fullmatch(rows)
-        if match is None:
-            return None
-        stored = dict.fromkeys(match["names"].split(", "), match["formats"])
-        return cls(stored, (*(match["traits"].split(", ") if match["traits"] else ()), *by_columns))
-
-    @property
-    def visible(self) -> ProgramName:
-        """Return the name with what an output can tell apart only, in a fixed order."""
-        stored = {_SCALED.get(name, name): form for name, form in self.stored.items()}
-        hidden = {name for storing in stored for name in _HIDDEN.get(storing, ())}
-        return ProgramName(
-            {name: stored[name] for name in sorted(stored) if name not in hidden},
-            tuple(sorted(self.traits)),
-        )
-
-
-def same(first: str, second: str) -> bool:
-    """Return whether two names are of arithmetic models that one output can't tell apart.
-
-    A search lists the stored quantities of a program in any order, those that others hide only now
-    and then, and a sum for a mean. So the same kernel gets several names over its seeds.
-    """
-    if first == second:
-        return True
-    visible = _visible(first)
-    return visible is not None and visible == _visible(second)
-
-
-def _visible(name: str) -> ProgramName | None:
-    program = ProgramName.parse(name)
-    return None if program is None else program.visible
 
 
 def counted(names: Mapping[str | None, int]) -> dict[str | None, int]:
@@ -117,6 +51,7 @@ class OutputArithmetic:
         nearest: the program nearest to those, of most of them; None where all are reproduced.
         seeds: the number of seeds.
         detection_limits: the faults that none of the seeds could have seen.
+        reproduced_by: the program that reproduces most of the seeds that no named one reproduces.
     """
 
     output: str
@@ -125,18 +60,23 @@ class OutputArithmetic:
     nearest: str | None
     seeds: int
     detection_limits: tuple[str, ...]
+    reproduced_by: str | None = None
 
     @property
     def words(self) -> str:
         """The models and the limits in one line."""
+        no_model = (
+            "none that is named reproduces it" if self.reproduced_by else "none reproduces it"
+        )
         counts = [
-            f"{name or 'none reproduces it'} in {seeds:,} of {self.seeds:,} seeds"
+            f"{name or no_model} in {seeds:,} of {self.seeds:,} seeds"
             for name, seeds in self.programs.items()
         ]
         models = self.arithmetic if len(counts) == 1 and self.arithmetic else "; ".join(counts)
         nearest = f" (nearest: {self.nearest})" if self.nearest else ""
+        other = f"; {unnamed(self.reproduced_by)}" if self.reproduced_by else ""
         limits = f"; {unseen(self.detection_limits)}" if self.detection_limits else ""
-        return f"arithmetic model of {self.output}: {models}{nearest}{limits}"
+        return f"arithmetic model of {self.output}: {models}{nearest}{other}{limits}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types; the most frequent program comes first."""
@@ -149,12 +89,13 @@ class OutputArithmetic:
             ],
             "seeds": self.seeds,
             "detection_limits": list(self.detection_limits),
+            "reproduced_by": self.reproduced_by,
             "words": self.words,
         }
 
 
 def was_replayed(statistics: Mapping[str, Any]) -> bool:
-    """Return whether an output's model was found by replay: its build names none."""
+    """Return whether an output's model is one by replay: its build names none, or programs."""
     return "nearest_arithmetic" in statistics
 
 
@@ -164,6 +105,7 @@ def of_output(output: str, rows: Sequence[Mapping[str, Any]]) -> OutputArithmeti
     nearest = counted(
         Counter(row["nearest_arithmetic"] for row in rows if row.get("arithmetic") is None)
     )
+    others = [row["reproduced_by"] for row in rows if row.get("reproduced_by")]
     return OutputArithmetic(
         output,
         next(iter(programs)),
@@ -171,6 +113,7 @@ def of_output(output: str, rows: Sequence[Mapping[str, Any]]) -> OutputArithmeti
         next(iter(nearest), None),
         len(rows),
         shared_limits(row["detection_limits"] for row in rows if "detection_limits" in row),
+        next(iter(counted(Counter(others))), None),
     )
 
 
@@ -188,8 +131,10 @@ def meaning(name: str | None) -> str:
     """Return what a name means, in sentences; "" for one that is not known here."""
     if name is None or name == UNKNOWN:
         return "No arithmetic model that is known here reproduces the output."
-    if name in ARITHMETICS:
+    if name in BUDGETS:
         return f"The build names the arithmetic model {name}; its budget is the ruler."
+    if name in ALIASES:
+        return f"The build named {name}, which was a budget then, and now stands for programs."
     program = ProgramName.parse(name)
     if program is None:
         return ""
@@ -198,8 +143,8 @@ def meaning(name: str | None) -> str:
         formats = next(iter(program.stored.values()))
         sentences = [f"It stores {_listed(program.stored)} in {formats}; the rest stays in fp32."]
     for trait in program.traits:
-        if trait.startswith(_COLUMN_SUMS):
-            sentences.append(f"Columns are added up as {trait.removeprefix(_COLUMN_SUMS)}.")
+        if trait.startswith(COLUMN_SUMS):
+            sentences.append(f"Columns are added up as {trait.removeprefix(COLUMN_SUMS)}.")
         elif trait in _TRAITS:
             sentences.append(_TRAITS[trait])
     return " ".join(sentences)
@@ -207,7 +152,7 @@ def meaning(name: str | None) -> str:
 
 def difference(before: str, after: str) -> str:
     """Return how a kernel's program changed, such as "x^ is now stored in bf16"."""
-    old, new = _visible(before), _visible(after)
+    old, new = visible_part(before), visible_part(after)
     if old is None or new is None:
         return f'was "{before}", is "{after}"'
     phrases = []
@@ -222,6 +167,11 @@ def difference(before: str, after: str) -> str:
     phrases += [f"now with {trait}" for trait in new.traits if trait not in old.traits]
     phrases += [f"no longer with {trait}" for trait in old.traits if trait not in new.traits]
     return "; ".join(phrases) or f'was "{before}", is "{after}"'
+
+
+def unnamed(program: str) -> str:
+    """Return that a program reproduces an output which no named one reproduces, as a phrase."""
+    return f"{program} reproduces it, which is not named"
 
 
 def unseen(limits: Sequence[str]) -> str:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
 from gonogo.errors import FieldError
-from gonogo.spec import fields
+from gonogo.spec import arithmetic_names, fields
 from gonogo.spec.kernels.registry import KERNELS, emulated
-
-ARITHMETICS = ("generic", "tt-train", "fp32", "torch", "torch-eager", "ttnn")
-"""Arithmetic models that a build may name: one dataflow's budget must not judge another's
-kernel."""
 
 EMULATOR = "emulator"
 MAX_NAME = 200
@@ -43,7 +38,8 @@ class Build:
     def parse(cls, data: object, path: str = "build") -> Build:
         """Parse a JSON object.
 
-        Raises FieldError for an unknown field, an empty name, or an unknown arithmetic model.
+        Raises FieldError for an unknown field, an empty name, or an unknown arithmetic model, whose
+        name gets its canonical spelling (gonogo.spec.arithmetic_names).
         """
         given = fields.mapping(data, path)
         fields.known(
@@ -55,7 +51,6 @@ class Build:
             name: _text(given.get(name, default), fields.join(path, name))
             for name, default in _TEXTS.items()
         }
-        arithmetic = given.get("arithmetic")
         return cls(
             **texts,
             sequence=fields.integer(
@@ -64,9 +59,9 @@ class Build:
             commit=None
             if given.get("commit") is None
             else _text(given["commit"], fields.join(path, "commit")),
-            arithmetic=None
-            if arithmetic is None
-            else fields.choice(arithmetic, ARITHMETICS, fields.join(path, "arithmetic")),
+            arithmetic=arithmetic_names.canonical(
+                given.get("arithmetic"), fields.join(path, "arithmetic")
+            ),
             outputs=_outputs(given.get("outputs"), fields.join(path, "outputs")),
         )
 
@@ -139,37 +134,31 @@ def emulator_build(name: str, path: str = "build") -> Build:
         raise FieldError(
             path,
             name,
-            "unknown build" + did_you_mean(name, builds),
+            "unknown build" + fields.did_you_mean(name, builds),
             limit="one of " + ", ".join(builds),
         )
     return builds[name]
 
 
 TORCH = "torch"
-TORCH_VARIANTS = {
-    "eager": "torch-eager",
-    "decomposed": "torch",
-    "compiled": "torch",
-}
-"""Each way in which torch runs a kernel, and the arithmetic model of its LayerNorm in that mode:
-ATen's CPU kernel keeps bf16 column sums in bf16."""
+TORCH_VARIANTS = ("eager", "decomposed", "compiled")
+"""The ways in which torch runs a kernel. Their builds name no arithmetic model: it is found."""
 LINEAR = "linear"
 """A downstream output of layernorm_fw: y after a bf16 linear layer with fixed weights."""
 
 
-def _torch_builds() -> Iterable[tuple[str, str, tuple[str, ...] | None]]:
-    """Yield (name, arithmetic model, outputs) of each build, on a CPU, then on a GPU."""
+def _torch_builds() -> Iterable[tuple[str, tuple[str, ...] | None]]:
+    """Yield (name, outputs) of each build, on a CPU, then on a GPU."""
     for device in ("", "cuda-"):
-        for variant, arithmetic in TORCH_VARIANTS.items():
-            layer_norm = "torch" if device else arithmetic
+        for variant in TORCH_VARIANTS:
             name = f"torch-{device}{variant}"
-            yield name, layer_norm, None
-            yield f"{name}-group-norm", "torch", None
-            yield f"{name}-linear", layer_norm, (*_KERNEL_OUTPUTS, LINEAR)
+            yield name, None
+            yield f"{name}-group-norm", None
+            yield f"{name}-linear", (*_KERNEL_OUTPUTS, LINEAR)
 
 
 _KERNEL_OUTPUTS = ("dbeta", "dgamma", "dx", "mean", "rstd", "y")
-TORCH_BUILDS = tuple(name for name, _, _ in _torch_builds())
+TORCH_BUILDS = tuple(name for name, _ in _torch_builds())
 """The builds that the torch executor defines itself (docs/torch.md); the host's builds file
 defines any other name."""
 
@@ -183,10 +172,9 @@ def torch_builds() -> Mapping[str, Build]:
             executor=TORCH,
             branch=TORCH,
             sequence=sequence,
-            arithmetic=arithmetic,
             outputs=outputs,
         )
-        for sequence, (name, arithmetic, outputs) in enumerate(_torch_builds())
+        for sequence, (name, outputs) in enumerate(_torch_builds())
     }
 
 
@@ -279,15 +267,9 @@ def check_kernel(build: Build, kernel: str, path: str = "build") -> None:
     raise FieldError(
         path,
         build.name,
-        reason + did_you_mean(build.name, members),
+        reason + fields.did_you_mean(build.name, members),
         limit="one of " + ", ".join(members),
     )
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return "; did you mean ...?" with the name that is most like a misspelled one, or ""."""
-    alike = get_close_matches(name, tuple(names), n=1)
-    return f"; did you mean {alike[0]!r}?" if alike else ""
 
 
 DEFAULT_BUILDS: Mapping[str, str] = {TTNN: "ttnn"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from gonogo.errors import FieldError
@@ -38,6 +39,12 @@ def known(data: Mapping[str, Any], names: Iterable[str], path: str) -> None:
             raise FieldError(
                 join(path, key), data[key], "unknown field", limit="one of " + ", ".join(allowed)
             )
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with the name that is most like a misspelled one, or ""."""
+    alike = get_close_matches(name, tuple(names), n=1)
+    return f"; did you mean {alike[0]!r}?" if alike else ""
 
 
 def choice(value: object, allowed: Sequence[str], path: str) -> str:

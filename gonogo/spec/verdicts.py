@@ -170,7 +170,7 @@ class Policy:
 
 
 POLICY = Policy(
-    version="1",
+    version="2",
     budget_ratio=3.0,
     chi=2.0,
     chi_of_small_counts=(

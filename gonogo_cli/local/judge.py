@@ -38,7 +38,8 @@ def judge(
     ),
     arithmetic: str | None = typer.Option(
         None,
-        help="Arithmetic model of the kernel (default: the build's, else the numerics decide).",
+        help="Arithmetic model of the kernel, such as 'bf16: x^ stored' (default: the build's, else"
+        " the one that replays the outputs).",
     ),
     fail_on: options.FailOn = options.FAIL_ON,
     as_json: bool = options.JSON,
@@ -52,18 +53,13 @@ def judge(
     import gonogo_settings
     from gonogo.judging.inputs import quantise as rounded
     from gonogo.judging.judging import judge as judged
-    from gonogo.spec.builds import ARITHMETICS
-    from gonogo.spec.fields import choice
+    from gonogo.spec.arithmetic_names import canonical
     from gonogo.spec.test_spec import TestSpec
 
     data = _document(spec)
     job = data if isinstance(data, dict) and "test" in data else {"test": data}
     test = TestSpec.parse(job["test"], max_elements=gonogo_settings.load().max_elements)
-    arithmetic = (
-        choice(arithmetic, ARITHMETICS, "arithmetic")
-        if arithmetic is not None
-        else _arithmetic(job)
-    )
+    arithmetic = canonical(arithmetic, "arithmetic") if arithmetic is not None else _arithmetic(job)
 
     loaded = _load(test, tensors, (*test.input_names, *test.outputs))
     inputs = {name: loaded[name] for name in test.input_names if name in loaded}

@@ -1,6 +1,6 @@
 """The arithmetic models that were found in stored seeds, by job and output. Bounded reads.
 
-Only seeds that no budget was named for have one (gonogo.judging.arithmetic).
+Only seeds whose ruler was no named budget have one (gonogo.judging.arithmetic).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from sqlalchemy import Integer, cast, func, or_, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec import arithmetic_words
+from gonogo.spec.arithmetic_names import ALIASES, BUDGETS
 from gonogo.spec.arithmetic_words import OutputArithmetic
-from gonogo.spec.builds import ARITHMETICS, known_build
+from gonogo.spec.builds import known_build
 from gonogo_storage.tables import BuildRow, JobRow, SeedResultRow
 
 MAX_SEEDS = 64
@@ -28,10 +29,10 @@ Programs = dict[str | None, int]
 def of_job(session: Session, job_id: str) -> tuple[OutputArithmetic, ...]:
     """Return the arithmetic models of each output of a job, by name.
 
-    Empty for a job whose build names its arithmetic model. The first seeds to arrive count, at most
+    Empty for a job whose build names a budget. The first seeds to arrive count, at most
     SHOWN_SEEDS.
     """
-    if _names_model(session, job_id):
+    if _names_budget(session, job_id):
         return ()
     table = SeedResultRow
     query = (
@@ -90,26 +91,26 @@ def of_jobs(
     return counts
 
 
-def _names_model(session: Session, job_id: str) -> bool:
-    """Return whether a job's build names its arithmetic model."""
+def _names_budget(session: Session, job_id: str) -> bool:
+    """Return whether a job's build names a budget as its arithmetic model."""
     job = session.get(JobRow, job_id)
     if job is None:
         return False
     known = known_build(job.build, job.executor)
-    if known is not None and known.arithmetic is not None:
+    if known is not None and known.arithmetic in BUDGETS:
         return True
     named = select(BuildRow.arithmetic).where(
         BuildRow.name == job.build, BuildRow.executor == job.executor
     )
-    return session.scalar(named) is not None
+    return session.scalar(named) in BUDGETS
 
 
 def _without_budget() -> Any:
-    """Return the condition that selects seeds whose build names no arithmetic model.
+    """Return the condition that selects seeds whose build names no budget.
 
-    It is checked before any JSON is read.
+    Older seeds may have the names of former budgets. It is checked before any JSON is read.
     """
-    return SeedResultRow.arithmetic.not_in(ARITHMETICS)
+    return SeedResultRow.arithmetic.not_in((*BUDGETS, *ALIASES))
 
 
 def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -43,8 +43,8 @@ def of_job(outputs: Iterable[OutputArithmetic], noun: str) -> tuple[ArithmeticLi
             ArithmeticLine(
                 output.output,
                 output.arithmetic,
-                _label(output.arithmetic, output.nearest),
-                arithmetic_words.meaning(output.arithmetic),
+                _label(output.arithmetic, output.nearest, output.reproduced_by),
+                arithmetic_words.meaning(output.arithmetic or output.reproduced_by),
                 f"{seeds:,} of {words.count(output.seeds, noun)}",
                 ", ".join(f"{name or 'none'}: {number:,}" for name, number in others),
                 output.detection_limits,
@@ -54,18 +54,20 @@ def of_job(outputs: Iterable[OutputArithmetic], noun: str) -> tuple[ArithmeticLi
 
 
 def of_seed(output: str, statistics: Mapping[str, Any]) -> ArithmeticLine | None:
-    """Return the line of one output of one seed; None where its build names its model."""
+    """Return the line of one output of one seed; None where its build names a budget."""
     if not arithmetic_words.was_replayed(statistics):
         return None
     name = statistics.get("arithmetic")
     limits: Sequence[str] = statistics.get("detection_limits") or ()
-    label = _label(name, statistics["nearest_arithmetic"])
-    return ArithmeticLine(
-        output, name, label, arithmetic_words.meaning(name), "", "", tuple(map(str, limits))
-    )
+    other = statistics.get("reproduced_by")
+    label = _label(name, statistics["nearest_arithmetic"], other)
+    hover = arithmetic_words.meaning(name or other)
+    return ArithmeticLine(output, name, label, hover, "", "", tuple(map(str, limits)))
 
 
-def _label(name: str | None, nearest: str | None) -> str:
+def _label(name: str | None, nearest: str | None, other: str | None) -> str:
     if name is not None:
         return name
+    if other is not None:
+        return arithmetic_words.unnamed(other)
     return "none reproduces it" + (f"; nearest: {nearest}" if nearest else "")

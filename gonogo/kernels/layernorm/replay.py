@@ -38,6 +38,8 @@ FORMULAS = {
     LINEAR: gradient.LINEAR,
 }
 """The formulas that compiled loops cover."""
+LATE_MEAN = "x rstd - mean rstd"
+"""The form of dgamma's terms in ATen, whose noise grows with |mean| rstd."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,9 @@ class ColumnGradient:
     @property
     def forms(self) -> tuple[Program, ...]:
         """Return a program of each form, with nothing stored, the usual ones first."""
-        return (Program(column_order=ColumnOrder.blocked), Program(column_order=ColumnOrder.rows))
+        usual = (Program(column_order=ColumnOrder.blocked), Program(column_order=ColumnOrder.rows))
+        late = tuple(replace(program, product=LATE_MEAN) for program in usual)
+        return (*usual, *late) if self.weighted else usual
 
     @property
     def derived(self) -> tuple[Program, ...]:
@@ -303,7 +307,8 @@ class ColumnGradient:
         x = Quantity(self.rows.x[:, columns])
         if mean is None:
             normalized = machine.multiply(x, rstd)
-        elif "column sum" in program.stored:  # as ATen has it; its noise covers (x - mean) rstd
+        elif program.product == LATE_MEAN or "column sum" in program.stored:
+            # as ATen has it; its noise covers (x - mean) rstd
             shift = machine.multiply(mean, rstd)
             normalized = machine.subtract(machine.multiply(x, rstd), shift)
         else:
@@ -315,7 +320,8 @@ class ColumnGradient:
         self, program: Program, columns: Columns = ALL_COLUMNS, *, quick: bool = False
     ) -> Quantity:
         """Return some columns of the sums, before their own rounding."""
-        if HAVE_NUMBA and not program.stored and not quick and columns is ALL_COLUMNS:
+        is_plain = not program.stored and program.product != LATE_MEAN
+        if HAVE_NUMBA and is_plain and not quick and columns is ALL_COLUMNS:
             return self.by_loops(program)
         return self.by_definition(program, columns, quick=quick)
 

@@ -24,6 +24,7 @@ from gonogo.numerics.expectation import Array
 from gonogo.numerics.replay.cells import Measurement
 from gonogo.numerics.replay.compiled.results import as_input
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Columns, Graph
+from gonogo.numerics.replay.narrow_sums import UNIT
 from gonogo.numerics.replay.program import ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
@@ -291,7 +292,11 @@ class RowStatistic:
         if self.rstd:
             return computed.rstd
         assert computed.mean is not None
-        return computed.mean
+        # Terms that cancel, or whose fp32 sums are exact, show no noise in the simulated orders. A
+        # running mean rounds N values of their size by u / sqrt(3), and divides the sum by N.
+        size = np.abs(self.rows.x).mean(axis=1, keepdims=True, dtype=np.float64)
+        noise = computed.mean.noise + (UNIT * size) ** 2 / (3 * self.rows.x.shape[1])
+        return replace(computed.mean, noise=noise)
 
 
 def graphs(

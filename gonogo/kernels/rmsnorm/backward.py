@@ -84,18 +84,15 @@ def given_root(
         np.asarray(given["x"], np.float64), epsilon, root_terms, stores_squares=stores_squares
     )
     r, zero = m.rstd, np.zeros_like(m.rstd)
-    # saved for the backward pass in a format of its own: rounded once more, predictably
-    step = root_terms.saved * binade(r + m.bound)
-    saving = round_even(r, root_terms.saved) - r if root_terms.saved else zero
     return GivenMoments(
         mean=zero,
         rstd=r,
         mean_error=zero,
-        rstd_error=(m.bound + step) / r,
+        rstd_error=m.bound / r,
         var_mean=zero,
-        var_rstd=(m.row_variance + step**2 / 3) / r**2,
+        var_rstd=m.row_variance / r**2,
         trend_mean=(),
-        trend_rstd=(m.trend / r, m.together / r, m.lane / r, saving / r),
+        trend_rstd=(m.trend / r, m.together / r, m.lane / r),
         informative=m.informative,
     )
 

@@ -7,7 +7,8 @@ arithmetic model. Where none does, the nearest one's numbers stand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -23,6 +24,7 @@ from gonogo.numerics.replay.program import Order, Program
 
 LIMIT = search.LIMIT
 """The largest distance from a cell, and the largest error shared by a row, that is explained."""
+LARGEST = float(np.finfo(np.float64).max)
 SAMPLED_ROWS = 12
 """Rows on which a program is tried before the whole output; half of them its worst."""
 
@@ -50,7 +52,8 @@ class Finding:
     @property
     def size(self) -> float:
         """Return the larger of the two, which decides."""
-        return max(self.distance, self.row_error)
+        size = max(self.distance, self.row_error)
+        return math.inf if math.isnan(self.distance + self.row_error) else size
 
     @property
     def explained(self) -> bool:
@@ -62,8 +65,8 @@ class Finding:
         return {
             "arithmetic": self.program.name if self.explained else None,
             "nearest_arithmetic": self.program.name,
-            "cell_max": self.distance,
-            "cell_row_max": self.row_error,
+            "cell_max": _finite(self.distance),
+            "cell_row_max": _finite(self.row_error),
             "cell_mismatch": self.mismatch,
             "may_store": self.may_store,
         }
@@ -84,33 +87,58 @@ def climb(
         formats: the narrow formats of the kernel's tensors, in which it may store.
     """
     y = np.asarray(output)
-    first = graph.forms[0]
-    nearest, distances = _find(graph, y, form, first)
-    if nearest.explained:
-        return nearest
+    telling: set[int] = set()
+    searched = search.candidates(graph, y, form, formats)
+    # evaluated last: the rows that the programs before it missed are known then
+    again = _refined(graph, y, form, formats, telling)
+    finding = nearest(graph, y, form, chain(plain(graph), searched, again), telling)
+    return finding if finding.explained else replace(finding, may_store=bool(formats))
+
+
+def nearest(
+    graph: Graph,
+    output: NDArray[np.floating],
+    form: str,
+    programs: Iterable[Program],
+    telling: set[int] | None = None,
+) -> Finding:
+    """Return the first of at least one program that explains `output`, else the nearest one.
+
+    telling: takes the rows that storing programs miss which reproduce most others.
+    """
+    y = np.asarray(output)
+    others = iter(programs)
+    best, distances = _find(graph, y, form, next(others))
+    if best.explained:
+        return best
     rows = _sample(distances)
     part, part_output = graph.some(rows), y[rows] if graph.shape[0] == len(y) else y
-    telling: set[int] = set()
-    programs = chain(
-        _programs(graph, y, form, formats),
-        # evaluated last: the rows that the programs before it missed are known then
-        _refined(graph, y, form, formats, telling),
-    )
-    for program in programs:
+    for program in others:
         sampled, measured = _find(part, part_output, form, program)
         if not sampled.explained:
-            if program.stored:
+            if program.stored and telling is not None:
                 telling.update(rows[_missed(measured)].tolist())
-            if sampled.size >= nearest.size:
+            if sampled.size >= best.size:
                 continue
         finding, measured = _find(graph, y, form, program)
         if finding.explained:
             return finding
-        if program.stored:
+        if program.stored and telling is not None:
             telling.update(_missed(measured).tolist())
-        if finding.size < nearest.size:
-            nearest = finding
-    return replace(nearest, may_store=bool(formats))
+        if finding.size < best.size:
+            best = finding
+    return best
+
+
+def plain(graph: Graph) -> Iterator[Program]:
+    """Yield the programs that store nothing, in the order of the ladder."""
+    yield from graph.forms
+    for order in (Order.running, Order.running_mean):
+        for program in graph.forms:
+            yield replace(program, order=order)
+    yield from graph.derived
+    for program in graph.derived:
+        yield replace(program, order=Order.running)
 
 
 def _refined(
@@ -134,25 +162,17 @@ def _missed(measured: Measurement) -> NDArray[np.intp]:
     return missed[np.argsort(per_row[missed])[::-1]][:SAMPLED_ROWS]
 
 
-def _programs(
-    graph: Graph, output: NDArray[np.floating], form: str, formats: Sequence[str]
-) -> Iterator[Program]:
-    """Yield the programs of the ladder, in its order."""
-    yield from graph.forms[1:]
-    for order in (Order.running, Order.running_mean):
-        for program in graph.forms:
-            yield replace(program, order=order)
-    yield from graph.derived
-    for program in graph.derived:
-        yield replace(program, order=Order.running)
-    yield from search.candidates(graph, output, form, formats)
+def _finite(distance: float) -> float:
+    """Return a distance as a number of JSON; a program that overflows has none that is finite."""
+    return distance if distance <= LARGEST else LARGEST
 
 
 def _find(
     graph: Graph, output: NDArray[np.floating], form: str, program: Program
 ) -> tuple[Finding, Measurement]:
     """Return how near a program is to an output."""
-    measured = measure(graph, program, output, form, LIMIT)
+    with np.errstate(over="ignore", invalid="ignore"):  # fp16 squares overflow
+        measured = measure(graph, program, output, form, LIMIT)
     finding = Finding(
         program, measured.largest, measured.largest_row, measured.mismatch, measured.worst
     )

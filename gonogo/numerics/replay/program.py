@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from gonogo.numerics.formats import Mode
+if TYPE_CHECKING:  # the names of programs are read without NumPy
+    from gonogo.numerics.formats import Mode
+
+QUANTITIES = (
+    *("epsilon", "sum of x", "N", "1/N", "mean", "x - mean", "square", "sum of squares"),
+    *("mean square", "mean^2", "variance", "variance + epsilon", "root", "root % 8", "root % 32"),
+    *("root % 64", "rstd", "gamma rstd", "x rstd", "mean rstd", "x gamma rstd", "mean gamma rstd"),
+    *("beta - mean gamma rstd", "x^", "gamma x^", "rstd^2", "rstd^3"),
+    *("rstd / (variance + epsilon)", "P", "rstd P", "rstd P added", "P (x - mean)", "P x"),
+    *("sum of P (x - mean)", "sum of P x", "rstd times the sum", "P / root", "x^ / root"),
+    *("P x^ / root", "P x^", "s1", "s2", "x^ s2", "P - s1", "P - x^ s2", "P - s1 - x^ s2"),
+    *("rstd x^ s2", "rstd (s1 + x^ s2)", "b", "c", "d x of the product", "dy x", "dy mean"),
+    *("d (gamma rstd)", "d (gamma rstd) gamma", "d rstd", "d root", "d variance"),
+    *("d variance / N", "2 d variance / N", "d square", "d x", "d (x - mean)", "d mean terms"),
+    *("d mean", "sum of d mean", "d mean / N", "d mean^2", "d x of the statistics"),
+    *("d x of the variance", "dy x^", "column sum"),
+)
+"""The quantities that kernels of ours may store, in the order in which kernels compute them."""
+_PLACES = {name: place for place, name in enumerate(QUANTITIES)}
+CANCELLED = "E[x^2] - mean^2"
+"""The variance of programs that don't center x first."""
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Return quantities in the order of QUANTITIES; others follow, in alphabetical order."""
+    return tuple(sorted(names, key=lambda name: (_PLACES.get(name, len(_PLACES)), name)))
 
 
 class Order(StrEnum):
@@ -32,6 +58,11 @@ class ColumnOrder(StrEnum):
     windows = "windows of 32 rows"
     packets = "4 packets of 8 rows, in halves"
     """Eigen's order along a row: see columns.packets."""
+
+
+def along_rows(order: ColumnOrder) -> str:
+    """Return the name of an order of sums along a row, whose terms aren't rows."""
+    return order.value.replace("rows", "terms")
 
 
 ROUNDINGS: Mapping[Mode, str] = {
@@ -73,18 +104,20 @@ class Program:
         """Return the name that people read, such as "fp32-inside, running sums"."""
         formats = sorted(set(self.stored.values()))
         parts = [
-            f"{'/'.join(formats)}: {', '.join(self.stored)} stored" if formats else "fp32-inside"
+            f"{'/'.join(formats)}: {', '.join(in_order(self.stored))} stored"
+            if formats
+            else "fp32-inside"
         ]
         if self.stored and self.rounding != "even":
             parts.append(ROUNDINGS[self.rounding])
         if self.output_rounding != "even":
             parts.append(f"output {ROUNDINGS[self.output_rounding]}")
-        if self.variance == "E[x^2] - mean^2":
-            parts.append("variance as E[x^2] - mean^2")
+        if self.variance == CANCELLED:
+            parts.append(f"variance as {CANCELLED}")
         if self.order is not Order.blocked:
             parts.append(self.order.value)
         if self.column_order is not ColumnOrder.blocked:
             parts.append(f"column sums: {self.column_order.value}")
         if self.row_order is not ColumnOrder.blocked:
-            parts.append(f"row sums: {self.row_order.value.replace('rows', 'terms')}")
+            parts.append(f"row sums: {along_rows(self.row_order)}")
         return ", ".join(parts)

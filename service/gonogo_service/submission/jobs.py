@@ -12,10 +12,10 @@ from gonogo.spec.builds import (
     EMULATOR,
     Build,
     check_kernel,
-    did_you_mean,
     known_build,
     own_builds,
 )
+from gonogo.spec.fields import did_you_mean
 from gonogo.spec.regimes import check_exact_executor
 from gonogo.spec.selections import OWN_EXECUTORS, AnyTest, Selection, check_executor, parse_test
 from gonogo.spec.test_spec import TestSpec

@@ -53,7 +53,7 @@ def test_arrays_of_a_right_kernel_are_explained(tmp_path: Path) -> None:
     judged_arrays = judged(store(tmp_path)).judged
     assert judged_arrays.judgement is not None, judged_arrays.problem
     assert judged_arrays.judgement.verdict == "pass"
-    assert judged_arrays.judgement.arithmetic == "fp32"
+    assert judged_arrays.judgement.arithmetic == "fp32-inside"
     assert list(judged_arrays.judgement.outputs) == ["dx"]
 
 

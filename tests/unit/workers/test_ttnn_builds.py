@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from checkout import PYTHONPATH
-from gonogo.spec.builds import ARITHMETICS, DEFAULT_BUILDS, TTNN_BUILDS, known_build, own_builds
+from gonogo.spec.arithmetic_names import BUDGETS
+from gonogo.spec.builds import DEFAULT_BUILDS, TTNN_BUILDS, known_build, own_builds
 from gonogo.spec.test_spec import KERNELS
 from gonogo_workers.executors import registry
 
@@ -47,7 +48,7 @@ def test_a_build_s_outputs_are_those_of_the_kernels_that_it_runs() -> None:
     for name, kernels in variants().items():
         build = known_build(name, "ttnn")
         assert build is not None
-        assert build.arithmetic in ARITHMETICS
+        assert build.arithmetic in BUDGETS
         for kernel in (
             candidate for candidate in KERNELS.values() if candidate.name.startswith("layernorm")
         ):  # others have outputs of the same names

@@ -22,7 +22,7 @@ from gonogo.errors import GonogoError, JobError
 from gonogo.judging.judging import judge
 from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.spec import fields as reading
-from gonogo.spec.builds import ARITHMETICS
+from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.reports.rows import Judged
 
@@ -72,9 +72,7 @@ def read(data: Mapping[str, Any], *, max_elements: int, left: int = MAX_BYTES) -
             **reading.mapping(data.get("fields") or {}, "fields"),
         }
         test = TestSpec.parse(given, max_elements=max_elements, path="arrays")
-        arithmetic = data.get("arithmetic")
-        if arithmetic is not None:
-            arithmetic = reading.choice(arithmetic, ARITHMETICS, "arithmetic")
+        arithmetic = canonical(data.get("arithmetic"))
         tensors = _load_all(test, data.get("tensors") or {}, "tensors")
         raw = _load_all(test, data.get("raw") or {}, "raw")
         dump = Dump(test, tensors, raw, arithmetic, name)

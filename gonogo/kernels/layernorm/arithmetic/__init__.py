@@ -11,6 +11,5 @@ from gonogo.kernels.layernorm.arithmetic.terms import (
     backward_terms,
     forward_terms,
 )
-from gonogo.spec.builds import ARITHMETICS
 
-__all__ = ["ARITHMETICS", "BackwardTerms", "ForwardTerms", "backward_terms", "forward_terms"]
+__all__ = ["BackwardTerms", "ForwardTerms", "backward_terms", "forward_terms"]

@@ -109,25 +109,15 @@ class GivenMoments:
         """Return the moments that the kernel computes from x (statistics: own)."""
         m = moments(x, epsilon, t)
         r = m.rstd
-        # They are saved for the backward pass in a format of their own: rounded once more, by an
-        # amount that can be predicted except for ties.
-        mean_step, rstd_step = (
-            t.saved * binade(np.abs(m.mean) + m.bound_mean),
-            t.saved * binade(r + m.bound_rstd),
-        )
-        saving_mean, saving_rstd = (
-            round_even(values, t.saved) - values if t.saved else np.zeros_like(values)
-            for values in (m.mean, r)
-        )
         return cls(
             m.mean,
             r,
-            m.bound_mean + mean_step,
-            (m.bound_rstd + rstd_step) / r,
-            m.var_mean + mean_step**2 / 3,
-            (m.var_rstd + rstd_step**2 / 3) / r**2,
-            (m.trend_mean, m.lane_bias, m.together_mean, saving_mean),
-            (m.trend_rstd / r, m.together_rstd / r, saving_rstd / r),
+            m.bound_mean,
+            m.bound_rstd / r,
+            m.var_mean,
+            m.var_rstd / r**2,
+            (m.trend_mean, m.lane_bias, m.together_mean),
+            (m.trend_rstd / r, m.together_rstd / r),
             m.informative,
         )
 
@@ -137,13 +127,8 @@ def given_moments(
 ) -> GivenMoments:
     """Return the kernel's moments for what the device was given."""
     if t.own_statistics is None:
-        known = GivenMoments.given(given["mean"], given["rstd"])
-    else:
-        known = GivenMoments.computed(np.asarray(given["x"], np.float64), epsilon, t.own_statistics)
-    if not t.late_mean:
-        return known
-    late = t.late_mean * np.abs(known.mean)
-    return replace(known, mean_error=known.mean_error + late, var_mean=known.var_mean + late**2)
+        return GivenMoments.given(given["mean"], given["rstd"])
+    return GivenMoments.computed(np.asarray(given["x"], np.float64), epsilon, t.own_statistics)
 
 
 def expectations(

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gonogo.errors import FieldError
-from gonogo.kernels.layernorm.arithmetic import aten, ttnn
-from gonogo.spec.builds import ARITHMETICS
+from gonogo.kernels.layernorm.arithmetic import ttnn
+from gonogo.spec.arithmetic_names import BUDGETS, FP32_BUDGET
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -107,9 +107,6 @@ class BackwardTerms:
     cut: float = 0.0
     # partial sums down a column may be of any rows, not of whole tiles only
     any_order: bool = False
-    # part of |mean|, as if the mean were off by it: where sums run over x itself and the mean is
-    # subtracted afterwards
-    late_mean: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -136,19 +133,16 @@ class ForwardTerms:
     # step, relative to a value's binade, of a buffer that truncates: any of them may, x - mean's
     # too; 0: none does
     cut: float = 0.0
-    # u of mean and rstd as they are saved for the kernel's own backward pass, where that rounds
-    # them again
-    saved: float = 0.0
 
 
 def _checked(arithmetic: str) -> str:
-    """Return the name of an arithmetic model. Raises FieldError for an unknown one."""
-    if arithmetic not in ARITHMETICS:
+    """Return the name of a budget. Raises FieldError for an unknown one."""
+    if arithmetic not in (*BUDGETS, FP32_BUDGET):
         raise FieldError(
             "build.arithmetic",
             arithmetic,
-            "is not an arithmetic model",
-            limit=", ".join(ARITHMETICS),
+            "has no budget",
+            limit=", ".join((*BUDGETS, FP32_BUDGET)),
         )
     return arithmetic
 
@@ -202,14 +196,7 @@ def backward_terms(test: TestSpec, arithmetic: str | None) -> BackwardTerms:
     tiles = -(-n // 32)
     own_statistics = forward_terms(test, arithmetic) if numerics.statistics == "own" else None
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS
-    if name in aten.ARITHMETICS:
-        return BackwardTerms(
-            **aten.backward(test, name, UNIT_ROUNDOFF),
-            out=out,
-            out_block=block,
-            own_statistics=own_statistics,
-        )
-    if name == "fp32":
+    if name == FP32_BUDGET:
         u = UNIT_ROUNDOFF["fp32"]
         return BackwardTerms(
             out=out,
@@ -298,9 +285,7 @@ def forward_terms(test: TestSpec, arithmetic: str | None) -> ForwardTerms:
     numerics = test.numerics
     n = test.features
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS
-    if name in aten.ARITHMETICS:
-        return ForwardTerms(**aten.forward(test, UNIT_ROUNDOFF), out=out, out_block=block)
-    if name == "fp32":
+    if name == FP32_BUDGET:
         u = UNIT_ROUNDOFF["fp32"]
         return ForwardTerms(
             out=out,

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from gonogo.ci.rules import OF_THE_COMMIT, problem_of
 from gonogo.errors import FieldError
-from gonogo.spec import fields
-from gonogo.spec.builds import ARITHMETICS, EMULATOR, Build
+from gonogo.spec import arithmetic_names, fields
+from gonogo.spec.builds import EMULATOR, Build
 from gonogo_service.api.suites.schemas import Labels, SuiteIn, SuiteName
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission import gauges, suites
@@ -53,7 +53,10 @@ class Register(Strict):
     executor: Word
     branch: str = Field("default", pattern=NAME, max_length=150)
     arithmetic: str | None = Field(
-        None, description="Arithmetic model of its kernels: " + ", ".join(ARITHMETICS)
+        None,
+        max_length=arithmetic_names.MAX_CHARS,
+        description="Arithmetic model of its kernels; null: found by replay. Allowed: "
+        + arithmetic_names.ALLOWED,
     )
     outputs: list[str] | None = Field(None, min_length=1, max_length=16)
 

@@ -10,7 +10,8 @@ from typing import Any
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from gonogo.spec.builds import ARITHMETICS, EMULATOR, Build, known_build, own_builds
+from gonogo.spec import arithmetic_names
+from gonogo.spec.builds import EMULATOR, Build, known_build, own_builds
 from gonogo_service.access.context import Admin, Ctx, Reader
 from gonogo_service.kit.answers import Cursor, Filter, Limit, answer, answer_page, make_router
 from gonogo_service.kit.problems import BadField
@@ -32,7 +33,10 @@ class BuildIn(Strict):
     sequence: int = Field(0, ge=0, le=2**53)
     commit: str | None = Field(None, pattern=NAME, max_length=200)
     arithmetic: str | None = Field(
-        None, description="Arithmetic model of its kernels: " + ", ".join(ARITHMETICS)
+        None,
+        max_length=arithmetic_names.MAX_CHARS,
+        description="Arithmetic model of its kernels; null: found by replay. Allowed: "
+        + arithmetic_names.ALLOWED,
     )
     outputs: list[str] | None = Field(
         None,

@@ -91,7 +91,7 @@ class ProgramCount(BaseModel):
 
 
 class ArithmeticOut(BaseModel):
-    """The arithmetic model of an output that was found from the data, over the seeds of a job."""
+    """The arithmetic model of an output by replay, over the seeds of a job."""
 
     output: str
     arithmetic: str | None = Field(
@@ -107,6 +107,9 @@ class ArithmeticOut(BaseModel):
     seeds: int = Field(description="The seeds that were read: the first 4,000 rows of the job")
     detection_limits: list[str] = Field(
         description="The faults that none of the seeds could have seen"
+    )
+    reproduced_by: str | None = Field(
+        description="The program that reproduces the seeds which no named one reproduces"
     )
     words: str
 
@@ -153,8 +156,8 @@ class JobOut(BaseModel):
     )
     arithmetic: list[ArithmeticOut] | None = Field(
         description=(
-            "If read by its id: each output's arithmetic model where the build names none; else "
-            "null"
+            "If read by its id: each output's arithmetic model where the build names no budget; "
+            "else null"
         )
     )
     sequential: dict[str, int | bool | None] | None = Field(

@@ -14,7 +14,8 @@ from starlette.exceptions import HTTPException
 from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo.flakiness.bisecting import Expect, Signal
-from gonogo.spec.builds import Build, did_you_mean, fits_kernel, ordered, own_builds
+from gonogo.spec.builds import Build, fits_kernel, ordered, own_builds
+from gonogo.spec.fields import did_you_mean
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.selections import is_selection
 from gonogo.urls import API

@@ -96,7 +96,7 @@ def test_what_is_no_float_array_is_refused(case: Case, value: object) -> None:
 def test_a_wrong_arithmetic_is_a_field_error(case: Case) -> None:
     with pytest.raises(FieldError) as caught:
         judged(case, arithmetic="tt_train")
-    assert (caught.value.field, caught.value.value) == ("build.arithmetic", "tt_train")
+    assert (caught.value.field, caught.value.value) == ("arithmetic", "tt_train")
 
 
 # The same output gets the same judgment.

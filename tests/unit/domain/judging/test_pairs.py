@@ -239,9 +239,9 @@ def test_a_reference_of_a_message_is_checked(data: Any, field: str) -> None:
 def test_a_reference_is_read_from_a_message() -> None:
     assert Reference.parse(None) is None
     assert Reference.parse({"build": "a"}) == Reference("a")
-    assert Reference.parse({"build": "a", "arithmetic": "torch", "outputs": ["y"]}) == Reference(
-        "a", "torch", ("y",)
-    )
+    assert Reference.parse(
+        {"build": "a", "arithmetic": "bf16: gamma x^, x^ stored", "outputs": ["y"]}
+    ) == Reference("a", "bf16: x^, gamma x^ stored", ("y",))
 
 
 def test_a_model_that_has_no_budget_of_its_own_is_bounded_by_the_generic_one() -> None:

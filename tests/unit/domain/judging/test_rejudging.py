@@ -145,6 +145,21 @@ def test_another_policy_is_applied_to_the_same_numbers(
     assert rejudge(row, case.test, case.test, strict).verdict is Verdict.pass_by_tolerance
 
 
+def test_rows_of_the_first_policy_are_judged_again_by_their_budgets(
+    seeds: dict[str, tuple[Case, dict[str, Any]]],
+) -> None:
+    """They have no distances from a replay, whose limits came with the second one."""
+    assert POLICY.version == "2"
+    for case, row in seeds.values():
+        assert row["policy"] == POLICY.version
+        assert "cell_max" not in row["outputs"]["dx"]
+        assert rejudge({**row, "policy": "1"}, case.test, case.test).verdict == row["verdict"]
+    case, row = seeds["correct"]
+    replayed = {"arithmetic": "fp32-inside", "cell_max": 9.0, "cell_row_max": 1.0}
+    newer = {**row, "outputs": {"dx": {**row["outputs"]["dx"], **replayed}}}
+    assert rejudge(newer, case.test, case.test).verdict is Verdict.suspect
+
+
 def test_a_job_with_a_reference_build_is_judged_by_the_difference(
     seeds: dict[str, tuple[Case, dict[str, Any]]],
 ) -> None:

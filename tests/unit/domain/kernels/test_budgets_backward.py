@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.arithmetics import MONTE_CARLO, RIGHT
+from benchmarks.arithmetics import MONTE_CARLO, RIGHT, by_budget, explanation
 from benchmarks.false_alarms import DEVIATIONS, applies, cases
 from gonogo.judging import expected
 from gonogo.judging.judging import judge
@@ -262,10 +262,11 @@ def test_right_kernels_of_any_arithmetic_shape_and_regime_are_explained(name: st
         for arithmetic in arithmetics:
             if applies(name, arithmetic, test):
                 judged += 1
-                explanation = judge(
-                    test, case.raw, case.given, outputs, arithmetic=arithmetic
-                ).explanation
-                assert explanation in (Explanation.explained, Explanation.inconclusive), (
+                judged_by = by_budget(test, case.raw, case.given, outputs, arithmetic)
+                assert explanation(judged_by) in (
+                    Explanation.explained,
+                    Explanation.inconclusive,
+                ), (
                     arithmetic,
                     seed,
                     test.canonical(),
@@ -281,9 +282,7 @@ def test_running_sums_of_a_ramp_are_explained(order: str) -> None:
             spec(shape=shape, regime="ramp", numerics={"input": "fp32", "output": "fp32"})
         )
         outputs = RIGHT[order][0](case.test, case.given)
-        explanations.add(
-            judge(case.test, case.raw, case.given, outputs, arithmetic="fp32").explanation
-        )
+        explanations.add(explanation(by_budget(case.test, case.raw, case.given, outputs, "fp32")))
     assert explanations == {Explanation.explained}
 
 

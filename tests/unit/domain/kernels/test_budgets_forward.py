@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.arithmetics import RIGHT
+from benchmarks.arithmetics import RIGHT, by_budget, explanation
 from benchmarks.false_alarms import applies, cases
 from gonogo.judging import expected
 from gonogo.judging.judging import judge
@@ -218,10 +218,11 @@ def test_right_kernels_of_any_arithmetic_shape_and_regime_are_explained(name: st
         for arithmetic in arithmetics:
             if applies(name, arithmetic, test):
                 judged += 1
-                explanation = judge(
-                    test, case.raw, case.given, outputs, arithmetic=arithmetic
-                ).explanation
-                assert explanation in (Explanation.explained, Explanation.inconclusive), (
+                judged_by = by_budget(test, case.raw, case.given, outputs, arithmetic)
+                assert explanation(judged_by) in (
+                    Explanation.explained,
+                    Explanation.inconclusive,
+                ), (
                     arithmetic,
                     seed,
                     test.canonical(),

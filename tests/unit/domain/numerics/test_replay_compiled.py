@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.programs import CENTERED
-from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient, InputGradient
+from gonogo.kernels.layernorm.replay import (
+    LATE_MEAN,
+    BackwardRows,
+    ColumnGradient,
+    InputGradient,
+)
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.kernels.normalization.row_moments import by_definition, by_loops
@@ -177,7 +182,8 @@ def test_column_sums_are_those_of_the_definition(
     case: Case, computed: bool, weighted: bool, centered: bool
 ) -> None:
     graph = ColumnGradient(backward(case, computed, centered), weighted)
-    for program in graph.forms:
+    # there are no loops for a mean that is subtracted late
+    for program in (form for form in graph.forms if form.product != LATE_MEAN):
         loops, definition = graph.by_loops(program), graph.by_definition(program)
         deviation = np.sqrt(definition.variance)
         assert (np.abs(loops.values - definition.values) <= 1e-7 * deviation).all(), (case, program)

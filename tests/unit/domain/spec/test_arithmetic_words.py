@@ -11,8 +11,9 @@ import pytest
 
 from gonogo.numerics.replay.program import ColumnOrder, Order, Program
 from gonogo.spec import arithmetic_words
-from gonogo.spec.arithmetic_words import ProgramName, counted, difference, meaning, same
-from gonogo.spec.builds import ARITHMETICS
+from gonogo.spec.arithmetic_names import ALIASES, BUDGETS
+from gonogo.spec.arithmetic_words import counted, difference, meaning, of_output
+from gonogo.spec.program_name import ProgramName, same
 
 INSIDE = Program()
 STORING = Program(stored={"mean": "bf16", "x^": "bf16"})
@@ -33,7 +34,7 @@ def test_every_program_s_name_is_read_back(base: Program, variance: str) -> None
 
 
 def test_names_that_are_no_program_s_are_not_read_as_one() -> None:
-    assert all(ProgramName.parse(name) is None for name in (*ARITHMETICS, "unknown", ""))
+    assert all(ProgramName.parse(name) is None for name in (*BUDGETS, *ALIASES, "unknown", ""))
     assert "tt-train" in meaning("tt-train")
     assert meaning(None) == meaning("unknown") != ""
     assert meaning("of a newer version") == ""
@@ -119,3 +120,16 @@ def test_the_models_of_results_leave_out_builds_that_name_theirs() -> None:
     (alone,) = arithmetic_words.of_results(rows[:1])
     assert alone.words == "arithmetic model of y: fp32-inside; couldn't have seen: beta"
     assert alone.to_json()["programs"] == [{"arithmetic": "fp32-inside", "seeds": 1}]
+
+
+def test_a_program_that_nobody_named_is_told_from_none_at_all() -> None:
+    row = {"arithmetic": None, "nearest_arithmetic": "fp32-inside"}
+    assert of_output("y", [row]).words == (
+        "arithmetic model of y: none reproduces it in 1 of 1 seeds (nearest: fp32-inside)"
+    )
+    other = of_output("y", [row, {**row, "reproduced_by": "bf16: x^ stored"}])
+    assert other.to_json()["reproduced_by"] == "bf16: x^ stored"
+    assert other.words == (
+        "arithmetic model of y: none that is named reproduces it in 2 of 2 seeds (nearest:"
+        " fp32-inside); bf16: x^ stored reproduces it, which is not named"
+    )

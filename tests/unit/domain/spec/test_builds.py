@@ -8,6 +8,7 @@ import pytest
 
 from gonogo.errors import FieldError
 from gonogo.kernels.layernorm.emulation.defects import DEFECTS
+from gonogo.spec.arithmetic_names import BUDGETS
 from gonogo.spec.builds import (
     Build,
     check_kernel,
@@ -15,6 +16,8 @@ from gonogo.spec.builds import (
     emulator_builds,
     known_build,
     ordered,
+    own_builds,
+    torch_builds,
 )
 from gonogo.spec.kernels.registry import KERNELS
 
@@ -34,6 +37,20 @@ def test_a_build_survives_json() -> None:
     assert Build.parse(
         {"name": "x", "executor": "torch", "outputs": ["dx", "dbeta", "dx"]}
     ).outputs == ("dbeta", "dx")
+
+
+def test_torch_s_builds_name_no_arithmetic_and_the_emulator_s_and_ttnn_s_name_a_budget() -> None:
+    assert {build.arithmetic for build in torch_builds().values()} == {None}
+    assert [name for name, build in torch_builds().items() if build.outputs] == [
+        name for name in torch_builds() if "linear" in name
+    ]
+    others = [*own_builds("emulator").values(), *own_builds("ttnn").values()]
+    assert {build.arithmetic for build in others} == set(BUDGETS)
+
+
+def test_a_build_s_arithmetic_gets_its_canonical_spelling() -> None:
+    build = {"name": "x", "executor": "torch", "arithmetic": "bf16: gamma x^, x^ stored"}
+    assert Build.parse(build).arithmetic == "bf16: x^, gamma x^ stored"
 
 
 def test_a_build_produces_all_outputs_unless_it_says_which() -> None:
