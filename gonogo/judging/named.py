@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from gonogo.numerics.formats import Mode
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.program import (
-    CANCELLED,
     ROUNDINGS,
+    WELFORD,
     ColumnOrder,
     Order,
     Program,
     along_rows,
 )
-from gonogo.spec.arithmetic_names import EITHER
+from gonogo.spec.arithmetic_names import EITHER, VARIANCES
 from gonogo.spec.program_name import COLUMN_SUMS, ROW_SUMS, ProgramName
 
 
@@ -27,8 +27,10 @@ def programs(graph: Graph, name: ProgramName, formats: Sequence[str]) -> Iterato
     formats: the narrow formats of the test's tensors, for names that leave theirs open.
     """
     bases = _bases(graph)
-    is_cancelled = f"variance as {CANCELLED}" in name.traits
-    alike = [at for at in bases if (at[0] == CANCELLED) is is_cancelled] or list(bases)
+    variance = next((VARIANCES[trait] for trait in name.traits if trait in VARIANCES), None)
+    of_names = VARIANCES.values()
+    alike = [at for at in bases if (at[0] if at[0] in of_names else None) == variance]
+    alike = alike or list(bases)
     applicable = {at: [known for known in name.stored if known in bases[at].stored] for at in alike}
     most = max(map(len, applicable.values()))
     order = next((order for order in Order if order in name.traits), Order.blocked)
@@ -64,7 +66,8 @@ def _bases(graph: Graph) -> dict[tuple[str, str], Base]:
     """Return the (variance, product) of each form of a graph, the usual forms first."""
     bases: dict[tuple[str, str], Base] = {}
     listed = [(form, graph.storable(form)) for form in graph.forms]
-    for program, quantities in (*listed, *graph.known):
+    derived = [(program, ()) for program in graph.derived if program.variance == WELFORD]
+    for program, quantities in (*listed, *graph.known, *derived):
         base = bases.setdefault((program.variance, program.product), Base())
         base.stored.update(quantities)
         base.has_orders |= program.column_order is not ColumnOrder.blocked

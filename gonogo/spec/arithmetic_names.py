@@ -16,6 +16,7 @@ from gonogo.numerics.replay.program import (
     CANCELLED,
     QUANTITIES,
     ROUNDINGS,
+    WELFORD,
     ColumnOrder,
     Order,
     along_rows,
@@ -38,7 +39,9 @@ ROUNDED = tuple(
     for mode, words in ROUNDINGS.items()
     if mode != "even"
 )
-TRAITS = (*ROUNDED, f"variance as {CANCELLED}", Order.running.value, Order.running_mean.value)
+VARIANCES = {f"variance by {WELFORD}": WELFORD, f"variance as {CANCELLED}": CANCELLED}
+"""How a name says the variance that isn't the mean of (x - mean)^2."""
+TRAITS = (*ROUNDED, *VARIANCES, Order.running.value, Order.running_mean.value)
 """The parts of a program's name about roundings and the sums along a row, in their order."""
 _ORDERS = tuple(order for order in ColumnOrder if order is not ColumnOrder.blocked)
 SUM_ORDERS: Mapping[str, tuple[str, ...]] = {
@@ -47,7 +50,9 @@ SUM_ORDERS: Mapping[str, tuple[str, ...]] = {
 }
 """Sums whose total is stored after each addition, as a name has them -> their orders."""
 _ROWS = "column sums: rows in order"
-_FP32 = f"{NOTHING_STORED}; {NOTHING_STORED}, {_ROWS}"
+_FP32 = "; ".join(
+    f"{NOTHING_STORED}{trait}" for trait in ("", f", {_ROWS}", f", variance by {WELFORD}")
+)
 _SAVED = "; ".join(  # autograd on a CPU saves mean and rstd in gamma's format
     f"{output}: {EITHER}: mean, rstd stored" for output in ("dx", "dgamma")
 )

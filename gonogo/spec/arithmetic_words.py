@@ -23,6 +23,7 @@ _REMARK = re.compile(r" \([^()]*\)$")
 _TRAITS: Mapping[str, str] = {
     "running sums": "Sums along a row take in one term after another.",
     "running means": "Means along a row are updated term by term, as in Welford's algorithm.",
+    "variance by Welford's updates": "The variance is updated term by term, in lanes.",
     "variance as E[x^2] - mean^2": "The variance is computed as E[x^2] - mean^2.",
 }
 """The meanings of the other parts of a program's name."""

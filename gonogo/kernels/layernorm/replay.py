@@ -26,7 +26,7 @@ from gonogo.numerics.replay.compiled import gradient
 from gonogo.numerics.replay.compiled.results import as_input, singles
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Columns, Graph
 from gonogo.numerics.replay.narrow_sums import Place
-from gonogo.numerics.replay.program import ColumnOrder, Program
+from gonogo.numerics.replay.program import WELFORD, ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ class InputGradient:
             return ()
         if not self.rows.centered:
             return tuple(Program(product=name) for name in autograd.UNCENTERED_DISTINCT)
-        return tuple(Program(autograd.VARIANCE_OF[name], name) for name in autograd.DISTINCT)
+        derived = (Program(autograd.VARIANCE_OF[name], name) for name in autograd.DISTINCT)
+        return (*derived, *(Program(WELFORD, product) for product in programs.PRODUCTS))
 
     @property
     def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:
@@ -268,8 +269,10 @@ class ColumnGradient:
 
     @property
     def derived(self) -> tuple[Program, ...]:
-        """Return nothing: the sum's own noise covers every formula of its terms."""
-        return ()
+        """Return the programs whose variance is updated; sums of dy don't need it."""
+        if not self.weighted or self.rows.is_given or not self.rows.centered:
+            return ()
+        return tuple(replace(form, variance=WELFORD) for form in self.forms)
 
     @property
     def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:

@@ -25,7 +25,7 @@ from gonogo.numerics.replay.cells import Measurement
 from gonogo.numerics.replay.compiled.results import as_input
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Columns, Graph
 from gonogo.numerics.replay.narrow_sums import UNIT
-from gonogo.numerics.replay.program import ColumnOrder, Program
+from gonogo.numerics.replay.program import WELFORD, ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
 if TYPE_CHECKING:
@@ -199,8 +199,9 @@ class NormalizedRows:
 
     @property
     def derived(self) -> tuple[Program, ...]:
-        """Return nothing: only gradients are derived."""
-        return ()
+        """Return the programs whose variance is updated, of which ATen's LayerNorm is one."""
+        products = PRODUCTS if self.rows.centered else ()
+        return tuple(Program(WELFORD, product) for product in products)
 
     @property
     def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:
@@ -264,8 +265,8 @@ class RowStatistic:
 
     @property
     def derived(self) -> tuple[Program, ...]:
-        """Return nothing: only gradients are derived."""
-        return ()
+        """Return the program whose variance is updated."""
+        return (Program(WELFORD),) if self.rstd and self.rows.centered else ()
 
     @property
     def known(self) -> tuple[tuple[Program, tuple[str, ...]], ...]:

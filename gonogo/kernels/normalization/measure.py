@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.kernels.normalization.moments import Rows
-from gonogo.kernels.normalization.row_moments import by_loops
+from gonogo.kernels.normalization.row_moments import row_moments
 from gonogo.numerics.jit import plain
 from gonogo.numerics.replay.cells import Measurement
 from gonogo.numerics.replay.compiled import forward, results
@@ -36,7 +36,7 @@ def measure(
     gamma, beta = (
         np.zeros((1, 0)) if vector is None else plain(vector) for vector in (rows.gamma, rows.beta)
     )
-    statistics = by_loops(program, rows)
+    statistics = row_moments(program, rows)
     machine = Machine(program)
     mean, rstd = statistics.mean, statistics.rstd
     if statistics.root is not None:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay import orders
 from gonogo.numerics.replay.narrow_sums import Place
-from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay.program import WELFORD, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
 VARIANCES = ("x - mean", "x", "E[x^2] - mean^2")
@@ -133,8 +134,8 @@ def moments(program: Program, rows: Rows, *, quick: bool = False) -> Moments:
     names = (*STATISTICS, *COUNTS, "root", "rstd", *TAILS)
     stored = tuple((name, program.stored[name]) for name in names if name in program.stored)
     is_root = program.product == "(x - mean) / root"
-    orders = (program.order, program.row_order, program.rounding)
-    key = (program.variance, is_root, stored, *orders, quick)
+    sums = (program.order, program.row_order, program.rounding)
+    key = (program.variance, is_root, stored, *sums, quick)
     if key not in rows.cache:
         rows.cache[key] = _moments(program, rows, Machine(program, quick=quick, place=rows.place))
     return rows.cache[key]
@@ -197,6 +198,9 @@ def _variance(
         usual = machine.multiply(centered, centered)
         centered_variance = machine.mean(usual, "variance", "sum of squares")
         return well_conditioned(mean, direct, centered_variance)
+    if program.variance == WELFORD:
+        values, deviation = orders.welford(x.values)
+        return Quantity(values[:, None], shared={"variance": deviation[:, None]})
     if program.variance == "x" and computed is not None:
         centered = machine.subtract(x, computed)
     square = machine.store(machine.multiply(centered, centered), "square")

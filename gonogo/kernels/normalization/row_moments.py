@@ -21,7 +21,7 @@ from gonogo.numerics.jit import HAVE_NUMBA, plain
 from gonogo.numerics.replay import spans
 from gonogo.numerics.replay.compiled import moments as compiled
 from gonogo.numerics.replay.compiled import results, sums
-from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay.program import WELFORD, Program
 from gonogo.numerics.replay.quantity import RECIPROCAL, Machine, Quantity
 
 NAMES = frozenset({*STATISTICS, RECIPROCAL, "root", "rstd", *TAILS})
@@ -39,7 +39,8 @@ class RowMoments:
 
 def row_moments(program: Program, rows: Rows, *, quick: bool = False) -> RowMoments:
     """Return mean and rstd of each row as a program computes them; `quick` as in Machine."""
-    if HAVE_NUMBA and not quick and not NAMES & set(program.stored):
+    has_loops = program.variance != WELFORD and not NAMES & set(program.stored)
+    if HAVE_NUMBA and not quick and has_loops:
         return by_loops(program, rows)
     return by_definition(program, rows, quick=quick)
 

@@ -49,6 +49,43 @@ def mean(terms: NDArray[np.floating], order: Order, *, quick: bool = False) -> t
     return running, deviation(largest, exact, running, largest.mean())
 
 
+def welford(x: NDArray[np.floating]) -> tuple[Array, Array]:
+    """Return the variance of each row of x (rows, N), and its standard deviation: (rows,).
+
+    Welford's updates of several lanes, which are merged at the end (Chan, Golub and LeVeque), keep
+    a mean that is rounded at each step. Where it is large beside the deviations, so is the error of
+    the variance: some rounding of the mean, 2^-24 |mean|, times the deviations.
+    """
+    narrow = np.ascontiguousarray(x, np.float32)
+    exact = narrow.var(axis=1, dtype=np.float64)
+    errors = [np.abs(_updated(narrow, lanes) - exact) for lanes in (*LANES, 2 * LANES[1])]
+    largest = np.max(errors, axis=0)
+    return exact, np.maximum(largest, largest.mean())
+
+
+def _updated(x: Floats, lanes: int) -> Array:
+    """Return the variance of each row by updates in lanes."""
+    rows, count = x.shape
+    mean = np.zeros((rows, lanes), np.float32)
+    squares = np.zeros_like(mean)
+    whole = count // lanes
+    for step in range(whole):
+        column = x[:, step * lanes : (step + 1) * lanes]
+        off = column - mean
+        mean += off / np.float32(step + 1)
+        squares += off * (column - mean)
+    parts: list[tuple[Any, Any, int]]
+    parts = [(mean[:, lane], squares[:, lane], whole) for lane in range(lanes) if whole]
+    parts += [(x[:, at], np.zeros(rows, np.float32), 1) for at in range(whole * lanes, count)]
+    center, total, done = parts[0]
+    for part_mean, part, terms in parts[1:]:
+        apart = part_mean - center
+        center = center + apart * np.float32(terms / (done + terms))
+        total = total + part + apart * apart * np.float32(done * terms / (done + terms))
+        done += terms
+    return np.asarray(total, np.float64) / np.float64(count)
+
+
 def exact_mean(terms: NDArray[np.floating]) -> Array:
     """Return the mean of each row (rows, N), added in float64."""
     return np.asarray(_in_lanes(terms.astype(np.float64), EXACT_LANES) / terms.shape[1])

@@ -28,6 +28,8 @@ QUANTITIES = (
 _PLACES = {name: place for place, name in enumerate(QUANTITIES)}
 CANCELLED = "E[x^2] - mean^2"
 """The variance of programs that don't center x first."""
+WELFORD = "Welford's updates"
+"""The variance of programs that update it, and the mean, term by term, in lanes."""
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -78,7 +80,7 @@ class Program:
 
     Attributes:
         variance: how the variance is computed: from "x - mean" as the kernel has it, from "x" with
-            a mean of its own, or as "E[x^2] - mean^2".
+            a mean of its own, as "E[x^2] - mean^2", or by "Welford's updates".
         product: the order of the products, a name of the graph's.
         stored: the format of each stored quantity, by the quantity's name. Everything else stays in
             fp32.
@@ -114,6 +116,8 @@ class Program:
             parts.append(f"output {ROUNDINGS[self.output_rounding]}")
         if self.variance == CANCELLED:
             parts.append(f"variance as {CANCELLED}")
+        if self.variance == WELFORD:
+            parts.append(f"variance by {WELFORD}")
         if self.order is not Order.blocked:
             parts.append(self.order.value)
         if self.column_order is not ColumnOrder.blocked:

@@ -31,6 +31,8 @@ MIN_DECIDED = 0.25
 Where stored values are near ties, the replay allows a step either way. A program that is allowed
 that in nearly all elements reproduces nothing.
 """
+MIN_TRUNCATED = 0.75
+"""The same of a program that truncates. On random inputs few values lie near the format's grid."""
 LIMIT = 8.0
 """The distance from its cell, in standard deviations, up to which an element is reproduced."""
 ALLOWED = 1 / 16
@@ -126,7 +128,12 @@ def candidates(
         ]
         yield from filter(reproduces, chain(known, _running(known)))
         yield from _built(searched, checked, format_)
-        yield from filter(reproduces, _truncated([*graph.forms, *known], form))
+        # exact values lie on the grid, where truncating may go either way: ties would fit anything
+        yield from (
+            program
+            for program in filter(reproduces, _truncated([*graph.forms, *known], form))
+            if searched.fit(program).decided >= MIN_TRUNCATED
+        )
 
 
 def refined(

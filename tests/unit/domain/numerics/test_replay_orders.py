@@ -120,3 +120,20 @@ def test_blocks_are_even_and_cover_all_rows(rows: int, width: int, blocks: int) 
 def test_averages_are_those_of_the_row_s_block() -> None:
     values = np.array([1.0, 3.0, 10.0])
     assert spans.averages(values, [(0, 2), (2, 3)]).tolist() == [2.0, 2.0, 10.0]
+
+
+def test_the_variance_of_welford_s_updates_is_as_far_off_as_its_rounded_means() -> None:
+    deviations = np.random.default_rng(4).standard_normal((40, 33))
+    for offset, least, most in ((0.0, 0.0, 3e-7), (100.0, 3e-7, 1e-5)):
+        x = (offset + deviations).astype(np.float32)
+        variance, deviation = orders.welford(x)
+        assert np.allclose(variance, x.astype(np.float64).var(axis=1), rtol=1e-12)
+        relative = deviation / variance
+        assert least < relative.mean() < most
+        # one more order, of a single lane, lies within a few deviations
+        mean, squares = np.zeros((2, 40), np.float32)
+        for count, column in enumerate(x.T, 1):
+            off = column - mean
+            mean += off / np.float32(count)
+            squares += off * (column - mean)
+        assert (np.abs(squares / 33 - variance) < 8 * deviation).all()
