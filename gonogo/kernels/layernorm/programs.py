@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gonogo.kernels.layernorm import autograd
+from gonogo.kernels.layernorm import derivations
 from gonogo.numerics.replay.program import ColumnOrder, Order, Program
 
 CENTERED = "rstd (P - s1 - x^ s2)"
@@ -60,9 +60,9 @@ def of_inputs(centered: bool, is_given: bool) -> Known:
     forms = tuple((Program(product=product), stored) for product in (CENTERED, LINEAR))
     if centered:
         aten = (Program("x", LINEAR), stored)  # on a CPU
-        return (aten, *usual, (Program("x", CENTERED), stored), *forms, *autograd.derived())
+        return (aten, *usual, (Program("x", CENTERED), stored), *forms, *derivations.derived())
     running = (Program(product=CENTERED, order=Order.running), ("P",))  # MLX
-    return (*usual, running, *forms, *autograd.derived(centered=False))
+    return (*usual, running, *forms, *derivations.derived(centered=False))
 
 
 def of_plain_sums() -> Known:
@@ -92,10 +92,10 @@ def of_weighted_sums(centered: bool, is_given: bool) -> Known:
             for program, names in terms
         ]
     if not is_given:
-        for program, names in autograd.derived(centered=centered):
+        for program, names in derivations.derived(centered=centered):
             is_blocked = program.column_order is ColumnOrder.blocked
             sums = () if is_blocked else ("column sum",)
-            forward = autograd.forward_names(program.product, centered=centered)
+            forward = derivations.forward_names(program.product, centered=centered)
             inherited = tuple(name for name in names if name in forward)
             choices = [(program, (*inherited, "dy x^", *sums))]
             if (

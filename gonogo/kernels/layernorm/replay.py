@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm import autograd, measure, programs
+from gonogo.kernels.layernorm import autograd, derivations, measure, programs
 from gonogo.kernels.layernorm.programs import CENTERED, LINEAR, PRODUCTS, TWO_CASTS
 from gonogo.kernels.normalization.moments import VARIANCES, Moments, Rows, moments
 from gonogo.kernels.normalization.row_moments import row_moments
@@ -92,7 +92,9 @@ class BackwardRows:
 
     def moments(self, program: Program, *, quick: bool) -> Moments:
         """Return the statistics of a forward pass, which the kernel computes itself."""
-        as_root = "(x - mean) / root" if program.product == autograd.QUOTIENT else program.product
+        as_root = (
+            "(x - mean) / root" if program.product == derivations.QUOTIENT else program.product
+        )
         return moments(replace(program, product=as_root), self._forward, quick=quick)
 
     @property
@@ -129,8 +131,8 @@ class InputGradient:
         if self.rows.is_given:
             return ()
         if not self.rows.centered:
-            return tuple(Program(product=name) for name in autograd.UNCENTERED_DISTINCT)
-        derived = (Program(autograd.VARIANCE_OF[name], name) for name in autograd.DISTINCT)
+            return tuple(Program(product=name) for name in derivations.UNCENTERED_DISTINCT)
+        derived = (Program(derivations.VARIANCE_OF[name], name) for name in derivations.DISTINCT)
         return (*derived, *(Program(WELFORD, product) for product in programs.PRODUCTS))
 
     @property
@@ -155,7 +157,7 @@ class InputGradient:
         machine = Machine(program, quick=quick, place=self.rows.place)
         x, dy = Quantity(self.rows.x), Quantity(self.rows.dy)
         product = machine.store(machine.multiply(dy, Quantity(self.rows.gamma)), "P")
-        if program.product in autograd.DERIVED:
+        if program.product in derivations.DERIVED:
             at = self.rows.moments(program, quick=quick)
             gamma = Quantity(self.rows.gamma)
             normalized = autograd.normalized(program, at, ALL_COLUMNS)
@@ -297,9 +299,9 @@ class ColumnGradient:
         dy = Quantity(self.rows.dy[:, columns])
         if not self.weighted:
             return dy
-        if program.product in autograd.DERIVED:
+        if program.product in derivations.DERIVED:
             at = self.rows.moments(program, quick=quick)
-            if program.product == autograd.MOMENTS:
+            if program.product == derivations.MOMENTS:
                 x = Quantity(self.rows.x[:, columns])
                 assert at.mean is not None
                 factor = autograd.of_factor(machine, dy, x, at.mean)

@@ -25,6 +25,8 @@ from gonogo.numerics.replay.program import Order, Program
 LIMIT = search.LIMIT
 """The largest distance from a cell, and the largest error shared by a row, that is explained."""
 LARGEST = float(np.finfo(np.float64).max)
+MIN_REPRODUCED = 4
+"""Rows that a program reproduces by no chance, so that those it misses tell what it lacks."""
 SAMPLED_ROWS = 12
 """Rows on which a program is tried before the whole output; half of them its worst."""
 
@@ -87,11 +89,11 @@ def climb(
         formats: the narrow formats of the kernel's tensors, in which it may store.
     """
     y = np.asarray(output)
-    telling: set[int] = set()
+    near = search.Near()
     searched = search.candidates(graph, y, form, formats)
     # evaluated last: the rows that the programs before it missed are known then
-    again = _refined(graph, y, form, formats, telling)
-    finding = nearest(graph, y, form, chain(plain(graph), searched, again), telling)
+    again = _refined(graph, y, form, near)
+    finding = nearest(graph, y, form, chain(plain(graph), searched, again), near)
     return finding if finding.explained else replace(finding, may_store=bool(formats))
 
 
@@ -100,11 +102,11 @@ def nearest(
     output: NDArray[np.floating],
     form: str,
     programs: Iterable[Program],
-    telling: set[int] | None = None,
+    near: search.Near | None = None,
 ) -> Finding:
     """Return the first of at least one program that explains `output`, else the nearest one.
 
-    telling: takes the rows that storing programs miss which reproduce most others.
+    near: takes the storing programs that reproduce some rows, and the rows that they miss.
     """
     y = np.asarray(output)
     others = iter(programs)
@@ -116,15 +118,15 @@ def nearest(
     for program in others:
         sampled, measured = _find(part, part_output, form, program)
         if not sampled.explained:
-            if program.stored and telling is not None:
-                telling.update(rows[_missed(measured)].tolist())
+            if near is not None:
+                _note(near, program, rows[_missed(measured)])
             if sampled.size >= best.size:
                 continue
         finding, measured = _find(graph, y, form, program)
         if finding.explained:
             return finding
-        if program.stored and telling is not None:
-            telling.update(_missed(measured).tolist())
+        if near is not None:
+            _note(near, program, _missed(measured))
         if finding.size < best.size:
             best = finding
     return best
@@ -142,22 +144,25 @@ def plain(graph: Graph) -> Iterator[Program]:
 
 
 def _refined(
-    graph: Graph,
-    output: NDArray[np.floating],
-    form: str,
-    formats: Sequence[str],
-    telling: set[int],
+    graph: Graph, output: NDArray[np.floating], form: str, near: search.Near
 ) -> Iterator[Program]:
-    """Yield the programs of a second search, on the rows that those of the first one missed."""
-    if telling and graph.shape[0] > 1:
-        yield from search.refined(graph, output, form, formats, sorted(telling)[:SAMPLED_ROWS])
+    """Yield the programs of a second search, from nearly right ones and the rows they missed."""
+    if near.programs and graph.shape[0] > 1:
+        yield from search.refined(graph, output, form, near)
+
+
+def _note(near: search.Near, program: Program, missed: NDArray[np.intp]) -> None:
+    """Remember a storing program and the rows that it misses, if there are any."""
+    if program.stored and len(missed):
+        near.rows.update(missed.tolist())
+        near.programs.append(program)
 
 
 def _missed(measured: Measurement) -> NDArray[np.intp]:
-    """Return the rows that a program misses, worst first, where it reproduces most others."""
+    """Return the rows that a program misses, worst first, where it reproduces some others."""
     per_row = measured.per_row
     missed = np.flatnonzero(~(per_row <= LIMIT))
-    if 2 * len(missed) > len(per_row):
+    if len(per_row) - len(missed) < MIN_REPRODUCED:
         return missed[:0]
     return missed[np.argsort(per_row[missed])[::-1]][:SAMPLED_ROWS]
 

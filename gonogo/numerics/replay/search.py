@@ -6,7 +6,7 @@ A program is earned, not assumed: rows that were not used to find it must be rep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -40,6 +40,11 @@ ALLOWED = 1 / 16
 
 A factor of .1 % moves bf16 outputs by an eighth to a quarter of a step.
 """
+MAX_NEAR = 4
+"""Nearly right programs from which the second search starts."""
+MAX_HIDDEN = 0.2
+"""The share of elements that a program may miss on the rows that check it: a value that is stored
+besides may move some rows only."""
 BEAM = 3
 MAX_STEPS = 8
 PROGRESS = 0.9
@@ -136,27 +141,33 @@ def candidates(
         )
 
 
-def refined(
-    graph: Graph,
-    output: NDArray[np.floating],
-    form: str,
-    formats: Sequence[str],
-    telling: Sequence[int],
-) -> Iterator[Program]:
-    """Yield the storing programs that a search on more rows builds.
+@dataclass
+class Near:
+    """What a search learns from programs that reproduce an output but for some rows.
 
-    telling: rows that programs missed which reproduced the samples.
+    Attributes:
+        rows: those that they missed.
+        programs: the programs, in the order in which they were tried.
     """
-    _, searched, checked = samples(graph, output, form, telling)
-    for format_ in formats:
-        yield from _built(searched, checked, format_)
+
+    rows: set[int] = field(default_factory=set)
+    programs: list[Program] = field(default_factory=list)
+
+
+def refined(graph: Graph, output: NDArray[np.floating], form: str, near: Near) -> Iterator[Program]:
+    """Yield the programs that grow from nearly right ones and reproduce what those missed."""
+    _, searched, checked = samples(graph, output, form, sorted(near.rows)[:ROWS])
+    for program in near.programs[:MAX_NEAR]:
+        built = _grown(searched, program, next(iter(program.stored.values())))
+        if built is not None and _nearly(checked.fit(built)):
+            yield built
 
 
 def _built(searched: Sample, checked: Sample, form: str) -> Iterator[Program]:
     """Yield the programs of each form that a search builds and other rows confirm."""
     for base in searched.graph.forms:
         for built in (_grown(searched, base, form), _shrunk(searched, base, form)):
-            if built is not None and _earned(checked.fit(built)):
+            if built is not None and _nearly(checked.fit(built)):
                 yield built
 
 
@@ -182,8 +193,16 @@ def _earned(fit: Fit) -> bool:
     return fit.mismatch <= MAX_MISMATCH and fit.decided >= MIN_DECIDED
 
 
+def _nearly(fit: Fit) -> bool:
+    """Return whether a program is worth trying on a whole output, whose rows it must reproduce.
+
+    Those that it misses tell the second search what the first sample hid.
+    """
+    return fit.mismatch <= MAX_HIDDEN and fit.decided >= MIN_DECIDED
+
+
 def _grown(sample: Sample, base: Program, form: str) -> Program | None:
-    """Return a program of this form that reproduces the sample: nothing stored, then more."""
+    """Return a program that reproduces the sample: what `base` stores, and then more."""
 
     def larger(stored: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
         for name in sample.graph.storable(base):

@@ -128,3 +128,47 @@ def test_near_ties_everywhere_earn_no_program() -> None:
     given["x"] = round_to(100.0 + generator.standard_normal((9, 341)), "fp16")
     y = forward(given, EPSILON, Stores("fp16", ()), "x - mean", "(x - mean) rstd", factor=1.001)
     assert not climbed(given, round_to(y, "fp16"), "fp16").explained
+
+
+def test_what_few_rows_hide_is_sought_on_the_rows_that_a_program_missed() -> None:
+    # OpenVINO's RMSNorm: the stored square moves the stored root in one row of thirty
+    given = inputs(2048, 64, "bf16", seed=3)
+    names = ("square", "root", "gamma x^")
+    y = forward(
+        given, EPSILON, Stores("bf16", names), "x - mean", "(x - mean) rstd", centered=False
+    )
+    finding = climbed(given, round_to(y, "bf16"), "bf16", centered=False)
+    assert finding.explained, finding.mismatch
+    assert {"square", "root"} <= set(finding.program.stored)
+
+
+def test_a_program_that_stores_nearly_everything_is_found_from_above() -> None:
+    # no library's: x^ and rstd stay in fp32
+    names = ("mean", "x - mean", "square", "variance", "variance + epsilon", "gamma x^")
+    given = inputs(ROWS, WIDTH, "fp16")
+    y = forward(given, EPSILON, Stores("fp16", names), "x - mean", "(x - mean) rstd")
+    finding = climbed(given, round_to(y, "fp16"), "fp16")
+    assert finding.explained, finding.mismatch
+    assert {"mean", "x - mean", "gamma x^"} <= set(finding.program.stored)
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+def test_truncated_outputs_are_found_and_faults_behind_them(form: str) -> None:
+    given = inputs(ROWS, WIDTH, form)
+    for factor, is_right in ((1.0, True), (1.004, False), (0.996, False)):
+        y = forward(given, EPSILON, Stores(form, ()), "x - mean", "(x - mean) rstd", factor=factor)
+        finding = climbed(given, round_to(y, form, "zero"), form)
+        assert finding.explained is is_right, (factor, finding.program.name)
+        if is_right:
+            assert finding.program.name == "fp32-inside, output truncated"
+
+
+def test_values_on_the_grid_earn_no_truncating_program() -> None:
+    # x^ is 1 or -1 in every row, and gamma x^ lies on bf16's grid: truncating may go either way
+    generator = np.random.default_rng(6)
+    given = inputs(16, 64, "bf16")
+    signs = generator.permuted(np.tile([1.0, -1.0], (16, 32)), axis=1)
+    given["x"] = (1024 * signs).astype(np.float32)
+    given["beta"] = np.zeros_like(given["beta"])
+    y = forward(given, 1e-9, Stores("bf16", ()), "x - mean", "(x - mean) rstd", factor=1.004)
+    assert not climbed(given, round_to(y, "bf16"), "bf16").explained

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm import autograd
+from gonogo.kernels.layernorm import derivations
 from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient, InputGradient
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.replay import ladder
@@ -31,20 +31,20 @@ Floats = NDArray[np.float32]
 Given = dict[str, Floats]
 Gradient = Callable[[Given, float, str], dict[str, Floats]]
 GRADIENTS: dict[str, Gradient] = {
-    autograd.TORCH: partial(composite_gradient, library="torch"),
-    autograd.TENSORFLOW: partial(composite_gradient, library="tensorflow"),
-    autograd.MLX: partial(composite_gradient, library="mlx"),
-    autograd.MOMENTS: moments_gradient,
-    autograd.QUOTIENT: quotient_gradient,
-    autograd.JAX: partial(jax_gradient, fast=False),
-    autograd.FAST: partial(jax_gradient, fast=True),
+    derivations.TORCH: partial(composite_gradient, library="torch"),
+    derivations.TENSORFLOW: partial(composite_gradient, library="tensorflow"),
+    derivations.MLX: partial(composite_gradient, library="mlx"),
+    derivations.MOMENTS: moments_gradient,
+    derivations.QUOTIENT: quotient_gradient,
+    derivations.JAX: partial(jax_gradient, fast=False),
+    derivations.FAST: partial(jax_gradient, fast=True),
 }
 UNCENTERED: dict[str, Gradient] = {
-    autograd.TORCH: partial(composite_gradient, centered=False),
-    autograd.POWER: partial(composite_gradient, centered=False, power=True),
-    autograd.SQUARE: jax_rms_gradient,
-    autograd.MLX: partial(composite_gradient, centered=False, library="mlx"),
-    autograd.TENSORFLOW: partial(composite_gradient, centered=False, library="tensorflow"),
+    derivations.TORCH: partial(composite_gradient, centered=False),
+    derivations.POWER: partial(composite_gradient, centered=False, power=True),
+    derivations.SQUARE: jax_rms_gradient,
+    derivations.MLX: partial(composite_gradient, centered=False, library="mlx"),
+    derivations.TENSORFLOW: partial(composite_gradient, centered=False, library="tensorflow"),
 }
 """The same of kernels that subtract no mean."""
 

@@ -127,3 +127,16 @@ def test_an_output_may_not_lie_on_its_format_s_grid(form: str, is_held: bool) ->
     output = np.ones((100, 3), np.float32)
     output[70, 2] = 2.0**-30
     assert on_grid(output, form) is is_held
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+def test_a_truncated_output_stands_for_a_step_away_from_zero(form: str) -> None:
+    values = outputs("fp32")[None] * 1.001
+    noise = np.full(values.shape, 1e-30)
+    y = round_to(values, form, "zero")
+    assert cells(y, Quantity(values, noise), form, "zero").largest == 0.0
+    assert cells(y, Quantity(values, noise), form).largest > 0.0
+    step = ulp(y, form)
+    for sign in (-1.0, 1.0):  # beyond the cell's ends
+        moved = y + np.where(y < 0, -1.0, 1.0) * (0.5 + sign * 0.6) * step
+        assert (cells(y, Quantity(moved, noise), form, "zero").distance > 0.0)[y != 0.0].all()
