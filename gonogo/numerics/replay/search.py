@@ -143,7 +143,7 @@ def candidates(
 
 @dataclass
 class Near:
-    """What a search learns from programs that reproduce an output but for some rows.
+    """Programs that reproduce an output but for some rows, which tell a search what they lack.
 
     Attributes:
         rows: those that they missed.
