@@ -32,7 +32,8 @@ def faults(graph: NormalizedRows, exact: Array, error: Array) -> Iterator[Fault]
     if rows.gamma is not None and x.shape[1] > TILE:
         for shift in (1, -1, TILE, -TILE):
             moved = normalized * (np.roll(gamma, shift, axis=1) - gamma)
-            yield Fault(f"gamma is shifted by {shift} columns", moved)
+            noun = "column" if abs(shift) == 1 else "columns"
+            yield Fault(f"gamma is shifted by {shift} {noun}", moved)
     yield from of_rows.stale(exact, error)
     yield from of_rows.common(exact, error)
     scaled = gamma * normalized
@@ -53,7 +54,7 @@ def faults(graph: NormalizedRows, exact: Array, error: Array) -> Iterator[Fault]
         off = per_row(error, pattern)
         yield Fault(f"the mean is off in {places('row', off)}", off * pattern, len(x))
     off = per_row(error, scaled)
-    words = f"the rstd is off in {places('row', off)}: {len(x)} factors"
+    words = f"the rstd is off in {places('row', off)}"
     yield Fault(words, off * scaled, len(x), is_coherent=False)
     both = two_per_row(error, scaled, np.broadcast_to(gamma, exact.shape))
     yield Fault("the mean and the rstd of the rows are off", both, 2 * len(x))

@@ -40,7 +40,6 @@ class Finding:
         distance: the largest distance of an element from its cell, in standard deviations.
         row_error: the largest error that a row shares, in standard deviations.
         mismatch: the share of elements beyond the limit.
-        worst: (row, column) of the largest distance.
         may_store: whether the kernel's tensors have a narrow format, in which it may store.
     """
 
@@ -48,7 +47,6 @@ class Finding:
     distance: float
     row_error: float
     mismatch: float
-    worst: tuple[int, int]
     may_store: bool = False
 
     @property
@@ -178,9 +176,7 @@ def _find(
     """Return how near a program is to an output."""
     with np.errstate(over="ignore", invalid="ignore"):  # fp16 squares overflow
         measured = measure(graph, program, output, form, LIMIT)
-    finding = Finding(
-        program, measured.largest, measured.largest_row, measured.mismatch, measured.worst
-    )
+    finding = Finding(program, measured.largest, measured.largest_row, measured.mismatch)
     return finding, measured
 
 

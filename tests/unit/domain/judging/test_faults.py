@@ -80,7 +80,7 @@ FORWARD: dict[str, Callable[[], Doubles]] = {
     "each row has the rstd of the row before it": lambda: y(rstd=np.roll(RSTD, 1, axis=0)),
     "gamma is off in 32 columns from 32 to 63": lambda: y(gamma=some_columns(GAMMA, 1.25)),
     "beta is off in 24 columns from 32 to 63": lambda: y(beta=some_columns(BETA, -1.0)),
-    "gamma is shifted by 1 columns": lambda: y(gamma=np.roll(GAMMA, 1, axis=1)),
+    "gamma is shifted by 1 column": lambda: y(gamma=np.roll(GAMMA, 1, axis=1)),
     "row 11 holds the values of row 3": lambda: stale(y()),
     "a common factor of 1.001": lambda: 1.001 * y(),
     "the rstd has a common factor of 1.001": lambda: y(rstd=1.001 * RSTD),
