@@ -147,6 +147,9 @@ class Policy:
     cell: float = 8.0
     """The largest explained distance from a replay, in standard deviations of what isn't stored."""
     suspect_cell: float = 16.0
+    common_factor: float = 2.0**-22
+    """The largest explained |f| of a factor 1 + f of all rows: 2 units in the last place."""
+    suspect_common_factor: float = 2.0**-21
     fault_share: float = 0.9
     """The share of the error, beyond the output's rounding, that one fault explains where no
     storing of narrow quantities does: rounding has no reason to look like a fault."""
@@ -274,7 +277,9 @@ _EXPLAINING = ("budget_ratio", "chi", "_z", "_z_max")
 """Endings of the names of the statistics that decide the explanation."""
 
 
-REPLAY = ("cell_max", "cell_row_max")
+CELLS = ("cell_max", "cell_row_max")
+COMMON = "common_factor"
+REPLAY = (*CELLS, COMMON)
 """The statistics that decide alone where an output's arithmetic was found by replay."""
 
 
@@ -300,10 +305,12 @@ def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, f
     count = _number(statistics.get("count"))
     infinite = statistics.get("nonfinite_statistics")
     if statistics.get("cell_max") is not None and not _unreproduced(statistics):
-        for name in REPLAY:
+        limits = dict.fromkeys(CELLS, (policy.cell, policy.suspect_cell))
+        limits[COMMON] = (policy.common_factor, policy.suspect_common_factor)
+        for name, (limit, suspect_limit) in limits.items():
             value = _number(statistics.get(name))
             if value is not None:
-                yield value, policy.cell, policy.suspect_cell
+                yield value, limit, suspect_limit
         return
     for name, raw in statistics.items():
         if not name.endswith(_EXPLAINING):

@@ -39,6 +39,12 @@ STATISTICS = (
         "shared by a row, σ",
         "the largest error that a whole row shares, in its standard deviations; explained up to 8",
     ),
+    (
+        "common_factor",
+        "shared by all rows",
+        "f of a factor 1 + f of rstd that all rows share; 0 where it may be chance; explained up to"
+        " 2.4e-7",
+    ),
     ("max_abs", "max |e|", "the largest error"),
     ("rms", "rms e", "root mean square error"),
     ("ulp_max", "max ulp", "the largest distance in units in the last place"),

@@ -90,6 +90,13 @@ class BackwardRows:
         computed = row_moments(program, self._forward, quick=quick)
         return computed.mean, computed.rstd
 
+    def rstd_rounding(self, program: Program) -> Array | None:
+        """Return the deviation of rstd's own rounding in each row (rows,), relative to it.
+
+        None where the kernel is given it or stores it.
+        """
+        return None if self.is_given else row_moments(program, self._forward).rounding
+
     def moments(self, program: Program, *, quick: bool) -> Moments:
         """Return the statistics of a forward pass, which the kernel computes itself."""
         as_root = (
@@ -145,6 +152,10 @@ class InputGradient:
         centered = self.rows.centered
         names = programs.storable(program.product, centered=centered)
         return names if self.rows.is_given else (*programs.statistics(centered), *names)
+
+    def rstd_rounding(self, program: Program) -> Array | None:
+        """Return the deviation of rstd's own rounding in each row, relative to it; see Graph."""
+        return self.rows.rstd_rounding(program)
 
     def some(self, rows: NDArray[np.intp]) -> InputGradient:
         """Return the graph of some of the rows."""
@@ -286,6 +297,9 @@ class ColumnGradient:
     def storable(self, program: Program) -> tuple[str, ...]:
         """Return nothing: a single row is too little to search on, so only known programs count."""
         return ()
+
+    def rstd_rounding(self, program: Program) -> None:
+        """Return None: the rows' errors are not to be told apart in their sums."""
 
     def some(self, rows: NDArray[np.intp]) -> ColumnGradient:
         """Return the graph itself: every row is part of each sum."""

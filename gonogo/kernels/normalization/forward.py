@@ -224,6 +224,10 @@ class NormalizedRows:
         """Return the quantities that a program of this form may store."""
         return storable(program, self.rows)
 
+    def rstd_rounding(self, program: Program) -> Array | None:
+        """Return the deviation of rstd's own rounding in each row, relative to it; see Graph."""
+        return row_moments(program, self.rows).rounding
+
     def some(self, rows: NDArray[np.intp]) -> NormalizedRows:
         """Return the graph of some of the rows."""
         return NormalizedRows(self.rows.some(rows))
@@ -279,6 +283,10 @@ class RowStatistic:
         if not self.rstd:
             return tuple(name for name in names if name == "sum of x")
         return tuple(name for name in names if name in STATISTICS or name == "root")
+
+    def rstd_rounding(self, program: Program) -> Array | None:
+        """Return the deviation of rstd's own rounding in each row, relative to it; see Graph."""
+        return row_moments(program, self.rows).rounding if self.rstd else None
 
     def some(self, rows: NDArray[np.intp]) -> RowStatistic:
         """Return the graph of some of the rows."""

@@ -36,6 +36,15 @@ class RowMoments:
     rstd: Quantity
     root: Quantity | None
 
+    @property
+    def rounding(self) -> Array | None:
+        """Return the deviation of rstd's own rounding (rows,), relative to it; None if stored."""
+        scale = self.rstd if self.root is None else self.root
+        if not scale.shared["rstd"].any():
+            return None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(scale.shared["rstd"] / np.abs(scale.values))[:, 0]
+
 
 def row_moments(program: Program, rows: Rows, *, quick: bool = False) -> RowMoments:
     """Return mean and rstd of each row as a program computes them; `quick` as in Machine."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ MIN_EIGENVALUE = 1e-11
 MIN_SPREAD = 1e-9
 """The least variance of a shared error's estimate, of 1, at which it says something: a source that
 shows nowhere has no quotient."""
+POOLED = "rstd"
+"""The source whose errors are compared over the rows: a wrong epsilon or factor is in all of them,
+the rounding of rstd is not."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,11 @@ class Cells:
 
     Attributes:
         distance: how far each element (rows, N) lies outside its cell; 0 inside.
-        rows: the largest error that each row's elements share (rows,).
+        shared: the errors that each row's elements share.
     """
 
     distance: Array
-    rows: Array
+    shared: SharedErrors
 
     @property
     def largest(self) -> float:
@@ -42,7 +45,7 @@ class Cells:
     @property
     def largest_row(self) -> float:
         """Return the largest error that a row shares."""
-        return float(self.rows.max(initial=0.0))
+        return float(self.shared.largest.max(initial=0.0))
 
     def measurement(self, limit: float) -> Measurement:
         """Return the largest numbers of each row, and how many elements are beyond `limit`."""
@@ -51,8 +54,39 @@ class Cells:
             np.take_along_axis(self.distance, column[:, None], axis=1)[:, 0],
             column,
             (self.distance > limit).sum(axis=1),
-            self.rows,
+            self.shared,
             self.distance.shape[1],
+        )
+
+
+@dataclass(frozen=True)
+class SharedErrors:
+    """The errors that the elements of each row share.
+
+    Attributes:
+        largest: (rows,) the largest of all sources, in its own standard deviations.
+        estimates: (rows,) the estimated error of the source POOLED, of unit variance; 0 where there
+            is none.
+        spreads: (rows,) the variance of that estimate, of 1: an error of all of POOLED's standard
+            deviations is the estimate over its spread.
+    """
+
+    largest: Array
+    estimates: Array
+    spreads: Array
+
+    @staticmethod
+    def none(rows: int) -> SharedErrors:
+        """Return what an output says that shows no shared error."""
+        return SharedErrors(np.zeros(rows), np.zeros(rows), np.zeros(rows))
+
+    @staticmethod
+    def joined(parts: Sequence[SharedErrors]) -> SharedErrors:
+        """Return the errors of several blocks of rows."""
+        return SharedErrors(
+            np.concatenate([part.largest for part in parts]),
+            np.concatenate([part.estimates for part in parts]),
+            np.concatenate([part.spreads for part in parts]),
         )
 
 
@@ -64,14 +98,14 @@ class Measurement:
         distances: (rows,) the largest distance of each row.
         columns: (rows,) its column.
         beyond: (rows,) the number of elements beyond the limit.
-        rows: (rows,) the largest error that each row's elements share.
+        shared: the errors that each row's elements share.
         width: N.
     """
 
     distances: Array
     columns: NDArray[np.intp]
     beyond: NDArray[np.intp]
-    rows: Array
+    shared: SharedErrors
     width: int
 
     @staticmethod
@@ -81,7 +115,7 @@ class Measurement:
             np.concatenate([part.distances for part in parts]),
             np.concatenate([part.columns for part in parts]),
             np.concatenate([part.beyond for part in parts]),
-            np.concatenate([part.rows for part in parts]),
+            SharedErrors.joined([part.shared for part in parts]),
             parts[0].width,
         )
 
@@ -93,7 +127,7 @@ class Measurement:
     @property
     def largest_row(self) -> float:
         """Return the largest error that a row shares."""
-        return float(self.rows.max(initial=0.0))
+        return float(self.shared.largest.max(initial=0.0))
 
     @property
     def worst(self) -> tuple[int, int]:
@@ -109,7 +143,7 @@ class Measurement:
     @property
     def per_row(self) -> Array:
         """Return the larger of both numbers of each row."""
-        return np.maximum(self.distances, self.rows)
+        return np.maximum(self.distances, self.shared.largest)
 
 
 def on_grid(output: NDArray[np.float32], form: str) -> bool:
@@ -162,33 +196,34 @@ def cells(output: NDArray[np.floating], replay: Quantity, form: str, mode: Mode 
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.where(beyond == 0, 0.0, beyond / deviation)
-    rows = _row_errors(error, replay, half_ulp(y, form)) if form == "fp32" else None
-    return Cells(distance, np.zeros(len(y)) if rows is None else rows)
+    if form != "fp32" or not replay.shared:
+        return Cells(distance, SharedErrors.none(len(y)))
+    return Cells(distance, _shared_errors(error, replay, half_ulp(y, form)))
 
 
-def _row_errors(error: Array, replay: Quantity, half: Array) -> Array:
-    """Return the largest shared error of each row, in its own standard deviations.
+def _shared_errors(error: Array, replay: Quantity, half: Array) -> SharedErrors:
+    """Return the errors that the elements of each row share.
 
     The sources' errors a have unit variance, and error = P a + noise. Their best estimate is
     a = (I + M)^-1 P'W e with M = P'W P, whose covariance under the model is I - (I + M)^-1. Only an
     output whose rounding is no larger than the noise says something: in a narrow format the
     rounding is a function of the values, not a random error.
     """
-    if not replay.shared:
-        return np.zeros(len(error))
     weights = 1.0 / (replay.noise + half**2 / 3 + replay.slack**2)
     patterns = np.stack([np.broadcast_to(p, error.shape) for p in replay.shared.values()], axis=1)
     weighted = patterns * weights[:, None, :]
     matrix = weighted @ patterns.transpose(0, 2, 1)
-    return row_errors(matrix, np.einsum("rjn,rn->rj", weighted, error))
+    projections = np.einsum("rjn,rn->rj", weighted, error)
+    return shared_errors(list(replay.shared), matrix, projections)
 
 
-def row_errors(matrix: Array, projections: Array) -> Array:
-    """Return the largest shared error of each row from M (rows, K, K) and P'We (rows, K).
+def shared_errors(sources: Sequence[str], matrix: Array, projections: Array) -> SharedErrors:
+    """Return the shared errors of each row from M (rows, K, K) and P'We (rows, K).
 
-    With M = V L V', the estimate is V (I + L)^-1 V'P'We, and its covariance V L (I + L)^-1 V'. What
-    float64 can't tell from zero says nothing: an L below MIN_EIGENVALUE, a variance below
-    MIN_SPREAD. Where M isn't finite, the error is NaN.
+    sources: the names of the first sources; further ones show nowhere. With M = V L V', the
+    estimate is V (I + L)^-1 V'P'We, and its covariance V L (I + L)^-1 V'. What float64 can't tell
+    from zero says nothing: an L below MIN_EIGENVALUE, a variance below MIN_SPREAD. Where M isn't
+    finite, the largest error is NaN.
     """
     defined = np.asarray(np.isfinite(matrix).all(axis=(1, 2)))
     sizes, vectors = np.linalg.eigh(np.where(defined[:, None, None], matrix, 0.0))
@@ -199,4 +234,13 @@ def row_errors(matrix: Array, projections: Array) -> Array:
     spread = np.einsum("rji,ri->rj", vectors**2, sizes / (1.0 + sizes))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(spread > MIN_SPREAD, np.abs(estimate) / np.sqrt(spread), 0.0)
-    return np.where(defined, z.max(axis=1), np.nan)
+    largest = np.where(defined, z.max(axis=1), np.nan)
+    if POOLED not in sources:
+        return replace(SharedErrors.none(len(largest)), largest=largest)
+    place = sources.index(POOLED)
+    says = defined & (spread[:, place] > MIN_SPREAD)
+    return SharedErrors(
+        largest,
+        np.where(says, estimate[:, place], 0.0),
+        np.where(says, spread[:, place], 0.0),
+    )

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.numerics.expectation import Array
 from gonogo.numerics.replay.program import Program
 from gonogo.numerics.replay.quantity import Quantity
 
@@ -38,6 +39,12 @@ class Graph(Protocol):
 
     def storable(self, program: Program) -> tuple[str, ...]:
         """Return the quantities that a program of this form may store."""
+
+    def rstd_rounding(self, program: Program) -> Array | None:
+        """Return the deviation of rstd's own rounding in each row (rows,), relative to rstd.
+
+        None where the output has no rstd, or is given it, or the program stores it.
+        """
 
     def some(self, rows: NDArray[np.intp]) -> Graph:
         """Return the graph of some of the rows."""

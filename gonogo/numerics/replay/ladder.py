@@ -18,12 +18,16 @@ from numpy.typing import NDArray
 
 from gonogo.numerics.replay import search
 from gonogo.numerics.replay.cells import Measurement
+from gonogo.numerics.replay.common import common_factor
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.measure import measure
 from gonogo.numerics.replay.program import Order, Program
 
 LIMIT = search.LIMIT
 """The largest distance from a cell, and the largest error shared by a row, that is explained."""
+MAX_COMMON = 2.0**-22
+"""The largest common factor that is explained: two units in the last place, the error of an
+approximate rsqrt, as GPUs and vector units have it."""
 LARGEST = float(np.finfo(np.float64).max)
 MIN_REPRODUCED = 4
 """Rows that a program reproduces by no chance, so that those it misses tell what it lacks."""
@@ -39,6 +43,7 @@ class Finding:
         program: the program; it explains the output where `explained`.
         distance: the largest distance of an element from its cell, in standard deviations.
         row_error: the largest error that a row shares, in standard deviations.
+        common: |f| of the factor 1 + f that all rows share; 0 where it may be chance.
         mismatch: the share of elements beyond the limit.
         may_store: whether the kernel's tensors have a narrow format, in which it may store.
     """
@@ -46,13 +51,14 @@ class Finding:
     program: Program
     distance: float
     row_error: float
+    common: float
     mismatch: float
     may_store: bool = False
 
     @property
     def size(self) -> float:
-        """Return the larger of the two, which decides."""
-        size = max(self.distance, self.row_error)
+        """Return the largest of the three, of which LIMIT is explained."""
+        size = max(self.distance, self.row_error, LIMIT / MAX_COMMON * self.common)
         return math.inf if math.isnan(self.distance + self.row_error) else size
 
     @property
@@ -67,6 +73,7 @@ class Finding:
             "nearest_arithmetic": self.program.name,
             "cell_max": _finite(self.distance),
             "cell_row_max": _finite(self.row_error),
+            "common_factor": self.common,
             "cell_mismatch": self.mismatch,
             "may_store": self.may_store,
         }
@@ -176,7 +183,10 @@ def _find(
     """Return how near a program is to an output."""
     with np.errstate(over="ignore", invalid="ignore"):  # fp16 squares overflow
         measured = measure(graph, program, output, form, LIMIT)
-    finding = Finding(program, measured.largest, measured.largest_row, measured.mismatch)
+    finding = Finding(program, measured.largest, measured.largest_row, 0.0, measured.mismatch)
+    if finding.explained:
+        common = common_factor(graph, program, output, form, measured.shared)
+        finding = replace(finding, common=common)
     return finding, measured
 
 

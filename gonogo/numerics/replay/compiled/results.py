@@ -14,7 +14,7 @@ from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import format_named
 from gonogo.numerics.jit import plain
 from gonogo.numerics.replay import orders, spans
-from gonogo.numerics.replay.cells import Measurement, row_errors
+from gonogo.numerics.replay.cells import Measurement, SharedErrors, shared_errors
 from gonogo.numerics.replay.compiled import elements, sums
 from gonogo.numerics.replay.quantity import Quantity
 
@@ -65,10 +65,12 @@ class RowPatterns:
     loops combine the patterns by the second one: the variances of the results add up.
 
     Attributes:
+        names: the sources' names.
         sources: (rows, sources, patterns), orthonormal columns.
         triangle: (rows, patterns, patterns), upper triangles.
     """
 
+    names: tuple[str, ...]
     sources: Array
     triangle: Array
 
@@ -80,7 +82,7 @@ class RowPatterns:
         for place, pattern in enumerate(patterns):
             for source, coefficient in pattern.items():
                 coefficients[:, names.index(source), place] = column(rows, coefficient)
-        return cls(*np.linalg.qr(coefficients))
+        return cls(tuple(names), *np.linalg.qr(coefficients))
 
     def form(self) -> Array:
         """Return the triangles as compiled loops read them (rows, FORM)."""
@@ -89,8 +91,8 @@ class RowPatterns:
         whole[:, :count, :count] = self.triangle
         return whole[:, *np.triu_indices(3)]
 
-    def errors(self, grams: Array) -> Array:
-        """Return the largest shared error of each row (rows,).
+    def errors(self, grams: Array) -> SharedErrors:
+        """Return the shared errors of each row.
 
         grams: (rows, patterns, patterns + 1), the weighted products of the combined patterns (the
         upper triangle), and those with the output's errors.
@@ -99,7 +101,8 @@ class RowPatterns:
         upper = grams[:, :, :count]
         symmetric = np.triu(upper) + np.triu(upper, 1).transpose(0, 2, 1)
         matrix = self.sources @ symmetric @ self.sources.transpose(0, 2, 1)
-        return row_errors(matrix, (self.sources @ grams[:, :, count:])[:, :, 0])
+        projections = (self.sources @ grams[:, :, count:])[:, :, 0]
+        return shared_errors(self.names, matrix, projections)
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,6 @@ class Output:
             np.sqrt(results[:, elements.RATIO]),
             results[:, elements.COLUMN].astype(np.intp),
             results[:, elements.BEYOND].astype(np.intp),
-            patterns.errors(grams) if weighted else np.zeros(rows),
+            patterns.errors(grams) if weighted else SharedErrors.none(rows),
             self.values.shape[1],
         )

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo.numerics.formats import round_to, ulp
-from gonogo.numerics.replay.cells import Measurement, cells, half_cell, on_grid, row_errors
+from gonogo.numerics.replay.cells import Measurement, cells, half_cell, on_grid, shared_errors
 from gonogo.numerics.replay.quantity import NOTHING, Quantity
 
 Array = NDArray[np.float64]
@@ -61,7 +61,7 @@ def shared_error(size: float, form: str) -> Array:
     error = noise * generator.standard_normal((3, 4000))
     error[1] += size * deviation * pattern[1]
     replay = Quantity(value, np.full((1, 1), noise**2), {"rstd": deviation * pattern})
-    return cells(round_to(value + error, form), replay, form).rows
+    return cells(round_to(value + error, form), replay, form).shared.largest
 
 
 def test_an_error_shared_by_a_row_is_measured_in_its_deviations() -> None:
@@ -81,19 +81,21 @@ def test_weak_sources_add_nothing_to_a_strong_one_of_the_same_pattern(weight: fl
     factors = np.array([1.0, 0.1, 1e-5, 3e-6, 1e-8])
     patterns = factors[None, :, None] * pattern[:, None, :]
     matrix = weight * patterns @ patterns.transpose(0, 2, 1)
-    several = row_errors(matrix, weight * (patterns @ error[:, :, None])[:, :, 0])
+    projections = weight * (patterns @ error[:, :, None])[:, :, 0]
+    several = shared_errors("abcde", matrix, projections).largest
     assert several == pytest.approx([5.0] * 3, rel=0.15)
     alone = weight * patterns[:, :1]
-    strongest = row_errors(
-        alone @ patterns[:, :1].transpose(0, 2, 1), (alone @ error[:, :, None])[:, :, 0]
-    )
+    strongest = shared_errors(
+        "a", alone @ patterns[:, :1].transpose(0, 2, 1), (alone @ error[:, :, None])[:, :, 0]
+    ).largest
     assert several == pytest.approx(strongest, rel=0.01)
 
 
 def test_a_source_that_shows_nowhere_has_no_error() -> None:
-    assert row_errors(np.zeros((2, 3, 3)), np.zeros((2, 3))).tolist() == [0.0, 0.0]
+    nowhere = shared_errors(["rstd", "a", "b"], np.zeros((2, 3, 3)), np.zeros((2, 3)))
+    assert nowhere.largest.tolist() == nowhere.spreads.tolist() == [0.0, 0.0]
     undefined = np.full((1, 1, 1), np.inf)
-    assert np.isnan(row_errors(undefined, np.zeros((1, 1)))).all()
+    assert np.isnan(shared_errors(["rstd"], undefined, np.zeros((1, 1))).largest).all()
 
 
 def test_a_measurement_has_the_largest_numbers_of_each_row() -> None:
@@ -119,7 +121,7 @@ def test_a_measurement_has_the_largest_numbers_of_each_row() -> None:
 
 def test_without_shared_errors_no_row_is_off() -> None:
     replay = Quantity(np.ones((2, 3)), NOTHING)
-    assert cells(np.full((2, 3), 2.0), replay, "fp32").rows.tolist() == [0.0, 0.0]
+    assert cells(np.full((2, 3), 2.0), replay, "fp32").shared.largest.tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(("form", "is_held"), [("fp32", True), ("bf16", True), ("fp16", False)])

@@ -116,8 +116,10 @@ def assert_equal(
     near = np.abs(loops.distances - definition.distances)[compared]
     assert (near <= DISTANCE * definition.distances[compared] + 1e-12).all(), label
     assert np.array_equal(loops.beyond[compared], definition.beyond[compared]), label
-    fast, slow = loops.rows[compared], definition.rows[compared]
-    assert fast == pytest.approx(slow, rel=ROW_ERROR, abs=1e-6), label
+    for number in ("largest", "estimates", "spreads"):
+        fast = getattr(loops.shared, number)[compared]
+        slow = getattr(definition.shared, number)[compared]
+        assert fast == pytest.approx(slow, rel=ROW_ERROR, abs=1e-6), (label, number)
     assert loops.width == definition.width
 
 
