@@ -159,7 +159,7 @@ def _ruling(
     form: str,
 ) -> Ruling:
     if not finding.explained:
-        return Ruling(finding, fault=diagnose(graph, output, form))
+        return Ruling(finding, fault=diagnose(graph, output, form, finding.program))
     limits = detection_limits(graph, finding.program, form)
     tolerance = test.tolerance_for(name)
     if tolerance is None or tolerance.allclose is None:

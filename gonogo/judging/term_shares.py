@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.judging.faults import columns, forward, gradient
-from gonogo.judging.faults.fault import Fault
+from gonogo.judging.faults.fault import Fault, Residual
 from gonogo.judging.limits import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import half_ulp
 from gonogo.numerics.replay.graph import Graph
+from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay.quantity import Quantity
 
 CHANCE = 5.0
 """Standard deviations by which a fault must lower the error's energy to be preferred."""
 COMPLETE = 0.02
 """The share of the error that a fault may leave without a fitted one taking its place."""
-DRAWN = 4.0
-"""The rounding that a fitted number takes, relative to the average of all elements: fits are drawn
-to the largest elements, whose steps are the largest."""
 GOOD = 0.9
 """The share from which a fault isn't replaced by one with many fitted numbers."""
 MIN_SHARE = 0.5
@@ -39,7 +38,8 @@ class TermShare:
     Attributes:
         words: the fault in words, such as "gamma is missing".
         share: the part of sum(e^2), beyond the output's own rounding, that the fault explains.
-        is_coherent: False for rows with factors of their own, which a stored rstd makes, too.
+        is_coherent: False for rows with means or factors of their own: a stored mean or rstd
+            makes them, too.
     """
 
     words: str
@@ -53,31 +53,53 @@ class TermShare:
         return f"{self.words}: explains {share:g} % of the error"
 
 
-def diagnose(graph: Graph, output: NDArray[np.floating], form: str) -> TermShare | None:
+def diagnose(
+    graph: Graph, output: NDArray[np.floating], form: str, program: Program
+) -> TermShare | None:
     """Return the fault that explains most of an output's error (rows, N), or None.
 
     Faults are whole ones, such as a missing term, whose effect the inputs give, and then those
     whose size is fitted. A later one is preferred where it explains more than chance would.
+
+    program: the nearest one. The error is taken from what it computes, rounded where it stores, or
+    from the exact function where that leaves more to name.
     """
     whole = graph
     graph, output = _part(graph, output)
+    found = None
     exact = graph.replay(graph.forms[0]).values
-    error = np.asarray(output, np.float64) - exact
-    # what the last rounding makes by itself, uniform over a step, and that sum's own deviation
-    squares = half_ulp(output, form) ** 2
-    rounding = float(squares.sum()) / 3
-    chance = CHANCE * float(np.sqrt((squares**2).sum() * 4 / 45))
-    energy = float((error**2).sum())
+    for base in (program, graph.forms[0]):
+        residual = _residual(graph.replay(base), output, form)
+        share = _largest(_faults(graph, exact, residual, whole), residual)
+        if share is not None and (found is None or share.share > found.share):
+            found = share
+        if found is not None and found.share >= GOOD:
+            break
+    return found
+
+
+def _residual(replay: Quantity, output: NDArray[np.floating], form: str) -> Residual:
+    """Return the error of an output beside its replay, weighted by what a right one's would be."""
+    error = np.asarray(output, np.float64) - replay.values
+    # the last rounding is uniform over a step, and what near ties allow as wide as that
+    variance = half_ulp(output, form) ** 2 / 3 + replay.variance + replay.slack**2 / 3
+    return Residual.of(error, np.broadcast_to(variance, error.shape))
+
+
+def _largest(faults: Iterable[Fault], residual: Residual) -> TermShare | None:
+    """Return the fault that explains most of what rounding leaves to explain."""
+    energy, rounding = residual.energy, residual.expected
+    chance = CHANCE * residual.deviation
     if not np.isfinite(energy) or energy <= rounding + chance:
         return None
     best: TermShare | None = None
     least = energy
-    for fault in _faults(graph, exact, error, whole):
+    for fault in faults:
         if not np.isfinite(fault.effect).all():
             continue
         # fitted numbers take a part of the rounding, too
-        left = float(((error - fault.effect) ** 2).sum())
-        left += DRAWN * rounding * min(1.0, fault.fitted / error.size)
+        left = residual.without(fault.effect).energy
+        left += rounding * min(1.0, fault.fitted / residual.error.size)
         # a fault must halve what the one before leaves, which more numbers alone wouldn't; the
         # noise of the kernel's own fp32 operations is left for no fitted one
         floor = rounding + (COMPLETE * (energy - rounding) if fault.fitted else 0.0)
@@ -89,13 +111,13 @@ def diagnose(graph: Graph, output: NDArray[np.floating], form: str) -> TermShare
     return best if best is not None and best.share >= MIN_SHARE else None
 
 
-def _faults(graph: Graph, exact: Array, error: Array, whole: Graph) -> Iterator[Fault]:
+def _faults(graph: Graph, exact: Array, residual: Residual, whole: Graph) -> Iterator[Fault]:
     if isinstance(graph, NormalizedRows):
-        yield from forward.faults(graph, exact, error)
+        yield from forward.faults(graph, exact, residual)
     elif isinstance(graph, InputGradient):
-        yield from gradient.faults(graph, exact, error)
+        yield from gradient.faults(graph, exact, residual)
     elif isinstance(graph, ColumnGradient) and isinstance(whole, ColumnGradient):
-        yield from columns.faults(graph, exact, error, whole.rows)
+        yield from columns.faults(graph, exact, residual, whole.rows)
 
 
 def _part(graph: Graph, output: NDArray[np.floating]) -> tuple[Graph, NDArray[np.floating]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults import statistics
-from gonogo.judging.faults.fault import Fault, places
+from gonogo.judging.faults.fault import SMALL, Fault, Residual, places
 from gonogo.judging.faults.statistics import TILE
 from gonogo.judging.limits import without_terms
 from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient
@@ -21,7 +21,7 @@ MOST_FITTED = 0.5
 
 
 def faults(
-    graph: ColumnGradient, exact: Array, error: Array, whole: BackwardRows
+    graph: ColumnGradient, exact: Array, residual: Residual, whole: BackwardRows
 ) -> Iterator[Fault]:
     """Yield the faults of sums (1, N), those without a fitted number first.
 
@@ -33,7 +33,8 @@ def faults(
     for term, changed in without_terms(graph).items():
         if term != "a row":  # every row is tried below
             yield Fault(f"{term} is missing", changed - exact)
-    along = terms @ error[0] / np.maximum((terms**2).sum(axis=1), 1e-300)
+    weighted = terms * residual.weight
+    along = weighted @ residual.error[0] / np.maximum((terms * weighted).sum(axis=1), SMALL)
     for row in sorted({0, count - 1, *np.argsort(along)[:WORST].tolist()}):
         yield Fault(f"row {row} is missing from the sum", -terms[row : row + 1])
     for row in np.argsort(along)[::-1][:WORST].tolist():
@@ -51,16 +52,17 @@ def faults(
             with np.errstate(invalid="ignore"):
                 changed = (dy * (x - wrong.mean) * wrong.rstd).sum(axis=0, keepdims=True)
             yield Fault(wrong.words, changed - exact)
-    yield from of_rows.common(exact, error)
+    yield from of_rows.common(exact, residual)
     if graph.weighted and count <= MOST_FITTED * features:
-        yield _of_rows("the rstd is off", terms, error, is_coherent=False)
+        yield _of_rows("the rstd is off", terms, residual, is_coherent=False)
         if is_computed and rows.centered:
             of_mean = np.asarray(rows.dy, np.float64)
-            yield _of_rows("the mean is off", of_mean, error)
+            yield _of_rows("the mean is off", of_mean, residual)
 
 
-def _of_rows(words: str, patterns: Array, error: Array, *, is_coherent: bool = True) -> Fault:
+def _of_rows(words: str, patterns: Array, residual: Residual, *, is_coherent: bool = True) -> Fault:
     """Return the fault of rows whose patterns (rows, N) have factors, fitted to the sums."""
-    off = np.linalg.lstsq(patterns.T, error[0], rcond=None)[0]
+    scale = np.sqrt(residual.weight[0])
+    off = np.linalg.lstsq((patterns * scale).T, residual.error[0] * scale, rcond=None)[0]
     effect = (off @ patterns)[None]
     return Fault(f"{words} in {places('row', off)}", effect, len(off), is_coherent)

@@ -1,8 +1,8 @@
-"""A fault, and the fits of faults whose size the output itself must tell."""
+"""A fault, and the error that faults explain, to which the size of some is fitted."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from gonogo.numerics.expectation import Array
 LISTED = 3
 """Rows or columns that words name one by one."""
 SMALL = 1e-300
+UNIFORM = 0.8
+"""The variance of the square of a uniform error of unit variance."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Fault:
         words: the fault in words, such as "gamma is missing".
         effect: what it adds to the output (rows, N).
         fitted: how many numbers of the effect are fitted to the output's error.
-        is_coherent: False for rows with factors of their own, which a stored rstd makes, too.
+        is_coherent: False for rows with means or factors of their own: a stored mean or rstd
+            makes them, too.
     """
 
     words: str
@@ -31,33 +34,92 @@ class Fault:
     is_coherent: bool = True
 
 
-def per_row(error: Array, pattern: Array) -> Array:
-    """Return the factor of a pattern that fits each row's error best, (rows, 1)."""
-    norm = (pattern**2).sum(axis=1, keepdims=True)
-    return np.asarray((error * pattern).sum(axis=1, keepdims=True) / np.maximum(norm, SMALL))
+@dataclass(frozen=True)
+class Residual:
+    """What is to be explained: the error of an output, and how much each element says of it.
 
-
-def two_per_row(error: Array, first: Array, second: Array) -> Array:
-    """Return the effect (rows, N) of both patterns with the factors that fit each row best."""
-    a, b, c = ((u * v).sum(axis=1) for u, v in ((first, first), (first, second), (second, second)))
-    p, q = (error * first).sum(axis=1), (error * second).sum(axis=1)
-    determinant = a * c - b * b
-    usable = determinant > 1e-12 * a * c
-    with np.errstate(divide="ignore", invalid="ignore"):
-        u = np.where(usable, (c * p - b * q) / determinant, p / np.maximum(a, SMALL))
-        v = np.where(usable, (a * q - b * p) / determinant, 0.0)
-    return np.asarray(u[:, None] * first + v[:, None] * second)
-
-
-def per_label(error: Array, pattern: Array, labels: NDArray[np.intp]) -> Array:
-    """Return the factor of a pattern that fits the elements of each label best, one per element.
-
-    labels: (rows, N), from 0 on.
+    Attributes:
+        error: the output minus the function (rows, N).
+        variance: that of the error of a right kernel's element (rows, N).
+        weight: one over that variance and the usual one of its row (rows, N), so that a few values
+            near 0, whose rounding is next to nothing, don't decide alone.
     """
-    full = np.broadcast_to(labels, error.shape).ravel()
-    norm = np.bincount(full, np.broadcast_to(pattern**2, error.shape).ravel())
-    along = np.bincount(full, (error * pattern).ravel())
-    return np.asarray((along / np.maximum(norm, SMALL))[full].reshape(error.shape))
+
+    error: Array
+    variance: Array
+    weight: Array
+
+    @classmethod
+    def of(cls, error: Array, variance: Array) -> Residual:
+        """Return an error with its weights."""
+        usual = np.median(variance, axis=1, keepdims=True)
+        return cls(error, variance, 1.0 / np.maximum(variance + usual, SMALL))
+
+    @property
+    def energy(self) -> float:
+        """Return the weighted sum of squares."""
+        return float((self.weight * self.error**2).sum())
+
+    @property
+    def expected(self) -> float:
+        """Return the energy of a right kernel's error."""
+        return float((self.weight * self.variance).sum())
+
+    @property
+    def deviation(self) -> float:
+        """Return the standard deviation of that energy; errors are uniform over a step."""
+        return float(np.sqrt(UNIFORM * ((self.weight * self.variance) ** 2).sum()))
+
+    def without(self, effect: Array) -> Residual:
+        """Return what is left when an effect (rows, N) is explained."""
+        return replace(self, error=self.error - effect)
+
+    def reshaped(self, shape: tuple[int, int]) -> Residual:
+        """Return the same elements as a matrix of another shape."""
+        return Residual(*(a.reshape(shape) for a in (self.error, self.variance, self.weight)))
+
+    def common(self, pattern: Array) -> float:
+        """Return the factor of a pattern (rows, N) that fits all elements best."""
+        weighted = self.weight * pattern
+        return float((self.error * weighted).sum() / max((pattern * weighted).sum(), SMALL))
+
+    def per_row(self, pattern: Array) -> Array:
+        """Return the factor of a pattern that fits each row best, (rows, 1)."""
+        return self._fit(pattern, 1)
+
+    def per_column(self, pattern: Array) -> Array:
+        """Return the factor of a pattern that fits each column best, (1, N)."""
+        return self._fit(pattern, 0)
+
+    def _fit(self, pattern: Array, axis: int) -> Array:
+        weighted = self.weight * pattern
+        norm = (pattern * weighted).sum(axis=axis, keepdims=True)
+        along = (self.error * weighted).sum(axis=axis, keepdims=True)
+        return np.asarray(along / np.maximum(norm, SMALL))
+
+    def two_per_row(self, first: Array, second: Array) -> Array:
+        """Return the effect (rows, N) of both patterns with the factors that fit each row best."""
+        u, v = self.weight * first, self.weight * second
+        a, b, c = (f.sum(axis=1) for f in (u * first, u * second, v * second))
+        p, q = (self.error * u).sum(axis=1), (self.error * v).sum(axis=1)
+        determinant = a * c - b * b
+        usable = determinant > 1e-12 * a * c
+        with np.errstate(divide="ignore", invalid="ignore"):
+            of_first = np.where(usable, (c * p - b * q) / determinant, p / np.maximum(a, SMALL))
+            of_second = np.where(usable, (a * q - b * p) / determinant, 0.0)
+        return np.asarray(of_first[:, None] * first + of_second[:, None] * second)
+
+    def per_label(self, pattern: Array, labels: NDArray[np.intp]) -> Array:
+        """Return the factor of a pattern that fits each label's elements best, one per element.
+
+        labels: (rows, N), from 0 on.
+        """
+        shape = self.error.shape
+        full = np.broadcast_to(labels, shape).ravel()
+        weighted = self.weight * pattern
+        norm = np.bincount(full, np.broadcast_to(weighted * pattern, shape).ravel())
+        along = np.bincount(full, (self.error * weighted).ravel())
+        return np.asarray((along / np.maximum(norm, SMALL))[full].reshape(shape))
 
 
 def places(noun: str, values: Array) -> str:

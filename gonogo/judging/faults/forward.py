@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.judging.faults import groups, statistics
 from gonogo.judging.faults import rows as of_rows
-from gonogo.judging.faults import statistics
-from gonogo.judging.faults.fault import Fault, per_label, per_row, places, two_per_row
+from gonogo.judging.faults.fault import Fault, Residual, places
 from gonogo.judging.faults.statistics import TILE
 from gonogo.judging.limits import without_terms
 from gonogo.kernels.normalization.forward import NormalizedRows
+from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.expectation import Array
 
 
-def faults(graph: NormalizedRows, exact: Array, error: Array) -> Iterator[Fault]:
-    """Yield the faults of y (rows, N), those without a fitted number first."""
+def faults(graph: NormalizedRows, exact: Array, residual: Residual) -> Iterator[Fault]:
+    """Yield the faults of y (rows, N), the fewer fitted numbers the earlier."""
     rows = graph.rows
     x = np.asarray(rows.x, np.float64)
     gamma = np.ones((1, 1)) if rows.gamma is None else rows.gamma
@@ -34,48 +36,58 @@ def faults(graph: NormalizedRows, exact: Array, error: Array) -> Iterator[Fault]
             moved = normalized * (np.roll(gamma, shift, axis=1) - gamma)
             noun = "column" if abs(shift) == 1 else "columns"
             yield Fault(f"gamma is shifted by {shift} {noun}", moved)
-    yield from of_rows.stale(exact, error)
-    yield from of_rows.common(exact, error)
-    scaled = gamma * normalized
+    if rows.channel_width > 1:
+        yield from groups.faults(rows, gamma, beta, exact)
+    yield from of_rows.stale(exact, residual)
+    yield from of_rows.common(exact, residual)
+    scaled = np.broadcast_to(gamma * normalized, exact.shape)
     if rows.beta is not None:
-        yield from of_rows.common(scaled, error, "the rstd has a common factor")
+        yield from of_rows.common(scaled, residual, "the rstd has a common factor")
+    labels = rows.channels
+    in_rows = _of_rows(exact, scaled, -gamma * right.rstd if rows.centered else None, residual)
+    in_columns = _of_columns(rows, normalized, residual)
+    # the fewer numbers are fitted, the more an equally good fit says
+    if len(x) <= int(labels.max()) + 1:
+        yield from chain(in_rows, in_columns)
+    else:
+        yield from chain(in_columns, in_rows)
+    if rows.centered:
+        both = residual.two_per_row(scaled, np.broadcast_to(gamma, exact.shape))
+        yield Fault("the mean and the rstd of the rows are off", both, 2 * len(x))
+    if rows.channel_width > 1:
+        yield groups.recut(rows, gamma, normalized, residual)
+
+
+def _of_rows(
+    exact: Array, scaled: Array, of_mean: Array | None, residual: Residual
+) -> Iterator[Fault]:
+    """Yield the faults with a number for each row.
+
+    scaled: what an error of rstd adds. of_mean: the same of the mean, if one is subtracted.
+    """
+    yield from of_rows.factors(exact, residual)
+    if of_mean is not None:
+        pattern = np.broadcast_to(of_mean, exact.shape)
+        off = residual.per_row(pattern)
+        words = f"the mean is off in {places('row', off)}"
+        yield Fault(words, off * pattern, len(exact), is_coherent=False)
+    off = residual.per_row(scaled)
+    words = f"the rstd is off in {places('row', off)}"
+    yield Fault(words, off * scaled, len(exact), is_coherent=False)
+
+
+def _of_columns(rows: Rows, normalized: Array, residual: Residual) -> Iterator[Fault]:
+    """Yield the faults with a number for each value of gamma or beta."""
     labels = rows.channels
     noun = "column" if rows.channel_width == 1 else "channel"
     count = int(labels.max()) + 1
-    of_gamma = per_label(error, normalized, labels)
-    yield Fault(
-        f"gamma is off in {_of_labels(noun, of_gamma, labels)}", of_gamma * normalized, count
-    )
-    of_beta = per_label(error, np.ones((1, 1)), labels)
-    yield Fault(f"beta is off in {_of_labels(noun, of_beta, labels)}", of_beta, count)
-    yield from of_rows.factors(exact, error)
-    if rows.centered:
-        pattern = np.broadcast_to(-gamma * right.rstd, exact.shape)
-        off = per_row(error, pattern)
-        yield Fault(f"the mean is off in {places('row', off)}", off * pattern, len(x))
-    off = per_row(error, scaled)
-    words = f"the rstd is off in {places('row', off)}"
-    yield Fault(words, off * scaled, len(x), is_coherent=False)
-    both = two_per_row(error, scaled, np.broadcast_to(gamma, exact.shape))
-    yield Fault("the mean and the rstd of the rows are off", both, 2 * len(x))
-    if rows.channel_width > 1:
-        yield _regrouped(graph, gamma, normalized, error)
+    for name, pattern in {"gamma": normalized, "beta": np.ones((1, 1))}.items():
+        off = residual.per_label(pattern, labels)
+        words = f"{name} is off in {_of_labels(noun, off, labels)}"
+        yield Fault(words, off * pattern, count)
 
 
 def _of_labels(noun: str, values: Array, labels: NDArray[np.intp]) -> str:
     by_label = np.zeros(int(labels.max()) + 1)
     by_label[np.broadcast_to(labels, values.shape).ravel()] = values.ravel()
     return places(noun, by_label)
-
-
-def _regrouped(graph: NormalizedRows, gamma: Array, normalized: Array, error: Array) -> Fault:
-    """Return the fault of groups that are cut elsewhere: statistics that change within a row."""
-    rows = graph.rows
-    count, features = error.shape
-    width = rows.channel_width
-    cut = (count * features // width, width)
-    shape = error.shape
-    scaled = (gamma * normalized).reshape(cut)
-    effect = two_per_row(error.reshape(cut), scaled, np.broadcast_to(gamma, shape).reshape(cut))
-    words = "the groups are cut elsewhere: mean and rstd change within a group"
-    return Fault(words, effect.reshape(shape), 2 * cut[0])

@@ -8,7 +8,7 @@ import numpy as np
 
 from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults import statistics
-from gonogo.judging.faults.fault import SMALL, Fault, per_row, places, two_per_row
+from gonogo.judging.faults.fault import Fault, Residual, places
 from gonogo.judging.limits import without_terms
 from gonogo.kernels.layernorm.replay import InputGradient
 from gonogo.numerics.expectation import Array
@@ -19,8 +19,8 @@ ROUNDS = 4
 """Rounds in which gamma is fitted: each leaves the part of the sums s1 and s2 to the next."""
 
 
-def faults(graph: InputGradient, exact: Array, error: Array) -> Iterator[Fault]:
-    """Yield the faults of dx (rows, N), those without a fitted number first."""
+def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[Fault]:
+    """Yield the faults of dx (rows, N), the fewer fitted numbers the earlier."""
     rows = graph.rows
     x, dy = np.asarray(rows.x, np.float64), np.asarray(rows.dy, np.float64)
     computed = statistics.right(x, rows.epsilon, centered=rows.centered)
@@ -39,27 +39,32 @@ def faults(graph: InputGradient, exact: Array, error: Array) -> Iterator[Fault]:
                     product, (x - wrong.mean) * wrong.rstd, wrong.rstd, centered=rows.centered
                 )
             yield Fault(wrong.words, changed - exact)
-    yield from of_rows.stale(exact, error)
-    yield from of_rows.common(exact, error)
-    yield _gamma(dy, normalized, rstd, error, centered=rows.centered)
-    yield from of_rows.factors(exact, error)
+    yield from of_rows.stale(exact, residual)
+    yield from of_rows.common(exact, residual)
+    off_gamma = _gamma(dy, normalized, rstd, residual, centered=rows.centered)
+    # the fewer numbers are fitted, the more an equally good fit says
+    if dy.shape[1] < len(x):
+        yield off_gamma
+    yield from of_rows.factors(exact, residual)
     count = len(x)
     patterns = {"s1": np.broadcast_to(rstd, x.shape), "s2": rstd * normalized}
     if not rows.centered:
         del patterns["s1"]
     for name, pattern in patterns.items():
-        off = per_row(error, pattern)
+        off = residual.per_row(pattern)
         yield Fault(f"{name} is off in {places('row', off)}", off * pattern, count)
     if not rows.is_given:
         for name, pattern in _derivatives(
             x, product, mean, rstd, exact, centered=rows.centered
         ).items():
-            off = per_row(error, pattern)
+            off = residual.per_row(pattern)
             words = f"the {name} is off in {places('row', off)}"
             yield Fault(words, off * pattern, count, is_coherent=name != "rstd")
+    if dy.shape[1] >= len(x):
+        yield off_gamma
     if not rows.centered:
         return
-    both = two_per_row(error, np.broadcast_to(rstd, x.shape), rstd * normalized)
+    both = residual.two_per_row(np.broadcast_to(rstd, x.shape), rstd * normalized)
     yield Fault("s1 and s2 of the rows are off", both, 2 * count)
 
 
@@ -91,14 +96,15 @@ def _sums(product: Array, normalized: Array, rstd: Array, *, centered: bool) -> 
                 yield Fault(words, rstd * (total - np.roll(total, shift, axis=0)) * pattern)
 
 
-def _gamma(dy: Array, normalized: Array, rstd: Array, error: Array, *, centered: bool) -> Fault:
+def _gamma(
+    dy: Array, normalized: Array, rstd: Array, residual: Residual, *, centered: bool
+) -> Fault:
     """Return the fault of a gamma that is off, column by column; dx is linear in gamma."""
     direct = rstd * dy
-    norm = np.maximum((direct**2).sum(axis=0), SMALL)
-    off = np.zeros(dy.shape[1])
-    effect = np.zeros_like(error)
+    off = np.zeros((1, dy.shape[1]))
+    effect = np.zeros_like(residual.error)
     for _ in range(ROUNDS):
-        off = off + ((error - effect) * direct).sum(axis=0) / norm
+        off = off + residual.without(effect).per_column(direct)
         effect = _gradient(dy * off, normalized, rstd, centered=centered)
     return Fault(f"gamma is off in {places('column', off)}", effect, dy.shape[1])
 

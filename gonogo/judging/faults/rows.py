@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
-from gonogo.judging.faults.fault import Fault, per_row
+from gonogo.judging.faults.fault import Fault, Residual
 from gonogo.numerics.expectation import Array
 
 WORST = 4
@@ -15,11 +16,12 @@ SAME_FACTOR = 0.05
 """The spread of the rows' factors, relative to the common one, up to which they are one factor."""
 
 
-def stale(exact: Array, error: Array) -> Iterator[Fault]:
-    """Yield the rows that have the values of another row; exact, error: (rows, N)."""
+def stale(exact: Array, residual: Residual) -> Iterator[Fault]:
+    """Yield the rows that have the values of another row; exact: (rows, N)."""
     if len(exact) < 2:
         return
-    size = (error**2).sum(axis=1)
+    error = residual.error
+    size = (residual.weight * error**2).sum(axis=1)
     squares = (exact**2).sum(axis=1)
     for row in np.argsort(size)[::-1][:WORST]:
         output = exact[row] + error[row]
@@ -31,31 +33,32 @@ def stale(exact: Array, error: Array) -> Iterator[Fault]:
         yield Fault(f"row {row} holds the values of row {other}", effect)
 
 
-def common(exact: Array, error: Array, words: str = "a common factor") -> Iterator[Fault]:
+def common(exact: Array, residual: Residual, words: str = "a common factor") -> Iterator[Fault]:
     """Yield a common factor of `exact`, the output or a part of it."""
     if exact.any():
-        factor = _common(exact, error)
-        yield Fault(f"{words} of {1 + factor:.6g}", factor * exact, 1)
+        factor = residual.common(exact)
+        yield Fault(f"{words} of {_factor(factor)}", factor * exact, 1)
 
 
-def factors(exact: Array, error: Array) -> Iterator[Fault]:
+def factors(exact: Array, residual: Residual) -> Iterator[Fault]:
     """Yield factors of the rows, where they differ."""
     if not exact.any():
         return
-    factor = _common(exact, error)
-    by_row = per_row(error, exact)
-    if len(exact) > 1 and np.std(by_row) > SAME_FACTOR * abs(factor):
+    by_row = residual.per_row(exact)
+    if len(exact) > 1 and np.std(by_row) > SAME_FACTOR * abs(residual.common(exact)):
         yield Fault(_words(by_row[:, 0]), by_row * exact, len(exact), is_coherent=False)
-
-
-def _common(exact: Array, error: Array) -> float:
-    return float((error * exact).sum() / (exact**2).sum())
 
 
 def _words(by_row: Array) -> str:
     wrong = np.abs(by_row) > 0.5 * np.abs(by_row).max()
     rows = np.flatnonzero(wrong)
     if len(rows) == 1:
-        return f"row {rows[0]} has a factor of {1 + by_row[rows[0]]:.6g}"
-    low, high = 1 + by_row[wrong].min(), 1 + by_row[wrong].max()
-    return f"{len(rows)} rows have factors of their own, from {low:.6g} to {high:.6g}"
+        return f"row {rows[0]} has a factor of {_factor(by_row[rows[0]])}"
+    low, high = _factor(by_row[wrong].min()), _factor(by_row[wrong].max())
+    return f"{len(rows)} rows have factors of their own, from {low} to {high}"
+
+
+def _factor(off: float) -> str:
+    """Return 1 + off with as many digits as `off` needs to show."""
+    digits = 5 if abs(off) >= 1e-4 else min(9, 2 - math.floor(math.log10(max(abs(off), 1e-9))))
+    return f"{1 + off:.{digits + 1}g}"

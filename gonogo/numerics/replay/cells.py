@@ -169,14 +169,32 @@ def half_cell(output: Array, toward: Array, form: str) -> Array:
     return np.where(np.abs(toward) < size, np.minimum(half, below), half)
 
 
-def _outside_truncated(output: Array, values: Array, form: str) -> Array:
-    """Return how far values lie outside what an output stands for whose format truncates.
+@dataclass(frozen=True)
+class Edges:
+    """The edge of each output's cell that is nearest to a value.
 
-    It stands for its own value and larger ones, up to a step; 0 stands for a step of either sign.
+    Attributes:
+        outside: how far the value lies beyond it (rows, N); negative inside.
+        inward: the sign of the change that brings the value back (rows, N).
     """
-    size = np.abs(output)
-    along = np.where(output == 0.0, np.abs(values), np.sign(output) * values)
-    return np.asarray(np.maximum(size - along, along - size - ulp(output, form)))
+
+    outside: Array
+    inward: Array
+
+
+def edges(output: Array, values: Array, form: str, mode: Mode = "even") -> Edges:
+    """Return the edges of an output's cells (rows, N) that are nearest to values.
+
+    An output that rounds to nearest stands for what lies within half a step. One that truncates
+    stands for its own value and larger ones, up to a step; 0 stands for a step of either sign.
+    """
+    if mode != "zero":
+        error = output - values
+        return Edges(np.abs(error) - half_cell(output, values, form), np.sign(error))
+    sign = np.where(output == 0.0, np.sign(values), np.sign(output))
+    beyond = sign * values - np.abs(output)
+    above = beyond - ulp(output, form)
+    return Edges(np.maximum(-beyond, above), np.where(-beyond > above, sign, -sign))
 
 
 def cells(output: NDArray[np.floating], replay: Quantity, form: str, mode: Mode = "even") -> Cells:
@@ -186,11 +204,7 @@ def cells(output: NDArray[np.floating], replay: Quantity, form: str, mode: Mode 
     """
     y = np.asarray(output, np.float64)
     error = y - replay.values
-    if mode == "zero":
-        outside = _outside_truncated(y, replay.values, form)
-    else:
-        outside = np.abs(error) - half_cell(y, replay.values, form)
-    beyond = np.maximum(outside - replay.slack, 0.0)
+    beyond = np.maximum(edges(y, replay.values, form, mode).outside - replay.slack, 0.0)
     deviation = np.sqrt(
         replay.variance + (FLOOR * np.maximum(np.abs(replay.values), np.abs(y))) ** 2
     )

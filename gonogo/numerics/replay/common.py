@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.numerics.expectation import Array
-from gonogo.numerics.replay.cells import POOLED, SharedErrors, half_cell
+from gonogo.numerics.formats import half_ulp
+from gonogo.numerics.replay.cells import POOLED, Edges, SharedErrors, edges
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.program import Program
 from gonogo.numerics.replay.quantity import Quantity
@@ -56,12 +57,17 @@ def common_factor(
     if rounding is None:
         return 0.0
     _, distinct = np.unique(rounding, return_index=True)
+    distinct = distinct[rounding[distinct] > 0.0]  # some rows only may store rstd
+    if len(distinct) < 2:
+        return 0.0
     if form == "fp32":
         return _of_rows(errors.estimates[distinct], errors.spreads[distinct], rounding[distinct])
     count = max(1, min(len(distinct), MAX_ELEMENTS // graph.shape[1]))
     rows = np.sort(distinct)[np.linspace(0, len(distinct) - 1, count).astype(np.intp)]
     replay = graph.some(rows).replay(program)
-    return _of_cells(np.asarray(output[rows], np.float64), replay, form, rounding[rows])
+    y = np.asarray(output[rows], np.float64)
+    near = edges(y, replay.values, form, program.output_rounding)
+    return _of_cells(near, half_ulp(y, form), replay, rounding[rows])
 
 
 def _of_rows(estimates: Array, spreads: Array, rounding: Array) -> float:
@@ -91,26 +97,24 @@ def _score(t: float, freedom: int) -> float:
     return wallace * math.sqrt(freedom * math.log1p(t * t / freedom))
 
 
-def _of_cells(output: Array, replay: Quantity, form: str, rounding: Array) -> float:
+def _of_cells(near: Edges, half: Array, replay: Quantity, rounding: Array) -> float:
     """Return the common factor that makes the elements' cells most likely.
 
     Only the elements near an edge of their cell say something: with z their distance beyond it in
     standard deviations, their likelihood is Q(z), the upper tail of the normal distribution. A
     factor moves z.
+
+    near: the nearest edges of the cells (rows, N). half: half steps of the format (rows, N).
     """
     if POOLED not in replay.shared:
         return 0.0
-    shape = output.shape
-    values = np.broadcast_to(replay.values, shape)
+    shape = half.shape
     pattern = np.broadcast_to(replay.shared[POOLED], shape)
     deviation = np.sqrt(np.broadcast_to(replay.variance, shape))
-    half = half_cell(output, values, form)
-    error = output - values
     with np.errstate(divide="ignore", invalid="ignore"):
-        z = (np.abs(error) - half) / deviation
-        slope = -np.sign(error) * pattern / deviation
-    says = (np.abs(z) < REACH) & (deviation < MAX_NOISE * half)
-    says &= (np.broadcast_to(replay.slack, shape) == 0.0) & (output != 0.0)
+        z = near.outside / deviation
+        slope = -near.inward * pattern / deviation
+    says = (np.abs(z) < REACH) & (deviation < MAX_NOISE * half) & (replay.slack == 0.0)
     if not says.any():
         return 0.0
     # the pattern is that of one rounding: a factor of all rows is more of them where they are small

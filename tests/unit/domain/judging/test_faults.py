@@ -14,6 +14,7 @@ from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.replay.graph import Graph
+from gonogo.numerics.replay.program import Program
 
 EPSILON = 1e-5
 COUNT, WIDTH = 24, 160
@@ -111,7 +112,7 @@ BACKWARD_ROWS = BackwardRows(X, DY, GAMMA, None, None, EPSILON)
 
 def named(graph: Graph, output: Doubles, form: str = "fp32") -> str:
     """Return the words of the diagnosis, "" for none."""
-    share = diagnose(graph, round_to(output, form), form)
+    share = diagnose(graph, round_to(output, form), form, graph.forms[0])
     return "" if share is None else share.words
 
 
@@ -138,17 +139,68 @@ def test_rounding_alone_is_no_fault(form: str) -> None:
     assert named(ColumnGradient(BACKWARD_ROWS, weighted=True), dgamma(), form) == ""
 
 
-def test_a_channel_of_group_norm_is_named() -> None:
-    groups, width = 2, 40  # a row is a group of four channels
-    x = X
-    labels = np.arange(COUNT)[:, None] % groups * 4 + np.arange(WIDTH) // width
-    gamma = (1.0 + np.arange(8) / 8)[labels]
-    rows = Rows(x, gamma, np.zeros_like(gamma), EPSILON, channel_width=width, groups=groups)
-    normalized = (X - MEAN) * RSTD
-    wrong = np.where(labels == 5, 1.01 * gamma, gamma)
-    assert named(NormalizedRows(rows), normalized * wrong) == "gamma is off in channel 5"
-    halves = X.reshape(2 * COUNT, -1)
-    cut = (halves - halves.mean(1, keepdims=True)) / np.sqrt(halves.var(1, keepdims=True) + EPSILON)
-    assert named(NormalizedRows(rows), cut.reshape(X.shape) * gamma).startswith(
-        "the groups are cut"
+GROUPS, CHANNEL = 2, 40  # a row is a group of four channels
+LABELS = np.arange(COUNT)[:, None] % GROUPS * 4 + np.arange(WIDTH) // CHANNEL
+CHANNEL_GAMMA = (1.0 + np.arange(8) / 8)[LABELS]
+
+
+def group_norm() -> NormalizedRows:
+    beta = np.zeros_like(CHANNEL_GAMMA)
+    return NormalizedRows(
+        Rows(X, CHANNEL_GAMMA, beta, EPSILON, channel_width=CHANNEL, groups=GROUPS)
     )
+
+
+def grouped(sizes: list[int], shift: int = 0) -> Doubles:
+    """Return y with groups of so many channels in each sample, from a channel on."""
+    channels = np.roll(X.reshape(-1, GROUPS * 4, CHANNEL), -shift, axis=1)
+    parts = []
+    for start, size in zip(np.cumsum([0, *sizes[:-1]]), sizes, strict=True):
+        part = channels[:, start : start + size]
+        mean = part.mean(axis=(1, 2), keepdims=True)
+        rstd = 1.0 / np.sqrt(part.var(axis=(1, 2), keepdims=True) + EPSILON)
+        parts.append((part - mean) * rstd)
+    normalized = np.roll(np.concatenate(parts, axis=1), shift, axis=1)
+    return normalized.reshape(X.shape) * CHANNEL_GAMMA
+
+
+def test_a_channel_of_group_norm_is_named() -> None:
+    wrong = np.where(LABELS == 5, 1.01 * CHANNEL_GAMMA, CHANNEL_GAMMA)
+    assert named(group_norm(), (X - MEAN) * RSTD * wrong) == "gamma is off in channel 5"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shift", "words"),
+    [
+        ([2, 2, 2, 2], 0, "the groups are half as wide"),
+        ([8], 0, "the groups are twice as wide"),
+        ([4, 4], 1, "the groups are shifted by 1 channel"),
+        ([4, 4], -1, "the groups are shifted by -1 channel"),
+        ([1, 3, 4], 0, "the groups are cut elsewhere: mean and rstd change within a group"),
+    ],
+)
+def test_groups_of_other_channels_are_named(sizes: list[int], shift: int, words: str) -> None:
+    assert named(group_norm(), grouped(sizes, shift)) == words
+
+
+def test_a_few_large_columns_do_not_hide_a_factor_of_all() -> None:
+    scale = np.where(np.arange(WIDTH) < 16, 30.0, 1.0)
+    rows = Rows(round_to(X * scale, "bf16").astype(np.float64), GAMMA, BETA, EPSILON)
+    graph = NormalizedRows(rows)
+    right = graph.replay(graph.forms[0]).values
+    assert named(graph, 1.002 * right, "bf16").startswith("a common factor of 1.00")
+
+
+def test_the_error_is_taken_from_what_the_nearest_program_computes() -> None:
+    x = round_to(20.0 + X, "bf16").astype(np.float64)
+    graph = NormalizedRows(Rows(x, GAMMA, BETA, EPSILON))
+    stored = Program(stored=dict.fromkeys(("mean", "x - mean", "variance", "rstd", "x^"), "bf16"))
+    weaker = NormalizedRows(Rows(x, GAMMA, 0.95 * BETA, EPSILON)).replay(stored).values
+    output = round_to(weaker, "bf16")
+    share = diagnose(graph, output, "bf16", stored)
+    assert share is not None
+    assert share.words == "beta is off in most columns"
+    assert share.share > 0.99
+    exact = diagnose(graph, output, "bf16", graph.forms[0])
+    assert exact is not None
+    assert exact.share < 0.7  # the rest is the rounded mean

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.kernels.normalization.moments import Rows
-from gonogo.numerics.formats import round_to
+from gonogo.numerics.formats import Mode, round_to
 from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.ladder import MAX_COMMON, Finding
 from gonogo.numerics.replay.program import Program
@@ -34,23 +36,36 @@ def kernel(x: Floats, factor: float, epsilon: float = EPSILON) -> Floats:
     return np.asarray(centered * rstd, np.float32)
 
 
-def nearest(x: Floats, y: Floats, form: str) -> Finding:
+def nearest(x: Floats, y: Floats, form: str, mode: Mode = "even") -> Finding:
     graph = NormalizedRows(Rows(x.astype(np.float64), None, None, EPSILON))
-    return ladder.nearest(graph, round_to(y, form), form, graph.forms[:1])
+    program = replace(graph.forms[0], output_rounding=mode)
+    return ladder.nearest(graph, round_to(y, form, mode), form, [program])
 
 
-@pytest.mark.parametrize("form", ["fp32", "fp16", "bf16"])
-def test_a_right_kernel_has_no_common_factor(form: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "mode"), [("fp32", "even"), ("fp16", "even"), ("bf16", "even"), ("bf16", "zero")]
+)
+def test_a_right_kernel_has_no_common_factor(form: str, mode: Mode) -> None:
     x = inputs(form)
-    finding = nearest(x, kernel(x, 0.0), form)
+    finding = nearest(x, kernel(x, 0.0), form, mode)
     assert finding.explained
     assert finding.common <= MAX_COMMON / 4
 
 
-@pytest.mark.parametrize(("form", "factor"), [("fp32", 4e-7), ("fp32", -4e-7), ("fp16", 6e-7)])
-def test_a_factor_that_no_row_shows_alone_shows_in_all_of_them(form: str, factor: float) -> None:
+@pytest.mark.parametrize(
+    ("form", "factor", "mode"),
+    [
+        ("fp32", 4e-7, "even"),
+        ("fp32", -4e-7, "even"),
+        ("fp16", 6e-7, "even"),
+        ("fp16", -5e-7, "zero"),
+    ],
+)
+def test_a_factor_that_no_row_shows_alone_shows_in_all_of_them(
+    form: str, factor: float, mode: Mode
+) -> None:
     x = inputs(form)
-    finding = nearest(x, kernel(x, factor), form)
+    finding = nearest(x, kernel(x, factor), form, mode)
     assert max(finding.distance, finding.row_error) <= ladder.LIMIT
     assert finding.common == pytest.approx(abs(factor), rel=0.15)
     assert not finding.explained
