@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.kernels.normalization.forward import KNOWN, NormalizedRows
+from gonogo.kernels.normalization.forward import AFFINE, KNOWN, LINEAR, SINGLE, NormalizedRows
 from gonogo.kernels.normalization.moments import Rows, moments
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.replay import ladder
@@ -57,6 +57,15 @@ def test_every_known_program_is_found_by_its_bits(
     assert finding.explained, (finding.program.name, finding.size)
     assert finding.mismatch == 0.0
     assert finding.program.stored
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+def test_a_composite_of_no_library_is_found_from_everything_stored(form: str) -> None:
+    unknown = ("x - mean", LINEAR, (*SINGLE, "root", *AFFINE))
+    assert unknown not in KNOWN
+    finding = find(unknown, form)
+    assert finding.explained
+    assert set(finding.program.stored) == set(unknown[2])
 
 
 @pytest.mark.parametrize("form", ["bf16", "fp16"])
