@@ -22,6 +22,7 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge, matrix
 from gonogo.judging.reach import shows
 from gonogo.kernels import registry
+from gonogo.spec.arithmetic_words import was_replayed
 from gonogo.spec.test_spec import TestSpec
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -119,6 +120,8 @@ def measured(
             **_needed(test, name, outputs, drawn, rtols_of(test)),
         }
         numbers["gates"] = _ratios(test, name, outputs, drawn)
+        if not was_replayed(numbers):
+            numbers["arithmetic"] = judgement.arithmetic
     row: Row = {
         "part": part.name,
         "kind": part.kind.value,

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.advice import Advice, advice
+from gonogo.gauge.arithmetic import by_part
 from gonogo.gauge.comparators import comparators
 from gonogo.gauge.gates import Gate, judging
 from gonogo.gauge.rates import Rate
 from gonogo.gauge.windows import Row, Window, window
+from gonogo.spec.arithmetic_words import OutputArithmetic
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import Explanation, Verdict, within
 
@@ -39,6 +41,8 @@ class Gauge:
     """Mutant -> seeds on which it can't show with these inputs."""
     broken: Mapping[str, int]
     """Part -> runs that ended without numbers (error, crash, hang): they count in no rate."""
+    arithmetic: Mapping[str, tuple[OutputArithmetic, ...]]
+    """Part -> the arithmetic models of its outputs, with their detection limits."""
     windows: tuple[Window, ...]
     advice: Advice
     gates: Mapping[str, tuple[Rate, tuple[str, ...], tuple[str, ...]]]
@@ -96,6 +100,10 @@ class Gauge:
                 },
             },
             "broken": dict(self.broken),
+            "arithmetic": {
+                part: [{**output.to_json(), "model": output.model} for output in outputs]
+                for part, outputs in self.arithmetic.items()
+            },
             "windows": [window.to_json() for window in self.windows],
             "advice": {**self.advice.to_json(), "words": self.advice.words},
             "gates": {
@@ -202,6 +210,7 @@ def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Ga
             if (count := sum(row["part"] == part and not row.get("able") for row in mutant_rows))
         },
         broken=_counts(row["part"] for row in rows if id(row) not in passed),
+        arithmetic=by_part(useful),
         windows=windows,
         advice=advice(windows, able),
         gates={name: _gate(gate, right_rows, able) for name, gate in applied.items()},

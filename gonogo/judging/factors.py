@@ -4,8 +4,9 @@ It reads the stored counts of gonogo.judging.flips, without NumPy, since the API
 
 Three things must hold before a factor is reported. The flips point one way in enough rows (a sign
 test: right builds that differ in the order of their sums move each row by its own error, up or
-down). The factor's interval stays clear of zero. And it stays clear of what two right fp32
-arithmetics may differ by in every row: `fp32_factor`.
+down). The factor's interval stays clear of what two right fp32 kernels may differ by in every row
+on these inputs (shared_factors.py). And the moves are none that stored 16-bit values, or another
+rounding of the result, make.
 """
 
 from __future__ import annotations
@@ -19,24 +20,31 @@ MIN_FLIPS, MIN_ROWS = 6, 6
 """Flips that point one way, and rows whose majority does, before a factor is reported."""
 SIGN_LIMIT = 0.01
 """The largest probability of the sign test, two-sided, where a row has at most DENSE flips. Eight
-rows out of eight have 1/128. Right fp32 kernels would have to exceed `fp32_factor`, too, which is
-more than 5 standard errors of their rows."""
+rows out of eight have 1/128. Right fp32 kernels would have to exceed their shared factor, too,
+which is more than 5 standard errors of their rows."""
 DENSE, DENSE_SIGN_LIMIT = 2.0, 1e-4
 """Mean flips of a row that moved, above which the rows' errors aren't small next to a flip, and the
 largest probability there. Kernels that store narrow sums are such: their rows differ by more than
-`fp32_factor`, so the sign test stands alone. A factor of that size moves all rows."""
+the shared factor, so the sign test stands alone. A factor of that size moves all rows."""
 INTERVAL = 2.0
 """Standard errors on each side of the factor: 95 %."""
-RSQRT_FACTOR = 2.0**-22
-"""The factor that two ways to compute rstd may have between them in every row: a hardware rsqrt of
-2 ulp. (1/N rounded to fp32, instead of a division by N, gives 2^-25 of rstd.)"""
-RUNNING_FACTOR, FP32_STEP = 1 / 64, 2.0**-23
-"""Running fp32 sums of N squares come out small in every row. Squares below half a spacing h of the
-sum are lost: with a density f of d near 0, rounding d^2 to h costs 2 zeta(-1/2, 1/2) f h^(3/2) =
-.122 f h^(3/2). Over the binades of the sum that is .0158 f std (N 2^-23)^(3/2) of rstd at most, and
-.0131 where N is a power of two. f std is .29 for uniform values, .40 for normal, .71 for Laplace
-ones. Measured in 122 rows of N = 65536: .0052 for normal values (derived: .0052), .0093 for Laplace
-ones (derived: .0093)."""
+ONE_WAY = 0.9
+"""The share of the flips that point one way at least. Rounding is monotone: a factor moves no
+element the other way, however often its value is rounded afterward. Flips both ways come from
+values that one of the builds stores in 16 bits. Right rows may share those: their rounding errors
+are equal where their values are."""
+STORED_MOVE = 1.5
+"""The mean move of an element, in ulp, up to which a stored rstd may have moved rows. Half an ulp
+of rstd in each of two builds is a step of it, which moves an element by 1/2 to 2 ulp, 1.4 on
+average."""
+UNIFORM_SCATTER = 0.25
+"""The standard deviation of the rows' factors, relative to the common one, up to which they are one
+factor. Roundings of rstd scatter by as much as they are."""
+TRUNCATED_MOVE = (0.25, 0.75)
+"""The mean moves that may be another rounding of the result: truncation moves every element toward
+zero, by half an ulp on average. Large mantissas move as far as small ones then, while a factor
+moves them further: its slope is above 0 by SLOPE_ERRORS."""
+SLOPE_ERRORS = 3.0
 EXACT_TRIALS = 1000
 """Up to this number of rows the sign test is summed exactly; beyond, the normal law is as good."""
 _NAMES = {"zero": "{output}", "beta": "gamma x^ of {output}"}
@@ -55,7 +63,10 @@ class CommonFactor:
             measure it by.
         low, high: its interval.
         sensitivity: the moves in ulp that a factor of 2 would make.
-        terms: the terms of the sums behind a value.
+        shared: the factor that two right kernels may have on these inputs.
+        elements: the elements that a factor could move.
+        slope, slope_error: the factor by the growth of the moves with the mantissas.
+        stepped: the share of the rows that moved as a whole, as a step of a stored rstd moves them.
     """
 
     pivot: str
@@ -68,7 +79,11 @@ class CommonFactor:
     low: float | None
     high: float | None
     sensitivity: float
-    terms: int
+    shared: float
+    elements: int
+    slope: float
+    slope_error: float
+    stepped: float
 
     @property
     def sign_limit(self) -> float:
@@ -90,7 +105,55 @@ class CommonFactor:
             and rows >= MIN_ROWS
             and rows > against
             and self.probability <= self.sign_limit
-            and nearest > fp32_factor(self.terms)
+            and nearest > self.shared
+            and self.is_one_way
+            and not self.may_be_rounding
+        )
+
+    @property
+    def may_be_rounding(self) -> bool:
+        """Return whether a stored rstd, or another rounding of the result, may move so far."""
+        return self.is_half_step or (self.by_steps and self.mean_move <= STORED_MOVE)
+
+    @property
+    def by_steps(self) -> bool:
+        """Return whether rows moved as a whole, each as its own stored rstd says.
+
+        Where one did, the others may have moved by less than a step. Rows of a factor all move
+        alike: most of them as a whole, or none.
+        """
+        if self.factor is None or self.high is None:
+            return self.stepped > 0
+        rows = max(self.rows_away + self.rows_toward, 1)
+        scatter = (self.high - self.factor) / INTERVAL * rows**0.5
+        return 0 < self.stepped <= 0.5 or (
+            self.stepped > 0 and scatter > UNIFORM_SCATTER * abs(self.factor)
+        )
+
+    @property
+    def moves_away(self) -> bool:
+        """Return whether most flips point away from the pivot."""
+        return self.away > self.toward
+
+    @property
+    def mean_move(self) -> float:
+        """Return the mean size of the moves that the factor makes, in ulp of an element."""
+        return abs(self.factor or 0.0) * self.sensitivity / max(self.elements, 1)
+
+    @property
+    def is_one_way(self) -> bool:
+        """Return whether nearly all flips point one way."""
+        return max(self.away, self.toward) >= ONE_WAY * (self.away + self.toward)
+
+    @property
+    def is_half_step(self) -> bool:
+        """Return whether all elements moved as another rounding of the result would move them."""
+        low, high = TRUNCATED_MOVE
+        slope = self.slope if self.moves_away else -self.slope
+        return (
+            self.is_one_way
+            and low <= self.mean_move <= high
+            and slope <= SLOPE_ERRORS * self.slope_error
         )
 
     @property
@@ -102,7 +165,8 @@ class CommonFactor:
         if self.sensitivity <= 0 or self.factor is None or self.high is None:
             return None
         noise = self.high - self.factor
-        return max(fp32_factor(self.terms) + noise, _rows_needed() / self.sensitivity)
+        stored = STORED_MOVE * self.elements if self.by_steps else 0.0
+        return max(self.shared + noise, max(_rows_needed(), stored) / self.sensitivity)
 
 
 @dataclass(frozen=True)
@@ -132,13 +196,24 @@ class Flips:
     @property
     def seen(self) -> bool:
         """Return whether there is something to report besides that elements differ."""
-        return self.best.seen or bool(self.stepped)
+        return self.best.seen or bool(self.stepped) or self.is_rounded_otherwise
+
+    @property
+    def is_rounded_otherwise(self) -> bool:
+        """Return whether all elements moved half a step one way, as by truncation."""
+        return self.factors[0].is_half_step and not self.factors[0].by_steps
 
     @property
     def words(self) -> str:
         """Return one line that says what the flips show."""
         best, parts = self.best, []
-        if self.stepped and not (best.seen and 2 * self.stepped > self.rows):
+        if self.is_rounded_otherwise and not best.seen:
+            direction = "away from" if self.factors[0].moves_away else "toward"
+            parts.append(
+                f"{self.output} moved {direction} zero by {self.factors[0].mean_move:.2g} steps on "
+                f"average, large mantissas no further than small ones: one build truncates"
+            )
+        elif self.stepped and not (best.seen and 2 * self.stepped > self.rows):
             parts.append(
                 f"{_rows(self.stepped)} rstd moved by a step "
                 f"({self.stepped_up} up, {self.stepped_down} down)"
@@ -180,6 +255,7 @@ class Flips:
             "factor_high": best.high,
             "factor_limit": best.limit,
             "common_factor": best.seen,
+            "rounded_otherwise": self.is_rounded_otherwise,
             "words": self.words,
         }
 
@@ -216,17 +292,24 @@ def _pooled(output: str, entries: Sequence[Mapping[str, Any]]) -> Flips:
             for name in ("elements", "differing", "rows", "stepped_up", "stepped_down")
         },
         factors=tuple(
-            _factor(pivot, [entry["pivots"][pivot] for entry in entries], entries[0]["terms"])
+            _factor(
+                pivot,
+                [entry["pivots"][pivot] for entry in entries],
+                shared=max(entry["shared_factor"] for entry in entries),
+                stepped=(total("stepped_up") + total("stepped_down")) / max(total("rows"), 1),
+            )
             for pivot in entries[0]["pivots"]
         ),
     )
 
 
-def _factor(pivot: str, entries: Sequence[Mapping[str, Any]], terms: int) -> CommonFactor:
+def _factor(
+    pivot: str, entries: Sequence[Mapping[str, Any]], *, shared: float, stepped: float
+) -> CommonFactor:
     """Pool one pivot: each seed weighs as much as the moves that it could show."""
     counts = {
         name: sum(int(entry[name]) for entry in entries)
-        for name in ("away", "toward", "rows_away", "rows_toward")
+        for name in ("away", "toward", "rows_away", "rows_toward", "elements")
     }
     measured = [entry for entry in entries if entry["factor_error"] is not None]
     sensitivity = sum(float(entry["sensitivity"]) for entry in measured)
@@ -235,6 +318,7 @@ def _factor(pivot: str, entries: Sequence[Mapping[str, Any]], terms: int) -> Com
         factor = sum(entry["factor"] * entry["sensitivity"] for entry in measured) / sensitivity
         error = math.hypot(*(e["factor_error"] * e["sensitivity"] for e in measured)) / sensitivity
         low, high = factor - INTERVAL * error, factor + INTERVAL * error
+    sloped = [entry for entry in entries if entry["slope"] is not None]
     return CommonFactor(
         pivot,
         **counts,
@@ -243,16 +327,11 @@ def _factor(pivot: str, entries: Sequence[Mapping[str, Any]], terms: int) -> Com
         low=low,
         high=high,
         sensitivity=sensitivity,
-        terms=terms,
+        shared=shared,
+        slope=sum(entry["slope"] for entry in sloped) / max(len(sloped), 1),
+        slope_error=math.hypot(*(entry["slope_error"] for entry in sloped)) / max(len(sloped), 1),
+        stepped=stepped,
     )
-
-
-def fp32_factor(terms: int) -> float:
-    """Return the common factor that two right fp32 kernels may have between them.
-
-    It is that of rsqrt, and that of running sums of so many terms.
-    """
-    return RSQRT_FACTOR + RUNNING_FACTOR * math.pow(terms * FP32_STEP, 1.5)
 
 
 def sign_probability(one: int, other: int) -> float:

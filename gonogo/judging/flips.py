@@ -14,7 +14,7 @@ a factor of gamma x^ (or of rstd) in an output gamma x^ + beta.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ relative to rstd, moves an element by 1/2 to 2 ulp, so at least half of them; a 
 room."""
 STEP_AGREEMENT = 0.95
 """The share of a stepped row's moves that point one way at least. The rest is other rounding."""
+FLAT = 1e-9
+"""The part of the squares of |v| / ulp(v) below which all are alike: they have no slope."""
 STEP_MOVES = 6
 """The moves of a stepped row at least: 6 alike by chance are 1 in 32."""
 
@@ -53,12 +55,18 @@ class Pivoted:
         away, toward: elements that moved away from the pivot, and toward it.
         moves: the sum of the moves in ulp, positive away from the pivot.
         weights: the sum of the distances from the pivot in ulp: the moves of a factor of 2.
+        elements: the elements that count.
+        squared_moves, squared_weights, weighted_moves: sums of squares, and of the products.
     """
 
     away: NDArray[np.int64]
     toward: NDArray[np.int64]
     moves: Array
     weights: Array
+    elements: NDArray[np.int64]
+    squared_moves: Array
+    squared_weights: Array
+    weighted_moves: Array
 
     @classmethod
     def of(cls, moved: Array, values: Array, distance: Array, spacing: Array) -> Pivoted:
@@ -69,12 +77,17 @@ class Pivoted:
         """
         near = np.abs(distance) <= MAX_LEVER * np.abs(values)
         distance = np.where(near, distance, 0.0)
-        signed = moved * np.sign(distance)
+        moves, weights = moved * np.sign(distance) / spacing, np.abs(distance) / spacing
         return cls(
-            (signed > 0).sum(axis=1),
-            (signed < 0).sum(axis=1),
-            (signed / spacing).sum(axis=1),
-            (np.abs(distance) / spacing).sum(axis=1),
+            (moves > 0).sum(axis=1),
+            (moves < 0).sum(axis=1),
+            moves.sum(axis=1),
+            weights.sum(axis=1),
+            (distance != 0).sum(axis=1),
+            *(
+                np.einsum("ij,ij->i", one, other)
+                for one, other in ((moves, moves), (weights, weights), (moves, weights))
+            ),
         )
 
     def steps(self) -> NDArray[np.int64]:
@@ -105,17 +118,37 @@ class Pivoted:
             "toward": int(toward.sum()),
             "rows_away": int((away > toward).sum()),
             "rows_toward": int((toward > away).sum()),
+            "elements": int(self.elements[used].sum()),
             "sensitivity": total,
             "factor": factor,
             "factor_error": error,
+            **self._slope(used),
         }
+
+    def _slope(self, used: Mask) -> dict[str, float | None]:
+        """Return the slope of the moves on the weights, with an offset, and its standard error.
+
+        A factor moves large mantissas further: the slope is the factor. Another rounding of the
+        result moves all alike: the slope is 0.
+        """
+        elements = float(self.elements[used].sum())
+        weights, squares = (
+            float(sums[used].sum()) for sums in (self.weights, self.squared_weights)
+        )
+        spread = squares - weights**2 / max(elements, 1.0)
+        if elements <= 2 or spread <= FLAT * squares:
+            return {"slope": None, "slope_error": None}
+        moves = float(self.moves[used].sum())
+        slope = (float(self.weighted_moves[used].sum()) - weights * moves / elements) / spread
+        left = float(self.squared_moves[used].sum()) - moves**2 / elements - slope**2 * spread
+        return {"slope": slope, "slope_error": (max(left, 0.0) / (elements - 2) / spread) ** 0.5}
 
 
 def count(
     output: NDArray[np.float32],
     reference: NDArray[np.float32],
     output_format: str,
-    terms: int,
+    shared_factor: float,
     beta: Array | None = None,
 ) -> dict[str, Any]:
     """Return the flips of one output of one seed, JSON-ready (docs/pairs.md).
@@ -125,15 +158,17 @@ def count(
             rows of their own, such as those of mean, rstd, dgamma and dbeta.
         reference: the values of the other build, in the same shape.
         output_format: the name of their format in gonogo.numerics.formats. It sets the ulp.
-        terms: the terms of the sums behind a value: the row length, or the rows for a column sum.
+        shared_factor: the common factor that two right kernels may have here (shared_factors.py).
         beta: for an output gamma x^ + beta, beta in the output's shape; None for all others.
 
     Returns:
-        `terms`, `elements` (finite on both sides), `differing`, `rows`, `stepped_up` and
-        `stepped_down` (rows that moved as a whole, as a step of rstd does), and `pivots`: for each
-        pivot `away` and `toward` (elements), `rows_away` and `rows_toward` (rows by the majority of
-        their moves), `sensitivity` (moves in ulp that a factor of 2 would make), `factor` (d,
-        relative) and `factor_error` (its standard error, relative).
+        `shared_factor`, `elements` (finite on both sides), `differing`, `rows`, `stepped_up` and
+        `stepped_down` (rows that moved as a whole, as a step of rstd does), and `pivots`, each
+        with `away` and `toward` (elements), `rows_away` and `rows_toward` (rows by the majority of
+        their moves), `elements` (those that a factor could move), `sensitivity` (moves in ulp that
+        a factor of 2 would make), `factor` (d, relative), `factor_error` (its standard error),
+        `slope` and `slope_error` (of the moves on |v| / ulp(v): the factor again, or 0 if all
+        elements moved alike).
 
     Stepped rows are left out of the pivots where they are a minority. If most rows moved as a
     whole, a factor moved them.
@@ -173,7 +208,7 @@ def count(
         for place, name in enumerate((ZERO,) if beta is None else (ZERO, BETA))
     }
     return {
-        "terms": terms,
+        "shared_factor": shared_factor,
         "elements": sum(part[0] for part in blocks),
         "differing": sum(part[1] for part in blocks),
         "rows": int(stepped.size),
@@ -187,6 +222,6 @@ def _joined(parts: list[Pivoted]) -> Pivoted:
     return Pivoted(
         *(
             np.concatenate([getattr(part, name) for part in parts])
-            for name in ("away", "toward", "moves", "weights")
+            for name in (field.name for field in fields(Pivoted))
         )
     )

@@ -18,10 +18,13 @@ from numpy.typing import NDArray
 from gonogo.errors import FieldError
 from gonogo.judging import flips, paired
 from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge, matrix
+from gonogo.judging.shared_factors import shared_factors, stored_factor
 from gonogo.kernels.layernorm.arithmetic.terms import UNIT_ROUNDOFF
 from gonogo.spec import fields
 from gonogo.spec.arithmetic_names import BUDGETS, canonical
+from gonogo.spec.arithmetic_words import UNKNOWN
 from gonogo.spec.builds import MAX_NAME
+from gonogo.spec.program_name import ProgramName
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import (
     POLICY,
@@ -112,11 +115,14 @@ def compare(
         our_bounds if reference_model == our_model else paired.bounds(test, given, reference_model)
     )
     offsets = paired.offsets(test, given)
+    shared, stored = shared_factors(test, given), stored_factor(test, given)
     results: dict[str, OutputJudgement] = {}
     all_within = True
     for name, output in judged.outputs.items():
         if name not in test.outputs:
-            results[name] = _downstream(test, name, output, outputs, reference_outputs, reference)
+            results[name] = _downstream(
+                test, name, output, outputs, reference_outputs, reference, max(shared.values())
+            )
             continue
         is_within = within(test.tolerance_for(name), output.statistics)
         if name in common:
@@ -130,6 +136,9 @@ def compare(
             )
             is_within = within(test.tolerance_for(name), numbers)
             difference = explain(numbers, policy)
+            factor = shared[name]
+            if _may_store(output) or _may_store(reference_judged.outputs[name]):
+                factor = max(factor, stored)
             entry = {
                 **_entry(reference, difference, is_within, reference_judged.outputs[name]),
                 **numbers,
@@ -137,7 +146,7 @@ def compare(
                     our_values,
                     reference_values,
                     test.numerics.output,
-                    _terms(test, name),
+                    factor,
                     offsets.get(name),
                 ),
             }
@@ -157,10 +166,10 @@ def compare(
     )
 
 
-def _terms(test: TestSpec, output: str) -> int:
-    """Return the terms of the sums behind a value of an output."""
-    in_rows = test.is_matrix(output) or test.is_per_row(output)
-    return test.features if in_rows else test.rows
+def _may_store(output: OutputJudgement) -> bool:
+    """Return whether the kernel may have stored what the output was computed from."""
+    program = ProgramName.parse(output.statistics.get("arithmetic") or UNKNOWN)
+    return program is None or bool(program.stored)
 
 
 def _budget_model(judged: SeedJudgement) -> str | None:
@@ -200,6 +209,7 @@ def _downstream(
     outputs: Arrays,
     reference_outputs: Arrays,
     reference: Reference,
+    shared_factor: float,
 ) -> OutputJudgement:
     """Return an output without a budget: its difference is shown, and counts for nothing."""
     if name not in reference_outputs or name not in test.downstream:
@@ -213,7 +223,7 @@ def _downstream(
     entry = {
         **_entry(reference, Explanation.not_judged, None, None),
         **numbers,
-        "flips": flips.count(our_values, reference_values, "bf16", _terms(test, name)),
+        "flips": flips.count(our_values, reference_values, "bf16", shared_factor),
     }
     return replace(output, statistics={**output.statistics, "reference": entry})
 

@@ -64,8 +64,8 @@ class OutputArithmetic:
     reproduced_by: str | None = None
 
     @property
-    def words(self) -> str:
-        """The models and the limits in one line."""
+    def model(self) -> str:
+        """The models in one line."""
         no_model = (
             "none that is named reproduces it" if self.reproduced_by else "none reproduces it"
         )
@@ -76,8 +76,13 @@ class OutputArithmetic:
         models = self.arithmetic if len(counts) == 1 and self.arithmetic else "; ".join(counts)
         nearest = f" (nearest: {self.nearest})" if self.nearest else ""
         other = f"; {unnamed(self.reproduced_by)}" if self.reproduced_by else ""
+        return f"{models}{nearest}{other}"
+
+    @property
+    def words(self) -> str:
+        """The models and the limits in one line."""
         limits = f"; {unseen(self.detection_limits)}" if self.detection_limits else ""
-        return f"arithmetic model of {self.output}: {models}{nearest}{other}{limits}"
+        return f"arithmetic model of {self.output}: {self.model}{limits}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types; the most frequent program comes first."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from gonogo.spec.arithmetic_words import unseen
 from gonogo_cli.kit import show
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def show_gauges(results: Sequence[tuple[Entry, Gauge, list[TriedInputs]]], *, si
     entry, result, tried = results[0]
     seeds = f"{result.seeds} seed{'s' * (result.seeds > 1)}"
     out.print(Text(f"{entry.name}, {seeds}", style="bold"), soft_wrap=True)
-    for table in (parts(result), windows(result), gates(result)):
+    for table in (parts(result), arithmetic(result), windows(result), gates(result)):
         out.print(table)
     grade = (result.sharpness.value, COLORS[result.sharpness])
     out.print(
@@ -83,6 +84,22 @@ def parts(result: Gauge) -> Table:
             str(hidden or ""),
             f"{seen.count} of {seen.of}",
         )
+    return table
+
+
+def arithmetic(result: Gauge) -> Table:
+    """Return the arithmetic models of the kernels, and what no seed of them could have shown."""
+    from gonogo.gauge.arithmetic import alike
+
+    table = _table("kernels", "output", "arithmetic model", "detection limits")
+    for kernels, outputs in alike(result.arithmetic):
+        for number, output in enumerate(outputs):
+            table.add_row(
+                "" if number else kernels,
+                output.output,
+                output.model,
+                unseen(output.detection_limits) or "-",
+            )
     return table
 
 

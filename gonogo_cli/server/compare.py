@@ -98,8 +98,8 @@ def report(comparison: Mapping[str, Any], everything: bool, url: str) -> None:
             out.print(f"again: {test['check']}", markup=False, highlight=False, soft_wrap=True)
     for test in comparison["items"]:
         for output in (test["pair"] or {}).get("flips", ()):
-            moved = output["stepped_up"] or output["stepped_down"]
-            if test not in shown and not output["common_factor"] and not moved:
+            findings = ("stepped_up", "stepped_down", "common_factor", "rounded_otherwise")
+            if test not in shown and not any(output[finding] for finding in findings):
                 continue
             line = Text.assemble(f"{test['name']}: ", references.flips_line(output))
             out.print(line, soft_wrap=True)

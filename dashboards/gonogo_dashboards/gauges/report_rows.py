@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gonogo.gauge.advice import spelled
+from gonogo.gauge.arithmetic import alike
+from gonogo.spec import arithmetic_words
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.encoding import encode
 
@@ -93,6 +95,18 @@ class GateLine:
 
 
 @dataclass(frozen=True)
+class ModelLine:
+    """The arithmetic model of one output of some kernels, and its detection limits."""
+
+    kernels: str
+    output: str
+    model: str
+    hover: str
+    """What the model's name means."""
+    detection_limits: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class GaugeReport:
     """The report of a finished gauge."""
 
@@ -100,6 +114,7 @@ class GaugeReport:
     predicted: float | None
     misses: RateLine
     parts: tuple[PartLine, ...]
+    models: tuple[ModelLine, ...]
     advice: str
     works: bool
     advised: str
@@ -120,6 +135,7 @@ def read(report: Mapping[str, Any]) -> GaugeReport:
         predicted=report["false_alarms"]["predicted"],
         misses=_rate(report["misses"]),
         parts=tuple(_parts(report)),
+        models=tuple(_models(report.get("arithmetic", {}))),  # older reports have none
         advice=advice["words"],
         works=advice["works"],
         advised=encode(advice["tolerance"]) if advice["tolerance"] else "",
@@ -189,6 +205,19 @@ def _parts(report: Mapping[str, Any]) -> list[PartLine]:
         for name in silent
     ]
     return lines + wrong + gone
+
+
+def _models(parts: Mapping[str, Any]) -> Iterator[ModelLine]:
+    for kernels, outputs in alike(parts):
+        for output in outputs:
+            name = output["arithmetic"]
+            yield ModelLine(
+                kernels,
+                output["output"],
+                output["model"],
+                arithmetic_words.meaning(name or output["reproduced_by"]),
+                tuple(output["detection_limits"]),
+            )
 
 
 def _window(window: Mapping[str, Any]) -> WindowLine:

@@ -42,8 +42,8 @@ class FlipLine:
     toward: int
     rows_away: int
     rows_toward: int
-    stepped: int
     common_factor: bool
+    seen: bool
     words: str
 
 
@@ -61,8 +61,8 @@ def flip_lines(session: Session, job: Job) -> tuple[FlipLine, ...]:
             toward=flips.best.toward,
             rows_away=flips.best.rows_away,
             rows_toward=flips.best.rows_toward,
-            stepped=flips.stepped,
             common_factor=flips.best.seen,
+            seen=flips.seen,
             words=flips.words,
         )
         for flips in stored_flips.of_job(session, job.id)

@@ -33,7 +33,9 @@ def api(database_url: str) -> Iterator[Api]:
 def row(seed: int, factor: float = FACTOR, repeat: int = 0) -> dict[str, Any]:
     """Return a result row whose dx has real counts, of a build that differs by a factor."""
     values = np.random.default_rng(seed).standard_normal((32, 1024))
-    counts = flips.count(round_to(values * factor, "bf16"), round_to(values, "bf16"), "bf16", 1024)
+    counts = flips.count(
+        round_to(values * factor, "bf16"), round_to(values, "bf16"), "bf16", 2.6e-7
+    )
     result = stored_jobs.row(seed, wrong=False) | {"repeat": repeat}
     entry = {
         "build": BASE,

@@ -161,6 +161,10 @@ def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
     )
     assert "Some mutants (known-wrong kernels) pass this test." in page
     assert "s1 is subtracted twice." in page
+    assert "fp32-inside" in page
+    assert "couldn't have seen: a common factor below 0.3 %" in page
+    (model,) = twin["report"]["models"]
+    assert (model["kernels"], model["output"]) == ("all kernels", "dx")
     assert "gonogo gauge --kernel layernorm_bw" in page
     assert twin["gauge"]["sharpness"] == "blunt"
     lines = {part["name"]: part for part in twin["report"]["parts"]}

@@ -214,6 +214,11 @@ def test_builds_of_a_plug_in_are_measured_beside_the_emulator_s(run: Run) -> Non
     assert gauge_report["false_alarms"]["parts"]["mine:right"]["of"] == 2
     wrong = gauge_report["misses"]["parts"]["mine:wrong"]
     assert (wrong["of"], wrong["count"], wrong["unexplained"]["count"]) == (2, 2, 2)
+    models = gauge_report["arithmetic"]
+    assert {line["arithmetic"] for line in models["correct"]} == {"tt-train"}
+    (y,) = (line for line in models["mine:right"] if line["output"] == "y")
+    assert y["arithmetic"] is not None
+    assert isinstance(y["detection_limits"], list)
 
 
 @pytest.mark.usefixtures("plugin")
@@ -241,6 +246,9 @@ def test_a_person_sees_parts_windows_and_gates(run: Run) -> None:
     shown = run("--shape", "8,64", "--seeds", "1", "--no-search", "--atol", "0.5").stdout
     for words in (
         "double-subtract",
+        "arithmetic model",
+        "all kernels",
+        "tt-train",
         "right kernels need",
         "gate of a public suite",
         "the test is blunt",

@@ -80,6 +80,9 @@ class FlipsOut(BaseModel):
     factor_high: float | None
     factor_limit: float | None = Field(description="The least factor that would have been seen")
     common_factor: bool = Field(description="Whether the two builds differ by that factor")
+    rounded_otherwise: bool = Field(
+        description="Whether all elements moved half a step one way, as by truncation"
+    )
     words: str
 
 

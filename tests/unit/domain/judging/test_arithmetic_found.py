@@ -154,6 +154,24 @@ def test_red_wrong_kernels_are_never_acquitted() -> None:
         assert result.verdict is Verdict.fail, name
 
 
+@pytest.mark.parametrize("missing", ["nothing", "s2", "rstd"])
+def test_red_gradients_far_from_zero_are_acquitted_only_if_right(missing: str) -> None:
+    given = inputs("fp32", (33, 33), x=np.float32(100) + inputs("fp32", (33, 33))["x"])
+    centered = given["x"] - given["x"].mean(axis=1, keepdims=True)
+    rstd = 1 / np.sqrt(np.square(centered).mean(axis=1, keepdims=True) + EPSILON)
+    normalized, product = centered * rstd, given["dy"] * given["gamma"]
+    s2 = (product * normalized).mean(axis=1, keepdims=True)
+    inside = product - product.mean(axis=1, keepdims=True)
+    if missing != "s2":
+        inside = inside - normalized * s2
+    dx = inside if missing == "rstd" else inside * rstd
+    result = judged(
+        "layernorm_bw", "fp32", given, {"dx": dx}, tolerance={"rtol": 0.0, "atol": 1e-9}
+    )
+    right = missing == "nothing"
+    assert result.verdict is (Verdict.fail_by_tolerance if right else Verdict.fail)
+
+
 @pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
 def test_faint_faults_are_found(form: str) -> None:
     given = inputs(form)

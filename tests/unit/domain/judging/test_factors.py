@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gonogo.judging.factors import Flips, fp32_factor, pooled, pooled_rows, sign_probability
+from gonogo.judging.factors import Flips, pooled, pooled_rows, sign_probability
 
-TERMS = 1024
-FLOOR = fp32_factor(TERMS)
+FLOOR = 2.6e-7
+"""The common factor of two right kernels."""
 
 
 def counts(
@@ -22,6 +22,7 @@ def counts(
     factor: float = 0.0,
     error: float | None = 1e-7,
     sensitivity: float = 6e6,
+    slope: float | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """Return the counts of one output of one seed, as gonogo.judging.flips.count does."""
@@ -31,12 +32,15 @@ def counts(
         "toward": toward,
         "rows_away": rows_away,
         "rows_toward": rows_toward,
+        "elements": 32768,
         "sensitivity": sensitivity,
         "factor": factor,
         "factor_error": error,
+        "slope": factor if slope is None else slope,
+        "slope_error": 1e-5,
     }
     return {
-        "terms": TERMS,
+        "shared_factor": FLOOR,
         "elements": 32768,
         "differing": away + toward,
         "rows": 32,
@@ -82,6 +86,20 @@ def test_seeds_weigh_as_much_as_the_moves_they_could_show() -> None:
         # rows that move as a whole have errors of their own: the sign test is stricter there
         (counts(900, rows=(12, 0), factor=3e-3, error=3e-4), False),
         (counts(900, rows=(15, 0), factor=3e-3, error=3e-4), True),
+        # rounding is monotone: a factor moves next to nothing the other way
+        (counts(95, 15, rows=(30, 2), factor=1e-4, error=1e-6), False),
+        (counts(95, 5, rows=(30, 2), factor=1e-4, error=1e-6), True),
+        # moves of half a step, whatever the mantissa: truncation
+        (counts(9000, rows=(32, 0), factor=2.7e-3, error=1e-6, slope=2e-5), False),
+        (counts(9000, rows=(32, 0), factor=2.7e-3, error=1e-6, slope=-2.7e-3), False),
+        (counts(0, 9000, rows=(0, 32), factor=-2.7e-3, error=1e-6), True),
+        (counts(9000, rows=(32, 0), factor=4.2e-3, error=1e-6, slope=2e-5), True),
+        # a row that moved by a step of rstd: others may have moved by less of it
+        (counts(900, rows=(32, 0), factor=1e-4, error=1e-6, stepped_up=1), False),
+        (counts(9000, rows=(32, 0), factor=9e-3, error=1e-6, stepped_up=1), True),
+        # if most rows moved like that, and all by as much, the factor is theirs
+        (counts(9000, rows=(32, 0), factor=2e-3, error=8e-5, stepped_up=30), True),
+        (counts(9000, rows=(32, 0), factor=2e-3, error=1e-4, stepped_up=30), False),
         # the rows' majority and the factor disagree: a few rows moved far
         (counts(22, rows=(16, 0), factor=-3e-6, error=6e-7), False),
         # one row has no scatter to measure the factor by
@@ -90,7 +108,7 @@ def test_seeds_weigh_as_much_as_the_moves_they_could_show() -> None:
 )
 def test_a_factor_needs_rows_an_interval_and_a_size(seed: dict[str, Any], seen: bool) -> None:
     result = one(seed)
-    assert result.best.seen is result.seen is seen
+    assert result.best.seen is seen
     assert ("a common factor of" in result.words) is seen
 
 

@@ -13,7 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo.judging import flips
-from gonogo.judging.factors import Flips, fp32_factor, pooled
+from gonogo.judging.factors import Flips, pooled
+from gonogo.judging.shared_factors import fp32_factor
 from gonogo.numerics.formats import round_to, ulp
 
 Floats = NDArray[np.float32]
@@ -76,14 +77,18 @@ class Inputs:
         self.gamma = round_to(generator.uniform(0, 1, n), output_format)
         self.beta = round_to(generator.uniform(0, 1, n) * with_beta, output_format)
 
-    def y(self, **options: Any) -> Floats:
-        return layernorm(self.x, self.gamma, self.beta, self.format, **options)
+    def y(self, *, output_format: str | None = None, **options: Any) -> Floats:
+        return layernorm(self.x, self.gamma, self.beta, output_format or self.format, **options)
 
     def flips(self, output: Floats, reference: Floats) -> Flips:
         """Return the flips of one seed."""
         beta = np.broadcast_to(self.beta.astype(np.float64), output.shape)
         counts = flips.count(
-            output, reference, self.format, output.shape[1], beta if self.beta.any() else None
+            output,
+            reference,
+            self.format,
+            fp32_factor(output.shape[1]),
+            beta if self.beta.any() else None,
         )
         return pooled({"y": [counts]})[0]
 
@@ -155,9 +160,9 @@ def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = Inputs("bf16", 100, 64)
     sides = inputs.y(rstd_factor=1.001), inputs.y()
     beta = np.broadcast_to(inputs.beta.astype(np.float64), sides[0].shape)
-    whole = flips.count(*sides, "bf16", 64, beta)
+    whole = flips.count(*sides, "bf16", fp32_factor(64), beta)
     monkeypatch.setattr(flips, "ELEMENTS_PER_BLOCK", 64)
-    assert flips.count(*sides, "bf16", 64, beta) == whole
+    assert flips.count(*sides, "bf16", fp32_factor(64), beta) == whole
 
 
 @pytest.mark.parametrize("output_format", ["bf16", "fp16"])
@@ -184,7 +189,7 @@ def test_a_factor_of_3e_6_shows_in_one_seed_of_32x1024(
 def test_a_million_elements_make_the_flips_of_the_formula(output_format: str) -> None:
     values = np.exp(np.random.default_rng(0).uniform(0, 8 * np.log(2), (1024, 1024)))
     reference, output = (round_to(values * factor, output_format) for factor in (1.0, 1 + 4e-6))
-    zero = flips.count(output, reference, output_format, 1024)["pivots"]["zero"]
+    zero = flips.count(output, reference, output_format, fp32_factor(1024))["pivots"]["zero"]
     assert zero["sensitivity"] / values.size == pytest.approx(
         ULPS_OF_A_VALUE[output_format], rel=0.01
     )
@@ -197,7 +202,7 @@ def test_a_factor_of_1e_6_shows_in_819x8462() -> None:
     reference, output = (
         round_to(values * factor, "bf16") for factor in (1.0, np.float64(1 + 1e-6))
     )
-    (result,) = pooled({"y": [flips.count(output, reference, "bf16", 8462)]})
+    (result,) = pooled({"y": [flips.count(output, reference, "bf16", fp32_factor(8462))]})
     best = result.best
     assert best.seen
     assert best.toward == 0
@@ -271,6 +276,19 @@ def test_rows_whose_stored_rstd_moved_are_named_instead_of_a_factor(
     assert factor.best.seen
     assert factor.best.factor == pytest.approx(0.01, rel=0.1)
     assert "rstd moved" not in factor.words
+
+
+def test_truncation_is_no_factor() -> None:
+    inputs = Inputs("bf16", 32, 1024, with_beta=False)
+    exact = inputs.y(output_format="fp32")
+    truncated = (exact.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    result = inputs.flips(truncated, inputs.y())
+    assert not result.best.seen
+    assert result.seen
+    assert result.words.startswith("y moved toward zero by 0.5 steps on average")
+    assert result.to_json()["rounded_otherwise"] is True
+    # further, it is one
+    assert inputs.flips(truncated, inputs.y(output_factor=1.006)).best.seen
 
 
 def test_rows_that_moved_further_than_a_step_are_no_steps() -> None:
