@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gonogo.spec import arithmetic_words, unseen_terms
+from gonogo.spec import arithmetic_words, missed_rows, unseen_terms
 from gonogo.spec.verdicts import POLICY as VERDICTS
 from gonogo.spec.verdicts import REPLAY, Explanation, Policy, Verdict, explain_output
 
@@ -59,10 +59,12 @@ def _arithmetic(seeds: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         return {}
     names = Counter(row.get("arithmetic") for row in replayed)
     terms = unseen_terms.shared(replayed)
+    missed = missed_rows.pooled(replayed)
     return {
         "arithmetic": None if None in names else next(iter(arithmetic_words.counted(names))),
         "may_store": any(row.get("may_store") for row in replayed),
         **_largest(replayed, "fault_share"),
+        **({} if missed is None else {missed_rows.NAME: missed.to_json()}),
         **({unseen_terms.NAME: list(terms)} if terms else {}),
     }
 
@@ -77,7 +79,8 @@ def pooled_explanations(
 ) -> dict[str, Explanation]:
     """Return the explanation of each output of a job with suspect seeds, from pooled statistics.
 
-    An output that is still suspect is neither a finding nor an all-clear. One that is red in a seed
+    An output that is still suspect is neither a finding nor an all-clear, unless its seeds together
+    miss too many rows of their program: then it is unexplained. One that is red in a seed
     (its `verdict` there) isn't acquitted of a term that no seed could have seen: it is
     inconclusive.
     """
@@ -86,4 +89,6 @@ def pooled_explanations(
         rows = list(members)
         is_within = not any(row.get("verdict") in RED or unseen_terms.is_cause(row) for row in rows)
         explanations[name] = explain_output(is_within, pooled(rows), policy)
+        if explanations[name] is Explanation.suspect and missed_rows.is_unexplained(rows):
+            explanations[name] = Explanation.unexplained
     return explanations

@@ -150,12 +150,13 @@ def pool(judgments: Iterable[Judgment]) -> Judgment:
     """Return the judgment of a test from those of its seeds.
 
     The verdict and the explanation are the worst. Two suspect seeds of one output are no chance, so
-    they make it unexplained. A fault is a detection limit, and a term is unseen, where no seed
-    could have shown it: a red seed that is inconclusive for terms that other seeds could have seen
-    is a false alarm. The other statistics are those of each output's worst seed. Raises ValueError
-    for no judgments.
+    they make it unexplained; so do too many missed rows (gonogo.spec.missed_rows) of one of them.
+
+    A fault is a detection limit, and a term is unseen, where no seed could have shown it: a red
+    seed that is inconclusive for terms that other seeds could have seen is a false alarm. The other
+    statistics are those of each output's worst seed. Raises ValueError for no judgments.
     """
-    from gonogo.spec import unseen_terms
+    from gonogo.spec import missed_rows, unseen_terms
     from gonogo.spec.arithmetic_words import shared_limits
 
     given = list(judgments)
@@ -170,20 +171,24 @@ def pool(judgments: Iterable[Judgment]) -> Judgment:
     outputs = {name: _pooled_entry(name, seeds, unseen[name]) for name in entries}
     explanation = min((seed.explanation for seed in seeds), key=EXPLANATIONS.index)
     verdict = min((seed.verdict for seed in seeds), key=WORST_FIRST.index)
+    worst_words = next((seed.words for seed in seeds if seed.verdict == verdict), "")
     suspects = [
         name
-        for name in outputs
-        if sum(
-            seed.outputs[name]["explanation"] == "suspect" for seed in seeds if name in seed.outputs
-        )
-        > 1
+        for name, rows in entries.items()
+        if (count := sum(numbers["explanation"] == "suspect" for numbers in rows)) > 1
+        or (count and len(rows) > 1 and missed_rows.is_unexplained(rows))
     ]
     if suspects and explanation == "suspect":
         explanation = "unexplained"
         verdict = "pass_by_tolerance" if verdict == "suspect" else verdict
     counts = {name: sum(seed.verdict == name for seed in seeds) for name in WORST_FIRST}
     summary = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    worst_words = next((seed.words for seed in seeds if seed.verdict == verdict), "")
+    missed = {name: missed_rows.pooled(rows) for name, rows in entries.items()}
+    lines = [
+        f"{name}: {rows.words}"
+        for name, rows in missed.items()
+        if rows is not None and rows.missed and rows.seeds > 1
+    ]
     return Judgment(
         verdict,
         explanation,
@@ -194,7 +199,7 @@ def pool(judgments: Iterable[Judgment]) -> Judgment:
             if any(name in seed.detection_limits for seed in seeds)
         },
         {name: words for seed in seeds for name, words in seed.advice.items()},
-        "\n".join(filter(None, (f"{len(seeds)} seeds: {summary}", worst_words))),
+        "\n".join(filter(None, (f"{len(seeds)} seeds: {summary}", *lines, worst_words))),
         outputs,
         sum(seed.seeds for seed in seeds),
     )
@@ -232,12 +237,17 @@ def _with_seen(seed: Judgment, unseen: Mapping[str, Sequence[str]]) -> Judgment:
 
 
 def _pooled_entry(name: str, seeds: Sequence[Judgment], unseen: Sequence[str]) -> Mapping[str, Any]:
-    """Return the entry of an output's worst seed, with what no seed could have seen."""
-    from gonogo.spec import unseen_terms
+    """Return the entry of an output's worst seed.
+
+    What no seed could have seen, and the missed rows, are those of all seeds.
+    """
+    from gonogo.spec import missed_rows, unseen_terms
     from gonogo.spec.arithmetic_words import shared_limits
 
     rows = [seed.outputs[name] for seed in seeds if name in seed.outputs]
     worst = min(rows, key=lambda numbers: WORST_FIRST.index(numbers["verdict"]))
+    if (missed := missed_rows.pooled(rows)) is not None:
+        worst = {**worst, missed_rows.NAME: missed.to_json()}
     if unseen_terms.NAME not in worst:
         return worst
     limits = shared_limits(row["detection_limits"] for row in rows if "detection_limits" in row)

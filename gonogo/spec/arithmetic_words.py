@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gonogo.spec import missed_rows
 from gonogo.spec.arithmetic_names import ALIASES, BUDGETS
+from gonogo.spec.missed_rows import MissedRows
 from gonogo.spec.program_name import COLUMN_SUMS, ProgramName, same, visible_part
 
 UNKNOWN = "unknown"
@@ -53,6 +55,7 @@ class OutputArithmetic:
         seeds: the number of seeds.
         detection_limits: the faults that none of the seeds could have seen.
         reproduced_by: the program that reproduces most of the seeds that no named one reproduces.
+        missed: the rows of all seeds that the nearest storing program misses.
     """
 
     output: str
@@ -62,6 +65,7 @@ class OutputArithmetic:
     seeds: int
     detection_limits: tuple[str, ...]
     reproduced_by: str | None = None
+    missed: MissedRows | None = None
 
     @property
     def words(self) -> str:
@@ -76,8 +80,9 @@ class OutputArithmetic:
         models = self.arithmetic if len(counts) == 1 and self.arithmetic else "; ".join(counts)
         nearest = f" (nearest: {self.nearest})" if self.nearest else ""
         other = f"; {unnamed(self.reproduced_by)}" if self.reproduced_by else ""
+        rows = f"; {self.missed.words}" if self.missed and self.missed.words else ""
         limits = f"; {unseen(self.detection_limits)}" if self.detection_limits else ""
-        return f"arithmetic model of {self.output}: {models}{nearest}{other}{limits}"
+        return f"arithmetic model of {self.output}: {models}{nearest}{other}{rows}{limits}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types; the most frequent program comes first."""
@@ -91,6 +96,7 @@ class OutputArithmetic:
             "seeds": self.seeds,
             "detection_limits": list(self.detection_limits),
             "reproduced_by": self.reproduced_by,
+            "missed_rows": None if self.missed is None else self.missed.to_json(),
             "words": self.words,
         }
 
@@ -115,6 +121,7 @@ def of_output(output: str, rows: Sequence[Mapping[str, Any]]) -> OutputArithmeti
         len(rows),
         shared_limits(row["detection_limits"] for row in rows if "detection_limits" in row),
         next(iter(counted(Counter(others))), None),
+        missed_rows.pooled(rows),
     )
 
 

@@ -82,3 +82,21 @@ def test_a_red_output_beside_the_suspect_one_is_not_acquitted_either() -> None:
     blind = {**seed(3.0), "unseen_terms": ["gamma"], "explanation": "inconclusive"}
     assert joint(blind, *[{**seed(3.0), "unseen_terms": ["gamma"]}] * 7) is Explanation.inconclusive
     assert joint(blind, {**seed(3.0), "unseen_terms": []}) is Explanation.explained
+
+
+@pytest.mark.parametrize(
+    ("missed", "explanation"),
+    [((1, 0), Explanation.suspect), ((1, 1), Explanation.unexplained), ((2, 0), "unexplained")],
+)
+def test_two_missed_rows_of_all_seeds_are_a_finding_and_one_is_not(
+    missed: tuple[int, int], explanation: Explanation
+) -> None:
+    def of(number: int) -> dict[str, Any]:
+        counted = {"arithmetic": "bf16: rstd stored", "missed": number, "rows": 32}
+        reproduced = seed(40.0 if number else 1.0, reproduced=not number, may_store=True)
+        return {**reproduced, "missed_rows": counted}
+
+    seeds = [*map(of, missed), *[of(0)] * 6]
+    assert joint(*seeds) == explanation
+    assert pooled(seeds)["missed_rows"]["missed"] == sum(missed)
+    assert joint(*[of(0)] * 8) is Explanation.explained
