@@ -109,9 +109,10 @@ ALIKE: Final[Mapping[str, tuple[str, ...]]] = {
 a factor of the whole output may be gamma's."""
 
 _NUMBERS = re.compile(
-    r"^\s+\w+: ([A-Z][\w ]+, (un)?\w+; |couldn't have seen|take |all but [\d,]+ of )"
+    r"^\s+\w+: ([A-Z][\w ]+, (un)?\w+; |couldn't have seen|take |other |all but [\d,]+ of )"
 )
-"""The lines of an output that aren't its diagnosis: numbers, limits, advice, missed rows."""
+"""The lines of an output that aren't its diagnosis: numbers, limits, advice, missed rows,
+other models."""
 
 
 def diagnosis_lines(words: str, outputs: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gonogo.judging.limits import DetectionLimits, detection_limits
 from gonogo.judging.named import programs
+from gonogo.judging.other_programs import other_programs
 from gonogo.judging.term_shares import TermShare, diagnose
 from gonogo.judging.tolerance_advice import ToleranceAdvice, advise
 from gonogo.kernels import registry
@@ -20,7 +21,7 @@ from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.cells import on_grid
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Graph
 from gonogo.numerics.replay.missed import MissedRows, find_missed, has_rows, known_programs
-from gonogo.spec import missed_rows
+from gonogo.spec import arithmetic_words, missed_rows
 from gonogo.spec.arithmetic_names import NamedArithmetic
 from gonogo.spec.arithmetic_words import UNKNOWN
 from gonogo.spec.program_name import ProgramName, same
@@ -49,6 +50,7 @@ class Ruling:
         limits: the faults that could not have shown; None where no program explains the output.
         missed: the rows that the nearest storing program misses; None where no such program
             reproduces most of the rows.
+        others: the names of other programs that explain the output, where it is small.
         advice: the tolerance to take; None where today's is never in a right kernel's way.
     """
 
@@ -58,6 +60,7 @@ class Ruling:
     limits: DetectionLimits | None = None
     advice: ToleranceAdvice | None = None
     missed: MissedRows | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -82,6 +85,8 @@ class Ruling:
             numbers |= {"red_rate": self.advice.red_rate, "advice": self.advice.sentence}
         if self.missed is not None:
             numbers[missed_rows.NAME] = self.missed.to_json()
+        if self.others:
+            numbers[arithmetic_words.OTHERS] = list(self.others)
         return numbers
 
 
@@ -133,8 +138,23 @@ def rulings(
             ruled[name] = replace(
                 _ruling(test, name, graphs[name], exact_graphs, matrix, finding, form),
                 missed=_missed(graphs[name], matrix, form, finding, permitted, narrow),
+                others=_others(test, graphs[name], matrix, form, finding, narrow),
             )
     return ruled
+
+
+def _others(
+    test: TestSpec,
+    graph: Graph,
+    output: NDArray[np.float32],
+    form: str,
+    finding: ladder.Finding,
+    narrow: Sequence[str],
+) -> tuple[str, ...]:
+    if not finding.explained:
+        return ()
+    elements = test.rows * test.features
+    return other_programs(graph, output, form, narrow, finding.program, elements)
 
 
 def _missed(

@@ -159,6 +159,8 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
         if "reproduced_by" in output.statistics:
             named = arithmetic_words.unnamed(output.statistics["reproduced_by"])
             lines.append(f"  {name}: {named}")
+        if others := output.statistics.get(arithmetic_words.OTHERS):
+            lines.append(f"  {name}: {arithmetic_words.also(others)}")
         missed = missed_rows.pooled([output.statistics])
         if missed is not None and missed.words:
             lines.append(f"  {name}: {missed.words}")

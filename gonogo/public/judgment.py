@@ -239,13 +239,15 @@ def _with_seen(seed: Judgment, unseen: Mapping[str, Sequence[str]]) -> Judgment:
 def _pooled_entry(name: str, seeds: Sequence[Judgment], unseen: Sequence[str]) -> Mapping[str, Any]:
     """Return the entry of an output's worst seed.
 
-    What no seed could have seen, and the missed rows, are those of all seeds.
+    What no seed could have seen, the other programs, and the missed rows, are those of all seeds.
     """
     from gonogo.spec import missed_rows, unseen_terms
-    from gonogo.spec.arithmetic_words import shared_limits
+    from gonogo.spec.arithmetic_words import OTHERS, shared_limits, shared_others
 
     rows = [seed.outputs[name] for seed in seeds if name in seed.outputs]
     worst = min(rows, key=lambda numbers: WORST_FIRST.index(numbers["verdict"]))
+    if OTHERS in worst:
+        worst = {**worst, OTHERS: list(shared_others(rows))}
     if (missed := missed_rows.pooled(rows)) is not None:
         worst = {**worst, missed_rows.NAME: missed.to_json()}
     if unseen_terms.NAME not in worst:

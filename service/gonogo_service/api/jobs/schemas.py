@@ -120,6 +120,9 @@ class ArithmeticOut(BaseModel):
     reproduced_by: str | None = Field(
         description="The program that reproduces the seeds which no named one reproduces"
     )
+    also_explained_by: list[str] = Field(
+        description="Other models that explain every seed; sought where x is small"
+    )
     missed_rows: MissedRowsOut | None = Field(
         description="null where no such program reproduces most of the rows"
     )
