@@ -108,8 +108,11 @@ ALIKE: Final[Mapping[str, tuple[str, ...]]] = {
 """Terms that change an output alike: a row's factor is its rstd, its variance or its epsilon, and
 a factor of the whole output may be gamma's."""
 
-_NUMBERS = re.compile(r"^\s+\w+: ([A-Z][\w ]+, (un)?\w+; |couldn't have seen|take )")
-"""The lines of an output that aren't its diagnosis: numbers, detection limits, advice."""
+_NUMBERS = re.compile(
+    r"^\s+\w+: ([A-Z][\w ]+, (un)?\w+; |couldn't have seen|take |other |all but [\d,]+ of )"
+)
+"""The lines of an output that aren't its diagnosis: numbers, limits, advice, missed rows,
+other models."""
 
 
 def diagnosis_lines(words: str, outputs: Sequence[str]) -> str:

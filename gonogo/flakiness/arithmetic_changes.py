@@ -6,6 +6,7 @@ that no verdict turns red, and still is worth knowing: x^ may now be stored in b
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,13 @@ One night with another arithmetic doesn't change what the next ones are compared
 three in a row the new one is expected.
 """
 
+CHANCE = 0.01
+"""The chance of a change where seeds of one kernel may be explained by either program.
+
+The ladder names the first program that explains a seed. The sums of a kernel with running ones, for
+example, are near enough to blocked ones in some seeds.
+"""
+
 Programs = Mapping[str | None, int]
 """Number of seeds by the name of the program found; None: no program reproduces the output."""
 
@@ -33,6 +41,25 @@ class BuildPrograms:
 
     build: str
     outputs: Mapping[str, Programs] = field(default_factory=dict)
+    others: Mapping[str, Programs] = field(default_factory=dict)
+    """Number of seeds by each other program that explains them, too; of small tests only."""
+
+    def explained(self, output: str, program: str) -> int:
+        """Return the seeds of an output that a program explains, whether it names them or not."""
+        return sum(
+            seeds
+            for programs in (self.outputs, self.others)
+            for name, seeds in programs.get(output, {}).items()
+            if name is not None and same(name, program)
+        )
+
+    def explains_too(self, output: str, program: str) -> bool:
+        """Return whether a program explains seeds of an output that have another one's name."""
+        return any(name and same(name, program) for name in self.others.get(output, {}))
+
+    def seeds(self, output: str) -> int:
+        """Return the seeds of an output."""
+        return sum(self.outputs.get(output, {}).values())
 
     def prevailing(self, output: str) -> str | None:
         """Return the program of more than half of the seeds of an output; None: there is none."""
@@ -46,13 +73,21 @@ class BuildPrograms:
         return name, seeds, sum(programs.values())
 
 
-def pooled(build: str, jobs: Sequence[Mapping[str, Programs]]) -> BuildPrograms:
-    """Return the programs of all jobs of a build together."""
+def pooled(
+    build: str,
+    jobs: Sequence[Mapping[str, Programs]],
+    others: Sequence[Mapping[str, Programs]] = (),
+) -> BuildPrograms:
+    """Return the programs of all jobs of a build together; others: the other programs of each."""
+    return BuildPrograms(build, _added(jobs), _added(others))
+
+
+def _added(jobs: Sequence[Mapping[str, Programs]]) -> dict[str, Counter[str | None]]:
     outputs: dict[str, Counter[str | None]] = {}
     for job in jobs:
         for output, programs in job.items():
             outputs.setdefault(output, Counter()).update(programs)
-    return BuildPrograms(build, outputs)
+    return outputs
 
 
 @dataclass(frozen=True)
@@ -95,15 +130,14 @@ def changes(build: BuildPrograms, earlier: Sequence[BuildPrograms]) -> tuple[Ari
 
     earlier: the builds before this one, newest first. Each of the last LAST_BUILDS with a program
     in most of its seeds has one vote; the program with more than half of the votes is expected. An
-    output whose seeds agree on none, here or before, has no change.
+    output whose seeds agree on none, here or before, has no change. Neither has one whose seeds
+    may be one kernel's that both programs explain now and then.
     """
     changed = []
     for output in sorted(build.outputs):
-        voters = [
-            (other.build, program)
-            for other in earlier
-            if (program := other.prevailing(output)) is not None
-        ][:LAST_BUILDS]
+        voting = [other for other in earlier if other.prevailing(output) is not None]
+        voting = voting[:LAST_BUILDS]
+        voters = [(other.build, other.prevailing(output)) for other in voting]
         after, seeds, of = build.majority(output)
         if after is None or 2 * seeds <= of or not voters:
             continue
@@ -111,11 +145,42 @@ def changes(build: BuildPrograms, earlier: Sequence[BuildPrograms]) -> tuple[Ari
         before = next(iter(votes))
         if before is None or 2 * votes[before] <= len(voters):
             continue
-        if same(before, after):
+        if same(before, after) or _may_be_one(build, voting, output, before, after):
             continue
-        builds = tuple(name for name, program in voters if same(program, before))
+        builds = tuple(name for name, program in voters if program and same(program, before))
         changed.append(ArithmeticChange(output, before, after, seeds, of, builds))
     return tuple(changed)
+
+
+def _may_be_one(
+    build: BuildPrograms, earlier: Sequence[BuildPrograms], output: str, before: str, after: str
+) -> bool:
+    """Return whether one kernel may have given both programs.
+
+    It can't where no seed that has one of their names is explained by the other, too. Else it may,
+    unless the share of seeds that `before` explains has fallen, or that of `after` has risen, by
+    more than chance.
+    """
+    if not build.explains_too(output, before) and not any(
+        other.explains_too(output, after) for other in earlier
+    ):
+        return False
+    here, there = build.seeds(output), sum(other.seeds(output) for other in earlier)
+    still = build.explained(output, before)
+    already = sum(other.explained(output, after) for other in earlier)
+    was = sum(other.explained(output, before) for other in earlier)
+    now = build.explained(output, after)
+    return chance(still, here, was, there) > CHANCE and chance(already, there, now, here) > CHANCE
+
+
+def chance(few: int, of_few: int, many: int, of_many: int) -> float:
+    """Return the chance of so few of `of_few` seeds, beside `many` of `of_many`, at equal rates.
+
+    It is the one-sided exact test of Fisher: the lower tail of the hypergeometric distribution.
+    """
+    total, hits = of_few + of_many, few + many
+    ways = sum(math.comb(hits, k) * math.comb(total - hits, of_few - k) for k in range(few + 1))
+    return ways / math.comb(total, of_few)
 
 
 def words(changed: Sequence[ArithmeticChange]) -> str:

@@ -7,9 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gonogo.spec import arithmetic_words
+from gonogo.spec import arithmetic_words, missed_rows, unseen_terms
 from gonogo.spec.verdicts import POLICY as VERDICTS
-from gonogo.spec.verdicts import REPLAY, Explanation, Policy, explain
+from gonogo.spec.verdicts import REPLAY, Explanation, Policy, Verdict, explain_output
+
+RED = frozenset({Verdict.fail, Verdict.fail_by_tolerance})
+"""The verdicts of an output that is outside its tolerance."""
 
 
 def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -22,7 +25,8 @@ def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     beyond it are no accident (a single wrong row or column would hide behind the median of seeds
     that it spares). The same holds for the distances from a replay. NaN, Inf and null say nothing
     here: a non-finite output is unexplained by itself, before any pooling. One seed that no
-    arithmetic model reproduces is enough that none explains all of them.
+    arithmetic model reproduces is enough that none explains all of them. A term is unseen where no
+    seed could have seen it.
     """
     values: dict[str, list[float]] = {}
     seeds = list(rows)
@@ -54,10 +58,14 @@ def _arithmetic(seeds: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     if not replayed:
         return {}
     names = Counter(row.get("arithmetic") for row in replayed)
+    terms = unseen_terms.shared(replayed)
+    missed = missed_rows.pooled(replayed)
     return {
         "arithmetic": None if None in names else next(iter(arithmetic_words.counted(names))),
         "may_store": any(row.get("may_store") for row in replayed),
         **_largest(replayed, "fault_share"),
+        **({} if missed is None else {missed_rows.NAME: missed.to_json()}),
+        **({unseen_terms.NAME: list(terms)} if terms else {}),
     }
 
 
@@ -71,6 +79,16 @@ def pooled_explanations(
 ) -> dict[str, Explanation]:
     """Return the explanation of each output of a job with suspect seeds, from pooled statistics.
 
-    An output that is still suspect is neither a finding nor an all-clear.
+    An output that is still suspect is neither a finding nor an all-clear, unless its seeds together
+    miss too many rows of their program: then it is unexplained. One that is red in a seed
+    (its `verdict` there) isn't acquitted of a term that no seed could have seen: it is
+    inconclusive.
     """
-    return {name: explain(pooled(rows), policy) for name, rows in outputs.items()}
+    explanations = {}
+    for name, members in outputs.items():
+        rows = list(members)
+        is_within = not any(row.get("verdict") in RED or unseen_terms.is_cause(row) for row in rows)
+        explanations[name] = explain_output(is_within, pooled(rows), policy)
+        if explanations[name] is Explanation.suspect and missed_rows.is_unexplained(rows):
+            explanations[name] = Explanation.unexplained
+    return explanations

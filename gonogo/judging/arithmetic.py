@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,15 @@ from numpy.typing import NDArray
 
 from gonogo.judging.limits import DetectionLimits, detection_limits
 from gonogo.judging.named import programs
+from gonogo.judging.other_programs import other_programs
 from gonogo.judging.term_shares import TermShare, diagnose
 from gonogo.judging.tolerance_advice import ToleranceAdvice, advise
 from gonogo.kernels import registry
 from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.cells import on_grid
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Graph
+from gonogo.numerics.replay.missed import MissedRows, find_missed, has_rows, known_programs
+from gonogo.spec import arithmetic_words, missed_rows
 from gonogo.spec.arithmetic_names import NamedArithmetic
 from gonogo.spec.arithmetic_words import UNKNOWN
 from gonogo.spec.program_name import ProgramName, same
@@ -44,6 +48,9 @@ class Ruling:
         reproduced_by: another program than the named ones, which reproduces the output where they
             don't.
         limits: the faults that could not have shown; None where no program explains the output.
+        missed: the rows that the nearest storing program misses; None where no such program
+            reproduces most of the rows.
+        others: the names of other programs that explain the output, where it is small.
         advice: the tolerance to take; None where today's is never in a right kernel's way.
     """
 
@@ -52,6 +59,8 @@ class Ruling:
     reproduced_by: str | None = None
     limits: DetectionLimits | None = None
     advice: ToleranceAdvice | None = None
+    missed: MissedRows | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -74,6 +83,10 @@ class Ruling:
             numbers["unseen_terms"] = list(self.limits.terms)
         if self.advice is not None:
             numbers |= {"red_rate": self.advice.red_rate, "advice": self.advice.sentence}
+        if self.missed is not None:
+            numbers[missed_rows.NAME] = self.missed.to_json()
+        if self.others:
+            numbers[arithmetic_words.OTHERS] = list(self.others)
         return numbers
 
 
@@ -122,8 +135,44 @@ def rulings(
         if other is not None:
             ruled[name] = Ruling(finding, reproduced_by=other)
         else:
-            ruled[name] = _ruling(test, name, graphs[name], exact_graphs, matrix, finding, form)
+            ruled[name] = replace(
+                _ruling(test, name, graphs[name], exact_graphs, matrix, finding, form),
+                missed=_missed(graphs[name], matrix, form, finding, permitted, narrow),
+                others=_others(test, graphs[name], matrix, form, finding, narrow),
+            )
     return ruled
+
+
+def _others(
+    test: TestSpec,
+    graph: Graph,
+    output: NDArray[np.float32],
+    form: str,
+    finding: ladder.Finding,
+    narrow: Sequence[str],
+) -> tuple[str, ...]:
+    if not finding.explained:
+        return ()
+    elements = test.rows * test.features
+    return other_programs(graph, output, form, narrow, finding.program, elements)
+
+
+def _missed(
+    graph: Graph,
+    output: NDArray[np.float32],
+    form: str,
+    finding: ladder.Finding,
+    permitted: Sequence[ProgramName],
+    narrow: Sequence[str],
+) -> MissedRows | None:
+    """Return the rows that the nearest storing program misses, of the permitted ones if any are."""
+    if finding.explained:
+        is_counted = finding.program.stored and has_rows(graph)
+        return MissedRows(finding.program, 0, graph.shape[0]) if is_counted else None
+    if permitted:
+        allowed = (program for name in permitted for program in programs(graph, name, narrow))
+        return find_missed(graph, output, form, allowed)
+    return find_missed(graph, output, form, chain([finding.program], known_programs(graph, narrow)))
 
 
 def _by_name(

@@ -13,7 +13,7 @@ from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.kernels.registry import numerics
 from gonogo.numerics.diagnosis import Diagnosis
-from gonogo.spec import arithmetic_words, diagnoses
+from gonogo.spec import arithmetic_words, diagnoses, missed_rows
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict, verdict, within
 
@@ -159,6 +159,11 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
         if "reproduced_by" in output.statistics:
             named = arithmetic_words.unnamed(output.statistics["reproduced_by"])
             lines.append(f"  {name}: {named}")
+        if others := output.statistics.get(arithmetic_words.OTHERS):
+            lines.append(f"  {name}: {arithmetic_words.also(others)}")
+        missed = missed_rows.pooled([output.statistics])
+        if missed is not None and missed.words:
+            lines.append(f"  {name}: {missed.words}")
         if "fault" in output.statistics:
             faults[name] = output.statistics["fault"]
         if "advice" in output.statistics:

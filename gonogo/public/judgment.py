@@ -5,8 +5,8 @@ At import it loads only the standard library; `judge` needs NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gonogo.public import handover, tensors
@@ -150,52 +150,110 @@ def pool(judgments: Iterable[Judgment]) -> Judgment:
     """Return the judgment of a test from those of its seeds.
 
     The verdict and the explanation are the worst. Two suspect seeds of one output are no chance, so
-    they make it unexplained. A fault is a detection limit where no seed could have shown it. The
+    they make it unexplained; so do too many missed rows (gonogo.spec.missed_rows) of one of them.
+
+    A fault is a detection limit, and a term is unseen, where no seed could have shown it: a red
+    seed that is inconclusive for terms that other seeds could have seen is a false alarm. The other
     statistics are those of each output's worst seed. Raises ValueError for no judgments.
     """
-    seeds = list(judgments)
-    if not seeds:
+    from gonogo.spec import missed_rows, unseen_terms
+    from gonogo.spec.arithmetic_words import shared_limits
+
+    given = list(judgments)
+    if not given:
         raise ValueError("judgments is empty: pool needs at least one")
-    outputs = {
-        name: min(
-            (seed.outputs[name] for seed in seeds if name in seed.outputs),
-            key=lambda numbers: WORST_FIRST.index(numbers["verdict"]),
-        )
-        for name in dict.fromkeys(name for seed in seeds for name in seed.outputs)
+    entries = {
+        name: [seed.outputs[name] for seed in given if name in seed.outputs]
+        for name in dict.fromkeys(name for seed in given for name in seed.outputs)
     }
+    unseen = {name: unseen_terms.shared(rows) for name, rows in entries.items()}
+    seeds = [_with_seen(seed, unseen) for seed in given]
+    outputs = {name: _pooled_entry(name, seeds, unseen[name]) for name in entries}
     explanation = min((seed.explanation for seed in seeds), key=EXPLANATIONS.index)
     verdict = min((seed.verdict for seed in seeds), key=WORST_FIRST.index)
+    worst_words = next((seed.words for seed in seeds if seed.verdict == verdict), "")
     suspects = [
         name
-        for name in outputs
-        if sum(
-            seed.outputs[name]["explanation"] == "suspect" for seed in seeds if name in seed.outputs
-        )
-        > 1
+        for name, rows in entries.items()
+        if (count := sum(numbers["explanation"] == "suspect" for numbers in rows)) > 1
+        or (count and len(rows) > 1 and missed_rows.is_unexplained(rows))
     ]
     if suspects and explanation == "suspect":
         explanation = "unexplained"
         verdict = "pass_by_tolerance" if verdict == "suspect" else verdict
     counts = {name: sum(seed.verdict == name for seed in seeds) for name in WORST_FIRST}
     summary = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    worst_words = next((seed.words for seed in seeds if seed.verdict == verdict), "")
+    missed = {name: missed_rows.pooled(rows) for name, rows in entries.items()}
+    lines = [
+        f"{name}: {rows.words}"
+        for name, rows in missed.items()
+        if rows is not None and rows.missed and rows.seeds > 1
+    ]
     return Judgment(
         verdict,
         explanation,
         "; ".join(dict.fromkeys(seed.arithmetic for seed in seeds)),
         {
-            name: tuple(
-                limit
-                for limit in seeds[0].detection_limits.get(name, ())
-                if all(limit in seed.detection_limits.get(name, ()) for seed in seeds)
-            )
+            name: shared_limits(seed.detection_limits.get(name, ()) for seed in seeds)
             for name in outputs
+            if any(name in seed.detection_limits for seed in seeds)
         },
         {name: words for seed in seeds for name, words in seed.advice.items()},
-        "\n".join(filter(None, (f"{len(seeds)} seeds: {summary}", worst_words))),
+        "\n".join(filter(None, (f"{len(seeds)} seeds: {summary}", *lines, worst_words))),
         outputs,
         sum(seed.seeds for seed in seeds),
     )
+
+
+def _with_seen(seed: Judgment, unseen: Mapping[str, Sequence[str]]) -> Judgment:
+    """Return the judgment of a seed that is red, and inconclusive for terms that others have seen.
+
+    It is a false alarm then; other judgments stay as they are. unseen: output -> the terms that no
+    seed could have seen.
+    """
+    from gonogo.spec import unseen_terms
+
+    causes = {
+        name: numbers
+        for name, numbers in seed.outputs.items()
+        if numbers["explanation"] == "inconclusive"
+    }
+    if seed.explanation != "inconclusive" or not all(
+        unseen_terms.is_cause(numbers) and not unseen[name] for name, numbers in causes.items()
+    ):
+        return seed
+    right = {"verdict": "fail_by_tolerance", "explanation": "explained"}
+    return replace(
+        seed,
+        verdict=right["verdict"],
+        explanation=right["explanation"],
+        words="\n".join(
+            f"{name}: other seeds could have seen {', '.join(numbers[unseen_terms.NAME])}, "
+            "so the kernel is right"
+            for name, numbers in causes.items()
+        ),
+        outputs={**seed.outputs, **{name: {**causes[name], **right} for name in causes}},
+    )
+
+
+def _pooled_entry(name: str, seeds: Sequence[Judgment], unseen: Sequence[str]) -> Mapping[str, Any]:
+    """Return the entry of an output's worst seed.
+
+    What no seed could have seen, the other programs, and the missed rows, are those of all seeds.
+    """
+    from gonogo.spec import missed_rows, unseen_terms
+    from gonogo.spec.arithmetic_words import OTHERS, shared_limits, shared_others
+
+    rows = [seed.outputs[name] for seed in seeds if name in seed.outputs]
+    worst = min(rows, key=lambda numbers: WORST_FIRST.index(numbers["verdict"]))
+    if OTHERS in worst:
+        worst = {**worst, OTHERS: list(shared_others(rows))}
+    if (missed := missed_rows.pooled(rows)) is not None:
+        worst = {**worst, missed_rows.NAME: missed.to_json()}
+    if unseen_terms.NAME not in worst:
+        return worst
+    limits = shared_limits(row["detection_limits"] for row in rows if "detection_limits" in row)
+    return {**worst, unseen_terms.NAME: list(unseen), "detection_limits": list(limits)}
 
 
 def _formats(

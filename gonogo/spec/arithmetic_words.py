@@ -13,11 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gonogo.spec import missed_rows
 from gonogo.spec.arithmetic_names import ALIASES, BUDGETS
+from gonogo.spec.missed_rows import MissedRows
 from gonogo.spec.program_name import COLUMN_SUMS, ProgramName, same, visible_part
 
 UNKNOWN = "unknown"
 """Stands for the arithmetic model of an output that no program reproduces."""
+OTHERS = "also_explained_by"
+"""The statistic that names other programs that explain an output, where it is small."""
+SHOWN_OTHERS = 3
 _PERCENT = re.compile(r"(\d[\d.]*(?:e[+-]?\d+)?) ?%")
 _REMARK = re.compile(r" \([^()]*\)$")
 _TRAITS: Mapping[str, str] = {
@@ -53,6 +58,8 @@ class OutputArithmetic:
         seeds: the number of seeds.
         detection_limits: the faults that none of the seeds could have seen.
         reproduced_by: the program that reproduces most of the seeds that no named one reproduces.
+        missed: the rows of all seeds that the nearest storing program misses.
+        others: other programs that explain every seed.
     """
 
     output: str
@@ -62,6 +69,8 @@ class OutputArithmetic:
     seeds: int
     detection_limits: tuple[str, ...]
     reproduced_by: str | None = None
+    missed: MissedRows | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def model(self) -> str:
@@ -76,7 +85,9 @@ class OutputArithmetic:
         models = self.arithmetic if len(counts) == 1 and self.arithmetic else "; ".join(counts)
         nearest = f" (nearest: {self.nearest})" if self.nearest else ""
         other = f"; {unnamed(self.reproduced_by)}" if self.reproduced_by else ""
-        return f"{models}{nearest}{other}"
+        rows = f"; {self.missed.words}" if self.missed and self.missed.words else ""
+        too = f"; {also(self.others)}" if self.others else ""
+        return f"{models}{nearest}{other}{too}{rows}"
 
     @property
     def words(self) -> str:
@@ -96,6 +107,8 @@ class OutputArithmetic:
             "seeds": self.seeds,
             "detection_limits": list(self.detection_limits),
             "reproduced_by": self.reproduced_by,
+            OTHERS: list(self.others),
+            "missed_rows": None if self.missed is None else self.missed.to_json(),
             "words": self.words,
         }
 
@@ -120,6 +133,8 @@ def of_output(output: str, rows: Sequence[Mapping[str, Any]]) -> OutputArithmeti
         len(rows),
         shared_limits(row["detection_limits"] for row in rows if "detection_limits" in row),
         next(iter(counted(Counter(others))), None),
+        missed_rows.pooled(rows),
+        shared_others(rows),
     )
 
 
@@ -178,6 +193,29 @@ def difference(before: str, after: str) -> str:
 def unnamed(program: str) -> str:
     """Return that a program reproduces an output which no named one reproduces, as a phrase."""
     return f"{program} reproduces it, which is not named"
+
+
+def also(others: Sequence[str]) -> str:
+    """Return the other programs that explain an output as one phrase."""
+    more = f" and {len(others) - SHOWN_OTHERS} more" if len(others) > SHOWN_OTHERS else ""
+    return f"other arithmetic models explain it too: {'; '.join(others[:SHOWN_OTHERS])}{more}"
+
+
+def shared_others(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the programs that explain every seed of an output, but for the one of most seeds.
+
+    A seed says nothing of a program that it is not asked for, so that all seeds must name it.
+    """
+    seeds = [[row.get("arithmetic"), *row.get(OTHERS, ())] for row in rows]
+    if not seeds or any(names[0] is None for names in seeds):
+        return ()
+    usual = next(iter(counted(Counter(names[0] for names in seeds))))
+    candidates = dict.fromkeys(name for name in seeds[0] if not same(name, usual or ""))
+    return tuple(
+        name
+        for name in candidates
+        if all(any(same(name, other) for other in names) for names in seeds)
+    )
 
 
 def unseen(limits: Sequence[str]) -> str:

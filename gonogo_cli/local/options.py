@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.errors import FieldError
+from gonogo.spec import missed_rows
 from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation, Verdict, worst
@@ -71,17 +72,37 @@ def shape_flag(text: str) -> list[int]:
 
 
 def summary(rows: Sequence[Row], diagnosis: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the report {"verdict", "counts", "seeds", "diagnosis"}; the verdict is the worst."""
+    """Return the report {"verdict", "counts", "seeds", "diagnosis"}.
+
+    The verdict is the worst. Suspect seeds that together miss too many rows of their program are
+    no chance: a green test passes by its tolerance only.
+    """
     counts = Counter(row["verdict"] for row in rows)
+    verdict = worst(counts)
+    if verdict is Verdict.suspect and len(rows) > 1 and _misses_rows(rows):
+        verdict = Verdict.pass_by_tolerance
     ordered = {verdict.value: counts[verdict.value] for verdict in Verdict if counts[verdict.value]}
     compared = references.flips(rows)
     return {
-        "verdict": worst(counts).value,
+        "verdict": verdict.value,
         "counts": ordered,
         "seeds": list(rows),
         "diagnosis": diagnosis,
         **({} if compared is None else {"flips": compared}),
     }
+
+
+def _misses_rows(rows: Sequence[Row]) -> bool:
+    """Return whether the seeds of a suspect output miss too many rows of their program."""
+    entries: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        for name, numbers in row["outputs"].items():
+            entries.setdefault(name, []).append(numbers)
+    return any(
+        missed_rows.is_unexplained(members)
+        for members in entries.values()
+        if any(numbers.get("explanation") == Explanation.suspect for numbers in members)
+    )
 
 
 def severity(row: Row) -> tuple[int, float]:

@@ -49,8 +49,11 @@ def _read(
     }
     ids = sorted(job.id for members in jobs.values() for job in members)
     read = arithmetics.of_jobs(session, ids, min_elements=MIN_ELEMENTS)
-    return {
-        place: pooled(members[0].build, [read.get(job.id, {}) for job in members])
-        for place, members in jobs.items()
-        if any(job.id in read for job in members)
-    }
+    programs = {}
+    for place, members in jobs.items():
+        stored = [read[job.id] for job in members if job.id in read]
+        if stored:
+            programs[place] = pooled(
+                members[0].build, [one.outputs for one in stored], [one.others for one in stored]
+            )
+    return programs

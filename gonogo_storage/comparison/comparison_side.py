@@ -261,7 +261,7 @@ def _counts_with_suspects(session: Session, rows: Iterable[Any]) -> dict[str, Ma
     for row in rows:
         joint_explanation = (row.suspects or {}).get("explanation")
         counts[row.id] = row.counts
-        if joint_explanation in (Explanation.explained, Explanation.unexplained):
+        if joint_explanation not in (None, Explanation.suspect):
             counts[row.id] = suspects.counts(
                 session, row.id, row.counts, Explanation(joint_explanation)
             )

@@ -48,8 +48,11 @@ def changed(
     newest = sorted(earlier, reverse=True)[:MAX_BUILDS]
     ids = [job_id for build in newest for job_id in earlier[build][:MAX_JOBS]]
     read = arithmetics.of_jobs(session, ids, min_elements=MIN_ELEMENTS, without=without)
-    before = [
-        pooled(build[1], [read.get(job_id, {}) for job_id in earlier[build][:MAX_JOBS]])
-        for build in newest
-    ]
-    return changes(BuildPrograms(job.build, here[job.id]), before)
+    before = []
+    for build in newest:
+        stored = [read[job_id] for job_id in earlier[build][:MAX_JOBS] if job_id in read]
+        before.append(
+            pooled(build[1], [one.outputs for one in stored], [one.others for one in stored])
+        )
+    programs = here[job.id]
+    return changes(BuildPrograms(job.build, programs.outputs, programs.others), before)

@@ -19,6 +19,7 @@ from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import POLICY as VERDICTS
 from gonogo.spec.verdicts import Explanation, Verdict, evidence, worst_explanation
 from gonogo_storage.db.states import FlagKind
+from gonogo_storage.flags import unseen
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.flags.flags import Finding
 from gonogo_storage.seeds.results import COLUMNS
@@ -39,12 +40,17 @@ _MEANS = {
         "together they are still at the edge of what rounding explains:"
         " no finding, and no all-clear"
     ),
+    Explanation.inconclusive: (
+        "rounding explains them together, but no seed could have seen every term"
+    ),
     Explanation.unexplained: "rounding does not explain them together",
 }
 _SETTLED = {
     (Verdict.suspect, Explanation.explained): Verdict.pass_,
+    (Verdict.suspect, Explanation.inconclusive): Verdict.pass_,
     (Verdict.suspect, Explanation.unexplained): Verdict.pass_by_tolerance,
     (Verdict.fail, Explanation.explained): Verdict.fail_by_tolerance,
+    (Verdict.fail, Explanation.inconclusive): Verdict.inconclusive,
     (Verdict.fail, Explanation.unexplained): Verdict.fail,
 }
 """(Verdict of a suspect seed, pooled explanation) -> its final verdict."""
@@ -114,19 +120,26 @@ def consider(session: Session, job: JobRow) -> list[int]:
 def verdicts(session: Session, job: JobRow) -> set[Verdict]:
     """Return the verdicts of a job's seeds; the worst one is the job's.
 
-    Suspect seeds have the verdict that the pooled statistics give them.
+    Suspect seeds have the verdict that the pooled statistics give them. Seeds that are inconclusive
+    only for terms that other seeds could have seen are false alarms.
     """
     explanation = (job.suspects or {}).get("explanation")
     if explanation in (None, Explanation.suspect):
-        return {Verdict(name) for name, seeds in job.counts.items() if seeds}
-    table = SeedResultRow
-    query = (
-        select(table.seed_verdict, table.seed_explanation).where(table.job_id == job.id).distinct()
-    )
-    return {
-        _final(Verdict(verdict), seed_explanation, Explanation(explanation))
-        for verdict, seed_explanation in session.execute(query)
-    }
+        final_verdicts = {Verdict(name) for name, seeds in job.counts.items() if seeds}
+    else:
+        table = SeedResultRow
+        query = select(table.seed_verdict, table.seed_explanation).where(table.job_id == job.id)
+        final_verdicts = {
+            _final(Verdict(verdict), seed_explanation, Explanation(explanation))
+            for verdict, seed_explanation in session.execute(query.distinct())
+        }
+    if (
+        Verdict.inconclusive in final_verdicts
+        and explanation != Explanation.inconclusive
+        and unseen.all_seen(session, job.id)
+    ):
+        return final_verdicts - {Verdict.inconclusive} | {Verdict.fail_by_tolerance}
+    return final_verdicts
 
 
 def counts(
@@ -134,7 +147,7 @@ def counts(
 ) -> dict[str, int]:
     """Return a job's counters, with suspect seeds counted by their final verdicts.
 
-    `together` is the pooled explanation: explained or unexplained.
+    `together` is the pooled explanation: explained, inconclusive or unexplained.
     """
     table = SeedResultRow
     query = select(table.seed, table.repeat, table.seed_verdict).where(table.job_id == job_id)
@@ -265,12 +278,15 @@ def _verdicts_of_suspects(session: Session, job: JobRow) -> list[str]:
 
 
 def _outputs(session: Session, job_id: str) -> list[str]:
-    """Return the outputs with a suspect seed; all seeds explain the others."""
+    """Return the outputs with a suspect seed, or a red one with a term that it could not have seen.
+
+    All seeds explain the others.
+    """
     table = SeedResultRow
     query = select(table.output).where(
         table.job_id == job_id, table.explanation == Explanation.suspect.value
     )
-    return list(session.scalars(query.distinct().order_by(table.output)))
+    return sorted({*session.scalars(query.distinct()), *unseen.outputs(session, job_id)})
 
 
 def _statistics(session: Session, job_id: str, output: str) -> Iterator[dict[str, Any]]:
@@ -282,7 +298,10 @@ def _statistics(session: Session, job_id: str, output: str) -> Iterator[dict[str
         .limit(MAX_POOLED)
     )
     for row in session.scalars(query):
-        yield {**(row.statistics or {}), **{name: getattr(row, name) for name in COLUMNS}}
+        yield {
+            **(row.statistics or {}),
+            **{name: getattr(row, name) for name in (*COLUMNS, "verdict", "explanation")},
+        }
 
 
 def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:

@@ -5,7 +5,9 @@ Only seeds whose ruler was no named budget have one (gonogo.judging.arithmetic).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Integer, cast, func, or_, select
@@ -24,6 +26,19 @@ SHOWN_SEEDS = 200
 _AT_ONCE = 500
 
 Programs = dict[str | None, int]
+
+
+@dataclass(frozen=True)
+class JobPrograms:
+    """The number of seeds of a job by program, for each output.
+
+    Attributes:
+        outputs: output -> the programs that name its arithmetic; None: none reproduces it.
+        others: output -> the other programs that explain it, too.
+    """
+
+    outputs: dict[str, Programs] = field(default_factory=dict)
+    others: dict[str, Programs] = field(default_factory=dict)
 
 
 def of_job(session: Session, job_id: str) -> tuple[OutputArithmetic, ...]:
@@ -58,20 +73,21 @@ def of_jobs(
     *,
     min_elements: int = 0,
     without: Collection[str] = (),
-) -> dict[str, dict[str, Programs]]:
-    """Return {job: {output: {program: seeds}}}; a program None reproduces nothing.
+) -> dict[str, JobPrograms]:
+    """Return the programs of jobs, by job.
 
     Jobs and outputs without any are left out. Of each job the first MAX_SEEDS (seed, repeat) are
     read. min_elements: outputs with fewer are left out. without: devices whose seeds are left out.
     """
     table = SeedResultRow
     statistics = table.statistics
-    counts: dict[str, dict[str, Programs]] = {}
+    jobs: dict[str, JobPrograms] = {}
     for ids in _parts(list(job_ids)):
         rows = select(
             table.job_id,
             table.output,
             statistics["arithmetic"].as_string().label("program"),
+            statistics[arithmetic_words.OTHERS].as_string().label("others"),
         ).where(
             table.job_id.in_(ids),
             table.arrival <= MAX_SEEDS,
@@ -83,12 +99,20 @@ def of_jobs(
         if without:
             rows = rows.where(or_(table.device.is_(None), table.device.not_in(list(without))))
         part = rows.subquery()
-        axes = (part.c.job_id, part.c.output, part.c.program)
-        for job_id, output, program, seeds in session.execute(
+        axes = (part.c.job_id, part.c.output, part.c.program, part.c.others)
+        for job_id, output, program, others, seeds in session.execute(
             select(*axes, func.count()).group_by(*axes)
         ):
-            counts.setdefault(job_id, {}).setdefault(output, {})[program] = seeds
-    return counts
+            job = jobs.setdefault(job_id, JobPrograms())
+            _count(job.outputs, output, program, seeds)
+            for name in json.loads(others or "[]"):
+                _count(job.others, output, name, seeds)
+    return jobs
+
+
+def _count(counts: dict[str, Programs], output: str, program: str | None, seeds: int) -> None:
+    programs = counts.setdefault(output, {})
+    programs[program] = programs.get(program, 0) + seeds
 
 
 def _names_budget(session: Session, job_id: str) -> bool:

@@ -131,7 +131,7 @@ def candidates(
             replace(base, stored=dict.fromkeys(quantities, format_))
             for base, quantities in graph.known
         ]
-        yield from filter(reproduces, chain(known, _running(known)))
+        yield from filter(reproduces, chain(known, running(known)))
         yield from _built(searched, checked, format_)
         # exact values lie on the grid, where truncating may go either way: ties would fit anything
         yield from (
@@ -171,7 +171,7 @@ def _built(searched: Sample, checked: Sample, form: str) -> Iterator[Program]:
                 yield built
 
 
-def _running(programs: Iterable[Program]) -> Iterator[Program]:
+def running(programs: Iterable[Program]) -> Iterator[Program]:
     """Yield the programs whose sums stay in fp32, with running sums and means."""
     for order in (Order.running, Order.running_mean):
         for program in programs:

@@ -98,3 +98,16 @@ def test_what_says_nothing_about_the_arithmetic_opens_no_flag(here: World, reaso
         here.job(before, test=TEST, build="b1", sequence=1)
     here.job(after, test=TEST, build="b2", sequence=2)
     assert here.flags(TEST) == {}
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_name_that_flips_where_both_programs_explain_a_test_opens_no_flag(
+    here: World, both: bool
+) -> None:
+    running = "fp32-inside, running sums"
+    rows = [row(seed) for seed in SEEDS]
+    blocked_name = changed(*rows, also_explained_by=[running] if both else [])
+    running_name = changed(*rows, arithmetic=running, also_explained_by=[])
+    here.job([*blocked_name[:2], *running_name[2:3]], test=TEST, build="b1", sequence=1)
+    here.job([*blocked_name[:1], *running_name[1:]], test=TEST, build="b2", sequence=2)
+    assert (KIND in here.flags(TEST)) is not both

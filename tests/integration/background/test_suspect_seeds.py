@@ -211,3 +211,60 @@ def test_at_the_end_of_the_numbers_the_seeds_before_are_taken(current: Session) 
     job = run(current, lambda number: seed(number, 6.0 if number == last else 1.0), seeds=seeds)
     assert job.suspects is not None
     assert (job.suspects["added"], job.verdict) == (list(range(last - 11, last - 3)), "pass")
+
+
+def replayed(number: int, verdict: str, explanation: str, **statistics: Any) -> dict[str, Any]:
+    """A row whose dx was replayed."""
+    cells = {"cell_max": 3.0, "cell_row_max": 1.0, "nearest_arithmetic": "fp32-inside"}
+    dx = output(verdict, explanation, **{"arithmetic": "fp32-inside", **cells, **statistics})
+    return row(number, 0, verdict, explanation, outputs={"dx": dx})
+
+
+@pytest.mark.parametrize(
+    ("unseen", "ends"), [(["gamma"], "inconclusive"), ([], "fail_by_tolerance")]
+)
+def test_a_red_seed_is_acquitted_only_of_what_a_seed_could_have_seen(
+    current: Session, unseen: list[str], ends: str
+) -> None:
+    def make(number: int) -> dict[str, Any]:
+        if number == 0:
+            return replayed(0, "inconclusive", "inconclusive", unseen_terms=["gamma", "beta"])
+        return replayed(number, "pass", "explained", unseen_terms=unseen)
+
+    job = run(current, make)
+    assert (job.verdict, job.counts) == (ends, {"inconclusive": 1, "pass": 3})
+
+
+def test_a_seed_without_any_information_stays_inconclusive(current: Session) -> None:
+    def make(number: int) -> dict[str, Any]:
+        if number == 0:
+            return row(
+                0,
+                0,
+                "inconclusive",
+                "inconclusive",
+                outputs={"dx": output("inconclusive", "inconclusive")},
+            )
+        return replayed(number, "pass", "explained", unseen_terms=[])
+
+    assert run(current, make).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("unseen", "ends"), [(["gamma"], "inconclusive"), ([], "fail_by_tolerance")]
+)
+def test_a_red_suspect_seed_that_was_chance_is_acquitted_only_of_what_was_seen(
+    current: Session, unseen: list[str], ends: str
+) -> None:
+    def make(number: int) -> dict[str, Any]:
+        if number == 0:
+            return replayed(0, "fail", "suspect", arithmetic=None, cell_max=12.0)
+        return replayed(number, "pass", "explained", unseen_terms=unseen)
+
+    job = run(current, make)
+    assert (job.verdict, job.total) == (ends, 12)
+    assert job.suspects is not None
+    if unseen:
+        assert job.suspects["words"].endswith(
+            "rounding explains them together, but no seed could have seen every term"
+        )

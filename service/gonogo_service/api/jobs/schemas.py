@@ -93,6 +93,15 @@ class ProgramCount(BaseModel):
     seeds: int
 
 
+class MissedRowsOut(BaseModel):
+    """The rows of an output that the nearest program which stores values does not reproduce."""
+
+    arithmetic: str
+    missed: int
+    rows: int = Field(description="All rows of these seeds")
+    seeds: int
+
+
 class ArithmeticOut(BaseModel):
     """The arithmetic model of an output by replay, over the seeds of a job."""
 
@@ -113,6 +122,12 @@ class ArithmeticOut(BaseModel):
     )
     reproduced_by: str | None = Field(
         description="The program that reproduces the seeds which no named one reproduces"
+    )
+    also_explained_by: list[str] = Field(
+        description="Other models that explain every seed; sought where x is small"
+    )
+    missed_rows: MissedRowsOut | None = Field(
+        description="null where no such program reproduces most of the rows"
     )
     words: str
 

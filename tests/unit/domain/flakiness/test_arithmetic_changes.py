@@ -10,6 +10,7 @@ from gonogo.flakiness.arithmetic_changes import (
     ArithmeticChange,
     BuildPrograms,
     Programs,
+    chance,
     changes,
     pooled,
     words,
@@ -114,3 +115,59 @@ def test_other_findings_of_the_commit_stay_and_come_first() -> None:
 def test_equal_or_named_arithmetic_is_no_news(base: Programs | None) -> None:
     classified = classify(side(base, pass_=8), side({INSIDE: 8}, pass_=8))
     assert classified.kind == "passed"
+
+
+def small(programs: Programs, others: Programs, name: str = "night") -> BuildPrograms:
+    """A build of a small test, whose seeds other programs explain, too."""
+    return BuildPrograms(name, {"y": programs}, {"y": others})
+
+
+@pytest.mark.parametrize(
+    ("here", "earlier"),
+    [
+        (small({INSIDE: 8}, {RUNNING: 8}), [small({RUNNING: 5, INSIDE: 3}, {RUNNING: 3})]),
+        (
+            small({RUNNING: 5, INSIDE: 3}, {RUNNING: 3}),
+            [small({INSIDE: 5, RUNNING: 3}, {RUNNING: 5})],
+        ),
+        (of({RUNNING: 1}), [small({INSIDE: 1}, {RUNNING: 1})] * LAST_BUILDS),
+    ],
+    ids=["the earlier program explains all", "the name flips between seeds", "one seed a night"],
+)
+def test_a_name_that_flips_where_several_programs_explain_a_test_is_no_change(
+    here: BuildPrograms, earlier: list[BuildPrograms]
+) -> None:
+    assert changes(here, earlier) == ()
+    (change,) = changes(of(here.outputs["y"]), [of({STORED: 8})])
+    assert change.before == STORED
+
+
+@pytest.mark.parametrize(
+    ("here", "earlier"),
+    [
+        # running sums are wide enough for blocked ones at any size, but not the other way round
+        (small({INSIDE: 8}, {RUNNING: 8}), [small({RUNNING: 8}, {})]),
+        (small({RUNNING: 8}, {}), [small({INSIDE: 8}, {RUNNING: 8})]),
+        (small({RUNNING: 5, INSIDE: 3}, {RUNNING: 3}), [small({INSIDE: 8}, {RUNNING: 8})] * 3),
+    ],
+    ids=["to blocked sums", "to running sums", "to running sums, some of which look blocked"],
+)
+def test_seeds_enough_tell_a_change_from_names_that_flip(
+    here: BuildPrograms, earlier: list[BuildPrograms]
+) -> None:
+    assert len(changes(here, earlier)) == 1
+
+
+def test_the_exact_test_of_fisher() -> None:
+    from scipy.stats import fisher_exact
+
+    for few, of_few, many, of_many in ((0, 8, 8, 8), (4, 8, 40, 40), (3, 8, 5, 8), (2, 2, 2, 2)):
+        table = [[few, of_few - few], [many, of_many - many]]
+        assert chance(few, of_few, many, of_many) == pytest.approx(
+            fisher_exact(table, alternative="less").pvalue
+        )
+
+
+def test_the_other_programs_of_a_build_s_jobs_add_up() -> None:
+    build = pooled("b", [{"y": {INSIDE: 2}}, {"y": {RUNNING: 1}}], [{"y": {RUNNING: 2}}, {}])
+    assert (build.explained("y", RUNNING), build.explained("y", INSIDE)) == (3, 2)

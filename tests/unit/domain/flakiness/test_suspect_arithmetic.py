@@ -57,3 +57,46 @@ def test_the_pooled_model_is_that_of_most_seeds_and_named_budgets_have_none() ->
     other = {**seed(1.0), "arithmetic": "bf16: x^ stored"}
     assert pooled([other, *RIGHT])["arithmetic"] == "fp32-inside"
     assert not pooled([QUIET] * 3).keys() & {"arithmetic", "cell_max", "may_store"}
+
+
+@pytest.mark.parametrize(
+    ("others", "explanation"),
+    [
+        ({"unseen_terms": ["gamma"]}, Explanation.inconclusive),
+        ({"unseen_terms": []}, Explanation.explained),
+    ],
+)
+@pytest.mark.parametrize("verdict", ["fail", "fail_by_tolerance"])
+def test_a_red_output_is_not_acquitted_of_a_term_that_no_seed_could_see(
+    others: dict[str, Any], verdict: str, explanation: Explanation
+) -> None:
+    chance = seed(12.0, reproduced=False)
+    blind = {**seed(3.0), "unseen_terms": ["gamma", "beta"]}
+    rest = [{**seed(3.0), **others}] * 7
+    assert joint({**chance, "verdict": verdict}, blind, *rest) is explanation
+    assert joint({**chance, "verdict": "suspect"}, blind, *rest) is Explanation.explained
+    assert pooled([chance, blind, *rest]).get("unseen_terms", []) == others["unseen_terms"]
+
+
+def test_a_red_output_beside_the_suspect_one_is_not_acquitted_either() -> None:
+    blind = {**seed(3.0), "unseen_terms": ["gamma"], "explanation": "inconclusive"}
+    assert joint(blind, *[{**seed(3.0), "unseen_terms": ["gamma"]}] * 7) is Explanation.inconclusive
+    assert joint(blind, {**seed(3.0), "unseen_terms": []}) is Explanation.explained
+
+
+@pytest.mark.parametrize(
+    ("missed", "explanation"),
+    [((1, 0), Explanation.suspect), ((1, 1), Explanation.unexplained), ((2, 0), "unexplained")],
+)
+def test_two_missed_rows_of_all_seeds_are_a_finding_and_one_is_not(
+    missed: tuple[int, int], explanation: Explanation
+) -> None:
+    def of(number: int) -> dict[str, Any]:
+        counted = {"arithmetic": "bf16: rstd stored", "missed": number, "rows": 32}
+        reproduced = seed(40.0 if number else 1.0, reproduced=not number, may_store=True)
+        return {**reproduced, "missed_rows": counted}
+
+    seeds = [*map(of, missed), *[of(0)] * 6]
+    assert joint(*seeds) == explanation
+    assert pooled(seeds)["missed_rows"]["missed"] == sum(missed)
+    assert joint(*[of(0)] * 8) is Explanation.explained

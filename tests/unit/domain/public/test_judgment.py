@@ -90,6 +90,74 @@ def test_two_suspect_seeds_of_one_output_are_no_chance() -> None:
     assert gonogo.pool([suspect, suspect]).verdict == "pass_by_tolerance"
 
 
+def seed_of(
+    verdict: str, explanation: str, unseen: tuple[str, ...] | None, factor: float = 0.3
+) -> gonogo.Judgment:
+    """A judgment of y; unseen: None where no program explains it."""
+    entry: dict[str, Any] = {"verdict": verdict, "explanation": explanation}
+    limits: dict[str, tuple[str, ...]] = {}
+    if unseen is not None:
+        limits["y"] = (*unseen, f"a common factor below {factor} %")
+        entry |= {"unseen_terms": list(unseen), "detection_limits": list(limits["y"])}
+    return gonogo.Judgment(
+        verdict, explanation, "fp32-inside", limits, words=f"a {verdict}", outputs={"y": entry}
+    )
+
+
+def green(*unseen: str) -> gonogo.Judgment:
+    return seed_of("pass", "explained", unseen)
+
+
+def red(*unseen: str) -> gonogo.Judgment:
+    if unseen:
+        return seed_of("inconclusive", "inconclusive", unseen)
+    return seed_of("fail_by_tolerance", "explained", unseen)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "verdict", "unseen"),
+    [
+        ([red("gamma"), red("gamma")], "inconclusive", ["gamma"]),
+        ([red("gamma", "beta"), green("beta")], "inconclusive", ["beta"]),
+        ([green("gamma"), green("gamma")], "pass", ["gamma"]),
+        ([red("gamma"), green()], "fail_by_tolerance", []),
+        ([red("gamma"), red()], "fail_by_tolerance", []),
+        ([red("gamma"), red("beta")], "fail_by_tolerance", []),
+    ],
+    ids=["no seed", "one term left", "green", "a green seed", "a red seed", "each other's"],
+)
+def test_what_any_seed_could_have_seen_is_seen(
+    seeds: list[gonogo.Judgment], verdict: str, unseen: list[str]
+) -> None:
+    pooled = gonogo.pool(seeds)
+    assert pooled.verdict == verdict
+    assert pooled.explanation == ("inconclusive" if verdict == "inconclusive" else "explained")
+    assert pooled.outputs["y"]["unseen_terms"] == unseen
+    assert pooled.detection_limits["y"] == (*unseen, "a common factor below 0.3 %")
+    assert pooled.outputs["y"]["detection_limits"] == list(pooled.detection_limits["y"])
+
+
+def test_a_term_that_other_seeds_have_seen_is_named() -> None:
+    pooled = gonogo.pool([red("gamma"), green()])
+    assert pooled.words == (
+        "2 seeds: 1 fail_by_tolerance, 1 pass\n"
+        "y: other seeds could have seen gamma, so the kernel is right"
+    )
+    assert pooled.outputs["y"]["verdict"] == "fail_by_tolerance"
+
+
+def test_a_seed_about_which_nothing_is_known_stays_inconclusive() -> None:
+    silent = seed_of("inconclusive", "inconclusive", None)
+    assert gonogo.pool([silent, green()]).verdict == "inconclusive"
+    assert gonogo.pool([silent, red("gamma"), green()]).verdict == "fail_by_tolerance"
+    assert gonogo.pool([silent, green("gamma")]).outputs["y"] == silent.outputs["y"]
+
+
+def test_of_a_factor_the_smallest_that_a_seed_could_have_seen_counts() -> None:
+    seeds = [seed_of("pass", "explained", (), factor) for factor in (0.3, 0.1, 1.0)]
+    assert gonogo.pool(seeds).detection_limits["y"] == ("a common factor below 0.1 %",)
+
+
 def test_impossible_arguments_are_refused_by_name() -> None:
     arguments = case()
     inputs = arguments["inputs"]

@@ -133,3 +133,16 @@ def test_a_program_that_nobody_named_is_told_from_none_at_all() -> None:
         "arithmetic model of y: none that is named reproduces it in 2 of 2 seeds (nearest:"
         " fp32-inside); bf16: x^ stored reproduces it, which is not named"
     )
+
+
+def test_the_rows_that_the_nearest_storing_program_misses_stand_beside_the_models() -> None:
+    counted = {"arithmetic": "bf16: rstd stored", "missed": 3, "rows": 32}
+    wrong = {"arithmetic": None, "nearest_arithmetic": "fp32-inside", "missed_rows": counted}
+    output = of_output("y", [wrong, wrong])
+    assert output.words == (
+        "arithmetic model of y: none reproduces it in 2 of 2 seeds (nearest: fp32-inside); "
+        "all but 6 of 64 rows in 2 seeds are those of bf16: rstd stored"
+    )
+    assert output.to_json()["missed_rows"] == {**counted, "missed": 6, "rows": 64, "seeds": 2}
+    right = {**wrong, "arithmetic": "bf16: rstd stored", "missed_rows": {**counted, "missed": 0}}
+    assert of_output("y", [right]).words == "arithmetic model of y: bf16: rstd stored"
