@@ -79,8 +79,7 @@ class Ruling:
             if self.fault.is_coherent:
                 numbers["fault_share"] = self.fault.share
         if self.limits is not None:
-            numbers["detection_limits"] = self.limits.phrases()
-            numbers["unseen_terms"] = list(self.limits.terms)
+            numbers |= self.limits.statistics()
         if self.advice is not None:
             numbers |= {"red_rate": self.advice.red_rate, "advice": self.advice.sentence}
         if self.missed is not None:

@@ -16,6 +16,7 @@ from gonogo.errors import KernelOutputError
 from gonogo.exact.judge import judge_exact
 from gonogo.judging import expected
 from gonogo.judging.arithmetic import Ruling, rulings
+from gonogo.judging.budget_limits import budget_limits
 from gonogo.numerics.compare import Statistics, digest, nonfinite
 from gonogo.spec.arithmetic_names import NamedArithmetic
 from gonogo.spec.builds import WORMHOLE_ARITHMETIC
@@ -26,6 +27,7 @@ from gonogo.spec.verdicts import (
     Explanation,
     Policy,
     Verdict,
+    explain,
     explain_output,
     verdict,
     within,
@@ -118,6 +120,13 @@ def judge(
     if is_exact(test.inputs):
         for name, reading in judge_exact(test, given, matrices).items():
             statistics[name]["exact"] = reading.to_json()
+    by_budget = [
+        name
+        for name, numbers in statistics.items()
+        if name not in ruled and explain(numbers, policy) is Explanation.explained
+    ]
+    for name, limits in budget_limits(test, given, arithmetic, by_budget, policy).items():
+        statistics[name] |= limits.statistics()
     judged: dict[str, OutputJudgement] = {}
     all_within = True
     for name, numbers in statistics.items():

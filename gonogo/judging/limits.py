@@ -51,6 +51,10 @@ class DetectionLimits:
             phrases.append(f"a common factor below {percent(self.factor)}")
         return phrases
 
+    def statistics(self) -> dict[str, list[str]]:
+        """Return the limits as statistics of the output."""
+        return {"detection_limits": self.phrases(), "unseen_terms": list(self.terms)}
+
 
 def percent(share: float) -> str:
     """Return a share as a percentage with one digit, such as "0.3 %"."""
@@ -74,13 +78,18 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
     exact = part.replay(part.forms[0]).values
     terms, idle = [], []
     for term, changed in without_terms(part).items():
-        if np.allclose(changed, exact, rtol=2.0**-40, atol=0.0):
+        if is_idle(changed, exact):
             idle.append(term)
         elif not is_seen(replay.values + (changed - exact)):
             terms.append(term)
     # larger factors are easier to see
     seen_from = bisect(FACTORS, True, key=lambda factor: is_seen(replay.values * (1.0 + factor)))
     return DetectionLimits(tuple(terms), tuple(idle), FACTORS[seen_from - 1] if seen_from else 0.0)
+
+
+def is_idle(changed: Array, exact: Array) -> bool:
+    """Return whether an output without a term is the same, but for float64's own rounding."""
+    return np.allclose(changed, exact, rtol=2.0**-40, atol=0.0)
 
 
 def narrowed(graph: ColumnGradient) -> tuple[ColumnGradient, slice]:

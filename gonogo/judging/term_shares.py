@@ -25,6 +25,8 @@ COMPLETE = 0.02
 """The share of the error that a fault may leave without a fitted one taking its place."""
 GOOD = 0.9
 """The share from which a fault isn't replaced by one with many fitted numbers."""
+MOST = 0.9995
+"""The largest share that is written: what is below rounding can't be told from an exact fit."""
 MIN_SHARE = 0.5
 """The least share of the error that a fault must explain to be named."""
 MAX_ELEMENTS, MIN_ROWS = 2**18, 8
@@ -48,8 +50,8 @@ class TermShare:
 
     @property
     def sentence(self) -> str:
-        """Return the fault with its share."""
-        share = np.floor(1000 * self.share) / 10
+        """Return the fault with its share, which is never called the whole error."""
+        share = np.floor(1000 * min(self.share, MOST)) / 10
         return f"{self.words}: explains {share:g} % of the error"
 
 

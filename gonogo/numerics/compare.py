@@ -200,11 +200,9 @@ def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statisti
     if not usable.any():
         return blank(expected) | result
     error = np.where(finite, out, 0.0) - expected.reference
-    size = np.abs(error)
+    ratio = np.where(usable, shares_of_budget(expected, error), -1.0)
+    standard = standardized_squares(expected, error)[usable]
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(usable, np.where(size == 0, 0.0, size / expected.bound), -1.0)
-        beyond = beyond_truncation(expected, error)
-        standard = np.where(beyond == 0, 0.0, beyond**2 / expected.variance)[usable]
         multiple = np.log2(np.abs(out / expected.reference))
         power = np.rint(multiple)
         outlier = (
@@ -237,6 +235,20 @@ def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statisti
         )
         result |= scores_of(direction.name, scores)
     return result
+
+
+def shares_of_budget(expected: Expectation, error: Array) -> Array:
+    """Return |e|/B of each element: 0 where the error is 0, and inf where only the budget is."""
+    size = np.abs(error)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(size == 0, 0.0, size / expected.bound))
+
+
+def standardized_squares(expected: Expectation, error: Array) -> Array:
+    """Return (e/s)^2 of each element, of the part of its error that chi counts."""
+    beyond = beyond_truncation(expected, error)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(beyond == 0, 0.0, beyond**2 / expected.variance))
 
 
 def restrict(expected: Expectation, keep: Mask) -> Expectation:

@@ -99,41 +99,55 @@ def keyed(w: Array, errors: Keyed) -> Array:
     return variance
 
 
-def along_rows(
-    expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
-) -> Scores:
-    """Return one score per row."""
-    w = direction.weights
-    independent = np.array(
-        [
-            grouped(g, np.abs(a) * np.sqrt(v))
-            for g, a, v in zip(expected.groups, w, expected.noise, strict=True)
-        ]
-    )
-    return _along(expected, direction, independent, error, golden_errors)
+@dataclass(frozen=True)
+class Ruler:
+    """A direction on an output, ready to measure any of its errors.
 
-
-def along_tiles(
-    expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
-) -> Scores:
-    """Return the scores of several directions on the single row of an output.
-
-    There is one per row of the weights.
+    Attributes:
+        weights: the direction's weights, in the shape that they are applied.
+        axis: the axis that is summed over: 1 for one z per row (or tile), 0 for one per column.
+        variance: of the projections of a right kernel's errors.
+        valid: where the direction can be measured.
+        allowances: the projections of the errors that a right kernel may make as a whole.
     """
-    independent = grouped(
-        expected.groups[0], np.abs(direction.weights) * np.sqrt(expected.noise[0])
-    )
-    return _along(expected, direction, independent, error, golden_errors)
+
+    weights: Array
+    axis: int
+    variance: Array
+    valid: Mask
+    allowances: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, expected: Expectation, direction: Direction, golden_errors: Golden) -> Ruler:
+        """Return the ruler of a direction."""
+        if direction.axis == "column":
+            return _down_columns(expected, direction, golden_errors)
+        return _along_rows(expected, direction, golden_errors)
+
+    def scores(self, error: Array) -> Scores:
+        """Return the z of an error.
+
+        The caller must have left out rows (of the matrix) that hold a non-finite error.
+        """
+        numerator = outside((self.weights * error).sum(axis=self.axis), self.allowances)
+        return Scores.of(numerator, self.variance, self.valid)
 
 
-def _along(
-    expected: Expectation,
-    direction: Direction,
-    independent: Array,
-    error: Array,
-    golden_errors: Golden,
-) -> Scores:
+def _along_rows(expected: Expectation, direction: Direction, golden_errors: Golden) -> Ruler:
+    """Return the ruler of one z per row.
+
+    For "tiles" there is one per row of the weights, on the single row of the output.
+    """
     w = direction.weights
+    if direction.axis == "tiles":
+        independent = grouped(expected.groups[0], np.abs(w) * np.sqrt(expected.noise[0]))
+    else:
+        independent = np.array(
+            [
+                grouped(g, np.abs(a) * np.sqrt(v))
+                for g, a, v in zip(expected.groups, w, expected.noise, strict=True)
+            ]
+        )
     variance = independent + excess(
         np.max(np.array([(w * golden).sum(axis=1) ** 2 for golden in golden_errors]), axis=0),
         independent,
@@ -146,17 +160,21 @@ def _along(
         variance = variance + ((w @ factor.T) ** 2).sum(axis=1)
     if expected.bias is not None:
         variance = variance + excess((w * expected.bias).sum(axis=1) ** 2, independent)
-    numerator = outside(
-        (w * error).sum(axis=1), [(w * allowance).sum(axis=1) for allowance in expected.allowance]
+    return Ruler(
+        w,
+        1,
+        variance,
+        (w**2).sum(axis=1) > direction.floor,
+        tuple((w * allowance).sum(axis=1) for allowance in expected.allowance),
     )
-    return Scores.of(numerator, variance, (w**2).sum(axis=1) > direction.floor)
 
 
-def along_columns(
-    expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
-) -> Scores:
-    """Return one score per column: rows are independent, groups of identical rows coherent."""
-    w = np.broadcast_to(direction.weights, error.shape)
+def _down_columns(expected: Expectation, direction: Direction, golden_errors: Golden) -> Ruler:
+    """Return the ruler of one z per column.
+
+    Rows are independent, groups of identical rows coherent.
+    """
+    w = np.broadcast_to(direction.weights, expected.reference.shape)
     amounts = np.abs(w) * np.sqrt(expected.variance)
     first = identical_rows(expected.reference)
     together = np.zeros_like(amounts)
@@ -170,10 +188,13 @@ def along_columns(
         variance = variance + (w * trend).sum(axis=0) ** 2
     if expected.spread is not None:
         variance = variance + (np.abs(w) * expected.spread).sum(axis=0) ** 2
-    numerator = outside(
-        (w * error).sum(axis=0), [(w * allowance).sum(axis=0) for allowance in expected.allowance]
+    return Ruler(
+        w,
+        0,
+        variance,
+        (w**2).sum(axis=0) > direction.floor,
+        tuple((w * allowance).sum(axis=0) for allowance in expected.allowance),
     )
-    return Scores.of(numerator, variance, (w**2).sum(axis=0) > direction.floor)
 
 
 def scores(
@@ -183,8 +204,4 @@ def scores(
 
     The caller must have left out rows (of the matrix) that hold a non-finite error.
     """
-    if direction.axis == "column":
-        return along_columns(expected, direction, error, golden_errors)
-    if direction.axis == "tiles":
-        return along_tiles(expected, direction, error, golden_errors)
-    return along_rows(expected, direction, error, golden_errors)
+    return Ruler.of(expected, direction, golden_errors).scores(error)

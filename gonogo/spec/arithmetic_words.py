@@ -52,8 +52,8 @@ class OutputArithmetic:
 
     Attributes:
         output: the output's name.
-        arithmetic: the program of most seeds; None: most have none.
-        programs: the number of seeds by program; None: no program reproduces the output.
+        arithmetic: the model of most seeds; None: no program reproduces most of them.
+        programs: the number of seeds by model; None: no program reproduces the output.
         nearest: the program nearest to those, of most of them; None where all are reproduced.
         seeds: the number of seeds.
         detection_limits: the faults that none of the seeds could have seen.
@@ -118,8 +118,20 @@ def was_replayed(statistics: Mapping[str, Any]) -> bool:
     return "nearest_arithmetic" in statistics
 
 
+def with_model(statistics: Mapping[str, Any], named: str | None) -> Mapping[str, Any] | None:
+    """Return an output's statistics with its model as `arithmetic`; None: it has nothing to show.
+
+    It has where it was replayed, and where a budget explains it, which then is the model.
+
+    named: the model that rules the seed.
+    """
+    if was_replayed(statistics):
+        return statistics
+    return {**statistics, "arithmetic": named} if "detection_limits" in statistics else None
+
+
 def of_output(output: str, rows: Sequence[Mapping[str, Any]]) -> OutputArithmetic:
-    """Return the models of an output from the statistics of at least one replayed seed."""
+    """Return the models of an output from at least one seed's statistics (see with_model)."""
     programs = counted(Counter(row.get("arithmetic") for row in rows))
     nearest = counted(
         Counter(row["nearest_arithmetic"] for row in rows if row.get("arithmetic") is None)
@@ -139,12 +151,13 @@ def of_output(output: str, rows: Sequence[Mapping[str, Any]]) -> OutputArithmeti
 
 
 def of_results(rows: Iterable[Mapping[str, Any]]) -> tuple[OutputArithmetic, ...]:
-    """Return the models of each replayed output of result rows, in the rows' order of outputs."""
+    """Return the models of each output of result rows that has one, in the rows' order."""
     outputs: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         for output, statistics in (row.get("outputs") or {}).items():
-            if was_replayed(statistics):
-                outputs.setdefault(output, []).append(statistics)
+            known = with_model(statistics, row.get("arithmetic"))
+            if known is not None:
+                outputs.setdefault(output, []).append(known)
     return tuple(of_output(output, outputs[output]) for output in outputs)
 
 

@@ -73,7 +73,9 @@ _SENTENCES = {
     Verdict.suspect: (
         "Within the tolerance, and at the edge of what rounding explains: more seeds decide."
     ),
-    Verdict.inconclusive: "No row says anything about the kernel: other inputs are needed.",
+    Verdict.inconclusive: (
+        "The inputs or the arithmetic model can't tell a right kernel from a wrong one."
+    ),
     Verdict.not_judged: "Green or red without arrays: whether rounding explains it is unknown.",
     Verdict.skipped: "The test was skipped.",
     Verdict.not_run: (
@@ -116,7 +118,9 @@ class Explanation(StrEnum):
 _EXPLANATIONS = {
     Explanation.unexplained: "No rounding of this kernel's formats makes such an error.",
     Explanation.suspect: "Larger than rounding should be, smaller than a wrong term usually is.",
-    Explanation.inconclusive: "Every row was left out: the statistics say nothing.",
+    Explanation.inconclusive: (
+        "Every row was left out, or a red output without one of its terms would be explained, too."
+    ),
     Explanation.not_judged: "There are no arrays to judge.",
     Explanation.explained: "The rounding of the formats accounts for all of it.",
 }

@@ -156,7 +156,7 @@ def sample(item: Mapping[str, Any]) -> str:
 
 
 def arithmetic_lines(rows: Iterable[Mapping[str, Any]]) -> list[Text]:
-    """Return a line per output whose arithmetic model was found, with its detection limits."""
+    """Return a line per output with its arithmetic model and its detection limits."""
     return [Text(output.words) for output in arithmetic_words.of_results(rows)]
 
 

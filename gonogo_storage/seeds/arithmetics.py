@@ -1,6 +1,6 @@
-"""The arithmetic models that were found in stored seeds, by job and output. Bounded reads.
+"""The arithmetic models of stored seeds, by job and output. Bounded reads.
 
-Only seeds whose ruler was no named budget have one (gonogo.judging.arithmetic).
+A model was found by replay, or is a budget that its build names (gonogo.judging).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from sqlalchemy.orm import Session
 from gonogo.spec import arithmetic_words
 from gonogo.spec.arithmetic_names import ALIASES, BUDGETS
 from gonogo.spec.arithmetic_words import OutputArithmetic
-from gonogo.spec.builds import known_build
-from gonogo_storage.tables import BuildRow, JobRow, SeedResultRow
+from gonogo_storage.tables import SeedResultRow
 
 MAX_SEEDS = 64
 """The first (seed, repeat) of each job whose programs are counted: enough for a majority."""
@@ -44,26 +43,20 @@ class JobPrograms:
 def of_job(session: Session, job_id: str) -> tuple[OutputArithmetic, ...]:
     """Return the arithmetic models of each output of a job, by name.
 
-    Empty for a job whose build names a budget. The first seeds to arrive count, at most
-    SHOWN_SEEDS.
+    Outputs that a budget rules have one where it explains them. The first seeds to arrive count, at
+    most SHOWN_SEEDS.
     """
-    if _names_budget(session, job_id):
-        return ()
     table = SeedResultRow
     query = (
-        select(table.output, table.statistics)
-        .where(
-            table.job_id == job_id,
-            table.arrival <= SHOWN_SEEDS,
-            table.output != "",
-            _without_budget(),
-        )
+        select(table.output, table.arithmetic, table.statistics)
+        .where(table.job_id == job_id, table.arrival <= SHOWN_SEEDS, table.output != "")
         .order_by(table.arrival, table.output)
     )
     rows: dict[str, list[Mapping[str, Any]]] = {}
-    for output, statistics in session.execute(query):
-        if arithmetic_words.was_replayed(statistics or {}):
-            rows.setdefault(output, []).append(statistics)
+    for output, named, statistics in session.execute(query):
+        known = arithmetic_words.with_model(statistics or {}, named)
+        if known is not None:
+            rows.setdefault(output, []).append(known)
     return tuple(arithmetic_words.of_output(output, rows[output]) for output in sorted(rows))
 
 
@@ -76,8 +69,9 @@ def of_jobs(
 ) -> dict[str, JobPrograms]:
     """Return the programs of jobs, by job.
 
-    Jobs and outputs without any are left out. Of each job the first MAX_SEEDS (seed, repeat) are
-    read. min_elements: outputs with fewer are left out. without: devices whose seeds are left out.
+    Only replayed seeds count. Jobs and outputs without any are left out. Of each job the first
+    MAX_SEEDS (seed, repeat) are read. min_elements: outputs with fewer are left out. without:
+    devices whose seeds are left out.
     """
     table = SeedResultRow
     statistics = table.statistics
@@ -113,20 +107,6 @@ def of_jobs(
 def _count(counts: dict[str, Programs], output: str, program: str | None, seeds: int) -> None:
     programs = counts.setdefault(output, {})
     programs[program] = programs.get(program, 0) + seeds
-
-
-def _names_budget(session: Session, job_id: str) -> bool:
-    """Return whether a job's build names a budget as its arithmetic model."""
-    job = session.get(JobRow, job_id)
-    if job is None:
-        return False
-    known = known_build(job.build, job.executor)
-    if known is not None and known.arithmetic in BUDGETS:
-        return True
-    named = select(BuildRow.arithmetic).where(
-        BuildRow.name == job.build, BuildRow.executor == job.executor
-    )
-    return session.scalar(named) in BUDGETS
 
 
 def _without_budget() -> Any:

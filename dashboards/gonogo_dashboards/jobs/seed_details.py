@@ -88,7 +88,7 @@ class SeedDetails:
     columns: tuple[tuple[str, str], ...]
     outputs: tuple[OutputNumbers, ...]
     arithmetic: tuple[ArithmeticLine, ...]
-    """The outputs whose arithmetic model was found from the data."""
+    """The arithmetic model and the detection limits of each output that has them."""
     left_out: int
     """Outputs that are not shown; none of them is worse than those that are."""
     check: str | None
@@ -138,7 +138,9 @@ def read(
         columns=tuple((label, meaning) for _, label, meaning in STATISTICS),
         outputs=tuple(outputs[:_MAX_OUTPUTS]),
         arithmetic=_arithmetic(
-            result.get("outputs") or {}, [numbers.output for numbers in outputs[:_MAX_OUTPUTS]]
+            result.get("outputs") or {},
+            [numbers.output for numbers in outputs[:_MAX_OUTPUTS]],
+            result.get("arithmetic"),
         ),
         left_out=max(0, len(outputs) - _MAX_OUTPUTS),
         check=check(job, seed, outputs[0].output if outputs else ""),
@@ -190,9 +192,9 @@ def _outputs(stored: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
 
 
 def _arithmetic(
-    stored: Mapping[str, Mapping[str, Any]], outputs: Sequence[str]
+    stored: Mapping[str, Mapping[str, Any]], outputs: Sequence[str], named: str | None
 ) -> tuple[ArithmeticLine, ...]:
-    lines = (arithmetic_view.of_seed(output, stored[output]) for output in outputs)
+    lines = (arithmetic_view.of_seed(output, stored[output], named) for output in outputs)
     return tuple(line for line in lines if line is not None)
 
 

@@ -53,14 +53,18 @@ def of_job(outputs: Iterable[OutputArithmetic], noun: str) -> tuple[ArithmeticLi
     return tuple(lines)
 
 
-def of_seed(output: str, statistics: Mapping[str, Any]) -> ArithmeticLine | None:
-    """Return the line of one output of one seed; None where its build names a budget."""
-    if not arithmetic_words.was_replayed(statistics):
+def of_seed(output: str, statistics: Mapping[str, Any], named: str | None) -> ArithmeticLine | None:
+    """Return the line of one output of one seed; None where it has nothing to show.
+
+    named: the model that rules the seed.
+    """
+    known = arithmetic_words.with_model(statistics, named)
+    if known is None:
         return None
-    name = statistics.get("arithmetic")
-    limits: Sequence[str] = statistics.get("detection_limits") or ()
-    other = statistics.get("reproduced_by")
-    label = _label(name, statistics["nearest_arithmetic"], other)
+    name = known.get("arithmetic")
+    limits: Sequence[str] = known.get("detection_limits") or ()
+    other = known.get("reproduced_by")
+    label = _label(name, known.get("nearest_arithmetic"), other)
     hover = arithmetic_words.meaning(name or other)
     return ArithmeticLine(output, name, label, hover, "", "", tuple(map(str, limits)))
 

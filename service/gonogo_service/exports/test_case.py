@@ -222,15 +222,13 @@ def _case(
 def _arithmetic(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the arithmetic models of the outputs, and what each could not have seen, in words.
 
-    Empty where the build names its model.
+    The models are left out where the build names a budget.
     """
-    judged = {
-        output.rpartition("/")[2]: entry
-        for output, entry in outputs.items()
-        if arithmetic_words.was_replayed(entry)
-    }
+    judged = {output.rpartition("/")[2]: entry for output, entry in outputs.items()}
     models = [
-        f"{output}: {entry.get('arithmetic') or 'unknown'}" for output, entry in judged.items()
+        f"{output}: {entry.get('arithmetic') or 'unknown'}"
+        for output, entry in judged.items()
+        if arithmetic_words.was_replayed(entry)
     ]
     limits = [
         f"{output}: {', '.join(entry['detection_limits'])}"

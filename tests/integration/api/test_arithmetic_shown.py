@@ -53,6 +53,40 @@ def test_the_api_has_the_model_and_what_no_seed_could_have_seen(api: Api) -> Non
     assert api.get(f"/jobs/{named.id}")["arithmetic"] is None
 
 
+def test_a_budget_s_limits_are_shown_with_its_name(api: Api) -> None:
+    limit = "a common factor below 0.3 %"
+    rows = [stored_jobs.row(seed, wrong=False) for seed in range(4)]
+    for result in rows:
+        result["outputs"]["dgamma"] |= {
+            "detection_limits": ["mean", limit],
+            "unseen_terms": ["mean"],
+        }
+    with api.context.session() as session:
+        job = stored_jobs.submit(session, build="correct", seeds=4)
+        stored_jobs.report(session, job.id, rows)
+        stored_jobs.finish(session, job.id)
+    (model,) = JobOut.model_validate(api.get(f"/jobs/{job.id}")).arithmetic or ()
+    assert (model.output, model.arithmetic, model.seeds) == ("dgamma", "tt-train", 4)
+    assert model.detection_limits == ["mean", limit]
+    key = api.get(f"/jobs/{job.id}")["test_key"]
+    # the page of a job with a chosen seed has both
+    for address, times in (
+        (f"/jobs/{job.id}", 1),
+        (f"/jobs/{job.id}?seed=2", 2),
+        (f"/tests/{key}", 1),
+    ):
+        page = api.client.get(address).text.replace("&#39;", "'")
+        meaning = "The build names the arithmetic model tt-train; its budget is the ruler."
+        assert page.count(meaning) == times
+        assert page.count(f"couldn't have seen: mean; {limit}") == times
+    results = f"/api/v1/jobs/{job.id}/results?format="
+    junit = api.client.get(results + "junit").text
+    assert f'<property name="detection_limits" value="dgamma: mean, {limit}"/>' in junit
+    assert '<property name="arithmetic"' not in junit
+    lines = list(csv.DictReader(io.StringIO(api.client.get(results + "csv").text)))
+    assert {line["detection_limits"] for line in lines} == {"", f"mean; {limit}"}
+
+
 def test_stored_rows_are_explained_again_as_they_were(api: Api) -> None:
     unknown = row(0)
     unknown["outputs"] = {

@@ -173,7 +173,7 @@ def list_jobs(
 def look(context: Ctx, _who: Reader, job_id: str) -> Response:
     """Show its state, counts by verdict, progress, and the most informative seed's diagnosis.
 
-    It shows the arithmetic model of each output where the build names none, and for a job with a
+    It shows the arithmetic model of each output with its detection limits, and for a job with a
     reference build the flips between the two builds.
     """
     with context.reading() as session:

@@ -103,13 +103,13 @@ class MissedRowsOut(BaseModel):
 
 
 class ArithmeticOut(BaseModel):
-    """The arithmetic model of an output by replay, over the seeds of a job."""
+    """The arithmetic model of an output, over the seeds of a job."""
 
     output: str
     arithmetic: str | None = Field(
         description=(
-            'The model of most seeds, such as "fp32-inside" or "bf16: mean, rstd stored"; null if '
-            "no program reproduces the output"
+            'The model of most seeds, such as "fp32-inside" or "bf16: mean, rstd stored", or the '
+            'budget that rules them, such as "tt-train"; null if no program reproduces the output'
         )
     )
     nearest_arithmetic: str | None = Field(
@@ -174,8 +174,8 @@ class JobOut(BaseModel):
     )
     arithmetic: list[ArithmeticOut] | None = Field(
         description=(
-            "If read by its id: each output's arithmetic model where the build names no budget; "
-            "else null"
+            "If read by its id: each output's arithmetic model and detection limits, where it "
+            "was replayed or a budget explains it; else null"
         )
     )
     sequential: dict[str, int | bool | None] | None = Field(

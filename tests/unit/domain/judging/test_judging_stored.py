@@ -163,6 +163,8 @@ def test_a_row_has_every_key_of_its_outputs_directions(case: Case) -> None:
             "count",
             "digest",
             "nonfinite_statistics",
+            "detection_limits",
+            "unseen_terms",
             "verdict",
             "explanation",
         ),

@@ -99,6 +99,21 @@ def test_a_job_s_limits_are_those_of_all_seeds_with_the_smallest_size() -> None:
     assert arithmetic_words.shared_limits([]) == ()
 
 
+def test_the_model_of_an_output_that_a_budget_explains_is_its_name() -> None:
+    explained = {"budget_ratio": 0.9, "detection_limits": ["mean", "a common factor below 1 %"]}
+    rows: list[dict[str, Any]] = [
+        {"arithmetic": "tt-train", "outputs": {"dx": explained, "dgamma": {"budget_ratio": 90.0}}},
+        {"arithmetic": "tt-train", "outputs": {"dx": explained}},
+    ]
+    (model,) = arithmetic_words.of_results(rows)
+    assert model.words == (
+        "arithmetic model of dx: tt-train; couldn't have seen: mean; a common factor below 1 %"
+    )
+    assert (model.seeds, model.nearest) == (2, None)
+    assert "detection_limits" in explained
+    assert "arithmetic" not in explained
+
+
 def test_the_models_of_results_leave_out_builds_that_name_theirs() -> None:
     replayed = {
         "arithmetic": "fp32-inside",
