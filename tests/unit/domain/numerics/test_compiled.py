@@ -229,3 +229,12 @@ def test_powers_of_two_off_are_outliers() -> None:
     expected.reference[4, 9] = output[4, 9] / 4
     plain = assert_is_the_definition(output, raw, expected)
     assert plain["outliers"] >= 1
+
+
+def test_the_first_of_equally_bad_elements_is_named_across_blocks() -> None:
+    zero, one = np.zeros((40, 50)), np.ones((40, 50))
+    output = zero.copy()
+    output[3, 5] = output[38, 7] = -2.0
+    expected = Expectation(reference=zero, bound=one, noise=one, out=2.0**-8)
+    plain = assert_is_the_definition(output, zero, expected)
+    assert plain["worst_index"] == [3, 5]
