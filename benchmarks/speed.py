@@ -25,10 +25,13 @@ from gonogo.judging.judging import judge
 from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm import reference as layernorm
 from gonogo.kernels.layernorm.arithmetic import backward, backward_terms
-from gonogo.kernels.layernorm.fused import finish, rows
-from gonogo.kernels.layernorm.fused.columns import add_columns
+from gonogo.kernels.layernorm.fused import finish
+from gonogo.kernels.layernorm.fused.columns import COLUMNS, add_columns
+from gonogo.kernels.layernorm.fused.variance import add_variance
 from gonogo.numerics import compare
 from gonogo.numerics.blocks import over_rows
+from gonogo.numerics.compiled import rows
+from gonogo.numerics.compiled.totals import Totals, finished
 from gonogo.numerics.expectation import Expectation, binade
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.jit import jit
@@ -92,30 +95,39 @@ def compare_block(
     out, ones, nothing = np.empty(n), np.ones(n), np.zeros(n)
     error, even, away, variance = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     scratch, allowance = rows.row_scratch(n), np.zeros((3, n))
-    lock, trends, spreads = (
-        np.zeros(3),
+    known, trends, spreads = (
+        np.zeros((rows.KNOWN, rows.DIRECTIONS)),
         np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
         np.array([1.0, 0.0, 1.0, 0.0]),
     )
     for i in range(start, stop):
         for j in range(n):
             out[j] = output[i, j]
+        add_variance(ref[i], noise[i], nothing, ones, xhat[i], shared[i], n, variance)
         tied = rows.compare_row(
             i,
             n,
+            True,
             out,
             raw[i],
+            raw[i],
+            ref[i],
             ref[i],
             bound[i],
             noise[i],
+            variance,
+            nothing,
             ones,
             xhat[i],
+            ref[i],
             shared[i],
+            known,
             unit,
             tolerance[0],
             tolerance[1],
             True,
             raw[0, 0],
+            True,
             totals,
             bins,
             scores[i],
@@ -123,13 +135,6 @@ def compare_block(
             error,
             even,
             away,
-            variance,
-            True,
-            lock,
-            nothing,
-            allowance,
-            0,
-            nothing,
         )
         add_columns(
             n,
@@ -158,12 +163,12 @@ def compare_all(
     count, n = output.shape
     scores = np.zeros((count, rows.SCORES))
     shared = np.stack([source.variance[:, 0] for source in expected.shared], axis=1)[
-        :, : finish.ROW_DIRECTIONS
+        :, : rows.DIRECTIONS
     ]
     xhat, tolerance = expected.directions[1].weights, np.array([1e-3, 0.5])
 
-    def block(start: int, stop: int) -> finish.Totals:
-        totals = finish.Totals.empty(n, 1)
+    def block(start: int, stop: int) -> tuple[Totals, NDArray[np.float64]]:
+        totals, columns = Totals.empty(), np.zeros((COLUMNS, n))
         compare_block(
             start,
             stop,
@@ -176,23 +181,25 @@ def compare_all(
             shared,
             expected.out,
             tolerance,
-            totals.totals,
+            totals.sums,
             totals.bins,
             scores,
-            totals.columns[0],
+            columns,
         )
-        return totals
+        return totals, columns
 
-    totals = finish.Totals.empty(n, 1)
+    totals, columns = Totals.empty(), np.zeros((COLUMNS, n))
     with ThreadPoolExecutor(1) as beside:
         digest = beside.submit(compare.digest, output, test.shape)
-        for source in over_rows(block, count, finish.ROWS):
-            totals.add(source)
-        result = finish.statistics(totals, output.size, declared=True) | {"digest": digest.result()}
-    keep = np.ones(count, bool)
-    for place, name in enumerate(("row", "xhat", "scale")):
-        result |= compare.scores_of(name, finish.row_scores(scores, place, 0.0, keep))
-    return result | compare.scores_of("col", finish.column_scores(totals.columns[0], (0.0,) * 4))
+        for block_totals, block_columns in over_rows(block, count, finish.ROWS):
+            totals.add(block_totals)
+            columns += block_columns
+        names = ("row", "xhat", "scale", "col")
+        for place, name in enumerate(names[:3]):
+            totals.add_scores(name, scores, place, 0.0, np.ones(count, bool))
+        totals.columns["col"] = finish.column(columns, (0.0,) * 4)
+        result = finished(totals, output.size, declared=True, names=names)
+        return result | {"digest": digest.result()}
 
 
 def replay_cost(test_json: Mapping[str, Any]) -> tuple[float, float]:

@@ -5,7 +5,6 @@ gonogo.numerics.compare defines them; a test compares the two.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,22 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.totals import LARGEST, SUMS, Column, Totals, blank, finished
-from gonogo.numerics import compare, directions
+from gonogo.numerics import compare
 from gonogo.numerics.blocks import over_rows
-from gonogo.numerics.expectation import (
-    Array,
-    Direction,
-    Expectation,
-    Mask,
-    beyond_truncation,
-    binade,
-)
+from gonogo.numerics.compiled.comparison import compare_block
+from gonogo.numerics.compiled.totals import Totals, finished
+from gonogo.numerics.expectation import Array, Expectation
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
-Allclose = tuple[float, float] | None
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -71,50 +63,52 @@ def statistics(
 
     def block(
         start: int, stop: int
-    ) -> tuple[dict[str, Totals], dict[str, tuple[Direction, ...]], dict[str, Expectation]]:
+    ) -> tuple[dict[str, Totals], dict[str, tuple[str, ...]], dict[str, Expectation]]:
         here = slice(start, stop)
         expected = numerics.expectations(test, given, arithmetic, here)
-        views = {name: numerics.views(test, given, name, expected[name], here) for name in outputs}
-        block_totals = {}
+        totals, names = {}, {}
         for name, output in outputs.items():
-            expectation, compared = expected[name], keep[name][here]
-            if not compared.any():
-                continue
+            views = numerics.views(test, given, name, expected[name], here)
             tolerance = test.tolerance_for(name)
-            allclose = None if tolerance is None else tolerance.allclose
-            first = float(whole[name].flat[0])
-            usable = compare.restrict(expectation, compared)
-            out, raw = np.asarray(output[here][compared], np.float64), whole[name][here][compared]
-            places = np.flatnonzero(compared) + start
-            totals = _totals(out, raw, usable, allclose, first, places, groups[here][compared])
-            for view in views[name]:
-                cut = np.repeat(compared, view.reference.shape[0] // compared.size)
-                part = compare.restrict(view, cut)
-                elements = np.asarray(output[here], np.float64).reshape(view.reference.shape)[cut]
-                _directions(totals, elements - part.reference, part, np.full(int(cut.sum()), -1))
-            block_totals[name] = totals
-        every = {name: _every(expected[name], views[name]) for name in outputs}
-        return block_totals, every, {name: expected[name] for name in others}
+            totals[name] = compare_block(
+                output[here],
+                whole[name][here],
+                expected[name],
+                keep[name][here],
+                start=start,
+                allclose=None if tolerance is None else tolerance.allclose,
+                origin=float(whole[name].flat[0]),
+                groups=groups[here],
+            )
+            for view in views:
+                shape = view.reference.shape
+                cut = np.repeat(keep[name][here], shape[0] // (stop - start))
+                scores = compare_block(output[here].reshape(shape), None, view, cut)
+                totals[name].rows |= scores.rows
+            names[name] = tuple(
+                direction.name
+                for expectation in (expected[name], *views)
+                for direction in expectation.directions
+            )
+        return totals, names, {name: expected[name] for name in others}
 
     results = over_rows(block, rows, step)
     merged = {}
     for name, output in outputs.items():
-        parts = [block_totals[name] for block_totals, _, _ in results if name in block_totals]
         bare = {
             "count": int(output.size),
             "digest": compare.digest(output, output.shape),
             **compare.nonfinite(output),
         }
-        if not parts:
-            merged[name] = blank(results[0][1][name]) | bare
-            continue
-        totals = parts[0]
-        for part in parts[1:]:
+        names = results[0][1][name]
+        totals, *parts = (block_totals[name] for block_totals, _, _ in results)
+        for part in parts:
             totals.add(part)
+        count = int(keep[name].sum()) * output.shape[1]
         tolerance = test.tolerance_for(name)
         declared = tolerance is not None and tolerance.allclose is not None
-        counted = int(keep[name].sum()) * output.shape[1]
-        merged[name] = finished(totals, counted, declared, results[0][1][name]) | bare
+        compared = finished(totals, count, declared, names) if count else compare.blank(names)
+        merged[name] = compared | bare
     return merged, {name: [expected[name] for _, _, expected in results] for name in others}
 
 
@@ -172,138 +166,3 @@ def equal_rows(matrices: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
         first[row] = seen.setdefault(hasher.digest(), row)
     _, place, count = np.unique(first, return_inverse=True, return_counts=True)
     return np.where(count[place] > 1, first, -1)
-
-
-def _every(expected: Expectation, views: Sequence[Expectation]) -> tuple[Direction, ...]:
-    """Return the names of all directions, with those of the views."""
-    return tuple(
-        Direction(direction.name, np.zeros((1, 1)), direction.axis)
-        for expectation in (expected, *views)
-        for direction in expectation.directions
-    )
-
-
-def _totals(
-    out: Array,
-    raw: Array,
-    expected: Expectation,
-    allclose: Allclose,
-    first: float,
-    places: NDArray[np.intp],
-    groups: NDArray[np.int64],
-) -> Totals:
-    """Return the totals of some finite rows.
-
-    places: the rows' numbers. first: the raw reference's first value; sums are taken about it.
-    """
-    error = out - raw
-    size = np.abs(error)
-    magnitude = np.abs(raw)
-    golden = compare.rounded(raw, expected.out, expected.out_block)
-    distance = np.abs(out - golden) / (
-        2 * expected.out * np.maximum(binade(golden), compare.SMALLEST_NORMAL)
-    )
-    largest = dict.fromkeys(LARGEST, 0.0)
-    largest |= {
-        "abs": float(size.max()),
-        "raw": float(np.abs(raw - first).max()),
-        "ulp": float(distance.max()),
-    }
-    for rtol in compare.NEEDED_RTOLS:
-        largest[f"needed{rtol:g}"] = max(0.0, float((size - rtol * magnitude).max()))
-    if allclose is not None:
-        rtol, atol = allclose
-        largest["tolerance"] = _largest(size, atol + rtol * magnitude)
-        quantized = np.abs(out - expected.reference), atol + rtol * np.abs(expected.reference)
-        largest["quantized"] = _largest(*quantized)
-    centred = raw - first
-    sums = dict.fromkeys(SUMS, 0.0)
-    sums |= {
-        "abs": float(size.sum()),
-        "square": float((error**2).sum()),
-        "raw": float(centred.sum()),
-        "raw_square": float((raw**2).sum()),
-        "error": float(error.sum()),
-        "centred": float((centred**2).sum()),
-        "cross": float((centred * error).sum()),
-    }
-    whole, counts = np.unique(np.ceil(distance), return_counts=True)
-    distances: Counter[float] = Counter()
-    for value, count in zip(whole.tolist(), counts.tolist(), strict=True):
-        distances[compare.coarse(value)] += count
-    added, maxima = (
-        np.array([sums[name] for name in SUMS]),
-        np.array([largest[name] for name in LARGEST]),
-    )
-    totals = Totals(added, maxima, distances, (-1.0, -1, -1), {}, {}, {})
-    informative = (
-        np.ones(out.shape[0], bool) if expected.informative is None else expected.informative
-    )
-    totals.sums[SUMS.index("left_out")] = float((~informative).sum())
-    if informative.any():
-        _budget(
-            totals, out[informative], compare.restrict(expected, informative), places[informative]
-        )
-    _directions(totals, out - expected.reference, expected, groups)
-    return totals
-
-
-def _budget(totals: Totals, out: Array, expected: Expectation, places: NDArray[np.intp]) -> None:
-    """Add the comparison with the quantized reference, over informative rows."""
-    error = out - expected.reference
-    size = np.abs(error)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(size == 0, 0.0, size / expected.bound)
-        beyond = beyond_truncation(expected, error)
-        standard = np.where(beyond == 0, 0.0, beyond**2 / expected.variance)
-        multiple = np.abs(out / expected.reference)
-        power = np.rint(np.log2(multiple))
-        outlier = (
-            (ratio > compare.OUTLIER_BUDGETS)
-            & (power != 0)
-            & (np.abs(multiple / 2.0**power - 1) < compare.OUTLIER_RATIO)
-        )
-    row, column = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
-    totals.worst = (float(ratio[row, column]), int(places[row]), int(column))
-    golden = compare.rounded(expected.reference, expected.out, expected.out_block)
-    sums = {
-        "used": out.size,
-        "over": int((ratio > 1).sum()),
-        "chi": float(standard.sum()),
-        "mismatch": int((out != golden).sum()),
-        "outliers": int(outlier.sum()),
-    }
-    for name, value in sums.items():
-        totals.sums[SUMS.index(name)] = value
-
-
-def _directions(
-    totals: Totals, error: Array, expected: Expectation, groups: NDArray[np.int64]
-) -> None:
-    """Add the scores of the rows, and the block's share of the columns' sums."""
-    informative: Mask = (
-        np.ones(error.shape[0], bool) if expected.informative is None else expected.informative
-    )
-    if not informative.any() or not expected.directions:
-        return
-    usable, error = compare.restrict(expected, informative), error[informative]
-    goldens = compare.golden_of(usable)
-    if usable.bias is not None and len(goldens) == 2:  # no bias in this block; another may have one
-        goldens = (*goldens, *goldens)
-    for direction in expected.directions:
-        chosen = compare.restrict_direction(direction, informative)
-        if direction.axis == "column":
-            totals.columns[direction.name] = Column.of(
-                usable, chosen, error, goldens, groups[informative]
-            )
-            totals.floors[direction.name] = float(np.max(direction.floor))
-        else:
-            totals.rows.setdefault(direction.name, []).append(
-                directions.scores(usable, chosen, error, goldens).z
-            )
-
-
-def _largest(numerator: Array, denominator: Array) -> float:
-    """Return the largest ratio; 0/0 counts as 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.where(numerator == 0, 0.0, numerator / denominator).max(initial=0.0))

@@ -18,6 +18,7 @@ from gonogo.numerics import compare
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.diagnosis import Diagnosis, Term
 from gonogo.numerics.expectation import Array, Expectation
+from gonogo.numerics.jit import HAVE_NUMBA
 from gonogo.numerics.replay.graph import Graph
 
 if TYPE_CHECKING:
@@ -223,8 +224,12 @@ class Numerics(ABC):
     ) -> dict[str, Any]:
         """Return every statistic of each output, ready for JSON.
 
-        Outputs are matrices (see judging.matrix). gonogo.numerics.compare is the definition.
+        Outputs are matrices (see judging.matrix). gonogo.numerics.compare is the definition. It
+        answers where numba is missing, and for tests of a single block: compiling the loops takes
+        longer than hundreds of them.
         """
+        if not HAVE_NUMBA or test.rows * test.features <= ELEMENTS_PER_BLOCK:
+            return self.definition(test, raw, given, outputs, arithmetic)
         references = self.reference(test, raw)
         results: dict[str, Any] = {}
         matrices = {
@@ -248,6 +253,24 @@ class Numerics(ABC):
                 test, given, name, outputs[name], expected, references[name]
             )
         return {name: compare.storable(results[name]) for name in outputs}
+
+    def definition(
+        self,
+        test: TestSpec,
+        raw: Arrays,
+        given: Arrays,
+        outputs: Mapping[str, Floats],
+        arithmetic: str | None,
+    ) -> dict[str, Any]:
+        """Return the same statistics by their definition, in NumPy and with whole arrays."""
+        references = self.reference(test, raw)
+        expected = self.expectations(test, given, arithmetic)
+        return {
+            name: compare.storable(
+                self.compared(test, given, name, output, expected[name], references[name])
+            )
+            for name, output in outputs.items()
+        }
 
     def compared(
         self,
@@ -275,7 +298,7 @@ class Numerics(ABC):
             scores = (
                 compare.statistics(cut, part, golden, allclose=None, shape=cut.shape)
                 if some.any()
-                else compare.blank(view)
+                else compare.blank(direction.name for direction in view.directions)
             )
             results |= {
                 key: value

@@ -1,12 +1,13 @@
 """The comparison of one output with its expectation: every stored statistic.
 
-This is the definition, in plain NumPy. The compiled path (kernels/layernorm/fused) computes the
-same statistics in one pass over the rows; tests hold it to this one.
+This is the definition, in plain NumPy. gonogo.numerics.compiled computes the same statistics of
+rows; tests hold it to this one.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -113,7 +114,7 @@ def statistics(
     result.update(nonfinite(output))
     keep = finite_rows(output)
     if not keep.any() or not np.isfinite(output[keep]).any():
-        return result | blank(expected)
+        return result | blank(direction.name for direction in expected.directions)
     out = np.asarray(output[keep], np.float64)
     expected = restrict(expected, keep)
     finite = np.isfinite(out)
@@ -198,7 +199,7 @@ def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statisti
     result: Statistics = {"rows_left_out": int((~informative).sum())}
     usable = finite & informative[:, None]
     if not usable.any():
-        return blank(expected) | result
+        return blank(direction.name for direction in expected.directions) | result
     error = np.where(finite, out, 0.0) - expected.reference
     ratio = np.where(usable, shares_of_budget(expected, error), -1.0)
     standard = standardized_squares(expected, error)[usable]
@@ -299,13 +300,17 @@ def scores_of(name: str, scores: directions.Scores | None) -> Statistics:
     }
 
 
-def blank(expected: Expectation) -> Statistics:
-    """Return the statistics of an output in which nothing could be compared with the budget."""
-    names = ("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction")
-    result: Statistics = dict.fromkeys(names)
+def blank(names: Iterable[str]) -> Statistics:
+    """Return the statistics of an output in which nothing could be compared with the budget.
+
+    names: its directions.
+    """
+    result: Statistics = dict.fromkeys(
+        ("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction")
+    )
     result |= {"outliers": 0, "rows_left_out": 0}
-    for direction in expected.directions:
-        result |= scores_of(direction.name, None)
+    for name in names:
+        result |= scores_of(name, None)
     return result
 
 

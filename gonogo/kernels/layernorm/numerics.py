@@ -78,7 +78,7 @@ class LayerNorm(Numerics):
         arithmetic: str | None,
     ) -> dict[str, Any]:
         """Return the statistics, in one fused pass where possible."""
-        return statistics.statistics_fused(test, raw, given, outputs, arithmetic)
+        return statistics.statistics_fused(test, raw, given, outputs, arithmetic, self.definition)
 
     def run(
         self,

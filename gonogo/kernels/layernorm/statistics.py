@@ -1,8 +1,8 @@
-"""LayerNorm's statistics: the definition in NumPy, and the fused path for speed."""
+"""LayerNorm's statistics by the fused path."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,11 @@ from gonogo.numerics.jit import HAVE_NUMBA, plain
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
+Definition = Callable[
+    ["TestSpec", Arrays, Arrays, Mapping[str, NDArray[np.float32]], str | None], dict[str, Any]
+]
+"""kind.Numerics.definition of a kernel."""
+
 MATRICES = ("y", "dx")
 """The outputs that have rows, for the fused path.
 
@@ -36,48 +41,21 @@ def of_layernorm(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[
     return backward.expectations(given, backward.given_moments(given, test.epsilon, terms), terms)
 
 
-def statistics_plain(
-    test: TestSpec,
-    raw: Arrays,
-    given: Arrays,
-    outputs: Mapping[str, NDArray[np.float32]],
-    arithmetic: str | None,
-) -> dict[str, Any]:
-    """Return LayerNorm's statistics by their definition, in NumPy only.
-
-    Outputs are matrices (see judging.matrix).
-    """
-    expected = of_layernorm(test, given, arithmetic)
-    references = reference.reference(test, raw)
-    allclose = _allclose(test)
-    result = {}
-    for name, output in outputs.items():
-        raw_matrix = references[name].reshape(output.shape)
-        result[name] = compare.storable(
-            compare.statistics(
-                output,
-                expected[name],
-                raw_matrix,
-                allclose=allclose[name],
-                shape=_shape(name, output),
-            )
-        )
-    return result
-
-
 def statistics_fused(
     test: TestSpec,
     raw: Arrays,
     given: Arrays,
     outputs: Mapping[str, NDArray[np.float32]],
     arithmetic: str | None,
+    definition: Definition,
 ) -> dict[str, Any]:
-    """Return the same statistics by the fused path where it works.
+    """Return LayerNorm's statistics by the fused path where it works, else by their definition.
 
-    It needs numba, and an output that has no block format.
+    It needs numba, and an output that has no block format. Outputs are matrices (see
+    judging.matrix).
     """
     if not HAVE_NUMBA or test.numerics.output in BLOCK_FORMATS:
-        return statistics_plain(test, raw, given, outputs, arithmetic)
+        return definition(test, raw, given, outputs, arithmetic)
     broken = {
         name: compare.finite_rows(output)
         for name, output in outputs.items()
@@ -93,7 +71,7 @@ def statistics_fused(
     for name, keep in broken.items():
         output = outputs[name]
         if output.shape[0] == 1 or not keep.any():
-            results |= statistics_plain(test, raw, given, {name: output}, arithmetic)
+            results |= definition(test, raw, given, {name: output}, arithmetic)
             continue
         rows = _fused(
             test,

@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 from gonogo.kernels.layernorm import reference
 from gonogo.kernels.layernorm.arithmetic import backward as definition
 from gonogo.kernels.layernorm.arithmetic.terms import BackwardTerms
-from gonogo.kernels.layernorm.fused import backward_rows, finish, rows
+from gonogo.kernels.layernorm.fused import backward_rows, finish
+from gonogo.kernels.layernorm.fused import columns as down
 from gonogo.numerics import compare, directions
 from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
+from gonogo.numerics.compiled.rows import SCORES
+from gonogo.numerics.compiled.totals import Totals, finished
 from gonogo.numerics.expectation import Array, coherence
 
 Inputs = Mapping[str, NDArray[Any]]
@@ -85,13 +88,13 @@ def statistics(
     mean, rstd, mean_error, rstd_error, var_mean, var_rstd = columns_of
     t = numbers(terms)
     scores, facts, floors = (
-        np.zeros((count, rows.SCORES)),
+        np.zeros((count, SCORES)),
         np.zeros((count, backward_rows.ROW_FACTS)),
         np.zeros(count),
     )
     origin = _origin(raw, mean_raw, rstd_raw)
 
-    def tile(start: int, stop: int, block_totals: finish.Totals) -> Array:
+    def tile(start: int, stop: int, block_totals: Totals, columns: Array) -> Array:
         sums = np.zeros((backward_rows.SUMS, n))
         backward_rows.backward_block(
             start,
@@ -113,10 +116,10 @@ def statistics(
             atol,
             tolerance is not None,
             origin,
-            block_totals.totals,
+            block_totals.sums,
             block_totals.bins,
             scores,
-            block_totals.columns[0],
+            columns,
             sums,
             facts,
             floors,
@@ -128,34 +131,29 @@ def statistics(
         )
         return sums
 
-    def block(start: int, stop: int) -> tuple[finish.Totals, list[Array]]:
-        block_totals = finish.Totals.empty(n, 1)
+    def block(start: int, stop: int) -> tuple[Totals, Array, list[Array]]:
+        block_totals, columns = Totals.empty(), np.zeros((down.COLUMNS, n))
         starts = range(start, stop, ROWS_PER_BLOCK)
-        tiles = [tile(i, min(i + ROWS_PER_BLOCK, stop), block_totals) for i in starts]
-        return block_totals, tiles
+        tiles = [tile(i, min(i + ROWS_PER_BLOCK, stop), block_totals, columns) for i in starts]
+        return block_totals, columns, tiles
 
     blocks = over_rows(block, count, finish.ROWS)
-    parts = [part for _, tiles in blocks for part in tiles]
+    parts = [part for _, _, tiles in blocks for part in tiles]
     result = {}
     if dx is not None:
-        totals = finish.Totals.empty(n, 1)
-        for block_totals, _ in blocks:
+        totals, columns = Totals.empty(), np.zeros((down.COLUMNS, n))
+        for block_totals, block_columns, _ in blocks:
             totals.add(block_totals)
-        dx_statistics = finish.statistics(totals, count * n, tolerance is not None)
-        dx_statistics["rows_left_out"] = int((~known.informative).sum())
-        for place, name in enumerate(("row", "xhat")):
-            dx_statistics |= compare.scores_of(
-                name, finish.row_scores(scores, place, 0.0, known.informative)
-            )
-        dx_statistics |= compare.scores_of(
-            "scale", finish.row_scores(scores, 2, floors, known.informative)
-        )
-        columns = (
-            None
-            if not known.informative.any()
-            else _down_columns(totals, facts, scores, given, known, dx, terms)
-        )
-        result["dx"] = _common(dx) | dx_statistics | compare.scores_of("col", columns)
+            columns += block_columns
+        names = ("row", "xhat", "scale", "col")
+        for place, name in enumerate(names[:3]):
+            floor = floors if name == "scale" else 0.0
+            totals.add_scores(name, scores, place, floor, known.informative)
+        totals.columns["col"] = finish.column(columns, _coherent(facts, known, terms))
+        result["dx"] = finished(totals, count * n, tolerance is not None, names)
+        result["dx"] |= {"count": int(dx.size), "nonfinite": 0, "nonfinite_kinds": None}
+        if known.informative.any() and finish.may_repeat(scores, known.informative):
+            result["dx"] |= compare.scores_of("col", _down_columns(given, known, dx, terms))
 
     sums = np.zeros((backward_rows.SUMS, n))
     for part in parts:
@@ -210,10 +208,6 @@ def statistics(
     return result
 
 
-def _common(output: NDArray[np.float32]) -> compare.Statistics:
-    return {"count": int(output.size), "nonfinite": 0, "nonfinite_kinds": None}
-
-
 def _origin(raw: Inputs, mean: Array, rstd: Array) -> float:
     """Return the first element of the raw dx, about which the PCC's sums are centered."""
     return float(
@@ -223,28 +217,24 @@ def _origin(raw: Inputs, mean: Array, rstd: Array) -> float:
     )
 
 
+def _coherent(
+    facts: Array, known: definition.GivenMoments, terms: BackwardTerms
+) -> tuple[float, float, float, float]:
+    """Return how coherent the spreads of a row's sums are: s1's, none, s2's, none."""
+    used = facts[known.informative]
+    if not terms.stored_sum or not len(used):
+        return 0.0, 0.0, 0.0, 0.0
+    s1, s2 = (coherence(used[:, k], terms.stored_sum) for k in (0, 1))
+    return s1, 0.0, s2, 0.0
+
+
 def _down_columns(
-    totals: finish.Totals,
-    facts: Array,
-    scores: Array,
     given: Inputs,
     known: definition.GivenMoments,
     dx: NDArray[np.float32],
     terms: BackwardTerms,
 ) -> directions.Scores:
-    if not finish.may_repeat(scores, known.informative):
-        used = facts[known.informative]
-        together = (
-            (
-                coherence(used[:, 0], terms.stored_sum),
-                0.0,
-                coherence(used[:, 1], terms.stored_sum),
-                0.0,
-            )
-            if terms.stored_sum
-            else (0.0,) * 4
-        )
-        return finish.column_scores(totals.columns[0], together)
+    """Return the scores of dx's columns by their definition, which knows equal rows."""
     whole = definition.expectations(given, known, terms)["dx"]
     expected = compare.restrict(whole, known.informative)
     error = dx.astype(np.float64)[known.informative] - expected.reference

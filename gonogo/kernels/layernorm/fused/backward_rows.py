@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from gonogo.kernels.layernorm.fused.columns import add_columns
-from gonogo.kernels.layernorm.fused.keys import keyed_variance
-from gonogo.kernels.layernorm.fused.loops import (
+from gonogo.kernels.layernorm.fused.variance import add_variance
+from gonogo.numerics.compiled.keys import keyed_variance
+from gonogo.numerics.compiled.loops import (
+    LANES,
     binade,
     cut,
     dot,
@@ -25,7 +27,14 @@ from gonogo.kernels.layernorm.fused.loops import (
     total,
     truncated,
 )
-from gonogo.kernels.layernorm.fused.rows import compare_row, row_scratch
+from gonogo.numerics.compiled.rows import (
+    DIRECTIONS,
+    KNOWN,
+    SHARED,
+    add_allowances,
+    compare_row,
+    row_scratch,
+)
 from gonogo.numerics.jit import jit
 
 ARITHMETIC = 2.0**-22
@@ -128,7 +137,9 @@ def backward_block(
     x_cut, zeros = np.empty(n), np.zeros(n)
     scratch = row_scratch(n)
     lane = np.empty(32)
-    coherent_variance = np.zeros(3)
+    hull_lanes = np.zeros(allowances * DIRECTIONS * LANES)
+    known = np.zeros((KNOWN, DIRECTIONS))
+    coherent_variance = known[SHARED]
     shared = np.empty(3)
     trends, spreads = np.zeros((3, 3)), np.zeros(4)
     relative = product + 2.0 * read
@@ -414,22 +425,32 @@ def backward_block(
                     cut(a[j] - s1_cut, step_cut) - cut(x_cut[j] * s2_cut, step_cut), step_cut
                 )
                 allowance[truncating, j] = cut(truncated_dx, 2.0 * u_out) - ref[j]
+        add_variance(ref, noise, keyed_noise, ones, xhat, shared, n, variance)
+        add_allowances(ones, xhat, ref, n, allowance, allowances, hull_lanes, known)
         tied = compare_row(
             i,
             n,
+            True,
             out,
             raw,
+            raw,
+            ref,
             ref,
             bound,
             noise,
+            variance,
+            allowance[truncating] if step_cut > 0.0 else zeros,
             ones,
             xhat,
+            ref,
             shared,
+            known,
             u_out,
             rtol,
             atol,
             declared,
             origin,
+            informative[i],
             totals,
             bins,
             scores[i],
@@ -437,13 +458,6 @@ def backward_block(
             error,
             golden_error,
             golden_away,
-            variance,
-            informative[i],
-            coherent_variance,
-            keyed_noise,
-            allowance,
-            allowances,
-            allowance[truncating] if step_cut > 0.0 else zeros,
         )
         if not informative[i]:
             continue

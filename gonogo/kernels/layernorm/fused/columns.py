@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gonogo.kernels.layernorm.fused.loops import BLOCK, U
-from gonogo.kernels.layernorm.fused.rows import ALLOWANCES
+from gonogo.numerics.compiled.loops import BLOCK, U
 from gonogo.numerics.jit import jit
+
+ALLOWANCES = 7
+"""The largest number of allowances."""
 
 # Column totals for each column direction w: the sums of w e; w e0 (ties to even); w^2 s^2; three of
 # w trend; four of |w| spread; w^2 (where w is 1: only whether there was a row); what ties away add

@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from gonogo.kernels.layernorm import reference
 from gonogo.kernels.layernorm.arithmetic import forward as definition
 from gonogo.kernels.layernorm.arithmetic.terms import ForwardTerms
-from gonogo.kernels.layernorm.fused import finish, rows
+from gonogo.kernels.layernorm.fused import columns as down
+from gonogo.kernels.layernorm.fused import finish
 from gonogo.kernels.layernorm.fused import forward_rows as block_rows
 from gonogo.numerics import compare, directions
 from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
+from gonogo.numerics.compiled.rows import SCORES
+from gonogo.numerics.compiled.totals import Totals, finished
 from gonogo.numerics.expectation import Array, Mask, binade, coherence
 
 Inputs = Mapping[str, NDArray[Any]]
@@ -68,7 +71,7 @@ def statistics(
         np.asarray(side[name], np.float64) for side in (given, raw) for name in ("gamma", "beta")
     )
     t = numbers(terms)
-    scores, facts = np.zeros((count, rows.SCORES)), np.zeros((count, block_rows.FACTS))
+    scores, facts = np.zeros((count, SCORES)), np.zeros((count, block_rows.FACTS))
     origin = float(reference.forward(raw["x"][:1], gamma_raw, beta_raw, epsilon)["y"][0, 0])
 
     means, rstds = np.empty(count), np.empty(count)
@@ -79,8 +82,8 @@ def statistics(
     )
     together = coherence(means, terms.stored), coherence(rstds, terms.stored)
 
-    def block(start: int, stop: int) -> finish.Totals:
-        block_totals = finish.Totals.empty(n, 2)
+    def block(start: int, stop: int) -> tuple[Totals, Array]:
+        block_totals, columns = Totals.empty(), np.zeros((2, down.COLUMNS, n))
         block_rows.forward_block(
             start,
             stop,
@@ -99,22 +102,24 @@ def statistics(
             atol,
             tolerance is not None,
             origin,
-            block_totals.totals,
+            block_totals.sums,
             block_totals.bins,
             scores,
-            block_totals.columns,
+            columns,
             facts,
         )
-        return block_totals
+        return block_totals, columns
 
-    totals = finish.Totals.empty(n, 2)
-    for block_totals in over_rows(block, count, finish.ROWS):
+    totals, columns = Totals.empty(), np.zeros((2, down.COLUMNS, n))
+    for block_totals, block_columns in over_rows(block, count, finish.ROWS):
         totals.add(block_totals)
+        columns += block_columns
     informative = facts[:, block_rows.INFORMATIVE] > 0
     result = {}
     if y is not None:
         result["y"] = _of_y(
             totals,
+            columns,
             facts,
             scores,
             informative,
@@ -170,7 +175,8 @@ def statistics(
 
 
 def _of_y(
-    totals: finish.Totals,
+    totals: Totals,
+    columns: Array,
     facts: Array,
     scores: Array,
     informative: Mask,
@@ -181,19 +187,15 @@ def _of_y(
     *,
     declared: bool,
 ) -> compare.Statistics:
-    count = y.size
-    result = finish.statistics(totals, count, declared)
-    result |= {
-        "count": int(count),
-        "nonfinite": 0,
-        "nonfinite_kinds": None,
-        "rows_left_out": int((~informative).sum()),
-    }
     for place, name in enumerate(("mean", "rstd", "scale")):
-        result |= compare.scores_of(name, finish.row_scores(scores, place, 0.0, informative))
-    if not informative.any():
-        return result | compare.scores_of("gamma", None) | compare.scores_of("beta", None)
-    if finish.may_repeat(scores, informative):
+        totals.add_scores(name, scores, place, 0.0, informative)
+    means, rstds = facts[:, block_rows.MU], facts[:, block_rows.R]
+    coherent = coherence(means, terms.stored), 1.0, coherence(rstds, terms.stored), 1.0
+    for name, sums in zip(("gamma", "beta"), columns, strict=True):
+        totals.columns[name] = finish.column(sums, coherent)
+    result = finished(totals, y.size, declared, ("mean", "rstd", "scale", "gamma", "beta"))
+    result |= {"count": int(y.size), "nonfinite": 0, "nonfinite_kinds": None}
+    if informative.any() and finish.may_repeat(scores, informative):
         expected = compare.restrict(
             definition.expectations(given, epsilon, terms)["y"], informative
         )
@@ -204,13 +206,4 @@ def _of_y(
             result |= compare.scores_of(
                 direction.name, directions.scores(expected, chosen, error, golden_errors)
             )
-        return result
-    spreads = (
-        coherence(facts[:, block_rows.MU], terms.stored),
-        1.0,
-        coherence(facts[:, block_rows.R], terms.stored),
-        1.0,
-    )
-    for place, name in enumerate(("gamma", "beta")):
-        result |= compare.scores_of(name, finish.column_scores(totals.columns[place], spreads))
     return result

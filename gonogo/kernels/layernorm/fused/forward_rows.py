@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from gonogo.kernels.layernorm.fused.columns import COLUMN_PATTERN, add_columns
-from gonogo.kernels.layernorm.fused.keys import keyed_variance
-from gonogo.kernels.layernorm.fused.loops import (
+from gonogo.kernels.layernorm.fused.variance import add_variance
+from gonogo.numerics.compiled.keys import keyed_variance
+from gonogo.numerics.compiled.loops import (
+    LANES,
     binade,
     cut,
     dot,
@@ -22,7 +24,14 @@ from gonogo.kernels.layernorm.fused.loops import (
     total,
     truncated,
 )
-from gonogo.kernels.layernorm.fused.rows import compare_row, row_scratch
+from gonogo.numerics.compiled.rows import (
+    DIRECTIONS,
+    KNOWN,
+    SHARED,
+    add_allowances,
+    compare_row,
+    row_scratch,
+)
 from gonogo.numerics.jit import jit
 
 ARITHMETIC = 2.0**-22
@@ -128,7 +137,9 @@ def forward_block(
     allowance, zeros = np.empty((allowances, n)), np.zeros(n)
     scratch = row_scratch(n)
     lane = np.empty(32)
-    coherent_variance = np.zeros(3)
+    hull_lanes = np.zeros(allowances * DIRECTIONS * LANES)
+    known = np.zeros((KNOWN, DIRECTIONS))
+    coherent_variance = known[SHARED]
     shared = np.empty(3)
     trends, spreads = np.zeros((3, 3)), np.zeros(4)
     running = additions * accumulate
@@ -384,22 +395,32 @@ def forward_block(
             coherent_variance[1] += dot(g_xhat, pattern[k], n) ** 2
             coherent_variance[2] += dot(ref, pattern[k], n) ** 2
         shared[0], shared[1], shared[2] = r * r * var_mean, var_rstd / (r * r) + slope * slope, 0.0
+        add_variance(ref, noise, keyed_noise, gamma, g_xhat, shared, n, variance)
+        add_allowances(gamma, g_xhat, ref, n, allowance, allowances, hull_lanes, known)
         tied = compare_row(
             i,
             n,
+            True,
             out,
             raw,
+            raw,
+            ref,
             ref,
             bound,
             noise,
+            variance,
+            allowance[6] if step_cut > 0.0 else zeros,
             gamma,
             g_xhat,
+            ref,
             shared,
+            known,
             u_out,
             rtol,
             atol,
             declared,
             origin,
+            informative,
             totals,
             bins,
             scores[i],
@@ -407,13 +428,6 @@ def forward_block(
             error,
             golden_error,
             golden_away,
-            variance,
-            informative,
-            coherent_variance,
-            keyed_noise,
-            allowance,
-            allowances,
-            allowance[6] if step_cut > 0.0 else zeros,
         )
         if not informative:
             continue

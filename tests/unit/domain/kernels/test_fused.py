@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from benchmarks.arithmetics import perfect
 from gonogo.judging import expected
+from gonogo.kernels import registry
 from gonogo.kernels.layernorm import statistics
-from gonogo.kernels.layernorm.fused import loops
+from gonogo.numerics.compiled import loops
 from gonogo.numerics.expectation import binade, round_away, truncate
 from gonogo.numerics.jit import HAVE_NUMBA
 from gonogo.spec.test_spec import TestSpec
@@ -67,7 +68,7 @@ def both(
     """Return the statistics of the fused path and of the definition."""
     matrices = case.matrices(outputs)
     arguments = case.test, case.raw, case.given, matrices, arithmetic
-    return expected.statistics(*arguments), statistics.statistics_plain(*arguments)
+    return expected.statistics(*arguments), registry.numerics(case.test).definition(*arguments)
 
 
 def assert_same(
@@ -341,7 +342,7 @@ def test_without_numba_the_definition_answers(monkeypatch: pytest.MonkeyPatch) -
     matrices = case.matrices(case.emulated())
     monkeypatch.setattr(statistics, "HAVE_NUMBA", False)
     answer = expected.statistics(case.test, case.raw, case.given, matrices, "tt-train")
-    assert answer == statistics.statistics_plain(
+    assert answer == registry.numerics(case.test).definition(
         case.test, case.raw, case.given, matrices, "tt-train"
     )
 

@@ -1,7 +1,4 @@
-"""One row of a matrix output (y, dx) against its expectation.
-
-Every statistic is added to running totals.
-"""
+"""Every element of a row against its reference and its bound, added to running totals."""
 
 from __future__ import annotations
 
@@ -9,24 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from gonogo.kernels.layernorm.fused.keys import key_scratch, shared_keys
-from gonogo.kernels.layernorm.fused.loops import (
-    BLOCK,
+from gonogo.numerics.compare import OUTLIER_BUDGETS, OUTLIER_RATIO, SMALLEST_NORMAL
+from gonogo.numerics.compiled.loops import (
     CHUNK,
     LANES,
     U,
     binade,
     bits,
-    fold,
     number,
-    project,
-    project_gram,
-    project_squares,
 )
+from gonogo.numerics.distances import EXACT_ULPS, NEEDED_RTOLS
 from gonogo.numerics.jit import jit
 
 # The places of the running totals of a block of rows.
-TOTALS = 28
+TOTALS = 27
 (
     SUM_ERROR,
     SUM_ABS,
@@ -41,35 +34,33 @@ TOTALS = 28
     ULP_MAX,
 ) = range(11)
 NEEDED = 11  # six of them
-TOLERANCE, TOLERANCE_QUANTIZED, BUDGET, WORST_ROW, WORST_COLUMN, OVER, MISMATCH, OUTLIERS, USED = (
-    range(17, 26)
-)
+(
+    TOLERANCE,
+    TOLERANCE_QUANTIZED,
+    BUDGET,
+    WORST_ROW,
+    WORST_COLUMN,
+    OVER,
+    MISMATCH,
+    OUTLIERS,
+    USED,
+    LEFT_OUT,
+) = range(17, TOTALS)
+WORST = (BUDGET, WORST_ROW, WORST_COLUMN)
 MAXIMA = (MAX_ABS, MAX_RAW, ULP_MAX, *range(NEEDED, NEEDED + 6), TOLERANCE, TOLERANCE_QUANTIZED)
 
-R1, R2, R3, R4, R5 = 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1
-"""The rtols of needed_atol after 0 (compare.NEEDED_RTOLS)."""
-
-# Scores of a row, for its three directions: numerator, variance, squared norm.
-SCORES = 9
-
-# Projections onto the row's three directions: the directions themselves, the noise (squared), e0
-# (ties to even), what ties away add to e0, the error e, the allowances.
-GRAM, NOISE, EVEN, AWAY, ERROR, ALLOWED = 0, 3, 4, 5, 6, 7
-ALLOWANCES = 7
-"""The largest number of allowances."""
-PROJECTIONS = ALLOWED + ALLOWANCES
+_, R1, R2, R3, R4, R5 = NEEDED_RTOLS
 
 SUMS = 8
 """The number of totals that are sums over all columns. They come first, with lanes of their own."""
 
-EXACT_BINS = 4096
+EXACT_BINS = EXACT_ULPS
 BINS = EXACT_BINS + 32 * 300
 """The bins of ulp distances: whole numbers up to 4096, then 32 bins an octave.
 
 compare.percentile_99 explains them.
 """
 
-SMALLEST_NORMAL = 2.0**-126
 MAGIC = 1.5 * 2.0**52 * 2.0
 """A factor for the unit roundoff and a value's binade.
 
@@ -77,14 +68,13 @@ Adding and subtracting the product rounds the value to nearest even.
 """
 RECIPROCAL = np.int64(2046 << 52)
 """Minus the bits of a power of two: the bits of its reciprocal."""
-COHERENT = 4.0
+BLOCK_SIZE = 16
+"""The elements of a block format that share an exponent."""
 ALMOST = 1.0 - 2.0**-40
 """A margin for a product in place of a quotient.
 
 What is not larger than the largest so far by this much isn't larger after rounding either.
 """
-OUTLIER_BUDGETS = 3.0
-OUTLIER_RATIO = 2.0**-6
 
 
 BIN_SHIFT = 47
@@ -105,15 +95,24 @@ def count_far(distance: Any, n: Any, bins: Any) -> None:
 
 
 @jit
-def outside(projection: float, lowest: float, highest: float) -> Any:
-    """Return how far the projection lies outside [lowest, highest], signed."""
-    return max(projection - highest, 0.0) + min(projection - lowest, 0.0)
-
-
-@jit
 def raise_to(totals: Any, place: int, pattern: Any) -> None:
     """Raise a total to a maximum that is given as bits."""
     totals[place] = max(totals[place], number(pattern))
+
+
+@jit
+def block_tops(values: Any, n: int, tops: Any) -> None:
+    """Set `tops` to the largest |v| of each aligned group of 16, whose binade a block format has.
+
+    In other formats each value has its own: `values` are their tops.
+    """
+    for start in range(0, n, BLOCK_SIZE):
+        stop = min(start + BLOCK_SIZE, n)
+        most = 0.0
+        for j in range(start, stop):
+            most = max(most, abs(values[j]))
+        for j in range(start, stop):
+            tops[j] = most
 
 
 @jit
@@ -169,11 +168,19 @@ def needed_atols(out: Any, raw: Any, first: Any, last: Any, totals: Any) -> None
 
 @jit
 def count_ulps(
-    out: Any, raw: Any, first: Any, last: Any, unit: float, totals: Any, bins: Any, distance: Any
+    out: Any,
+    raw: Any,
+    tops: Any,
+    first: Any,
+    last: Any,
+    unit: float,
+    totals: Any,
+    bins: Any,
+    distance: Any,
 ) -> None:
     """Count the distances in ulps of the rounded raw reference.
 
-    Almost all are 0 to 3; comparisons count those (as vectors).
+    Almost all are 0 to 3; comparisons count those (as vectors). tops: see block_tops.
     """
     magic = MAGIC * unit
     farthest = np.int64(0)
@@ -181,7 +188,7 @@ def count_ulps(
         stop = min(start + U(CHUNK), last)
         zero = one = two = three = 0
         for j in range(start, stop):
-            step = binade(raw[j]) * magic
+            step = binade(tops[j]) * magic
             golden = (raw[j] + step) - step
             grid = max(binade(golden), SMALLEST_NORMAL) * (2.0 * unit)
             far = abs(out[j] - golden) * number(RECIPROCAL - bits(grid))
@@ -275,30 +282,6 @@ def against_budget(
 
 
 @jit
-def add_variance(
-    ref: Any,
-    noise: Any,
-    keyed_noise: Any,
-    w0: Any,
-    w1: Any,
-    shared: Any,
-    first: Any,
-    last: Any,
-    variance: Any,
-) -> None:
-    """Compute s^2 of some columns."""
-    variance0, variance1, variance2 = shared[0], shared[1], shared[2]
-    for j in range(first, last):
-        variance[j] = (
-            noise[j]
-            + keyed_noise[j]
-            + variance0 * w0[j] * w0[j]
-            + variance1 * w1[j] * w1[j]
-            + variance2 * ref[j] * ref[j]
-        )
-
-
-@jit
 def beyond(error: float, truncated: float) -> Any:
     """Return the part of an error outside 0 and `truncated`."""
     return max(error - max(truncated, 0.0), 0.0) + min(error - min(truncated, 0.0), 0.0)
@@ -340,6 +323,7 @@ def add_chi(error: Any, variance: Any, truncated: Any, first: Any, last: Any, la
 def golden_errors(
     out: Any,
     ref: Any,
+    tops: Any,
     first: Any,
     last: Any,
     unit: float,
@@ -351,12 +335,13 @@ def golden_errors(
     """Compute e0 of some columns with ties to even, and what ties away add to it.
 
     Also count the outputs that aren't the golden value. Returns whether there were ties (or zeros)
-    in this row so far. While there are none, nothing is written to golden_away.
+    in this row so far. While there are none, nothing is written to golden_away. tops: see
+    block_tops.
     """
     magic = MAGIC * unit
     mismatch = ties = 0
     for j in range(first, last):
-        power = binade(ref[j])
+        power = binade(tops[j])
         step = power * magic
         golden = (ref[j] + step) - step
         rounding = golden - ref[j]
@@ -369,143 +354,8 @@ def golden_errors(
         tied = True
     if tied:
         for j in range(first, last):
-            half = binade(ref[j]) * unit
+            half = binade(tops[j]) * unit
             golden_away[j] = (
                 np.copysign(half, ref[j]) - golden_error[j] if abs(golden_error[j]) == half else 0.0
             )
-    return tied
-
-
-@jit
-def score(
-    scores: Any, projections: Any, extra: Any, shared: Any, coherent_variance: Any, allowances: int
-) -> None:
-    """Compute numerator, variance and squared norm of the three directions from projections."""
-    for k in range(3):
-        lowest = highest = 0.0
-        for a in range(ALLOWED, ALLOWED + allowances):
-            lowest, highest = min(lowest, projections[a, k]), max(highest, projections[a, k])
-        independent = projections[NOISE, k] + extra[k]
-        golden = max(projections[EVEN, k] ** 2, (projections[EVEN, k] + projections[AWAY, k]) ** 2)
-        together = 0.0
-        for other in range(3):
-            together += shared[other] * projections[GRAM + other, k] * projections[GRAM + other, k]
-        scores[3 * k] = outside(projections[ERROR, k], lowest, highest)
-        scores[3 * k + 1] = (
-            independent
-            + coherent_variance[k]
-            + max(golden - COHERENT * independent, 0.0)
-            + together
-        )
-        scores[3 * k + 2] = projections[GRAM + k, k]
-
-
-@jit
-def row_scratch(n: int) -> Any:
-    """Return the scratch memory of compare_row, for rows of n.
-
-    It holds running totals of sums and of projections, distances, the projections, extra, and the
-    scratch of the keys.
-    """
-    lanes, projected = np.zeros(SUMS * LANES), np.zeros(PROJECTIONS * 3 * LANES)
-    return (
-        lanes,
-        projected,
-        np.empty(CHUNK),
-        np.empty((PROJECTIONS, 3)),
-        np.empty(3),
-        key_scratch(n),
-    )
-
-
-@jit
-def fold_row(totals: Any, projections: Any, lanes: Any, projected: Any) -> None:
-    """Fold the running totals of a row into the totals, and clear them for the next row."""
-    for k in range(SUMS):
-        totals[k] += fold(lanes[k * LANES :], LANES)
-    for k in range(PROJECTIONS):
-        for w in range(3):
-            projections[k, w] = fold(projected[(3 * k + w) * LANES :], LANES)
-    for first, second in ((0, 1), (0, 2), (1, 2)):
-        projections[GRAM + second, first] = projections[GRAM + first, second]
-    lanes[:] = 0.0
-    projected[:] = 0.0
-
-
-@jit
-def compare_row(
-    row: int,
-    n: int,
-    out: Any,
-    raw: Any,
-    ref: Any,
-    bound: Any,
-    noise: Any,
-    w0: Any,
-    w1: Any,
-    shared: Any,
-    unit: float,
-    rtol: float,
-    atol: float,
-    declared: bool,
-    origin: float,
-    totals: Any,
-    bins: Any,
-    scores: Any,
-    scratch: Any,
-    error: Any,
-    golden_error: Any,
-    golden_away: Any,
-    variance: Any,
-    informative: bool,
-    coherent_variance: Any,
-    keyed_noise: Any,
-    allowance: Any,
-    allowances: int,
-    truncated: Any,
-) -> bool:
-    """Add one row to the totals.
-
-    out, raw, ref, bound, noise: (n,) float64. The directions are w0, w1 and ref. shared[k] is the
-    variance of the row's error along the k-th. coherent_variance[k] is what keyed errors and
-    patterns add to the variance of the k-th direction. A projection inside the hull of 0 and the
-    first `allowances` rows of `allowance` counts as 0. `keyed_noise` is what keyed errors add to
-    s^2. chi counts errors beyond `truncated`. `origin` shifts raw in the PCC's sums.
-
-    Leaves e in `error`, e0 (ties to even) in `golden_error` and s^2 in `variance`. Returns whether
-    there were ties. What ties away add to e0 is then in `golden_away`.
-    """
-    lanes, projected, distance, projections, extra, keys = scratch
-    tied = False
-    for start in range(0, n, BLOCK):
-        first, last = U(start), U(min(start + BLOCK, n))
-        add_moments(out, raw, first, last, origin, lanes)
-        needed_atols(out, raw, first, last, totals)
-        count_ulps(out, raw, first, last, unit, totals, bins, distance)
-        if declared:
-            raise_allclose(out, raw, first, last, rtol, atol, totals, TOLERANCE)
-            raise_allclose(out, ref, first, last, rtol, atol, totals, TOLERANCE_QUANTIZED)
-        if not informative:
-            continue
-        for j in range(first, last):
-            error[j] = out[j] - ref[j]
-        against_budget(row, first, last, out, ref, bound, error, totals)
-        add_variance(ref, noise, keyed_noise, w0, w1, shared, first, last, variance)
-        add_chi(error, variance, truncated, first, last, lanes)
-        project_gram(w0, w1, ref, first, last, 3 * GRAM, projected)
-        project_squares(w0, w1, ref, noise, first, last, 3 * NOISE, projected)
-        tied = golden_errors(out, ref, first, last, unit, golden_error, golden_away, tied, totals)
-        if tied:
-            project(w0, w1, ref, golden_away, first, last, 3 * AWAY, projected)
-        project(w0, w1, ref, golden_error, first, last, 3 * EVEN, projected)
-        project(w0, w1, ref, error, first, last, 3 * ERROR, projected)
-        for k in range(allowances):
-            project(w0, w1, ref, allowance[k], first, last, 3 * (ALLOWED + k), projected)
-    fold_row(totals, projections, lanes, projected)
-    if not informative:
-        scores[:] = 0.0
-        return False
-    totals[USED] += n
-    shared_keys(ref, noise, w0, w1, n, keys, extra)
-    score(scores, projections, extra, shared, coherent_variance, allowances)
     return tied

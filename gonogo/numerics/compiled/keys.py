@@ -82,9 +82,9 @@ def repeated(values: Any, n: int, scratch: Any) -> int:
 
 @jit
 def shared_keys(
-    reference: Any, noise: Any, w0: Any, w1: Any, n: int, scratch: Any, extra: Any
+    reference: Any, noise: Any, w0: Any, w1: Any, w2: Any, n: int, scratch: Any, extra: Any
 ) -> None:
-    """Compute what equal |reference| add to the variance of the directions (w0, w1, reference).
+    """Compute what equal |reference| add to the variance of the directions (w0, w1, w2).
 
     That is the excess over independent errors: (sum over a group of a)^2 = sum of a^2 + 2 a (sum of
     the earlier ones), with a = |w| sqrt(noise). extra[k] collects the second part. The table maps a
@@ -100,7 +100,7 @@ def shared_keys(
         while table[slot] >= 0 and abs(reference[table[slot]]) != abs(reference[j]):
             slot = (slot + 1) & mask
         root = np.sqrt(noise[j])
-        amount0, amount1, amount2 = abs(w0[j]) * root, abs(w1[j]) * root, abs(reference[j]) * root
+        amount0, amount1, amount2 = abs(w0[j]) * root, abs(w1[j]) * root, abs(w2[j]) * root
         first = table[slot]
         if first < 0:
             table[slot] = j
