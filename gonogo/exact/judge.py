@@ -124,9 +124,7 @@ def _judged(test: TestSpec, inputs: Arrays, name: str, output: Floats) -> ExactJ
         reading = gradients.read(test, inputs, output, wrong)
     elif name in COLUMNS:
         terms, expectation = expected_backward.columns(test, inputs, name)
-        dy = np.asarray(inputs["dy"], np.float64).reshape(terms.shape)
-        others = expected_backward.wrong_dgammas(test, inputs) if name == "dgamma" else []
-        reading = down.read(name, terms, dy, expectation, output, wrong, fmt, others)
+        reading = down.read(test, inputs, name, terms, expectation, output, wrong)
     else:
         reading = _statistic(test, inputs, name, output, wrong)
     words = f"{count} of {judged} differ from the exact result: {reading.words}"

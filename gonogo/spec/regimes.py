@@ -32,7 +32,7 @@ PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
 EXACT = "exact"
 """The regime that draws all tensors of a test together, so that right kernels agree to the bit."""
 
-EXACT_KERNELS = ("layernorm_fw", "layernorm_bw", "rmsnorm_fw", "groupnorm_fw")
+EXACT_KERNELS = ("layernorm_fw", "layernorm_bw", "rmsnorm_fw", "rmsnorm_bw", "groupnorm_fw")
 EXACT_FORMATS = ("fp32", "tf32", "bf16", "fp16")
 MAX_EXACT_FEATURES = 2**20
 """16 N, the sum of squares of a row of integers up to 4, stays within the 2^24 of fp32."""
