@@ -124,9 +124,10 @@ def _fine(row: int, fmt: str, choice: Callable[[int, int], int]) -> float:
 
     choice: from the index of the vernier row and the number of distances to the distance.
     """
-    pairs, _ = vernier.candidates(vernier.precision(fmt), 0)
-    small = np.unique(pairs[pairs[:, 1] < 2.0 ** -vernier.precision(fmt)][:, 1])[::-1]
-    return float(small[choice(row // 4, len(small))]) * (1 if row % 8 < 4 else -1)
+    half = 2.0 ** -vernier.precision(fmt)
+    small = [half - step * vernier.DISTANCE for step in vernier.STEPS]
+    small = [value for value in small if value > vernier.LEAST_SHARE * half]
+    return small[choice(row // 4, len(small))] * (1 if row % 8 < 4 else -1)
 
 
 def _finest(index: int, count: int) -> int:

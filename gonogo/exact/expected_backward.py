@@ -12,6 +12,8 @@ from gonogo.exact import scales
 from gonogo.exact.expected import OPERATIONS, STORED, WELFORD, Arrays, Expected, absorbed
 from gonogo.exact.vernier import UNIT
 from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay.narrow_sums import bounds
+from gonogo.numerics.replay.program import ColumnOrder
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -121,12 +123,47 @@ def columns(test: TestSpec, inputs: Arrays, name: str) -> tuple[Doubles, Expecte
 
 PARTIAL_SUMS = "partial sums of which 10 bits are read, as Wormhole's are"
 
-IN_ORDER = "a 16-bit accumulator that adds the rows in order"
+IN_HALVES = "x^ s2 subtracted in two halves, as a gradient of x * x is added up in 16 bits"
+
+NARROW = "a 16-bit accumulator"
+
+NARROW_ORDERS = (
+    ColumnOrder.rows,
+    ColumnOrder.windows,
+    ColumnOrder.folded,
+    ColumnOrder.lanes,
+    ColumnOrder.halves,
+    ColumnOrder.quarters,
+)
+"""The known orders of column sums whose total is stored in 16 bits after each addition."""
 
 
-def in_order(terms: Doubles, fmt: str) -> Floats:
-    """Return the column sums (1, N) of a kernel that rounds to `fmt` after each row."""
-    total = np.zeros(terms.shape[1], dtype=np.float32)
-    for row in terms:
-        total = round_to(total.astype(np.float64) + round_to(row, fmt), fmt)
-    return total[None]
+def in_halves(parts: Backward, fmt: str) -> Floats:
+    """Return dx (rows, N) of a kernel that adds the two gradients of x * x one after the other.
+
+    Automatic differentiation of x rsqrt(mean(x * x) + epsilon) does so, and rounds to `fmt`.
+    """
+    r, half = parts.rstd[:, None], (parts.s2 * parts.rstd / 2)[:, None]
+    share = round_to(half * parts.xhat, fmt).astype(np.float64)
+    first = round_to(round_to(r * parts.product, fmt) - share, fmt)
+    return round_to(first - share, fmt)
+
+
+def narrow_order(test: TestSpec, terms: Doubles, output: Floats) -> ColumnOrder | None:
+    """Return the order in which a 16-bit accumulator gives exactly this column sum, or None.
+
+    terms: (rows, N). output: (1, N). Where rows about epsilon enter a column, its terms are known
+    to STORED only; then the others must have the bits, and without others, all.
+    """
+    rough = np.isin(scales.layout(test).kind, (scales.ROUGH, scales.EPSILON))
+    reach = STORED * np.abs(terms) * rough[:, None]
+    if (reach > 0).any(axis=0).all():
+        reach = np.zeros_like(terms)
+    fmt = test.numerics.output
+    stored = round_to(terms, fmt).astype(np.float64)
+    value = output[0].astype(np.float64)
+    for order in NARROW_ORDERS:
+        least, _, most = np.moveaxis(bounds(stored, reach, fmt, order), -1, 0)
+        if ((least <= value) & (value <= most)).all():
+            return order
+    return None

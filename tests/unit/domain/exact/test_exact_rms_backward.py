@@ -15,8 +15,9 @@ from exact_kernels import (
     rms_norm_gradients,
 )
 from gonogo.exact import scales, vernier
-from gonogo.exact.expected_backward import PARTIAL_SUMS
+from gonogo.exact.expected_backward import IN_HALVES, PARTIAL_SUMS
 from gonogo.exact.judge import judge_exact
+from gonogo.numerics.formats import round_to
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
@@ -159,3 +160,39 @@ def test_a_kernel_that_is_given_its_rstd_is_not_accused_of_a_wrong_variance() ->
     assert judgement.reading is not None
     assert judgement.reading.term == "rstd", judgement.words
     assert judgement.reading.factor == pytest.approx(np.sqrt(63 / 64), abs=1e-3)
+
+
+@pytest.mark.parametrize("features", [64, 1024])
+def test_a_gradient_of_x_squared_that_is_added_in_two_halves_is_right(features: int) -> None:
+    test = rms_test(40, features, "bf16", "given")
+    given = inputs_of(test)
+    rstd = given["rstd"][:, None]
+    product = given["dy"] * given["gamma"]
+    s2 = (product * given["x"] * rstd).mean(axis=1, keepdims=True)
+    half = round_to(given["x"] * rstd * rstd * s2 / 2, "bf16")
+    dx = round_to(round_to(round_to(product * rstd, "bf16") - half, "bf16") - half, "bf16")
+    judgement = judge_exact(test, given, {"dx": dx})["dx"]
+    assert judgement.words == f"right, with {IN_HALVES}"
+    dx[2] = np.nextafter(dx[2], np.inf, dtype=np.float32)
+    assert judge_exact(test, given, {"dx": dx})["dx"].mismatches > 0
+
+
+@pytest.mark.parametrize(("window", "order"), [(96, "rows in order"), (32, "windows of 32 rows")])
+@pytest.mark.parametrize("kept", [96, 95])
+def test_a_16_bit_accumulator_in_a_known_order_is_right(window: int, order: str, kept: int) -> None:
+    test = rms_test(96, 256)
+    given = inputs_of(test)
+    x, dy = given["x"], given["dy"]
+    rstd = 1 / np.sqrt((x * x).mean(axis=1, keepdims=True) + np.float32(test.epsilon))
+    terms = round_to(dy * round_to(x * rstd, "bf16"), "bf16")
+    total = np.zeros(256, dtype=np.float32)
+    for start in range(0, 96, window):
+        part = np.zeros(256, dtype=np.float32)
+        for row in terms[start : min(start + window, kept)]:
+            part = round_to(part + row, "bf16")
+        total = round_to(total + part, "bf16")
+    judgement = judge_exact(test, given, {"dgamma": total})["dgamma"]
+    if kept == 96:
+        assert judgement.words == f"right, with a 16-bit accumulator, {order}"
+    else:
+        assert judgement.explanation is Explanation.unexplained
