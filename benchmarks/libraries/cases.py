@@ -106,7 +106,8 @@ LAYOUTS: Final[Mapping[tuple[int, ...], tuple[str, ...]]] = {
 """Rows and features -> the regimes that run on them."""
 
 EXACT_SHAPES: Final = ((32, 64), (16, 1000), (16, 1024), (8, 4096))
-"""Rows and features of the regime `exact`, which only layernorm_fw has."""
+"""Rows and features of the regime `exact`, which EXACT_KINDS have."""
+EXACT_KINDS: Final = ("layernorm_fw", "rmsnorm_bw")
 
 GROUPED_LAYOUTS: Final[Mapping[tuple[int, ...], tuple[str, ...]]] = {
     (2, 64, 8, 8): ("normal", "offset-3"),
@@ -172,7 +173,7 @@ def cases(kind: str | None = None, number_format: str | None = None) -> Iterator
                     continue
                 for form in formats:
                     yield Case(kind_name, shape, regime, form)
-        if kind_name == "layernorm_fw":
+        if kind_name in EXACT_KINDS:
             for shape in EXACT_SHAPES:
                 for form in formats:
                     yield Case(kind_name, shape, "exact", form)
@@ -194,6 +195,8 @@ def inputs(case: Case, seed: int) -> Tensors:
 
     x and dy have the case's shape, gamma and beta (channels,). Don't change them: they are cached.
     """
+    if case.regime == "exact" and case.kind == "rmsnorm_bw":
+        return _exact_gradients(case, seed)
     tensors: Tensors = {}
     for name in KINDS[case.kind].inputs:
         draw = REGIMES[case.regime][name]
@@ -204,6 +207,17 @@ def inputs(case: Case, seed: int) -> Tensors:
             values = row.reshape(case.channels)
         tensors[name] = round_to(values, case.format)
         tensors[name].flags.writeable = False
+    return tensors
+
+
+def _exact_gradients(case: Case, seed: int) -> Tensors:
+    """Return tensors of the regime `exact` that are drawn together."""
+    bits = SIGNIFICANT_BITS["bf16" if case.format == "fp32" else case.format]
+    drawn = exact.gradients(case.matrix, case.format, bits, _generator(seed, "gradients"))
+    tensors = {name: round_to(drawn[name], case.format) for name in KINDS[case.kind].inputs}
+    tensors["gamma"] = tensors["gamma"].reshape(case.channels)
+    for values in tensors.values():
+        values.flags.writeable = False
     return tensors
 
 

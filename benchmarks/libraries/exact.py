@@ -4,6 +4,10 @@ Row i of x is S_i (c + M_i): S_i a power of two, M_i an integer, and c from {0, 
 sum c = 0 and sum c^2 = 4 N. So mean = S M, rstd = 1/(2 S) and x^ = c/2 are exact in every format
 and order. gamma has 3 bits and beta all bits of its format, far below gamma: y = gamma x^ + beta is
 rounded once.
+
+The gradients of RMSNorm, dx = rstd (P - x^ s2) with P = dy gamma, need rows of two kinds, in turn:
+P = s2 x^ + q with q that cancels in pairs of equal x^, so that s2 is exact and most of dx is 0; and
+x^ = 1 or -1 with a fine s2, so that P - x^ s2 is rounded once, close to a tie.
 """
 
 from __future__ import annotations
@@ -60,3 +64,59 @@ def betas(features: int, bits: int, generator: np.random.Generator) -> Doubles:
     steps = 2 * generator.integers(0, 2 ** (bits - 2), (1, features)) + 1
     sizes = 2.0**-4 * (1 + steps / 2.0 ** (bits - 1))
     return np.where(generator.random((1, features)) < 0.5, -sizes, sizes)
+
+
+def gradients(
+    shape: tuple[int, int], number_format: str, bits: int, generator: np.random.Generator
+) -> dict[str, Doubles]:
+    """Return x, gamma (powers of two) and dy of RMSNorm's backward kernel.
+
+    bits: the significant bits of the vernier, those of a 16-bit output.
+    """
+    count, features = shape
+    scales = LEAST_SCALES[number_format] * 2.0 ** generator.integers(0, 2, (count, 1))
+    c, product = np.empty(shape), np.empty(shape)
+    for row in range(count):
+        signs = np.where(generator.random(features) < 0.25, -1, 1)
+        if row % 2:
+            c[row] = 2 * signs
+            sums = 2.0**-bits * (1 - 2.0**-6) * c[row] / 2
+            product[row] = _signals(sums, c[row], generator)
+        else:
+            c[row] = signs * np.abs(codes(features, generator))
+            sums = generator.choice([-4, -2, 2, 4]) * c[row] / 2
+            product[row] = _cancelling(sums, c[row], generator)
+    sizes = 2.0 ** generator.integers(-1, 2, (1, features))
+    gamma = np.where(generator.random((1, features)) < 0.5, -sizes, sizes)
+    return {"x": scales * c, "gamma": gamma, "dy": product / gamma}
+
+
+def _groups(c: Doubles, size: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    """Return columns in groups of equal c, (groups, size)."""
+    order = generator.permutation(c.size)
+    groups = []
+    for value in np.unique(c):
+        same = order[c[order] == value]
+        groups.append(same[: same.size // size * size].reshape(-1, size))
+    return np.concatenate(groups)
+
+
+def _cancelling(sums: Doubles, c: Doubles, generator: np.random.Generator) -> Doubles:
+    """Return the sums plus k, -k in a third of the pairs of equal c."""
+    product = sums.copy()
+    pairs = _groups(c, 2, generator)
+    pairs = pairs[generator.random(len(pairs)) < 1 / 3]
+    steps = generator.integers(1, 8, len(pairs))
+    product[pairs[:, 0]] += steps
+    product[pairs[:, 1]] -= steps
+    return product
+
+
+def _signals(sums: Doubles, c: Doubles, generator: np.random.Generator) -> Doubles:
+    """Return the sums with G, -G and twice the sum two times in every four columns of equal c."""
+    product = sums.copy()
+    fours = _groups(c, 4, generator)
+    signals = generator.integers(33, 64, len(fours)) / 32
+    product[fours[:, 0]], product[fours[:, 1]] = signals, -signals
+    product[fours[:, 2:]] *= 2
+    return product

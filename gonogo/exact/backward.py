@@ -1,17 +1,21 @@
-"""Exact inputs of LayerNorm's backward kernel: x, gamma (powers of two) and dy = P / gamma.
+"""Exact inputs of the backward kernels: x, gamma (powers of two) and dy = P / gamma.
 
 With dx = r (P - s1 - x^ s2), s1 = mean(P) and s2 = mean(P x^), there are two kinds of rows:
 
 - *zero sensors*: P = s1 + s2 c / 2 + q, with small integers s1, s2 = 2 or 4, and q that cancels in
   pairs of equal c. Then s1 and s2 are exact, and dx = r q is exactly 0 where q = 0: there, any
   error of s1 or s2 shows by itself.
-- *vernier rows* (s2 = 0): four columns of equal c hold P = G, -G, 2 s1, 2 s1, and the others s1,
-  where s1 is half a unit in the last place of G less a distance, as in `vernier`. So G - s1 is
-  rounded once, and a factor on dx or a wrong s1 flips it.
+- *vernier rows*: four columns of equal c hold P = G, -G, 2 t, 2 t, and the others t, where t is
+  half a unit in the last place of G less a distance, as in `vernier`. LayerNorm has t = s1 and
+  s2 = 0. So G - t is rounded once, and a factor on dx or a wrong sum flips it.
+
+RMSNorm has no s1: the zero sensors are without it, and the vernier is in s2. Its vernier rows have
+c = 2 or -2 everywhere, so x^ is 1 or -1, and t = s2 x^.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,34 +28,72 @@ if TYPE_CHECKING:
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Sums = Callable[[int, Integers], tuple[Integers, Doubles]]
 
 _S1 = (3, -2, 1, -3, 2, -1)
 _S2 = (2, -4, 4, -2, 4)
+_S2_WITHOUT_MEAN = (2, -4, 2, 4, -4)
+"""Their sum is 0: dgamma sums dy x^, which has the sign of s2, so that it would grow with the rows.
+A period of 5 meets every kind and scale of row."""
 _LARGEST_Q = 7
 _BUSY = 3
 """One pair of columns in three has q other than 0."""
 
 
-def gradients(test: TestSpec, seed: int) -> dict[str, Doubles]:
-    """Return x, gamma and dy."""
+def normalized(test: TestSpec, seed: int) -> dict[str, Doubles]:
+    """Return x, gamma and dy of LayerNorm: x = S (c + M)."""
+    rows = scales.layout(test)
+
+    def sums(row: int, c: Integers) -> tuple[Integers, Doubles]:
+        if rows.kind[row] == scales.WIDE:
+            return c, np.full(c.size, _fine(row, test.numerics.output, _finest))
+        return c, _S1[row % len(_S1)] + _S2[row % len(_S2)] * c / 2
+
+    c = integers.patterns(seed, test.rows, test.features)
+    return _tensors(test, seed, c, sums)
+
+
+def root_mean_square(test: TestSpec, seed: int) -> dict[str, Doubles]:
+    """Return x, gamma and dy of RMSNorm: x = S c.
+
+    In epsilon rows dy is 0 in half of the columns: dgamma sums these rows, too, and their allowance
+    would hide a factor of .1 % on it everywhere.
+    """
+    rows = scales.layout(test)
+
+    def sums(row: int, c: Integers) -> tuple[Integers, Doubles]:
+        if rows.kind[row] == scales.WIDE:
+            flat = np.where(c < 0, -2, 2)
+            return flat, _fine(row, test.numerics.output, _spread) * flat / 2
+        return c, _S2_WITHOUT_MEAN[row % len(_S2_WITHOUT_MEAN)] * c / 2
+
+    c = integers.uncentered(seed, test.rows, test.features)
+    drawn = _tensors(test, seed, c, sums)
+    silent = draws.choices(seed, "epsilon", (test.features,), 2) == 0
+    drawn["dy"][np.ix_(rows.kind == scales.EPSILON, silent)] = 0.0
+    return drawn
+
+
+def _tensors(test: TestSpec, seed: int, patterns: Integers, sums: Sums) -> dict[str, Doubles]:
+    """Return x = S (c + M), gamma, and dy = P / gamma.
+
+    patterns: the c of some rows, which the others repeat. sums: from a row's index and its pattern
+    to its c and to s1 + s2 x^, both (N,).
+    """
     rows = scales.layout(test)
     features = test.features
-    c = integers.patterns(seed, test.rows, features)
     signs = 1 - 2 * draws.choices(seed, "gamma signs", (features,), 2)
     gamma = signs * 2.0 ** (draws.choices(seed, "powers", (features,), 3) - 1)
-    half = scales.is_half(test)
-    product = np.empty((test.rows, features))
-    lots = draws.words(seed, "products", (len(c), features))
+    lots = draws.words(seed, "products", (len(patterns), features))
+    x, product = np.empty((test.rows, features)), np.empty((test.rows, features))
     for row in range(test.rows):
-        line = row % len(c)
-        groups = _groups(c[line], lots[line])
-        if rows.kind[row] == scales.WIDE:
-            product[row] = _vernier_row(row, lots[line], groups, test.numerics.output)
-        else:
-            product[row] = _zero_sensors(row, c[line], lots[line], groups)
-    if half:  # dx = r P stays above the subnormals of fp16
+        line = row % len(patterns)
+        c, exact = sums(row, patterns[line])
+        x[row] = rows.scale[row] * (c + rows.mean[row])
+        kind = _vernier_row if rows.kind[row] == scales.WIDE else _zero_sensors
+        product[row] = kind(exact, lots[line], _groups(c, lots[line]))
+    if scales.is_half(test):  # dx = r P stays above the subnormals of fp16
         product *= 2.0 * rows.scale[:, None]
-    x = rows.scale[:, None] * (c[np.arange(test.rows) % len(c)] + rows.mean[:, None])
     return {"x": x, "gamma": gamma, "dy": product / gamma}
 
 
@@ -65,11 +107,9 @@ def _groups(c: Integers, lots: NDArray[np.uint64]) -> NDArray[np.intp]:
     return np.concatenate(some)
 
 
-def _zero_sensors(
-    row: int, c: Integers, lots: NDArray[np.uint64], groups: NDArray[np.intp]
-) -> Doubles:
-    """Return P of a row with integer s1 and s2: q is k, -k in two pairs of some groups."""
-    product = _S1[row % len(_S1)] + _S2[row % len(_S2)] * c / 2
+def _zero_sensors(exact: Doubles, lots: NDArray[np.uint64], groups: NDArray[np.intp]) -> Doubles:
+    """Return P of a row: `exact`, which is s1 + s2 x^, plus k, -k in two pairs of some groups."""
+    product = exact.copy()
     first = lots[groups[:, 0]] >> np.uint64(32)
     busy = first % np.uint64(_BUSY) == 0
     size = (1 + (lots[groups[:, 1]] >> np.uint64(32)) % np.uint64(_LARGEST_Q)).astype(np.float64)
@@ -79,15 +119,33 @@ def _zero_sensors(
     return product
 
 
-def _vernier_row(row: int, lots: NDArray[np.uint64], groups: NDArray[np.intp], fmt: str) -> Doubles:
-    """Return P of a row with a fine s1 and s2 = 0."""
-    pairs, _ = vernier.candidates(vernier.precision(fmt), 0)
-    small = np.unique(pairs[pairs[:, 1] < 2.0 ** -vernier.precision(fmt)][:, 1])[::-1]
-    s1 = float(small[(row // 4) % min(len(small), 4)]) * (1 if row % 8 < 4 else -1)
-    product = np.full(lots.size, s1)
+def _fine(row: int, fmt: str, choice: Callable[[int, int], int]) -> float:
+    """Return the s1 or s2 of a vernier row: half a unit in the last place of G, less a distance.
+
+    choice: from the index of the vernier row and the number of distances to the distance.
+    """
+    half = 2.0 ** -vernier.precision(fmt)
+    small = [half - step * vernier.DISTANCE for step in vernier.STEPS]
+    small = [value for value in small if value > vernier.LEAST_SHARE * half]
+    return small[choice(row // 4, len(small))] * (1 if row % 8 < 4 else -1)
+
+
+def _finest(index: int, count: int) -> int:
+    """Return one of the four smallest distances."""
+    return index % min(count, 4)
+
+
+def _spread(index: int, count: int) -> int:
+    """Return every distance in turn, the smallest first, so that a few rows bracket a factor."""
+    return 5 * index % count
+
+
+def _vernier_row(fine: Doubles, lots: NDArray[np.uint64], groups: NDArray[np.intp]) -> Doubles:
+    """Return P of a row whose sums make `fine` of it, (N,): s1, or s2 x^."""
+    product = fine.copy()
     least, count = 50, 14
     numerator = least + (lots[groups[:, 2]] >> np.uint64(32)) % np.uint64(count)
     signal = numerator.astype(np.float64) / 32
     product[groups[:, 0]], product[groups[:, 1]] = signal, -signal
-    product[groups[:, 2:]] = 2 * s1
+    product[groups[:, 2:]] = 2 * fine[groups[:, 2:]]
     return product

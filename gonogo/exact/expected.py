@@ -66,7 +66,7 @@ def channels(test: TestSpec) -> NDArray[np.intp]:
 
 def absorbed(rstd: Doubles, kind: NDArray[np.int64]) -> Doubles:
     """Return rstd with the power of two of exact rows: fp32 absorbs their epsilon."""
-    exact = np.isin(kind, (scales.EXACT, scales.WIDE))
+    exact = np.isin(kind, scales.EXACT_STATISTICS)
     return np.where(exact, rstd.astype(np.float32).astype(np.float64), rstd)
 
 
@@ -101,7 +101,7 @@ def forward(test: TestSpec, inputs: Arrays, rows: NDArray[np.intp]) -> Forward:
     beta = np.zeros(x.shape)
     if "beta" in inputs:
         beta = np.broadcast_to(np.asarray(inputs["beta"], np.float64).reshape(-1)[index], x.shape)
-    rms = test.kernel == "rmsnorm_fw"
+    rms = not scales.is_centered(test)
     mean = np.zeros(len(x)) if rms else x.mean(axis=1)
     centered = x - mean[:, None]
     variance = (centered**2).mean(axis=1)

@@ -39,11 +39,7 @@ def root_mean_square(test: TestSpec, seed: int) -> dict[str, Doubles]:
     """Return x and gamma of RMSNorm: x = S c, in every fourth row with wide integers."""
     rows = scales.layout(test)
     features = test.features
-    c = integers.patterns(seed, test.rows, features)
-    keep_sign = draws.choices(seed, "signs", c.shape, 4) == 0
-    c = np.where(keep_sign, c, np.abs(c))
-    if not integers.exists(features):  # without a mean, N = 1 and N = 3 are exact, too
-        c = np.where(keep_sign, -2, 2)
+    c = integers.uncentered(seed, test.rows, features)
     fine = test.numerics.format_of("gamma") != "bf16" and test.numerics.output != "bf16"
     one = 1024 if fine else 128  # gamma has 11 or 8 bits
     numerator = one + 1 + 2 * draws.choices(seed, "numerators", (features,), one // 2)

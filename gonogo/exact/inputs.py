@@ -26,5 +26,6 @@ _DRAW = {
     "layernorm_fw": forward.normalized,
     "groupnorm_fw": forward.normalized,
     "rmsnorm_fw": forward.root_mean_square,
-    "layernorm_bw": backward.gradients,
+    "layernorm_bw": backward.normalized,
+    "rmsnorm_bw": backward.root_mean_square,
 }

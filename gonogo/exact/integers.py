@@ -83,6 +83,18 @@ def patterns(seed: int, rows: int, features: int) -> Integers:
     return result
 
 
+def uncentered(seed: int, rows: int, features: int) -> Integers:
+    """Return c, (min(rows, MAX_PATTERNS), N), with sum c^2 = 4 N: three in four are positive.
+
+    Without a mean, N = 1 and N = 3 are exact, too: c is 2 or -2.
+    """
+    c = patterns(seed, rows, features)
+    keep_sign = draws.choices(seed, "signs", c.shape, 4) == 0
+    if not exists(features):
+        return np.where(keep_sign, -2, 2)
+    return np.where(keep_sign, c, np.abs(c))
+
+
 def spot(row: int, features: int) -> int:
     """Return the tile, from 0, in which a row's largest values lie.
 

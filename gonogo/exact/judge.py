@@ -124,9 +124,7 @@ def _judged(test: TestSpec, inputs: Arrays, name: str, output: Floats) -> ExactJ
         reading = gradients.read(test, inputs, output, wrong)
     elif name in COLUMNS:
         terms, expectation = expected_backward.columns(test, inputs, name)
-        dy = np.asarray(inputs["dy"], np.float64).reshape(terms.shape)
-        others = expected_backward.wrong_dgammas(test, inputs) if name == "dgamma" else []
-        reading = down.read(name, terms, dy, expectation, output, wrong, fmt, others)
+        reading = down.read(test, inputs, name, terms, expectation, output, wrong)
     else:
         reading = _statistic(test, inputs, name, output, wrong)
     words = f"{count} of {judged} differ from the exact result: {reading.words}"
@@ -162,13 +160,19 @@ def _program(
         return expected.ALIGNED
     if name == "dx":
         rows = np.flatnonzero(wrong.any(axis=1))
-        vernier = (scales.layout(test).kind[rows] == scales.WIDE).all()
-        if vernier and gradients.is_partial(test, inputs, output, rows):
+        if not (scales.layout(test).kind[rows] == scales.WIDE).all():
+            return None
+        parts = expected_backward.backward(test, inputs, rows)
+        halves = expected_backward.in_halves(parts, test.numerics.output)
+        if not parts.is_centered and np.array_equal(halves, output[rows]):
+            return expected_backward.IN_HALVES
+        if gradients.is_partial(test, inputs, output, rows):
             return expected_backward.PARTIAL_SUMS
     if name in COLUMNS and test.numerics.output != "fp32":
         terms, _ = expected_backward.columns(test, inputs, name)
-        if np.array_equal(expected_backward.in_order(terms, test.numerics.output), output):
-            return expected_backward.IN_ORDER
+        order = expected_backward.narrow_order(test, terms, output)
+        if order is not None:
+            return f"{expected_backward.NARROW}, {order}"
     return None
 
 

@@ -22,6 +22,9 @@ mantissas, an uneven mean; such rows are for the ordinary judgment. A backward k
 its columns sum all rows. WIDE: in RMSNorm, integers of 8 bits, exact unless the kernel stores
 squares or partial sums in 16 bits; in a backward kernel, vernier rows."""
 
+EXACT_STATISTICS = (EXACT, WIDE)
+"""Kinds of rows whose mean and rstd are exact."""
+
 _MEANS = (3, -2, 1, -3, 0, 2, -1)
 _EXPONENTS = (0, 2, 1, 3)
 _FP16_EXPONENTS = (0, 2, 1)
@@ -32,7 +35,7 @@ FP16_LEAST_SCALE = 2.0**-10
 
 
 SINGLE_SCALE = 2.0**-6
-"""S where N = 1: y is beta, to within 16 u |mean| / sqrt(eps)."""
+"""S where N = 1 and a mean is subtracted: y is beta, to within 16 u |mean| / sqrt(eps)."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,16 @@ def has_epsilon_rows(test: TestSpec) -> bool:
     return "rstd" not in test.input_names
 
 
+def is_centered(test: TestSpec) -> bool:
+    """Return whether the kernel subtracts a mean; RMSNorm's don't."""
+    return test.kernel not in ("rmsnorm_fw", "rmsnorm_bw")
+
+
+def is_backward(test: TestSpec) -> bool:
+    """Return whether the kernel computes gradients."""
+    return "dy" in test.input_names
+
+
 def is_half(test: TestSpec) -> bool:
     """Return whether a tensor of the test is in fp16."""
     return "fp16" in (*map(test.numerics.format_of, test.input_names), test.numerics.output)
@@ -73,14 +86,14 @@ def is_half(test: TestSpec) -> bool:
 def layout(test: TestSpec) -> Layout:
     """Return the layout, which depends on the test only (not on the seed)."""
     rows = np.arange(test.rows)
-    rms = test.kernel == "rmsnorm_fw"
+    rms, backward = not is_centered(test), is_backward(test)
     kind = np.full(test.rows, EXACT if rms or integers.exists(test.features) else ROUGH)
-    if rms and test.features >= MIN_FEATURES:
+    if rms and (backward or test.features >= MIN_FEATURES):
         kind[rows % 4 == 2] = WIDE
     if has_epsilon_rows(test):
         few = (test.rows < 6) & (test.rows > 1) & (rows == test.rows - 1)
         kind[(rows % 8 == 5) | few] = EPSILON
-    if test.kernel == "layernorm_bw":
+    if backward:
         wide = (rows % 4 == 2) & (kind == EXACT)
         kind[wide] = WIDE
     else:
@@ -92,7 +105,9 @@ def layout(test: TestSpec) -> Layout:
     smallest = 2.0 ** round(log2(sqrt(test.epsilon) / 2))
     scale[kind == EPSILON] = max(smallest, FP16_LEAST_SCALE) if half else smallest
     most = largest_mean(test.features)
-    if test.features == 1:  # rstd is 1/sqrt(eps): a kernel that adds x a and b - m a loses bits
+    if (
+        test.features == 1 and not rms
+    ):  # rstd is 1/sqrt(eps): a kernel that adds x a and b - m a loses bits
         scale[:] = SINGLE_SCALE
     means = np.array([mean for mean in _MEANS if abs(mean) <= most]) * (not rms)
     return Layout(kind, scale, means[rows % len(means)])

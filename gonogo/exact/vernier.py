@@ -30,6 +30,9 @@ STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 
 DISTANCE = 2.0**-16
 
+LEAST_SHARE = 0.3
+"""The least |beta|, as a share of half a unit in the last place, and so the largest distance."""
+
 _NUMERATORS = (50, 63)
 """gamma is n/32 times a power of two: 6 bits, so that 3 gamma / 2 has 8; near 2, so that a factor
 of 1e-5 moves gamma by more than the smallest distance."""
@@ -72,7 +75,7 @@ def candidates(bits: int, largest_mean: int) -> tuple[Doubles, int]:
     for step in STEPS:
         for product in (1.0, 1.0, 1.0, 2.0, 0.5):  # |x^| = 1 is the likeliest
             beta = product * (2.0**-bits - step * DISTANCE)
-            if beta <= 0.3 * product * 2.0**-bits:
+            if beta <= LEAST_SHARE * product * 2.0**-bits:
                 continue
             for numerator in range(_NUMERATORS[0], _NUMERATORS[1] + 1):
                 gamma = numerator / 32

@@ -146,6 +146,17 @@ def judge(
     )
 
 
+def exact_words(judged: SeedJudgement) -> str | None:
+    """Return what exact inputs show of the wrong outputs, in one line; None where all are right."""
+    readings = {name: output.statistics.get("exact") for name, output in judged.outputs.items()}
+    wrong = [
+        f"{name}: {reading['words']}"
+        for name, reading in readings.items()
+        if reading and reading["mismatches"]
+    ]
+    return "; ".join(wrong) or None
+
+
 def _model(ruled: Mapping[str, Ruling]) -> str:
     """Return the arithmetic models of the outputs as one name."""
     return "; ".join(sorted({ruling.name for ruling in ruled.values()}))

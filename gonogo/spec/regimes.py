@@ -32,7 +32,7 @@ PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
 EXACT = "exact"
 """The regime that draws all tensors of a test together, so that right kernels agree to the bit."""
 
-EXACT_KERNELS = ("layernorm_fw", "layernorm_bw", "rmsnorm_fw", "groupnorm_fw")
+EXACT_KERNELS = ("layernorm_fw", "layernorm_bw", "rmsnorm_fw", "rmsnorm_bw", "groupnorm_fw")
 EXACT_FORMATS = ("fp32", "tf32", "bf16", "fp16")
 MAX_EXACT_FEATURES = 2**20
 """16 N, the sum of squares of a row of integers up to 4, stays within the 2^24 of fp32."""
@@ -41,6 +41,8 @@ MAX_EXACT_EPSILON_FP16 = 2.0**-16
 """Variances of 2^22 eps to 2^28 eps absorb epsilon; squares of fp16 end at 65504."""
 TRUNCATING_EXECUTORS = ("emulator", "ttnn")
 """They multiply by 1/N, truncated to bf16: exact for a power of two only."""
+MAX_TRUNCATED_GRADIENT = 4096
+"""They read 11 bits of a gradient's partial sums. Those over more than 128 tiles need more."""
 
 ROW_TENSORS = ("x", "dy")
 """Tensors that are drawn for every row, from the test's own regime. The others are one row
@@ -237,15 +239,21 @@ def check_exact(
 
 
 def check_exact_executor(
-    inputs: Mapping[str, Any], executor: str, features: int, path: str
+    inputs: Mapping[str, Any], executor: str, kernel: str, features: int, path: str
 ) -> None:
     """Check that an executor can be exact at N = features, where the regime is `exact`.
 
     Raises FieldError.
     """
-    if is_exact(inputs) and executor in TRUNCATING_EXECUTORS and features & (features - 1):
+    if not is_exact(inputs) or executor not in TRUNCATING_EXECUTORS:
+        return
+    if features & (features - 1):
         reason = f"isn't exact on {executor}, which multiplies by 1/N truncated to bf16"
         limit = "N = a power of two with exact inputs"
+        raise FieldError(fields.join(path, "shape"), features, reason, limit=limit)
+    if kernel.endswith("_bw") and features > MAX_TRUNCATED_GRADIENT:
+        reason = f"isn't exact on {executor}, which reads 11 bits of partial sums"
+        limit = f"N <= {MAX_TRUNCATED_GRADIENT} with exact inputs of a gradient"
         raise FieldError(fields.join(path, "shape"), features, reason, limit=limit)
 
 

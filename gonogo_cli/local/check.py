@@ -122,7 +122,7 @@ def check(
     most = gonogo_settings.load().max_elements
     test = TestSpec.parse(data, max_elements=most)
     check_executor(test, executor)
-    check_exact_executor(test.inputs, executor, test.features, "test")
+    check_exact_executor(test.inputs, executor, test.kernel, test.features, "test")
     name, before = parse_context(options.json_flag(context, "context") or ISOLATED, most)
 
     chosen = range(seed_start, seed_start + seeds)
@@ -230,7 +230,7 @@ def _seed(
     """Judge one run. A kernel that fails gives the row its verdict; other seeds still run."""
     from gonogo.errors import KernelOutputError
     from gonogo.judging import pairs
-    from gonogo.judging.judging import judge
+    from gonogo.judging.judging import exact_words, judge
     from gonogo.spec.verdicts import POLICY
     from gonogo_workers.executors.base import ExecutorFailure, Stopped
 
@@ -273,13 +273,6 @@ def _seed(
     except KernelOutputError as problem:
         return row | {"message": str(problem)}, {}
     row.update(judgement.to_json())
-    wrong = [
-        f"{name}: {reading['words']}"
-        for name, entry in row["outputs"].items()
-        if (reading := entry.get("exact")) and reading["mismatches"]
-    ]
-    if wrong:
-        row["message"] = "; ".join(wrong)
-    if (message := pairs.words(judgement)) is not None:
+    if (message := pairs.words(judgement) or exact_words(judgement)) is not None:
         row["message"] = message
     return row, outputs

@@ -14,16 +14,23 @@ from gonogo.spec.regimes import TILE
 Doubles = NDArray[np.float64]
 
 
-def readings(some: Elements, gamma: Doubles, beta: Doubles | None) -> list[Reading]:
+def readings(
+    some: Elements,
+    xhat: Doubles,
+    index: NDArray[np.intp],
+    gamma: Doubles,
+    beta: Doubles | None,
+) -> list[Reading]:
     """Return the hypotheses about gamma and beta with the shares that they explain.
 
-    gamma, beta: the vectors; beta is None where the kernel has none.
+    xhat: x^ of the elements. index: the index of their gamma. gamma, beta: the vectors; beta is
+    None where the kernel has none.
     """
     result = []
     for term, words, other_gamma, other_beta in _hypotheses(gamma, beta):
-        value = other_gamma[some.index] * some.xhat
+        value = other_gamma[index] * xhat
         if other_beta is not None:
-            value = value + other_beta[some.index]
+            value = value + other_beta[index]
         result.append(Reading(term, words, some.share(value)))
     return result
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.exact import cells
+from gonogo.exact.expected import Expected
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -19,30 +20,38 @@ CHANGED = 2.0**-7
 
 @dataclass(frozen=True)
 class Elements:
-    """Some rows of a forward output; all (rows, N), the index (rows, N) or (1, N)."""
+    """Some elements of an output; all have one shape, such as (rows, N)."""
 
     output: Floats
-    xhat: Doubles
-    index: NDArray[np.intp]
     exact: Doubles
     allowance: Doubles
     fmt: str
 
+    @classmethod
+    def of(cls, output: Floats, expectation: Expected, fmt: str) -> Elements:
+        """Return the elements of an output in format `fmt`, beside what is expected of them."""
+        return cls(output, expectation.exact, expectation.allowance, fmt)
+
     @cached_property
     def wrong(self) -> NDArray[np.bool_]:
         """The elements whose cell doesn't hold the exact value."""
-        return cells.distance(self.output, self.exact, self.fmt) > self.allowance
+        return self.distance(self.exact) > self.allowance
+
+    def distance(self, value: Doubles) -> Doubles:
+        """Return how far `value` lies outside of the cells."""
+        return cells.distance(self.output, value, self.fmt)
 
     def share(self, value: Doubles) -> float:
         """Return the share of the wrong elements that `value` explains, at least 0.
 
-        Right elements that it would make wrong count against it. NaN predicts nothing.
+        Right elements that it would make wrong count against it. NaN predicts nothing, and an
+        output that isn't finite confirms nothing.
         """
-        defined = np.isfinite(value)
+        defined = np.isfinite(value) & np.isfinite(self.output)
         before = int((self.wrong & defined).sum())
         if before == 0:
             return 0.0
         value = np.where(defined, value, self.exact)
         room = self.allowance + CHANGED * np.abs(value - self.exact)
-        still = (cells.distance(self.output, value, self.fmt) > room) & defined
+        still = (self.distance(value) > room) & defined
         return max(0.0, 1 - int(still.sum()) / before)

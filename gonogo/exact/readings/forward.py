@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.exact import cells, expected, scales, sensors
-from gonogo.exact.readings import columns, moments, place
+from gonogo.exact.readings import columns, lags, moments, place
 from gonogo.exact.readings.elements import Elements
 from gonogo.exact.readings.reading import (
     GOOD_SHARE,
@@ -76,21 +76,6 @@ def read(test: TestSpec, inputs: expected.Arrays, output: Floats, wrong: Flags) 
     return replace(reading, tiles=reading.tiles or some_tiles).beside(where)
 
 
-def _elements(
-    test: TestSpec, parts: expected.Forward, output: Floats, rows: Indices, chosen: Flags
-) -> Elements:
-    index = expected.channels(test)
-    index = np.broadcast_to(index[rows] if len(index) > 1 else index, parts.x.shape)
-    return Elements(
-        output[rows][:, chosen],
-        parts.xhat[:, chosen],
-        index[:, chosen],
-        parts.y.exact[:, chosen],
-        parts.y.allowance[:, chosen],
-        test.numerics.output,
-    )
-
-
 def _columns(
     test: TestSpec,
     inputs: expected.Arrays,
@@ -104,7 +89,15 @@ def _columns(
     parts = expected.forward(test, inputs, rows)
     gamma = np.asarray(inputs["gamma"], np.float64).reshape(-1)
     beta = np.asarray(inputs["beta"], np.float64).reshape(-1) if "beta" in inputs else None
-    return columns.readings(_elements(test, parts, output, rows, chosen), gamma, beta)
+    index = expected.channels(test)
+    index = np.broadcast_to(index[rows] if len(index) > 1 else index, parts.x.shape)
+    elements = Elements(
+        output[rows][:, chosen],
+        parts.y.exact[:, chosen],
+        parts.y.allowance[:, chosen],
+        test.numerics.output,
+    )
+    return columns.readings(elements, parts.xhat[:, chosen], index[:, chosen], gamma, beta)
 
 
 def _sensed(
@@ -128,19 +121,20 @@ def _moments(
     The second result is the difference in share below which two are equal.
     """
     parts = expected.forward(test, inputs, rows)
-    earlier_mean, earlier_rstd = {}, {}
-    for lag in moments.LAGS:
-        before = expected.forward(test, inputs, np.maximum(rows - lag, 0))
-        earlier_mean[lag] = np.where(rows >= lag, before.mean, np.nan)
-        earlier_rstd[lag] = np.where(rows >= lag, before.rstd, np.nan)
+    other_mean, other_rstd = {}, {}
+    for lag in lags.LAGS:
+        sources, exist = lags.sources(rows, lag, test.rows)
+        other = expected.forward(test, inputs, sources)
+        other_mean[lag] = np.where(exist, other.mean, np.nan)
+        other_rstd[lag] = np.where(exist, other.rstd, np.nan)
     stats = moments.Statistics(
         parts.x,
         parts.xhat,
         parts.mean,
         parts.rstd,
-        earlier_mean,
-        earlier_rstd,
-        test.kernel != "rmsnorm_fw",
+        other_mean,
+        other_rstd,
+        scales.is_centered(test),
     )
     seen = _sensed(test, parts, output, rows)
     known = _epsilons(test, inputs, output, epsilon_rows, parts) if epsilon_rows.size else []
@@ -154,8 +148,7 @@ def _moments(
     )
     near = [(line, share) for line, share in lines if share >= enough]
     some = expected.forward(test, inputs, rows[:few])
-    whole = np.ones(output.shape[1], dtype=bool)
-    elements = _elements(test, some, output, rows[:few], whole)
+    elements = Elements.of(output[rows[:few]], some.y, test.numerics.output)
     result = []
     for line, share in near:
         xhat = line.factor[:few, None] * some.xhat + line.offset[:few, None]

@@ -12,16 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.exact.readings import tiles
+from gonogo.exact.readings import lags, tiles
 from gonogo.exact.readings.reading import factor_in_words, span_in_words
 from gonogo.exact.sensors import Readings, most_covered
 from gonogo.numerics.formats import round_to
 from gonogo.spec.regimes import TILE
 
 Doubles = NDArray[np.float64]
-
-LAGS = (1, 2, 3, 4, 8, 16, 32)
-"""Rows back, from which a stale statistic may come: neighbors, blocks, a tile of rows."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +29,9 @@ class Statistics:
     xhat: Doubles
     mean: Doubles
     rstd: Doubles
-    earlier_mean: dict[int, Doubles]
+    other_mean: dict[int, Doubles]
     """By lag: the mean of the row so many rows before; NaN where there is none."""
-    earlier_rstd: dict[int, Doubles]
+    other_rstd: dict[int, Doubles]
     centered: bool
     """False for RMSNorm."""
 
@@ -59,32 +56,35 @@ def hypotheses(
     `known` ones come first, then the specific ones, then these with a mean and rstd that are stored
     in the output's format `fmt`, then the general ones.
     """
-    named = [*known, *_specific(stats)]
+    named = [*known, *specific(stats)]
     if fmt != "fp32":
-        named += [_stored(line, stats, fmt) for line in named]
+        named += [stored(line, stats.mean, stats.rstd, fmt) for line in named]
     lines = [*named, *_general(seen, stats)]
-    scored = [(line, readings_share(seen, line)) for line in lines]
+    scored = [(line, readings_share(seen, line.offset, line.factor)) for line in lines]
     return [(line, share) for line, share in scored if np.isfinite(share)]
 
 
-def _stored(line: Hypothesis, stats: Statistics, fmt: str) -> Hypothesis:
-    """Return the hypothesis with its mean and rstd rounded to `fmt`."""
+def stored(line: Hypothesis, mean: Doubles, rstd: Doubles, fmt: str) -> Hypothesis:
+    """Return the hypothesis with its statistics rounded to `fmt`; mean, rstd: the right ones."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = round_to(stats.mean - line.offset / (line.factor * stats.rstd), fmt)
-        rstd = round_to(line.factor * stats.rstd, fmt).astype(np.float64)
-        offset = (stats.mean - mean.astype(np.float64)) * rstd
-    return replace(line, factor=rstd / stats.rstd, offset=offset)
+        wrong_mean = round_to(mean - line.offset / (line.factor * rstd), fmt).astype(np.float64)
+        wrong_rstd = round_to(line.factor * rstd, fmt).astype(np.float64)
+        offset = (mean - wrong_mean) * wrong_rstd
+    return replace(line, factor=wrong_rstd / rstd, offset=offset)
 
 
-def readings_share(seen: Readings, line: Hypothesis, right: float = 1.0) -> float:
-    """Return the share of the squared readings that a hypothesis explains, at least 0.
+def readings_share(
+    seen: Readings, offset: Doubles, factor: Doubles, *, right: float = 1.0
+) -> float:
+    """Return the share of the squared readings that an offset and a factor explain, at least 0.
 
-    right: the factor of a right kernel. NaN where the hypothesis is undefined in most rows.
-    f and t weigh the same: x^ has a mean square of 1. A row whose reading is huge counts as much
-    as the typical one, so that it doesn't outweigh all others.
+    offset, factor: those of a hypothesis, (rows,). right: the factor of a right kernel. NaN where
+    the hypothesis is undefined in most rows. f and t weigh the same: x^ has a mean square of 1. A
+    row whose reading is huge counts as much as the typical one, so that it doesn't outweigh all
+    others.
     """
     size = seen.factor.away(right) ** 2 + seen.offset.away(0.0) ** 2
-    rest = seen.factor.away(line.factor) ** 2 + seen.offset.away(line.offset) ** 2
+    rest = seen.factor.away(factor) ** 2 + seen.offset.away(offset) ** 2
     known = np.isfinite(rest) & (size > 0)
     if known.sum() * 2 < (size > 0).sum() or not known.any():
         return float("nan")
@@ -92,7 +92,8 @@ def readings_share(seen: Readings, line: Hypothesis, right: float = 1.0) -> floa
     return float(max(0.0, 1 - (rest[known] * weight).sum() / (size[known] * weight).sum()))
 
 
-def _specific(stats: Statistics) -> Iterator[Hypothesis]:
+def specific(stats: Statistics) -> Iterator[Hypothesis]:
+    """Yield the wrong statistics that have a name."""
     one, zero = np.ones_like(stats.rstd), np.zeros_like(stats.rstd)
     count = stats.x.shape[1]
     scaled = stats.x * stats.rstd[:, None]
@@ -119,18 +120,18 @@ def _specific(stats: Statistics) -> Iterator[Hypothesis]:
         yield Hypothesis("variance", words, one * np.sqrt(padded / count), zero)
     squares = stats.xhat if stats.centered else scaled
     name = "the variance" if stats.centered else "the mean square"
-    for line in tiles.missing(tiles.sums(squares**2)):
+    for line in tiles.left_out(squares**2):
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = 1 / np.sqrt(1 - line.lost / count)
         yield Hypothesis("variance", f"{name} {line.words}", factor, zero, line.tiles)
     yield Hypothesis("rstd", "rstd is left out", 1 / stats.rstd, zero)
     yield Hypothesis("rstd", "rstd is applied twice", stats.rstd, zero)
-    for lag in LAGS:
-        earlier, factor = stats.earlier_mean[lag], stats.earlier_rstd[lag] / stats.rstd
-        back = "the previous row" if lag == 1 else f"the row {lag} before"
+    for lag in lags.LAGS:
+        other, factor = stats.other_mean[lag], stats.other_rstd[lag] / stats.rstd
+        back = lags.named(lag)
         yield Hypothesis("stale row", f"rstd is that of {back}", factor, zero)
         if stats.centered:
-            offset = (stats.mean - earlier) * stats.rstd
+            offset = (stats.mean - other) * stats.rstd
             yield from _wrong_mean("stale row", f"the mean is that of {back}", offset, one)
             words = f"mean and rstd are those of {back}"
             yield Hypothesis("stale row", words, factor, offset * factor)
@@ -142,7 +143,7 @@ def _wrong_means(stats: Statistics, mean: Doubles, one: Doubles) -> Iterator[Hyp
     yield Hypothesis("variance", words, 1 / np.sqrt(1 + mean**2), 0 * mean)
     yield from _wrong_mean("mean", "the mean is subtracted twice", -mean, one)
     count = stats.x.shape[1]
-    for line in tiles.missing(tiles.sums(stats.x * stats.rstd[:, None])):
+    for line in tiles.left_out(stats.x * stats.rstd[:, None]):
         words = f"the mean {line.words}"
         yield from _wrong_mean("mean", words, line.lost / count, one, line.tiles)
 

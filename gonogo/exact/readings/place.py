@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.exact.readings import tiles
-from gonogo.exact.readings.moments import LAGS
+from gonogo.exact.readings.lags import LAGS, sources
+from gonogo.exact.readings.lags import named as lag_named
 from gonogo.exact.readings.reading import Reading, named
 
 Floats = NDArray[np.float32]
@@ -40,11 +41,11 @@ def not_finite(output: Floats, wrong: Flags) -> Reading | None:
 
 
 def copied(output: Floats, rows: NDArray[np.intp]) -> Reading | None:
-    """Return the reading of rows that are 0, or that repeat the output of an earlier row."""
+    """Return the reading of rows that are 0, or that repeat the output of another row."""
     if not output[rows].any():
         return Reading("stale row", "the outputs are 0: never written", 1.0)
     for lag in LAGS:
-        if rows.min() >= lag and np.array_equal(output[rows], output[rows - lag]):
-            back = "the previous row" if lag == 1 else f"the row {lag} before"
-            return Reading("stale row", f"the outputs are those of {back}", 1.0)
+        other, exists = sources(rows, lag, len(output))
+        if exists.all() and np.array_equal(output[rows], output[other]):
+            return Reading("stale row", f"the outputs are those of {lag_named(lag)}", 1.0)
     return None

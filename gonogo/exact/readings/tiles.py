@@ -15,7 +15,10 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Missing:
-    """A set of tiles that a sum leaves out, and what each row's sum loses: (rows,)."""
+    """A set of tiles or columns that a sum leaves out, and what each row's sum loses: (rows,).
+
+    Without tiles, they are the last columns.
+    """
 
     tiles: tuple[int, ...]
     words: str
@@ -30,6 +33,27 @@ def count(features: int) -> int:
 def sums(values: Doubles) -> Doubles:
     """Return the sums over tiles of `values` (rows, N): (rows, tiles)."""
     result: Doubles = np.add.reduceat(values, np.arange(0, values.shape[1], TILE), axis=1)
+    return result
+
+
+def left_out(terms: Doubles) -> list[Missing]:
+    """Return what a sum of terms (rows, N) is likely to leave out: tiles, or its last columns."""
+    return [*missing(sums(terms)), *last_columns(terms)]
+
+
+def last_columns(terms: Doubles) -> list[Missing]:
+    """Return the last columns that a wrong sum of terms (rows, N) may leave out, from one on.
+
+    A loop that counts in vectors or blocks loses less than two tiles. Whole tiles are in `missing`.
+    """
+    features = terms.shape[1]
+    most = min(features, 2 * TILE) - 1
+    lost = np.cumsum(terms[:, ::-1][:, :most], axis=1)
+    result = []
+    for size in range(1, most + 1):
+        if (features - size) % TILE:
+            words = "the last column" if size == 1 else f"the last {size} columns"
+            result.append(Missing((), f"leaves out {words}", lost[:, size - 1]))
     return result
 
 

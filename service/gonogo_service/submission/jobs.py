@@ -74,7 +74,7 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
     build = build_of(session, body.build, body.target.executor, settings, "build")
     if isinstance(test, TestSpec):
         check_kernel(build, test.kernel, "build")
-        check_exact_executor(test.inputs, build.executor, test.features, "test")
+        check_exact_executor(test.inputs, build.executor, test.kernel, test.features, "test")
     reference = (
         None
         if body.reference is None or isinstance(test, Selection)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gonogo.judging import pairs
-from gonogo.judging.judging import SeedJudgement
+from gonogo.judging.judging import SeedJudgement, exact_words
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_workers.messages.chunk import Work
 
@@ -29,11 +29,11 @@ class Place:
 def judged(work: Work, place: Place, duration_ms: float | None, judgement: SeedJudgement) -> Row:
     """Return the row of a seed with numbers.
 
-    It has a message where the seed was compared with a reference build and differs by more than
-    rounding.
+    It has a message where exact inputs show a wrong term, or where the seed was compared with a
+    reference build and differs by more than rounding.
     """
     row = {**head(work, place, duration_ms), **plain(judgement.to_json())}
-    message = pairs.words(judgement)
+    message = pairs.words(judgement) or exact_words(judgement)
     return row if message is None else {**row, "message": message[:MAX_MESSAGE_CHARS]}
 
 

@@ -12,9 +12,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from exact_kernels import exact_test
 from gonogo.errors import FieldError
+from gonogo.gauge import kernels
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.kernels import registry
+from gonogo.spec.regimes import EXACT_KERNELS
 from gonogo_cli.app import app
 from gonogo_pytest.exact import draw
+from gonogo_workers.messages import rows
 
 
 def layer_norm(x: Any, gamma: Any, beta: Any, ddof: int = 0) -> Any:
@@ -55,6 +62,47 @@ def test_a_wrong_kernel_fails_with_its_term_in_words() -> None:
         inputs.check(y=layer_norm(inputs.x, inputs.gamma, inputs.beta, ddof=1))
 
 
+@pytest.mark.parametrize("kernel", EXACT_KERNELS)
+def test_every_kernel_has_exact_inputs_and_a_judgment_of_each_output(kernel: str) -> None:
+    grouped = kernel == "groupnorm_fw"
+    fields = {"parameters": {"num_groups": 8}} if grouped else {}
+    inputs = draw(1, kernel, (2, 16, 32) if grouped else (16, 64), "fp32", **fields)
+    test = exact_test(kernel, *inputs.x.shape, fmt="fp32", **fields)
+    flat = {name: inputs[name].reshape(test.flat_shape_of(name)) for name in inputs}
+    right = registry.numerics(test).reference(test, flat)
+    outputs = {name: value.astype(np.float32) for name, value in right.items()}
+    judgements = inputs.judge(**outputs)
+    assert set(judgements) == set(test.outputs)
+    inputs.check(**outputs)
+    for name in outputs:
+        with pytest.raises(AssertionError, match=f"{name}: .* differ from the exact result"):
+            inputs.check(**{name: outputs[name] * np.float32(1.01)})
+
+
+@pytest.mark.parametrize("kernel", EXACT_KERNELS)
+def test_the_gauges_right_kernels_are_exact(kernel: str) -> None:
+    grouped = kernel == "groupnorm_fw"
+    fields = {"parameters": {"num_groups": 8}} if grouped else {}
+    test = exact_test(kernel, *((2, 16, 32) if grouped else (16, 64)), **fields)
+    parts = kernels.right(test)
+    assert [part.name for part in parts] == ["correct", "reversed"]
+
+
+def test_a_row_of_a_job_says_which_term_is_wrong() -> None:
+    test = exact_test("rmsnorm_bw", 16, 64)
+    raw = generate(test, 0)
+    given = quantise(test, raw)
+    numerics = registry.numerics(test)
+    place = rows.Place("host/emulator:0", "a" * 32, 0)
+    messages = {}
+    for build in ("correct", "drop-s2"):
+        outputs = numerics.run(test, given, build)
+        judgement = judge(test, raw, given, outputs, arithmetic=None)
+        messages[build] = rows.judged((0, 0), place, 1.0, judgement).get("message")
+    assert messages["correct"] is None
+    assert messages["drop-s2"].endswith("differ from the exact result: s2 is not subtracted")
+
+
 def test_names_that_do_not_exist_are_refused() -> None:
     inputs = draw(0, "layernorm_fw", (16, 64))
     with pytest.raises(ValueError, match=r"no output 'dx' \(allowed: y, mean, rstd\)"):
@@ -89,6 +137,7 @@ def test_check_exact_says_nothing_of_a_right_kernel() -> None:
     ("arguments", "field"),
     [
         (("--shape", "4,1000", "--build", "correct"), "test.shape"),
+        (("--shape", "4,8192", "--build", "correct"), "test.shape"),
         (("--shape", "4,64", "--build", "correct", "--inputs", '{"x": 1}'), "exact"),
     ],
 )
