@@ -18,8 +18,8 @@ SHOWN_NAMES = 3
 def by_part(rows: Sequence[Row]) -> Mapping[str, tuple[OutputArithmetic, ...]]:
     """Return the models of each part's outputs, pooled over its seeds.
 
-    rows: those with numbers (gonogo.gauge.measure). A budget that a build names has no detection
-    limits.
+    rows: those with numbers (gonogo.gauge.measure). A budget has detection limits where it explains
+    the output.
     """
     return {
         part: _of_part([row for row in rows if row["part"] == part])

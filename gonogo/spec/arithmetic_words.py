@@ -85,15 +85,15 @@ class OutputArithmetic:
         models = self.arithmetic if len(counts) == 1 and self.arithmetic else "; ".join(counts)
         nearest = f" (nearest: {self.nearest})" if self.nearest else ""
         other = f"; {unnamed(self.reproduced_by)}" if self.reproduced_by else ""
-        rows = f"; {self.missed.words}" if self.missed and self.missed.words else ""
-        too = f"; {also(self.others)}" if self.others else ""
-        return f"{models}{nearest}{other}{too}{rows}"
+        return f"{models}{nearest}{other}"
 
     @property
     def words(self) -> str:
-        """The models and the limits in one line."""
+        """The models, other ones, missed rows and the limits in one line."""
+        too = f"; {also(self.others)}" if self.others else ""
+        rows = f"; {self.missed.words}" if self.missed and self.missed.words else ""
         limits = f"; {unseen(self.detection_limits)}" if self.detection_limits else ""
-        return f"arithmetic model of {self.output}: {self.model}{limits}"
+        return f"arithmetic model of {self.output}: {self.model}{too}{rows}{limits}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types; the most frequent program comes first."""
@@ -123,11 +123,11 @@ def with_model(statistics: Mapping[str, Any], named: str | None) -> Mapping[str,
 
     It has where it was replayed, and where a budget explains it, which then is the model.
 
-    named: the model that rules the seed.
+    named: the model that rules the seed, where the statistics don't name it.
     """
     if was_replayed(statistics):
         return statistics
-    return {**statistics, "arithmetic": named} if "detection_limits" in statistics else None
+    return {"arithmetic": named, **statistics} if "detection_limits" in statistics else None
 
 
 def of_output(output: str, rows: Sequence[Mapping[str, Any]]) -> OutputArithmetic:

@@ -38,8 +38,17 @@ def test_a_kernel_s_model_and_limits_are_those_of_its_seeds() -> None:
     assert shown["detection_limits"] == list(y.detection_limits)
 
 
-def test_a_budget_that_a_build_names_is_its_model_without_limits() -> None:
-    ((_, (y,)),) = report(TEST, [row(0, arithmetic="ttnn")]).arithmetic.items()
+def test_a_budget_that_a_build_names_is_its_model_with_limits() -> None:
+    measured = row(0, arithmetic="ttnn")
+    ((_, (y,)),) = report(TEST, [measured]).arithmetic.items()
+    assert (y.output, y.arithmetic, y.model) == ("y", "ttnn", "ttnn")
+    assert list(y.detection_limits) == measured["outputs"]["y"]["detection_limits"] != []
+
+
+def test_a_budget_that_explains_nothing_is_still_the_model() -> None:
+    measured = row(0, arithmetic="ttnn")
+    del measured["outputs"]["y"]["detection_limits"]
+    ((_, (y,)),) = report(TEST, [measured]).arithmetic.items()
     assert (y.output, y.arithmetic, y.model, y.detection_limits) == ("y", "ttnn", "ttnn", ())
 
 
