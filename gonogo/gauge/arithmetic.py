@@ -35,13 +35,12 @@ def _of_part(rows: Sequence[Row]) -> tuple[OutputArithmetic, ...]:
         for output, statistics in row["outputs"].items():
             if output not in found and statistics.get("arithmetic"):
                 named.setdefault(output, Counter())[statistics["arithmetic"]] += 1
-    return (
-        *replayed,
-        *(
-            OutputArithmetic(output, next(iter(names)), dict(names), None, names.total(), ())
-            for output, names in named.items()
-        ),
-    )
+    models = {output.output: output for output in replayed} | {
+        output: OutputArithmetic(output, next(iter(names)), dict(names), None, names.total(), ())
+        for output, names in named.items()
+    }
+    order = dict.fromkeys(output for row in rows for output in row["outputs"])
+    return tuple(models[output] for output in order if output in models)
 
 
 def alike(parts: Mapping[str, Outputs]) -> list[tuple[str, Outputs]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from gonogo.spec.builds import EMULATOR
+from gonogo.spec.builds import EMULATOR, WORMHOLE_EXECUTORS
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -82,6 +83,15 @@ def wrong(test: TestSpec) -> list[Part]:
         for fault in numerics(test).faults.values()
         if fault.gauge
     ]
+
+
+def stands_for(executor: str, builds: Sequence[str]) -> bool:
+    """Return whether the emulator's right kernels count beside a user's right builds.
+
+    They compute as a Wormhole does. A library's kernel on a CPU or GPU is measured by itself: what
+    another arithmetic needs is no lower edge of its tolerance.
+    """
+    return not builds or executor in WORMHOLE_EXECUTORS
 
 
 def foreign(test: TestSpec, executor: str, build: str, kind: Kind) -> Part:

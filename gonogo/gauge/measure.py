@@ -135,9 +135,20 @@ def measured(
     if part.kind is Kind.no_go:
         row["able"] = able(part, drawn, outputs, arithmetic)
     elif with_edges:
-        chi = {name: numbers.get("chi") for name, numbers in declared.items()}
-        by_output = edges.edges(test, drawn.raw, drawn.given, arithmetic, rtols_of(test), chi=chi)
-        row["edges"] = {name: by_output[name].to_json() for name in declared}
+        by_output = edges.edges(
+            test,
+            drawn.raw,
+            drawn.given,
+            arithmetic,
+            rtols_of(test),
+            chi={name: numbers.get("chi") for name, numbers in declared.items()},
+            found={
+                name: numbers["arithmetic"]
+                for name, numbers in declared.items()
+                if was_replayed(numbers)
+            },
+        )
+        row["edges"] = {name: by_output[name].to_json() for name in declared if name in by_output}
     return row
 
 

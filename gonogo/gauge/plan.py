@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gonogo.errors import FieldError
-from gonogo.gauge.kernels import Kind, foreign
+from gonogo.gauge.kernels import Kind, foreign, stands_for
 from gonogo.spec.builds import EMULATOR
 from gonogo.spec.kernels.registry import KERNELS
 
@@ -51,10 +51,12 @@ def planned(
     """Return every part that a test's gauge may have: the emulator's, then the user's builds.
 
     They include the emulator's parts that don't apply to this test (a switch that it sets already,
-    a build that hangs): a worker answers `not_run` for them, without running anything. Raises
+    a build that hangs): a worker answers `not_run` for them, without running anything. The
+    emulator's right kernels are left out where they don't stand for the user's. Raises
     FieldError for a build named twice.
     """
-    parts = [Planned(name, Kind.go, EMULATOR, RIGHT) for name in RIGHT_KERNELS]
+    right = RIGHT_KERNELS if stands_for(executor, builds) else ()
+    parts = [Planned(name, Kind.go, EMULATOR, RIGHT) for name in right]
     parts += [
         Planned(name, Kind.no_go, EMULATOR, name)
         for name in KERNELS[test.kernel].builds

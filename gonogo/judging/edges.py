@@ -1,22 +1,28 @@
 """The lower edge of every tolerance: how far a right kernel may be from the raw reference.
 
-It follows from the budget, before any kernel runs.
+It follows from the budget, before any kernel runs, or from the program that reproduces one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.judging.named import programs
 from gonogo.kernels import registry
+from gonogo.kernels.kind import EVERYTHING, Piece
 from gonogo.numerics import compare
 from gonogo.numerics.expectation import Array, Expectation, binade, output_step
+from gonogo.numerics.formats import FORMATS, half_ulp
+from gonogo.numerics.replay import spans
 from gonogo.spec.arithmetic_names import budget_of
+from gonogo.spec.program_name import ProgramName
 from gonogo.spec.verdicts import POLICY
 
 if TYPE_CHECKING:
@@ -176,6 +182,7 @@ def edges(
     rtols: Sequence[float],
     *,
     chi: Mapping[str, float | None] | None = None,
+    found: Mapping[str, str | None] | None = None,
 ) -> dict[str, Edges]:
     """Return the edges of every output for one seed.
 
@@ -186,12 +193,18 @@ def edges(
 
     raw, given: as gonogo.judging.inputs makes them. chi: output -> the chi of a right kernel's run.
     s is chosen not to be too small. The chance of an alarm uses chi s in its place, where that is
-    smaller. The edges don't.
+    smaller. The edges don't. found: output -> the program that reproduces it, in place of the
+    budget; None: no program does, and nothing is known of the output.
     """
     numerics = registry.numerics(test)
     references = numerics.reference(test, raw)
+    found = found or {}
     sums_by_output: dict[str, _Sums] = {}
-    for name, expected, rows, columns in numerics.pieces(test, given, budget_of(arithmetic)):
+    pieces: Iterable[Piece] = _replayed(test, given, found)
+    if set(test.outputs) - set(found):
+        budgets = numerics.pieces(test, given, budget_of(arithmetic))
+        pieces = chain(pieces, (piece for piece in budgets if piece[0] not in found))
+    for name, expected, rows, columns in pieces:
         tolerance = test.tolerance_for(name)
         allclose = tolerance.allclose if tolerance is not None else None
         shown = (chi or {}).get(name)
@@ -205,6 +218,43 @@ def edges(
     return {
         name: sums_by_output[name].finished() for name in test.outputs if name in sums_by_output
     }
+
+
+def _replayed(
+    test: TestSpec, given: Mapping[str, NDArray[Any]], found: Mapping[str, str | None]
+) -> Iterator[Piece]:
+    """Yield the expectations of outputs that programs reproduce, in parts that fit in memory."""
+    graphs = registry.numerics(test).graphs(test, given)
+    form = test.numerics.output
+    for name, model in found.items():
+        program_name = None if model is None else ProgramName.parse(model)
+        if program_name is None:
+            continue
+        graph = graphs[name]
+        program = next(programs(graph, program_name, ()))
+        blocks = spans.even(*graph.shape)
+        for start, stop in blocks:
+            part = graph if len(blocks) == 1 else graph.some(np.arange(start, stop))
+            replay = part.replay(program)
+            half = half_ulp(replay.values, form)
+            noise = np.broadcast_to(replay.variance, half.shape)
+            allowed = np.broadcast_to(replay.slack, half.shape)
+            expected = Expectation(
+                replay.values,
+                half + allowed + DEVIATIONS * np.sqrt(noise),
+                noise + (half**2 + allowed**2) / 3,
+                FORMATS[form].unit_roundoff,
+            )
+            if test.is_per_row(name):
+                expected = replace(
+                    expected,
+                    reference=expected.reference.T,
+                    bound=expected.bound.T,
+                    noise=expected.noise.T,
+                )
+                yield name, expected, EVERYTHING, slice(start, stop)
+            else:
+                yield name, expected, slice(start, stop), EVERYTHING
 
 
 def _unbounded(expected: Expectation) -> Expectation:

@@ -195,7 +195,8 @@ def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]
     from gonogo_workers.local import runner as executors
 
     test = entry.test
-    parts = [*kernels.right(test), *kernels.wrong(test)]
+    right = kernels.right(test) if kernels.stands_for(entry.executor, entry.builds) else []
+    parts = [*right, *kernels.wrong(test)]
     parts += [kernels.foreign(test, entry.executor, name, kernels.Kind.go) for name in entry.builds]
     parts += [
         kernels.foreign(test, entry.executor, name, kernels.Kind.no_go)
@@ -213,7 +214,9 @@ def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]
             drawn = measure.Drawn.of(test, seed)
             budgets: set[tuple[str, str | None]] = set()
             for part, runner in zip(parts, runners, strict=True):
-                budget = (part.judged.key, runner.arithmetic)
+                # a build that names no budget has edges of its own
+                named = runner.arithmetic or part.name
+                budget = (part.judged.key, named)
                 rows.append(
                     _row(
                         part, runner, drawn, with_edges=part.kind == "go" and budget not in budgets

@@ -195,7 +195,7 @@ def test_an_entry_takes_what_it_leaves_out_from_the_defaults() -> None:
 
 
 @pytest.mark.usefixtures("plugin")
-def test_builds_of_a_plug_in_are_measured_beside_the_emulator_s(run: Run) -> None:
+def test_builds_of_a_plug_in_are_the_right_kernels_of_its_gauge(run: Run) -> None:
     flags = (
         "--kernel",
         "layernorm_fw",
@@ -214,8 +214,9 @@ def test_builds_of_a_plug_in_are_measured_beside_the_emulator_s(run: Run) -> Non
     assert gauge_report["false_alarms"]["parts"]["mine:right"]["of"] == 2
     wrong = gauge_report["misses"]["parts"]["mine:wrong"]
     assert (wrong["of"], wrong["count"], wrong["unexplained"]["count"]) == (2, 2, 2)
+    assert list(gauge_report["false_alarms"]["parts"]) == ["mine:right"]
     models = gauge_report["arithmetic"]
-    assert {line["arithmetic"] for line in models["correct"]} == {"tt-train"}
+    assert {line["arithmetic"] for line in models["mean-not-subtracted"]} == {"tt-train"}
     (y,) = (line for line in models["mine:right"] if line["output"] == "y")
     assert y["arithmetic"] is not None
     assert isinstance(y["detection_limits"], list)
@@ -247,7 +248,7 @@ def test_a_person_sees_parts_windows_and_gates(run: Run) -> None:
     for words in (
         "double-subtract",
         "arithmetic model",
-        "all kernels",
+        "correct, reversed, srcb-bf16",
         "tt-train",
         "right kernels need",
         "gate of a public suite",

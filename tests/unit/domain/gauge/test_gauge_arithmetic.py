@@ -11,18 +11,28 @@ from gonogo.gauge.kernels import Kind
 from gonogo.gauge.report import report
 from gonogo.kernels import registry
 from gonogo.numerics.formats import round_to
+from gonogo.spec.test_spec import TestSpec
 from numeric_cases import spec
 
-TEST = spec("layernorm_fw", (16, 96), numerics={"input": "bf16", "output": "bf16"})
+BF16 = {"input": "bf16", "output": "bf16"}
+TEST = spec("layernorm_fw", (16, 96), numerics=BF16)
 
 
-def row(seed: int, *, arithmetic: str | None, name: str = "right") -> dict[str, Any]:
+def row(
+    seed: int, *, arithmetic: str | None, test: TestSpec = TEST, factor: float = 1.0
+) -> dict[str, Any]:
     """Return the row of a kernel that computes in fp32 and rounds once."""
-    drawn = measure.Drawn.of(TEST, seed)
-    exact = registry.numerics(TEST).reference(TEST, drawn.given)
-    outputs = {output: round_to(value, "bf16") for output, value in exact.items()}
-    part = kernels.foreign(TEST, "mine", name, Kind.go)
+    drawn = measure.Drawn.of(test, seed)
+    exact = registry.numerics(test).reference(test, drawn.given)
+    outputs = {output: round_to(factor * value, "bf16") for output, value in exact.items()}
+    part = kernels.foreign(test, "mine", "right", Kind.go)
     return measure.measured(part, drawn, outputs, arithmetic=arithmetic, produced=("y",))
+
+
+def least_atol(rows: list[dict[str, Any]], test: TestSpec) -> float:
+    """Return the lower edge of y's atol at rtol 0."""
+    windows = {str(window.comparator): window for window in report(test, rows).windows}
+    return windows["allclose rtol 0"].lower["y"]
 
 
 def test_a_kernel_s_model_and_limits_are_those_of_its_seeds() -> None:
@@ -62,3 +72,21 @@ def test_kernels_with_equal_models_stand_together() -> None:
 def test_a_row_without_numbers_has_no_model() -> None:
     part = kernels.foreign(TEST, "mine", "dies", Kind.go)
     assert report(TEST, [measure.without_numbers(part, 0, "crash", "died")]).arithmetic == {}
+
+
+def test_the_lower_edge_of_a_library_s_kernel_is_that_of_its_own_arithmetic() -> None:
+    gamma = {"regime": "constant", "value": 8.0}
+    inputs = {"regime": "normal", "gamma": gamma}
+    once = {"input": "fp32", "output": "bf16"}
+    test = spec("layernorm_fw", (16, 96), numerics=once, inputs=inputs)
+    found = [row(seed, arithmetic=None, test=test) for seed in range(2)]
+    # outputs from 16 to 32 have steps of .125: the one rounding needs half of it
+    assert 0.0625 <= least_atol(found, test) < 0.07
+    budget = [row(seed, arithmetic="generic", test=test) for seed in range(2)]
+    assert least_atol(budget, test) > 0.14
+
+
+def test_programs_that_reproduce_nothing_have_no_edges() -> None:
+    measured = row(0, arithmetic=None, factor=1.01)
+    assert measured["outputs"]["y"]["arithmetic"] is None
+    assert measured["edges"] == {}
