@@ -224,7 +224,7 @@ NOT_MEASURED: Final = (
     "python -m benchmarks.false_alarms",
     "cost of the default's choice on 819x8462: python -m benchmarks",
 )
-"""Rows of 7-truth.md that other commands measure."""
+"""Acceptance figures that other commands measure."""
 
 
 def misses(trials: Iterable[Trial]) -> list[Trial]:

@@ -1,6 +1,7 @@
 """The arithmetic models that kernels of libraries have, for the row "the name is right".
 
-Sources: 7-truth.md for the stored values of libraries, and the programs here for the composites.
+Sources: the code of the libraries for what their kernels store, and the programs here for the
+composites.
 """
 
 from __future__ import annotations
