@@ -24,7 +24,7 @@ CHANCE = 5.0
 COMPLETE = 0.02
 """The share of the error that a fault may leave without a fitted one taking its place."""
 GOOD = 0.9
-"""The share from which a fault isn't replaced by one with many fitted numbers."""
+"""The share from which one with many fitted numbers must leave a tenth instead of a half."""
 MOST = 0.9995
 """The largest share that is written: what is below rounding can't be told from an exact fit."""
 MIN_SHARE = 0.5
@@ -105,9 +105,9 @@ def _largest(faults: Iterable[Fault], residual: Residual) -> TermShare | None:
         # a fault must halve what the one before leaves, which more numbers alone wouldn't; the
         # noise of the kernel's own fp32 operations is left for no fitted one
         floor = rounding + (COMPLETE * (energy - rounding) if fault.fitted else 0.0)
-        if fault.fitted > 1 and best is not None and best.share >= GOOD:
-            continue
-        if left < least - chance and max(left - floor, 0.0) < (least - floor) / 2:
+        is_detail = fault.fitted > 1 and best is not None and best.share >= GOOD
+        most = (least - floor) / (10 if is_detail else 2)
+        if left < least - chance and max(left - floor, 0.0) < most:
             share = 1.0 - max(left - rounding, 0.0) / (energy - rounding)
             least, best = left, TermShare(fault.words, share, fault.is_coherent)
     return best if best is not None and best.share >= MIN_SHARE else None

@@ -191,6 +191,11 @@ def test_a_few_large_columns_do_not_hide_a_factor_of_all() -> None:
     assert named(graph, 1.002 * right, "bf16").startswith("a common factor of 1.00")
 
 
+def test_a_factor_that_leaves_a_twentieth_gives_way_to_columns_that_leave_nothing() -> None:
+    columns = np.where(np.arange(WIDTH) < 120, 0.9, 0.93)
+    assert named(FORWARD_GRAPH, y(gamma=GAMMA * columns)).startswith("gamma is off in")
+
+
 def test_the_error_is_taken_from_what_the_nearest_program_computes() -> None:
     x = round_to(20.0 + X, "bf16").astype(np.float64)
     graph = NormalizedRows(Rows(x, GAMMA, BETA, EPSILON))
