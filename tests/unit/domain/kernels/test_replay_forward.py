@@ -184,3 +184,16 @@ def test_values_on_the_grid_earn_no_truncating_program() -> None:
     given["beta"] = np.zeros_like(given["beta"])
     y = forward(given, 1e-9, Stores("bf16", ()), "x - mean", "(x - mean) rstd", factor=1.004)
     assert not climbed(given, round_to(y, "bf16"), "bf16").explained
+
+
+def test_ties_that_allow_everything_in_one_row_do_not_excuse_it() -> None:
+    # mean 0 and variance 4 are exact in every arithmetic; so is row 4, but where mean^2 = 38^2 is
+    # stored in bf16: it is a tie, and the variance as E[x^2] - mean^2 may be 0 or 8
+    signs = np.random.default_rng(1).permuted(np.tile([2.0, -2.0], (16, 48)), axis=1)
+    x = signs + np.where(np.arange(16) == 4, 38.0, 0.0)[:, None]
+    gamma, beta = 1.0 + np.arange(96.0)[None] / 128, np.arange(96.0)[None] / 64
+    graph = NormalizedRows(Rows(x, gamma, beta, EPSILON))
+    y = round_to(graph.replay(Program()).values, "bf16").astype(np.float32)
+    y[4] = y[3]
+    finding = ladder.climb(graph, y, "bf16", ["bf16"])
+    assert not finding.explained, finding.program.name
