@@ -29,11 +29,11 @@ def by_part(rows: Sequence[Row]) -> Mapping[str, tuple[OutputArithmetic, ...]]:
 
 def _of_part(rows: Sequence[Row]) -> tuple[OutputArithmetic, ...]:
     replayed = arithmetic_words.of_results(rows)
-    found = {output.output for output in replayed}
+    names_replayed = {output.output for output in replayed}
     named: dict[str, Counter[str | None]] = {}
     for row in rows:
         for output, statistics in row["outputs"].items():
-            if output not in found and statistics.get("arithmetic"):
+            if output not in names_replayed and statistics.get("arithmetic"):
                 named.setdefault(output, Counter())[statistics["arithmetic"]] += 1
     models = {output.output: output for output in replayed} | {
         output: OutputArithmetic(output, next(iter(names)), dict(names), None, names.total(), ())

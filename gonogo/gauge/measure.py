@@ -142,7 +142,7 @@ def measured(
             arithmetic,
             rtols_of(test),
             chi={name: numbers.get("chi") for name, numbers in declared.items()},
-            found={
+            models={
                 name: numbers["arithmetic"]
                 for name, numbers in declared.items()
                 if was_replayed(numbers)

@@ -182,7 +182,7 @@ def edges(
     rtols: Sequence[float],
     *,
     chi: Mapping[str, float | None] | None = None,
-    found: Mapping[str, str | None] | None = None,
+    models: Mapping[str, str | None] | None = None,
 ) -> dict[str, Edges]:
     """Return the edges of every output for one seed.
 
@@ -193,17 +193,17 @@ def edges(
 
     raw, given: as gonogo.judging.inputs makes them. chi: output -> the chi of a right kernel's run.
     s is chosen not to be too small. The chance of an alarm uses chi s in its place, where that is
-    smaller. The edges don't. found: output -> the program that reproduces it, in place of the
+    smaller. The edges don't. models: output -> the program that reproduces it, in place of the
     budget; None: no program does, and nothing is known of the output.
     """
     numerics = registry.numerics(test)
     references = numerics.reference(test, raw)
-    found = found or {}
+    models = models or {}
     sums_by_output: dict[str, _Sums] = {}
-    pieces: Iterable[Piece] = _replayed(test, given, found)
-    if set(test.outputs) - set(found):
+    pieces: Iterable[Piece] = _replayed(test, given, models)
+    if set(test.outputs) - set(models):
         budgets = numerics.pieces(test, given, budget_of(arithmetic))
-        pieces = chain(pieces, (piece for piece in budgets if piece[0] not in found))
+        pieces = chain(pieces, (piece for piece in budgets if piece[0] not in models))
     for name, expected, rows, columns in pieces:
         tolerance = test.tolerance_for(name)
         allclose = tolerance.allclose if tolerance is not None else None
@@ -221,12 +221,12 @@ def edges(
 
 
 def _replayed(
-    test: TestSpec, given: Mapping[str, NDArray[Any]], found: Mapping[str, str | None]
+    test: TestSpec, given: Mapping[str, NDArray[Any]], models: Mapping[str, str | None]
 ) -> Iterator[Piece]:
     """Yield the expectations of outputs that programs reproduce, in parts that fit in memory."""
     graphs = registry.numerics(test).graphs(test, given)
     form = test.numerics.output
-    for name, model in found.items():
+    for name, model in models.items():
         program_name = None if model is None else ProgramName.parse(model)
         if program_name is None:
             continue

@@ -68,16 +68,16 @@ def diagnose(
     """
     whole = graph
     graph, output = _part(graph, output)
-    found = None
+    best = None
     exact = graph.replay(graph.forms[0]).values
     for base in (program, graph.forms[0]):
         residual = _residual(graph.replay(base), output, form)
         share = _largest(_faults(graph, exact, residual, whole), residual)
-        if share is not None and (found is None or share.share > found.share):
-            found = share
-        if found is not None and found.share >= GOOD:
+        if share is not None and (best is None or share.share > best.share):
+            best = share
+        if best is not None and best.share >= GOOD:
             break
-    return found
+    return best
 
 
 def _residual(replay: Quantity, output: NDArray[np.floating], form: str) -> Residual:

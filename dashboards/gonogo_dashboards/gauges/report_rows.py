@@ -102,7 +102,7 @@ class ModelLine:
     output: str
     model: str
     hover: str
-    """What the model's name means."""
+    """The meaning of the model's name."""
     detection_limits: tuple[str, ...]
 
 

@@ -36,7 +36,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Residual:
-    """What is to be explained: the error of an output, and how much each element says of it.
+    """The error of an output that faults are to explain, and how much each element says of it.
 
     Attributes:
         error: the output minus the function (rows, N).

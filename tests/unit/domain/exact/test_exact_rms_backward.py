@@ -69,11 +69,11 @@ def test_every_edit_is_found_and_its_term_is_named(features: int, fmt: str, edit
         assert reading.tiles == (middle_tile(features).start // 32,)
     if "times 1." in edit:
         assert reading.factor is not None
-        wanted = float(edit.split()[-1]) - 1
+        factor_off = float(edit.split()[-1]) - 1
         # in 16 bits a factor on dx is known to lie between two distances of the vernier
         near = {"fp32": 0.02, "bf16": 0.6, "fp16": 0.6}[fmt]
-        if wanted > 1e-4 or fmt == "fp32":
-            assert reading.factor - 1 == pytest.approx(wanted, rel=near)
+        if factor_off > 1e-4 or fmt == "fp32":
+            assert reading.factor - 1 == pytest.approx(factor_off, rel=near)
     if edit == "epsilon times 20":
         assert reading.factor == pytest.approx(20, rel=0.03)
 
@@ -178,8 +178,10 @@ def test_a_gradient_of_x_squared_that_is_added_in_two_halves_is_right(features: 
 
 
 @pytest.mark.parametrize(("window", "order"), [(96, "rows in order"), (32, "windows of 32 rows")])
-@pytest.mark.parametrize("kept", [96, 95])
-def test_a_16_bit_accumulator_in_a_known_order_is_right(window: int, order: str, kept: int) -> None:
+@pytest.mark.parametrize("summed_rows", [96, 95])
+def test_a_16_bit_accumulator_in_a_known_order_is_right(
+    window: int, order: str, summed_rows: int
+) -> None:
     test = rms_test(96, 256)
     given = inputs_of(test)
     x, dy = given["x"], given["dy"]
@@ -188,11 +190,11 @@ def test_a_16_bit_accumulator_in_a_known_order_is_right(window: int, order: str,
     total = np.zeros(256, dtype=np.float32)
     for start in range(0, 96, window):
         part = np.zeros(256, dtype=np.float32)
-        for row in terms[start : min(start + window, kept)]:
+        for row in terms[start : min(start + window, summed_rows)]:
             part = round_to(part + row, "bf16")
         total = round_to(total + part, "bf16")
     judgement = judge_exact(test, given, {"dgamma": total})["dgamma"]
-    if kept == 96:
+    if summed_rows == 96:
         assert judgement.words == f"right, with a 16-bit accumulator, {order}"
     else:
         assert judgement.explanation is Explanation.unexplained

@@ -79,9 +79,9 @@ def test_the_lower_edge_of_a_library_s_kernel_is_that_of_its_own_arithmetic() ->
     inputs = {"regime": "normal", "gamma": gamma}
     once = {"input": "fp32", "output": "bf16"}
     test = spec("layernorm_fw", (16, 96), numerics=once, inputs=inputs)
-    found = [row(seed, arithmetic=None, test=test) for seed in range(2)]
+    replayed = [row(seed, arithmetic=None, test=test) for seed in range(2)]
     # outputs from 16 to 32 have steps of .125: the one rounding needs half of it
-    assert 0.0625 <= least_atol(found, test) < 0.07
+    assert 0.0625 <= least_atol(replayed, test) < 0.07
     budget = [row(seed, arithmetic="generic", test=test) for seed in range(2)]
     assert least_atol(budget, test) > 0.14
 

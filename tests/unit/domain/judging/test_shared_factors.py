@@ -43,8 +43,8 @@ def rmsnorm(given: dict[str, Any], form: str, *, running: bool, factor: float = 
     return round_to(given["x"] * (factor / np.sqrt(mean)).astype(np.float32) * given["gamma"], form)
 
 
-def best(test: TestSpec, ours: Any, other: Any, shared: float) -> CommonFactor:
-    counts = flips.count(ours, other, test.numerics.output, shared)
+def best(test: TestSpec, tested: Any, other: Any, shared: float) -> CommonFactor:
+    counts = flips.count(tested, other, test.numerics.output, shared)
     return pooled({"y": [counts]})[0].best
 
 
@@ -58,12 +58,12 @@ def test_a_running_sum_of_16_bit_squares_is_a_factor_and_no_finding(
     test = make_test("rmsnorm_fw", form, x)
     given = inputs.quantise(test, inputs.generate(test, 0))
     shared = shared_factors(test, given)["y"]
-    ours, other = (rmsnorm(given, form, running=running) for running in (True, False))
+    tested, other = (rmsnorm(given, form, running=running) for running in (True, False))
     # random mantissas would not explain it: this is what the simulated orders are for
     assert shared > 3 * fp32_factor(N)
-    assert not best(test, ours, other, shared).seen
+    assert not best(test, tested, other, shared).seen
     if form == "fp16":
-        assert best(test, ours, other, fp32_factor(N)).seen
+        assert best(test, tested, other, fp32_factor(N)).seen
     # what goes beyond is seen
     moved = rmsnorm(given, form, running=False, factor=1 + 3 * shared)
     assert best(test, moved, other, shared).seen
@@ -119,12 +119,14 @@ def test_only_builds_that_may_store_rstd_are_given_the_room_for_it() -> None:
 
     def flips_of(stored: bool) -> dict[str, Any]:
         right = {"y": rmsnorm(given, "bf16", running=False), "rstd": round_to(rstd, "bf16")}
-        ours = dict(right)
+        tested = dict(right)
         if stored:
-            kept = round_to(rstd, "bf16").astype(np.float64)[:, None]
-            ours["y"] = round_to(round_to(given["x"] * kept, "bf16") * given["gamma"], "bf16")
-        judged = judge(test, raw, given, ours, arithmetic=None)
-        result = compare(test, judged, raw, given, ours, right, Reference("other"))
+            stored_rstd = round_to(rstd, "bf16").astype(np.float64)[:, None]
+            tested["y"] = round_to(
+                round_to(given["x"] * stored_rstd, "bf16") * given["gamma"], "bf16"
+            )
+        judged = judge(test, raw, given, tested, arithmetic=None)
+        result = compare(test, judged, raw, given, tested, right, Reference("other"))
         return dict(result.outputs["y"].statistics["reference"]["flips"])
 
     assert flips_of(stored=True)["shared_factor"] == 2.0**-6
