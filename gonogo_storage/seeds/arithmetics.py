@@ -16,12 +16,15 @@ from sqlalchemy.orm import Session
 from gonogo.spec import arithmetic_words
 from gonogo.spec.arithmetic_names import ALIASES, BUDGETS
 from gonogo.spec.arithmetic_words import OutputArithmetic
-from gonogo_storage.tables import SeedResultRow
+from gonogo.spec.builds import known_build
+from gonogo_storage.tables import BuildRow, JobRow, SeedResultRow
 
 MAX_SEEDS = 64
 """The first (seed, repeat) of each job whose programs are counted: enough for a majority."""
 SHOWN_SEEDS = 200
 """Seeds of a job whose programs its page shows."""
+BUDGET_SEEDS = 8
+"""The same where its build names a budget: all seeds have that model, and nearly equal limits."""
 _AT_ONCE = 500
 
 Programs = dict[str | None, int]
@@ -44,12 +47,13 @@ def of_job(session: Session, job_id: str) -> tuple[OutputArithmetic, ...]:
     """Return the arithmetic models of each output of a job, by name.
 
     Outputs that a budget rules have one where it explains them. The first seeds to arrive count, at
-    most SHOWN_SEEDS.
+    most SHOWN_SEEDS, or BUDGET_SEEDS of a build that names a budget.
     """
     table = SeedResultRow
+    most = BUDGET_SEEDS if _names_budget(session, job_id) else SHOWN_SEEDS
     query = (
         select(table.output, table.arithmetic, table.statistics)
-        .where(table.job_id == job_id, table.arrival <= SHOWN_SEEDS, table.output != "")
+        .where(table.job_id == job_id, table.arrival <= most, table.output != "")
         .order_by(table.arrival, table.output)
     )
     rows: dict[str, list[Mapping[str, Any]]] = {}
@@ -107,6 +111,20 @@ def of_jobs(
 def _count(counts: dict[str, Programs], output: str, program: str | None, seeds: int) -> None:
     programs = counts.setdefault(output, {})
     programs[program] = programs.get(program, 0) + seeds
+
+
+def _names_budget(session: Session, job_id: str) -> bool:
+    """Return whether a job's build names a budget as its arithmetic model."""
+    job = session.get(JobRow, job_id)
+    if job is None:
+        return False
+    known = known_build(job.build, job.executor)
+    if known is not None and known.arithmetic in BUDGETS:
+        return True
+    named = select(BuildRow.arithmetic).where(
+        BuildRow.name == job.build, BuildRow.executor == job.executor
+    )
+    return session.scalar(named) in BUDGETS
 
 
 def _without_budget() -> Any:

@@ -86,8 +86,9 @@ def _rows_read(session: Session) -> Iterator[list[int]]:
             if "seed_results" in step
         ]
         for step in steps:
-            # a statement with a limit, or one that names its seeds
-            bounded = "verdict=?" in step or "seed=? AND repeat=?" in step
+            # a statement with a limit, one that names its seeds, or the first seeds to arrive
+            names = ("verdict=?", "seed=? AND repeat=?", "job_id=? AND arrival<?")
+            bounded = any(name in step for name in names)
             row_count[0] += 0 if "SEARCH" in step and bounded else SEEDS * 3
         rows = cursor.execute(statement, values).fetchall()
         row_count[0] += len(rows)

@@ -65,7 +65,7 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
             assert (
                 session.scalar(select(func.count()).select_from(GaugeResultRow))
                 == finished_gauge["total"]
-                == 24 + 1
+                == 20 + 1  # mutants, and the build that is right; no right kernel of a Wormhole
             )
         (flag,) = api.get("/flags?kind=blunt_test")["items"]
     report, parts = finished_gauge["report"], finished_gauge["report"]["misses"]["parts"]
