@@ -32,7 +32,7 @@ NARROW = ("bf16", "fp16")
 REPLAYABLE = frozenset({"fp32", *NARROW})
 ADVISED_ELEMENTS = 2**16
 """Elements from which the advice on a tolerance is computed, in whole rows."""
-ADVISED_COLUMNS = 512
+ADVISED_COLUMNS = 256
 """The most columns of an output of one row from which it is computed, spread evenly."""
 MIN_RED_RATE = 1e-6
 """A lower rate of red seeds needs no advice."""

@@ -24,7 +24,7 @@ from gonogo.numerics.replay.program import Program
 
 MAX_ROWS = 8
 """Rows on which terms are removed. A fault that shows in few other rows counts as unseen."""
-MAX_SUMMED = 2**18
+MAX_SUMMED = 2**17
 """Terms of the column sums from which a row is removed."""
 FACTORS = tuple(digit * 10.0**exponent for exponent in range(-8, 0) for digit in (1.0, 3.0))
 """Common factors 1 + f that are tried, the smallest first."""
@@ -66,7 +66,7 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
     rows = graph.shape[0]
     part = graph.some(np.unique(np.linspace(0, rows - 1, min(rows, MAX_ROWS)).astype(np.intp)))
     if isinstance(part, ColumnGradient):
-        part, _ = narrowed(part)
+        part, _ = narrowed(part, MAX_SUMMED)
     replay = part.replay(program)
     mode = program.output_rounding
 
@@ -92,11 +92,14 @@ def is_idle(changed: Array, exact: Array) -> bool:
     return np.allclose(changed, exact, rtol=2.0**-40, atol=0.0)
 
 
-def narrowed(graph: ColumnGradient) -> tuple[ColumnGradient, slice]:
-    """Return the graph of some of its columns, with the statistics of whole rows; which ones."""
+def narrowed(graph: ColumnGradient, most: int) -> tuple[ColumnGradient, slice]:
+    """Return the graph of some of its columns, with the statistics of whole rows; which ones.
+
+    most: the largest number of terms, of all columns together.
+    """
     rows = graph.rows
     count, features = rows.x.shape
-    column_count = max(1, MAX_SUMMED // count)
+    column_count = max(1, most // count)
     if column_count >= features:
         return graph, slice(None)
     mean, rstd = rows.mean, rows.rstd

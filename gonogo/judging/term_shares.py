@@ -125,7 +125,7 @@ def _faults(graph: Graph, exact: Array, residual: Residual, whole: Graph) -> Ite
 def _part(graph: Graph, output: NDArray[np.floating]) -> tuple[Graph, NDArray[np.floating]]:
     """Return the part of a large output that is diagnosed, and its graph."""
     if isinstance(graph, ColumnGradient):
-        part, chosen = narrowed(graph)
+        part, chosen = narrowed(graph, MAX_ELEMENTS)
         return part, output[:, chosen]
     rows, features = graph.shape
     if rows == 1 or rows * features <= MAX_ELEMENTS:
