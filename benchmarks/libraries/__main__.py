@@ -1,7 +1,7 @@
 """Judge kernels that nobody here wrote, right ones and mutants, with no arithmetic named.
 
 `python -m benchmarks.libraries [--library torch] [--format fp32] [--kind rmsnorm_fw]
-[--group right|mutants] [--seeds 2] [--jobs 2] [--dump FOLDER] [--replay RUN]`.
+[--group right|mutants] [--max-elements N] [--seeds 2] [--jobs 2] [--dump FOLDER] [--replay RUN]`.
 
 It prints the acceptance table. Exit code 1 where a requested share isn't reached. `make libraries`
 makes the environments first; a library without one is left out.
@@ -13,6 +13,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from pathlib import Path
 
 from benchmarks.libraries import mutants
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=FORMATS, help="one format only")
     parser.add_argument("--kind", choices=tuple(KINDS), help="one kind of kernel only")
     parser.add_argument("--group", choices=("right", "mutants"), help="one group only")
+    parser.add_argument("--max-elements", type=int, help="leave out tests with more elements")
     parser.add_argument("--seeds", type=_bounded(SEEDS), default=2, help="seeds of a test, 1 to 8")
     parser.add_argument("--jobs", type=_bounded(MAX_JOBS), default=2, help="processes, 1 to 16")
     parser.add_argument("--limit", type=int, default=0, help="name so many misses; 0: all")
@@ -126,6 +128,7 @@ def _wrong(options: argparse.Namespace) -> list[tuple[mutants.Mutant, Case]]:
         for number_format in FORMATS
         if options.format in (None, number_format)
         for pair in mutants.mutants(kind, number_format)
+        if _is_small(pair[1], options)
     ]
 
 
@@ -135,9 +138,13 @@ def _runs_of(kernel: LibraryKernel, options: argparse.Namespace) -> list[Run]:
     return [
         Run(kernel.library, kernel.name, kernel.case_of(case), seed)
         for case in cases(kernel.kind, options.format)
-        if kernel.runs_on(case)
+        if kernel.runs_on(case) and _is_small(case, options)
         for seed in range(options.seeds)
     ]
+
+
+def _is_small(case: Case, options: argparse.Namespace) -> bool:
+    return options.max_elements is None or prod(case.shape) <= options.max_elements
 
 
 def _complete(outputs: Mapping[Run, Path | str], left_out: list[str]) -> dict[Run, Path]:
