@@ -36,8 +36,8 @@ def wanted(extra: str) -> set[str]:
     """
     found = set(PROJECT["project"]["dependencies"])
     for line in PROJECT["project"]["optional-dependencies"][extra]:
-        own = re.fullmatch(r"gonogo\[(\w+)\]", line)
-        found |= wanted(own[1]) if own else {line}
+        own = re.fullmatch(r"gonogo\[([\w,]+)\]", line)
+        found |= set().union(*map(wanted, own[1].split(","))) if own else {line}
     return found
 
 
