@@ -90,7 +90,7 @@ def given_root(
         mean_error=zero,
         rstd_error=m.bound / r,
         var_mean=zero,
-        var_rstd=m.row_variance / r**2,
+        var_rstd=m.variance / r**2,
         trend_mean=(),
         trend_rstd=(m.trend / r, m.together / r, m.lane / r),
         informative=m.informative,
