@@ -7,14 +7,15 @@ delivery. Any number of such processes may run.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from gonogo_service.background import delivery, dispatcher, ingest, scheduler
+from gonogo_service.background import dispatcher, ingest, scheduler
 from gonogo_service.background.assess import Assessor
 from gonogo_service.background.bisection import role as bisection_role
 from gonogo_service.background.consumer import Consumer, recover
+from gonogo_service.background.delivery import OutboxDelivery
 from gonogo_service.background.reaper import Reaper
 from gonogo_service.background.roles import Role
 from gonogo_service.github import answering
@@ -45,7 +46,6 @@ def run(settings: Settings, stop: threading.Event) -> None:
     """
     context = open_background_context(settings, stop)
     ingest.register(context)
-    delivery.HANDLERS.update({type_: partial(_fan_out, type_) for type_ in messages.TYPES})
     if _ready(context):
         _work(context)
     context.close()
@@ -111,7 +111,13 @@ def _work(context: BackgroundContext) -> None:
         Role(
             context,
             "delivery",
-            lambda: delivery.run_once(context),
+            OutboxDelivery(
+                context,
+                {
+                    type_: partial(outbound.fan_out, type_=type_, url=context.settings.url)
+                    for type_ in messages.TYPES
+                },
+            ).run_once,
             lambda: _pause(context),
             _nothing,
         ),
@@ -173,10 +179,6 @@ def _catch_up(context: BackgroundContext) -> None:
     seeds = rebuild.catch_up(context.engine, keep_going=lambda: not context.stop.is_set())
     if seeds:
         log.info("roll-ups caught up", seeds=seeds)
-
-
-def _fan_out(type_: str, context: BackgroundContext, payload: Mapping[str, Any]) -> None:
-    outbound.fan_out(context, type_, payload)
 
 
 def _pause(context: BackgroundContext, seconds: float | None = None) -> None:

@@ -43,22 +43,20 @@ MAX_ANSWER_BYTES = 4096
 AGENT = "GoNoGo-Webhooks/1"
 
 
-def fan_out(context: BackgroundContext, type_: str, reference: Mapping[str, Any]) -> None:
-    """Store a message for each subscription to an event; `reference` is the outbox payload."""
+def fan_out(session: Session, reference: Mapping[str, Any], *, type_: str, url: str | None) -> None:
+    """Store a message for each subscription to an event, in the caller's transaction.
 
-    def work(session: Session) -> None:
-        subscriptions = webhooks.subscribed(session, type_)
-        if subscriptions:
-            message = messages.payload(session, type_, reference, context.settings.url)
-            deliveries.add(
-                session,
-                [subscription.id for subscription in subscriptions],
-                messages.event_of(type_, reference),
-                type_,
-                message,
-            )
-
-    context.session(work)
+    `reference` is the outbox payload, `url` the address of this service.
+    """
+    subscriptions = webhooks.subscribed(session, type_)
+    if subscriptions:
+        deliveries.add(
+            session,
+            [subscription.id for subscription in subscriptions],
+            messages.event_of(type_, reference),
+            type_,
+            messages.payload(session, type_, reference, url),
+        )
 
 
 @dataclass
@@ -130,6 +128,9 @@ class Sender:
         try:
             answer = self._deliver(webhook, delivery, moment)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, Refused) as problem:
+            answer = _Answer(error=f"{type(problem).__name__}: {problem}"[:500])
+        except Exception as problem:  # a bug is a failed try, too: it must not stall other messages
+            log.exception("a webhook could not be sent", webhook=webhook_id, delivery=delivery.id)
             answer = _Answer(error=f"{type(problem).__name__}: {problem}"[:500])
         outcome = Try(
             moment,
