@@ -305,17 +305,6 @@ class Answerer:
         )
 
 
-def make(context: BackgroundContext) -> Answerer | None:
-    """Return the answerer of this process; None without a token or an App.
-
-    Raises ValueError for an invalid App key.
-    """
-    access = access_of(context.settings)
-    return (
-        None if access is None else Answerer(context, GitHub(context.settings.github_url, access))
-    )
-
-
 def access_of(settings: Settings) -> Access | None:
     """Return the access to GitHub: the App where it is installed, else the token.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -26,14 +26,12 @@ from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages import incoming
 from gonogo_storage.messages.incoming import IncomingDelivery
 
-PURGE_EVERY = timedelta(hours=1)
-
 Paths = Callable[[CommitEvent], tuple[str, ...] | None]
 """Reads from the sender's API the paths that an event changes; None if unknown."""
 
 
 class Processor:
-    """The role: processes due deliveries, and deletes old bodies from time to time."""
+    """The role that processes due deliveries."""
 
     def __init__(
         self,
@@ -42,7 +40,6 @@ class Processor:
         clock: Callable[[], datetime] = utcnow,
     ) -> None:
         self._context, self._paths, self._clock = context, paths, clock
-        self._purged_at: datetime | None = None
 
     def run_once(self) -> int:
         """Run one pass; return the number of deliveries that started something.
@@ -54,9 +51,6 @@ class Processor:
         started = self._context.handle_each(due, self._process, postponed)
         if started:
             self._context.notify()
-        if self._purged_at is None or self._clock() - self._purged_at > PURGE_EVERY:
-            self._context.session(partial(incoming.purge, now=self._clock()))
-            self._purged_at = self._clock()
         return started
 
     def _process(self, incoming_id: str) -> bool:

@@ -12,9 +12,9 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, Self
 
@@ -22,7 +22,6 @@ import httpx
 import structlog
 from sqlalchemy.orm import Session
 
-from gonogo_service.access.principals import Keys
 from gonogo_service.kit.background_context import AWAY, BackgroundContext
 from gonogo_service.webhooks import addresses, mail, messages, schedule, secrets
 from gonogo_service.webhooks.addresses import Network, Refused, Resolve
@@ -302,25 +301,3 @@ def _record(
             "reason": "the receiver answered 410 (gone)",
         }
         webhooks.change(session, webhook.id, gone)
-
-
-class Cleaner:
-    """Deletes old deliveries from time to time."""
-
-    EVERY = timedelta(hours=1)
-
-    def __init__(self, context: BackgroundContext, now: Callable[[], datetime] = utcnow) -> None:
-        self._context, self._now, self._at = context, now, now()
-
-    def run_once(self) -> int:
-        """Delete old deliveries if it is time; return their number."""
-        if self._now() < self._at:
-            return 0
-        self._at = self._now() + self.EVERY
-        return self._context.session(deliveries.purge)
-
-
-def make(context: BackgroundContext) -> Sender | None:
-    """Return the sender of this process; None without GONOGO_SECRET_KEY, which secrets need."""
-    key = context.settings.secret_key
-    return None if key is None else Sender(context, secrets.Box(Keys(key.get_secret_value())))

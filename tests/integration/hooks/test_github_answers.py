@@ -16,8 +16,9 @@ from sqlalchemy.orm import Session
 
 from api import SECRET, Api, in_process
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
-from gonogo_service.github import answering, reading, report
+from gonogo_service.github import reading, report
 from gonogo_service.github.answering import Answerer
+from gonogo_service.hooks.catch_up import client_of
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.automation import commit_checks, runs
 from gonogo_storage.automation.commit_checks import CommitCheck
@@ -84,8 +85,9 @@ def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Answer
     core = open_background_context(
         api.settings.model_copy(update={**keys, "github_url": server.url, **who}), threading.Event()
     )
-    answerer = answering.make(core)
-    assert answerer is not None
+    client = client_of(core.settings)
+    assert client is not None
+    answerer = Answerer(core, client)
     yield answerer
     answerer.close(10)
     core.close()

@@ -17,10 +17,12 @@ from pydantic import SecretStr
 from standardwebhooks import Webhook
 
 from api import JOB, SECRET, Api, in_process, make_settings
+from gonogo_service.access.principals import Keys
 from gonogo_service.background.delivery import OutboxDelivery
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.webhooks import addresses, mail, messages, outbound
 from gonogo_service.webhooks.outbound import Sender
+from gonogo_service.webhooks.secrets import Box
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.flags import flags
 from gonogo_storage.messages import deliveries as stored
@@ -64,10 +66,7 @@ def core(api: Api) -> Iterator[BackgroundContext]:
 
 @pytest.fixture
 def sender(core: BackgroundContext) -> Sender:
-    webhook_sender = outbound.make(core)
-    assert webhook_sender is not None
-    webhook_sender.chance = random.Random(1)
-    return webhook_sender
+    return Sender(core, Box(Keys(SECRET)), chance=random.Random(1))
 
 
 def fan_out(core: BackgroundContext) -> None:
@@ -303,11 +302,8 @@ def test_private_addresses_need_a_word_of_the_settings(
 ) -> None:
     webhook = subscribe(api, receiver.url)
     api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
-    strict_sender = outbound.make(
-        replace(core, settings=core.settings.model_copy(update={"webhook_private": ()}))
-    )
-    assert strict_sender is not None
-    send(strict_sender)
+    strict = core.settings.model_copy(update={"webhook_private": ()})
+    send(Sender(replace(core, settings=strict), Box(Keys(SECRET))))
     assert receiver.got == []
     log = api.get(f"/webhooks/{webhook['id']}/deliveries/{deliveries(api, webhook)[0]['id']}")[
         "log"
@@ -386,9 +382,7 @@ def test_mail_gets_a_line_and_a_link(migrated_sqlite_url: str) -> None:
             threading.Event(),
         )
         fan_out(core)
-        sender = outbound.make(core)
-        assert sender is not None
-        send(sender)
+        send(Sender(core, Box(Keys(SECRET))))
         core.close()
     server.close()
     (message,) = server.got

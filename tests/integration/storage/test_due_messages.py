@@ -16,6 +16,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from gonogo_service.background.delivery import OutboxDelivery
+from gonogo_service.background.reaper import Reaper
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_settings import Settings
 from gonogo_storage.automation import commit_checks
@@ -287,6 +288,25 @@ def test_an_unavailable_database_is_no_failed_try(core: BackgroundContext) -> No
         OutboxDelivery(core, {"job.finished": handle}).run_once()
     with reading(core.engine) as current:
         assert [message.tries for message in outbox.due(current)] == [0]
+
+
+def test_the_hourly_cleanup_deletes_what_was_done_a_month_ago(core: BackgroundContext) -> None:
+    kinds = [kind() for kind in (Outbox, Incoming, Webhooks)]
+    with session(core.engine) as current:
+        keys = [[messages.add(current) for _ in range(2)] for messages in kinds]
+        for messages, (done, _) in zip(kinds, keys, strict=True):
+            messages.done(current, done)
+    Reaper(core)._sweep(utcnow() + timedelta(days=29))
+    with reading(core.engine) as current:
+        body = [current.get_one(INCOMING.row, key).body is not None for key in keys[1]]
+        assert body == [True, True]
+    Reaper(core)._sweep(utcnow() + timedelta(days=31))
+    with reading(core.engine) as current:
+        for place, messages in ((0, kinds[0]), (2, kinds[2])):
+            rows = [current.get(messages.table.row, key) is not None for key in keys[place]]
+            assert rows == [False, True]
+        body = [current.get_one(INCOMING.row, key).body is not None for key in keys[1]]
+        assert body == [False, True]  # the row stays, so that a redelivery starts nothing
 
 
 def test_two_copies_at_once_handle_each_message_once(core: BackgroundContext) -> None:
