@@ -15,8 +15,11 @@ from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import floor, is_id
 from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.db.states import AnswerState, HookSource, RunState
+from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import AnswerRow, CommentRow, CommitCheckRow, RunRow
 
+ANSWERS = DueTable(AnswerRow, Backoff((5, 30, 300, 1800, 3600, 10800, 21600, 43200), max_tries=9))
+"""An answer is given up after about a day."""
 YOUNG = timedelta(days=1)
 """Older commit checks without an answer get none: a new token must not report the whole past."""
 MAX_ERROR_CHARS = 500
@@ -141,14 +144,9 @@ def due(session: Session, *, now: datetime | None = None, limit: int = 50) -> li
         .join(CommitCheckRow, CommitCheckRow.id == AnswerRow.commit_check_id)
         .outerjoin(head, head.id == CommitCheckRow.run_id)
         .outerjoin(base, base.id == CommitCheckRow.base_run_id)
-        .where(
-            AnswerRow.due_at <= (now or utcnow()),
-            or_(AnswerRow.state != AnswerState.pending.value, over),
-        )
-        .order_by(AnswerRow.due_at, AnswerRow.commit_check_id)
-        .limit(limit)
+        .where(or_(AnswerRow.state != AnswerState.pending.value, over))
     )
-    return list(session.scalars(query))
+    return list(session.scalars(ANSWERS.due(query, now=now, limit=limit)))
 
 
 def get(session: Session, commit_check_id: str) -> Answer | None:
@@ -213,32 +211,28 @@ def postponed(
     commit_check_id: str,
     error: str,
     *,
-    due_at: datetime | None,
-    counts: bool = True,
+    limited_until: datetime | None = None,
+    now: datetime | None = None,
 ) -> None:
-    """Record why a report failed and when to retry (None: never).
+    """Record why a report failed; it is retried, and given up at last.
 
-    `counts` is false for a rate limit, which is not a failure.
+    `limited_until` is the end of a rate limit, which is not a failure.
     """
-    row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
-    row.error, row.due_at, row.updated_at = (
-        (storable(error) or "")[:MAX_ERROR_CHARS],
-        due_at,
-        utcnow(),
-    )
-    row.tries += int(counts)
-    if due_at is None:
+    now = now or utcnow()
+    row = ANSWERS.locked(session, commit_check_id)
+    if row is None:
+        return
+    row.error, row.updated_at = (storable(error) or "")[:MAX_ERROR_CHARS], now
+    if limited_until is not None:
+        row.due_at = limited_until
+    elif not ANSWERS.postponed(row, now=now):
         row.state = AnswerState.failed.value
     session.flush()
 
 
 def again(session: Session, commit_check_id: str, *, now: datetime | None = None) -> Answer | None:
     """Report everything again in its present state; None if there is no such answer."""
-    row = (
-        session.get(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
-        if is_id(commit_check_id)
-        else None
-    )
+    row = ANSWERS.locked(session, commit_check_id, ended=True)
     if row is None:
         return None
     now = now or utcnow()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -81,6 +83,44 @@ class BackgroundContext:
                 if self.stop.wait(delay):
                     raise Stopping from problem
                 delay = min(2 * delay, 5.0)
+
+    def handle_each(
+        self,
+        keys: Iterable[str],
+        handle: Callable[[str], bool],
+        postpone: Callable[[Session, str, str], object],
+        *,
+        stopped: Callable[[], bool] | None = None,
+        max_s: float = math.inf,
+    ) -> int:
+        """Handle due messages one by one; return for how many `handle` returned true.
+
+        One whose handling fails is postponed with the error's text, and stalls no other. Stops when
+        the process does (or as `stopped` says), and after `max_s` seconds. Raises the AWAY errors,
+        which say nothing about a message.
+        """
+        stopped, began, count = stopped or self.stop.is_set, time.monotonic(), 0
+        for key in keys:
+            if stopped() or time.monotonic() - began > max_s:
+                break
+            count += self._handle(key, handle, postpone)
+        return count
+
+    def _handle(
+        self,
+        key: str,
+        handle: Callable[[str], bool],
+        postpone: Callable[[Session, str, str], object],
+    ) -> bool:
+        try:
+            return handle(key)
+        except AWAY:
+            raise
+        except Exception as problem:
+            log.exception("a message could not be handled; trying again later", message=key)
+            error = f"{type(problem).__name__}: {problem}"
+            self.session(lambda session: postpone(session, key, error))
+            return False
 
     def broker_generation(self) -> str:
         """Return the ID of Redis's current generation.

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,6 @@ import pytest
 from sqlalchemy import Engine
 
 from background_thread import TIMEOUT_S, broker, numbers, running, short, submit, until
-from gonogo_service import background
 from gonogo_settings import Settings
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.history import assessments
@@ -318,8 +316,3 @@ def test_messages_that_a_killed_ingest_had_in_hand_come_back_at_its_successors_s
         with reading(engine) as current:
             assert len(attempts_of(current, job_id)) == 1
     assert job.counts == {"pass": 1}
-
-
-def test_missing_settings_are_named() -> None:
-    with pytest.raises(ValueError, match="GONOGO_BROKER_URL, GONOGO_WORKER_KEY"):
-        background.run(Settings(database_url="sqlite:///x"), threading.Event())
