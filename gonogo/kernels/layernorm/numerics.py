@@ -36,7 +36,7 @@ class LayerNorm(Numerics):
                 defect.sentence,
                 defect.outputs,
                 defect.gauge and kernel in defect.kernels,
-                defect.plan.stale,
+                defect.logic.stale,
             )
             for name, defect in DEFECTS.items()
         }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gonogo.kernels.kind import Arrays
 from gonogo.kernels.layernorm import statistics
-from gonogo.kernels.layernorm.arithmetic import backward, backward_terms
+from gonogo.kernels.layernorm.arithmetic import backward, backward_terms, given_moments
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.expectation import Expectation
 
@@ -34,11 +34,11 @@ def of_layernorm(
 
         return _by_output(over_rows(forward, rows, per_block), ("y", "mean", "rstd"))
     terms = backward_terms(test, arithmetic)
-    known = backward.given_moments(given, test.epsilon, terms)
+    known = given_moments(given, test.epsilon, terms)
 
     def of_rows(start: int, stop: int) -> dict[str, Expectation]:
         part = {**given, "x": given["x"][start:stop], "dy": given["dy"][start:stop]}
-        return backward.expectations(part, _rows_of(known, slice(start, stop)), terms)
+        return backward.expectations(part, known.some(slice(start, stop)), terms)
 
     def of_columns(start: int, stop: int) -> dict[str, Expectation]:
         part = {**given, **{name: given[name][..., start:stop] for name in ("x", "dy", "gamma")}}
@@ -54,18 +54,3 @@ def _by_output(
     parts: list[dict[str, Expectation]], names: tuple[str, ...]
 ) -> dict[str, list[Expectation]]:
     return {name: [part[name] for part in parts] for name in names}
-
-
-def _rows_of(known: backward.GivenMoments, part: slice) -> backward.GivenMoments:
-    """Return the statistics of some of the rows."""
-    return backward.GivenMoments(
-        mean=known.mean[part],
-        rstd=known.rstd[part],
-        mean_error=known.mean_error[part],
-        rstd_error=known.rstd_error[part],
-        var_mean=known.var_mean[part],
-        var_rstd=known.var_rstd[part],
-        trend_mean=tuple(trend[part] for trend in known.trend_mean),
-        trend_rstd=tuple(trend[part] for trend in known.trend_rstd),
-        informative=known.informative[part],
-    )

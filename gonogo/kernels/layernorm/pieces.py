@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.arithmetic import backward, backward_terms, forward, forward_terms
+from gonogo.kernels.layernorm.arithmetic import (
+    backward,
+    backward_terms,
+    forward,
+    forward_terms,
+    given_moments,
+)
 from gonogo.numerics.expectation import Expectation
 
 if TYPE_CHECKING:
@@ -47,11 +53,11 @@ def of_layernorm(
                 )
         else:
             terms = backward_terms(test, arithmetic)
-            known = backward.given_moments(some, test.epsilon, terms)
+            known = given_moments(some, test.epsilon, terms)
             yield "dx", backward.expectations(some, known, terms)["dx"], rows, everything
     if test.kernel != "layernorm_fw":
         terms = backward_terms(test, arithmetic)
-        known = backward.given_moments(given, test.epsilon, terms)
+        known = given_moments(given, test.epsilon, terms)
         step = max(32, BLOCK // total)
         for start in range(0, features, step):
             columns = slice(start, min(start + step, features))
