@@ -1,57 +1,89 @@
-"""The reference of rmsnorm_bw: dx = r (P - x^ s2) and dgamma = sum of dy x^.
+"""The numerics of rmsnorm_bw: dx = r (P - x^ s2) and dgamma = sum of dy x^.
 
-P = dy gamma, x^ = x r, s2 = mean(P x^). Its budget is that of layernorm_bw
-(gonogo.kernels.layernorm.arithmetic.backward) without a mean and s1.
+P = dy gamma, x^ = x r, s2 = mean(P x^). Everything but rstd is LayerNorm's without a mean and s1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.arithmetic import BackwardTerms, GivenMoments
-from gonogo.kernels.rmsnorm import budget
-from gonogo.numerics.expectation import Array
+from gonogo.kernels.kind import Arrays, Floats, with_min_step
+from gonogo.kernels.layernorm.arithmetic import GivenMoments, backward_terms
+from gonogo.kernels.layernorm.gradients import GradientNumerics
+from gonogo.kernels.rmsnorm import backward_emulation, budget
+from gonogo.numerics.expectation import Array, Expectation
 
-
-def reference(arrays: Mapping[str, NDArray[np.floating]], epsilon: float) -> dict[str, Array]:
-    """Return dx (rows, N) and dgamma (N,) in float64; rstd is that of x where `arrays` has none."""
-    x, dy, gamma = (np.asarray(arrays[name], np.float64) for name in ("x", "dy", "gamma"))
-    if "rstd" in arrays:
-        rstd = np.asarray(arrays["rstd"], np.float64)[:, None]
-    else:
-        rstd = 1.0 / np.sqrt((x**2).mean(axis=1, keepdims=True) + epsilon)
-    xhat = x * rstd
-    product = dy * gamma
-    s2 = (product * xhat).mean(axis=1, keepdims=True)
-    return {"dx": rstd * (product - xhat * s2), "dgamma": (dy * xhat).sum(axis=0)}
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
 
 
-def given_root(
-    given: Mapping[str, NDArray[Any]], epsilon: float, t: BackwardTerms, *, stores_squares: bool
-) -> GivenMoments:
-    """Return rstd as the kernel has it, with a mean of 0; see GivenMoments.
+class RMSNormBackward(GradientNumerics):
+    """The numerics of rmsnorm_bw."""
 
-    stores_squares: as for budget.root, where the kernel computes rstd itself.
-    """
-    if t.own_statistics is None:
-        return GivenMoments.given(np.zeros(len(given["x"])), given["rstd"])
-    root_terms = t.own_statistics
-    m = budget.root(
-        np.asarray(given["x"], np.float64), epsilon, root_terms, stores_squares=stores_squares
-    )
-    r, zero = m.rstd, np.zeros_like(m.rstd)
-    return GivenMoments(
-        mean=zero,
-        rstd=r,
-        mean_error=zero,
-        rstd_error=m.bound / r,
-        var_mean=zero,
-        var_rstd=m.variance / r**2,
-        trend_mean=(),
-        trend_rstd=(m.trend / r, m.together / r, m.lane / r),
-        informative=m.informative,
-    )
+    centered = False
+    faults = backward_emulation.FAULTS
+
+    def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
+        """Return dx (rows, N) and dgamma (N,) in float64.
+
+        rstd is that of x where `arrays` has none.
+        """
+        x, dy, gamma = (np.asarray(arrays[name], np.float64) for name in ("x", "dy", "gamma"))
+        if "rstd" in arrays:
+            rstd = np.asarray(arrays["rstd"], np.float64)[:, None]
+        else:
+            rstd = 1.0 / np.sqrt((x**2).mean(axis=1, keepdims=True) + test.epsilon)
+        xhat = x * rstd
+        product = dy * gamma
+        s2 = (product * xhat).mean(axis=1, keepdims=True)
+        return {"dx": rstd * (product - xhat * s2), "dgamma": (dy * xhat).sum(axis=0)}
+
+    def moments(self, test: TestSpec, given: Arrays, arithmetic: str | None) -> GivenMoments:
+        """Return rstd as the kernel has it, with a mean of 0."""
+        terms = backward_terms(test, arithmetic).own_statistics
+        if terms is None:
+            return GivenMoments.given(np.zeros(len(given["x"])), given["rstd"])
+        root = budget.root(
+            np.asarray(given["x"], np.float64),
+            test.epsilon,
+            terms,
+            stores_squares=arithmetic != budget.TT_TRAIN,
+        )
+        r, zero = root.rstd, np.zeros_like(root.rstd)
+        return GivenMoments(
+            mean=zero,
+            rstd=r,
+            mean_error=zero,
+            rstd_error=root.bound / r,
+            var_mean=zero,
+            var_rstd=root.variance / r**2,
+            trend_mean=(),
+            trend_rstd=(root.trend / r, root.together / r, root.lane / r),
+            informative=root.informative,
+        )
+
+    def gradients(
+        self, test: TestSpec, given: Arrays, known: GivenMoments, arithmetic: str | None
+    ) -> dict[str, Expectation]:
+        """Return LayerNorm's expectations without a mean; fp16's may be subnormal."""
+        expected = super().gradients(test, given, known, arithmetic)
+        return {name: with_min_step(e, test.numerics.output) for name, e in expected.items()}
+
+    def run(
+        self,
+        test: TestSpec,
+        given: Mapping[str, Floats],
+        build: str,
+        *,
+        seed: int = 0,
+        position: int = 0,
+    ) -> dict[str, Floats]:
+        """Run the emulated dataflow."""
+        return backward_emulation.run(test, given, build, position=position)
+
+    def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
+        """Run the same logic in float64."""
+        return backward_emulation.ideal(test, given, build)
