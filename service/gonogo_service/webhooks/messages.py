@@ -126,11 +126,9 @@ def _job(session: Session, reference: Mapping[str, Any], base: str) -> dict[str,
     job = jobs.get(session, str(reference["job"]))
     if job is None:
         return None
-    fields = job.to_json()
-    diagnosis = (job.diagnosis or {}).get("words")
     return {
-        **{name: fields[name] for name in _JOB_FIELDS},
-        "diagnosis": diagnosis,
+        **{name: getattr(job, name) for name in _JOB_FIELDS},
+        "diagnosis": job.diagnosis_words,
         "url": base + urls.job(job.id),
     }
 

@@ -12,7 +12,7 @@ from gonogo import urls
 from gonogo.urls import API
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
-from gonogo_service.api.jobs.jobs import links as job_links
+from gonogo_service.api.jobs.schemas import links as job_links
 from gonogo_service.api.suites.schemas import RunAccepted, RunDetails, RunIn, RunOut, RunPage
 from gonogo_service.kit.answers import (
     Cursor,
