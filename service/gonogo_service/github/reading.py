@@ -38,7 +38,7 @@ def read(session: Session, commit_check: CommitCheck, base_url: str | None) -> R
             return report.running(
                 commit_check,
                 run_url,
-                f"{stored[0].job_count} tests" if run_id == commit_check.run_id else "base",
+                f"{stored[0].jobs.total} tests" if run_id == commit_check.run_id else "base",
             )
     base, head = _base(commit_check), _side(commit_check.head_build, commit_check.run_id)
     try:

@@ -174,7 +174,7 @@ def _new(
         )
     registered, built_in = builds.get(session, name), known_build(name)
     branch, sequence = (
-        (registered["branch"], registered["sequence"])
+        (registered.branch, registered.sequence)
         if registered
         else (built_in.branch, built_in.sequence)
         if built_in
