@@ -6,7 +6,6 @@ They combine the fused comparison, the forensics and the emulated kernels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -160,12 +159,12 @@ def switched(test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
     numerics = test.numerics
     variants = []
     if numerics.srcb == "tf32":
-        other = replace(test, numerics=replace(numerics, srcb="bf16"))
+        other = test.replace(numerics=numerics.replace(srcb="bf16"))
         variants.append(
             ("srcb-bf16", "The right kernel where SrcB sees bf16 of an fp32 value.", other, test)
         )
     if numerics.fidelity == "hifi4":
-        other = replace(test, numerics=replace(numerics, fidelity="hifi3"))
+        other = test.replace(numerics=numerics.replace(fidelity="hifi3"))
         variants.append(
             ("hifi3", "The right kernel with HiFi3 products, judged by their budget.", other, other)
         )
