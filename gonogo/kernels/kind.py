@@ -144,11 +144,11 @@ class Numerics(ABC):
         if not self.faults or is_exact(test.inputs):
             return variants
         if numerics.srcb == "tf32":
-            other = replace(test, numerics=replace(numerics, srcb="bf16"))
+            other = test.replace(numerics=numerics.replace(srcb="bf16"))
             sentence = "The right kernel where SrcB sees bf16 of an fp32 value."
             variants.append(("srcb-bf16", sentence, other, test))
         if numerics.fidelity == "hifi4":
-            other = replace(test, numerics=replace(numerics, fidelity="hifi3"))
+            other = test.replace(numerics=numerics.replace(fidelity="hifi3"))
             sentence = "The right kernel with HiFi3 products, judged by their budget."
             variants.append(("hifi3", sentence, other, other))
         return variants

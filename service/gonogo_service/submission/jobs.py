@@ -17,7 +17,13 @@ from gonogo.spec.builds import (
 )
 from gonogo.spec.fields import did_you_mean
 from gonogo.spec.regimes import check_exact_executor
-from gonogo.spec.selections import OWN_EXECUTORS, AnyTest, Selection, check_executor, parse_test
+from gonogo.spec.selections import (
+    OWN_EXECUTORS,
+    AnyTest,
+    Selection,
+    SelectionTest,
+    check_executor,
+)
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.submission.bodies import MAX_SEED, JobIn, Prepared, SequentialSeeds
 from gonogo_settings import Settings
@@ -46,7 +52,9 @@ def check(body: JobIn, settings: Settings) -> Submission:
             "runs nothing: it marks imported results",
             limit="another executor",
         )
-    test = _test(body.test, settings, "test")
+    test = body.test.selection if isinstance(body.test, SelectionTest) else body.test
+    if isinstance(test, TestSpec):
+        check_size(test, settings, "test")
     check_executor(test, body.target.executor)
     if isinstance(test, Selection):
         _check_selection(body, test)
@@ -57,10 +65,9 @@ def check(body: JobIn, settings: Settings) -> Submission:
         )
     context: str | dict[str, Any] = "isolated"
     if isinstance(body.context, Prepared):
-        before = [
-            kernel_test(test_fields, settings, f"context.before.{number}").canonical()
-            for number, test_fields in enumerate(body.context.before)
-        ]
+        for number, warm_up in enumerate(body.context.before):
+            check_size(warm_up, settings, f"context.before.{number}")
+        before = [warm_up.canonical() for warm_up in body.context.before]
         context = {"name": body.context.name, "before": before}
     return Submission(body, test, _seeds(body, settings.max_seeds), context)
 
@@ -141,17 +148,9 @@ def plugins(settings: Settings) -> set[str]:
     }
 
 
-def kernel_test(data: dict[str, Any], settings: Settings, path: str) -> TestSpec:
-    """Return a test of a kernel, because only such tests can run before a kernel."""
-    test = _test(data, settings, path)
-    if isinstance(test, Selection):
-        raise FieldError(
-            f"{path}.selection",
-            test.inner(),
-            "only tests of kernels can run before one",
-            limit="a test with a kernel",
-        )
-    return test
+def check_size(test: TestSpec, settings: Settings, path: str) -> None:
+    """Raise FieldError for a test with more elements than the service accepts."""
+    test.check_elements(settings.max_elements, path, "GONOGO_MAX_ELEMENTS")
 
 
 def _check_selection(body: JobIn, selection: Selection) -> None:
@@ -177,17 +176,6 @@ def _check_selection(body: JobIn, selection: Selection) -> None:
             reason,
             limit="1; for more iterations use more seeds, for a controlled seed use shuffle",
         )
-
-
-def _test(data: dict[str, Any], settings: Settings, path: str) -> AnyTest:
-    try:
-        return parse_test(data, max_elements=settings.max_elements, path=path)
-    except FieldError as error:
-        if error.limit == f"{settings.max_elements} elements":  # the domain knows no settings
-            raise FieldError(
-                error.field, error.value, error.reason, limit=f"{error.limit} (GONOGO_MAX_ELEMENTS)"
-            ) from None
-        raise
 
 
 def _seeds(body: JobIn, limit: int) -> tuple[int, ...]:

@@ -107,14 +107,14 @@ class SuiteDetails(Suite):
 
 
 def _kind_of_suite(value: object) -> str:
-    return "stored" if isinstance(value, str) else "inline"
+    return "<stored>" if isinstance(value, str) else "<SuiteIn>"
 
 
 class RunIn(Strict):
     """A run of a stored suite (by name) or of a given suite, with its builds and commit."""
 
     suite: Annotated[
-        Annotated[SuiteName, Tag("stored")] | Annotated[SuiteIn, Tag("inline")],
+        Annotated[SuiteName, Tag("<stored>")] | Annotated[SuiteIn, Tag("<SuiteIn>")],
         Discriminator(_kind_of_suite),
     ]
     builds: Builds = Field(
