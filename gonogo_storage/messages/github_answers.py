@@ -84,16 +84,6 @@ class About:
 def create_missing(session: Session, *, now: datetime | None = None) -> int:
     """Create an answer for each recent commit check of a GitHub delivery; return how many."""
     now = now or utcnow()
-    query = (
-        select(CommitCheckRow.id)
-        .outerjoin(AnswerRow, AnswerRow.commit_check_id == CommitCheckRow.id)
-        .where(
-            CommitCheckRow.id >= floor(now - YOUNG),
-            CommitCheckRow.source == HookSource.github.value,
-            AnswerRow.commit_check_id.is_(None),
-        )
-        .order_by(CommitCheckRow.id)
-    )
     fresh: dict[str, Any] = {
         "state": AnswerState.waiting.value,
         "told": {},
@@ -109,7 +99,7 @@ def create_missing(session: Session, *, now: datetime | None = None) -> int:
             "created_at": now,
             "updated_at": now,
         }
-        for commit_check_id in session.scalars(query)
+        for commit_check_id in session.scalars(_missing(now))
     ]
     insert_once(session, AnswerRow, rows)
     return len(rows)
@@ -117,16 +107,19 @@ def create_missing(session: Session, *, now: datetime | None = None) -> int:
 
 def any_missing(session: Session, *, now: datetime | None = None) -> bool:
     """Return whether `create_missing` would create an answer; this check costs no write."""
-    now = now or utcnow()
+    return session.scalar(_missing(now or utcnow()).limit(1)) is not None
+
+
+def _missing(now: datetime) -> Select[str]:
+    """Return the query of recent commit checks of GitHub deliveries without an answer."""
     query = select(CommitCheckRow.id).outerjoin(
         AnswerRow, AnswerRow.commit_check_id == CommitCheckRow.id
     )
-    query = query.where(
+    return query.where(
         CommitCheckRow.id >= floor(now - YOUNG),
         CommitCheckRow.source == HookSource.github.value,
         AnswerRow.commit_check_id.is_(None),
-    )
-    return session.scalar(query.limit(1)) is not None
+    ).order_by(CommitCheckRow.id)
 
 
 def due(session: Session, *, now: datetime | None = None, limit: int = 50) -> list[str]:

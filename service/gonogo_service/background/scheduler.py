@@ -8,7 +8,6 @@ computed from now.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -83,9 +82,8 @@ def _submit(
         store_outcome(DueOutcome.skipped, reason=f"run {open_run} was still open")
         return DueOutcome.skipped
     try:
-        suite = suites.usable(session, schedule["suite"])
-        order = replace(suites.order_of(schedule, due_at), suite_version=suite["version"])
-        run = suites.submit(session, suite["content"], order, settings, schedule["owner"])
+        order = suites.order_of(schedule, due_at)
+        run = suites.submit_stored(session, schedule["suite"], order, settings, schedule["owner"])
     except JobError as problem:  # raised before anything is written
         store_outcome(DueOutcome.failed, reason=str(problem))
         return DueOutcome.failed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -241,10 +240,9 @@ def run_now(
 
     def make(session: Session) -> idempotency_keys.Answer:
         schedule = _require(stored.lock(session, schedule_id), schedule_id)
-        suite = suites.usable(session, schedule["suite"])
-        order = replace(suites.order_of(schedule), suite_version=suite["version"])
+        order = suites.order_of(schedule)
         return runs.accepted(
-            suites.submit(session, suite["content"], order, context.settings, who.name)
+            suites.submit_stored(session, schedule["suite"], order, context.settings, who.name)
         )
 
     response, new = idempotency_keys.once(context, request, who, key, None, make)

@@ -231,10 +231,7 @@ def _start(
     body = JobIn.model_validate(
         {**request, "build": bisection.builds[place], "seeds": [seed], "labels": labels}
     )
-    job = jobs.create(
-        session,
-        submission.resolve(session, submission.check(body, settings), settings, bisection.owner),
-        now=now,
-    )
+    checked = submission.check(body, settings)
+    job = submission.submit(session, checked, settings, bisection.owner, now=now)
     bisections.add(session, bisection.id, place=place, seed=seed, job=job.id)
     return Probe(len(probes) + 1, place, seed, job.id, False, None, None, None)
