@@ -369,9 +369,9 @@ def _shape(value: object, path: str) -> tuple[int, ...]:
     shape = tuple(
         fields.integer(size, fields.join(path, axis), least=1) for axis, size in enumerate(value)
     )
-    if prod(shape) > 2**53:  # beyond any limit of elements, and beyond JSON's exact integers
+    if prod(shape) >= 2**53:  # beyond any limit of elements, and beyond JSON's exact integers
         raise FieldError(
-            path, list(shape), "has more than 2^53 elements", limit=f"{MAX_ELEMENTS} elements"
+            path, list(shape), "has 2^53 elements or more", limit=f"{MAX_ELEMENTS} elements"
         )
     return shape
 

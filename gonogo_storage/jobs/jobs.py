@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.orm import Session, defer
 
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
@@ -15,7 +15,7 @@ from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.db.states import LISTED_KINDS, JobKind, JobState
 from gonogo_storage.jobs import chunks, closing, sequential
-from gonogo_storage.jobs.job import Job, NewJob, _job
+from gonogo_storage.jobs.job import AnyJob, Job, JobSummary, NewJob, job_of
 from gonogo_storage.messages import events, outbox
 from gonogo_storage.tables import ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
@@ -120,33 +120,41 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         sequential.reach(session, job)
     events.add(session, job, "state", {"state": JobState.queued.value, "verdict": None}, now=now)
     session.flush()
-    return _job(job, dict(new.canonical))
+    return job_of(Job, job, dict(new.canonical), None)
 
 
 def get(session: Session, job_id: str) -> Job | None:
     """Return the job, or None when no job has that id."""
-    if not is_id(job_id):
-        return None
-    query = select(JobRow, TestSpecRow.canonical).join(
-        TestSpecRow, JobRow.test_key == TestSpecRow.key
-    )
-    row = session.execute(
-        query.where(JobRow.id == job_id, JobRow.kind.in_(LISTED_KINDS))
-    ).one_or_none()
-    return None if row is None else _job(row[0], row[1])
+    found = _read(session, Job, JobRow.id == job_id) if is_id(job_id) else []
+    return found[0] if found else None
 
 
-def many(session: Session, job_ids: Collection[str]) -> dict[str, Job]:
+def many(session: Session, job_ids: Collection[str]) -> dict[str, JobSummary]:
     """Return the jobs of these ids that exist, in one statement."""
-    query = select(JobRow, TestSpecRow.canonical).join(
-        TestSpecRow, JobRow.test_key == TestSpecRow.key
+    found = _read(session, JobSummary, JobRow.id.in_(job_ids)) if job_ids else []
+    return {job.id: job for job in found}
+
+
+def _read(
+    session: Session,
+    shape: type[AnyJob],
+    *conditions: ColumnElement[bool],
+    limit: int | None = None,
+) -> list[AnyJob]:
+    """Return the jobs that meet the conditions, newest first.
+
+    Summaries don't read the columns that only a whole job has: a diagnosis is up to 20 KB.
+    """
+    query = select(JobRow, TestSpecRow.canonical, JobRow.diagnosis["words"].as_string())
+    if not issubclass(shape, Job):
+        query = query.options(defer(JobRow.diagnosis), defer(JobRow.suspects))
+    query = (
+        query.join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
+        .where(JobRow.kind.in_(LISTED_KINDS), *conditions)
+        .order_by(JobRow.id.desc())
+        .limit(limit)
     )
-    rows = (
-        session.execute(query.where(JobRow.id.in_(job_ids), JobRow.kind.in_(LISTED_KINDS)))
-        if job_ids
-        else ()
-    )
-    return {row.id: _job(row, canonical) for row, canonical in rows}
+    return [job_of(shape, *row) for row in session.execute(query)]
 
 
 def list_(
@@ -155,13 +163,9 @@ def list_(
     *,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[Job]:
+) -> Page[JobSummary]:
     """Return jobs, newest first. Raises BadCursor."""
     filters = filters or JobFilter()
-    query = select(JobRow, TestSpecRow.canonical).join(
-        TestSpecRow, JobRow.test_key == TestSpecRow.key
-    )
-    query = query.where(JobRow.kind.in_(LISTED_KINDS))
     columns = {
         JobRow.state: filters.state,
         JobRow.test_key: filters.test,
@@ -171,21 +175,19 @@ def list_(
         JobRow.verdict: filters.verdict,
         JobRow.kind: filters.kind,
     }
-    for column, value in columns.items():
-        if value is not None:
-            query = query.where(column == value)
+    conditions = [column == value for column, value in columns.items() if value is not None]
     if filters.label is not None:
         name, equals, value = filters.label.partition("=")
         labeled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
-        query = query.where(
-            JobRow.id.in_(labeled.where(JobLabelRow.value == value) if equals else labeled)
-        )
+        if equals:
+            labeled = labeled.where(JobLabelRow.value == value)
+        conditions.append(JobRow.id.in_(labeled))
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)
-        query = query.where(JobRow.id < cursor)
-    rows = session.execute(query.order_by(JobRow.id.desc()).limit(limit + 1)).all()
-    return Page.cut([_job(row, canonical) for row, canonical in rows], limit, lambda job: job.id)
+        conditions.append(JobRow.id < cursor)
+    found = _read(session, JobSummary, *conditions, limit=limit + 1)
+    return Page.cut(found, limit, lambda job: job.id)
 
 
 def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job | None:

@@ -65,7 +65,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.context = context
-    openapi.install(app)
     all_routers = [
         *routers(),
         health.router,
@@ -75,10 +74,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     ]
     for router in all_routers:
         app.include_router(router)
+    routes = [route for router in all_routers for route in router.routes]
+    openapi.install(app, routes)
     limits = BodyLimits.of_settings(settings)
-    refusals.install(
-        app, limits=limits, routes=[route for router in all_routers for route in router.routes]
-    )
+    refusals.install(app, limits=limits, routes=routes)
     # the middleware that is added last is the outermost
     app.add_middleware(LimitBodies, limits=limits)
     app.add_middleware(Edge, context=context, limits=FailureLimits(), bodies=limits)

@@ -22,7 +22,7 @@ from gonogo_storage.devices import periods
 from gonogo_storage.devices.periods import Load, Pulse
 from gonogo_storage.jobs import device_history
 from gonogo_storage.jobs import jobs as stored_jobs
-from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.job import JobSummary
 
 _TELEMETRY = ("temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a")
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "source"))
@@ -224,7 +224,7 @@ def _climb(entry: HistoryLine) -> Climb:
 
 
 def _line(
-    record: Mapping[str, Any], jobs: Mapping[str, Job], pulse: Pulse, now: datetime
+    record: Mapping[str, Any], jobs: Mapping[str, JobSummary], pulse: Pulse, now: datetime
 ) -> DeviceLine:
     state, health = DeviceState(record["state"]), DeviceHealth(record["health"])
     job = jobs.get(record["job"]) if state is DeviceState.busy else None

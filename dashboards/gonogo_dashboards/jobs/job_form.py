@@ -97,7 +97,7 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
     }
     built, served = queue_estimate.executors(session)
     registered = [
-        (str(build["name"]), f"{build['executor']}, {build['branch']}")
+        (build.name, f"{build.executor}, {build.branch}")
         for build in builds.list_(session, limit=MAX_BUILDS).items
     ]
     own_names = [(build.name, build.executor) for build in own_builds().values()]

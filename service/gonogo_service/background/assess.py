@@ -5,10 +5,10 @@ The role also opens, renews, resolves and expires flags.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 
+from cachetools import TTLCache, cached
 from sqlalchemy.orm import Session
 
 from gonogo.devices import suspicion
@@ -43,8 +43,7 @@ class Assessor:
     def __init__(self, context: BackgroundContext, missed: Missed = assessing.gauged) -> None:
         self.context = context
         self.missed = missed
-        self._suspicions: dict[str, Suspicion] = {}
-        self._suspicions_at = -SUSPICIONS_S
+        self._suspects = cached(TTLCache(1, SUSPICIONS_S), key=lambda _session: None)(_suspects)
         self._caught_up = False
 
     def run_once(self) -> int:
@@ -93,16 +92,11 @@ class Assessor:
         current = trends.trends_to_store(session, assessment.variant)
         return replace(assessment, trends=current), findings, quiet
 
-    def _suspects(self, session: Session) -> dict[str, Suspicion]:
-        """Return the devices on which most unrelated tests fail.
 
-        `sickness` finds the same ones, but may not have marked them in the devices' table yet.
-        """
-        tick = time.monotonic()
-        if tick - self._suspicions_at >= SUSPICIONS_S:
-            by_device = outcomes.by_device(session, since=utcnow() - LOOK_BACK)
-            self._suspicions = {
-                suspected.device: suspected for suspected in suspicion.suspects(by_device)
-            }
-            self._suspicions_at = tick
-        return self._suspicions
+def _suspects(session: Session) -> dict[str, Suspicion]:
+    """Return the devices on which most unrelated tests fail.
+
+    `sickness` finds the same ones, but may not have marked them in the devices' table yet.
+    """
+    by_device = outcomes.by_device(session, since=utcnow() - LOOK_BACK)
+    return {suspected.device: suspected for suspected in suspicion.suspects(by_device)}

@@ -60,13 +60,13 @@ def submit_due(
     that can't be submitted is an outcome with a reason, and the schedule continues.
     """
     schedule = schedules.lock(session, schedule_id)
-    if schedule is None or schedule["next_at"] is None or schedule["next_at"] > now:
+    if schedule is None or schedule.next_at is None or schedule.next_at > now:
         return None
-    due_at: datetime = schedule["next_at"]
+    due_at = schedule.next_at
     outcome = None
     if schedules.claim(session, schedule_id, due_at, now=now):
         outcome = _submit(session, schedule, due_at, settings)
-    line = CronLine(schedule["cron"], schedule["timezone"])
+    line = CronLine(schedule.cron, schedule.timezone)
     schedules.move_on(session, schedule_id, line.after(now))
     return outcome
 
@@ -74,16 +74,13 @@ def submit_due(
 def _submit(
     session: Session, schedule: schedules.Schedule, due_at: datetime, settings: Settings
 ) -> DueOutcome:
-    store_outcome = partial(schedules.record_outcome, session, schedule["id"], due_at)
-    if (
-        schedule["overlap"] == "skip"
-        and (open_run := runs.open_of(session, schedule["id"])) is not None
-    ):
+    store_outcome = partial(schedules.record_outcome, session, schedule.id, due_at)
+    if schedule.overlap == "skip" and (open_run := runs.open_of(session, schedule.id)) is not None:
         store_outcome(DueOutcome.skipped, reason=f"run {open_run} was still open")
         return DueOutcome.skipped
     try:
         order = suites.order_of(schedule, due_at)
-        run = suites.submit_stored(session, schedule["suite"], order, settings, schedule["owner"])
+        run = suites.submit_stored(session, schedule.suite, order, settings, schedule.owner)
     except JobError as problem:  # raised before anything is written
         store_outcome(DueOutcome.failed, reason=str(problem))
         return DueOutcome.failed

@@ -79,7 +79,7 @@ class Processor:
                 or event.rule is not None
             ):
                 return None
-            rules = (Rule.of(rule["content"]) for rule in ci_rules.in_use(session))
+            rules = (Rule.of(rule.content) for rule in ci_rules.in_use(session))
             needs_paths = any(
                 rule.paths and rule.concerns(event) and rule.refusal(event) is None
                 for rule in rules
@@ -166,7 +166,7 @@ def _apply_rules(
     """Apply each rule that concerns an event; return their outcomes."""
     outcomes: list[Outcome] = []
     for stored in ci_rules.in_use(session):
-        rule = Rule.of(stored["content"])
+        rule = Rule.of(stored.content)
         if rule.concerns(event):
             refusal = rule.refusal(event) or _overtaken(session, event, rule)
             # events that were read from GitHub's API are answered there, too
@@ -175,7 +175,7 @@ def _apply_rules(
                 if waiting.source is HookSource.pull_request_lookup
                 else waiting.source
             )
-            cause = Cause(waiting.id, source, waiting.received_at, stored["owner"])
+            cause = Cause(waiting.id, source, waiting.received_at, stored.owner)
             outcomes.append(
                 rule_outcome(
                     rule.name,

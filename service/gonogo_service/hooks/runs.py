@@ -72,7 +72,7 @@ def _suite(
         content, version = suite, None
         if isinstance(suite, str):
             stored = suites.usable(session, suite)
-            content, version = stored["content"], stored["version"]
+            content, version = stored.content, stored.version
         assert not isinstance(content, str)
         known["suite_key"] = key_of(dict(content))
     except JobError as problem:

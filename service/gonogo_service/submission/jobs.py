@@ -255,8 +255,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     registered = builds.get(session, name)
     known = known_build(name)
     if registered is not None:
-        fields = ("name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs")
-        known = Build.parse({field: registered[field] for field in fields})
+        known = Build.parse(registered.to_json())
     if known is not None:
         if known.executor == executor:
             return known

@@ -168,12 +168,13 @@ class Sender:
         if webhook.kind == "slack":
             body, headers = encode({"text": messages.for_slack(delivery.payload)}).encode(), {}
         else:
-            body = encode(delivery.payload).encode()
+            text = encode(delivery.payload)
+            body = text.encode()
             headers = {
                 "webhook-id": delivery.id,
                 "webhook-timestamp": str(int(moment.timestamp())),
                 "webhook-signature": signatures(
-                    self._secrets(webhook, moment), delivery.id, int(moment.timestamp()), body
+                    self._secrets(webhook, moment), delivery.id, moment, text
                 ),
             }
         return post(webhook.target, body, headers, self._allowed(), self.resolver)

@@ -73,7 +73,7 @@ def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any)
 def test_a_suspect_seed_adds_eight_and_what_was_chance_passes(current: Session) -> None:
     job = run(current, lambda number: seed(number, 6.0 if number == 3 else 1.0))
     assert (job.state, job.verdict, job.counts) == ("finished", "pass", {"pass": 11, "suspect": 1})
-    assert (job.total, job.done, job.chunks) == (12, 12, 3)
+    assert (job.total, job.done, job.chunks.total) == (12, 12, 3)
     assert job.suspects is not None
     assert (job.suspects["seeds"], job.suspects["added"], job.suspects["rounds"]) == (
         [3],
@@ -185,7 +185,7 @@ def test_who_gets_more_seeds(current: Session, changes: dict[str, Any]) -> None:
     job = run(current, lambda number: seed(number, 6.0 if number == 1 else 1.0), **changes)
     if "stop_on_finding" in changes:
         assert job.stop is not None
-        assert (job.verdict, job.total, job.stop["decision"], job.stop["seeds_run"]) == (
+        assert (job.verdict, job.total, job.stop.decision, job.stop.seeds_run) == (
             "pass",
             12,
             "undecided",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 from sqlalchemy.orm import Session
 
 from gonogo.ci.rules import OF_THE_COMMIT, problem_of
@@ -113,26 +113,6 @@ class RuleIn(Strict):
     def content(self) -> dict[str, Any]:
         """Return the stored content: the given fields, without defaults."""
         return self.model_dump(mode="json", exclude_unset=True, by_alias=True)
-
-
-class RuleOut(BaseModel):
-    """A rule in its newest version."""
-
-    name: str
-    version: int
-    key: str
-    content: dict[str, Any]
-    owner: str
-    created_at: str
-    updated_at: str
-    archived_at: str | None
-
-
-class RulePage(BaseModel):
-    """A page of rules, by name."""
-
-    items: list[RuleOut]
-    next: str | None
 
 
 def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") -> None:

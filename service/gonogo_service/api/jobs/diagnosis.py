@@ -63,7 +63,7 @@ def diagnosis(context: Ctx, _who: Reader, job_id: str) -> Response:
     number = (
         {"seed": None, "iteration": None}
         if diagnosed is None or diagnosed["seed"] is None
-        else sample(job.canonical, diagnosed["seed"])
+        else sample(job.test, diagnosed["seed"])
     )
     return answer(
         {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
+from gonogo import urls
 from gonogo.spec.suites import MAX_NAME, MAX_TESTS
-from gonogo.spec.verdicts import Verdict
+from gonogo.urls import API
+from gonogo_service.api.jobs.schemas import JobLinks
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission.bodies import (
     MAX_DEADLINE_S,
@@ -21,7 +24,10 @@ from gonogo_service.submission.bodies import (
     Seeds,
     Word,
 )
-from gonogo_storage.db.states import JobState, RunState
+from gonogo_service.submission.suites import TestOfSuite
+from gonogo_storage.automation.runs import Run, RunJob
+from gonogo_storage.automation.suites import Suite
+from gonogo_storage.db.states import RunState
 
 MAX_BUILDS = 100
 SuiteName = Annotated[str, Field(pattern=NAME, max_length=MAX_NAME)]
@@ -93,43 +99,11 @@ class SuiteIn(Strict):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class TestOfSuite(BaseModel):
-    """A test of a suite, with expanded matrices."""
-
-    __test__ = False  # pytest: not a test case
-
-    name: str
-    test_key: str
-    workload_key: str
-    kernel: str
-    test: dict[str, Any]
-    seeds: int
-
-
-class SuiteOut(BaseModel):
-    """A suite in its newest version."""
-
-    name: str
-    version: int
-    key: str
-    content: dict[str, Any]
-    owner: str
-    created_at: str
-    updated_at: str
-    archived_at: str | None
-
-
-class SuiteDetails(SuiteOut):
+@dataclass(frozen=True)
+class SuiteDetails(Suite):
     """A suite with its tests."""
 
     tests: list[TestOfSuite]
-
-
-class SuitePage(BaseModel):
-    """A page of suites, by name."""
-
-    items: list[SuiteOut]
-    next: str | None
 
 
 def _kind_of_suite(value: object) -> str:
@@ -150,14 +124,21 @@ class RunIn(Strict):
     commit: Commit | None = None
 
 
-class RunLinks(BaseModel):
+@dataclass(frozen=True)
+class RunLinks:
     """Addresses of a run."""
 
     self: str
     page: str
 
 
-class RunAccepted(BaseModel):
+def links(run_id: str) -> RunLinks:
+    """Return the addresses of a run."""
+    return RunLinks(self=f"{API}/runs/{run_id}", page=urls.run(run_id))
+
+
+@dataclass(frozen=True)
+class RunAccepted:
     """The answer to a submission."""
 
     id: str
@@ -166,84 +147,25 @@ class RunAccepted(BaseModel):
     links: RunLinks
 
 
-class SuiteOfRun(BaseModel):
-    """The suite; version null means that it came with the run."""
-
-    name: str
-    version: int | None
-
-
-class JobsOfRun(BaseModel):
-    """Counts of a run's jobs: all, ended, and by verdict."""
-
-    total: int
-    ended: int
-    verdicts: dict[Verdict, int]
-
-
-class SeedsOfRun(BaseModel):
-    """Counts of a run's (seed, repeat) pairs: all, with a result, and by verdict."""
-
-    total: int
-    done: int
-    verdicts: dict[Verdict, int]
-
-
-class RunOut(BaseModel):
+@dataclass(frozen=True)
+class RunOut(Run):
     """A run; `verdict` is the worst verdict of its jobs.
 
     It is null until the run ends, and when a job was canceled and all others passed.
     """
 
-    id: str
-    suite: SuiteOfRun
-    schedule: str | None
-    due_at: str | None
-    state: RunState
-    verdict: Verdict | None
-    version: int
-    owner: str
-    builds: list[str]
-    labels: dict[str, str]
-    commit: dict[str, Any] | None
-    jobs: JobsOfRun
-    seeds: SeedsOfRun
-    created_at: str
-    finished_at: str | None
     links: RunLinks
 
 
-class JobOfRun(BaseModel):
+@dataclass(frozen=True)
+class JobOfRun(RunJob):
     """The summary of a run's job."""
 
-    name: str
-    id: str
-    state: JobState
-    verdict: Verdict | None
-    error: str | None
-    waiting_reason: str | None
-    test_key: str
-    kernel: str
-    test: dict[str, Any]
-    build: str
-    queue: str
-    done: int
-    total: int
-    counts: dict[Verdict, int]
-    outcomes: dict[str, int] | None
-    diagnosis: str | None
-    finished_at: str | None
-    links: dict[str, str]
+    links: JobLinks
 
 
+@dataclass(frozen=True)
 class RunDetails(RunOut):
     """A run with its jobs, in the order of the suite."""
 
     tests: list[JobOfRun]
-
-
-class RunPage(BaseModel):
-    """A page of runs, newest first."""
-
-    items: list[RunOut]
-    next: str | None

@@ -457,10 +457,7 @@ def _branch(session: Session, executor: str, branch: str) -> list[Build]:
     cursor: str | None = None
     while True:
         page = builds.list_(session, executor=executor, branch=branch, limit=PAGE, cursor=cursor)
-        members += [
-            Build(row["name"], executor, branch=branch, sequence=row["sequence"])
-            for row in page.items
-        ]
+        members += page.items
         cursor = page.next
         if cursor is None:
             return ordered(members)

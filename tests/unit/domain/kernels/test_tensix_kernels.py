@@ -274,8 +274,3 @@ def test_the_srcb_switch_matters_only_where_formats_mix() -> None:
         emulation.run(forward, inputs(forward), "correct"),
         emulation.run(switched, inputs(forward), "correct"),
     )
-
-
-def test_rows_beyond_176_tiles_take_the_block_path() -> None:
-    assert not emulation.takes_block_path(176 * 32)
-    assert emulation.takes_block_path(176 * 32 + 1)
