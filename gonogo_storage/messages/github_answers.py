@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, aliased
 from gonogo_storage.db.dialect import insert_once, upsert
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import floor, is_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.states import AnswerState, HookSource, RunState
 from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import AnswerRow, CommentRow, CommitCheckRow, RunRow
@@ -159,13 +159,13 @@ def list_(
     session: Session, *, state: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[About]:
     """Return answers, those about the newest commit checks first. Raises BadCursor."""
-    query = _joined().order_by(AnswerRow.commit_check_id.desc()).limit(limit + 1)
-    if state is not None:
-        query = query.where(AnswerRow.state == state)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(AnswerRow.commit_check_id < cursor)
+    query = newest_first(
+        _joined(),
+        AnswerRow.commit_check_id,
+        limit=limit,
+        cursor=cursor,
+        filters={AnswerRow.state: state},
+    )
     return Page.cut(
         [_about(*row) for row in session.execute(query)],
         limit,
@@ -189,13 +189,8 @@ def record_reported(
 ) -> None:
     """Record that all parts are reported; `due_at` None: there is nothing more to report."""
     row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
-    row.state, row.due_at, row.error, row.tries, row.updated_at = (
-        state.value,
-        due_at,
-        None,
-        0,
-        utcnow(),
-    )
+    row.state, row.due_at, row.updated_at = state.value, due_at, utcnow()
+    row.error, row.tries = None, 0
     session.flush()
 
 
@@ -229,14 +224,8 @@ def again(session: Session, commit_check_id: str, *, now: datetime | None = None
     if row is None:
         return None
     now = now or utcnow()
-    row.state, row.sent_digests, row.tries, row.error, row.due_at, row.updated_at = (
-        AnswerState.waiting.value,
-        {},
-        0,
-        None,
-        now,
-        now,
-    )
+    row.state, row.due_at, row.updated_at = AnswerState.waiting.value, now, now
+    row.sent_digests, row.error, row.tries = {}, None, 0
     session.flush()
     return _answer(row)
 
