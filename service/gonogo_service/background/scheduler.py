@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.ci.cron import CronLine
 from gonogo.errors import JobError
-from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
+from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_service.submission import suites
 from gonogo_settings import Settings
 from gonogo_storage.automation import runs, schedules
@@ -33,19 +33,16 @@ def run_once(context: BackgroundContext, clock: Callable[[], datetime] = utcnow)
         finished = context.session(partial(runs.finish, run_id=run_id, now=now))
         if finished is not None:
             log.info("run ended", run=run_id, verdict=finished.verdict)
-    submitted = 0
-    for schedule_id in context.reading(partial(schedules.due, now=now)):
-        try:
-            outcome = context.session(
-                partial(submit_due, schedule_id=schedule_id, settings=context.settings, now=now)
-            )
-        except AWAY:
-            raise
-        except Exception:  # one schedule must not block the others; it stays due
-            log.exception("a schedule could not be handled; trying again", schedule=schedule_id)
-            continue
-        submitted += outcome is DueOutcome.submitted
+
+    def submit_one(schedule_id: str) -> bool:
+        outcome = context.session(
+            partial(submit_due, schedule_id=schedule_id, settings=context.settings, now=now)
+        )
         log.info("schedule was due", schedule=schedule_id, outcome=outcome)
+        return outcome is DueOutcome.submitted
+
+    due = context.reading(partial(schedules.due, now=now))
+    submitted = context.handle_each("schedule", due, submit_one)
     if submitted:
         context.notify()
     return submitted
