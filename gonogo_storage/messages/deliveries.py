@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.states import DeliveryState
 from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import DeliveryRow, DeliveryTryRow
@@ -139,18 +139,10 @@ def list_(
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
     """Return a subscription's deliveries, newest first, without their tries. Raises BadCursor."""
-    query = (
-        select(DeliveryRow)
-        .where(DeliveryRow.webhook_id == webhook_id)
-        .order_by(DeliveryRow.id.desc())
-        .limit(limit + 1)
+    filters = {DeliveryRow.webhook_id: webhook_id, DeliveryRow.state: state}
+    query = newest_first(
+        select(DeliveryRow), DeliveryRow.id, limit=limit, cursor=cursor, filters=filters
     )
-    if state is not None:
-        query = query.where(DeliveryRow.state == state)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(DeliveryRow.id < cursor)
     return Page.cut(
         [_json(row) for row in session.scalars(query)], limit, lambda item: str(item["id"])
     )

@@ -20,7 +20,7 @@ from gonogo_storage.db.ids import is_id
 from gonogo_storage.tables.due import DueColumns
 
 R = TypeVar("R", bound=DueColumns)
-Q = TypeVar("Q", bound=Select[Any])
+Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
 
 @dataclass(frozen=True)

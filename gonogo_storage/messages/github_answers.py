@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, aliased
 from gonogo_storage.db.dialect import insert_once, upsert
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import floor, is_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.states import AnswerState, HookSource, RunState
 from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import AnswerRow, CommentRow, CommitCheckRow, RunRow
@@ -84,16 +84,6 @@ class About:
 def create_missing(session: Session, *, now: datetime | None = None) -> int:
     """Create an answer for each recent commit check of a GitHub delivery; return how many."""
     now = now or utcnow()
-    query = (
-        select(CommitCheckRow.id)
-        .outerjoin(AnswerRow, AnswerRow.commit_check_id == CommitCheckRow.id)
-        .where(
-            CommitCheckRow.id >= floor(now - YOUNG),
-            CommitCheckRow.source == HookSource.github.value,
-            AnswerRow.commit_check_id.is_(None),
-        )
-        .order_by(CommitCheckRow.id)
-    )
     fresh: dict[str, Any] = {
         "state": AnswerState.waiting.value,
         "told": {},
@@ -109,7 +99,7 @@ def create_missing(session: Session, *, now: datetime | None = None) -> int:
             "created_at": now,
             "updated_at": now,
         }
-        for commit_check_id in session.scalars(query)
+        for commit_check_id in session.scalars(_missing(now))
     ]
     insert_once(session, AnswerRow, rows)
     return len(rows)
@@ -117,16 +107,19 @@ def create_missing(session: Session, *, now: datetime | None = None) -> int:
 
 def any_missing(session: Session, *, now: datetime | None = None) -> bool:
     """Return whether `create_missing` would create an answer; this check costs no write."""
-    now = now or utcnow()
+    return session.scalar(_missing(now or utcnow()).limit(1)) is not None
+
+
+def _missing(now: datetime) -> Select[str]:
+    """Return the query of recent commit checks of GitHub deliveries without an answer."""
     query = select(CommitCheckRow.id).outerjoin(
         AnswerRow, AnswerRow.commit_check_id == CommitCheckRow.id
     )
-    query = query.where(
+    return query.where(
         CommitCheckRow.id >= floor(now - YOUNG),
         CommitCheckRow.source == HookSource.github.value,
         AnswerRow.commit_check_id.is_(None),
-    )
-    return session.scalar(query.limit(1)) is not None
+    ).order_by(CommitCheckRow.id)
 
 
 def due(session: Session, *, now: datetime | None = None, limit: int = 50) -> list[str]:
@@ -166,13 +159,13 @@ def list_(
     session: Session, *, state: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[About]:
     """Return answers, those about the newest commit checks first. Raises BadCursor."""
-    query = _joined().order_by(AnswerRow.commit_check_id.desc()).limit(limit + 1)
-    if state is not None:
-        query = query.where(AnswerRow.state == state)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(AnswerRow.commit_check_id < cursor)
+    query = newest_first(
+        _joined(),
+        AnswerRow.commit_check_id,
+        limit=limit,
+        cursor=cursor,
+        filters={AnswerRow.state: state},
+    )
     return Page.cut(
         [_about(*row) for row in session.execute(query)],
         limit,
@@ -196,13 +189,8 @@ def record_reported(
 ) -> None:
     """Record that all parts are reported; `due_at` None: there is nothing more to report."""
     row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
-    row.state, row.due_at, row.error, row.tries, row.updated_at = (
-        state.value,
-        due_at,
-        None,
-        0,
-        utcnow(),
-    )
+    row.state, row.due_at, row.updated_at = state.value, due_at, utcnow()
+    row.error, row.tries = None, 0
     session.flush()
 
 
@@ -236,14 +224,8 @@ def again(session: Session, commit_check_id: str, *, now: datetime | None = None
     if row is None:
         return None
     now = now or utcnow()
-    row.state, row.sent_digests, row.tries, row.error, row.due_at, row.updated_at = (
-        AnswerState.waiting.value,
-        {},
-        0,
-        None,
-        now,
-        now,
-    )
+    row.state, row.due_at, row.updated_at = AnswerState.waiting.value, now, now
+    row.sent_digests, row.error, row.tries = {}, None, 0
     session.flush()
     return _answer(row)
 

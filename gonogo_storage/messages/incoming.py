@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import floor, is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import IncomingDeliveryRow
@@ -144,14 +144,9 @@ def ended(
 ) -> None:
     """Store the outcome of a delivery that the caller has locked."""
     row = session.get_one(IncomingDeliveryRow, incoming_id)
-    row.state, row.reason, row.repository, row.outcome = (
-        state.value,
-        storable(reason),
-        repository,
-        list(outcome),
-    )
+    row.state, row.reason, row.ended_at = state.value, storable(reason), now or utcnow()
+    row.repository, row.outcome = repository, list(outcome)
     INCOMING.done(row)
-    row.ended_at = now or utcnow()
     session.flush()
 
 
@@ -179,12 +174,8 @@ def again(
     if row is None or row.body is None:
         return None
     if row.state in (IncomingState.ignored, IncomingState.failed):
-        row.state, row.reason, row.ended_at, row.due_at = (
-            IncomingState.waiting.value,
-            None,
-            None,
-            now or utcnow(),
-        )
+        row.state, row.due_at = IncomingState.waiting.value, now or utcnow()
+        row.reason = row.ended_at = None
         session.flush()
     return _json(row)
 
@@ -201,20 +192,15 @@ def list_(
 ) -> Page[dict[str, Any]]:
     """Return deliveries without their bodies, newest first. Raises BadCursor."""
     columns = [column for column in IncomingDeliveryRow.__table__.columns if column.name != "body"]
-    query = select(*columns).order_by(IncomingDeliveryRow.id.desc()).limit(limit + 1)
-    filters = (
-        (IncomingDeliveryRow.source, source),
-        (IncomingDeliveryRow.state, state),
-        (IncomingDeliveryRow.event, event),
-        (IncomingDeliveryRow.repository, repository),
+    filters = {
+        IncomingDeliveryRow.source: source,
+        IncomingDeliveryRow.state: state,
+        IncomingDeliveryRow.event: event,
+        IncomingDeliveryRow.repository: repository,
+    }
+    query = newest_first(
+        select(*columns), IncomingDeliveryRow.id, limit=limit, cursor=cursor, filters=filters
     )
-    for column, value in filters:
-        if value is not None:
-            query = query.where(column == value)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(IncomingDeliveryRow.id < cursor)
     return Page.cut(
         [_json(row) for row in session.execute(query)], limit, lambda item: str(item["id"])
     )

@@ -59,7 +59,11 @@ class Assessor:
         due = context.reading(partial(outbox.due, topics=(ASSESS,)))
         jobs = {message.id: message.payload["job"] for message in due}
         return context.handle_each(
-            jobs, lambda key: self._assess(key, jobs[key]), outbox.postponed, max_s=PASS_S
+            "assessment",
+            jobs,
+            lambda key: self._assess(key, jobs[key]),
+            outbox.postponed,
+            max_s=PASS_S,
         )
 
     def _assess(self, message_id: str, job_id: str) -> bool:

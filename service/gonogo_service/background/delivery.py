@@ -34,7 +34,7 @@ class OutboxDelivery:
         """Deliver the due messages; return the number of delivered ones."""
         messages = self.context.reading(partial(outbox.due, exclude=(*DISPATCHED, ASSESS)))
         keys = [message.id for message in messages]
-        return self.context.handle_each(keys, self._deliver, outbox.postponed)
+        return self.context.handle_each("message", keys, self._deliver, outbox.postponed)
 
     def _deliver(self, message_id: str) -> bool:
         def work(session: Session) -> bool:

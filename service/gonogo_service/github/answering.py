@@ -83,7 +83,7 @@ class Answerer:
     def _work(self, due: list[str]) -> None:
         try:
             self._context.handle_each(
-                due, self._answer, github_answers.postponed, stopped=self._stopped
+                "answer", due, self._answer, github_answers.postponed, stopped=self._stopped
             )
         except AWAY as problem:
             log.warning(

@@ -48,7 +48,7 @@ class Processor:
         """
         due = self._context.reading(partial(incoming.due, now=self._clock()))
         postponed = partial(incoming.postponed, now=self._clock())
-        started = self._context.handle_each(due, self._process, postponed)
+        started = self._context.handle_each("delivery", due, self._process, postponed)
         if started:
             self._context.notify()
         return started

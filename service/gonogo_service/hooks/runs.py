@@ -29,7 +29,6 @@ from gonogo_storage.automation import commit_checks
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.catalogue import builds
 from gonogo_storage.db.states import HookSource
-from gonogo_storage.jobs import gauge_jobs
 
 RULE_LABEL = "ci-rule"
 
@@ -212,8 +211,8 @@ def _gauges(
     errors: list[str] = []
     for number, gauge in enumerate(rule.gauges):
         try:
-            new = gauges.order(session, GaugeIn.model_validate(gauge), settings, cause.owner)
-            started.append(str(gauge_jobs.create(session, new)["id"]))
+            body = GaugeIn.model_validate(gauge)
+            started.append(str(gauges.submit(session, body, settings, cause.owner)["id"]))
         except ValidationError as problem:
             errors.append(f"gauges.{number}: {field_errors(problem.errors(), GaugeIn)[0]}")
         except (JobError, problems.Problem) as problem:

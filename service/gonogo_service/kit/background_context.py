@@ -31,6 +31,8 @@ from gonogo_workers.queue import (
 )
 
 T = TypeVar("T")
+Postpone = Callable[[Session, str, str], object]
+"""Postpones what has this key, because of this error."""
 
 DATABASE_AWAY = (OperationalError, InterfaceError, PoolTimeout)
 BROKER_AWAY = (RedisError, BrokerError, OSError)
@@ -86,41 +88,35 @@ class BackgroundContext:
 
     def handle_each(
         self,
+        kind: str,
         keys: Iterable[str],
-        handle: Callable[[str], bool],
-        postpone: Callable[[Session, str, str], object],
+        handle: Callable[[str], object],
+        postpone: Postpone | None = None,
         *,
         stopped: Callable[[], bool] | None = None,
         max_s: float = math.inf,
     ) -> int:
-        """Handle due messages one by one; return for how many `handle` returned true.
+        """Handle what is due one by one; return for how many `handle` returned something true.
 
-        One whose handling fails is postponed with the error's text, and stalls no other. Stops when
-        the process does (or as `stopped` says), and after `max_s` seconds. Raises the AWAY errors,
-        which say nothing about a message.
+        One whose handling fails is logged as of its kind, postponed with the error's text, and
+        stalls no other. Stops when the process does (or as `stopped` says), and after `max_s`
+        seconds. Raises the AWAY errors, which say nothing about what is handled.
         """
         stopped, began, count = stopped or self.stop.is_set, time.monotonic(), 0
         for key in keys:
             if stopped() or time.monotonic() - began > max_s:
                 break
-            count += self._handle(key, handle, postpone)
+            try:
+                count += bool(handle(key))
+            except AWAY:
+                raise
+            except Exception as problem:
+                log.exception("could not be handled; trying again later", kind=kind, id=key)
+                if postpone is not None:
+                    error = f"{type(problem).__name__}: {problem}"
+                    with engines.session(self.engine) as session:
+                        postpone(session, key, error)
         return count
-
-    def _handle(
-        self,
-        key: str,
-        handle: Callable[[str], bool],
-        postpone: Callable[[Session, str, str], object],
-    ) -> bool:
-        try:
-            return handle(key)
-        except AWAY:
-            raise
-        except Exception as problem:
-            log.exception("a message could not be handled; trying again later", message=key)
-            error = f"{type(problem).__name__}: {problem}"
-            self.session(lambda session: postpone(session, key, error))
-            return False
 
     def broker_generation(self) -> str:
         """Return the ID of Redis's current generation.

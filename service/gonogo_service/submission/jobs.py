@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -29,8 +30,9 @@ from gonogo_service.submission.bodies import MAX_SEED, JobIn, Prepared, Sequenti
 from gonogo_settings import Settings
 from gonogo_storage.catalogue import builds
 from gonogo_storage.db.states import IMPORT_EXECUTOR
+from gonogo_storage.jobs import jobs as stored
 from gonogo_storage.jobs import queue_estimate
-from gonogo_storage.jobs.job import NewJob
+from gonogo_storage.jobs.job import Job, NewJob
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,18 @@ def check(body: JobIn, settings: Settings) -> Submission:
         before = [warm_up.canonical() for warm_up in body.context.before]
         context = {"name": body.context.name, "before": before}
     return Submission(body, test, _seeds(body, settings.max_seeds), context)
+
+
+def submit(
+    session: Session,
+    submission: Submission,
+    settings: Settings,
+    owner: str,
+    *,
+    now: datetime | None = None,
+) -> Job:
+    """Store a job with its chunks in the caller's transaction. Raises FieldError."""
+    return stored.create(session, resolve(session, submission, settings, owner), now=now)
 
 
 def resolve(session: Session, submission: Submission, settings: Settings, owner: str) -> NewJob:

@@ -6,7 +6,7 @@ Errors name the field's place in the suite.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -128,6 +128,15 @@ def submit(
             due_at=order.due_at,
         ),
     )
+
+
+def submit_stored(
+    session: Session, name: str, order: Order, settings: Settings, owner: str
+) -> runs.Run:
+    """Create a run of the stored suite with this name, as `submit` does. Raises FieldError."""
+    suite = usable(session, name)
+    order = replace(order, suite_version=suite.version)
+    return submit(session, suite.content, order, settings, owner)
 
 
 def usable(session: Session, name: str) -> stored.Suite:

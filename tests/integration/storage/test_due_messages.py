@@ -278,6 +278,24 @@ def test_a_bad_message_stalls_no_other_and_leaves_nothing_of_what_its_handler_st
         assert current.get_one(OUTBOX.row, failed.id).error == "ValueError: a bug"
 
 
+def test_what_a_handler_stores_comes_with_the_end_of_its_message_or_not_at_all(
+    core: BackgroundContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handle(current: Session, _payload: Mapping[str, Any]) -> None:
+        outbox.add(current, "handled", "handled:1", {})
+
+    def dies(*_args: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    with session(core.engine) as current:
+        outbox.add(current, "job.finished", "job.finished:1", {})
+    monkeypatch.setattr(outbox, "delivered", dies)
+    with pytest.raises(KeyboardInterrupt):
+        OutboxDelivery(core, {"job.finished": handle}).run_once()
+    with reading(core.engine) as current:
+        assert [message.topic for message in outbox.due(current)] == ["job.finished"]
+
+
 def test_an_unavailable_database_is_no_failed_try(core: BackgroundContext) -> None:
     def handle(_current: Session, _payload: Mapping[str, Any]) -> None:
         raise OperationalError("SELECT 1", {}, Exception("the server closed the connection"))

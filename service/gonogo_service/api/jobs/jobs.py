@@ -68,9 +68,7 @@ def submit(
     checked = submission.check(body, context.settings)
 
     def make(session: Session) -> idempotency_keys.Answer:
-        return _answer(
-            stored.create(session, submission.resolve(session, checked, context.settings, who.name))
-        )
+        return _answer(submission.submit(session, checked, context.settings, who.name))
 
     response, new = idempotency_keys.once(
         context, request, who, key, body.model_dump(mode="json"), make

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
@@ -66,9 +64,9 @@ def submit(
                     session, body.suite.content(), order, context.settings, who.name, "suite"
                 )
             )
-        suite = suites.usable(session, body.suite)
-        order = replace(order, suite_version=suite.version)
-        return accepted(suites.submit(session, suite.content, order, context.settings, who.name))
+        return accepted(
+            suites.submit_stored(session, body.suite, order, context.settings, who.name)
+        )
 
     response, new = idempotency_keys.once(
         context, request, who, key, body.model_dump(mode="json"), make

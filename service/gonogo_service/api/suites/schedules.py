@@ -200,10 +200,9 @@ def run_now(
 
     def make(session: Session) -> idempotency_keys.Answer:
         schedule = _require(stored.lock(session, schedule_id), schedule_id)
-        suite = suites.usable(session, schedule.suite)
-        order = replace(suites.order_of(schedule), suite_version=suite.version)
+        order = suites.order_of(schedule)
         return runs.accepted(
-            suites.submit(session, suite.content, order, context.settings, who.name)
+            suites.submit_stored(session, schedule.suite, order, context.settings, who.name)
         )
 
     response, new = idempotency_keys.once(context, request, who, key, None, make)
