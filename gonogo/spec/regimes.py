@@ -8,6 +8,7 @@ from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.spec import fields
+from gonogo.spec.executors import ON_WORMHOLE
 
 TILE = 32
 """Columns of a tile."""
@@ -39,10 +40,9 @@ MAX_EXACT_FEATURES = 2**20
 EXACT_EPSILON = (2.0**-80, 1.0)
 MAX_EXACT_EPSILON_FP16 = 2.0**-16
 """Variances of 2^22 eps to 2^28 eps absorb epsilon; squares of fp16 end at 65504."""
-TRUNCATING_EXECUTORS = ("emulator", "ttnn")
-"""They multiply by 1/N, truncated to bf16: exact for a power of two only."""
 MAX_TRUNCATED_GRADIENT = 4096
-"""They read 11 bits of a gradient's partial sums. Those over more than 128 tiles need more."""
+"""A Wormhole reads 11 bits of a gradient's partial sums. Those over more than 128 tiles need
+more."""
 
 ROW_TENSORS = ("x", "dy")
 """Tensors that are drawn for every row, from the test's own regime. The others are one row
@@ -245,7 +245,7 @@ def check_exact_executor(
 
     Raises FieldError.
     """
-    if not is_exact(inputs) or executor not in TRUNCATING_EXECUTORS:
+    if not is_exact(inputs) or executor not in ON_WORMHOLE:
         return
     if features & (features - 1):
         reason = f"isn't exact on {executor}, which multiplies by 1/N truncated to bf16"

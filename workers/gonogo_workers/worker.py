@@ -64,6 +64,7 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     """Build the parts, run Celery in this thread, and take the parts down again."""
     # Imported after numba's cache folder is chosen; `gonogo worker --help` needs none of this
     from gonogo.errors import FieldError
+    from gonogo.spec.executors import ON_CHIPS
     from gonogo_workers.attempts.attempt import DeviceContext
     from gonogo_workers.attempts.warm_up import warm_up
     from gonogo_workers.devices import chips, discovery
@@ -101,13 +102,13 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
     host_chips = (
         chips.look(settings.tt_smi, interpreters(known, builds))
-        if device is not None or discovery.ON_CHIPS & set(names)
+        if device is not None or ON_CHIPS & set(names)
         else ()
     )
     devices = {
         name: discovery.claim(
             name,
-            device if index == 0 or name in discovery.ON_CHIPS else None,
+            device if index == 0 or name in ON_CHIPS else None,
             lock_folder,
             arch=settings.arch,
             board=settings.board,
