@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 
 from gonogo.errors import FieldError
 from gonogo.spec import fields
+from gonogo.spec.executors import ON_WORMHOLE
 from gonogo.spec.validation import (
     NO_MINUS_ZERO,
     OBJECT,
@@ -48,10 +49,9 @@ MAX_EXACT_FEATURES = 2**20
 EXACT_EPSILON = (2.0**-80, 1.0)
 MAX_EXACT_EPSILON_FP16 = 2.0**-16
 """Variances of 2^22 eps to 2^28 eps absorb epsilon; squares of fp16 end at 65504."""
-TRUNCATING_EXECUTORS = ("emulator", "ttnn")
-"""They multiply by 1/N, truncated to bf16: exact for a power of two only."""
 MAX_TRUNCATED_GRADIENT = 4096
-"""They read 11 bits of a gradient's partial sums. Those over more than 128 tiles need more."""
+"""A Wormhole reads 11 bits of a gradient's partial sums. Those over more than 128 tiles need
+more."""
 
 Value = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST), NO_MINUS_ZERO]
 
@@ -278,7 +278,7 @@ def check_exact_executor(
 
     Raises FieldError.
     """
-    if not inputs.exact or executor not in TRUNCATING_EXECUTORS:
+    if not inputs.exact or executor not in ON_WORMHOLE:
         return
     if features & (features - 1):
         reason = f"isn't exact on {executor}, which multiplies by 1/N truncated to bf16"

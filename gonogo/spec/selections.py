@@ -17,18 +17,13 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from gonogo.errors import FieldError
 from gonogo.spec import fields
 from gonogo.spec.canonical import key_of
+from gonogo.spec.executors import EXECUTORS, REPORTERS
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 from gonogo.spec.validation import WHOLE, Model
 
 FIELD = "selection"
 KERNEL = "selection"
 """A selection's entry in the kernel column of lists and tables."""
-REPORTERS = ("gtest", "pytest")
-"""Our executors that run selections. All our others run kernels; a plug-in may do either."""
-OWN_EXECUTORS = frozenset({"emulator", "ttnn", "torch", *REPORTERS})
-"""The built-in executors. Any other name is a plug-in's."""
-STAGED = ("pytest",)
-"""The reporters whose suites may have stages."""
 MAX_NAME = 200
 MAX_FILTER = 20_000
 """Characters: a filter may list tests one by one."""
@@ -232,7 +227,7 @@ def check_executor(workload: AnyTest, executor: str, path: str = "test") -> None
                 limit=limit,
             )
         return
-    if executor in OWN_EXECUTORS and executor not in REPORTERS:
+    if executor in EXECUTORS and executor not in REPORTERS:
         limit = f"one of {', '.join(REPORTERS)}, or a plug-in that reports"
         raise FieldError(
             fields.join(path, FIELD),
@@ -240,11 +235,11 @@ def check_executor(workload: AnyTest, executor: str, path: str = "test") -> None
             f"executor {executor} runs kernels, not selections",
             limit=limit,
         )
-    if workload.stages is not None and executor in REPORTERS and executor not in STAGED:
+    if workload.stages is not None and executor in REPORTERS and not EXECUTORS[executor].stages:
         where = fields.join(fields.join(path, FIELD), "stages")
         raise FieldError(
             where,
             list(workload.stages),
             f"executor {executor} has no stages",
-            limit=", ".join(STAGED),
+            limit=", ".join(row.name for row in EXECUTORS.values() if row.stages),
         )

@@ -16,10 +16,10 @@ from gonogo.spec.builds import (
     known_build,
     own_builds,
 )
+from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.fields import did_you_mean
 from gonogo.spec.regimes import check_exact_executor
 from gonogo.spec.selections import (
-    OWN_EXECUTORS,
     AnyTest,
     Selection,
     SelectionTest,
@@ -247,7 +247,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     if known is not None:
         if known.executor == executor:
             return known
-        if executor in OWN_EXECUTORS or registered is not None:
+        if executor in EXECUTORS or registered is not None:
             wrong_field = ("target.executor", executor) if field == "build" else (field, name)
             raise FieldError(
                 *wrong_field,
@@ -255,7 +255,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
                 limit=known.executor if field == "build" else executor,
             )
     built, served = queue_estimate.executors(session)
-    executors = OWN_EXECUTORS | plugins(settings) | built | served
+    executors = set(EXECUTORS) | plugins(settings) | built | served
     if executor not in executors:
         raise FieldError(
             "target.executor",
@@ -263,7 +263,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
             "unknown executor",
             limit="one of " + ", ".join(sorted(executors)),
         )
-    if executor in (plugins(settings) | served) - OWN_EXECUTORS:
+    if executor in (plugins(settings) | served) - set(EXECUTORS):
         return Build(name=name, executor=executor, branch=executor)
     if executor == EMULATOR:
         names = own_builds(executor)
