@@ -307,4 +307,4 @@ def fleet(
         "worker": "w",
     }
     devices.report(session, heartbeat, now=now)
-    return {device["name"]: device["id"] for device in devices.list_(session, now=now)}
+    return {device.name: device.id for device in devices.list_(session, now=now).items}

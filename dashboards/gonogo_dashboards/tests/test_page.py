@@ -281,9 +281,7 @@ def _judged(
         flags.list_(session, test=variant.test_key, limit=MAX_FLAGS).items,
     )
     of_variant = [
-        flag
-        for flag in raised
-        if (flag["branch"], flag["arch"], flag["board"]) == tuple(here.values())
+        flag for flag in raised if (flag.branch, flag.arch, flag.board) == tuple(here.values())
     ]
 
     def choices(name: str, values: Sequence[str], labels: Mapping[str, str]) -> tuple[Choice, ...]:
