@@ -17,7 +17,7 @@ from gonogo_storage.access import audit
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DeviceHealth, DeviceState, JobKind
 from gonogo_storage.devices import periods
 from gonogo_storage.messages import outbox
@@ -498,7 +498,7 @@ def look(
         (now or utcnow()) - timedelta(seconds=timeout_s),
         _jobs(session, [row]),
         _standing(session, device_id),
-        history=[from_row(DeviceChange, entry) for entry in session.scalars(query)],
+        history=[from_object(DeviceChange, entry) for entry in session.scalars(query)],
     )
 
 
@@ -588,7 +588,7 @@ def _device(
         ),
     }
     state = DeviceState.busy if row.attempt_id else DeviceState.idle
-    return from_row(
+    return from_object(
         shape,
         row,
         device=row.identity,

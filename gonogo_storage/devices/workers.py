@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WorkerState
 from gonogo_storage.devices import devices
 from gonogo_storage.tables import WorkerRow
@@ -97,7 +97,7 @@ def list_(
 def _worker(row: WorkerRow, limit: datetime) -> Worker:
     """Return a worker; one that was not heard since `limit` is offline."""
     state = WorkerState.busy if row.attempt_id else WorkerState.idle
-    return from_row(
+    return from_object(
         Worker,
         row,
         state=WorkerState.offline if row.heard_at < limit else state,

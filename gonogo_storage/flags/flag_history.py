@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagState
 from gonogo_storage.messages import outbox
 from gonogo_storage.tables import FlagChangeRow, FlagRow
@@ -83,7 +83,7 @@ def of(session: Session, flag_id: str) -> list[FlagEntry]:
         .limit(MAX_CHANGES)
     )
     return [
-        from_row(
+        from_object(
             FlagEntry,
             row,
             before=None if row.before is None else FlagState(row.before),

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState, JobState
 from gonogo_storage.flags import flag_history
 from gonogo_storage.flags.flag_history import FlagEntry
@@ -222,7 +222,7 @@ def look(session: Session, flag_id: str) -> FlagWithHistory | None:
     """Return a flag with its history (gonogo_storage.flags.flag_history.of), or None."""
     flag = get(session, flag_id)
     history = flag_history.of(session, flag_id)
-    return None if flag is None else from_row(FlagWithHistory, flag, history=history)
+    return None if flag is None else from_object(FlagWithHistory, flag, history=history)
 
 
 def active(session: Session, variant: Variant) -> list[tuple[Flag, str]]:
@@ -246,4 +246,4 @@ def active(session: Session, variant: Variant) -> list[tuple[Flag, str]]:
 
 def of_row(row: FlagRow) -> Flag:
     """Return a flag (for modules of storage)."""
-    return from_row(Flag, row, kind=FlagKind(row.kind), state=FlagState(row.state))
+    return from_object(Flag, row, kind=FlagKind(row.kind), state=FlagState(row.state))

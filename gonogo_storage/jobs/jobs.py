@@ -125,14 +125,14 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
 
 def get(session: Session, job_id: str) -> Job | None:
     """Return the job, or None when no job has that id."""
-    found = _read(session, Job, JobRow.id == job_id) if is_id(job_id) else []
-    return found[0] if found else None
+    rows = _read(session, Job, JobRow.id == job_id) if is_id(job_id) else []
+    return rows[0] if rows else None
 
 
 def many(session: Session, job_ids: Collection[str]) -> dict[str, JobSummary]:
     """Return the jobs of these ids that exist, in one statement."""
-    found = _read(session, JobSummary, JobRow.id.in_(job_ids)) if job_ids else []
-    return {job.id: job for job in found}
+    rows = _read(session, JobSummary, JobRow.id.in_(job_ids)) if job_ids else []
+    return {job.id: job for job in rows}
 
 
 def _read(
@@ -186,8 +186,8 @@ def list_(
         if not is_id(cursor):
             raise BadCursor(cursor)
         conditions.append(JobRow.id < cursor)
-    found = _read(session, JobSummary, *conditions, limit=limit + 1)
-    return Page.cut(found, limit, lambda job: job.id)
+    rows = _read(session, JobSummary, *conditions, limit=limit + 1)
+    return Page.cut(rows, limit, lambda job: job.id)
 
 
 def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job | None:

@@ -192,11 +192,11 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
         (stored for stored in variants if _named(stored).items() >= _of_variant(chosen).items()),
         variants[0] if variants else None,
     )
-    canonical = test["test"]
+    canonical = test.test
     about: dict[str, Any] = {
         "key": key,
-        "workload_key": test["workload_key"],
-        "kernel": test["kernel"],
+        "workload_key": test.workload_key,
+        "kernel": test.kernel,
         "shape": shape_of(canonical),
         "tolerance": tolerance_of(canonical),
         "noun": noun_of(canonical),

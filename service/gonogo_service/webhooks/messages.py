@@ -158,9 +158,8 @@ def _bisection(session: Session, reference: Mapping[str, Any], base: str) -> dic
     bisection = bisections.get(session, str(reference["bisection"]))
     if bisection is None:
         return None
-    fields = bisection.to_json()
     return {
-        **{name: fields[name] for name in _BISECTION_FIELDS},
+        **{name: getattr(bisection, name) for name in _BISECTION_FIELDS},
         "url": base + urls.bisection(bisection.id),
     }
 

@@ -320,10 +320,10 @@ def test_history_of_test_and_workload(engine: Engine) -> None:
             wrong.id,
         )
         page = test_specs.history(current, "v1-workload", limit=2)
-        assert [item["job"] for item in page.items] == [other.id, wrong.id]
-        assert page.items[1]["outputs"]["dx"]["budget_ratio"] == 157.0
+        assert [item.job for item in page.items] == [other.id, wrong.id]
+        assert page.items[1].outputs["dx"]["budget_ratio"] == 157.0
         assert len(test_specs.history(current, "v1-workload", limit=2, cursor=page.next).items) == 1
-        assert [spec["key"] for spec in test_specs.workload(current, "v1-workload")] == [
+        assert [spec.key for spec in test_specs.workload(current, "v1-workload")] == [
             "v1-test",
             "v1-other",
         ]
@@ -355,11 +355,11 @@ def test_artifacts_are_listed_without_and_read_with_their_content(engine: Engine
     job = run(engine, [row(0)], [item, {**item, "content": {"text": "second"}}])
     with reading(engine) as current:
         (listed,) = artifacts.list_(current, job.id)
-        assert "content" not in listed
-        full = artifacts.get(current, job.id, listed["id"])
+        assert not hasattr(listed, "content")
+        full = artifacts.get(current, job.id, listed.id)
         assert full is not None
-        assert full["content"] == item["content"]
-        assert artifacts.get(current, listed["id"], listed["id"]) is None
+        assert full.content == item["content"]
+        assert artifacts.get(current, listed.id, listed.id) is None
 
 
 def test_a_build_is_registered_once_and_never_changes(engine: Engine) -> None:

@@ -22,7 +22,7 @@ from gonogo_service.kit.answers import (
 from gonogo_service.kit.problems import BadField, entry
 from gonogo_service.kit.strict import Moment, Strict
 from gonogo_storage.db.paging import Page
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.flags import flag_changes
 from gonogo_storage.flags import flags as stored
@@ -200,7 +200,7 @@ def _outcome(outcome: flag_changes.Outcome) -> FlagOutcome:
         outcome=outcome.outcome,
         state=None if flag is None else flag.state,
         version=None if flag is None else flag.version,
-        before=None if before is None else from_row(FlagBefore, before),
+        before=None if before is None else from_object(FlagBefore, before),
         problem=None
         if problem is None
         else entry(problem.field, problem.value, problem.reason, problem.limit),
