@@ -5,7 +5,6 @@ The role also opens, renews, resolves and expires flags.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 

@@ -122,7 +122,34 @@ ContextOf = Annotated[
 ]
 
 
-class JobIn(Strict):
+class JobOptions(Strict):
+    """How a job runs; the jobs of suites and bisections have the same fields."""
+
+    target: Target = Target()
+    context: ContextOf = "isolated"
+    priority: int = Field(5, ge=0, le=9, description="9 runs first")
+    queue_deadline_s: float = Field(
+        86400,
+        ge=1,
+        le=MAX_DEADLINE_S,
+        description="Seconds after which the job fails if no worker has started it",
+    )
+
+
+class SeedOptions(JobOptions):
+    """How often a job runs its test, and what it compares; the jobs of suites have them, too."""
+
+    reference: Reference | None = Field(
+        None,
+        description=(
+            "Build to compare with, besides the float64 reference of the test's kernel; "
+            "null: only the reference"
+        ),
+    )
+    repeats: int = Field(1, ge=1, le=MAX_REPEATS)
+
+
+class JobIn(SeedOptions):
     """A job: a test, a build, a target and seeds.
 
     The domain checks the test's fields (`gonogo.spec.test_spec`, `gonogo.spec.selections`).
@@ -135,24 +162,7 @@ class JobIn(Strict):
         )
     )
     build: str = Field(pattern=NAME, max_length=200)
-    target: Target = Target()
-    reference: Reference | None = Field(
-        None,
-        description=(
-            "Build to compare with, besides the float64 reference of the test's kernel; "
-            "null: only the reference"
-        ),
-    )
     seeds: Seeds
-    repeats: int = Field(1, ge=1, le=MAX_REPEATS)
-    context: ContextOf = "isolated"
-    priority: int = Field(5, ge=0, le=9, description="9 runs first")
-    queue_deadline_s: float = Field(
-        86400,
-        ge=1,
-        le=MAX_DEADLINE_S,
-        description="Seconds after which the job fails if no worker has started it",
-    )
     labels: dict[Label, Annotated[str, Field(max_length=200)]] = Field({}, max_length=MAX_LABELS)
     commit: Commit | None = None
 

@@ -32,18 +32,15 @@ from gonogo_service.kit.answers import (
     missing,
 )
 from gonogo_service.kit.problems import BadField
-from gonogo_service.kit.strict import Strict
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import (
-    MAX_DEADLINE_S,
     MAX_LABELS,
     MAX_SEED,
     NAME,
     Commit,
-    ContextOf,
     JobIn,
+    JobOptions,
     Label,
-    Target,
 )
 from gonogo_storage.access import audit
 from gonogo_storage.automation import bisections as stored
@@ -68,7 +65,7 @@ PAGE = 500
 Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 
 
-class BisectionIn(Strict):
+class BisectionIn(JobOptions):
     """A test, and a series of builds in order: a list, or the builds of a branch."""
 
     test: dict[str, Any] = Field(
@@ -112,15 +109,6 @@ class BisectionIn(Strict):
         ge=0,
         le=MAX_SEED - MAX_RUNS,
         description="The n-th run of every build has this seed plus n",
-    )
-    target: Target = Target()
-    context: ContextOf = "isolated"
-    priority: int = Field(5, ge=0, le=9, description="Priority of its jobs; 9 runs first")
-    queue_deadline_s: float = Field(
-        86400,
-        ge=1,
-        le=MAX_DEADLINE_S,
-        description="Seconds after which it fails if no worker has started a job",
     )
     labels: dict[Label, Annotated[str, Field(max_length=200)]] = Field(
         {}, max_length=MAX_LABELS - 1
@@ -191,7 +179,7 @@ def submit(
     """
     common = body.model_dump(
         mode="json",
-        include={"test", "target", "context", "priority", "queue_deadline_s", "labels", "commit"},
+        include={"test", "labels", "commit", *JobOptions.model_fields},
     )
 
     def make(session: Session) -> idempotency_keys.Answer:
