@@ -246,9 +246,7 @@ def _claimed(
 ) -> dict[str, Device]:
     """Claim a device for each executor. Raises FieldError or InfrastructureError."""
     host_chips = (
-        chips.look(settings.tt_smi, pythons)
-        if device is not None or ON_CHIPS & set(names)
-        else ()
+        chips.look(settings.tt_smi, pythons) if device is not None or ON_CHIPS & set(names) else ()
     )
     return {
         name: discovery.claim(

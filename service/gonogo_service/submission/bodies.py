@@ -154,23 +154,10 @@ EXAMPLES: list[JsonValue] = [
 ]
 
 
-class JobIn(Strict):
-    """A job: a test, a build, a target and seeds."""
+class JobOptions(Strict):
+    """How a job runs; the jobs of suites and bisections have the same fields."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": EXAMPLES})
-
-    test: TestBody = Field(description="A kernel's test; for gtest and pytest a selection")
-    build: str = Field(pattern=NAME, max_length=200)
     target: Target = Target()
-    reference: Reference | None = Field(
-        None,
-        description=(
-            "Build to compare with, besides the float64 reference of the test's kernel; "
-            "null: only the reference"
-        ),
-    )
-    seeds: Seeds
-    repeats: int = Field(1, ge=1, le=MAX_REPEATS)
     context: ContextOf = "isolated"
     priority: int = Field(5, ge=0, le=9, description="9 runs first")
     queue_deadline_s: float = Field(
@@ -179,6 +166,29 @@ class JobIn(Strict):
         le=MAX_DEADLINE_S,
         description="Seconds after which the job fails if no worker has started it",
     )
+
+
+class SeedOptions(JobOptions):
+    """How often a job runs its test, and what it compares; the jobs of suites have them, too."""
+
+    reference: Reference | None = Field(
+        None,
+        description=(
+            "Build to compare with, besides the float64 reference of the test's kernel; "
+            "null: only the reference"
+        ),
+    )
+    repeats: int = Field(1, ge=1, le=MAX_REPEATS)
+
+
+class JobIn(SeedOptions):
+    """A job: a test, a build, a target and seeds."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": EXAMPLES})
+
+    test: TestBody = Field(description="A kernel's test; for gtest and pytest a selection")
+    build: str = Field(pattern=NAME, max_length=200)
+    seeds: Seeds
     labels: Annotated[dict[Label, Annotated[str, Field(max_length=200)]], Bounded] = Field(
         {}, max_length=MAX_LABELS
     )

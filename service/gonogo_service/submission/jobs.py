@@ -29,6 +29,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_service.submission.bodies import MAX_SEED, JobIn, Prepared, SequentialSeeds
 from gonogo_settings import Settings
 from gonogo_storage.catalogue import builds
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import IMPORT_EXECUTOR
 from gonogo_storage.jobs import jobs as stored
 from gonogo_storage.jobs import queue_estimate
@@ -102,7 +103,9 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
         else _reference(session, body, build, test, settings)
     )
     request = body.model_dump(mode="json", exclude={"test", "context"})
-    return NewJob(
+    return from_object(
+        NewJob,
+        body,
         test_key=test.key,
         workload_key=test.workload_key,
         kernel=test.kernel,
@@ -115,15 +118,12 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
         arch=body.target.arch,
         board=body.target.board,
         seeds=submission.seeds,
-        repeats=body.repeats,
         context=submission.context,
-        priority=body.priority,
-        queue_deadline_s=body.queue_deadline_s,
-        labels=body.labels,
         commit=None if body.commit is None else body.commit.model_dump(),
         owner=owner,
         request=request,
         chunk_seconds=settings.chunk_seconds,
+        resubmit_of=None,
         reference=reference,
         stop_on_finding=body.seeds.stop_on_finding
         if isinstance(body.seeds, SequentialSeeds)
