@@ -172,9 +172,9 @@ class Inputs(Regime):
 
     def of(self, tensor: str, rows: Sequence[str]) -> Regime:
         """Return the regime of one tensor, read from the canonical form."""
-        own = self.tensors.get(tensor)
-        if isinstance(own, Regime):
-            return own
+        listed = self.tensors.get(tensor)
+        if isinstance(listed, Regime):
+            return listed
         if self.exact or (tensor in rows and "regime" in self.model_fields_set):
             return Regime(**{name: getattr(self, name) for name in Regime.model_fields})
         return Regime(**(_ROWS if tensor in rows else _VECTOR))
@@ -205,9 +205,9 @@ class Inputs(Regime):
             raise FieldError(f"inputs.{missing[0]}", None, reason)
         if not is_short or missing:
             resolved |= dict.fromkeys(rows, self.completed(columns[first], "inputs"))
-        for name, own in self.tensors.items():
+        for name, given in self.tensors.items():
             where = f"inputs.{name}"
-            regime = own if isinstance(own, Regime) else Regime(regime="constant", value=own)
+            regime = given if isinstance(given, Regime) else Regime(regime="constant", value=given)
             if regime.regime == EXACT:
                 reason = "draws all tensors of a test together"
                 limit = 'the only member of inputs: {"regime": "exact"}'
