@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class _LayerNorm(Numerics):
-    """What both passes share; the test's kernel says which it is."""
+    """The parts that both passes share; the test's kernel says which it is."""
 
     def __init__(self, kernel: str) -> None:
         self.faults = {

@@ -166,10 +166,10 @@ def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
     """Return dx and dgamma by the float64 function of the build's logic."""
     logic = BUILDS[build][2]
     rows = {name: np.asarray(a, np.float64) for name, a in flat(given, test).items()}
-    own = moments(Exact(), rows["x"], test.epsilon, logic.statistics_only(), np.zeros(TILE))
+    statistics = moments(Exact(), rows["x"], test.epsilon, logic.statistics_only(), np.zeros(TILE))
     mean = rows["x"].mean(axis=1) if logic.change == "mean" else None
     gradients = Gradients(
-        rows["x"], rows["dy"], logic.gamma(rows["gamma"]), mean, rows.get("rstd", own[2])
+        rows["x"], rows["dy"], logic.gamma(rows["gamma"]), mean, rows.get("rstd", statistics[2])
     )
     outputs = exact(gradients, logic)
     return {name: outputs[name] for name in BOTH}
