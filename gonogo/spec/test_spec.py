@@ -119,12 +119,13 @@ class TestSpec(Model):
     def _names(cls, value: object, info: ValidationInfo) -> object:
         """Read null as {}, and check names that depend on the kernel before their values."""
         kernel = KERNELS.get(info.data.get("kernel", ""))
-        if kernel is not None and isinstance(bounded(value), Mapping):
+        given = bounded(value)
+        if kernel is not None and isinstance(given, Mapping):
             try:
                 if info.field_name == "inputs":
-                    fields.known(value, (*Regime.model_fields, *kernel.drawn), "")
+                    fields.known(given, (*Regime.model_fields, *kernel.drawn), "")
                 elif info.field_name == "tolerance":
-                    tolerances.check_names(value, kernel.outputs)
+                    tolerances.check_names(given, kernel.outputs)
             except FieldError as problem:
                 raise Refused(problem) from None
         return {} if value is None else value
