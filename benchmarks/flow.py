@@ -27,7 +27,7 @@ from sqlalchemy import Engine
 
 from benchmarks.simulated import KEY, SimulatedWorker, new_job, row
 from gonogo_cli.operate import redis_server
-from gonogo_service import background
+from gonogo_service.background.process import create_background
 from gonogo_settings import Settings
 from gonogo_storage.db.engine import make_engine, reading, session
 from gonogo_storage.jobs import jobs
@@ -46,7 +46,7 @@ def running(settings: Settings) -> Iterator[None]:
     A process of its own would need a Python start; a thread does the same work.
     """
     stop = threading.Event()
-    thread = threading.Thread(target=background.run, args=(settings, stop))
+    thread = threading.Thread(target=create_background(settings, stop).run)
     thread.start()
     try:
         yield

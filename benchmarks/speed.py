@@ -24,7 +24,7 @@ from gonogo.judging import inputs
 from gonogo.judging.judging import judge
 from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm import reference as layernorm
-from gonogo.kernels.layernorm.arithmetic import backward, backward_terms
+from gonogo.kernels.layernorm.arithmetic import backward, backward_terms, given_moments
 from gonogo.kernels.layernorm.fused import finish
 from gonogo.kernels.layernorm.fused.columns import COLUMNS, add_columns
 from gonogo.kernels.layernorm.fused.variance import add_variance
@@ -270,9 +270,7 @@ def main() -> int:
     )
 
     terms = backward_terms(test, ARITHMETIC)
-    expected = backward.expectations(
-        given, backward.given_moments(given, test.epsilon, terms), terms
-    )["dx"]
+    expected = backward.expectations(given, given_moments(given, test.epsilon, terms), terms)["dx"]
     target = np.empty_like(outputs["dx"])
     alone, four, copy, digest, fused = median_seconds(
         lambda: compare_all(outputs["dx"], reference, expected, test),

@@ -1,6 +1,6 @@
 """Distribution functions in plain Python: Beta, Student's t, normal.
 
-Tests compare them with scipy, which the API must not load.
+Tests compare them with scipy, which is no part of an install.
 """
 
 from __future__ import annotations

@@ -117,6 +117,10 @@ def rulings(
 
     @cache
     def exact_graphs() -> Mapping[str, Graph]:
+        if _inputs(test) == {"fp32"} and all(
+            np.array_equal(raw[name], given[name]) for name in raw
+        ):
+            return graphs  # rounding changed nothing; the sums of these inputs are known by now
         return numerics.graphs(test, raw)
 
     ruled = {}

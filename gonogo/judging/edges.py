@@ -21,6 +21,7 @@ from gonogo.numerics import compare
 from gonogo.numerics.expectation import Array, Expectation, binade, output_step
 from gonogo.numerics.formats import FORMATS, half_ulp
 from gonogo.numerics.replay import spans
+from gonogo.numerics.tails import upper_tail
 from gonogo.spec.arithmetic_names import budget_of
 from gonogo.spec.program_name import ProgramName
 from gonogo.spec.verdicts import POLICY
@@ -162,13 +163,11 @@ def _beyond(limit: Array, bound: Array, h: Array, sigma: Array) -> Array:
     With Phi' = phi and I(z) = z Phi(z) + phi(z) the integral of Phi, P = 1 - sigma/(2h) [I((limit +
     h)/sigma) - I((limit - h)/sigma)].
     """
-    from scipy.special import ndtr
-
     h = np.maximum(h, 1e-300)
     s = np.maximum(sigma, 1e-6 * h)
 
     def upper(z: Array) -> Array:  # the integral of 1 - Phi from z to infinity
-        return np.asarray(np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) - z * ndtr(-z))
+        return np.asarray(np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) - z * upper_tail(z))
 
     probability = np.clip(s / (2 * h) * (upper((limit - h) / s) - upper((limit + h) / s)), 0.0, 1.0)
     return np.where(limit < bound, probability, 0.0)

@@ -20,6 +20,7 @@ from gonogo.numerics.diagnosis import Diagnosis, Term
 from gonogo.numerics.expectation import Array, Expectation
 from gonogo.numerics.jit import HAVE_NUMBA
 from gonogo.numerics.replay.graph import Graph
+from gonogo.spec.regimes import is_exact
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -131,11 +132,26 @@ class Numerics(ABC):
         )
 
     def right_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
-        """Return other right arithmetics for the gauge.
+        """Return the emulated right kernel in other arithmetics, for the gauge.
 
-        Each is (name, sentence, the test that the kernel runs, the test that judges it).
+        Each is (name, sentence, the test that the kernel runs, the test that judges it). By default
+        it has another SrcB, and another fidelity with its own budget, where the test has not
+        switched them already. Neither is exact on exact inputs, and without emulated builds there
+        is none.
         """
-        return []
+        numerics = test.numerics
+        variants: list[tuple[str, str, TestSpec, TestSpec]] = []
+        if not self.faults or is_exact(test.inputs):
+            return variants
+        if numerics.srcb == "tf32":
+            other = test.replace(numerics=numerics.replace(srcb="bf16"))
+            sentence = "The right kernel where SrcB sees bf16 of an fp32 value."
+            variants.append(("srcb-bf16", sentence, other, test))
+        if numerics.fidelity == "hifi4":
+            other = test.replace(numerics=numerics.replace(fidelity="hifi3"))
+            sentence = "The right kernel with HiFi3 products, judged by their budget."
+            variants.append(("hifi3", sentence, other, other))
+        return variants
 
     def candidates(self, test: TestSpec) -> list[tuple[str, str, dict[str, Any]]]:
         """Return inputs that make wrong terms large, the likeliest first.

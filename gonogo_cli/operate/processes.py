@@ -76,14 +76,14 @@ def background() -> None:
     """Run dispatcher, ingest of results, reaper and delivery; several copies are safe."""
     config = gonogo_settings.load()
     need(config, "database_url", "broker_url", "worker_key")
-    from gonogo_service import background as work
+    from gonogo_service.background.process import create_background
     from gonogo_service.kit import logs
 
     logs.configure()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    work.run(config, stop)
+    create_background(config, stop).run()
 
 
 def worker(

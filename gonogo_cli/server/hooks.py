@@ -79,7 +79,7 @@ def catch_up(
     caught = fetching.CatchUpCounts()
     with engine() as database:
         with reading(database) as session:
-            rules = [rule["content"] for rule in ci_rules.in_use(session)]
+            rules = [rule.content for rule in ci_rules.in_use(session)]
         exact = {
             name for rule in rules for name in rule["repositories"] if not set(name) & set("*?!")
         }

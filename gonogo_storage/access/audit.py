@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import AuditRow
 
 
@@ -29,6 +31,18 @@ def record(
 
 
 @dataclass(frozen=True)
+class AuditEntry:
+    """An entry of the audit log."""
+
+    id: str
+    at: datetime
+    actor: str
+    action: str
+    subject: str
+    detail: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
 class AuditFilter:
     """The filter of a list of entries."""
 
@@ -43,8 +57,8 @@ def list_(
     *,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[dict[str, Any]]:
-    """Return entries as plain JSON, newest first. Raises BadCursor."""
+) -> Page[AuditEntry]:
+    """Return entries, newest first. Raises BadCursor."""
     filters = filters or AuditFilter()
     query = select(AuditRow).order_by(AuditRow.id.desc()).limit(limit + 1)
     for column, value in (
@@ -58,15 +72,5 @@ def list_(
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(AuditRow.id < cursor)
-    entries = [
-        {
-            "id": row.id,
-            "at": timestamp(row.at),
-            "actor": row.actor,
-            "action": row.action,
-            "subject": row.subject,
-            "detail": row.detail,
-        }
-        for row in session.scalars(query)
-    ]
-    return Page.cut(entries, limit, lambda entry: str(entry["id"]))
+    entries = [from_object(AuditEntry, row) for row in session.scalars(query)]
+    return Page.cut(entries, limit, lambda entry: entry.id)

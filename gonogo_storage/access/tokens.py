@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import SessionRow, TokenRow
 
 USE_RECORDED_EVERY = timedelta(minutes=5)
@@ -29,20 +29,6 @@ class Token:
     created_at: datetime
     last_used_at: datetime | None
     revoked_at: datetime | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON, with times as RFC 3339."""
-        times = {
-            name: timestamp(getattr(self, name))
-            for name in ("created_at", "last_used_at", "revoked_at")
-        }
-        return {
-            "id": self.id,
-            "name": self.name,
-            "prefix": self.prefix,
-            "scopes": list(self.scopes),
-            **times,
-        }
 
 
 def create(
@@ -120,12 +106,4 @@ def touch(session: Session, token_id: str, now: datetime) -> None:
 
 def of_row(row: TokenRow) -> Token:
     """Return the value of a row (for modules of storage)."""
-    return Token(
-        row.id,
-        row.name,
-        row.prefix,
-        tuple(row.scopes),
-        row.created_at,
-        row.last_used_at,
-        row.revoked_at,
-    )
+    return from_object(Token, row, scopes=tuple(row.scopes))

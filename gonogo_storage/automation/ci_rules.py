@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,17 +12,29 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.canonical import key_of
 from gonogo_storage.db.dialect import insert_once
-from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import CiRuleRow
 
-StoredRule = dict[str, Any]
-"""{"name", "version", "key", "content", "owner", "created_at", "updated_at", "archived_at"}."""
+
+@dataclass(frozen=True)
+class CiRule:
+    """A rule in its newest version."""
+
+    name: str
+    version: int
+    key: str
+    """The digest of its content"""
+    content: dict[str, Any]
+    owner: str
+    created_at: datetime
+    updated_at: datetime
+    archived_at: datetime | None
 
 
 def put(
     session: Session, name: str, content: dict[str, Any], *, owner: str, now: datetime
-) -> tuple[StoredRule, bool]:
+) -> tuple[CiRule, bool]:
     """Create or replace the rule of that name.
 
     Returns (the rule, whether it has a new version); equal content makes no new version.
@@ -51,16 +64,16 @@ def put(
             None,
         )
         session.flush()
-    return _rule(row), changed
+    return from_object(CiRule, row), changed
 
 
-def get(session: Session, name: str) -> StoredRule | None:
+def get(session: Session, name: str) -> CiRule | None:
     """Return a rule in use, or None."""
     row = session.get(CiRuleRow, name)
-    return None if row is None or row.archived_at is not None else _rule(row)
+    return None if row is None or row.archived_at is not None else from_object(CiRule, row)
 
 
-def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[StoredRule]:
+def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[CiRule]:
     """Return rules in use, by name."""
     query = (
         select(CiRuleRow)
@@ -71,21 +84,21 @@ def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Pa
     if cursor is not None:
         query = query.where(CiRuleRow.name > cursor)
     return Page.cut(
-        [_rule(row) for row in session.scalars(query)], limit, lambda rule: str(rule["name"])
+        [from_object(CiRule, row) for row in session.scalars(query)], limit, lambda rule: rule.name
     )
 
 
-def in_use(session: Session) -> list[StoredRule]:
+def in_use(session: Session) -> list[CiRule]:
     """Return all rules in use, by name."""
     return [
-        _rule(row)
+        from_object(CiRule, row)
         for row in session.scalars(
             select(CiRuleRow).where(CiRuleRow.archived_at.is_(None)).order_by(CiRuleRow.name)
         )
     ]
 
 
-def archive(session: Session, name: str, *, now: datetime) -> StoredRule | None:
+def archive(session: Session, name: str, *, now: datetime) -> CiRule | None:
     """Archive a rule; None when there is no such one in use. The runs that it started stay."""
     row = session.get(CiRuleRow, name, with_for_update=True)
     if row is None or row.archived_at is not None:
@@ -93,7 +106,7 @@ def archive(session: Session, name: str, *, now: datetime) -> StoredRule | None:
     row.archived_at = row.updated_at = now
     row.version += 1
     session.flush()
-    return _rule(row)
+    return from_object(CiRule, row)
 
 
 def others(session: Session, names: Collection[str]) -> list[str]:
@@ -103,14 +116,3 @@ def others(session: Session, names: Collection[str]) -> list[str]:
         for name in session.scalars(select(CiRuleRow.name).where(CiRuleRow.archived_at.is_(None)))
         if name not in names
     ]
-
-
-def _rule(row: CiRuleRow) -> StoredRule:
-    copied = {name: getattr(row, name) for name in ("name", "version", "key", "content", "owner")}
-    return {
-        **copied,
-        **{
-            name: timestamp(getattr(row, name))
-            for name in ("created_at", "updated_at", "archived_at")
-        },
-    }

@@ -14,13 +14,14 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from gonogo.spec.verdicts import Verdict
 from gonogo.spec.verdicts import worst as worst_verdict
-from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import JobState, RunState
 from gonogo_storage.jobs import closing, jobs
 from gonogo_storage.jobs.job import NewJob
@@ -47,106 +48,81 @@ class NewRun:
 
 
 @dataclass(frozen=True)
-class Member:
+class RunJob:
     """A job of a run, in short."""
 
-    number: int
     name: str
+    """The name of its test in the suite"""
     id: str
     state: JobState
-    verdict: str | None
+    verdict: Verdict | None
     error: str | None
     waiting_reason: str | None
     test_key: str
     kernel: str
-    canonical: Mapping[str, Any]
+    test: dict[str, Any]
     build: str
     queue: str
     done: int
     total: int
-    counts: Mapping[str, int]
-    outcomes: Mapping[str, int] | None
+    counts: dict[str, int]
+    """The (seed, repeat) pairs with a result, by verdict"""
+    outcomes: dict[str, int] | None
+    """For a selection: the tests of all iterations by their own outcome"""
     diagnosis: str | None
+    """The diagnosis in a sentence"""
     finished_at: datetime | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the job as its run shows it (links are the API's)."""
-        names = (
-            "name",
-            "id",
-            "verdict",
-            "error",
-            "waiting_reason",
-            "test_key",
-            "kernel",
-            "build",
-            "queue",
-            "done",
-            "total",
-        )
-        copied = {name: getattr(self, name) for name in names}
-        details = {
-            "state": self.state.value,
-            "test": dict(self.canonical),
-            "counts": dict(self.counts),
-            "diagnosis": self.diagnosis,
-        }
-        return {
-            **copied,
-            **details,
-            "outcomes": self.outcomes,
-            "finished_at": timestamp(self.finished_at),
-        }
+
+@dataclass(frozen=True)
+class SuiteOfRun:
+    """The suite; version null means that it came with the run."""
+
+    name: str
+    version: int | None
+
+
+@dataclass(frozen=True)
+class JobsOfRun:
+    """Counts of a run's jobs: all, ended, and by verdict."""
+
+    total: int
+    ended: int
+    verdicts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class SeedsOfRun:
+    """Counts of a run's (seed, repeat) pairs: all, with a result, and by verdict."""
+
+    total: int
+    done: int
+    verdicts: dict[str, int]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run as stored; while it is open, `done`, `counts` and `job_counts` are current."""
+    """A run; `verdict` is the worst verdict of its jobs.
+
+    It is null until the run ends, and when a job was canceled and all others passed. The counts are
+    current while the run is open.
+    """
 
     id: str
-    name: str
-    suite_version: int | None
-    schedule_id: str | None
+    suite: SuiteOfRun
+    schedule: str | None
     due_at: datetime | None
     state: RunState
-    verdict: str | None
+    verdict: Verdict | None
     version: int
     owner: str
     builds: list[str]
-    labels: dict[str, Any]
+    labels: dict[str, str]
     commit: dict[str, Any] | None
-    job_count: int
-    total: int
-    done: int
-    counts: dict[str, int]
-    job_counts: dict[str, int]
-    jobs_ended: int
+    jobs: JobsOfRun
+    seeds: SeedsOfRun
     created_at: datetime
     finished_at: datetime | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the run as the API shows it (links are the API's)."""
-        return {
-            "id": self.id,
-            "suite": {"name": self.name, "version": self.suite_version},
-            "schedule": self.schedule_id,
-            "due_at": timestamp(self.due_at),
-            "state": self.state.value,
-            "verdict": self.verdict,
-            "version": self.version,
-            "owner": self.owner,
-            "builds": self.builds,
-            "labels": self.labels,
-            "commit": self.commit,
-            "jobs": {
-                "total": self.job_count,
-                "ended": self.jobs_ended,
-                "verdicts": self.job_counts,
-            },
-            "seeds": {"total": self.total, "done": self.done, "verdicts": self.counts},
-            "created_at": timestamp(self.created_at),
-            "finished_at": timestamp(self.finished_at),
-        }
 
 
 def create(session: Session, new: NewRun, *, now: datetime | None = None) -> Run:
@@ -189,7 +165,7 @@ def create(session: Session, new: NewRun, *, now: datetime | None = None) -> Run
     return _run(row)
 
 
-def get(session: Session, run_id: str) -> tuple[Run, list[Member]] | None:
+def get(session: Session, run_id: str) -> tuple[Run, list[RunJob]] | None:
     """Return a run with its jobs in the order of its suite; None when there is no such run."""
     row = session.get(RunRow, run_id) if is_id(run_id) else None
     if row is None:
@@ -230,27 +206,27 @@ def list_(
     return Page.cut([live.get(run.id, run) for run in page_runs], limit, lambda run: run.id)
 
 
-def members(session: Session, run_id: str) -> list[Member]:
+def members(session: Session, run_id: str) -> list[RunJob]:
     """Return the jobs of a run in order."""
     query = (
-        select(RunJobRow.number, RunJobRow.name, JobRow, TestSpecRow.canonical)
+        select(RunJobRow.name, JobRow, TestSpecRow.canonical, JobRow.diagnosis["words"].as_string())
+        .options(defer(JobRow.diagnosis), defer(JobRow.suspects))
         .join(JobRow, JobRow.id == RunJobRow.job_id)
         .join(TestSpecRow, TestSpecRow.key == JobRow.test_key)
         .where(RunJobRow.run_id == run_id)
         .order_by(RunJobRow.number)
     )
-    names = ("id", "verdict", "error", "waiting_reason", "test_key", "kernel", "build", "queue")
-    progress_names = ("done", "total", "counts", "outcomes", "finished_at")
     return [
-        Member(
-            number=number,
+        from_object(
+            RunJob,
+            job,
             name=name,
             state=JobState(job.state),
-            canonical=canonical,
-            diagnosis=(job.diagnosis or {}).get("words"),
-            **{field_name: getattr(job, field_name) for field_name in (*names, *progress_names)},
+            verdict=None if job.verdict is None else Verdict(job.verdict),
+            test=canonical,
+            diagnosis=words,
         )
-        for number, name, job, canonical in session.execute(query)
+        for name, job, canonical, words in session.execute(query)
     ]
 
 
@@ -321,10 +297,10 @@ def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
         return None
     live = _live(_run(row), run_jobs)
     row.total, row.done, row.counts, row.job_counts = (
-        live.total,
-        live.done,
-        live.counts,
-        live.job_counts,
+        live.seeds.total,
+        live.seeds.done,
+        live.seeds.verdicts,
+        live.jobs.verdicts,
     )
     verdict = verdict_of([member.verdict for member in run_jobs])
     row.state = RunState.cancelled if row.state == RunState.cancelling else RunState.finished
@@ -352,19 +328,18 @@ def verdict_of(verdicts: Sequence[str | None]) -> Verdict | None:
     return None if None in verdicts and worst in (Verdict.pass_, Verdict.not_run) else worst
 
 
-def _live(run: Run, run_jobs: Sequence[Member]) -> Run:
+def _live(run: Run, run_jobs: Sequence[RunJob]) -> Run:
     """Return the run with the current counters of its jobs."""
     seeds: Counter[str] = Counter()
     for member in run_jobs:
         seeds.update(member.counts)
-    verdicts = Counter(member.verdict for member in run_jobs if member.verdict is not None)
+    verdicts = Counter[str](member.verdict for member in run_jobs if member.verdict is not None)
+    ended = sum(member.state.final for member in run_jobs)
+    total, done = (sum(getattr(member, name) for member in run_jobs) for name in ("total", "done"))
     return replace(
         run,
-        total=sum(member.total for member in run_jobs),
-        done=sum(member.done for member in run_jobs),
-        counts=_ordered(seeds),
-        job_counts=_ordered(verdicts),
-        jobs_ended=sum(member.state.final for member in run_jobs),
+        jobs=JobsOfRun(run.jobs.total, ended, _ordered(verdicts)),
+        seeds=SeedsOfRun(total, done, _ordered(seeds)),
     )
 
 
@@ -375,10 +350,14 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _run(row: RunRow) -> Run:
-    copied = {
-        name: getattr(row, name)
-        for name in Run.__dataclass_fields__
-        if name not in {"state", "jobs_ended"}
-    }
     state = RunState(row.state)
-    return Run(state=state, jobs_ended=row.job_count if state.final else 0, **copied)
+    return from_object(
+        Run,
+        row,
+        suite=SuiteOfRun(row.name, row.suite_version),
+        schedule=row.schedule_id,
+        state=state,
+        verdict=None if row.verdict is None else Verdict(row.verdict),
+        jobs=JobsOfRun(row.job_count, row.job_count if state.final else 0, row.job_counts),
+        seeds=SeedsOfRun(row.total, row.done, row.counts),
+    )

@@ -5,34 +5,55 @@ The caller computes the next due time.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.dialect import insert_once
-from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DueOutcome
 from gonogo_storage.tables import DueRow, ScheduleRow
 
-Schedule = dict[str, Any]
-COPIED = (
-    "id",
-    "name",
-    "suite",
-    "cron",
-    "timezone",
-    "overlap",
-    "builds",
-    "labels",
-    "owner",
-    "version",
-    "paused",
-)
-TIMES = ("next_at", "created_at", "updated_at", "archived_at")
+Overlap = Literal["skip", "allow"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule; it has no next time while it is paused."""
+
+    id: str
+    name: str
+    suite: str
+    cron: str
+    timezone: str
+    overlap: Overlap
+    builds: list[str]
+    labels: dict[str, str]
+    owner: str
+    version: int
+    paused: bool
+    next_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    archived_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Due:
+    """A due time and its outcome."""
+
+    due_at: datetime
+    outcome: DueOutcome
+    run: str | None
+    reason: str | None
+    at: datetime
+
+
 CHANGEABLE = (
     "name",
     "suite",
@@ -62,13 +83,13 @@ def create(session: Session, values: dict[str, Any], *, owner: str, now: datetim
     )
     session.add(row)
     session.flush()
-    return _schedule(row)
+    return from_object(Schedule, row)
 
 
 def get(session: Session, schedule_id: str) -> Schedule | None:
     """Return a schedule in use, or None."""
     row = session.get(ScheduleRow, schedule_id) if is_id(schedule_id) else None
-    return None if row is None or row.archived_at is not None else _schedule(row)
+    return None if row is None or row.archived_at is not None else from_object(Schedule, row)
 
 
 def list_(
@@ -88,9 +109,9 @@ def list_(
             raise BadCursor(cursor)
         query = query.where(ScheduleRow.id < cursor)
     return Page.cut(
-        [_schedule(row) for row in session.scalars(query)],
+        [from_object(Schedule, row) for row in session.scalars(query)],
         limit,
-        lambda schedule: str(schedule["id"]),
+        lambda schedule: schedule.id,
     )
 
 
@@ -101,7 +122,7 @@ def lock(session: Session, schedule_id: str) -> Schedule | None:
         if is_id(schedule_id)
         else None
     )
-    return None if row is None or row.archived_at is not None else _schedule(row)
+    return None if row is None or row.archived_at is not None else from_object(Schedule, row)
 
 
 def change(
@@ -119,7 +140,7 @@ def change(
         row.version += 1
         row.updated_at = now
         session.flush()
-    return _schedule(row)
+    return from_object(Schedule, row)
 
 
 def move_on(session: Session, schedule_id: str, next_at: datetime) -> None:
@@ -137,7 +158,7 @@ def archive(session: Session, schedule_id: str, *, now: datetime) -> Schedule | 
     row.next_at = None
     row.version += 1
     session.flush()
-    return _schedule(row)
+    return from_object(Schedule, row)
 
 
 def due(session: Session, *, now: datetime) -> list[str]:
@@ -185,7 +206,7 @@ def record_outcome(
     session.flush()
 
 
-def dues(session: Session, schedule_id: str, *, limit: int = 10) -> list[dict[str, Any]]:
+def dues(session: Session, schedule_id: str, *, limit: int = 10) -> list[Due]:
     """Return the last due times of a schedule with their outcomes, newest first."""
     query = (
         select(DueRow)
@@ -194,19 +215,6 @@ def dues(session: Session, schedule_id: str, *, limit: int = 10) -> list[dict[st
         .limit(limit)
     )
     return [
-        {
-            "due_at": timestamp(row.due_at),
-            "outcome": row.outcome,
-            "run": row.run_id,
-            "reason": row.reason,
-            "at": timestamp(row.at),
-        }
+        from_object(Due, row, outcome=DueOutcome(row.outcome), run=row.run_id)
         for row in session.scalars(query)
     ]
-
-
-def _schedule(row: ScheduleRow) -> Schedule:
-    return {
-        **{name: getattr(row, name) for name in COPIED},
-        **{name: getattr(row, name) for name in TIMES},
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -10,12 +11,24 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.canonical import key_of
 from gonogo_storage.db.dialect import insert_once
-from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import SuiteRow
 
-Suite = dict[str, Any]
-"""{"name", "version", "key", "content", "owner", "created_at", "updated_at", "archived_at"}."""
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite in its newest version."""
+
+    name: str
+    version: int
+    key: str
+    """The digest of its content"""
+    content: dict[str, Any]
+    owner: str
+    created_at: datetime
+    updated_at: datetime
+    archived_at: datetime | None
 
 
 def put(
@@ -51,13 +64,13 @@ def put(
             None,
         )
         session.flush()
-    return _suite(row), changed
+    return from_object(Suite, row), changed
 
 
 def get(session: Session, name: str) -> Suite | None:
     """Return a suite, archived or not; None when there is none of that name."""
     row = session.get(SuiteRow, name)
-    return None if row is None else _suite(row)
+    return None if row is None else from_object(Suite, row)
 
 
 def list_(
@@ -70,7 +83,7 @@ def list_(
     if cursor is not None:
         query = query.where(SuiteRow.name > cursor)
     return Page.cut(
-        [_suite(row) for row in session.scalars(query)], limit, lambda suite: str(suite["name"])
+        [from_object(Suite, row) for row in session.scalars(query)], limit, lambda suite: suite.name
     )
 
 
@@ -86,17 +99,4 @@ def archive(session: Session, name: str, *, now: datetime) -> tuple[Suite, bool]
     if changed:
         row.archived_at = row.updated_at = now
         session.flush()
-    return _suite(row), changed
-
-
-def _suite(row: SuiteRow) -> Suite:
-    return {
-        "name": row.name,
-        "version": row.version,
-        "key": row.key,
-        "content": row.content,
-        "owner": row.owner,
-        "created_at": timestamp(row.created_at),
-        "updated_at": timestamp(row.updated_at),
-        "archived_at": timestamp(row.archived_at),
-    }
+    return from_object(Suite, row), changed

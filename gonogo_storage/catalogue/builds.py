@@ -5,18 +5,27 @@ The emulator's builds are code (`gonogo.spec.builds`); callers look there as wel
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import and_, func, literal, or_, select
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo.spec.builds import Build
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import BuildRow
 
 MIN_COMMIT_DIGITS = 7
 """Minimum number of digits that identify a commit."""
+
+
+@dataclass(frozen=True)
+class ListedBuild(Build):
+    """A build; `created_at` is null for built-in builds."""
+
+    created_at: datetime | None = None
 
 
 class BuildExists(ValueError):
@@ -34,7 +43,7 @@ def add(
     arithmetic: str | None = None,
     outputs: list[str] | None = None,
     now: datetime | None = None,
-) -> dict[str, Any]:
+) -> ListedBuild:
     """Register a build, or do nothing if it is registered already.
 
     Raises BuildExists if another build has the name.
@@ -57,12 +66,8 @@ def add(
     return _build(row)
 
 
-def get(session: Session, name: str) -> dict[str, Any] | None:
-    """Return a build, or None.
-
-    The keys: "name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs",
-    "created_at".
-    """
+def get(session: Session, name: str) -> ListedBuild | None:
+    """Return a build, or None."""
     row = session.get(BuildRow, name)
     return None if row is None else _build(row)
 
@@ -74,7 +79,7 @@ def list_(
     branch: str | None = None,
     limit: int = 100,
     cursor: str | None = None,
-) -> Page[dict[str, Any]]:
+) -> Page[ListedBuild]:
     """Return builds in the order of their names."""
     query = select(BuildRow).order_by(BuildRow.name).limit(limit + 1)
     if executor is not None:
@@ -84,7 +89,7 @@ def list_(
     if cursor is not None:
         query = query.where(BuildRow.name > cursor)
     return Page.cut(
-        [_build(row) for row in session.scalars(query)], limit, lambda item: str(item["name"])
+        [_build(row) for row in session.scalars(query)], limit, lambda build: build.name
     )
 
 
@@ -115,6 +120,6 @@ def next_sequence(session: Session, branch: str) -> int:
     )
 
 
-def _build(row: BuildRow) -> dict[str, Any]:
-    names = ("name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs")
-    return {**{name: getattr(row, name) for name in names}, "created_at": timestamp(row.created_at)}
+def _build(row: BuildRow) -> ListedBuild:
+    outputs = None if row.outputs is None else tuple(row.outputs)
+    return from_object(ListedBuild, row, outputs=outputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,7 @@ from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.rollups import rollups
 from gonogo_storage.rollups.figures import figure, total_figures
@@ -22,6 +24,34 @@ from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.rollups.variants import COUNTED
 from gonogo_storage.seed_rows.packing import COLUMNS
 from gonogo_storage.tables import JobRow, JobTallyRow, TestSpecRow
+
+
+@dataclass(frozen=True)
+class StoredTest:
+    """A test in its canonical form, without fields that have their default."""
+
+    key: str
+    workload_key: str
+    kernel: str
+    test: dict[str, Any]
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class PastJob:
+    """The summary of an ended job of a workload."""
+
+    job: str
+    test_key: str
+    build: str
+    branch: str
+    sequence: int
+    verdict: str | None
+    counts: dict[str, int]
+    seeds: int
+    at: datetime | None
+    outputs: dict[str, dict[str, float | None]]
+    """For each output its METRICS over the job's seeds"""
 
 
 def ensure(
@@ -58,24 +88,22 @@ def name_of(kernel: str, canonical: Mapping[str, Any]) -> str:
     )
 
 
-def get(session: Session, key: str) -> dict[str, Any] | None:
-    """Return a test, {"key", "workload_key", "kernel", "test", "created_at"}, or None."""
+def get(session: Session, key: str) -> StoredTest | None:
+    """Return a test, or None."""
     row = session.get(TestSpecRow, key)
     return None if row is None else _spec(row)
 
 
 def list_(
     session: Session, *, limit: int = 50, cursor: str | None = None, kernel: str | None = None
-) -> Page[dict[str, Any]]:
+) -> Page[StoredTest]:
     """Return tests in the order of their keys."""
     query = select(TestSpecRow).order_by(TestSpecRow.key).limit(limit + 1)
     if cursor is not None:
         query = query.where(TestSpecRow.key > cursor)
     if kernel is not None:
         query = query.where(TestSpecRow.kernel == kernel)
-    return Page.cut(
-        [_spec(row) for row in session.scalars(query)], limit, lambda item: str(item["key"])
-    )
+    return Page.cut([_spec(row) for row in session.scalars(query)], limit, lambda test: test.key)
 
 
 def suites(session: Session, limit: int = 50) -> list[str]:
@@ -159,11 +187,10 @@ def _metrics(figures: Mapping[str, Any]) -> dict[str, float | None]:
 
 def history(
     session: Session, workload_key: str, *, limit: int = 200, cursor: str | None = None
-) -> Page[dict[str, Any]]:
+) -> Page[PastJob]:
     """Return the ended jobs of a workload, whatever their tolerance, newest first.
 
-    Items: {"job", "test_key", "build", "branch", "sequence", "verdict", "counts", "seeds", "at",
-    "outputs": {output: {metric: value}}}. Raises BadCursor.
+    Raises BadCursor.
     """
     query = select(JobRow).where(
         JobRow.workload_key == workload_key,
@@ -183,24 +210,21 @@ def history(
     for job_id, output, of_job in session.execute(figures.order_by(table.output)):
         outputs.setdefault(job_id, {})[output] = _metrics(of_job)
     items = [
-        {
-            "job": job.id,
-            "test_key": job.test_key,
-            "build": job.build,
-            "branch": job.branch,
-            "sequence": job.build_sequence,
-            "verdict": job.verdict,
-            "counts": job.counts,
-            "seeds": job.done,
-            "at": timestamp(job.finished_at),
-            "outputs": outputs.get(job.id, {}),
-        }
+        from_object(
+            PastJob,
+            job,
+            job=job.id,
+            sequence=job.build_sequence,
+            seeds=job.done,
+            at=job.finished_at,
+            outputs=outputs.get(job.id, {}),
+        )
         for job in jobs
     ]
-    return Page.cut(items, limit, lambda item: str(item["job"]))
+    return Page.cut(items, limit, lambda item: item.job)
 
 
-def workload(session: Session, workload_key: str) -> list[dict[str, Any]]:
+def workload(session: Session, workload_key: str) -> list[StoredTest]:
     """Return the tests of a workload (they differ only in tolerance), oldest first."""
     query = (
         select(TestSpecRow)
@@ -221,11 +245,5 @@ def siblings(session: Session, key: str) -> list[str]:
     return list(session.scalars(query.order_by(table.created_at, table.key)))
 
 
-def _spec(row: TestSpecRow) -> dict[str, Any]:
-    return {
-        "key": row.key,
-        "workload_key": row.workload_key,
-        "kernel": row.kernel,
-        "test": row.canonical,
-        "created_at": timestamp(row.created_at),
-    }
+def _spec(row: TestSpecRow) -> StoredTest:
+    return from_object(StoredTest, row, test=row.canonical)

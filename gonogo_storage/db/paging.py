@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Select
+
+from gonogo_storage.db.ids import is_id
 
 T = TypeVar("T")
+Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,21 @@ class Page(Generic[T]):
 
 class BadCursor(ValueError):
     """The cursor is not one that this list returned."""
+
+
+def newest_first(
+    query: Q, key: Any, *, limit: int, cursor: str | None, filters: Mapping[Any, object]
+) -> Q:
+    """Return the query of a page of a list by id, to be cut with `Page.cut`. Raises BadCursor.
+
+    `filters` maps columns to values; None allows any value.
+    """
+    if cursor is not None:
+        if not is_id(cursor):
+            raise BadCursor(cursor)
+        query = query.where(key < cursor)
+    wheres = [column == value for column, value in filters.items() if value is not None]
+    return query.where(*wheres).order_by(key.desc()).limit(limit + 1)
 
 
 def numbers(cursor: str | None, count: int) -> tuple[int, ...] | None:

@@ -101,7 +101,7 @@ def conclude(
     False, and writes nothing, when another process has done so already. So each message counts
     once, whichever process dies.
     """
-    if message_id is not None and not outbox.claim(session, message_id):
+    if message_id is not None and outbox.lock(session, message_id) is None:
         return False
     put(session, assessment, now=now)
     trends.store(session, assessment.trends, now=now)

@@ -12,6 +12,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
+from gonogo.spec.executors import EXECUTORS
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import AttemptState, ChunkState, JobState
 from gonogo_storage.jobs import closing
@@ -29,17 +30,10 @@ REFERENCE_BYTES = 2**29  # a reference build's outputs that one attempt keeps in
 OUTPUT_BYTES = 8
 ACTIVE = (JobState.queued, JobState.running)
 
-# First guesses until a job of the workload has been measured: seconds per seed, and per element of
-# the shape. The emulator does about 7e6 elements a second on two cores; a device is bound by the
-# host's comparison, about 3e7 elements a second.
-SEED_S = {
-    "emulator": (0.003, 1.4e-7),
-    "ttnn": (0.02, 4e-8),
-    "torch": (0.003, 1e-7),
-    "gtest": (5.0, 0.0),
-    "pytest": (5.0, 0.0),
-}
-UNKNOWN_SEED_S = (0.01, 1.4e-7)
+UNKNOWN_SEED_S = (
+    0.01,
+    1.4e-7,
+)  # a plug-in's seconds per seed, and per element, before its first job
 
 
 def estimate_seed_s(session: Session, workload_key: str, executor: str, elements: int) -> float:
@@ -60,7 +54,8 @@ def estimate_seed_s(session: Session, workload_key: str, executor: str, elements
     mean_ms = figure(figures or {}, DURATION)
     if mean_ms:
         return max(mean_ms / 1000, 1e-4)
-    fixed, per_element = SEED_S.get(executor, UNKNOWN_SEED_S)
+    row = EXECUTORS.get(executor)
+    fixed, per_element = UNKNOWN_SEED_S if row is None else (row.seed_s, row.element_s)
     return fixed + per_element * elements
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from gonogo.spec.selections import KERNEL, sample
 from gonogo.spec.verdicts import Verdict
 from gonogo.spec.verdicts import worst as worst_verdict
+from gonogo_storage.db.records import from_json
 from gonogo_storage.db.states import CLOSED_CHUNK, AttemptState, ChunkState, JobKind, JobState
 from gonogo_storage.flags import evidence, flags, suspects
 from gonogo_storage.gauges import gauge_ends, gauge_rows
@@ -175,12 +176,13 @@ def advance_sequential(session: Session, job: JobRow, *, now: datetime) -> None:
         if step.beyond is not None:
             cancel_open_chunks(session, job, now=now, after_seed=step.beyond)
         return
-    decision = sequential.decision_json(job) or {}
+    decision = from_json(sequential.SeedDecision, job.stop)
+    assert decision is not None
     events.add(
         session,
         job,
         "state",
-        {"state": job.state, "verdict": None, "reason": decision["words"], "stop": decision},
+        {"state": job.state, "verdict": None, "reason": decision.words, "stop": decision},
         now=now,
     )
     cancel_open_chunks(session, job, now=now, except_attempt=(job.stop or {})["finder"])
@@ -373,7 +375,10 @@ def _end(
     job.version += 1
     details = {
         name: value
-        for name, value in (("stop", sequential.decision_json(job)), ("suspects", job.suspects))
+        for name, value in (
+            ("stop", from_json(sequential.SeedDecision, job.stop)),
+            ("suspects", job.suspects),
+        )
         if value is not None
     }
     events.add(

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.jobs import jobs
-from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.job import JobSummary
 from gonogo_storage.tables import AttemptRow, DeviceHealthRow
 
 MAX_CHANGES = 400
@@ -34,7 +34,7 @@ class Change:
 class RanJob:
     """A job with this device's recent attempts at it, and when the last of them began."""
 
-    job: Job
+    job: JobSummary
     attempts: int
     last_at: datetime | None
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from gonogo_storage.db.encoding import timestamp
+from gonogo.spec.verdicts import Verdict
+from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.db.states import JobKind, JobState
-from gonogo_storage.jobs import sequential
+from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
 from gonogo_storage.tables import JobRow
 
 
@@ -55,116 +56,115 @@ class NewJob:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A job as stored."""
+class JobTarget:
+    """The target that a job runs on."""
+
+    executor: str
+    arch: str
+    board: str
+
+
+@dataclass(frozen=True)
+class ReferenceBuild:
+    """The build that a job's build is compared with."""
+
+    build: str
+
+
+@dataclass(frozen=True)
+class ChunkCounts:
+    """A job's chunks: all, and those that haven't ended."""
+
+    total: int
+    open: int
+
+
+@dataclass(frozen=True)
+class JobSummary:
+    """A job in a list: its request, its state and its counts."""
 
     id: str
     kind: JobKind
     state: JobState
-    verdict: str | None
+    verdict: Verdict | None
+    """null until the job ends, and for a canceled job whose seeds all passed"""
     error: str | None
     waiting_reason: str | None
     version: int
     owner: str
+    test: dict[str, Any]
+    """The test in its canonical form, without fields that have their default"""
     test_key: str
     workload_key: str
     kernel: str
-    canonical: dict[str, Any]
     build: str
     branch: str
-    executor: str
-    arch: str
-    board: str
+    target: JobTarget
     queue: str
-    context: Any
+    seeds: dict[str, int | str | bool] | list[int]
+    """As requested: a list, `start` and `count`, or those of a sequential decision"""
+    repeats: int
+    import_: dict[str, Any] | None
+    """For the kind `import`: format, tool, tests, numbers (false: pass and fail only), bytes,
+    sha256, started_at"""
+    context: str | dict[str, Any]
     priority: int
-    request: dict[str, Any]
-    labels: dict[str, Any]
+    labels: dict[str, str]
     commit: dict[str, Any] | None
     resubmit_of: str | None
-    reference: str | None
-    sequential: dict[str, Any] | None
-    """For sequential seeds: the request, and how far the decision has read.
-
-    `stop` is the decision (gonogo_storage/jobs/sequential.py).
-    """
-    stop: dict[str, Any] | None
-    suspects: dict[str, Any] | None
-    """For suspect seeds: which they are, the seeds added, and what all say together.
-
-    See gonogo_storage/flags/suspects.py.
-    """
+    reference: ReferenceBuild | None
+    sequential: SeedProgress | None
+    """For sequential seeds: the request, and how far the decision has read"""
+    stop: SeedDecision | None
+    """For sequential seeds, once decided"""
     total: int
     done: int
-    chunks: int
-    open_chunks: int
     counts: dict[str, int]
+    """The (seed, repeat) pairs with a result, by verdict"""
     outcomes: dict[str, int] | None
-    """For a selection: the tests of all iterations by outcome (passed, failed, skipped, ...)."""
+    """For a selection: the tests of all iterations by their own outcome (passed, failed, ...)"""
+    chunks: ChunkCounts
+    diagnosis_words: str | None
+    """The diagnosis in a sentence"""
     last_event: int
-    diagnosis: dict[str, Any] | None
     created_at: datetime
     deadline_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the job as the API shows it (links are the API's)."""
-        return {
-            "id": self.id,
-            "kind": self.kind.value,
-            "state": self.state.value,
-            "verdict": self.verdict,
-            "error": self.error,
-            "waiting_reason": self.waiting_reason,
-            "version": self.version,
-            "owner": self.owner,
-            "test": self.canonical,
-            "test_key": self.test_key,
-            "workload_key": self.workload_key,
-            "kernel": self.kernel,
-            "build": self.build,
-            "branch": self.branch,
-            "target": {"executor": self.executor, "arch": self.arch, "board": self.board},
-            "queue": self.queue,
-            "seeds": self.request.get("seeds"),
-            "repeats": self.request.get("repeats", 1),
-            "import": self.request.get("import"),
-            "context": self.context,
-            "priority": self.priority,
-            "labels": self.labels,
-            "commit": self.commit,
-            "resubmit_of": self.resubmit_of,
-            "reference": None if self.reference is None else {"build": self.reference},
-            "sequential": self.sequential,
-            "stop": self.stop,
-            "suspects": self.suspects,
-            "total": self.total,
-            "done": self.done,
-            "counts": self.counts,
-            "outcomes": self.outcomes,
-            "chunks": {"total": self.chunks, "open": self.open_chunks},
-            "diagnosis": self.diagnosis,
-            "last_event": self.last_event,
-            "created_at": timestamp(self.created_at),
-            "deadline_at": timestamp(self.deadline_at),
-            "started_at": timestamp(self.started_at),
-            "finished_at": timestamp(self.finished_at),
-        }
+
+@dataclass(frozen=True)
+class Job(JobSummary):
+    """A job with its diagnosis."""
+
+    suspects: dict[str, Any] | None
+    """Suspect seeds, the added seeds, and the result of all seeds together"""
+    diagnosis: dict[str, Any] | None
+    """The diagnosis of the most informative seed"""
 
 
-_CONVERTED = {"kind", "state", "canonical", "chunks", "sequential", "stop"}
+AnyJob = TypeVar("AnyJob", bound=JobSummary)
 
 
-def _job(row: JobRow, canonical: dict[str, Any]) -> Job:
-    copied = {
-        name: getattr(row, name) for name in Job.__dataclass_fields__ if name not in _CONVERTED
-    }
-    progress, decision = sequential.progress_json(row), sequential.decision_json(row)
-    converted: dict[str, Any] = {
-        "kind": JobKind(row.kind),
-        "state": JobState(row.state),
-        "canonical": canonical,
-        "chunks": row.chunk_count,
-    }
-    return Job(sequential=progress, stop=decision, **converted, **copied)
+def job_of(
+    shape: type[AnyJob], row: JobRow, canonical: dict[str, Any], words: str | None
+) -> AnyJob:
+    """Return a stored job; `canonical` is its test, and `words` are those of its diagnosis."""
+    request = row.request
+    return from_object(
+        shape,
+        row,
+        kind=JobKind(row.kind),
+        state=JobState(row.state),
+        verdict=None if row.verdict is None else Verdict(row.verdict),
+        test=canonical,
+        target=from_object(JobTarget, row),
+        seeds=request["seeds"],
+        repeats=request.get("repeats", 1),
+        import_=request.get("import"),
+        reference=None if row.reference is None else ReferenceBuild(row.reference),
+        sequential=from_json(SeedProgress, row.sequential),
+        stop=from_json(SeedDecision, row.stop),
+        chunks=ChunkCounts(row.chunk_count, row.open_chunks),
+        diagnosis_words=words,
+    )

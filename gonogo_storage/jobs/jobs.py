@@ -6,16 +6,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.orm import Session, defer
 
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.records import as_columns, from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobKind, JobState
 from gonogo_storage.jobs import chunks, closing, sequential
-from gonogo_storage.jobs.job import Job, NewJob, _job
+from gonogo_storage.jobs.job import AnyJob, Job, JobSummary, NewJob, job_of
 from gonogo_storage.messages import events, outbox
 from gonogo_storage.tables import ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
@@ -65,33 +66,24 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         parts = chunks.grow(new.seeds, new.repeats, seed_s, new.chunk_seconds)
         plan = sequential.begin(new.seeds[0], len(new.seeds), stop_on_finding=new.stop_on_finding)
     job_id = new_id()
+    columns = {
+        **as_columns(JobRow, new),
+        "context": new.context if isinstance(new.context, str) else dict(new.context),
+        "request": {
+            **new.request,
+            "seeds": new.request.get("seeds", list(new.seeds)),
+            "repeats": new.repeats,
+            "elements": new.elements,
+        },
+        "labels": dict(new.labels),
+        "commit": None if new.commit is None else dict(new.commit),
+    }
     session.add(
         JobRow(
+            **columns,
             id=job_id,
             state=JobState.queued,
-            owner=new.owner,
-            test_key=new.test_key,
-            workload_key=new.workload_key,
-            kernel=new.kernel,
-            build=new.build,
-            branch=new.branch,
-            build_sequence=new.build_sequence,
-            executor=new.executor,
-            arch=new.arch,
-            board=new.board,
             queue=new.queue,
-            context=new.context if isinstance(new.context, str) else dict(new.context),
-            priority=new.priority,
-            request={
-                **new.request,
-                "seeds": new.request.get("seeds", list(new.seeds)),
-                "repeats": new.repeats,
-                "elements": new.elements,
-            },
-            labels=dict(new.labels),
-            commit=None if new.commit is None else dict(new.commit),
-            resubmit_of=new.resubmit_of,
-            reference=new.reference,
             sequential=plan,
             total=len(new.seeds) * new.repeats,
             chunk_count=len(parts),
@@ -120,33 +112,41 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         sequential.reach(session, job)
     events.add(session, job, "state", {"state": JobState.queued.value, "verdict": None}, now=now)
     session.flush()
-    return _job(job, dict(new.canonical))
+    return job_of(Job, job, dict(new.canonical), None)
 
 
 def get(session: Session, job_id: str) -> Job | None:
     """Return the job, or None when no job has that id."""
-    if not is_id(job_id):
-        return None
-    query = select(JobRow, TestSpecRow.canonical).join(
-        TestSpecRow, JobRow.test_key == TestSpecRow.key
-    )
-    row = session.execute(
-        query.where(JobRow.id == job_id, JobRow.kind.in_(LISTED_KINDS))
-    ).one_or_none()
-    return None if row is None else _job(row[0], row[1])
+    rows = _read(session, Job, JobRow.id == job_id) if is_id(job_id) else []
+    return rows[0] if rows else None
 
 
-def many(session: Session, job_ids: Collection[str]) -> dict[str, Job]:
+def many(session: Session, job_ids: Collection[str]) -> dict[str, JobSummary]:
     """Return the jobs of these ids that exist, in one statement."""
-    query = select(JobRow, TestSpecRow.canonical).join(
-        TestSpecRow, JobRow.test_key == TestSpecRow.key
+    rows = _read(session, JobSummary, JobRow.id.in_(job_ids)) if job_ids else []
+    return {job.id: job for job in rows}
+
+
+def _read(
+    session: Session,
+    shape: type[AnyJob],
+    *conditions: ColumnElement[bool],
+    limit: int | None = None,
+) -> list[AnyJob]:
+    """Return the jobs that meet the conditions, newest first.
+
+    Summaries don't read the columns that only a whole job has: a diagnosis is up to 20 KB.
+    """
+    query = select(JobRow, TestSpecRow.canonical, JobRow.diagnosis["words"].as_string())
+    if not issubclass(shape, Job):
+        query = query.options(defer(JobRow.diagnosis), defer(JobRow.suspects))
+    query = (
+        query.join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
+        .where(JobRow.kind.in_(LISTED_KINDS), *conditions)
+        .order_by(JobRow.id.desc())
+        .limit(limit)
     )
-    rows = (
-        session.execute(query.where(JobRow.id.in_(job_ids), JobRow.kind.in_(LISTED_KINDS)))
-        if job_ids
-        else ()
-    )
-    return {row.id: _job(row, canonical) for row, canonical in rows}
+    return [job_of(shape, *row) for row in session.execute(query)]
 
 
 def list_(
@@ -155,13 +155,9 @@ def list_(
     *,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[Job]:
+) -> Page[JobSummary]:
     """Return jobs, newest first. Raises BadCursor."""
     filters = filters or JobFilter()
-    query = select(JobRow, TestSpecRow.canonical).join(
-        TestSpecRow, JobRow.test_key == TestSpecRow.key
-    )
-    query = query.where(JobRow.kind.in_(LISTED_KINDS))
     columns = {
         JobRow.state: filters.state,
         JobRow.test_key: filters.test,
@@ -171,21 +167,19 @@ def list_(
         JobRow.verdict: filters.verdict,
         JobRow.kind: filters.kind,
     }
-    for column, value in columns.items():
-        if value is not None:
-            query = query.where(column == value)
+    conditions = [column == value for column, value in columns.items() if value is not None]
     if filters.label is not None:
         name, equals, value = filters.label.partition("=")
         labeled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
-        query = query.where(
-            JobRow.id.in_(labeled.where(JobLabelRow.value == value) if equals else labeled)
-        )
+        if equals:
+            labeled = labeled.where(JobLabelRow.value == value)
+        conditions.append(JobRow.id.in_(labeled))
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)
-        query = query.where(JobRow.id < cursor)
-    rows = session.execute(query.order_by(JobRow.id.desc()).limit(limit + 1)).all()
-    return Page.cut([_job(row, canonical) for row, canonical in rows], limit, lambda job: job.id)
+        conditions.append(JobRow.id < cursor)
+    rows = _read(session, JobSummary, *conditions, limit=limit + 1)
+    return Page.cut(rows, limit, lambda job: job.id)
 
 
 def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job | None:
@@ -248,30 +242,17 @@ def resubmit(
         )
     return create(
         session,
-        NewJob(
-            test_key=old.test_key,
-            workload_key=old.workload_key,
-            kernel=old.kernel,
+        from_object(
+            NewJob,
+            old,
             canonical=session.get_one(TestSpecRow, old.test_key).canonical,
             elements=int(old.request["elements"]),
-            build=old.build,
-            branch=old.branch,
-            build_sequence=old.build_sequence,
-            executor=old.executor,
-            arch=old.arch,
-            board=old.board,
             seeds=seeds,
             repeats=repeats,
-            context=old.context,
-            priority=old.priority,
             queue_deadline_s=(old.deadline_at - old.created_at).total_seconds(),
-            labels=old.labels,
-            commit=old.commit,
             owner=owner,
-            request=old.request,
             chunk_seconds=chunk_seconds,
             resubmit_of=old.id,
-            reference=old.reference,
             stop_on_finding=None
             if old.sequential is None
             else bool(old.sequential["stop_on_finding"]),

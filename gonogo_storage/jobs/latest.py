@@ -9,14 +9,14 @@ from sqlalchemy.orm import Session
 
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.jobs import jobs
-from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.job import JobSummary
 from gonogo_storage.tables import JobRow
 
 OPEN_STATES = tuple(state for state in JobState if not state.final)
 FINAL_STATES = tuple(state for state in JobState if state.final)
 
 
-def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> list[Job]:
+def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> list[JobSummary]:
     """Return the latest jobs in any of the states, newest first.
 
     The latest ids of each state are read separately, because there is an index for that.

@@ -44,7 +44,7 @@ def fill(session: Session, job: JobRow, rows: Iterable[Mapping[str, Any]]) -> No
 
     The caller holds the job's lock and has stored the rows.
     """
-    order = SeedOrder.of(job.request, job.suspects)
+    order = SeedOrder.of(job.request["seeds"], job.request["repeats"], job.suspects)
     row = session.get(SeedGridRow, job.id, populate_existing=True)
     # the first rows, or a job that ran when the table was added: stored rows are read once
     if row is None:
@@ -62,7 +62,8 @@ def read(session: Session, job: Job) -> str:
     letters = session.scalar(select(SeedGridRow.letters).where(SeedGridRow.job_id == job.id))
     if letters is not None or not job.done:
         return letters or ""
-    return _from_rows(session, job.id, SeedOrder.of(job.request, job.suspects))
+    order = SeedOrder.of(job.seeds, job.repeats, job.suspects)
+    return _from_rows(session, job.id, order)
 
 
 def _from_rows(session: Session, job_id: str, order: SeedOrder) -> str:

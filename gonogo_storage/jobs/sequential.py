@@ -38,6 +38,43 @@ class Step:
 
 
 @dataclass(frozen=True)
+class SeedProgress:
+    """The request for sequential seeds, and how far the decision has read."""
+
+    start: int
+    max: int
+    stop_on_finding: bool
+    seen: int
+    """The seeds that the decision has read"""
+    counted: int
+    failures: int
+    unexplained: int
+    needed: int | None
+    """The minimum number of seeds that the decision still needs"""
+
+
+@dataclass(frozen=True)
+class SeedDecision:
+    """The decision on sequential seeds."""
+
+    decision: str
+    """stable, flaky, hollow, wrong or undecided"""
+    seed: int | None
+    verdict: str | None
+    """The verdict of the seed that shows a wrong kernel"""
+    failures: int
+    evidence: float | None
+    bounds: list[float]
+    max: int
+    policy: str
+    words: str
+    seeds_seen: int
+    seeds_run: int | None
+    seeds_saved: int
+    device_ms_saved: float | None
+
+
+@dataclass(frozen=True)
 class _Seed:
     seed: int
     outcome: Outcome
@@ -131,30 +168,6 @@ def finalize(session: Session, job: JobRow) -> None:
         return
     job.total, job.reach = job.done, None
     job.stop = {**job.stop, **_saved(session, job, job.stop, final=True)}
-
-
-def progress_json(job: JobRow) -> dict[str, Any] | None:
-    """Return the state of the decision, for the API."""
-    names = (
-        "start",
-        "max",
-        "stop_on_finding",
-        "seen",
-        "counted",
-        "failures",
-        "unexplained",
-        "needed",
-    )
-    return None if job.sequential is None else {name: job.sequential[name] for name in names}
-
-
-def decision_json(job: JobRow) -> dict[str, Any] | None:
-    """Return the decision, for the API: without the attempt that found it."""
-    return (
-        None
-        if job.stop is None
-        else {name: value for name, value in job.stop.items() if name != "finder"}
-    )
 
 
 def _stop(session: Session, job: JobRow, decision: Decision, last: _Seed | None) -> dict[str, Any]:

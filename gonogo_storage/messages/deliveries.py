@@ -16,10 +16,15 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.states import DeliveryState
+from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import DeliveryRow, DeliveryTryRow
 
+DELIVERIES = DueTable(
+    DeliveryRow,
+    Backoff((5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400), max_tries=10, jitter=0.1),
+)
 KEEP = timedelta(days=30)
 MAX_ANSWER_CHARS = 1000
 
@@ -86,17 +91,10 @@ def due(
 
     The subscriptions `without` are left out: their messages may outnumber all others.
     """
-    query = (
-        select(DeliveryRow)
-        .where(DeliveryRow.due_at <= (now or utcnow()))
-        .order_by(DeliveryRow.due_at, DeliveryRow.id)
-        .limit(limit)
-    )
-    if without:
-        query = query.where(DeliveryRow.webhook_id.not_in(without))
+    query = select(DeliveryRow).where(DeliveryRow.webhook_id.not_in(without))
     return [
         Delivery(row.id, row.webhook_id, row.type, row.payload, row.tries)
-        for row in session.scalars(query)
+        for row in session.scalars(DELIVERIES.due(query, now=now, limit=limit))
     ]
 
 
@@ -109,13 +107,15 @@ def tried(
     again_at: datetime | None,
 ) -> None:
     """Log a try and the new state: delivered, failed for good, or waiting until `again_at`."""
-    row = session.get(DeliveryRow, delivery_id, with_for_update=True, populate_existing=True)
+    row = DELIVERIES.locked(session, delivery_id, ended=True)
     if row is None:  # its subscription was deleted meanwhile
         return
-    row.tries += 1
-    row.due_at = again_at if state is DeliveryState.waiting else None
-    row.ended_at = None if state is DeliveryState.waiting else outcome.at
-    row.state = state.value
+    waits = row.due_at is not None
+    DELIVERIES.done(row)
+    if waits or state is DeliveryState.delivered:  # else it was canceled meanwhile, and stays so
+        row.due_at = again_at
+        row.ended_at = None if again_at is not None else outcome.at
+        row.state = state.value
     session.add(
         DeliveryTryRow(
             delivery_id=row.id,
@@ -139,18 +139,10 @@ def list_(
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
     """Return a subscription's deliveries, newest first, without their tries. Raises BadCursor."""
-    query = (
-        select(DeliveryRow)
-        .where(DeliveryRow.webhook_id == webhook_id)
-        .order_by(DeliveryRow.id.desc())
-        .limit(limit + 1)
+    filters = {DeliveryRow.webhook_id: webhook_id, DeliveryRow.state: state}
+    query = newest_first(
+        select(DeliveryRow), DeliveryRow.id, limit=limit, cursor=cursor, filters=filters
     )
-    if state is not None:
-        query = query.where(DeliveryRow.state == state)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(DeliveryRow.id < cursor)
     return Page.cut(
         [_json(row) for row in session.scalars(query)], limit, lambda item: str(item["id"])
     )
@@ -194,11 +186,7 @@ def replay(
     session: Session, webhook_id: str, delivery_id: str, *, now: datetime | None = None
 ) -> dict[str, Any] | None:
     """Send a delivery again under the same id; None if the subscription doesn't have it."""
-    row = (
-        session.get(DeliveryRow, delivery_id, with_for_update=True, populate_existing=True)
-        if is_id(delivery_id)
-        else None
-    )
+    row = DELIVERIES.locked(session, delivery_id, ended=True)
     if row is None or row.webhook_id != webhook_id:
         return None
     row.state, row.due_at, row.ended_at = DeliveryState.waiting.value, now or utcnow(), None

@@ -13,10 +13,13 @@ from sqlalchemy.orm import Session, aliased
 from gonogo_storage.db.dialect import insert_once, upsert
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import floor, is_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.states import AnswerState, HookSource, RunState
+from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import AnswerRow, CommentRow, CommitCheckRow, RunRow
 
+ANSWERS = DueTable(AnswerRow, Backoff((5, 30, 300, 1800, 3600, 10800, 21600, 43200), max_tries=9))
+"""An answer is given up after about a day."""
 YOUNG = timedelta(days=1)
 """Older commit checks without an answer get none: a new token must not report the whole past."""
 MAX_ERROR_CHARS = 500
@@ -81,16 +84,6 @@ class About:
 def create_missing(session: Session, *, now: datetime | None = None) -> int:
     """Create an answer for each recent commit check of a GitHub delivery; return how many."""
     now = now or utcnow()
-    query = (
-        select(CommitCheckRow.id)
-        .outerjoin(AnswerRow, AnswerRow.commit_check_id == CommitCheckRow.id)
-        .where(
-            CommitCheckRow.id >= floor(now - YOUNG),
-            CommitCheckRow.source == HookSource.github.value,
-            AnswerRow.commit_check_id.is_(None),
-        )
-        .order_by(CommitCheckRow.id)
-    )
     fresh: dict[str, Any] = {
         "state": AnswerState.waiting.value,
         "told": {},
@@ -106,7 +99,7 @@ def create_missing(session: Session, *, now: datetime | None = None) -> int:
             "created_at": now,
             "updated_at": now,
         }
-        for commit_check_id in session.scalars(query)
+        for commit_check_id in session.scalars(_missing(now))
     ]
     insert_once(session, AnswerRow, rows)
     return len(rows)
@@ -114,16 +107,19 @@ def create_missing(session: Session, *, now: datetime | None = None) -> int:
 
 def any_missing(session: Session, *, now: datetime | None = None) -> bool:
     """Return whether `create_missing` would create an answer; this check costs no write."""
-    now = now or utcnow()
+    return session.scalar(_missing(now or utcnow()).limit(1)) is not None
+
+
+def _missing(now: datetime) -> Select[str]:
+    """Return the query of recent commit checks of GitHub deliveries without an answer."""
     query = select(CommitCheckRow.id).outerjoin(
         AnswerRow, AnswerRow.commit_check_id == CommitCheckRow.id
     )
-    query = query.where(
+    return query.where(
         CommitCheckRow.id >= floor(now - YOUNG),
         CommitCheckRow.source == HookSource.github.value,
         AnswerRow.commit_check_id.is_(None),
-    )
-    return session.scalar(query.limit(1)) is not None
+    ).order_by(CommitCheckRow.id)
 
 
 def due(session: Session, *, now: datetime | None = None, limit: int = 50) -> list[str]:
@@ -141,14 +137,9 @@ def due(session: Session, *, now: datetime | None = None, limit: int = 50) -> li
         .join(CommitCheckRow, CommitCheckRow.id == AnswerRow.commit_check_id)
         .outerjoin(head, head.id == CommitCheckRow.run_id)
         .outerjoin(base, base.id == CommitCheckRow.base_run_id)
-        .where(
-            AnswerRow.due_at <= (now or utcnow()),
-            or_(AnswerRow.state != AnswerState.pending.value, over),
-        )
-        .order_by(AnswerRow.due_at, AnswerRow.commit_check_id)
-        .limit(limit)
+        .where(or_(AnswerRow.state != AnswerState.pending.value, over))
     )
-    return list(session.scalars(query))
+    return list(session.scalars(ANSWERS.due(query, now=now, limit=limit)))
 
 
 def get(session: Session, commit_check_id: str) -> Answer | None:
@@ -168,13 +159,13 @@ def list_(
     session: Session, *, state: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[About]:
     """Return answers, those about the newest commit checks first. Raises BadCursor."""
-    query = _joined().order_by(AnswerRow.commit_check_id.desc()).limit(limit + 1)
-    if state is not None:
-        query = query.where(AnswerRow.state == state)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(AnswerRow.commit_check_id < cursor)
+    query = newest_first(
+        _joined(),
+        AnswerRow.commit_check_id,
+        limit=limit,
+        cursor=cursor,
+        filters={AnswerRow.state: state},
+    )
     return Page.cut(
         [_about(*row) for row in session.execute(query)],
         limit,
@@ -198,13 +189,8 @@ def record_reported(
 ) -> None:
     """Record that all parts are reported; `due_at` None: there is nothing more to report."""
     row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
-    row.state, row.due_at, row.error, row.tries, row.updated_at = (
-        state.value,
-        due_at,
-        None,
-        0,
-        utcnow(),
-    )
+    row.state, row.due_at, row.updated_at = state.value, due_at, utcnow()
+    row.error, row.tries = None, 0
     session.flush()
 
 
@@ -213,43 +199,33 @@ def postponed(
     commit_check_id: str,
     error: str,
     *,
-    due_at: datetime | None,
-    counts: bool = True,
+    limited_until: datetime | None = None,
+    now: datetime | None = None,
 ) -> None:
-    """Record why a report failed and when to retry (None: never).
+    """Record why a report failed; it is retried, and given up at last.
 
-    `counts` is false for a rate limit, which is not a failure.
+    `limited_until` is the end of a rate limit, which is not a failure.
     """
-    row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
-    row.error, row.due_at, row.updated_at = (
-        (storable(error) or "")[:MAX_ERROR_CHARS],
-        due_at,
-        utcnow(),
-    )
-    row.tries += int(counts)
-    if due_at is None:
+    now = now or utcnow()
+    row = ANSWERS.locked(session, commit_check_id)
+    if row is None:
+        return
+    row.error, row.updated_at = (storable(error) or "")[:MAX_ERROR_CHARS], now
+    if limited_until is not None:
+        row.due_at = limited_until
+    elif not ANSWERS.postponed(row, now=now):
         row.state = AnswerState.failed.value
     session.flush()
 
 
 def again(session: Session, commit_check_id: str, *, now: datetime | None = None) -> Answer | None:
     """Report everything again in its present state; None if there is no such answer."""
-    row = (
-        session.get(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
-        if is_id(commit_check_id)
-        else None
-    )
+    row = ANSWERS.locked(session, commit_check_id, ended=True)
     if row is None:
         return None
     now = now or utcnow()
-    row.state, row.sent_digests, row.tries, row.error, row.due_at, row.updated_at = (
-        AnswerState.waiting.value,
-        {},
-        0,
-        None,
-        now,
-        now,
-    )
+    row.state, row.due_at, row.updated_at = AnswerState.waiting.value, now, now
+    row.sent_digests, row.error, row.tries = {}, None, 0
     session.flush()
     return _answer(row)
 

@@ -17,10 +17,13 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import floor, is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.states import HookSource, IncomingState
+from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import IncomingDeliveryRow
 
+INCOMING = DueTable(IncomingDeliveryRow, Backoff((5, 60, 300, 1800, 3600), max_tries=20))
+"""Only a bug in the processing postpones a delivery."""
 KEEP_BODIES = timedelta(days=30)
 LEVEL = 1
 """The zlib level: a payload shrinks to a fifth, in a millisecond."""
@@ -113,13 +116,7 @@ def same_before(
 
 def due(session: Session, *, now: datetime | None = None, limit: int = 100) -> list[str]:
     """Return the ids of the deliveries to process now, in the order of arrival."""
-    query = (
-        select(IncomingDeliveryRow.id)
-        .where(IncomingDeliveryRow.due_at <= (now or utcnow()))
-        .order_by(IncomingDeliveryRow.due_at, IncomingDeliveryRow.id)
-        .limit(limit)
-    )
-    return list(session.scalars(query))
+    return list(session.scalars(INCOMING.due(select(IncomingDeliveryRow.id), now=now, limit=limit)))
 
 
 def read(session: Session, incoming_id: str) -> IncomingDelivery | None:
@@ -132,9 +129,7 @@ def lock(session: Session, incoming_id: str) -> IncomingDelivery | None:
 
     The caller then calls `ended` or `postponed` in the same transaction.
     """
-    return _waiting(
-        session.get(IncomingDeliveryRow, incoming_id, with_for_update=True, populate_existing=True)
-    )
+    return _waiting(INCOMING.locked(session, incoming_id))
 
 
 def ended(
@@ -149,25 +144,22 @@ def ended(
 ) -> None:
     """Store the outcome of a delivery that the caller has locked."""
     row = session.get_one(IncomingDeliveryRow, incoming_id)
-    row.state, row.reason, row.repository, row.outcome = (
-        state.value,
-        storable(reason),
-        repository,
-        list(outcome),
-    )
-    row.due_at, row.ended_at = None, now or utcnow()
-    row.tries += 1
+    row.state, row.reason, row.ended_at = state.value, storable(reason), now or utcnow()
+    row.repository, row.outcome = repository, list(outcome)
+    INCOMING.done(row)
     session.flush()
 
 
-def postponed(session: Session, incoming_id: str, reason: str, until: datetime) -> None:
-    """Record that a delivery could not be processed; it is retried at `until`."""
-    row = session.get(
-        IncomingDeliveryRow, incoming_id, with_for_update=True, populate_existing=True
-    )
-    if row is not None and row.state == IncomingState.waiting:
-        row.tries += 1
-        row.reason, row.due_at = storable(reason), until
+def postponed(
+    session: Session, incoming_id: str, reason: str, *, now: datetime | None = None
+) -> None:
+    """Record why a delivery could not be processed; it is retried, and given up at last."""
+    row = INCOMING.locked(session, incoming_id)
+    if row is not None:
+        now = now or utcnow()
+        row.reason = storable(reason)
+        if not INCOMING.postponed(row, now=now):
+            row.state, row.ended_at = IncomingState.failed.value, now
         session.flush()
 
 
@@ -178,20 +170,12 @@ def again(
 
     A delivery that started something stays as it is.
     """
-    row = (
-        session.get(IncomingDeliveryRow, incoming_id, with_for_update=True, populate_existing=True)
-        if is_id(incoming_id)
-        else None
-    )
+    row = INCOMING.locked(session, incoming_id, ended=True)
     if row is None or row.body is None:
         return None
     if row.state in (IncomingState.ignored, IncomingState.failed):
-        row.state, row.reason, row.ended_at, row.due_at = (
-            IncomingState.waiting.value,
-            None,
-            None,
-            now or utcnow(),
-        )
+        row.state, row.due_at = IncomingState.waiting.value, now or utcnow()
+        row.reason = row.ended_at = None
         session.flush()
     return _json(row)
 
@@ -208,20 +192,15 @@ def list_(
 ) -> Page[dict[str, Any]]:
     """Return deliveries without their bodies, newest first. Raises BadCursor."""
     columns = [column for column in IncomingDeliveryRow.__table__.columns if column.name != "body"]
-    query = select(*columns).order_by(IncomingDeliveryRow.id.desc()).limit(limit + 1)
-    filters = (
-        (IncomingDeliveryRow.source, source),
-        (IncomingDeliveryRow.state, state),
-        (IncomingDeliveryRow.event, event),
-        (IncomingDeliveryRow.repository, repository),
+    filters = {
+        IncomingDeliveryRow.source: source,
+        IncomingDeliveryRow.state: state,
+        IncomingDeliveryRow.event: event,
+        IncomingDeliveryRow.repository: repository,
+    }
+    query = newest_first(
+        select(*columns), IncomingDeliveryRow.id, limit=limit, cursor=cursor, filters=filters
     )
-    for column, value in filters:
-        if value is not None:
-            query = query.where(column == value)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(IncomingDeliveryRow.id < cursor)
     return Page.cut(
         [_json(row) for row in session.execute(query)], limit, lambda item: str(item["id"])
     )

@@ -14,10 +14,12 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.dialect import insert_once
-from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.encoding import storable, utcnow
 from gonogo_storage.db.ids import new_id
+from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import OutboxRow
 
+OUTBOX = DueTable(OutboxRow, Backoff((5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)))
 KEEP = timedelta(days=7)
 
 
@@ -62,18 +64,10 @@ def due(
     limit: int = 100,
 ) -> list[OutboxMessage]:
     """Return the messages to deliver now, oldest first: of `topics`, or of all but `exclude`."""
-    query = (
-        select(OutboxRow)
-        .where(OutboxRow.due_at <= (now or utcnow()))
-        .order_by(OutboxRow.due_at, OutboxRow.id)
-        .limit(limit)
-    )
-    query = query.where(
+    query = select(OutboxRow).where(
         OutboxRow.topic.not_in(exclude) if topics is None else OutboxRow.topic.in_(topics)
     )
-    return [
-        OutboxMessage(row.id, row.topic, row.payload, row.tries) for row in session.scalars(query)
-    ]
+    return [_message(row) for row in session.scalars(OUTBOX.due(query, now=now, limit=limit))]
 
 
 def known(session: Session, dedupes: Sequence[str]) -> set[str]:
@@ -81,13 +75,13 @@ def known(session: Session, dedupes: Sequence[str]) -> set[str]:
     return set(session.scalars(select(OutboxRow.dedupe).where(OutboxRow.dedupe.in_(dedupes))))
 
 
-def claim(session: Session, message_id: str) -> bool:
-    """Lock a message until the transaction ends.
+def lock(session: Session, message_id: str) -> OutboxMessage | None:
+    """Lock a message until the transaction ends, and return it.
 
-    Returns False if it is deleted, or already delivered by another process.
+    Returns None if it is deleted, or already delivered by another process.
     """
-    row = session.get(OutboxRow, message_id, with_for_update=True, populate_existing=True)
-    return row is not None and row.due_at is not None
+    row = OUTBOX.locked(session, message_id)
+    return None if row is None else _message(row)
 
 
 def delivered(session: Session, ids: list[str], *, now: datetime | None = None) -> None:
@@ -99,16 +93,22 @@ def delivered(session: Session, ids: list[str], *, now: datetime | None = None) 
     )
 
 
-def postponed(session: Session, message_id: str, error: str, *, until: datetime) -> None:
-    """Record why a delivery failed and when to retry."""
-    session.execute(
-        update(OutboxRow)
-        .where(OutboxRow.id == message_id)
-        .values(due_at=until, tries=OutboxRow.tries + 1, error=error)
-    )
+def postponed(
+    session: Session, message_id: str, error: str, *, now: datetime | None = None
+) -> None:
+    """Record why a delivery failed; it is retried after a growing delay, and never given up."""
+    row = OUTBOX.locked(session, message_id)
+    if row is not None:
+        OUTBOX.postponed(row, now=now)
+        row.error = storable(error)
+        session.flush()
 
 
 def purge(session: Session, *, now: datetime | None = None) -> int:
     """Delete messages that were delivered long ago; return their number."""
     deleted = session.execute(delete(OutboxRow).where(OutboxRow.done_at < (now or utcnow()) - KEEP))
     return int(getattr(deleted, "rowcount", 0))
+
+
+def _message(row: OutboxRow) -> OutboxMessage:
+    return OutboxMessage(row.id, row.topic, row.payload, row.tries)

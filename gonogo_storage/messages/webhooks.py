@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.states import DeliveryState, WebhookState
 from gonogo_storage.messages import deliveries
 from gonogo_storage.tables import DeliveryRow, WebhookRow
@@ -96,11 +96,7 @@ def get(session: Session, webhook_id: str) -> Webhook | None:
 
 def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[Webhook]:
     """Return subscriptions, newest first. Raises BadCursor."""
-    query = select(WebhookRow).order_by(WebhookRow.id.desc()).limit(limit + 1)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(WebhookRow.id < cursor)
+    query = newest_first(select(WebhookRow), WebhookRow.id, limit=limit, cursor=cursor, filters={})
     return Page.cut([_webhook(row) for row in session.scalars(query)], limit, lambda item: item.id)
 
 

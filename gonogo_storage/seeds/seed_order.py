@@ -22,21 +22,25 @@ class SeedOrder:
     """Seeds that were added because of suspect ones, in the order of adding."""
 
     @classmethod
-    def of(cls, request: Mapping[str, Any], suspects: Mapping[str, Any] | None) -> SeedOrder:
-        """Return the order for a job's request and its suspect seeds.
+    def of(
+        cls,
+        requested: Mapping[str, Any] | Sequence[int],
+        repeats: int,
+        suspects: Mapping[str, Any] | None,
+    ) -> SeedOrder:
+        """Return the order for a job's requested seeds and its suspect seeds.
 
-        The request's `seeds` are a range, a maximum number, or a list.
+        The requested seeds are a range, a maximum number, or a list.
         """
-        requested = request.get("seeds") or {"start": 0, "count": 1}
         seeds: Sequence[int]
         if isinstance(requested, Mapping):
             start = int(requested.get("start", 0))
             seeds = range(start, start + int(requested.get("count", requested.get("max", 1))))
         else:
-            seeds = sorted(int(seed) for seed in requested)
+            seeds = sorted(requested)
         return cls(
             seeds,
-            max(1, int(request.get("repeats", 1))),
+            repeats,
             tuple(int(seed) for seed in (suspects or {}).get("added", ())),
         )
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, text
+from sqlalchemy import BigInteger, ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_storage.db.base import Base
 from gonogo_storage.db.columns import IdType
+from gonogo_storage.tables.due import DueColumns, due_index
 
-_DUE = text("due_at IS NOT NULL")
 
-
-class AnswerRow(Base):
+class AnswerRow(DueColumns, Base):
     """The state of our report to GitHub about a commit check.
 
     `sent_digests` maps each part (status, check, comment) to the hash of what GitHub last accepted.
+    `tries` are the failed ones since then.
     """
 
     __tablename__ = "github_answers"
@@ -27,14 +27,10 @@ class AnswerRow(Base):
     state: Mapped[str]  # gonogo_storage.db.states.AnswerState
     sent_digests: Mapped[dict[str, Any]] = mapped_column("told")
     check_id: Mapped[int | None] = mapped_column(BigInteger)  # GitHub's number of our check run
-    tries: Mapped[int]  # failed ones since GitHub last accepted a part
     error: Mapped[str | None]
-    due_at: Mapped[datetime | None]  # null: nothing more to report
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
-    __table_args__ = (
-        Index("ix_github_answers_due", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),
-    )
+    __table_args__ = (due_index("github_answers"),)
 
 
 class CommentRow(Base):

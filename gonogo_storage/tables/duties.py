@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_storage.db.base import Base
 from gonogo_storage.db.columns import IdType
+from gonogo_storage.tables.due import DueColumns, due_index
 
 
-class OutboxRow(Base):
+class OutboxRow(DueColumns, Base):
     """A message about work to do outside the database.
 
     It is written in the transaction that decides on the work. `dedupe` makes it happen once.
@@ -24,18 +24,9 @@ class OutboxRow(Base):
     dedupe: Mapped[str] = mapped_column(unique=True)
     payload: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
-    due_at: Mapped[datetime | None]  # null = done
-    tries: Mapped[int] = mapped_column(default=0)
     error: Mapped[str | None]
     done_at: Mapped[datetime | None] = mapped_column(index=True)
-    __table_args__ = (
-        Index(
-            "ix_outbox_due",
-            "due_at",
-            sqlite_where=text("due_at IS NOT NULL"),
-            postgresql_where=text("due_at IS NOT NULL"),
-        ),
-    )
+    __table_args__ = (due_index("outbox"),)
 
 
 class LeaseRow(Base):

@@ -5,16 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, UniqueConstraint, text
+from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_storage.db.base import Base
 from gonogo_storage.db.columns import IdType
+from gonogo_storage.tables.due import DueColumns, due_index
 
-_DUE = text("due_at IS NOT NULL")
 
-
-class IncomingDeliveryRow(Base):
+class IncomingDeliveryRow(DueColumns, Base):
     """An incoming delivery as received; its source and the sender's id make it happen once."""
 
     __tablename__ = "incoming_deliveries"
@@ -28,13 +27,11 @@ class IncomingDeliveryRow(Base):
     state: Mapped[str]
     reason: Mapped[str | None]
     outcome: Mapped[list[Any]]  # per matching rule: what it started, or why not
-    tries: Mapped[int]
-    due_at: Mapped[datetime | None]  # null: nothing more to do
     received_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     __table_args__ = (
         UniqueConstraint("source", "delivery"),
-        Index("ix_incoming_deliveries_due", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),
+        due_index("incoming_deliveries"),
         Index("ix_incoming_deliveries_repository", "repository", "id"),
     )
 

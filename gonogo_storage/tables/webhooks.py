@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_storage.db.base import Base
 from gonogo_storage.db.columns import IdType
+from gonogo_storage.tables.due import DueColumns, due_index
 
 
 class WebhookRow(Base):
@@ -36,7 +37,7 @@ class WebhookRow(Base):
     version: Mapped[int]
 
 
-class DeliveryRow(Base):
+class DeliveryRow(DueColumns, Base):
     """One message to one subscription.
 
     Its id is the `webhook-id` of every try, so that a receiver recognizes repetitions.
@@ -49,18 +50,11 @@ class DeliveryRow(Base):
     type: Mapped[str]
     payload: Mapped[dict[str, Any]]
     state: Mapped[str]
-    tries: Mapped[int]
-    due_at: Mapped[datetime | None]  # null: no more tries
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     __table_args__ = (
         UniqueConstraint("webhook_id", "event"),
-        Index(
-            "ix_webhook_deliveries_due",
-            "due_at",
-            sqlite_where=text("due_at IS NOT NULL"),
-            postgresql_where=text("due_at IS NOT NULL"),
-        ),
+        due_index("webhook_deliveries"),
         Index("ix_webhook_deliveries_webhook", "webhook_id", "id"),
     )
 

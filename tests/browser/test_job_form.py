@@ -57,7 +57,7 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     with server.reading() as session:
         (job,) = jobs.list_(session, jobs.JobFilter(), limit=5).items
         assert page.url == f"{server.url}/jobs/{job.id}"
-        assert job.canonical["shape"] == [64, 96]
+        assert job.test["shape"] == [64, 96]
         assert job.labels == {"suite": "<b>nightly</b>", "team": "kernels"}
     watch.mean("422")
 

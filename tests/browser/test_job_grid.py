@@ -51,7 +51,7 @@ LIGHTNESS = """(figure, [down, across]) => {
 def planted(session: Session, job: Job, seed: int, *, mask_missing: bool = False) -> None:
     """Store the error map of the faulty kernel of 2025, as a worker makes it. With `mask_missing`,
     store that of a right kernel that doesn't mask its last tile."""
-    test = TestSpec.parse(job.canonical)
+    test = TestSpec.parse(job.test)
     given = quantise(test, generate(test, seed))
     dx = emulation.run(test, given, "correct" if mask_missing else "tt-train-2025")["dx"].copy()
     if mask_missing:

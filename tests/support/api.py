@@ -15,6 +15,7 @@ import uvicorn
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
+import documented
 from gonogo_service.access.auth import issue_token
 from gonogo_service.access.context import Context
 from gonogo_service.app import create_app
@@ -80,8 +81,8 @@ class Api:
         self, address: tuple[str, int] = ELSEWHERE, base_url: str = "http://localhost"
     ) -> TestClient:
         """A client with no cookies, at another address."""
-        return TestClient(
-            self.client.app, base_url=base_url, client=address, follow_redirects=False
+        return checked(
+            TestClient(self.client.app, base_url=base_url, client=address, follow_redirects=False)
         )
 
 
@@ -97,6 +98,12 @@ def make_settings(database_url: str, **changes: Any) -> Settings:
     )
 
 
+def checked(client: TestClient) -> TestClient:
+    """The client, which validates each JSON answer against the document."""
+    client.event_hooks = documented.HOOKS
+    return client
+
+
 @contextmanager
 def in_process(database_url: str, **changes: Any) -> Iterator[Api]:
     """The app on a migrated database, asked by a process of the same machine."""
@@ -104,8 +111,8 @@ def in_process(database_url: str, **changes: Any) -> Iterator[Api]:
     app = create_app(settings)
     context: Context = app.state.context
     schema.upgrade(context.engine)
-    with TestClient(
-        app, base_url="http://localhost", client=LOCAL, follow_redirects=False
+    with checked(
+        TestClient(app, base_url="http://localhost", client=LOCAL, follow_redirects=False)
     ) as client:
         yield Api(client, context, settings)
 
@@ -130,7 +137,9 @@ def on_port(
         while not server.started and thread.is_alive() and time.monotonic() < deadline:
             time.sleep(0.005)
         port = server.servers[0].sockets[0].getsockname()[1]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", timeout=20, event_hooks=documented.HOOKS
+        ) as client:
             yield client, context
     finally:
         server.should_exit = True

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from redis import Redis
 from sqlalchemy import Engine
 
-from gonogo_service import background
+from gonogo_service.background.process import create_background
 from gonogo_settings import Settings
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.jobs import jobs
@@ -42,7 +42,7 @@ def short(database_url: str, broker_url: str) -> Settings:
 def running(settings: Settings) -> Iterator[None]:
     """`gonogo background` in a thread of this process; it must stop within a few seconds."""
     stop = threading.Event()
-    thread = threading.Thread(target=background.run, args=(settings, stop))
+    thread = threading.Thread(target=create_background(settings, stop).run)
     thread.start()
     try:
         yield

@@ -18,11 +18,11 @@ from typing import Any
 import httpx
 import psutil
 
+from checkout import PYTHONPATH, ROOT
 from gonogo_cli.kit.client import Client
 from gonogo_storage.db.engine import make_engine
 from gonogo_storage.ops import schema
 
-ROOT = Path(__file__).parents[2]
 TINY: dict[str, Any] = {
     "kernel": "layernorm_bw",
     "shape": [1, 1, 32, 64],
@@ -45,7 +45,9 @@ def clean_environment(**extra: str) -> dict[str, str]:
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
     }
-    return inherited | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'plugins'}"} | extra
+    return (
+        inherited | {"PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{ROOT / 'tests' / 'plugins'}"} | extra
+    )
 
 
 def until(

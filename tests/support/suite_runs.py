@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 import stored_jobs
+from gonogo_dashboards.kit import commands
 from gonogo_storage.automation import runs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.jobs import jobs
@@ -33,7 +34,7 @@ def finish(session: Session, job_id: str, *, wrong: bool = False) -> None:
     """A job ends, with all its seeds right, or wrong and green."""
     job = jobs.get(session, job_id)
     assert job is not None
-    first = job.request["seeds"].get("start", 0)
+    first, _ = commands.first_seeds(job)
     stored_jobs.report(
         session,
         job_id,

@@ -1,7 +1,7 @@
-"""`gonogo worker`: one process that serves its devices' queues; wires up the device side.
+"""`gonogo worker`, and create_worker(): the composition root of the device side.
 
-It needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY only. It never touches the database and never runs
-a kernel itself.
+A worker is one process that serves its devices' queues. It needs GONOGO_BROKER_URL and
+GONOGO_WORKER_KEY only. It never touches the database and never runs a kernel itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,111 +19,75 @@ from celery import Celery, signals
 from celery.platforms import SecurityWarning
 
 import gonogo_settings as all_settings
-from gonogo.errors import InfrastructureError
+from gonogo.errors import FieldError, InfrastructureError
+from gonogo.spec.executors import ON_CHIPS
 from gonogo_settings import Settings
 from gonogo_workers import queue
+from gonogo_workers.attempts.attempt import DeviceContext
+from gonogo_workers.attempts.warm_up import warm_up
+from gonogo_workers.devices import chips, discovery
+from gonogo_workers.devices.discovery import Device
+from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, Order, canary_of
+from gonogo_workers.devices.orders import Orders
+from gonogo_workers.devices.telemetry import Telemetry
+from gonogo_workers.executors import builds_file, registry
+from gonogo_workers.executors.builds_file import BuildsFile, interpreters
+from gonogo_workers.executors.kernel_host import sweep
+from gonogo_workers.executors.pool import HostPool
+from gonogo_workers.executors.registry import ExecutorSpec
+from gonogo_workers.executors.threads import Threads
+from gonogo_workers.messages.cancel import CancelWatcher
 from gonogo_workers.messages.consumed_queues import QueueConsumer
+from gonogo_workers.messages.heartbeat import EXPIRES_S, Pulse, Vitals
+from gonogo_workers.messages.result_sender import ResultSender
+from gonogo_workers.tasks import Runner, WorkerContext, register
 
 log = logging.getLogger(__name__)
 
+ALL = "all"
 CLOSE_S = 1.0
 """The seconds for which a stopping worker tries to send the rest before it writes it to disk."""
-ALL = "all"
 
 
-def main(
-    executor: str = "emulator", device: str | None = None, settings: Settings | None = None
-) -> int:
-    """Serve chunks until SIGTERM or SIGINT; return 0 after an orderly stop.
-
-    `executor`: one name, several separated by commas, or "all" that this host has. `device` names
-    the chip of executors that run on one, else the virtual device of the first executor (default:
-    the first free one). Raises InfrastructureError or FieldError before it starts when something is
-    missing.
-    """
-    settings = settings or all_settings.load()
+def main(executor: str = "emulator", device: str | None = None) -> int:
+    """Serve chunks until SIGTERM or SIGINT, as `create_worker` says; return 0 in good order."""
+    settings = all_settings.load()
     logging.basicConfig(
         level=settings.log_level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
         force=False,
     )
+    # "You're root": so is every container's first process, and nothing is unpickled here
+    warnings.simplefilter("ignore", SecurityWarning)
+    return create_worker(settings, executor, device).run()
+
+
+def create_worker(
+    settings: Settings, executor: str = "emulator", device: str | None = None
+) -> Worker:
+    """Return the parts of a worker, which has claimed its devices.
+
+    `executor`: one name, several separated by commas, or "all" that this host has. `device` names
+    the chip of executors that run on one, else the virtual device of the first executor (default:
+    the first free one). Raises InfrastructureError or FieldError when something is missing.
+    """
     if settings.broker_url is None or settings.worker_key is None:
         raise InfrastructureError("a worker needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY")
-    if settings.numba_cache_dir:
-        # numba reads it when it is imported
-        os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(settings.numba_cache_dir).absolute()))
+    key = settings.worker_key.get_secret_value()
     app = queue.make_app(settings.broker_url)
     app.conf.worker_disable_prefetch = True
     app.steps["consumer"].add(QueueConsumer)
-    # "You're root": so is every container's first process, and nothing is unpickled here
-    warnings.simplefilter("ignore", SecurityWarning)
-    return _serve(app, settings, executor, device)
-
-
-def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -> int:
-    """Build the parts, run Celery in this thread, and take the parts down again."""
-    # Imported after numba's cache folder is chosen; `gonogo worker --help` needs none of this
-    from gonogo.errors import FieldError
-    from gonogo_workers.attempts.attempt import DeviceContext
-    from gonogo_workers.attempts.warm_up import warm_up
-    from gonogo_workers.devices import chips, discovery
-    from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, Order, canary_of
-    from gonogo_workers.devices.orders import Orders
-    from gonogo_workers.devices.telemetry import Telemetry
-    from gonogo_workers.executors import builds_file, registry
-    from gonogo_workers.executors.builds_file import interpreters
-    from gonogo_workers.executors.kernel_host import sweep
-    from gonogo_workers.executors.pool import HostPool
-    from gonogo_workers.executors.threads import Threads
-    from gonogo_workers.messages.cancel import CancelWatcher
-    from gonogo_workers.messages.heartbeat import EXPIRES_S, Pulse, Vitals
-    from gonogo_workers.messages.result_sender import ResultSender
-    from gonogo_workers.tasks import Runner, WorkerContext, register
-
-    broker_url, worker_key = settings.broker_url, settings.worker_key
-    assert broker_url is not None
-    assert worker_key is not None
-    key = worker_key.get_secret_value()
-    known = registry.known(settings.executors)
-    builds = builds_file.read(settings.builds)
-    named_executors = (
-        *builds.executors,
-        *(str(entry["executor"]) for entry in builds.builds.values()),
-    )
-    names = (
-        registry.ready(known, named_executors)
-        if executor == ALL
-        else [name.strip() for name in executor.split(",")]
-    )
-    for name in names:
-        if name not in known:
-            raise FieldError("executor", name, "unknown executor", limit=", ".join(known))
+    known, builds = registry.known(settings.executors), builds_file.read(settings.builds)
+    names = _executors(executor, known, builds)
     lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
-    host_chips = (
-        chips.look(settings.tt_smi, interpreters(known, builds))
-        if device is not None or discovery.ON_CHIPS & set(names)
-        else ()
-    )
-    devices = {
-        name: discovery.claim(
-            name,
-            device if index == 0 or name in discovery.ON_CHIPS else None,
-            lock_folder,
-            arch=settings.arch,
-            board=settings.board,
-            chips=host_chips,
-        )
-        for index, name in enumerate(names)
-    }
+    devices = _claimed(names, device, settings, lock_folder, interpreters(known, builds))
     first = devices[names[0]]
     worker = f"{first.identity}/{os.getpid()}"
-    spool = Path(
-        settings.spool_dir or Path(settings.var_dir) / "spool"
-    ).absolute() / first.name.replace(":", "-")
-    sender = ResultSender(app, key, spool)
+    spool = Path(settings.spool_dir or Path(settings.var_dir) / "spool").absolute()
+    sender = ResultSender(app, key, spool / first.name.replace(":", "-"))
     pool, vitals, threads = HostPool(), Vitals(), Threads(max(2, min(4, os.cpu_count() or 2)))
-    watcher = CancelWatcher(broker_url)
+    watcher = CancelWatcher(settings.broker_url)
 
     def report(body: Mapping[str, Any]) -> None:
         sender.post(queue.BACKGROUND_QUEUE, queue.HEALTH, {"worker": worker, **body})
@@ -142,31 +107,24 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
             monitors[claimed.name] = DeviceHealthMonitor(
                 claimed, lock_folder, canary, settings, report=report, changed=on_change
             )
-    telemetry = {
-        name: Telemetry(settings.tt_smi, claimed.chip) for name, claimed in devices.items()
-    }
     device_contexts = {
         name: DeviceContext(
-            worker,
-            claimed,
-            lock_folder,
-            pool,
-            threads,
-            sender,
-            vitals,
-            monitors[claimed.name],
-            telemetry[name].latest,
-            settings.chunk_deadline_s,
-            settings.tt_triage,
+            worker=worker,
+            device=claimed,
+            lock_folder=lock_folder,
+            pool=pool,
+            threads=threads,
+            sender=sender,
+            vitals=vitals,
+            monitor=monitors[claimed.name],
+            telemetry=Telemetry(settings.tt_smi, claimed.chip).latest,
+            chunk_deadline_s=settings.chunk_deadline_s,
+            tt_triage=settings.tt_triage,
         )
         for name, claimed in devices.items()
     }
     runner = Runner(WorkerContext(settings, key, known, device_contexts, builds, watcher))
     register(app, runner, QueueConsumer.wake)
-    if count := sweep():
-        log.warning("deleted %d folders left by killed workers", count)
-    pool.prepare(known[names[0]])
-    threads.submit(warm_up)
 
     def publish_beat(body: Mapping[str, Any]) -> None:
         queue.send(app, key, queue.HEARTBEAT_QUEUE, queue.HEARTBEAT, body, expires_s=EXPIRES_S)
@@ -188,44 +146,116 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
         }
 
     pulse = Pulse(identity, vitals, publish_beat, settings.heartbeat_s)
-    QueueConsumer.wanted_queues = staticmethod(wanted_queues)
-    orders = Orders(broker_url, list(monitors.values()))
-    orders.start()
-    for monitor in monitors.values():
-        monitor.begin()
 
-    def on_shutdown(**_: Any) -> None:
-        sender.hurry()
+    def begin() -> None:
+        if count := sweep():
+            log.warning("deleted %d folders left by killed workers", count)
+        pool.prepare(known[names[0]])
+        threads.submit(warm_up)
+        pulse.start()
+        orders.start()
         for monitor in monitors.values():
-            monitor.stop()
-        runner.stop()
-        QueueConsumer.wake()
+            monitor.begin()
 
-    signals.worker_shutting_down.connect(on_shutdown, weak=False)
-    queues = list(wanted_queues())
-    log.info("worker %s serves %s", worker, ", ".join(queues))
-    try:
-        served = app.Worker(
-            pool="threads",
-            concurrency=1,
-            queues=queues,
-            hostname=f"{first.name}-{os.getpid()}@{first.host}",
-            loglevel=settings.log_level.upper(),
-            without_gossip=True,
-            without_mingle=True,
-            without_heartbeat=True,
-            quiet=True,
+    orders = Orders(settings.broker_url, list(monitors.values()))
+    return Worker(
+        app=app,
+        hostname=f"{first.name}-{os.getpid()}@{first.host}",
+        log_level=settings.log_level.upper(),
+        wanted_queues=wanted_queues,
+        begin=begin,
+        stopping=[sender.hurry, *(monitor.stop for monitor in monitors.values()), runner.stop],
+        closing=[
+            runner.stop,
+            *(monitor.stop for monitor in monitors.values()),
+            orders.close,
+            pulse.stop,
+            watcher.close,
+            pool.close,
+            lambda: sender.close(CLOSE_S),
+            threads.close,
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker that is ready to serve its devices' queues."""
+
+    app: Celery
+    hostname: str
+    log_level: str
+    wanted_queues: Callable[[], dict[str, bool]]
+    """Returns every queue, and whether its device takes work now."""
+    begin: Callable[[], None]
+    stopping: Sequence[Callable[[], object]]
+    """Called in the signal handler, when the worker is told to stop."""
+    closing: Sequence[Callable[[], object]]
+    """Called at the end."""
+
+    def run(self) -> int:
+        """Run Celery in this thread until SIGTERM or SIGINT; return 0 after an orderly stop."""
+        QueueConsumer.wanted_queues = staticmethod(self.wanted_queues)
+        self.begin()
+
+        def on_shutdown(**_: Any) -> None:
+            for stop in (*self.stopping, QueueConsumer.wake):
+                stop()
+
+        signals.worker_shutting_down.connect(on_shutdown, weak=False)
+        queues = list(self.wanted_queues())
+        log.info("worker %s serves %s", self.hostname, ", ".join(queues))
+        try:
+            served = self.app.Worker(
+                pool="threads",
+                concurrency=1,
+                queues=queues,
+                hostname=self.hostname,
+                loglevel=self.log_level,
+                without_gossip=True,
+                without_mingle=True,
+                without_heartbeat=True,
+                quiet=True,
+            )
+            served.start()
+            return int(served.exitcode or 0)
+        finally:
+            signals.worker_shutting_down.disconnect(on_shutdown)
+            for close in self.closing:
+                close()
+
+
+def _executors(executor: str, known: Mapping[str, ExecutorSpec], builds: BuildsFile) -> list[str]:
+    """Return the names of the executors to serve. Raises FieldError."""
+    if executor == ALL:
+        of_builds = (str(entry["executor"]) for entry in builds.builds.values())
+        return registry.ready(known, (*builds.executors, *of_builds))
+    names = [name.strip() for name in executor.split(",")]
+    for name in names:
+        if name not in known:
+            raise FieldError("executor", name, "unknown executor", limit=", ".join(known))
+    return names
+
+
+def _claimed(
+    names: Sequence[str],
+    device: str | None,
+    settings: Settings,
+    lock_folder: Path,
+    pythons: Sequence[str],
+) -> dict[str, Device]:
+    """Claim a device for each executor. Raises FieldError or InfrastructureError."""
+    host_chips = (
+        chips.look(settings.tt_smi, pythons) if device is not None or ON_CHIPS & set(names) else ()
+    )
+    return {
+        name: discovery.claim(
+            name,
+            device if index == 0 or name in ON_CHIPS else None,
+            lock_folder,
+            arch=settings.arch,
+            board=settings.board,
+            chips=host_chips,
         )
-        served.start()
-        return int(served.exitcode or 0)
-    finally:
-        signals.worker_shutting_down.disconnect(on_shutdown)
-        runner.stop()
-        for monitor in monitors.values():
-            monitor.stop()
-        orders.close()
-        pulse.stop()
-        watcher.close()
-        pool.close()
-        sender.close(CLOSE_S)
-        threads.close()
+        for index, name in enumerate(names)
+    }

@@ -146,7 +146,7 @@ def read(
 
 def _ends(job: Job) -> tuple[int, int]:
     """Return the first and the last seed of the job that may have finished, about in order."""
-    order = SeedOrder.of(job.request, job.suspects)
+    order = SeedOrder.of(job.seeds, job.repeats, job.suspects)
     return order.at(0)[0], order.at(max(0, min(len(order), job.done) - 1))[0]
 
 

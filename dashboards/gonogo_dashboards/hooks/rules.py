@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_storage.automation import ci_rules
+from gonogo_storage.automation.ci_rules import CiRule
 from gonogo_storage.db.encoding import timestamp
 
 
@@ -60,8 +59,8 @@ def rules(session: Session, cursor: str | None, limit: int, now: datetime) -> Ru
     )
 
 
-def _rule(item: Mapping[str, Any], now: datetime) -> RuleLine:
-    content = item["content"]
+def _rule(item: CiRule, now: datetime) -> RuleLine:
+    content = item.content
     suites = tuple(
         suite if isinstance(suite, str) else str(suite["name"])
         for suite in content.get("suites") or ()
@@ -79,8 +78,8 @@ def _rule(item: Mapping[str, Any], now: datetime) -> RuleLine:
     repositories = tuple(content["repositories"])
     alone = len(repositories) == 1 and not set(repositories[0]) & set("*?!")
     return RuleLine(
-        name=item["name"],
-        version=item["version"],
+        name=item.name,
+        version=item.version,
         enabled=content.get("enabled", True),
         description=content.get("description", ""),
         events=tuple(content["events"]),
@@ -91,8 +90,8 @@ def _rule(item: Mapping[str, Any], now: datetime) -> RuleLine:
         gauges=len(content.get("gauges") or ()),
         builds=tuple(named),
         base=content.get("base", True),
-        owner=item["owner"],
-        updated_at=item["updated_at"],
-        age=words.since(item["updated_at"], now),
+        owner=item.owner,
+        updated_at=timestamp(item.updated_at),
+        age=words.since(timestamp(item.updated_at), now),
         came_url=urls.hooks({"repository": repositories[0]}) if alone else None,
     )

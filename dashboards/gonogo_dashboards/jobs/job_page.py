@@ -41,19 +41,20 @@ from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.jobs import artifacts as stored_artifacts
 from gonogo_storage.jobs import job_attempts, job_seeds, selection_tests
 from gonogo_storage.jobs import jobs as stored_jobs
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.job_seeds import SeedRecord
 from gonogo_storage.jobs.jobs import JobFilter
+from gonogo_storage.jobs.sequential import SeedDecision
 from gonogo_storage.rollups import rollups
 from gonogo_storage.seeds import arithmetics
 
 WORST_SEEDS = 12
 MAX_TABS = 12
 """Outputs to choose on the page: the worst where there are more."""
-_OF_ARTIFACT = ("id", "kind", "seed", "repeat", "output", "size")
 _CACHED = 32
 """Finished jobs whose worst seeds and plot are cached, about 0.3 MB each."""
 _worst: LRUCache[list[SeedRecord]] = LRUCache(_CACHED)
@@ -99,7 +100,7 @@ class JobView:
     notes: tuple[str, ...]
     """The result of sequential and suspect seeds."""
     at_most: bool
-    stop: Mapping[str, Any] | None
+    stop: SeedDecision | None
     suspects: Mapping[str, Any] | None
     test: Mapping[str, Any]
     test_key: str
@@ -202,10 +203,15 @@ def job(
         at_most=sequential_text.at_most(stored),
         stop=stored.stop,
         suspects=stored.suspects,
-        test=stored.canonical,
+        test=stored.test,
         test_key=stored.test_key,
         test_url=urls.history(
-            stored.test_key, {"branch": stored.branch, "arch": stored.arch, "board": stored.board}
+            stored.test_key,
+            {
+                "branch": stored.branch,
+                "arch": stored.target.arch,
+                "board": stored.target.board,
+            },
         ),
         facts=_facts(stored),
         outputs=tuple(head.output for head in outputs),
@@ -228,14 +234,11 @@ def job(
         )
         or (),
         worst=tuple(map(worst_seeds.line, worst)) if tests is None else (),
-        reference=stored.reference,
+        reference=None if stored.reference is None else stored.reference.build,
         comparison=reference_comparison.lines(worst) if tests is None else (),
         flips=_flips.get(fixed, lambda: reference_comparison.flip_lines(session, stored)) or (),
         artifacts=tuple(
-            ArtifactLine(
-                url=urls.artifact(job_id, head["id"]), **{name: head[name] for name in _OF_ARTIFACT}
-            )
-            for head in heads
+            from_object(ArtifactLine, head, url=urls.artifact(job_id, head.id)) for head in heads
         ),
         attempts=tuple(job_attempts.for_page(session, job_id)),
         log=job_logs.log(session, job_id, heads, pair),
@@ -293,10 +296,12 @@ def _kernel_facts(kernel: str, test: Mapping[str, Any]) -> list[tuple[str, str]]
 
 def _facts(job: Job) -> tuple[tuple[str, str], ...]:
     """Return the request in words; defaults are left out, as in the test's canonical form."""
-    test = job.canonical
+    test = job.test
     chosen = reports.is_selection(job)
     facts = list(reports.facts(job)) if chosen else _kernel_facts(job.kernel, test)
-    compared = [] if job.reference is None else [("compared with", f"{job.reference} and float64")]
+    compared = (
+        [] if job.reference is None else [("compared with", f"{job.reference.build} and float64")]
+    )
     elsewhere = imported.facts(job)
     facts += [
         ("build", job.build),

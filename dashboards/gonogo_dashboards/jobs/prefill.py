@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -23,19 +24,18 @@ def of_job(session: Session, job_id: str) -> dict[str, str] | None:
     job = jobs.get(session, job_id)
     if job is None:
         return None
-    request = job.request
     commit = job.commit or {}
     return {
-        **_of_test(job.canonical),
+        **_of_test(job.test),
         "build": job.build,
-        **{name: getattr(job, name) for name in ("executor", "arch", "board")},
+        **asdict(job.target),
         **_of_seeds(job),
-        "repeats": str(request.get("repeats") or 1),
+        "repeats": str(job.repeats),
         "priority": str(job.priority),
-        "queue_deadline": _text(request.get("queue_deadline_s")),
+        "queue_deadline": _text((job.deadline_at - job.created_at).total_seconds()),
         "labels": ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items())),
         "context": "" if job.context == "isolated" else encode(job.context),
-        "reference": job.reference or "",
+        "reference": job.reference.build if job.reference else "",
         "repository": _text(commit.get("repository")),
         "sha": _text(commit.get("sha")),
         "pull_request": _text(commit.get("pull_request")),
@@ -65,7 +65,7 @@ def of_test(session: Session, key: str) -> dict[str, str] | None:
         for job in last
         for name, text in (("arch", job.variant.arch), ("board", job.variant.board))
     }
-    return {**_of_test(test["test"]), **place, **where}
+    return {**_of_test(test.test), **place, **where}
 
 
 def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
@@ -104,11 +104,9 @@ def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _of_seeds(job: Job) -> dict[str, str]:
-    seeds = job.request.get("seeds")
+    seeds = job.seeds
     if isinstance(seeds, list):
         return {"policy": "list", "these": ", ".join(str(seed) for seed in seeds)}
-    if not isinstance(seeds, Mapping):
-        return {}
     start, policy = _text(seeds.get("start") or 0), "range"
     if seeds.get("policy") == "sequential":
         policy = "sequential" if seeds.get("stop_on_finding", True) else "rate"

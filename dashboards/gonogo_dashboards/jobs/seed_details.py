@@ -109,7 +109,7 @@ def read(
     session: Session, job: Job, pair: tuple[int, int], output: str | None
 ) -> SeedDetails | None:
     """Return the details of a (seed, repeat); None where the job has no such seed."""
-    order = SeedOrder.of(job.request, job.suspects)
+    order = SeedOrder.of(job.seeds, job.repeats, job.suspects)
     stored = results.get(session, job.id, *pair)
     place = order.place(*pair)
     if stored is None and place is None:
@@ -206,12 +206,12 @@ def check(job: Job, seed: int, output: str) -> str | None:
     if imported.read(job) is not None:
         return None
     return check_line(
-        job.canonical,
+        job.test,
         build=job.build,
-        executor=job.executor,
+        executor=job.target.executor,
         seed=seed,
         output=output,
-        reference=job.reference,
+        reference=None if job.reference is None else job.reference.build,
         context=job.context,
     )
 

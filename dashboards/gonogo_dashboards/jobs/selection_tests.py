@@ -68,7 +68,7 @@ def read(session: Session, job: Job) -> TestsView | None:
 
 def facts(job: Job) -> tuple[tuple[str, str], ...]:
     """Return the request of a selection in words."""
-    selection = Selection.parse(job.canonical)
+    selection = Selection.parse(job.test)
     named = (
         ("suite", selection.suite),
         ("filter", selection.filter),

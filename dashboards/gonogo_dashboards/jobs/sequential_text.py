@@ -10,12 +10,12 @@ def notes(job: Job) -> tuple[str, ...]:
     """Return sentences for the job's progress: the decision or what it needs, and suspect seeds."""
     sentences: list[str] = []
     if job.stop is not None:
-        sentences.append(f"Decided, {job.stop['decision']}: {job.stop['words']}.")
+        sentences.append(f"Decided, {job.stop.decision}: {job.stop.words}.")
     elif job.sequential is not None and not job.state.final:
         plan = job.sequential
-        needed = f"; at least {words.count(plan['needed'], 'more seed')}" if plan["needed"] else ""
-        read = f"{words.count(plan['seen'], 'seed')} read in order"
-        sentences.append(f"Not decided yet: {read}, {plan['failures']:,} failed{needed}.")
+        needed = f"; at least {words.count(plan.needed, 'more seed')}" if plan.needed else ""
+        read = f"{words.count(plan.seen, 'seed')} read in order"
+        sentences.append(f"Not decided yet: {read}, {plan.failures:,} failed{needed}.")
     if job.suspects is not None:
         text = str(job.suspects["words"])
         sentences.append(f"{text[:1].upper()}{text[1:]}.")
@@ -24,7 +24,7 @@ def notes(job: Job) -> tuple[str, ...]:
 
 def at_most(job: Job) -> bool:
     """Return whether the job's total is only a maximum."""
-    return job.sequential is not None and (job.stop is None or job.stop["seeds_run"] is None)
+    return job.sequential is not None and (job.stop is None or job.stop.seeds_run is None)
 
 
 def saved(job: Job) -> str | None:
@@ -34,6 +34,6 @@ def saved(job: Job) -> str | None:
     """
     if job.stop is None:
         return None
-    spared = job.stop["device_ms_saved"]
+    spared = job.stop.device_ms_saved
     time = "" if spared is None else f", {words.duration(spared / 1000)} of device time"
-    return f"{job.stop['seeds_saved']:,} of {words.count(job.stop['max'], 'seed')}{time}"
+    return f"{job.stop.seeds_saved:,} of {words.count(job.stop.max, 'seed')}{time}"

@@ -1,11 +1,12 @@
-"""A least-recently-used cache for values that never change and are slow to compute."""
+"""A cache for values that never change and are slow to compute."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
+
+import cachetools
 
 Value = TypeVar("Value")
 
@@ -17,25 +18,19 @@ class LRUCache(Generic[Value]):
     """
 
     def __init__(self, max_size: int) -> None:
-        self._max_size = max_size
         self._lock = threading.Lock()
-        self._values: OrderedDict[Hashable, Value] = OrderedDict()
+        self._values: cachetools.LRUCache[Hashable, Value] = cachetools.LRUCache(max_size)
 
     def get(self, key: Hashable | None, compute: Callable[[], Value | None]) -> Value | None:
         """Return the value of a key; compute it on a miss.
 
         None is never stored, nor is a value of the key None: these may still change.
         """
-        if key is None:
-            return compute()
         with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key]
-        value = compute()
-        if value is not None:
-            with self._lock:
-                self._values[key] = value
-                while len(self._values) > self._max_size:
-                    self._values.popitem(last=False)
+            value = None if key is None else self._values.get(key)
+        if value is None:
+            value = compute()
+            if key is not None and value is not None:
+                with self._lock:
+                    self._values[key] = value
         return value

@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gonogo_storage.db.encoding import encode
-from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.job import JobSummary
 
 START = "gonogo demo"
 
 
-def first_seeds(job: Job) -> tuple[int, int]:
+def first_seeds(job: JobSummary) -> tuple[int, int]:
     """Return the job's first seed and its number of different seeds."""
-    seeds = job.request.get("seeds")
-    if isinstance(seeds, Mapping):
-        return int(seeds.get("start", 0)), int(seeds.get("count", seeds.get("max", 1)))
-    if isinstance(seeds, Sequence) and not isinstance(seeds, str) and seeds:
-        return int(seeds[0]), len(seeds)
-    return 0, job.total
+    if isinstance(job.seeds, list):
+        return job.seeds[0], len(job.seeds)
+    return int(job.seeds.get("start", 0)), int(job.seeds.get("count", job.seeds.get("max", 1)))
 
 
-def seeds_words(job: Job) -> str:
+def seeds_words(job: JobSummary) -> str:
     """Return the seeds of a job in words, and how often each runs.
 
     For example "0 … 63", "7 (one)", "5 listed seeds", "from 0 until decided, at most 500".
     """
-    seeds = job.request.get("seeds")
     first, number = first_seeds(job)
-    repeats = int(job.request.get("repeats", 1))
     if job.sequential is not None:
         text = f"from {first} until decided, at most {number:,}"
     elif number == 1:
         text = f"{first} (one)"
-    elif isinstance(seeds, Mapping):
+    elif isinstance(job.seeds, dict):
         text = f"{first} … {first + number - 1}"
     else:
         text = f"{number:,} listed seeds"
-    return text if repeats == 1 else f"{text}, {repeats} times each"
+    return text if job.repeats == 1 else f"{text}, {job.repeats} times each"
 
 
 def tolerance_words(tolerance: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gonogo_dashboards.kit import words
-from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.job import JobSummary
 
 NAMES = {
     "junit": "JUnit XML",
@@ -28,9 +28,9 @@ class ImportedView:
     words: str
 
 
-def read(job: Job) -> ImportedView | None:
+def read(job: JobSummary) -> ImportedView | None:
     """Return the facts about a job's import; None for a job that ran here."""
-    stored = job.request.get("import")
+    stored = job.import_
     if stored is None:
         return None
     numbers = bool(stored["numbers"])
@@ -44,7 +44,7 @@ def read(job: Job) -> ImportedView | None:
     )
 
 
-def facts(job: Job) -> list[tuple[str, str]]:
+def facts(job: JobSummary) -> list[tuple[str, str]]:
     """Return rows for the table of the request; none for a job that ran here."""
     view = read(job)
     if view is None:

@@ -15,7 +15,7 @@ from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import FlagKind, JobState
 from gonogo_storage.flags.attention import FlagRecord
-from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.job import JobSummary
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,15 @@ class FlagLine:
     age: str
 
 
-def job_line(job: Job, now: datetime) -> JobLine:
+def job_line(job: JobSummary, now: datetime) -> JobLine:
     """Return a job as a line of a list."""
     return JobLine(
         id=job.id,
         url=urls.job(job.id),
         kernel=job.kernel,
-        noun=noun_of(job.canonical),
-        shape=shape_of(job.canonical),
-        tolerance=tolerance_of(job.canonical),
+        noun=noun_of(job.test),
+        shape=shape_of(job.test),
+        tolerance=tolerance_of(job.test),
         build=job.build,
         queue=job.queue,
         state=job.state.value,
@@ -118,7 +118,7 @@ def job_line(job: Job, now: datetime) -> JobLine:
         counts=counts(job.counts, max(job.total, 1)),
         outcomes=outcomes(job.outcomes or {}),
         waiting_reason=job.waiting_reason,
-        diagnosis=str((job.diagnosis or {}).get("words") or ""),
+        diagnosis=job.diagnosis_words or "",
         labels=job.labels,
         imported=imported.read(job),
         created_at=timestamp(job.created_at),
@@ -146,11 +146,11 @@ def tolerance_of(test: Mapping[str, Any]) -> str:
     )
 
 
-def state_words(job: Job) -> str:
+def state_words(job: JobSummary) -> str:
     """Return the state of a job in words: "Canceled after 5 of 64 seeds"."""
     label = words.STATES.get(job.state, job.state.value)
     return (
-        f"{label} after {job.done:,} of {words.count(job.total, noun_of(job.canonical))}"
+        f"{label} after {job.done:,} of {words.count(job.total, noun_of(job.test))}"
         if job.state == JobState.cancelled
         else label
     )

@@ -12,14 +12,13 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.ci.cron import CronLine
-from gonogo.spec.selections import is_selection
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.hooks.incoming import OriginLine, origins
-from gonogo_dashboards.kit import commands, words
-from gonogo_dashboards.kit.list_rows import Count, counts
+from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.list_rows import Count, counts, tolerance_of
 from gonogo_storage.automation import runs as stored_runs
 from gonogo_storage.automation import schedules as stored_schedules
-from gonogo_storage.automation.runs import Member, Run
+from gonogo_storage.automation.runs import Run, RunJob
 from gonogo_storage.db.encoding import timestamp
 
 FILTERS = ("suite", "state", "schedule")
@@ -182,14 +181,13 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
     if stored_run is None:
         return None
     stored, members = stored_run
-    verdict = (
-        stored.verdict if stored.state.final else next(iter(words.ordered(stored.job_counts)), None)
-    )
+    so_far = next(iter(words.ordered(stored.jobs.verdicts)), None)
+    verdict = stored.verdict if stored.state.final else so_far
     return RunView(
         run=_run(stored, now),
         verdict=verdict,
         sentence=words.sentence(verdict),
-        job_counts=counts(stored.job_counts, max(stored.job_count, 1)),
+        job_counts=counts(stored.jobs.verdicts, max(stored.jobs.total, 1)),
         tests=tuple(_test(member) for member in members),
         commit=stored.commit,
         origins=origins(session, run=run_id),
@@ -209,38 +207,32 @@ def schedules(session: Session, cursor: str | None, now: datetime) -> SchedulesV
 
 
 def _run(run: Run, now: datetime) -> RunLine:
-    same = {
-        name: getattr(run, name)
-        for name in (
-            "id",
-            "suite_version",
-            "verdict",
-            "jobs_ended",
-            "done",
-            "total",
-            "labels",
-            "owner",
-        )
-    }
     return RunLine(
-        **same,
+        id=run.id,
         url=urls.run(run.id),
-        suite=run.name,
+        suite=run.suite.name,
+        suite_version=run.suite.version,
+        verdict=run.verdict,
+        jobs_ended=run.jobs.ended,
+        done=run.seeds.done,
+        total=run.seeds.total,
+        labels=run.labels,
+        owner=run.owner,
         builds=tuple(run.builds),
-        schedule=run.schedule_id,
+        schedule=run.schedule,
         due_at=timestamp(run.due_at),
         state=run.state.value,
         state_words=words.RUN_STATES[run.state],
         final=run.state.final,
-        jobs=run.job_count,
-        counts=counts(run.counts, max(run.total, 1)),
+        jobs=run.jobs.total,
+        counts=counts(run.seeds.verdicts, max(run.seeds.total, 1)),
         created_at=timestamp(run.created_at),
         finished_at=timestamp(run.finished_at),
         age=words.ago((now - run.created_at).total_seconds()),
     )
 
 
-def _test(member: Member) -> TestLine:
+def _test(member: RunJob) -> TestLine:
     same = {
         name: getattr(member, name)
         for name in (
@@ -254,16 +246,11 @@ def _test(member: Member) -> TestLine:
             "error",
         )
     }
-    gates = (
-        "gates of its tests"
-        if is_selection(member.canonical)
-        else commands.tolerance_words(member.canonical.get("tolerance", {}))
-    )
     return TestLine(
         **same,
         job=member.id,
         url=urls.job(member.id),
-        tolerance=gates,
+        tolerance=tolerance_of(member.test),
         state=member.state.value,
         state_words=words.STATES[member.state],
         final=member.state.final,
@@ -273,42 +260,42 @@ def _test(member: Member) -> TestLine:
 
 
 def _schedule(session: Session, schedule: stored_schedules.Schedule) -> ScheduleLine:
-    zone = ZoneInfo(schedule["timezone"])
-    next_at: datetime | None = schedule["next_at"]
+    zone = ZoneInfo(schedule.timezone)
+    next_at = schedule.next_at
     ahead = (
         []
         if next_at is None
         else [
             next_at,
-            *CronLine(schedule["cron"], schedule["timezone"]).next(next_at, UPCOMING - 1),
+            *CronLine(schedule.cron, schedule.timezone).next(next_at, UPCOMING - 1),
         ]
     )
     same = {
-        name: schedule[name]
+        name: getattr(schedule, name)
         for name in ("id", "name", "suite", "cron", "timezone", "overlap", "owner", "paused")
     }
     return ScheduleLine(
         **same,
-        builds=tuple(schedule["builds"]),
+        builds=tuple(schedule.builds),
         next_at=timestamp(next_at),
         next=tuple(_clock(moment, zone) for moment in ahead),
         last=tuple(
-            _due(due, zone) for due in stored_schedules.dues(session, schedule["id"], limit=LAST)
+            _due(due, zone) for due in stored_schedules.dues(session, schedule.id, limit=LAST)
         ),
-        runs_url=urls.runs({"schedule": schedule["id"]}),
-        run_now=urls.run_now(schedule["id"]),
+        runs_url=urls.runs({"schedule": schedule.id}),
+        run_now=urls.run_now(schedule.id),
     )
 
 
-def _due(due: Mapping[str, Any], zone: ZoneInfo) -> DueLine:
+def _due(due: stored_schedules.Due, zone: ZoneInfo) -> DueLine:
     return DueLine(
-        due_at=due["due_at"],
-        due_words=_clock(datetime.fromisoformat(due["due_at"]), zone),
-        outcome=due["outcome"],
-        outcome_words=words.DUES[due["outcome"]],
-        run=due["run"],
-        run_url=urls.run(due["run"]) if due["run"] else None,
-        reason=due["reason"],
+        due_at=timestamp(due.due_at),
+        due_words=_clock(due.due_at, zone),
+        outcome=due.outcome,
+        outcome_words=words.DUES[due.outcome],
+        run=due.run,
+        run_url=urls.run(due.run) if due.run else None,
+        reason=due.reason,
     )
 
 

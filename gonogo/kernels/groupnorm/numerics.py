@@ -9,7 +9,6 @@ import numpy as np
 
 from gonogo.kernels.groupnorm import budget, emulation, forensics
 from gonogo.kernels.kind import EVERYTHING, Arrays, Floats, Numerics
-from gonogo.kernels.layernorm.numerics import switched
 from gonogo.kernels.normalization import forward
 from gonogo.numerics.diagnosis import Diagnosis
 from gonogo.numerics.expectation import Array, Expectation
@@ -74,10 +73,6 @@ class GroupNorm(Numerics):
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
         """Estimate the mean, variance, epsilon, gamma and beta that the outputs were made with."""
         return forensics.diagnose(test, given, outputs)
-
-    def right_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
-        """Return the right kernel with another SrcB and with another fidelity."""
-        return switched(test)
 
 
 NUMERICS = {"groupnorm_fw": GroupNorm()}

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.kind import Arrays
 from gonogo.kernels.layernorm import reference
-from gonogo.kernels.layernorm.arithmetic import backward, backward_terms, forward, forward_terms
+from gonogo.kernels.layernorm.arithmetic import backward_terms, forward_terms, given_moments
 from gonogo.kernels.layernorm.arithmetic.terms import BLOCK_FORMATS
 from gonogo.kernels.layernorm.fused import backward as fused_backward
 from gonogo.kernels.layernorm.fused import forward as fused_forward
 from gonogo.numerics import compare
-from gonogo.numerics.expectation import Array, Expectation, Mask
+from gonogo.numerics.expectation import Array, Mask
 from gonogo.numerics.jit import HAVE_NUMBA, plain
 
 if TYPE_CHECKING:
@@ -31,14 +31,6 @@ MATRICES = ("y", "dx")
 
 The others are one row and are compared by the definition.
 """
-
-
-def of_layernorm(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, Expectation]:
-    """Return the expectations of LayerNorm's outputs."""
-    if test.kernel == "layernorm_fw":
-        return forward.expectations(given, test.epsilon, forward_terms(test, arithmetic))
-    terms = backward_terms(test, arithmetic)
-    return backward.expectations(given, backward.given_moments(given, test.epsilon, terms), terms)
 
 
 def statistics_fused(
@@ -107,7 +99,7 @@ def _fused(
         )
     else:
         terms = backward_terms(test, arithmetic)
-        known = backward.given_moments(given, test.epsilon, terms)
+        known = given_moments(given, test.epsilon, terms)
         fused = fused_backward.statistics(
             raw, given, known, _moments(raw, test.epsilon), outputs, terms, _allclose(test)
         )

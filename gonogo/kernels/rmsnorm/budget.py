@@ -29,10 +29,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.arithmetic.backward import ARITHMETIC
 from gonogo.kernels.layernorm.arithmetic.forward import per_row, shared_patterns
 from gonogo.kernels.layernorm.arithmetic.moments import lanes
-from gonogo.kernels.layernorm.arithmetic.terms import ForwardTerms
+from gonogo.kernels.layernorm.arithmetic.terms import ARITHMETIC, ForwardTerms
 from gonogo.numerics.expectation import (
     Array,
     Direction,

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gonogo.kernels.kind import Arrays, Floats
 from gonogo.kernels.normalization.emulation.forward import (
     Rows,
@@ -19,7 +17,7 @@ from gonogo.kernels.normalization.emulation.forward import (
     faults,
     flat,
 )
-from gonogo.kernels.normalization.emulation.logic import TILE, Logic
+from gonogo.kernels.normalization.emulation.logic import Logic
 from gonogo.kernels.normalization.emulation.steps import Values
 from gonogo.numerics.expectation import Array
 
@@ -105,20 +103,8 @@ BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
 FAULTS = faults(BUILDS)
 
 
-def changed_gamma(gamma: Values, change: str) -> Values:
-    """Return gamma (N,) as a build with this fault reads it."""
-    match change:
-        case "gamma-tile":
-            return np.roll(gamma, TILE)
-        case "gamma-next":
-            return np.roll(gamma, -1)
-        case "gamma-ones":
-            return np.ones_like(gamma)
-    return gamma
-
-
 def _rows(given: Mapping[str, Values], logic: Logic) -> Rows:
-    return Rows(given["x"], given["x"], changed_gamma(given["gamma"], logic.change)[None, :], None)
+    return Rows(given["x"], given["x"], logic.gamma(given["gamma"])[None, :], None)
 
 
 def run(

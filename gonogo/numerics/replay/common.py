@@ -18,6 +18,7 @@ from gonogo.numerics.replay.cells import POOLED, Edges, SharedErrors, edges
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.program import Program
 from gonogo.numerics.replay.quantity import Quantity
+from gonogo.numerics.tails import log_upper_tail
 
 MIN_SCORE = 4.89
 """Standard deviations by which the mean must differ from 0; beyond them lies one in a million."""
@@ -149,16 +150,12 @@ def _most_likely(z: Array, slope: Array) -> float:
 
 
 def _log_likelihood(z: Array) -> float:
-    from scipy.special import log_ndtr  # not in the interpreters of builds
-
-    return float(log_ndtr(-z).sum())
+    return float(log_upper_tail(z).sum())
 
 
 def _hazard(z: Array) -> Array:
     """Return the normal density over the upper tail, at z."""
-    from scipy.special import log_ndtr
-
-    return np.asarray(np.exp(-0.5 * z * z - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-z)))
+    return np.asarray(np.exp(-0.5 * z * z - 0.5 * math.log(2.0 * math.pi) - log_upper_tail(z)))
 
 
 def _row_deviation(replay: Quantity, pattern: Array) -> float:

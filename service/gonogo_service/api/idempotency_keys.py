@@ -27,8 +27,8 @@ Key = Annotated[
         description="Remembered for 24 h per token, method and path",
     ),
 ]
-Answer = tuple[int, dict[str, Any], dict[str, str]]
-"""Status, body and headers of an answer."""
+Answer = tuple[int, Any, dict[str, str]]
+"""Status, body (JSON or a dataclass) and headers of an answer."""
 
 
 def once(

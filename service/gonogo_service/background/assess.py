@@ -5,19 +5,17 @@ The role also opens, renews, resolves and expires flags.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 
+from cachetools import TTLCache, cached
 from sqlalchemy.orm import Session
 
 from gonogo.devices import suspicion
 from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness.policy import POLICY
-from gonogo_service.background.delivery import BACKOFF_S
 from gonogo_service.background.sickness import LOOK_BACK
-from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
+from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import outcomes
 from gonogo_storage.flags import flag_changes
@@ -27,7 +25,6 @@ from gonogo_storage.history import assessing, assessments, expiring_flags, flag_
 from gonogo_storage.history.assessing import Assessment, Missed
 from gonogo_storage.history.assessment_requests import ASSESS
 from gonogo_storage.messages import outbox
-from gonogo_storage.messages.outbox import OutboxMessage
 
 SUSPICIONS_S = 60.0
 """Maximum age of the cached suspicions: computing them reads a whole day's outcomes."""
@@ -46,8 +43,7 @@ class Assessor:
     def __init__(self, context: BackgroundContext, missed: Missed = assessing.gauged) -> None:
         self.context = context
         self.missed = missed
-        self._suspicions: dict[str, Suspicion] = {}
-        self._suspicions_at = -SUSPICIONS_S
+        self._suspects = cached(TTLCache(1, SUSPICIONS_S), key=lambda _session: None)(_suspects)
         self._caught_up = False
 
     def run_once(self) -> int:
@@ -60,45 +56,32 @@ class Assessor:
             if number := context.session(partial(assessments.catch_up, now=now)):
                 log.info("tests that were never assessed", variants=number)
             self._caught_up = True
-        began = time.monotonic()
-        done = 0
-        for message in context.reading(lambda session: outbox.due(session, topics=(ASSESS,))):
-            if context.stop.is_set() or time.monotonic() - began > PASS_S:
-                break
-            done += self._deliver(message)
-        return done
+        due = context.reading(partial(outbox.due, topics=(ASSESS,)))
+        jobs = {message.id: message.payload["job"] for message in due}
+        return context.handle_each(
+            "assessment",
+            jobs,
+            lambda key: self._assess(key, jobs[key]),
+            outbox.postponed,
+            max_s=PASS_S,
+        )
 
-    def _deliver(self, message: OutboxMessage) -> bool:
-        """Compute in a read transaction, then write in a short one.
-
-        A failed message is retried with a growing delay.
-        """
-        try:
-            conclusion = self.context.reading(
-                partial(self._conclude, job_id=message.payload["job"])
-            )
-            if conclusion is None:
-                self.context.session(partial(outbox.delivered, ids=[message.id]))
-                return True
-            assessment, findings, quiet = conclusion
-            write = partial(
-                assessments.conclude,
-                assessment=assessment,
-                raised=findings,
-                quiet=quiet,
-                now=utcnow(),
-                message_id=message.id,
-            )
-            return self.context.session(write)
-        except AWAY:
-            raise
-        except Exception as problem:
-            until = utcnow() + timedelta(seconds=BACKOFF_S[min(message.tries, len(BACKOFF_S) - 1)])
-            log.exception("not assessed", job=message.payload.get("job"), tries=message.tries + 1)
-            self.context.session(
-                partial(outbox.postponed, message_id=message.id, error=str(problem), until=until)
-            )
-            return False
+    def _assess(self, message_id: str, job_id: str) -> bool:
+        """Compute in a read transaction, then write in a short one."""
+        conclusion = self.context.reading(partial(self._conclude, job_id=job_id))
+        if conclusion is None:
+            self.context.session(partial(outbox.delivered, ids=[message_id]))
+            return True
+        assessment, findings, quiet = conclusion
+        write = partial(
+            assessments.conclude,
+            assessment=assessment,
+            raised=findings,
+            quiet=quiet,
+            now=utcnow(),
+            message_id=message_id,
+        )
+        return self.context.session(write)
 
     def _conclude(self, session: Session, job_id: str) -> Conclusion | None:
         assessment = assessing.assess(
@@ -113,16 +96,11 @@ class Assessor:
         current = trends.trends_to_store(session, assessment.variant)
         return replace(assessment, trends=current), findings, quiet
 
-    def _suspects(self, session: Session) -> dict[str, Suspicion]:
-        """Return the devices on which most unrelated tests fail.
 
-        `sickness` finds the same ones, but may not have marked them in the devices' table yet.
-        """
-        tick = time.monotonic()
-        if tick - self._suspicions_at >= SUSPICIONS_S:
-            by_device = outcomes.by_device(session, since=utcnow() - LOOK_BACK)
-            self._suspicions = {
-                suspected.device: suspected for suspected in suspicion.suspects(by_device)
-            }
-            self._suspicions_at = tick
-        return self._suspicions
+def _suspects(session: Session) -> dict[str, Suspicion]:
+    """Return the devices on which most unrelated tests fail.
+
+    `sickness` finds the same ones, but may not have marked them in the devices' table yet.
+    """
+    by_device = outcomes.by_device(session, since=utcnow() - LOOK_BACK)
+    return {suspected.device: suspected for suspected in suspicion.suspects(by_device)}

@@ -15,7 +15,7 @@ from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import AttemptState
 from gonogo_storage.devices import devices, periods, workers
 from gonogo_storage.jobs import attempts, queues
-from gonogo_storage.messages import leases, outbox
+from gonogo_storage.messages import deliveries, incoming, leases, outbox
 from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, cancel_key, device_key
 
 HOURLY_S = 3600.0
@@ -159,7 +159,8 @@ class Reaper:
     def _sweep(self, now: datetime) -> None:
         context = self.context
         context.session(lambda session: partitions.ensure(session.connection(), now=now))
-        context.session(partial(outbox.purge, now=now))
+        for purge in (outbox.purge, deliveries.purge, incoming.purge):
+            context.session(partial(purge, now=now))
         context.session(partial(workers.forget, now=now))
         context.session(partial(periods.forget, now=now))
         context.session(leases.forget)

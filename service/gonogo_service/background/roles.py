@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -22,10 +23,11 @@ RENEW_S = 3.0
 class Role(threading.Thread):
     """Calls `work` repeatedly while it holds the lease.
 
-    `pause` waits between two passes, and may be woken early. Only the process's stop event ends the
-    thread. When broker or database are unavailable, or a pass has a bug, the error is logged and
-    the pass is retried with backoff. `lost` is called whenever a pass failed or another process has
-    the lease, because what was remembered between passes may be wrong then.
+    `pause` waits between two passes, and may be woken early; the default waits for `every_s` (the
+    poll interval). Only the process's stop event ends the thread. When broker or database are
+    unavailable, or a pass has a bug, the error is logged and the pass is retried with backoff.
+    `lost` is called whenever a pass failed or another process has the lease, because what was
+    remembered between passes may be wrong then.
     """
 
     def __init__(
@@ -33,11 +35,15 @@ class Role(threading.Thread):
         context: BackgroundContext,
         name: str,
         work: Callable[[], object],
-        pause: Callable[[], None],
-        lost: Callable[[], None],
+        *,
+        every_s: float | None = None,
+        pause: Callable[[], object] | None = None,
+        lost: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self._context, self._work, self._pause, self._lost = context, work, pause, lost
+        self._context, self._work, self._lost = context, work, lost
+        interval_s = context.settings.poll_s if every_s is None else every_s
+        self._pause = pause or partial(context.stop.wait, interval_s)
         self._renewed = -LEASE_S
 
     def run(self) -> None:

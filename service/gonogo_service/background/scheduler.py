@@ -8,7 +8,6 @@ computed from now.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -16,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.ci.cron import CronLine
 from gonogo.errors import JobError
-from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
+from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_service.submission import suites
 from gonogo_settings import Settings
 from gonogo_storage.automation import runs, schedules
@@ -34,19 +33,16 @@ def run_once(context: BackgroundContext, clock: Callable[[], datetime] = utcnow)
         finished = context.session(partial(runs.finish, run_id=run_id, now=now))
         if finished is not None:
             log.info("run ended", run=run_id, verdict=finished.verdict)
-    submitted = 0
-    for schedule_id in context.reading(partial(schedules.due, now=now)):
-        try:
-            outcome = context.session(
-                partial(submit_due, schedule_id=schedule_id, settings=context.settings, now=now)
-            )
-        except AWAY:
-            raise
-        except Exception:  # one schedule must not block the others; it stays due
-            log.exception("a schedule could not be handled; trying again", schedule=schedule_id)
-            continue
-        submitted += outcome is DueOutcome.submitted
+
+    def submit_one(schedule_id: str) -> bool:
+        outcome = context.session(
+            partial(submit_due, schedule_id=schedule_id, settings=context.settings, now=now)
+        )
         log.info("schedule was due", schedule=schedule_id, outcome=outcome)
+        return outcome is DueOutcome.submitted
+
+    due = context.reading(partial(schedules.due, now=now))
+    submitted = context.handle_each("schedule", due, submit_one)
     if submitted:
         context.notify()
     return submitted
@@ -61,13 +57,13 @@ def submit_due(
     that can't be submitted is an outcome with a reason, and the schedule continues.
     """
     schedule = schedules.lock(session, schedule_id)
-    if schedule is None or schedule["next_at"] is None or schedule["next_at"] > now:
+    if schedule is None or schedule.next_at is None or schedule.next_at > now:
         return None
-    due_at: datetime = schedule["next_at"]
+    due_at = schedule.next_at
     outcome = None
     if schedules.claim(session, schedule_id, due_at, now=now):
         outcome = _submit(session, schedule, due_at, settings)
-    line = CronLine(schedule["cron"], schedule["timezone"])
+    line = CronLine(schedule.cron, schedule.timezone)
     schedules.move_on(session, schedule_id, line.after(now))
     return outcome
 
@@ -75,17 +71,13 @@ def submit_due(
 def _submit(
     session: Session, schedule: schedules.Schedule, due_at: datetime, settings: Settings
 ) -> DueOutcome:
-    store_outcome = partial(schedules.record_outcome, session, schedule["id"], due_at)
-    if (
-        schedule["overlap"] == "skip"
-        and (open_run := runs.open_of(session, schedule["id"])) is not None
-    ):
+    store_outcome = partial(schedules.record_outcome, session, schedule.id, due_at)
+    if schedule.overlap == "skip" and (open_run := runs.open_of(session, schedule.id)) is not None:
         store_outcome(DueOutcome.skipped, reason=f"run {open_run} was still open")
         return DueOutcome.skipped
     try:
-        suite = suites.usable(session, schedule["suite"])
-        order = replace(suites.order_of(schedule, due_at), suite_version=suite["version"])
-        run = suites.submit(session, suite["content"], order, settings, schedule["owner"])
+        order = suites.order_of(schedule, due_at)
+        run = suites.submit_stored(session, schedule.suite, order, settings, schedule.owner)
     except JobError as problem:  # raised before anything is written
         store_outcome(DueOutcome.failed, reason=str(problem))
         return DueOutcome.failed

@@ -53,7 +53,7 @@ def _head(part: Part) -> str:
         "build": job.build,
         "verdict": job.verdict,
         "test_key": job.test_key,
-        "executor": job.executor,
+        "executor": job.target.executor,
     }
     return f"<testsuite {_attributes(attributes)}>\n{_properties(facts)}\n"
 

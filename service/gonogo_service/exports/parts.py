@@ -103,6 +103,6 @@ def _rows(reads: Reads, job: Job, order: Order, size: int) -> Iterator[Row]:
 def public_row(job: Job, row: Row) -> Row:
     """Return a row as the API shows it: samples of a selection have an iteration, not a seed."""
     return {
-        **sample(job.canonical, row["seed"]),
+        **sample(job.test, row["seed"]),
         **{name: value for name, value in row.items() if name != "seed"},
     }

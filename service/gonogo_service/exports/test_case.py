@@ -99,16 +99,16 @@ def title(part: Part) -> str:
     job = part.job
     if part.name is not None:
         return part.name
-    if is_selection(job.canonical):
-        selection = Selection.parse(job.canonical)
+    if is_selection(job.test):
+        selection = Selection.parse(job.test)
         return selection.suite or selection.words
-    return f"{job.kernel} {'x'.join(str(length) for length in job.canonical['shape'])}"
+    return f"{job.kernel} {'x'.join(str(length) for length in job.test['shape'])}"
 
 
 def cases(part: Part) -> Iterator[Case]:
     """Yield the test cases of a job, in the order of its rows."""
     group = title(part)
-    has_tests = is_selection(part.job.canonical)
+    has_tests = is_selection(part.job.test)
     for row in part.rows:
         if not has_tests:
             yield _seed(part, group, row)
@@ -262,11 +262,11 @@ def _check_command(part: Part, row: Row, outputs: Mapping[str, Any]) -> str:
         "",
     )
     return check_line(
-        job.canonical,
+        job.test,
         build=job.build,
-        executor=job.executor,
+        executor=job.target.executor,
         seed=number,
         output=worst.rpartition("/")[2],
-        reference=job.reference,
+        reference=None if job.reference is None else job.reference.build,
         repeats=row["repeat"] + 1,
     )

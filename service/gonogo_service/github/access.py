@@ -5,28 +5,30 @@ An App's key creates short-lived tokens for each repository that installed the A
 
 from __future__ import annotations
 
-import base64
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
+import jwt
+from cachetools import LRUCache, TLRUCache, TTLCache
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gonogo_service.github.problems import Refused
-from gonogo_storage.db.encoding import encode, utcnow
+from gonogo_storage.db.encoding import utcnow
 
 JWT_LIFE = timedelta(minutes=9)
 CLOCKS_DIFFER = timedelta(minutes=1)
 """A JWT may live for at most 10 minutes, and must not begin in GitHub's future."""
 RENEW_BEFORE = timedelta(minutes=5)
-ASK_AGAIN = timedelta(minutes=5)
+ASK_AGAIN_S = 300.0
 """Time for which a repository is remembered as one without the App."""
+MAX_CACHED = 10_000
+"""Repositories whose installation is remembered, and installations whose token is."""
 
 Ask = Callable[[str, str, str], Mapping[str, Any]]
 """(method, path, authorization) -> JSON."""
@@ -71,16 +73,23 @@ class Token:
         return False
 
 
-@dataclass
+@dataclass(frozen=True)
 class App:
-    """A GitHub App; `otherwise` is used for repositories that have not installed it."""
+    """A GitHub App, for use in one thread.
+
+    `otherwise` is used for repositories that have not installed it.
+    """
 
     id: str
     key: RSAPrivateKey
     otherwise: Access | None = None
-    now: Callable[[], datetime] = utcnow
-    _installations: dict[str, tuple[int | None, datetime]] = field(default_factory=dict)
-    _tokens: dict[int, tuple[str, datetime]] = field(default_factory=dict)
+    _installations: LRUCache[str, int] = field(default_factory=lambda: LRUCache(MAX_CACHED))
+    _not_installed: TTLCache[str, bool] = field(
+        default_factory=lambda: TTLCache(MAX_CACHED, ASK_AGAIN_S, timer=time.time)
+    )
+    _tokens: TLRUCache[int, tuple[str, datetime]] = field(
+        default_factory=lambda: TLRUCache(MAX_CACHED, _renewal, timer=time.time)
+    )
 
     def grant(self, repository: str, ask: Ask) -> Grant:
         """Return a grant with an installation's token, renewed five minutes before it expires.
@@ -92,47 +101,46 @@ class App:
             if self.otherwise is None:
                 raise Refused(f"the App {self.id} is not installed on {repository}", 404)
             return self.otherwise.grant(repository, ask)
-        text, ends = self._tokens.get(installation, ("", self.now()))
-        if ends - self.now() <= RENEW_BEFORE:
+        token = self._tokens.get(installation)
+        if token is None:
             answer = ask("POST", f"/app/installations/{installation}/access_tokens", self._bearer())
-            text, ends = str(answer["token"]), datetime.fromisoformat(str(answer["expires_at"]))
-            self._tokens[installation] = (text, ends)
-        return Grant(f"Bearer {text}", f"installation {installation}", checks=True, app=self.id)
+            token = str(answer["token"]), datetime.fromisoformat(str(answer["expires_at"]))
+            self._tokens[installation] = token
+        return Grant(f"Bearer {token[0]}", f"installation {installation}", checks=True, app=self.id)
 
     def refused(self, repository: str) -> bool:
         """Forget the installation: its token may be revoked, or the App was installed again."""
-        known, _ = self._installations.pop(repository, (None, None))
-        return known is not None and self._tokens.pop(known, None) is not None
+        installation = self._installations.pop(repository, None)
+        if installation is not None:
+            self._tokens.pop(installation, None)
+        return installation is not None
 
     def jwt(self) -> str:
         """Return a JSON web token that identifies the App (RFC 7519, RS256)."""
-        now = self.now()
-        claims = {
-            "iat": int((now - CLOCKS_DIFFER).timestamp()),
-            "exp": int((now + JWT_LIFE).timestamp()),
-            "iss": self.id,
-        }
-        header = encode({"alg": "RS256", "typ": "JWT"})
-        signed = f"{_base64url(header.encode())}.{_base64url(encode(claims).encode())}"
-        return f"{signed}.{_base64url(self.key.sign(signed.encode(), PKCS1v15(), SHA256()))}"
+        now = utcnow()
+        claims = {"iat": now - CLOCKS_DIFFER, "exp": now + JWT_LIFE, "iss": self.id}
+        return jwt.encode(claims, self.key, "RS256")
 
     def _bearer(self) -> str:
         return f"Bearer {self.jwt()}"
 
     def _installation(self, repository: str, ask: Ask) -> int | None:
-        known, until = self._installations.get(repository, (None, self.now()))
-        if known is not None or self.now() < until:
-            return known
+        installation = self._installations.get(repository)
+        if installation is not None or repository in self._not_installed:
+            return installation
         try:
             answer = ask("GET", f"/repos/{repository}/installation", self._bearer())
-            installation = int(answer["id"])
         except Refused as problem:
             if problem.status != 404:
                 raise
-            self._installations[repository] = (None, self.now() + ASK_AGAIN)
+            self._not_installed[repository] = True
             return None
-        self._installations[repository] = (installation, self.now())
-        return installation
+        self._installations[repository] = int(answer["id"])
+        return int(answer["id"])
+
+
+def _renewal(_installation: int, token: tuple[str, datetime], _now: float) -> float:
+    return (token[1] - RENEW_BEFORE).timestamp()
 
 
 def read_key(text: str) -> RSAPrivateKey:
@@ -159,7 +167,3 @@ def read_key(text: str) -> RSAPrivateKey:
     if not isinstance(key, RSAPrivateKey):
         raise ValueError("GONOGO_GITHUB_APP_KEY is not an RSA key (needs: a PEM key from GitHub)")
     return key
-
-
-def _base64url(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -35,8 +35,6 @@ from gonogo_storage.messages.github_answers import Answer
 
 log = structlog.get_logger("gonogo.github")
 
-DELAYS_S = (5, 30, 300, 1800, 3600, 10800, 21600, 43200)
-"""Delays after the first failure, the second, ...; the answer fails after about a day."""
 POLL_GAUGES = timedelta(seconds=5)
 """Poll interval for gauges; runs announce their end."""
 MAY_START = timedelta(minutes=1)
@@ -84,30 +82,30 @@ class Answerer:
 
     def _work(self, due: list[str]) -> None:
         try:
-            for commit_check_id in due:
-                if self._stopped():
-                    return
-                self._answer(commit_check_id)
+            self._context.handle_each(
+                "answer", due, self._answer, github_answers.postponed, stopped=self._stopped
+            )
         except AWAY as problem:
             log.warning(
                 "database unavailable; answers to GitHub wait",
                 error=(str(problem).splitlines() or [type(problem).__name__])[0],
             )
-        except Exception:
-            log.exception("an answer failed")
 
     def _stopped(self) -> bool:
         return self._context.stop.is_set() or self._lease_lost.is_set()
 
-    def _answer(self, commit_check_id: str) -> None:
-        """Send all parts of a commit check's answer; failed parts are retried separately."""
+    def _answer(self, commit_check_id: str) -> bool:
+        """Send all parts of a commit check's answer; return whether GitHub accepted them.
+
+        Failed parts are retried separately.
+        """
         began = time.perf_counter()
         commit_check = self._context.reading(
             lambda session: commit_checks.get(session, commit_check_id)
         )
         answer = self._context.reading(lambda session: github_answers.get(session, commit_check_id))
         if commit_check is None or answer is None or answer.due_at is None:
-            return
+            return False
         problems: list[GitHubError] = []
         look_for_more: list[bool] = []
         if self._context.reading(
@@ -140,7 +138,7 @@ class Answerer:
                     ),
                 )
         if self._stopped():
-            return
+            return False
         if problems:
             self._postpone(answer, problems)
         else:
@@ -161,6 +159,7 @@ class Answerer:
             problems=[str(problem) for problem in problems],
             ms=took,
         )
+        return not problems
 
     def _try(self, problems: list[GitHubError], send: Callable[[], None]) -> None:
         try:
@@ -172,15 +171,14 @@ class Answerer:
         """Postpone an answer: until the end of a rate limit, else with a growing delay."""
         message = "; ".join(dict.fromkeys(str(problem) for problem in problems))
         limits = [problem.until for problem in problems if isinstance(problem, Limited)]
-        if limits:
-            postpone = partial(github_answers.postponed, due_at=max(limits), counts=False)
-        else:
-            wait = DELAYS_S[answer.tries] if answer.tries < len(DELAYS_S) else None
-            postpone = partial(
+        self._context.session(
+            partial(
                 github_answers.postponed,
-                due_at=None if wait is None else utcnow() + timedelta(seconds=wait),
+                commit_check_id=answer.commit_check_id,
+                error=message,
+                limited_until=max(limits, default=None),
             )
-        self._context.session(lambda session: postpone(session, answer.commit_check_id, message))
+        )
 
     def _status(self, current: Report, answer: Answer) -> None:
         digest = _digest(current.status())
@@ -305,17 +303,6 @@ class Answerer:
                 session, answer.commit_check_id, part, digest, check_id=check_id
             )
         )
-
-
-def make(context: BackgroundContext) -> Answerer | None:
-    """Return the answerer of this process; None without a token or an App.
-
-    Raises ValueError for an invalid App key.
-    """
-    access = access_of(context.settings)
-    return (
-        None if access is None else Answerer(context, GitHub(context.settings.github_url, access))
-    )
 
 
 def access_of(settings: Settings) -> Access | None:

@@ -38,7 +38,7 @@ def find(
     if commit_check.pull_request is not None:
         return False
     stored = context.reading(lambda session: ci_rules.get(session, commit_check.rule))
-    rule = None if stored is None else Rule.of(stored["content"])
+    rule = None if stored is None else Rule.of(stored.content)
     if (
         rule is None
         or not (rule.enabled and rule.pull_requests)

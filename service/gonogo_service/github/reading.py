@@ -38,7 +38,7 @@ def read(session: Session, commit_check: CommitCheck, base_url: str | None) -> R
             return report.running(
                 commit_check,
                 run_url,
-                f"{stored[0].job_count} tests" if run_id == commit_check.run_id else "base",
+                f"{stored[0].jobs.total} tests" if run_id == commit_check.run_id else "base",
             )
     base, head = _base(commit_check), _side(commit_check.head_build, commit_check.run_id)
     try:
@@ -93,8 +93,8 @@ def _diagnoses(session: Session, comparison: Comparison) -> dict[str, str]:
     for test in important[:MAX_DIAGNOSED]:
         for job_id in test.head.jobs[:1] if test.head is not None else ():
             job = jobs.get(session, job_id)
-            if job is not None and job.diagnosis and job.diagnosis.get("words"):
-                diagnoses[job_id] = str(job.diagnosis["words"])
+            if job is not None and job.diagnosis_words:
+                diagnoses[job_id] = job.diagnosis_words
     return diagnoses
 
 

@@ -103,12 +103,6 @@ class Paths:
         self._github.close()
 
 
-def paths_of(settings: Settings) -> Paths | None:
-    """Return the reader of paths for the settings; None without a token or an App."""
-    github = client_of(settings)
-    return None if github is None else Paths(github)
-
-
 def hooks_of(github: GitHub, repository: str) -> list[int]:
     """Return the webhooks of a repository that have this service's path. Raises GitHubError."""
     pages = github.pages(f"/repos/{_path(repository)}/hooks?per_page={PER_PAGE}", repository)

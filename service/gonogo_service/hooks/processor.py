@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from gonogo.ci.rules import Rule
 from gonogo.errors import FieldError
 from gonogo_service.hooks.rerequest import Outcome, rule_outcome, run_again
 from gonogo_service.hooks.runs import Cause, start
-from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
+from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_settings import Settings
 from gonogo_storage.automation import ci_rules, commit_checks
 from gonogo_storage.db.encoding import decode, utcnow
@@ -26,17 +26,12 @@ from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages import incoming
 from gonogo_storage.messages.incoming import IncomingDelivery
 
-BACKOFF_S = (5, 60, 300, 1800, 3600)
-"""Seconds until the next try after a bug in a pass; the last one repeats."""
-MAX_TRIES = 20
-PURGE_EVERY = timedelta(hours=1)
-
 Paths = Callable[[CommitEvent], tuple[str, ...] | None]
 """Reads from the sender's API the paths that an event changes; None if unknown."""
 
 
 class Processor:
-    """The role: processes due deliveries, and deletes old bodies from time to time."""
+    """The role that processes due deliveries."""
 
     def __init__(
         self,
@@ -45,60 +40,27 @@ class Processor:
         clock: Callable[[], datetime] = utcnow,
     ) -> None:
         self._context, self._paths, self._clock = context, paths, clock
-        self._purged_at: datetime | None = None
 
     def run_once(self) -> int:
         """Run one pass; return the number of deliveries that started something.
 
         Raises the AWAY errors. The next pass does what this one did not.
         """
-        started = 0
-        for incoming_id in self._context.reading(partial(incoming.due, now=self._clock())):
-            if self._context.stop.is_set():
-                break
-            started += self._process(incoming_id)
+        due = self._context.reading(partial(incoming.due, now=self._clock()))
+        postponed = partial(incoming.postponed, now=self._clock())
+        started = self._context.handle_each("delivery", due, self._process, postponed)
         if started:
             self._context.notify()
-        if self._purged_at is None or self._clock() - self._purged_at > PURGE_EVERY:
-            self._context.session(partial(incoming.purge, now=self._clock()))
-            self._purged_at = self._clock()
         return started
 
     def _process(self, incoming_id: str) -> bool:
-        try:
-            paths = self._paths_for(incoming_id)
-            state = self._context.session(
-                partial(
-                    process, incoming_id=incoming_id, settings=self._context.settings, paths=paths
-                )
-            )
-        except AWAY:
-            raise
-        except Exception as problem:  # one delivery must not block the others
-            log.exception("a delivery could not be processed; trying again", delivery=incoming_id)
-            self._context.session(
-                partial(
-                    self._postpone,
-                    incoming_id=incoming_id,
-                    reason=f"{type(problem).__name__}: {problem}",
-                )
-            )
-            return False
+        paths = self._paths_for(incoming_id)
+        state = self._context.session(
+            partial(process, incoming_id=incoming_id, settings=self._context.settings, paths=paths)
+        )
         if state is not None:
             log.info("delivery processed", delivery=incoming_id, state=state.value)
         return state is IncomingState.started
-
-    def _postpone(self, session: Session, incoming_id: str, reason: str) -> None:
-        waiting = incoming.lock(session, incoming_id)
-        if waiting is None:
-            return
-        if waiting.tries + 1 >= MAX_TRIES:
-            incoming.ended(
-                session, incoming_id, IncomingState.failed, reason=reason, now=self._clock()
-            )
-        else:
-            wait = timedelta(seconds=BACKOFF_S[min(waiting.tries, len(BACKOFF_S) - 1)])
-            incoming.postponed(session, incoming_id, reason, self._clock() + wait)
 
     def _paths_for(self, incoming_id: str) -> tuple[str, ...] | None:
         """Return the changed paths from the sender's API, if a rule needs them.
@@ -117,7 +79,7 @@ class Processor:
                 or event.rule is not None
             ):
                 return None
-            rules = (Rule.of(rule["content"]) for rule in ci_rules.in_use(session))
+            rules = (Rule.of(rule.content) for rule in ci_rules.in_use(session))
             needs_paths = any(
                 rule.paths and rule.concerns(event) and rule.refusal(event) is None
                 for rule in rules
@@ -204,7 +166,7 @@ def _apply_rules(
     """Apply each rule that concerns an event; return their outcomes."""
     outcomes: list[Outcome] = []
     for stored in ci_rules.in_use(session):
-        rule = Rule.of(stored["content"])
+        rule = Rule.of(stored.content)
         if rule.concerns(event):
             refusal = rule.refusal(event) or _overtaken(session, event, rule)
             # events that were read from GitHub's API are answered there, too
@@ -213,7 +175,7 @@ def _apply_rules(
                 if waiting.source is HookSource.pull_request_lookup
                 else waiting.source
             )
-            cause = Cause(waiting.id, source, waiting.received_at, stored["owner"])
+            cause = Cause(waiting.id, source, waiting.received_at, stored.owner)
             outcomes.append(
                 rule_outcome(
                     rule.name,

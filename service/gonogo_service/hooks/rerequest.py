@@ -106,7 +106,7 @@ def _start_again(
     stored = ci_rules.get(session, commit_check.rule)
     if stored is None:
         return rule_outcome(commit_check.rule, [], "the rule is no longer in use")
-    rule = Rule.of(stored["content"])
+    rule = Rule.of(stored.content)
     suites = tuple(
         suite
         for suite in rule.suites
@@ -135,7 +135,7 @@ def _start_again(
         head_build=commit_check.head_build,
         base_build=commit_check.base_build,
     )
-    cause = Cause(waiting.id, waiting.source, waiting.received_at, stored["owner"])
+    cause = Cause(waiting.id, waiting.source, waiting.received_at, stored.owner)
     return rule_outcome(rule.name, start(session, event, narrow, cause, settings))
 
 

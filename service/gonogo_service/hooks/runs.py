@@ -18,6 +18,7 @@ from gonogo.ci.rules import Rule, build_name
 from gonogo.errors import FieldError, JobError
 from gonogo.spec.builds import known_build
 from gonogo.spec.canonical import key_of
+from gonogo.spec.validation import field_errors
 from gonogo_service.kit import problems
 from gonogo_service.submission import gauges, suites
 from gonogo_service.submission.bodies import GaugeIn
@@ -28,7 +29,6 @@ from gonogo_storage.automation import commit_checks
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.catalogue import builds
 from gonogo_storage.db.states import HookSource
-from gonogo_storage.jobs import gauge_jobs
 
 RULE_LABEL = "ci-rule"
 
@@ -73,7 +73,7 @@ def _suite(
         content, version = suite, None
         if isinstance(suite, str):
             stored = suites.usable(session, suite)
-            content, version = stored["content"], stored["version"]
+            content, version = stored.content, stored.version
         assert not isinstance(content, str)
         known["suite_key"] = key_of(dict(content))
     except JobError as problem:
@@ -211,10 +211,10 @@ def _gauges(
     errors: list[str] = []
     for number, gauge in enumerate(rule.gauges):
         try:
-            new = gauges.order(session, GaugeIn.model_validate(gauge), settings, cause.owner)
-            started.append(str(gauge_jobs.create(session, new)["id"]))
+            body = GaugeIn.model_validate(gauge)
+            started.append(str(gauges.submit(session, body, settings, cause.owner)["id"]))
         except ValidationError as problem:
-            errors.append(f"gauges.{number}: {problems.as_field_error(problem)}")
+            errors.append(f"gauges.{number}: {field_errors(problem.errors(), GaugeIn)[0]}")
         except (JobError, problems.Problem) as problem:
             errors.append(f"gauges.{number}: {problem}")
     return _commit_check(

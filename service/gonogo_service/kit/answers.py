@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar
+from dataclasses import is_dataclass
+from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel
+from fastapi.routing import APIRoute
+from pydantic import ConfigDict
 
 from gonogo.urls import API
 from gonogo_service.kit.problems import BadField, Problem
@@ -26,20 +28,29 @@ Cursor = Annotated[
 Filter = Annotated[str | None, Query(max_length=MAX_FILTER)]
 
 
-class Links(BaseModel):
-    """Paths of a job's resources."""
+SHAPES = ConfigDict(alias_generator=lambda name: name.removesuffix("_"))
+"""How dataclasses look as JSON: `import_`, which can't be a Python name otherwise, is `import`."""
 
-    self: str
-    results: str
-    artifacts: str
-    events: str
-    diagnosis: str
-    page: str
+
+class Route(APIRoute):
+    """A route whose endpoint returns a dataclass: its fields are the answer and its schema."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        shape = get_type_hints(endpoint).get("return")
+        shape = get_origin(shape) or shape
+        if isinstance(shape, type) and is_dataclass(shape):
+            shape.__pydantic_config__ = SHAPES  # type: ignore[attr-defined]
+        super().__init__(path, endpoint, **options)
 
 
 def make_router(tag: str) -> APIRouter:
     """Return a router below /api/v1 that reads its requests strictly."""
-    return APIRouter(prefix=API, tags=[tag], dependencies=[Depends(_strictly)])
+    return APIRouter(prefix=API, tags=[tag], dependencies=[Depends(_strictly)], route_class=Route)
+
+
+def extend_page(page: Page[Any], extended: Callable[[Any], T]) -> Page[T]:
+    """Return a page with each item extended."""
+    return Page(tuple(extended(item) for item in page.items), page.next)
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -29,6 +31,8 @@ from gonogo_workers.queue import (
 )
 
 T = TypeVar("T")
+Postpone = Callable[[Session, str, str], object]
+"""Postpones what has this key, because of this error."""
 
 DATABASE_AWAY = (OperationalError, InterfaceError, PoolTimeout)
 BROKER_AWAY = (RedisError, BrokerError, OSError)
@@ -81,6 +85,38 @@ class BackgroundContext:
                 if self.stop.wait(delay):
                     raise Stopping from problem
                 delay = min(2 * delay, 5.0)
+
+    def handle_each(
+        self,
+        kind: str,
+        keys: Iterable[str],
+        handle: Callable[[str], object],
+        postpone: Postpone | None = None,
+        *,
+        stopped: Callable[[], bool] | None = None,
+        max_s: float = math.inf,
+    ) -> int:
+        """Handle what is due one by one; return for how many `handle` returned something true.
+
+        One whose handling fails is logged as of its kind, postponed with the error's text, and
+        stalls no other. Stops when the process does (or as `stopped` says), and after `max_s`
+        seconds. Raises the AWAY errors, which say nothing about what is handled.
+        """
+        stopped, began, count = stopped or self.stop.is_set, time.monotonic(), 0
+        for key in keys:
+            if stopped() or time.monotonic() - began > max_s:
+                break
+            try:
+                count += bool(handle(key))
+            except AWAY:
+                raise
+            except Exception as problem:
+                log.exception("could not be handled; trying again later", kind=kind, id=key)
+                if postpone is not None:
+                    error = f"{type(problem).__name__}: {problem}"
+                    with engines.session(self.engine) as session:
+                        postpone(session, key, error)
+        return count
 
     def broker_generation(self) -> str:
         """Return the ID of Redis's current generation.

@@ -5,11 +5,11 @@ Requests are counted as they happen. The state is read from the database at each
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
-from threading import Lock
+from threading import Condition
 from typing import Any
 
+from cachetools import TTLCache, cached
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -67,10 +67,9 @@ class _Service:
     """Collects the gauges of the service."""
 
     def __init__(self, read: Callable[[], Numbers], streams: Callable[[], int]) -> None:
-        self._read, self._streams = read, streams
-        self._lock = Lock()
-        self._cached: Numbers | None = None
-        self._read_at = 0.0
+        # with a condition, concurrent scrapes wait for one read
+        self._read = cached(TTLCache(1, MAX_AGE_S), condition=Condition())(read)
+        self._streams = streams
 
     def describe(self) -> list[Metric]:
         """Return nothing: registration must not query the database."""
@@ -78,11 +77,7 @@ class _Service:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current numbers as metric families."""
-        with self._lock:
-            if self._cached is None or time.monotonic() - self._read_at > MAX_AGE_S:
-                self._cached, self._read_at = self._read(), time.monotonic()
-            numbers = self._cached
-        yield from families(numbers)
+        yield from families(self._read())
         yield GaugeMetricFamily(
             "gonogo_event_streams", "Open event streams of this process", value=self._streams()
         )

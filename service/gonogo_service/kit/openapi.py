@@ -6,10 +6,18 @@ authenticate.
 
 from __future__ import annotations
 
-from typing import Any
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterable
+from dataclasses import is_dataclass
+from itertools import pairwise
+from typing import Any, get_args, get_type_hints
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
 
 from gonogo import urls
 from gonogo_service.kit.problems import MEDIA_TYPE, TYPE_PREFIX
@@ -56,18 +64,19 @@ REFUSED = {
 }
 
 
-def install(app: FastAPI) -> None:
+def install(app: FastAPI, routes: Iterable[BaseRoute]) -> None:
     """Make `app.openapi()` return the document, which is built once, at its first use."""
+    described = [route for route in routes if isinstance(route, APIRoute)]
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _build(app)
+            app.openapi_schema = _build(app, described)
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]  # the way that FastAPI documents
 
 
-def _build(app: FastAPI) -> dict[str, Any]:
+def _build(app: FastAPI, described: Iterable[APIRoute]) -> dict[str, Any]:
     document = get_openapi(
         title=TITLE, version=release(), description=DESCRIPTION, routes=app.routes
     )
@@ -75,6 +84,11 @@ def _build(app: FastAPI) -> dict[str, Any]:
     schemas = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
+    for shape in _shapes(described):
+        for name, text in _docstrings(shape).items():
+            schema = schemas.get(shape.__name__, {}).get("properties", {}).get(name)
+            if schema is not None:
+                schema["description"] = text
     schemas["Problem"] = PROBLEM
     components["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "gng_..."},
@@ -92,3 +106,38 @@ def _build(app: FastAPI) -> dict[str, Any]:
             responses["default"] = REFUSED
             operation["security"] = [] if path in PUBLIC else [{"bearer": []}, {"session": []}, {}]
     return document
+
+
+def _shapes(routes: Iterable[APIRoute]) -> set[type[Any]]:
+    """Return the dataclasses in the answers of the routes."""
+    shapes: set[type[Any]] = set()
+    waiting: list[Any] = [
+        field.field_info.annotation
+        for route in routes
+        for field in (route.response_field, *route.response_fields.values())
+        if field is not None
+    ]
+    while waiting:
+        shape = waiting.pop()
+        waiting += get_args(shape)
+        if isinstance(shape, type) and is_dataclass(shape) and shape not in shapes:
+            shapes.add(shape)
+            waiting += get_type_hints(shape).values()
+    return shapes
+
+
+def _docstrings(shape: type[Any]) -> dict[str, str]:
+    """Return the docstrings of a dataclass's fields, those that it inherits included."""
+    texts: dict[str, str] = {}
+    for cls in reversed(shape.__mro__):
+        if is_dataclass(cls):
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+            assert isinstance(tree, ast.ClassDef)
+            for field, text in pairwise(tree.body):
+                match field, text:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=name)),
+                        ast.Expr(value=ast.Constant(value=str() as words)),
+                    ):
+                        texts[name.removesuffix("_")] = " ".join(words.split())
+    return texts

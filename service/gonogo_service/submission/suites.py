@@ -6,7 +6,7 @@ Errors name the field's place in the suite.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,13 +16,14 @@ from sqlalchemy.orm import Session
 from gonogo.errors import FieldError
 from gonogo.spec import fields
 from gonogo.spec.suites import Template, expand
-from gonogo_service.kit import problems
+from gonogo.spec.validation import field_errors
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_service.submission.jobs import Submission
 from gonogo_settings import Settings
 from gonogo_storage.automation import runs
 from gonogo_storage.automation import suites as stored
+from gonogo_storage.automation.schedules import Schedule
 from gonogo_storage.jobs.job import NewJob
 
 MAX_JOBS = 1000
@@ -41,6 +42,20 @@ class Order:
     suite_version: int | None = None
     schedule_id: str | None = None
     due_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class TestOfSuite:
+    """A test of a suite, with expanded matrices."""
+
+    __test__ = False  # pytest: not a test case
+
+    name: str
+    test_key: str
+    workload_key: str
+    kernel: str
+    test: dict[str, Any]
+    seeds: int
 
 
 def check(
@@ -115,31 +130,40 @@ def submit(
     )
 
 
+def submit_stored(
+    session: Session, name: str, order: Order, settings: Settings, owner: str
+) -> runs.Run:
+    """Create a run of the stored suite with this name, as `submit` does. Raises FieldError."""
+    suite = usable(session, name)
+    order = replace(order, suite_version=suite.version)
+    return submit(session, suite.content, order, settings, owner)
+
+
 def usable(session: Session, name: str) -> stored.Suite:
     """Return the stored suite with this name. Raises FieldError if it is missing or archived."""
     suite = stored.get(session, name)
-    if suite is None or suite["archived_at"] is not None:
+    if suite is None or suite.archived_at is not None:
         reason = "there is no suite with this name" if suite is None else "was archived"
         raise FieldError("suite", name, reason, limit="a stored suite (GET /api/v1/suites)")
     return suite
 
 
-def order_of(schedule: Mapping[str, Any], due_at: datetime | None = None) -> Order:
+def order_of(schedule: Schedule, due_at: datetime | None = None) -> Order:
     """Return the values that a schedule's run adds to its suite."""
-    return Order(schedule["builds"], schedule["labels"], schedule_id=schedule["id"], due_at=due_at)
+    return Order(schedule.builds, schedule.labels, schedule_id=schedule.id, due_at=due_at)
 
 
-def described(content: Mapping[str, Any], settings: Settings) -> list[dict[str, Any]]:
+def described(content: Mapping[str, Any], settings: Settings) -> list[TestOfSuite]:
     """Return the tests of a stored suite with its matrices expanded."""
     return [
-        {
-            "name": template.name,
-            "test_key": checked.test.key,
-            "workload_key": checked.test.workload_key,
-            "kernel": checked.test.kernel,
-            "test": checked.test.canonical(),
-            "seeds": len(checked.seeds),
-        }
+        TestOfSuite(
+            name=template.name,
+            test_key=checked.test.key,
+            workload_key=checked.test.workload_key,
+            kernel=checked.test.kernel,
+            test=checked.test.canonical(),
+            seeds=len(checked.seeds),
+        )
         for template, checked in check(content, settings)
     ]
 
@@ -157,4 +181,4 @@ def _body(template: Template, supplied: Mapping[str, Any]) -> JobIn:
     try:
         return JobIn.model_validate({**template.body, **supplied})
     except ValidationError as error:
-        raise problems.as_field_error(error) from None
+        raise field_errors(error.errors(include_url=False), JobIn)[0] from None

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_storage.automation import bisections, runs
-from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.encoding import decode, encode, timestamp, utcnow
 from gonogo_storage.devices import devices
 from gonogo_storage.flags import flags
 from gonogo_storage.jobs import jobs
@@ -82,7 +82,7 @@ def payload(
     return {
         "type": type_,
         "timestamp": timestamp(utcnow()),
-        "data": dict(reference) if data is None else data,
+        "data": dict(reference) if data is None else decode(encode(data)),
     }
 
 
@@ -126,11 +126,9 @@ def _job(session: Session, reference: Mapping[str, Any], base: str) -> dict[str,
     job = jobs.get(session, str(reference["job"]))
     if job is None:
         return None
-    fields = job.to_json()
-    diagnosis = (job.diagnosis or {}).get("words")
     return {
-        **{name: fields[name] for name in _JOB_FIELDS},
-        "diagnosis": diagnosis,
+        **{name: getattr(job, name) for name in _JOB_FIELDS},
+        "diagnosis": job.diagnosis_words,
         "url": base + urls.job(job.id),
     }
 
@@ -140,20 +138,19 @@ def _run(session: Session, reference: Mapping[str, Any], base: str) -> dict[str,
     if stored is None:
         return None
     run, _ = stored
-    fields = run.to_json()
-    return {**{name: fields[name] for name in _RUN_FIELDS}, "url": base + urls.run(run.id)}
+    return {**{name: getattr(run, name) for name in _RUN_FIELDS}, "url": base + urls.run(run.id)}
 
 
 def _flag(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
     flag = flags.get(session, str(reference["flag"]))
     if flag is None:
         return None
-    evidence = flag["evidence"] or {}
+    evidence = flag.evidence
     return {
-        **{name: flag[name] for name in _FLAG_FIELDS},
+        **{name: getattr(flag, name) for name in _FLAG_FIELDS},
         "sentence": evidence.get("diagnosis") or evidence.get("sentence"),
         "check": evidence.get("check"),
-        "url": base + urls.flag(flag["id"]),
+        "url": base + urls.flag(flag.id),
     }
 
 
@@ -161,9 +158,8 @@ def _bisection(session: Session, reference: Mapping[str, Any], base: str) -> dic
     bisection = bisections.get(session, str(reference["bisection"]))
     if bisection is None:
         return None
-    fields = bisection.to_json()
     return {
-        **{name: fields[name] for name in _BISECTION_FIELDS},
+        **{name: getattr(bisection, name) for name in _BISECTION_FIELDS},
         "url": base + urls.bisection(bisection.id),
     }
 
@@ -173,8 +169,8 @@ def _device(session: Session, reference: Mapping[str, Any], base: str) -> dict[s
     if device is None:
         return None
     return {
-        **{name: device[name] for name in _DEVICE_FIELDS},
-        "url": base + urls.device(device["id"]),
+        **{name: getattr(device, name) for name in _DEVICE_FIELDS},
+        "url": base + urls.device(device.id),
     }
 
 

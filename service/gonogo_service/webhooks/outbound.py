@@ -12,9 +12,9 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, Self
 
@@ -22,7 +22,6 @@ import httpx
 import structlog
 from sqlalchemy.orm import Session
 
-from gonogo_service.access.principals import Keys
 from gonogo_service.kit.background_context import AWAY, BackgroundContext
 from gonogo_service.webhooks import addresses, mail, messages, schedule, secrets
 from gonogo_service.webhooks.addresses import Network, Refused, Resolve
@@ -43,22 +42,20 @@ MAX_ANSWER_BYTES = 4096
 AGENT = "GoNoGo-Webhooks/1"
 
 
-def fan_out(context: BackgroundContext, type_: str, reference: Mapping[str, Any]) -> None:
-    """Store a message for each subscription to an event; `reference` is the outbox payload."""
+def fan_out(session: Session, reference: Mapping[str, Any], *, type_: str, url: str | None) -> None:
+    """Store a message for each subscription to an event, in the caller's transaction.
 
-    def work(session: Session) -> None:
-        subscriptions = webhooks.subscribed(session, type_)
-        if subscriptions:
-            message = messages.payload(session, type_, reference, context.settings.url)
-            deliveries.add(
-                session,
-                [subscription.id for subscription in subscriptions],
-                messages.event_of(type_, reference),
-                type_,
-                message,
-            )
-
-    context.session(work)
+    `reference` is the outbox payload, `url` the address of this service.
+    """
+    subscriptions = webhooks.subscribed(session, type_)
+    if subscriptions:
+        deliveries.add(
+            session,
+            [subscription.id for subscription in subscriptions],
+            messages.event_of(type_, reference),
+            type_,
+            messages.payload(session, type_, reference, url),
+        )
 
 
 @dataclass
@@ -131,6 +128,9 @@ class Sender:
             answer = self._deliver(webhook, delivery, moment)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, Refused) as problem:
             answer = _Answer(error=f"{type(problem).__name__}: {problem}"[:500])
+        except Exception as problem:  # a bug is a failed try, too: it must not stall other messages
+            log.exception("a webhook could not be sent", webhook=webhook_id, delivery=delivery.id)
+            answer = _Answer(error=f"{type(problem).__name__}: {problem}"[:500])
         outcome = Try(
             moment,
             round((time.perf_counter() - began) * 1e3, 3),
@@ -168,12 +168,13 @@ class Sender:
         if webhook.kind == "slack":
             body, headers = encode({"text": messages.for_slack(delivery.payload)}).encode(), {}
         else:
-            body = encode(delivery.payload).encode()
+            text = encode(delivery.payload)
+            body = text.encode()
             headers = {
                 "webhook-id": delivery.id,
                 "webhook-timestamp": str(int(moment.timestamp())),
                 "webhook-signature": signatures(
-                    self._secrets(webhook, moment), delivery.id, int(moment.timestamp()), body
+                    self._secrets(webhook, moment), delivery.id, moment, text
                 ),
             }
         return post(webhook.target, body, headers, self._allowed(), self.resolver)
@@ -301,25 +302,3 @@ def _record(
             "reason": "the receiver answered 410 (gone)",
         }
         webhooks.change(session, webhook.id, gone)
-
-
-class Cleaner:
-    """Deletes old deliveries from time to time."""
-
-    EVERY = timedelta(hours=1)
-
-    def __init__(self, context: BackgroundContext, now: Callable[[], datetime] = utcnow) -> None:
-        self._context, self._now, self._at = context, now, now()
-
-    def run_once(self) -> int:
-        """Delete old deliveries if it is time; return their number."""
-        if self._now() < self._at:
-            return 0
-        self._at = self._now() + self.EVERY
-        return self._context.session(deliveries.purge)
-
-
-def make(context: BackgroundContext) -> Sender | None:
-    """Return the sender of this process; None without GONOGO_SECRET_KEY, which secrets need."""
-    key = context.settings.secret_key
-    return None if key is None else Sender(context, secrets.Box(Keys(key.get_secret_value())))

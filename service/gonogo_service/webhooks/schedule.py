@@ -1,4 +1,4 @@
-"""The schedule of retries: fixed delays with jitter. Retry-After is honored; 410 means never."""
+"""The consequence of a try of a message. Retry-After is honored; 410 means never."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from gonogo_storage.db.states import DeliveryState
+from gonogo_storage.messages.deliveries import DELIVERIES
 
-DELAYS_S = (0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
-"""Before the first try, the second, ...: ten in all."""
-JITTER = 0.1
 MAX_RETRY_AFTER = timedelta(days=1)
 GONE = 410
 
@@ -33,11 +31,9 @@ def after(
         return Next(DeliveryState.delivered)
     if status == GONE:
         return Next(DeliveryState.failed, disable=True)
-    if tries >= len(DELAYS_S):
-        return Next(DeliveryState.failed)
-    wait = timedelta(seconds=DELAYS_S[tries] * (1 + JITTER * chance.random()))
     requested = requested_delay(retry_after, now)
-    return Next(DeliveryState.waiting, now + (wait if requested is None else max(wait, requested)))
+    again_at = DELIVERIES.backoff.next_try(tries, now, at_least=requested, chance=chance.random)
+    return Next(DeliveryState.failed if again_at is None else DeliveryState.waiting, again_at)
 
 
 def requested_delay(retry_after: str | None, now: datetime) -> timedelta | None:

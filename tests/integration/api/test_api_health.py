@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from starlette.testclient import TestClient
 
 import stored_jobs
-from api import Api, in_process, make_settings
+from api import Api, TestClient, in_process, make_settings
 from gonogo_service.app import create_app
 from gonogo_service.kit import metrics
-from gonogo_storage.ops import schema
+from gonogo_storage.ops import metric_reads, schema
 from servers import PostgresServer, RedisServer
 
 
+@pytest.fixture(autouse=True)
+def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each scrape read the database."""
+    monkeypatch.setattr(metrics, "MAX_AGE_S", 0.0)
+
+
 def metric(api: Api, name: str) -> float:
-    """Return the value of one series of /metrics, read without the cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "MAX_AGE_S", -1.0)
-        lines = api.client.get("/metrics").text.splitlines()
+    """Return the value of one series of /metrics."""
+    lines = api.client.get("/metrics").text.splitlines()
     return next(
         (float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + " ")),
         float("nan"),
@@ -114,6 +119,26 @@ def test_metrics_tell_the_state_of_the_service(database_url: str) -> None:
         )
 
 
+def test_scrapes_at_the_same_time_share_one_read(
+    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "MAX_AGE_S", 60.0)
+    with in_process(migrated_sqlite_url) as api, api.context.reading() as session:
+        numbers = metric_reads.numbers(session, heartbeat_timeout_s=30.0)
+    reads = []
+
+    def read() -> metric_reads.Numbers:
+        reads.append(1)
+        time.sleep(0.2)
+        return numbers
+
+    shared = metrics.Metrics(read, lambda: 0)
+    with ThreadPoolExecutor(4) as pool:
+        scrapes = [pool.submit(shared.expose) for _ in range(4)]
+    assert {b"gonogo_jobs" in scrape.result() for scrape in scrapes} == {True}
+    assert len(reads) == 1
+
+
 def test_metrics_have_one_series_for_all_jobs_and_for_all_that_is_not_there(
     sqlite_url: str,
 ) -> None:
@@ -143,7 +168,7 @@ def test_the_api_process_loads_neither_numba_nor_scipy_nor_numpy(tmp_path: Path)
         "app.openapi()\n"
         "from gonogo_service.submission.bodies import JobIn\n"
         "from gonogo_service.submission import jobs as submission\n"
-        "from gonogo_storage.ops import schema\n"
+        "from gonogo_storage.ops import metric_reads, schema\n"
         "context = app.state.context\n"
         "schema.upgrade(context.engine)\n"
         "test = {'kernel': 'layernorm_bw', 'shape': [32, 32]}\n"

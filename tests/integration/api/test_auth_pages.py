@@ -8,9 +8,8 @@ from http.cookies import SimpleCookie
 
 import pytest
 import time_machine
-from starlette.testclient import TestClient
 
-from api import ELSEWHERE, JOB, LOCAL, Api, in_process
+from api import ELSEWHERE, JOB, LOCAL, Api, TestClient, in_process
 from gonogo_storage.db.encoding import utcnow
 
 CSP = (

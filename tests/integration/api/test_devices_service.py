@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 
 from api import Api, in_process
 from gonogo_storage.access import audit
+from gonogo_storage.db.encoding import decode, encode
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.states import DeviceHealth
 from gonogo_storage.devices import devices, outcomes, workers
@@ -61,10 +62,10 @@ def announce(
 def look(engine: Engine, now: datetime = NOW) -> dict[str, Any]:
     """Return the only device with its history."""
     with reading(engine) as current:
-        (listed,) = devices.list_(current, now=now)
-        whole = devices.look(current, listed["id"], now=now)
+        (listed,) = devices.list_(current, now=now).items
+        whole = devices.look(current, listed.id, now=now)
     assert whole is not None
-    return whole
+    return decode(encode(whole))
 
 
 def report(
@@ -262,7 +263,7 @@ def test_a_single_worker_is_drained_by_its_name_with_slashes(api: Api) -> None:
     )
     assert drained.status_code == 200, drained.text
     (changed,) = drained.json()["changed"]
-    assert {listed["id"]: listed["drained"] for listed in api.get("/devices")["items"]} == {
+    assert {listed.id: listed["drained"] for listed in api.get("/devices")["items"]} == {
         device["id"]: False,
         changed: True,
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,6 @@ import pytest
 from sqlalchemy import Engine
 
 from background_thread import TIMEOUT_S, broker, numbers, running, short, submit, until
-from gonogo_service import background
 from gonogo_settings import Settings
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.history import assessments
@@ -94,7 +92,7 @@ def test_a_job_runs_from_the_doorbell_to_its_verdict(
         worker.send(chunk, [row(2), row(3)], batch=1)
         worker.finish(chunk, batches=2)
         job = until(engine, job_id, lambda job: job.state == "finished")
-        assert (job.verdict, job.counts, job.open_chunks) == ("pass", {"pass": 4}, 0)
+        assert (job.verdict, job.counts, job.chunks.open) == ("pass", {"pass": 4}, 0)
         eventually(lambda: assessments_of(engine, job.test_key))
     (assessed,) = assessments_of(engine, job.test_key)
     assert (assessed["job"], assessed["stability"], assessed["failures"], assessed["runs"]) == (
@@ -128,7 +126,7 @@ def test_two_unstarted_chunks_per_live_worker_and_no_more(
             if started < 6:
                 chunk = worker.take()
         job = until(engine, job_id, lambda job: job.state == "finished")
-    assert (job.chunks, job.counts) == (6, {"pass": 6})
+    assert (job.chunks.total, job.counts) == (6, {"pass": 6})
 
 
 def test_messages_with_a_wrong_signature_or_for_another_task_change_nothing(
@@ -268,7 +266,7 @@ def test_two_copies_share_the_work_and_store_every_seed_once(
         eventually(lambda: len(presences(engine)) == 2)
         copies.enter_context(worker.alive())
         job_id = submit(engine, settings, 40, chunk_seconds=0.04)
-        count = until(engine, job_id, lambda job: True).chunks
+        count = until(engine, job_id, lambda job: True).chunks.total
         assert count > 2
         for _ in range(count):
             chunk = worker.take()
@@ -318,8 +316,3 @@ def test_messages_that_a_killed_ingest_had_in_hand_come_back_at_its_successors_s
         with reading(engine) as current:
             assert len(attempts_of(current, job_id)) == 1
     assert job.counts == {"pass": 1}
-
-
-def test_missing_settings_are_named() -> None:
-    with pytest.raises(ValueError, match="GONOGO_BROKER_URL, GONOGO_WORKER_KEY"):
-        background.run(Settings(database_url="sqlite:///x"), threading.Event())

@@ -284,7 +284,7 @@ def test_cancel_ends_at_once_what_no_worker_has_started(current: Session) -> Non
     (sent,) = send(current, 1, start=False)
     ended = jobs.cancel(current, job.id, now=NOW)
     assert ended is not None
-    assert (ended.state, ended.verdict, ended.open_chunks, ended.done) == ("cancelled", None, 0, 0)
+    assert (ended.state, ended.verdict, ended.chunks.open, ended.done) == ("cancelled", None, 0, 0)
     assert [
         message.payload for message in outbox.due(current, topics=["attempt.cancel"], now=LATER)
     ] == [{"attempt": sent.attempt}]
@@ -301,7 +301,7 @@ def test_cancel_waits_for_running_attempts_and_keeps_their_numbers(current: Sess
     store(current, item, [])
     cancelling = jobs.cancel(current, job.id, now=NOW)
     assert cancelling is not None
-    assert (cancelling.state, cancelling.open_chunks) == ("cancelling", 1)
+    assert (cancelling.state, cancelling.chunks.open) == ("cancelling", 1)
     assert attempts.to_cancel(current) == [item.attempt]
     assert send(current) == []
     store(current, item, [row(0, verdict="fail")], batch=1)
@@ -344,7 +344,7 @@ def test_a_job_fails_at_its_queue_deadline_and_says_nothing_about_the_kernel(
     assert queues.expired(current, [QUEUE], now=LATER) == [job.id]
     assert queues.expire(current, job.id, now=LATER)
     failed = now_of(current, job)
-    assert (failed.state, failed.verdict, failed.open_chunks, failed.counts) == (
+    assert (failed.state, failed.verdict, failed.chunks.open, failed.counts) == (
         "failed",
         "error",
         0,
@@ -434,7 +434,7 @@ def test_two_last_chunks_at_once_close_the_job_once(engine: Engine) -> None:
         assert problems == []
         with reading(engine) as current:
             ended = now_of(current, job)
-            assert (ended.state, ended.open_chunks) == ("finished", 0)
+            assert (ended.state, ended.chunks.open) == ("finished", 0)
             assert (
                 len(
                     [

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -21,6 +22,7 @@ from gonogo_storage.flags import flags
 from gonogo_storage.jobs import attempts, chunking, chunks, jobs, queues
 from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
 from gonogo_storage.messages import events, outbox
 from gonogo_storage.seeds import results
 from job_flow import QUEUE, empty_row, new_job, row
@@ -98,7 +100,7 @@ def now_of(current: Session, job: Job) -> Job:
     return now
 
 
-def stop_of(current: Session, job: Job) -> dict[str, Any]:
+def stop_of(current: Session, job: Job) -> SeedDecision:
     """Return the decision that stopped the job."""
     stop = now_of(current, job).stop
     assert stop is not None
@@ -137,7 +139,7 @@ def test_a_stable_test_stops_after_49_seeds_and_says_what_it_saved(current: Sess
     assert (ended.state, ended.verdict, ended.total, ended.done) == ("finished", "pass", 49, 49)
     assert ended.stop is not None
     assert {
-        name: ended.stop[name]
+        name: getattr(ended.stop, name)
         for name in (
             "decision",
             "words",
@@ -164,7 +166,7 @@ def test_a_stable_test_stops_after_49_seeds_and_says_what_it_saved(current: Sess
     ]
     assert [change["state"] for change in state_changes] == ["running", "finished"]
     assert state_changes[0]["reason"].startswith("stopped after 49")
-    assert state_changes[1]["stop"] == ended.stop
+    assert state_changes[1]["stop"] == asdict(ended.stop)
 
 
 def test_workers_get_no_seed_that_a_stable_test_does_not_need_and_a_failure_frees_more(
@@ -176,16 +178,16 @@ def test_workers_get_no_seed_that_a_stable_test_does_not_need_and_a_failure_free
     store(current, items[0], [row(0)])
     assert chunks.waiting(current) == {}
     store(current, items[0], [row(1, verdict="fail_by_tolerance")], batch=1)
-    assert now_of(current, job).sequential == {
-        "start": 0,
-        "max": 500,
-        "stop_on_finding": True,
-        "seen": 2,
-        "counted": 2,
-        "failures": 1,
-        "unexplained": 0,
-        "needed": 72,
-    }
+    assert now_of(current, job).sequential == SeedProgress(
+        start=0,
+        max=500,
+        stop_on_finding=True,
+        seen=2,
+        counted=2,
+        failures=1,
+        unexplained=0,
+        needed=72,
+    )
     assert [pair[0] for item in send(current) for pair in item.work][:1] == [49]
     assert chunks.waiting(current) == {}
 
@@ -233,10 +235,10 @@ def test_the_decision_is_the_same_whatever_comes_when(
         else:
             going.append((item, rest))
     stop = stop_of(current, job)
-    assert (stop["decision"], stop["seeds_seen"]) == (decision, seen)
+    assert (stop.decision, stop.seeds_seen) == (decision, seen)
     ended = now_of(current, job)
     assert ended.done == ended.total == len(list(results.stream(current, job.id)))
-    assert stop["seeds_saved"] == 200 - ended.done
+    assert stop.seeds_saved == 200 - ended.done
 
 
 def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_the_diagnosis(
@@ -246,14 +248,14 @@ def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_the_dia
     items = send(current)
     store(current, items[0], [row(0, verdict="fail", explanation="unexplained")])
     stop = stop_of(current, job)
-    assert (stop["decision"], stop["seed"], stop["verdict"], stop["seeds_run"]) == (
+    assert (stop.decision, stop.seed, stop.verdict, stop.seeds_run) == (
         "wrong",
         0,
         "fail",
         None,
     )
-    assert stop["words"].endswith("(seed 0: fail)")
-    assert "finder" not in stop
+    assert stop.words.endswith("(seed 0: fail)")
+    assert not hasattr(stop, "finder")
     due = outbox.due(current, topics=["attempt.cancel"])
     cancelled_attempts = {message.payload["attempt"] for message in due}
     assert (
@@ -300,7 +302,7 @@ def test_asked_for_more_a_wrong_kernel_is_run_until_its_rate_is_known(current: S
         current, job, lambda seed, repeat: row(seed, repeat, "pass_by_tolerance", "unexplained")
     )
     assert ended.stop is not None
-    assert (ended.stop["decision"], ended.stop["seeds_seen"], ended.verdict) == (
+    assert (ended.stop.decision, ended.stop.seeds_seen, ended.verdict) == (
         "stable",
         49,
         "pass_by_tolerance",
@@ -326,7 +328,7 @@ def test_what_lies_behind_an_unexplained_seed_is_withdrawn_and_what_lies_before_
         current, again, [row(0, verdict="fail_by_tolerance"), row(1, verdict="fail_by_tolerance")]
     )
     stop = stop_of(current, job)
-    assert (stop["decision"], stop["seeds_seen"]) == (
+    assert (stop.decision, stop.seeds_seen) == (
         "flaky",
         2,
     )  # what came first in the order of the seeds decides
@@ -340,15 +342,16 @@ def test_nothing_about_the_kernel_ends_undecided_with_the_largest_number(current
         "stopped after 0 of at most 5 seeds (5 more say nothing of the kernel), 0 failed: "
         "all 5 seeds ran without a decision"
     )
-    assert (ended.verdict, ended.stop["decision"], ended.stop["words"]) == (
+    assert (ended.verdict, ended.stop.decision, ended.stop.words) == (
         "hang",
         "undecided",
         words,
     )
-    assert (ended.stop["seeds_saved"], ended.stop["device_ms_saved"]) == (0, 0)
+    assert (ended.stop.seeds_saved, ended.stop.device_ms_saved) == (0, 0)
     again = jobs.resubmit(current, job.id, owner="me")
     assert again is not None
-    assert (again.total, again.sequential) == (5, {**(job.sequential or {}), "needed": None})
+    assert job.sequential is not None
+    assert (again.total, again.sequential) == (5, replace(job.sequential, needed=None))
 
 
 def test_repeats_of_a_seed_count_once_and_one_red_repeat_makes_it_red(current: Session) -> None:
@@ -359,7 +362,7 @@ def test_repeats_of_a_seed_count_once_and_one_red_repeat_makes_it_red(current: S
         lambda seed, repeat: row(seed, repeat, verdict="fail_by_tolerance" if repeat else "pass"),
     )
     assert ended.stop is not None
-    assert (ended.stop["decision"], ended.stop["seeds_seen"], ended.stop["seed"], ended.done) == (
+    assert (ended.stop.decision, ended.stop.seeds_seen, ended.stop.seed, ended.done) == (
         "flaky",
         2,
         101,

@@ -73,7 +73,7 @@ def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any)
 def test_a_suspect_seed_adds_eight_and_what_was_chance_passes(current: Session) -> None:
     job = run(current, lambda number: seed(number, 6.0 if number == 3 else 1.0))
     assert (job.state, job.verdict, job.counts) == ("finished", "pass", {"pass": 11, "suspect": 1})
-    assert (job.total, job.done, job.chunks) == (12, 12, 3)
+    assert (job.total, job.done, job.chunks.total) == (12, 12, 3)
     assert job.suspects is not None
     assert (job.suspects["seeds"], job.suspects["added"], job.suspects["rounds"]) == (
         [3],
@@ -134,9 +134,7 @@ def test_an_added_seed_that_is_unexplained_settles_it(current: Session) -> None:
         job.suspects["words"]
         == "seed 0 is suspect; 8 seeds were added: seed 6 is unexplained by itself"
     )
-    assert [flag["kind"] for flag in flags.list_(current, job=job.id).items] == [
-        "passes_by_tolerance"
-    ]
+    assert [flag.kind for flag in flags.list_(current, job=job.id).items] == ["passes_by_tolerance"]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +157,7 @@ def test_the_pooled_figures_decide_the_verdict_and_are_the_flags_evidence(
     job = run(current, make)
     assert (job.verdict, job.total) == (ends, 12)
     job_flags = flags.list_(current, job=job.id).items
-    assert [flag["kind"] for flag in job_flags] == ([] if kind is None else [kind])
+    assert [flag.kind for flag in job_flags] == ([] if kind is None else [kind])
     if kind is not None:
         evidence = job_flags[0]["evidence"]
         assert evidence["pooled"]["dx"]["statistics"]["row_z"] == pytest.approx(row_z)
@@ -185,7 +183,7 @@ def test_who_gets_more_seeds(current: Session, changes: dict[str, Any]) -> None:
     job = run(current, lambda number: seed(number, 6.0 if number == 1 else 1.0), **changes)
     if "stop_on_finding" in changes:
         assert job.stop is not None
-        assert (job.verdict, job.total, job.stop["decision"], job.stop["seeds_run"]) == (
+        assert (job.verdict, job.total, job.stop.decision, job.stop.seeds_run) == (
             "pass",
             12,
             "undecided",

@@ -16,8 +16,9 @@ from sqlalchemy.orm import Session
 
 from api import SECRET, Api, in_process
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
-from gonogo_service.github import answering, report
+from gonogo_service.github import reading, report
 from gonogo_service.github.answering import Answerer
+from gonogo_service.hooks.catch_up import client_of
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.automation import commit_checks, runs
 from gonogo_storage.automation.commit_checks import CommitCheck
@@ -84,8 +85,9 @@ def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Answer
     core = open_background_context(
         api.settings.model_copy(update={**keys, "github_url": server.url, **who}), threading.Event()
     )
-    answerer = answering.make(core)
-    assert answerer is not None
+    client = client_of(core.settings)
+    assert client is not None
+    answerer = Answerer(core, client)
     yield answerer
     answerer.close(10)
     core.close()
@@ -323,6 +325,26 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
     assert (gone.state, gone.due_at, gone.tries) == ("failed", None, 9)
     assert gone.error is not None
     assert "No commit found" in gone.error
+
+
+def test_a_report_that_can_t_be_written_stalls_no_other(
+    api: Api, server: GitHubServer, answerer: Answerer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with api.context.session() as session:
+        bad = commit_check(session, None, None, error="no build is registered for this commit")
+        good = commit_check(session, None, None, error="no build", pull_request=None)
+    real_read = reading.read
+
+    def read_or_fail(session: Session, check: CommitCheck, url: str | None) -> Any:
+        if check.id == bad:
+            raise KeyError("a bug")
+        return real_read(session, check, url)
+
+    monkeypatch.setattr(reading, "read", read_or_fail)
+    tell(answerer)
+    assert (state(api, good).state, state(api, good).tries) == ("told", 0)
+    assert (state(api, bad).state, state(api, bad).tries) == ("waiting", 1)
+    assert state(api, bad).error == "KeyError: 'a bug'"
 
 
 def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_counts(

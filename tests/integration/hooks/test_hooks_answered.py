@@ -17,8 +17,9 @@ from pydantic import SecretStr
 
 from api import JOB, SECRET, Api
 from github import APP, TOKEN, GitHubServer
-from gonogo_service.github import answering, report
+from gonogo_service.github import report
 from gonogo_service.github.answering import POLL_GAUGES, Answerer
+from gonogo_service.hooks.catch_up import client_of
 from gonogo_service.hooks.processor import Processor
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.db.encoding import utcnow
@@ -83,8 +84,9 @@ def circle_of(api: Api, server: GitHubServer, **who: Any) -> Iterator[Circle]:
         api.settings.model_copy(update={**keys, "github_url": server.url, **(who or WHO)}),
         threading.Event(),
     )
-    answerer = answering.make(core)
-    assert answerer is not None
+    client = client_of(core.settings)
+    assert client is not None
+    answerer = Answerer(core, client)
     yield Circle(emptied(api), server, Processor(core), answerer)
     answerer.close(10)
     core.close()

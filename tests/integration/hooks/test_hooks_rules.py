@@ -242,8 +242,9 @@ def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
 ) -> None:
     store_rule(lite, paths=["ttnn/**"])
     token = {"github_url": at_github.url, "github_token": SecretStr(TOKEN)}
-    paths = catch_up.paths_of(lite.settings.model_copy(update=token))
-    assert paths is not None
+    client = catch_up.client_of(lite.settings.model_copy(update=token))
+    assert client is not None
+    paths = catch_up.Paths(client)
     at_github.files, at_github.most = ["docs/a", "docs/b", "docs/c"], 2
     deliver(lite.client, "pull_request", pull_request())
     assert work(lite, paths=paths) == 0
@@ -252,4 +253,4 @@ def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
     deliver(lite.client, "pull_request", pull_request(head=NEXT), delivery=str(uuid.uuid4()))
     assert work(lite, paths=paths) == 1
     paths.close()
-    assert catch_up.paths_of(lite.settings) is None
+    assert catch_up.client_of(lite.settings) is None

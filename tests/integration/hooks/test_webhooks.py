@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,10 +17,12 @@ from pydantic import SecretStr
 from standardwebhooks import Webhook
 
 from api import JOB, SECRET, Api, in_process, make_settings
-from gonogo_service.background import delivery
+from gonogo_service.access.principals import Keys
+from gonogo_service.background.delivery import OutboxDelivery
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.webhooks import addresses, mail, messages, outbound
 from gonogo_service.webhooks.outbound import Sender
+from gonogo_service.webhooks.secrets import Box
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.flags import flags
 from gonogo_storage.messages import deliveries as stored
@@ -57,20 +60,19 @@ def core(api: Api) -> Iterator[BackgroundContext]:
         "webhook_private": ("127.0.0.0/8",),
     }
     context = open_background_context(api.settings.model_copy(update=changes), threading.Event())
-    delivery.HANDLERS.update(
-        {"job.finished": lambda core, payload: outbound.fan_out(core, "job.finished", payload)}
-    )
     yield context
-    delivery.HANDLERS.clear()
     context.close()
 
 
 @pytest.fixture
 def sender(core: BackgroundContext) -> Sender:
-    webhook_sender = outbound.make(core)
-    assert webhook_sender is not None
-    webhook_sender.chance = random.Random(1)
-    return webhook_sender
+    return Sender(core, Box(Keys(SECRET)), chance=random.Random(1))
+
+
+def fan_out(core: BackgroundContext) -> None:
+    """Deliver the outbox: store a message for each subscription to a job's end."""
+    handler = partial(outbound.fan_out, type_="job.finished", url=core.settings.url)
+    OutboxDelivery(core, {"job.finished": handler}).run_once()
 
 
 def subscribe(api: Api, url: str, **changes: Any) -> dict[str, Any]:
@@ -98,11 +100,11 @@ def test_a_job_that_ends_is_told_once_signed_and_logged(
     subscribe(api, receiver.url, events=["flag.resolved"])
     with api.context.session() as session:
         job = finished(session).id
-    delivery.run_once(core)
-    for _ in range(2):  # handled again, as after a crash: no second message
-        outbound.fan_out(
-            core, "job.finished", {"job": job, "version": api.get(f"/jobs/{job}")["version"]}
-        )
+    fan_out(core)
+    reference = {"job": job, "version": api.get(f"/jobs/{job}")["version"]}
+    for _ in range(2):  # the same event again: no second message
+        with api.context.session() as session:
+            outbound.fan_out(session, reference, type_="job.finished", url=core.settings.url)
     send(sender)
     send(sender)
     (got,) = receiver.got
@@ -269,16 +271,39 @@ def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(
 
 
 @LITE
+def test_a_message_that_can_t_be_written_is_a_failed_try_and_stalls_no_other(
+    api: Api, sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webhook = subscribe(api, receiver.url, kind="slack")
+    for _ in range(2):
+        api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
+    texts = iter([KeyError("a bug")])
+
+    def for_slack(_message: Any) -> str:
+        if (problem := next(texts, None)) is not None:
+            raise problem
+        return "a line"
+
+    monkeypatch.setattr(messages, "for_slack", for_slack)
+    send(sender)
+    send(sender)  # the first waits for its next try, so the second has its turn
+    second, first = deliveries(api, webhook)
+    assert [(item["state"], item["tries"]) for item in (first, second)] == [
+        ("waiting", 1),
+        ("delivered", 1),
+    ]
+    log = api.get(f"/webhooks/{webhook['id']}/deliveries/{first['id']}")["log"]
+    assert log[0]["error"] == "KeyError: 'a bug'"
+
+
+@LITE
 def test_private_addresses_need_a_word_of_the_settings(
     api: Api, core: BackgroundContext, receiver: Receiver
 ) -> None:
     webhook = subscribe(api, receiver.url)
     api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
-    strict_sender = outbound.make(
-        replace(core, settings=core.settings.model_copy(update={"webhook_private": ()}))
-    )
-    assert strict_sender is not None
-    send(strict_sender)
+    strict = core.settings.model_copy(update={"webhook_private": ()})
+    send(Sender(replace(core, settings=strict), Box(Keys(SECRET))))
     assert receiver.got == []
     log = api.get(f"/webhooks/{webhook['id']}/deliveries/{deliveries(api, webhook)[0]['id']}")[
         "log"
@@ -337,7 +362,7 @@ def test_slack_gets_a_line_of_text(
     assert webhook["secret"] is None
     with api.context.session() as session:
         job = finished(session).id
-    delivery.run_once(core)
+    fan_out(core)
     send(sender)
     (got,) = receiver.got
     assert set(got.message) == {"text"}
@@ -356,10 +381,8 @@ def test_mail_gets_a_line_and_a_link(migrated_sqlite_url: str) -> None:
             api.settings.model_copy(update={"broker_url": NOWHERE, "worker_key": SecretStr(KEY)}),
             threading.Event(),
         )
-        outbound.fan_out(core, "job.finished", {"job": job, "version": 1})
-        sender = outbound.make(core)
-        assert sender is not None
-        send(sender)
+        fan_out(core)
+        send(Sender(core, Box(Keys(SECRET))))
         core.close()
     server.close()
     (message,) = server.got
@@ -378,7 +401,7 @@ def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
         with api.context.session() as session:
             finished(session)
             (flag,) = flags.list_(session).items
-            of_flag = {"flag": flag["id"]}
+            of_flag = {"flag": flag.id}
             payloads = {
                 "run.finished": {"run": run.json()["id"]},
                 "flag.opened": of_flag,
@@ -389,8 +412,8 @@ def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
                 assert message["data"]["version"] >= 1
                 assert message["data"]["id"] in message["data"]["url"]
                 assert messages.sentence(message).endswith(message["data"]["url"])
-            assert messages.payload(session, "job.finished", {"job": flag["id"]}, None)["data"] == {
-                "job": flag["id"]
+            assert messages.payload(session, "job.finished", {"job": flag.id}, None)["data"] == {
+                "job": flag.id
             }  # there is no such job
             of_run = messages.payload(session, "run.finished", payloads["run.finished"], None)
             assert (

@@ -13,8 +13,10 @@ from pydantic import SecretStr
 
 import node_programs
 from api import SECRET, in_process
+from gonogo_service.access.principals import Keys
 from gonogo_service.kit.background_context import open_background_context
-from gonogo_service.webhooks import outbound, secrets
+from gonogo_service.webhooks import secrets
+from gonogo_service.webhooks.outbound import Sender
 from job_flow import KEY
 from servers import Missing
 from webhook_receiver import Got, Receiver, wait_for_senders
@@ -48,9 +50,7 @@ def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_wa
             api.settings.model_copy(update={**keys, "webhook_private": ("127.0.0.0/8",)}),
             threading.Event(),
         )
-        sender = outbound.make(core)
-        assert sender is not None
-        sender.run_once()
+        Sender(core, secrets.Box(Keys(SECRET))).run_once()
         wait_for_senders()
         core.close()
     receiver.close()

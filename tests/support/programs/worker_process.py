@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from checkout import ROOT
+from checkout import PYTHONPATH, ROOT
 from gonogo_workers import queue
 
 KEY = "worker-key-of-the-tests-" + "k" * 20
@@ -89,7 +89,7 @@ class Workplace:
             "GONOGO_VAR_DIR": str(self.folder),
             "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
             "GONOGO_HEARTBEAT_S": "1",
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'plugins'}",
+            "PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{ROOT / 'tests' / 'plugins'}",
             **environment,
         }
         with (self.folder / "worker.log").open("ab") as log:

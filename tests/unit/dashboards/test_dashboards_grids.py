@@ -24,7 +24,8 @@ def job(seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **c
     values |= {
         "kind": JobKind.seeds,
         "state": state,
-        "request": {"seeds": seeds, "repeats": repeats},
+        "seeds": seeds,
+        "repeats": repeats,
         "created_at": NOW,
     }
     return Job(**{**values, **changes})
@@ -39,14 +40,14 @@ def test_every_verdict_has_a_letter_of_its_own_and_none_means_nothing() -> None:
     ("order", "pairs"),
     [
         (
-            SeedOrder.of({"seeds": {"start": 5, "count": 2}, "repeats": 2}, None),
+            SeedOrder.of({"start": 5, "count": 2}, 2, None),
             [(5, 0), (5, 1), (6, 0), (6, 1)],
         ),
         (
-            SeedOrder.of({"seeds": [9, 2, 5]}, {"added": [10, 11]}),
+            SeedOrder.of([9, 2, 5], 1, {"added": [10, 11]}),
             [(2, 0), (5, 0), (9, 0), (10, 0), (11, 0)],
         ),
-        (SeedOrder.of({"seeds": {"start": 0, "max": 3}}, None), [(0, 0), (1, 0), (2, 0)]),
+        (SeedOrder.of({"start": 0, "max": 3}, 1, None), [(0, 0), (1, 0), (2, 0)]),
     ],
 )
 def test_places_and_seeds_are_each_others_inverse(

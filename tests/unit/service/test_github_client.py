@@ -117,6 +117,11 @@ def test_where_the_app_is_not_installed_the_token_speaks(server: GitHubServer, a
     assert [
         request.headers["authorization"] for request in server.requests if request.method == "POST"
     ] == [f"Bearer {TOKEN}"]
+    server.installed = True
+    assert not app.may_check(REPOSITORY)  # remembered for five minutes
+    with time_machine.travel(datetime.now(UTC) + timedelta(minutes=6), tick=False):
+        assert app.may_check(REPOSITORY)
+    server.installed = False
     alone = GitHub(server.url, App(APP, server.key))
     with pytest.raises(Refused, match="not installed"):
         status(alone)

@@ -26,18 +26,18 @@ def test_the_public_library_verifies_what_we_sign() -> None:
     secret, old_secret, body, moment = (
         secrets.make(),
         secrets.make(),
-        b'{"type":"job.finished"}',
+        '{"type":"job.finished"}',
         datetime.now(UTC),
     )
     headers = {
         "webhook-id": "m1",
         "webhook-timestamp": str(int(moment.timestamp())),
-        "webhook-signature": signatures([secret, old_secret], "m1", int(moment.timestamp()), body),
+        "webhook-signature": signatures([secret, old_secret], "m1", moment, body),
     }
     for accepted_secret in (secret, old_secret):
         assert Webhook(accepted_secret).verify(body, headers) == json.loads(body)
     with pytest.raises(WebhookVerificationError):
-        Webhook(secret).verify(body + b" ", headers)
+        Webhook(secret).verify(body + " ", headers)
     with pytest.raises(WebhookVerificationError):
         Webhook(secrets.make()).verify(body, headers)
 
@@ -51,11 +51,13 @@ def test_we_verify_what_the_public_library_signs() -> None:
     )
     verify(secret, "m1", stamp, f"v1,AAAA {header}", body, now=now)
     times = [
-        {"timestamp": timestamp} for timestamp in ("soon", "9" * 400, "1_0", "\u0661", "-5", "")
+        {"timestamp": timestamp}
+        for timestamp in ("soon", "9" * 12, "9" * 400, "1_0", "\u0661", "-5", "")
     ]
     wrong: list[dict[str, Any]] = [
         {"message_id": "m2"},
         {"body": b"[]"},
+        {"body": b"\xff"},
         {"now": now + 301},
         {"header": header[:-2]},
         *times,
@@ -71,6 +73,9 @@ def test_we_verify_what_the_public_library_signs() -> None:
         with pytest.raises(Unverified):
             verify(secret, **arguments)
     verify(secret, "m1", stamp, header, body, now=now + 9999, tolerance_s=None)
+    for bad, reason in (("whsec_", "empty"), ("whsec_!!!!", "not base64")):
+        with pytest.raises(ValueError, match=reason):
+            verify(bad, "m1", stamp, header, body, now=now)
 
 
 def test_a_secret_at_rest_opens_under_its_own_key_only() -> None:

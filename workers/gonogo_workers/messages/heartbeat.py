@@ -57,13 +57,17 @@ class Pulse:
         self._next = threading.Event()
         self._failing = False
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        """Send the first heartbeat."""
         self._thread.start()
 
     def stop(self) -> None:
         """Send no more heartbeats; don't wait for one that hangs in the broker's connection."""
         self._stop.set()
         self._next.set()
-        self._thread.join(0.5)
+        if self._thread.is_alive():
+            self._thread.join(0.5)
 
     def soon(self) -> None:
         """Send the next heartbeat now: something changed that the service should know."""

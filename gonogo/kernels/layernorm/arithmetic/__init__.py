@@ -5,6 +5,7 @@ The dataflow of the kernel must be known.
 
 from __future__ import annotations
 
+from gonogo.kernels.layernorm.arithmetic.given import GivenMoments, given_moments
 from gonogo.kernels.layernorm.arithmetic.terms import (
     BackwardTerms,
     ForwardTerms,
@@ -12,4 +13,11 @@ from gonogo.kernels.layernorm.arithmetic.terms import (
     forward_terms,
 )
 
-__all__ = ["BackwardTerms", "ForwardTerms", "backward_terms", "forward_terms"]
+__all__ = [
+    "BackwardTerms",
+    "ForwardTerms",
+    "GivenMoments",
+    "backward_terms",
+    "forward_terms",
+    "given_moments",
+]

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.arithmetic.backward import ARITHMETIC
 from gonogo.kernels.layernorm.arithmetic.moments import moments
-from gonogo.kernels.layernorm.arithmetic.terms import TF32_READ, ForwardTerms
+from gonogo.kernels.layernorm.arithmetic.terms import ARITHMETIC, TF32_READ, ForwardTerms
 from gonogo.numerics.expectation import (
     Array,
     Direction,

@@ -63,6 +63,10 @@ Its cost: in such a kernel a wrong factor below 2^-9 can't be seen.
 """
 
 
+ARITHMETIC = 2.0**-22
+"""Four fp32 operations of the last line, each 2^-24 of the largest operand."""
+
+
 def truncated_reciprocal(n: int) -> float:
     """Return 1/n as the packer makes it for a reduce scaler: truncated to bf16."""
     bits = np.array([1.0 / n], dtype=np.float32).view(np.uint32) & np.uint32(0xFFFF0000)

@@ -1,8 +1,7 @@
 """Emulated Wormhole kernels: `run` runs a named build of a test, `ideal` the same logic unrounded.
 
-gonogo.kernels.normalization.emulation has the forward dataflow and the steps. Here are the rest of
-the switches (`plan`), the builds (`defects`) and the dataflow of `backward`, with its compiled
-version (`loops`) and itself without rounding (`logic`).
+gonogo.kernels.normalization.emulation has the dataflows and their steps. Here are the builds
+(`defects`) and the compiled version of the backward dataflow (`loops`).
 """
 
 from __future__ import annotations
@@ -13,26 +12,28 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.emulation import logic
-from gonogo.kernels.layernorm.emulation.backward import Operands, backward
 from gonogo.kernels.layernorm.emulation.defects import DEFECTS, Defect
-from gonogo.kernels.layernorm.emulation.plan import Plan, takes_block_path
+from gonogo.kernels.layernorm.emulation.loops import compiled_block
 from gonogo.kernels.layernorm.reference import reference
+from gonogo.kernels.normalization.emulation import backward
+from gonogo.kernels.normalization.emulation.backward import Gradients
 from gonogo.kernels.normalization.emulation.forward import (
-    CLEAR,
     Rows,
     emulate,
     exact,
+    moments,
     stored_moments,
 )
+from gonogo.kernels.normalization.emulation.logic import TILE, Logic
 from gonogo.kernels.normalization.emulation.machine import Machine
-from gonogo.kernels.normalization.emulation.spoil import REGISTER, hang_or_crash, spoil
-from gonogo.kernels.normalization.emulation.steps import Values
+from gonogo.kernels.normalization.emulation.spoil import hang_or_crash
+from gonogo.kernels.normalization.emulation.steps import Exact, Values
+from gonogo.numerics.tensix import arithmetic as wh
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
-__all__ = ["DEFECTS", "Defect", "ideal", "run", "takes_block_path"]
+__all__ = ["DEFECTS", "Defect", "ideal", "run"]
 
 Array = NDArray[np.float32]
 Number = TypeVar("Number", np.float32, np.float64)
@@ -69,36 +70,38 @@ def run(
     Raises:
         KeyError: no such build, or a tensor is missing.
     """
-    plan = DEFECTS[build].plan_for(test.kernel)
-    shape = given["x"].shape
+    logic, shape = DEFECTS[build].logic_on(test.kernel), given["x"].shape
     rows = _as_rows(given)
     if test.kernel == "layernorm_fw":
         y, mean, rstd = emulate(
-            test, _forward(rows, plan), plan, position, columns_in_srcb=False, compiled=compiled
+            test, _forward(rows, logic), logic, position, columns_in_srcb=False, compiled=compiled
         )
         return _shaped({"y": y, "mean": mean, "rstd": rstd}, shape)
-    if plan.fate is not None:
-        hang_or_crash(plan.fate)
-    machine = Machine.of(test, plan.narrow_sums)
+    if logic.fate is not None:
+        hang_or_crash(logic.fate)
+    machine = Machine.of(test, logic.narrow_sums)
     if "mean" not in rows:
         rows["mean"], rows["rstd"] = stored_moments(
-            rows["x"], test.epsilon, plan.statistics_only(), machine
+            rows["x"], test.epsilon, logic.statistics_only(), machine
         )
-    stale = REGISTER.lanes() if plan.stale and position > 0 else CLEAR
-    outputs = backward(
-        Operands.of(rows, plan, machine, stale),
-        plan,
-        machine,
-        compiled=machine.compiled if compiled is None else compiled,
+    mean = wh.read_source(rows["mean"], machine.reads_bf16("mean", "x"))
+    gradients = Gradients(
+        rows["x"],
+        rows["dy"],
+        wh.read_source(logic.gamma(rows["gamma"]), machine.reads_bf16("gamma", "dy")),
+        mean if logic.subtracted == "mean" else np.zeros_like(mean),
+        wh.read_source(rows["rstd"], machine.narrow),
     )
-    REGISTER.leave(outputs["dx"])
-    outputs["dx"] = spoil(outputs["dx"], rows["x"], plan)
-    return _shaped(outputs, shape)
+    is_compiled = machine.compiled if compiled is None else compiled
+    loop = compiled_block if is_compiled else None
+    return _shaped(backward.emulate(machine, gradients, logic, position, loop), shape)
 
 
-def _forward(given: Mapping[str, Values], plan: Plan) -> Rows:
+def _forward(given: Mapping[str, Values], logic: Logic) -> Rows:
     """Return the input of the forward dataflow."""
-    return Rows(given["x"], given["x"], plan.gamma(given["gamma"])[None, :], given["beta"][None, :])
+    return Rows(
+        given["x"], given["x"], logic.gamma(given["gamma"])[None, :], given["beta"][None, :]
+    )
 
 
 def ideal(
@@ -111,16 +114,20 @@ def ideal(
     (N,). The distance from the reference says whether a defect can show with these inputs. Where a
     NaN tile is planted, it is NaN.
     """
-    plan = DEFECTS[build].plan_for(test.kernel)
+    logic = DEFECTS[build].logic_on(test.kernel)
     rows = _as_rows({name: np.asarray(a, dtype=np.float64) for name, a in given.items()})
-    if plan.logic() == Plan():
+    if logic.exact() == Logic():
         return reference(test, rows)
     if test.kernel == "layernorm_fw":
-        y, mean, rstd = exact(test.epsilon, _forward(rows, plan), plan)
+        y, mean, rstd = exact(test.epsilon, _forward(rows, logic), logic)
         return {"y": y, "mean": mean, "rstd": rstd}
-    outputs = logic.backward(rows, test.epsilon, plan)
-    outputs["dx"] = spoil(outputs["dx"], rows["x"].astype(np.float32), plan)
-    return outputs
+    x = rows["x"]
+    if "mean" not in rows:
+        statistics = moments(Exact(), x, test.epsilon, logic.statistics_only(), np.zeros(TILE))
+        rows["mean"], _, rows["rstd"] = statistics
+    subtracted = rows["mean"] if logic.subtracted == "mean" else None
+    gradients = Gradients(x, rows["dy"], logic.gamma(rows["gamma"]), subtracted, rows["rstd"])
+    return backward.exact(gradients, logic)
 
 
 def _as_rows(given: Mapping[str, NDArray[Number]]) -> dict[str, NDArray[Number]]:

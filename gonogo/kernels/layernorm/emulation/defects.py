@@ -1,6 +1,6 @@
 """The named builds of the emulator: the right kernel, and mutants that a gauge must catch.
 
-Each is a `Plan`: explicit switches on the one dataflow, never a copy of a kernel. A defect behaves
+Each is a `Logic`: explicit switches on the one dataflow, never a copy of a kernel. A defect behaves
 as `correct` in a kernel that it doesn't touch, or in a shape where it changes nothing.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gonogo.kernels.layernorm.emulation.plan import Plan
+from gonogo.kernels.normalization.emulation.logic import Logic
 
 FORWARD = "layernorm_fw"
 BACKWARD = "layernorm_bw"
@@ -25,37 +25,37 @@ class Defect:
         kernels: the kernels that it changes.
         outputs: the outputs of those that it touches.
         gauge: True for a mutant whose numbers a test must reject.
-        plan: the switches.
+        logic: the switches.
     """
 
     name: str
     sentence: str
     kernels: tuple[str, ...]
     outputs: tuple[str, ...]
-    plan: Plan
+    logic: Logic
     gauge: bool = True
 
-    def plan_for(self, kernel: str) -> Plan:
+    def logic_on(self, kernel: str) -> Logic:
         """Return its switches on `kernel`; those of the right kernel where it changes nothing."""
-        return self.plan if kernel in self.kernels else Plan()
+        return self.logic if kernel in self.kernels else Logic()
 
 
 _ALL = (
-    Defect("correct", "The right kernel.", BOTH, (), Plan(), gauge=False),
+    Defect("correct", "The right kernel.", BOTH, (), Logic(), gauge=False),
     Defect(
         "last-two-tiles",
         "s1 sums only the last two tiles of a row.",
         (BACKWARD,),
         ("dx",),
-        Plan(s1_last_tiles=2),
+        Logic(first_tiles="last-two"),
     ),
-    Defect("double-subtract", "s1 is subtracted twice.", (BACKWARD,), ("dx",), Plan(s1_times=2)),
+    Defect("double-subtract", "s1 is subtracted twice.", (BACKWARD,), ("dx",), Logic(s1_times=2)),
     Defect(
         "last-block-only",
         "s2 keeps only its last block of three tiles.",
         (BACKWARD,),
         ("dx",),
-        Plan(s2_last_block=True),
+        Logic(square_tiles="last-block"),
     ),
     Defect(
         "tt-train-2025",
@@ -63,36 +63,36 @@ _ALL = (
         "what was really wrong in tt-train.",
         (BACKWARD,),
         ("dx",),
-        Plan(s1_times=2, s2_last_block=True),
+        Logic(s1_times=2, square_tiles="last-block"),
     ),
-    Defect("drop-s1", "s1 is not subtracted at all.", (BACKWARD,), ("dx",), Plan(s1_times=0)),
+    Defect("drop-s1", "s1 is not subtracted at all.", (BACKWARD,), ("dx",), Logic(s1_times=0)),
     Defect(
         "bf16-accumulate",
         "The sums over the tiles of a row run in a 16-bit Dst: a loss of precision, not of logic.",
         BOTH,
         ("dx", "dgamma", "y", "mean", "rstd"),
-        Plan(narrow_sums=True),
+        Logic(narrow_sums=True),
     ),
     Defect(
         "wrong-epsilon",
         "epsilon is a thousand times too large where the kernel makes its own rstd.",
         BOTH,
         ("y", "rstd", "dx", "dgamma"),
-        Plan(epsilon_factor=1000.0),
+        Logic(epsilon_factor=1000.0),
     ),
     Defect(
         "unbiased-variance",
         "The variance divides by N - 1 where the kernel makes its own rstd.",
         BOTH,
         ("y", "rstd", "dx", "dgamma"),
-        Plan(divisor="unbiased"),
+        Logic(divisor="unbiased"),
     ),
     Defect(
         "gamma-shifted-tile",
         "gamma is read one tile (32 columns) too early.",
         BOTH,
         ("y", "dx"),
-        Plan(gamma_shift=1),
+        Logic(change="gamma-tile"),
     ),
     Defect(
         "mask-missing",
@@ -100,28 +100,28 @@ _ALL = (
         "enters the sums.",
         BOTH,
         ("y", "mean", "rstd", "dx"),
-        Plan(mask=False),
+        Logic(mask=False),
     ),
     Defect(
         "mean-not-subtracted",
         "x^ is x rstd: the mean is not subtracted.",
         BOTH,
         ("y", "dx", "dgamma"),
-        Plan(subtracted="zero"),
+        Logic(subtracted="zero"),
     ),
     Defect(
         "mean-last-tile-missing",
         "The mean leaves out the row's last tile.",
         (FORWARD,),
         ("y", "mean", "rstd"),
-        Plan(first_tiles="not-last"),
+        Logic(first_tiles="not-last"),
     ),
     Defect(
         "dgamma-last-row-tile-missing",
         "dgamma leaves out the last tile of rows.",
         (BACKWARD,),
         ("dgamma",),
-        Plan(drop_last_row_tile=True),
+        Logic(change="dgamma-rows"),
     ),
     Defect(
         "tile-missing",
@@ -129,14 +129,14 @@ _ALL = (
         "the mean in the forward one.",
         BOTH,
         ("y", "mean", "rstd", "dx"),
-        Plan(first_tiles="not-middle"),
+        Logic(first_tiles="not-middle"),
     ),
     Defect(
         "rstd-off-1e-3",
         "rstd is 1.001 times too large where it scales the result.",
         BOTH,
         ("y", "rstd", "dx"),
-        Plan(rstd_factor=1.001),
+        Logic(rstd_factor=1.001),
     ),
     Defect(
         "stale-register",
@@ -144,7 +144,7 @@ _ALL = (
         "register: right when run first, then different from run to run.",
         BOTH,
         ("y", "mean", "rstd", "dx"),
-        Plan(stale=True),
+        Logic(stale=True),
     ),
     Defect(
         "power-of-two-outliers",
@@ -152,15 +152,15 @@ _ALL = (
         "the Wormhole HiFi4 with fp32 accumulate erratum.",
         BOTH,
         ("y", "dx"),
-        Plan(outliers=True),
+        Logic(outliers=True),
     ),
-    Defect("nan-tile", "One 32x32 tile is NaN.", BOTH, ("y", "dx"), Plan(nan_tile=True)),
+    Defect("nan-tile", "One 32x32 tile is NaN.", BOTH, ("y", "dx"), Logic(nan_tile=True)),
     Defect(
         "hang",
         "The kernel never returns.",
         BOTH,
         ("y", "mean", "rstd", "dx", "dgamma", "dbeta"),
-        Plan(fate="hang"),
+        Logic(fate="hang"),
         gauge=False,
     ),
     Defect(
@@ -168,7 +168,7 @@ _ALL = (
         "The process dies of a segmentation fault.",
         BOTH,
         ("y", "mean", "rstd", "dx", "dgamma", "dbeta"),
-        Plan(fate="crash"),
+        Logic(fate="crash"),
         gauge=False,
     ),
 )

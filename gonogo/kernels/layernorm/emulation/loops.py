@@ -1,13 +1,15 @@
 """The emulated backward kernel as a compiled loop over rows.
 
-It is the fast version of `backward._block`, bit for bit, for bf16 and fp32 buffers only. Block
-formats share exponents between neighbors and use the NumPy code.
+It is the fast version of gonogo.kernels.normalization.emulation.backward.flow, bit for bit, for
+bf16 and fp32 buffers only. Block formats share exponents between neighbors and use the NumPy code.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from gonogo.kernels.normalization.emulation.backward import Gradients
+from gonogo.kernels.normalization.emulation.logic import Logic, summed_tiles, tiles_of
 from gonogo.kernels.normalization.emulation.loops import (
     LANES,
     Array,
@@ -19,7 +21,9 @@ from gonogo.kernels.normalization.emulation.loops import (
     stored,
     vector,
 )
+from gonogo.kernels.normalization.emulation.machine import Machine
 from gonogo.numerics.jit import jit
+from gonogo.numerics.tensix import arithmetic as wh
 from gonogo.numerics.tensix.arithmetic_jit import (
     accumulate,
     pack_bf16,
@@ -30,6 +34,24 @@ from gonogo.numerics.tensix.arithmetic_jit import (
 )
 
 _ZERO = np.float32(0.0)
+
+
+def compiled_block(
+    machine: Machine, rows: Gradients, logic: Logic, stale: Array, dgamma_rows: int
+) -> tuple[Array, Array, Array]:
+    """Return what `flow` returns for rows as given, from the compiled loop."""
+    features = rows.x.shape[1]
+    assert rows.mean is not None
+    dx, dgamma, dbeta = np.empty_like(rows.x), *np.zeros((2, features), np.float32)
+    tiles, rules = tiles_of(features), machine.rules(machine.srcb_bf16)
+    scale = wh.vector_multiply(rows.rstd, np.float32(logic.rstd_factor))
+    backward_rows(
+        rows.x, rows.dy, rows.gamma, rows.mean, rows.rstd, scale, stale,
+        summed_tiles(logic.first_tiles, tiles), summed_tiles(logic.square_tiles, tiles),
+        logic.summed_columns(features).size, dgamma_rows, wh.scaler(1.0 / features), logic.s1_times,
+        rules, dx, dgamma, dbeta,
+    )  # fmt: skip
+    return dx if rules.bf16_output else wh.pack(dx, machine.output), dgamma, dbeta
 
 
 @jit
@@ -54,7 +76,7 @@ def backward_rows(
 ) -> None:
     """Compute one block of rows in place: dx (packed when the rules say so) and its column sums.
 
-    x, dy, dx are (rows, N); mean, rstd, scale (rows,); the others as in `backward.Operands`.
+    x, dy, dx are (rows, N); mean, rstd, scale (rows,); the others as in `compiled_block`.
     `width` is N, or the padded width when the padding isn't masked. The first `dgamma_rows` rows
     enter dgamma.
     """

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm import reference
 from gonogo.kernels.layernorm.arithmetic import backward as definition
+from gonogo.kernels.layernorm.arithmetic.columns import column_sum, with_own_statistics
+from gonogo.kernels.layernorm.arithmetic.given import GivenMoments
 from gonogo.kernels.layernorm.arithmetic.terms import BackwardTerms
 from gonogo.kernels.layernorm.fused import backward_rows, finish
 from gonogo.kernels.layernorm.fused import columns as down
@@ -57,7 +59,7 @@ def numbers(t: BackwardTerms) -> Array:
 def statistics(
     raw: Inputs,
     given: Inputs,
-    known: definition.GivenMoments,
+    known: GivenMoments,
     raw_moments: tuple[Array, Array],
     outputs: Mapping[str, NDArray[np.float32]],
     terms: BackwardTerms,
@@ -161,7 +163,7 @@ def statistics(
     scale = terms.scale + terms.product_mean + terms.read
     if "dgamma" in outputs:
         tiles = np.array([part[backward_rows.C] for part in parts])
-        expected = definition.column_sum(
+        expected = column_sum(
             tiles,
             sums[backward_rows.C_ABS],
             sums[backward_rows.C_BOUND],
@@ -174,7 +176,7 @@ def statistics(
         )
         if terms.own_statistics is not None:
             wide = np.asarray(dy, np.float64)
-            expected = definition.with_own_statistics(
+            expected = with_own_statistics(
                 expected, wide, (np.asarray(x, np.float64) - known.mean) * known.rstd, known
             )
         result["dgamma"] = compare.statistics(
@@ -187,7 +189,7 @@ def statistics(
     if "dbeta" in outputs:
         tiles = np.array([part[backward_rows.DY] for part in parts])
         read = terms.read + terms.product
-        expected = definition.column_sum(
+        expected = column_sum(
             tiles,
             sums[backward_rows.DY_ABS],
             read * sums[backward_rows.DY_ABS],
@@ -218,7 +220,7 @@ def _origin(raw: Inputs, mean: Array, rstd: Array) -> float:
 
 
 def _coherent(
-    facts: Array, known: definition.GivenMoments, terms: BackwardTerms
+    facts: Array, known: GivenMoments, terms: BackwardTerms
 ) -> tuple[float, float, float, float]:
     """Return how coherent the spreads of a row's sums are: s1's, none, s2's, none."""
     used = facts[known.informative]
@@ -230,7 +232,7 @@ def _coherent(
 
 def _down_columns(
     given: Inputs,
-    known: definition.GivenMoments,
+    known: GivenMoments,
     dx: NDArray[np.float32],
     terms: BackwardTerms,
 ) -> directions.Scores:

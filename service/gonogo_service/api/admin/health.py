@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import structlog
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel
 from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
 from gonogo_service.access.context import Context, Ctx, Reader
-from gonogo_service.kit.answers import answer
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.ops import schema
 
@@ -18,33 +18,35 @@ router = APIRouter(tags=["health"])
 _log = structlog.get_logger("gonogo.service")
 
 
-class Healthy(BaseModel):
+@dataclass(frozen=True)
+class Healthy:
     """The answer of a running process."""
 
     status: str
 
 
-@router.get(
-    "/healthz",
-    responses={200: {"model": Healthy}},
-    response_class=Response,
-    summary="Does the process answer?",
-)
-def healthz() -> Response:
+@dataclass(frozen=True)
+class Ready:
+    """The answer of a process whose parts all answer."""
+
+    database: str
+    schema: str
+    broker: str
+
+
+@router.get("/healthz", summary="Does the process answer?")
+def healthz() -> Healthy:
     """Answer without any check."""
-    return answer({"status": "ok"})
+    return Healthy("ok")
 
 
 @router.get(
     "/readyz",
-    responses={
-        200: {"description": "Database, schema and broker are ready"},
-        503: {"description": "The parts that are not ready"},
-    },
-    response_class=Response,
+    responses={503: {"description": "The parts that are not ready"}},
+    response_description="Database, schema and broker are ready",
     summary="Is the service ready?",
 )
-def readyz(context: Ctx) -> Response:
+def readyz(context: Ctx) -> Ready:
     """Check that the database and the broker answer, and that the schema is current.
 
     The schema of the next release is allowed, too.
@@ -79,7 +81,7 @@ def readyz(context: Ctx) -> Response:
             slug="not-ready",
             errors=[error for error in errors if error["value"] not in {"head", "ahead"}],
         )
-    return answer(status)
+    return Ready(**status)
 
 
 @router.get(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from fastapi import Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from gonogo_service.access.auth import MAX_NAME, issue_token
 from gonogo_service.access.context import Admin, Ctx
-from gonogo_service.kit.answers import Cursor, Limit, answer, answer_page, make_router, missing
+from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.access import audit
 from gonogo_storage.access import tokens as stored
+from gonogo_storage.access.tokens import Token
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 
 router = make_router("tokens")
 
@@ -24,66 +27,32 @@ class TokenIn(Strict):
     scopes: list[Literal["read", "submit", "admin"]] = Field(min_length=1, max_length=3)
 
 
-class TokenOut(BaseModel):
-    """A token without its text."""
-
-    id: str
-    name: str
-    prefix: str
-    scopes: list[str]
-    created_at: str
-    last_used_at: str | None
-    revoked_at: str | None
-
-
-class TokenIssued(TokenOut):
+@dataclass(frozen=True)
+class TokenIssued(Token):
     """A new token; `token` is its text, which can't be shown again."""
 
     token: str
 
 
-class TokenPage(BaseModel):
-    """A page of tokens, newest first."""
-
-    items: list[TokenOut]
-    next: str | None
-
-
-@router.get(
-    "/tokens",
-    responses={200: {"model": TokenPage}},
-    response_class=Response,
-    summary="List tokens, newest first",
-)
-def list_tokens(context: Ctx, _who: Admin, limit: Limit = 50, cursor: Cursor = None) -> Response:
+@router.get("/tokens", summary="List tokens, newest first")
+def list_tokens(context: Ctx, _who: Admin, limit: Limit = 50, cursor: Cursor = None) -> Page[Token]:
     """List all tokens, including revoked ones."""
     with context.reading() as session:
-        return answer_page(stored.list_(session, limit=limit, cursor=cursor), stored.Token.to_json)
+        return stored.list_(session, limit=limit, cursor=cursor)
 
 
-@router.post(
-    "/tokens",
-    status_code=201,
-    responses={201: {"model": TokenIssued}},
-    response_class=Response,
-    summary="Issue a token",
-)
-def issue(context: Ctx, who: Admin, body: TokenIn) -> Response:
+@router.post("/tokens", status_code=201, summary="Issue a token")
+def issue(context: Ctx, who: Admin, body: TokenIn) -> TokenIssued:
     """Issue a token. The answer has its text, which can't be shown again."""
     with context.session() as session:
         text = issue_token(session, body.name, body.scopes, actor=who.actor, keys=context.keys)
         token = stored.by_hash(session, context.keys.digest("token", text))
     assert token is not None
-    return answer({**token.to_json(), "token": text}, 201)
+    return from_object(TokenIssued, token, token=text)
 
 
-@router.delete(
-    "/tokens/{token_id}",
-    responses={200: {"model": TokenOut}},
-    response_class=Response,
-    summary="Revoke a token",
-)
-def revoke(context: Ctx, who: Admin, token_id: str) -> Response:
+@router.delete("/tokens/{token_id}", summary="Revoke a token")
+def revoke(context: Ctx, who: Admin, token_id: str) -> Token:
     """Revoke a token at once, and end the logins that use it."""
     with context.session() as session:
         before = stored.get(session, token_id)
@@ -98,4 +67,4 @@ def revoke(context: Ctx, who: Admin, token_id: str) -> Response:
                 subject=token_id,
                 detail={"name": token.name, "prefix": token.prefix},
             )
-    return answer(token.to_json())
+    return token

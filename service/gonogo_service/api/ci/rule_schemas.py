@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 from sqlalchemy.orm import Session
 
 from gonogo.ci.rules import OF_THE_COMMIT, problem_of
@@ -29,7 +29,7 @@ Template = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def _kind_of_suite(value: object) -> str:
-    return "stored" if isinstance(value, str) else "inline"
+    return "<stored>" if isinstance(value, str) else "<SuiteIn>"
 
 
 class BuildsOfRule(Strict):
@@ -101,7 +101,7 @@ class RuleIn(Strict):
     suites: Annotated[
         list[
             Annotated[
-                Annotated[SuiteName, Tag("stored")] | Annotated[SuiteIn, Tag("inline")],
+                Annotated[SuiteName, Tag("<stored>")] | Annotated[SuiteIn, Tag("<SuiteIn>")],
                 Discriminator(_kind_of_suite),
             ]
         ],
@@ -113,26 +113,6 @@ class RuleIn(Strict):
     def content(self) -> dict[str, Any]:
         """Return the stored content: the given fields, without defaults."""
         return self.model_dump(mode="json", exclude_unset=True, by_alias=True)
-
-
-class RuleOut(BaseModel):
-    """A rule in its newest version."""
-
-    name: str
-    version: int
-    key: str
-    content: dict[str, Any]
-    owner: str
-    created_at: str
-    updated_at: str
-    archived_at: str | None
-
-
-class RulePage(BaseModel):
-    """A page of rules, by name."""
-
-    items: list[RuleOut]
-    next: str | None
 
 
 def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") -> None:

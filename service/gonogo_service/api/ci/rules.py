@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from gonogo.errors import FieldError
 from gonogo_service.access.context import Admin, Ctx, Reader
 from gonogo_service.api.ci import rule_schemas
-from gonogo_service.api.ci.rule_schemas import RuleIn, RuleOut, RulePage
-from gonogo_service.kit.answers import Cursor, Limit, answer, answer_page, make_router, missing
+from gonogo_service.api.ci.rule_schemas import RuleIn
+from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.access import audit
 from gonogo_storage.automation import ci_rules as stored
+from gonogo_storage.automation.ci_rules import CiRule
 from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.paging import Page
 
 router = make_router("rules")
 MAX_RULES = 200
@@ -27,7 +30,8 @@ class RulesFile(Strict):
     rules: Annotated[list[RuleIn], Field(max_length=MAX_RULES)]
 
 
-class Replaced(BaseModel):
+@dataclass(frozen=True)
+class Replaced:
     """The changes of a rules file, by name."""
 
     stored: list[str]
@@ -38,14 +42,10 @@ class Replaced(BaseModel):
 @router.post(
     "/rules",
     status_code=201,
-    responses={
-        201: {"model": RuleOut},
-        200: {"model": RuleOut, "description": "Unchanged"},
-    },
-    response_class=Response,
+    responses={200: {"model": CiRule, "description": "Unchanged"}},
     summary="Store a rule",
 )
-def put(context: Ctx, who: Admin, body: RuleIn) -> Response:
+def put(context: Ctx, who: Admin, body: RuleIn, response: Response) -> CiRule:
     """Create the rule with that name, or replace it as its next version.
 
     The jobs that it starts belong to the user who stored it.
@@ -59,18 +59,15 @@ def put(context: Ctx, who: Admin, body: RuleIn) -> Response:
                 actor=who.actor,
                 action="rule.stored",
                 subject=body.name,
-                detail={"version": rule["version"]},
+                detail={"version": rule.version},
             )
-    return answer(rule, 201 if changed else 200)
+    if not changed:
+        response.status_code = 200
+    return rule
 
 
-@router.put(
-    "/rules",
-    responses={200: {"model": Replaced}},
-    response_class=Response,
-    summary="Replace all rules",
-)
-def replace(context: Ctx, who: Admin, body: RulesFile) -> Response:
+@router.put("/rules", summary="Replace all rules")
+def replace(context: Ctx, who: Admin, body: RulesFile) -> Replaced:
     """Store the rules of a rules file, and archive all other rules.
 
     Nothing changes if one rule is invalid.
@@ -100,44 +97,40 @@ def replace(context: Ctx, who: Admin, body: RulesFile) -> Response:
             audit.record(
                 session, actor=who.actor, action="rules.replaced", subject="rules", detail=detail
             )
-    return answer(changes)
+    return Replaced(**changes)
 
 
-@router.get(
-    "/rules", responses={200: {"model": RulePage}}, response_class=Response, summary="List rules"
-)
-def list_rules(context: Ctx, _who: Reader, limit: Limit = 50, cursor: Cursor = None) -> Response:
+@router.get("/rules", summary="List rules")
+def list_rules(
+    context: Ctx, _who: Reader, limit: Limit = 50, cursor: Cursor = None
+) -> Page[CiRule]:
     """List the rules in use, by name."""
     with context.reading() as session:
-        return answer_page(stored.list_(session, limit=limit, cursor=cursor))
+        return stored.list_(session, limit=limit, cursor=cursor)
 
 
 @router.get(
     "/rules/{name}",
-    responses={200: {"model": RuleOut}},
-    response_class=Response,
     summary="Show a rule",
 )
-def look(context: Ctx, _who: Reader, name: str) -> Response:
+def look(context: Ctx, _who: Reader, name: str) -> CiRule:
     """Show a rule in its newest version."""
     with context.reading() as session:
         rule = stored.get(session, name)
     if rule is None:
         raise missing("rule", name)
-    return answer(rule)
+    return rule
 
 
 @router.delete(
     "/rules/{name}",
-    responses={200: {"model": RuleOut}},
-    response_class=Response,
     summary="Archive a rule",
 )
-def archive(context: Ctx, who: Admin, name: str) -> Response:
+def archive(context: Ctx, who: Admin, name: str) -> CiRule:
     """Archive a rule, which then starts nothing. What it started stays; storing it restores it."""
     with context.session() as session:
         rule = stored.archive(session, name, now=utcnow())
         if rule is None:
             raise missing("rule", name)
         audit.record(session, actor=who.actor, action="rule.archived", subject=name)
-    return answer(rule)
+    return rule

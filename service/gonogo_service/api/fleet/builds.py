@@ -5,21 +5,20 @@ They contain nothing executable: the worker hosts define what a name means.
 
 from __future__ import annotations
 
-from typing import Any
-
-from fastapi import Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from gonogo.spec import arithmetic_names
 from gonogo.spec.builds import EMULATOR, Build, known_build, own_builds
 from gonogo_service.access.context import Admin, Ctx, Reader
-from gonogo_service.kit.answers import Cursor, Filter, Limit, answer, answer_page, make_router
+from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission.bodies import NAME, Word
 from gonogo_storage.access import audit
 from gonogo_storage.catalogue import builds as stored
+from gonogo_storage.catalogue.builds import ListedBuild
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 
 router = make_router("builds")
 
@@ -46,29 +45,7 @@ class BuildIn(Strict):
     )
 
 
-class BuildOut(BaseModel):
-    """A build; `created_at` is null for built-in builds."""
-
-    name: str
-    executor: str
-    branch: str
-    sequence: int
-    commit: str | None
-    arithmetic: str | None
-    outputs: list[str] | None
-    created_at: str | None
-
-
-class BuildPage(BaseModel):
-    """A page of builds, by name."""
-
-    items: list[BuildOut]
-    next: str | None
-
-
-@router.get(
-    "/builds", responses={200: {"model": BuildPage}}, response_class=Response, summary="List builds"
-)
+@router.get("/builds", summary="List builds")
 def list_builds(
     context: Ctx,
     _who: Reader,
@@ -76,33 +53,25 @@ def list_builds(
     branch: Filter = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response:
+) -> Page[ListedBuild]:
     """List built-in builds (of the emulator and torch) and registered ones, by name."""
     with context.reading() as session:
         registered = stored.list_(
             session, executor=executor, branch=branch, limit=limit + 1, cursor=cursor
         ).items
     built_in = [
-        {**build.to_json(), "created_at": None}
+        from_object(ListedBuild, build, created_at=None)
         for name, build in own_builds().items()
         if executor in {None, build.executor}
         and branch in {None, build.branch}
         and (cursor is None or name > cursor)
     ]
-    both: list[dict[str, Any]] = sorted(
-        [*registered, *built_in], key=lambda build: str(build["name"])
-    )
-    return answer_page(Page.cut(both, limit, lambda build: str(build["name"])))
+    both = sorted([*registered, *built_in], key=lambda build: build.name)
+    return Page.cut(both, limit, lambda build: build.name)
 
 
-@router.post(
-    "/builds",
-    status_code=201,
-    responses={201: {"model": BuildOut}},
-    response_class=Response,
-    summary="Register a build",
-)
-def register(context: Ctx, who: Admin, body: BuildIn) -> Response:
+@router.post("/builds", status_code=201, summary="Register a build")
+def register(context: Ctx, who: Admin, body: BuildIn) -> ListedBuild:
     """Register a build. Registering the same build again is no error.
 
     Another build with an existing name is rejected (409), so that a name's meaning never changes.
@@ -134,4 +103,4 @@ def register(context: Ctx, who: Admin, body: BuildIn) -> Response:
                 subject=build.name,
                 detail=build.to_json(),
             )
-    return answer(registered, 201)
+    return registered

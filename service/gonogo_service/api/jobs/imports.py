@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query, Request, Response
-from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
@@ -18,8 +18,8 @@ from gonogo.spec.builds import known_build
 from gonogo.spec.selections import MAX_NAME, Selection
 from gonogo_service.access.context import Ctx, Submitter
 from gonogo_service.api import idempotency_keys
-from gonogo_service.api.jobs.jobs import links
-from gonogo_service.kit.answers import Links, make_router
+from gonogo_service.api.jobs.schemas import JobLinks, links
+from gonogo_service.kit.answers import make_router
 from gonogo_service.submission.bodies import MAX_LABELS, NAME, WORD
 from gonogo_storage.access import audit
 from gonogo_storage.automation import imports
@@ -42,7 +42,8 @@ Suite = Annotated[
 ]
 
 
-class ImportAccepted(BaseModel):
+@dataclass(frozen=True)
+class ImportAccepted:
     """The answer to an import: the created job."""
 
     id: str
@@ -51,7 +52,7 @@ class ImportAccepted(BaseModel):
     tests: int
     numbers: bool
     outcomes: dict[str, int]
-    links: Links
+    links: JobLinks
 
 
 async def _raw(request: Request) -> bytes:
@@ -134,15 +135,16 @@ def import_report(
         audit.record(
             session, actor=who.actor, action="import.created", subject=job.id, detail=detail
         )
-        where = links(job.id)
-        body: dict[str, Any] = {
-            "id": job.id,
-            "kind": job.kind.value,
-            "verdict": job.verdict,
-            "tests": len(report.cases),
-        }
-        body |= {"numbers": report.numbers, "outcomes": job.outcomes or {}, "links": where}
-        return 201, body, {"Location": where["self"]}
+        accepted = ImportAccepted(
+            id=job.id,
+            kind=job.kind,
+            verdict=job.verdict,
+            tests=len(report.cases),
+            numbers=report.numbers,
+            outcomes=job.outcomes or {},
+            links=links(job.id),
+        )
+        return 201, accepted, {"Location": accepted.links.self}
 
     # before the transaction, so that others can write meanwhile
     report = reading.read(data, format, max_elements=context.settings.max_elements)
@@ -172,7 +174,7 @@ def _new(
         )
     registered, built_in = builds.get(session, name), known_build(name)
     branch, sequence = (
-        (registered["branch"], registered["sequence"])
+        (registered.branch, registered.sequence)
         if registered
         else (built_in.branch, built_in.sequence)
         if built_in

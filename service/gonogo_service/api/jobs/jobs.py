@@ -7,20 +7,27 @@ from typing import Annotated, Literal
 from fastapi import Query, Request, Response
 from sqlalchemy.orm import Session
 
-from gonogo import urls
 from gonogo.flakiness import sequential
 from gonogo.flakiness.policy import POLICY
 from gonogo.spec.verdicts import Verdict
-from gonogo.urls import API
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
-from gonogo_service.api.jobs.schemas import Estimate, JobAccepted, JobOut, JobPage
+from gonogo_service.api.jobs.schemas import (
+    ArithmeticOut,
+    Estimate,
+    Expected,
+    ExpectedOf,
+    FlipsOut,
+    JobAccepted,
+    JobOut,
+    ListedJob,
+    links,
+)
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    answer,
-    answer_page,
+    extend_page,
     make_router,
     missing,
 )
@@ -28,6 +35,8 @@ from gonogo_service.kit.problems import BadField
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_storage.access import audit
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.jobs import chunks, queue_estimate
 from gonogo_storage.jobs import jobs as stored
@@ -35,13 +44,6 @@ from gonogo_storage.jobs.job import Job
 from gonogo_storage.seeds import arithmetics, flips
 
 router = make_router("jobs")
-
-
-def links(job_id: str) -> dict[str, str]:
-    """Return the addresses of a job's resources."""
-    address = f"{API}/jobs/{job_id}"
-    parts = {name: f"{address}/{name}" for name in ("results", "artifacts", "events", "diagnosis")}
-    return {"self": address, **parts, "page": urls.job(job_id)}
 
 
 def require_job(session: Session, job_id: str) -> Job:
@@ -66,9 +68,7 @@ def submit(
     checked = submission.check(body, context.settings)
 
     def make(session: Session) -> idempotency_keys.Answer:
-        return _accepted(
-            stored.create(session, submission.resolve(session, checked, context.settings, who.name))
-        )
+        return _answer(submission.submit(session, checked, context.settings, who.name))
 
     response, new = idempotency_keys.once(
         context, request, who, key, body.model_dump(mode="json"), make
@@ -78,13 +78,8 @@ def submit(
     return response
 
 
-@router.post(
-    "/jobs:validate",
-    responses={200: {"model": Estimate}},
-    response_class=Response,
-    summary="Check a job without submitting it",
-)
-def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
+@router.post("/jobs:validate", summary="Check a job without submitting it")
+def validate(context: Ctx, who: Submitter, body: JobIn) -> Estimate:
     """Run the checks of a submission without storing anything.
 
     Returns the cost and the expected wait.
@@ -107,31 +102,24 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
         )
     else:
         parts = chunks.grow(new.seeds, new.repeats, seed_s, context.settings.chunk_seconds)
-    return answer(
-        {
-            "test_key": new.test_key,
-            "workload_key": new.workload_key,
-            "queue": new.queue,
-            "results": results,
-            "chunks": len(parts),
-            "seed_s": seed_s,
-            "device_s": seed_s * results,
-            "expected": None
-            if new.stop_on_finding is None
-            else _expected(len(new.seeds), new.stop_on_finding, seed_s * new.repeats),
-            "queue_chunks": queue.chunks,
-            "workers": queue.workers,
-            "wait_s": queue.wait_s,
-        }
+    return Estimate(
+        test_key=new.test_key,
+        workload_key=new.workload_key,
+        queue=new.queue,
+        results=results,
+        chunks=len(parts),
+        seed_s=seed_s,
+        device_s=seed_s * results,
+        expected=None
+        if new.stop_on_finding is None
+        else _expected(len(new.seeds), new.stop_on_finding, seed_s * new.repeats),
+        queue_chunks=queue.chunks,
+        workers=queue.workers,
+        wait_s=queue.wait_s,
     )
 
 
-@router.get(
-    "/jobs",
-    responses={200: {"model": JobPage}},
-    response_class=Response,
-    summary="List jobs, newest first",
-)
+@router.get("/jobs", summary="List jobs, newest first")
 def list_jobs(
     context: Ctx,
     _who: Reader,
@@ -147,8 +135,8 @@ def list_jobs(
     ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
-    """List jobs that match all filters."""
+) -> Page[ListedJob]:
+    """List jobs that match all filters, without their diagnoses."""
     filters = stored.JobFilter(
         state=state,
         verdict=verdict,
@@ -161,16 +149,11 @@ def list_jobs(
     )
     with context.reading() as session:
         page = stored.list_(session, filters, limit=limit, cursor=cursor)
-    return answer_page(page, _with_links)
+    return extend_page(page, lambda job: from_object(ListedJob, job, links=links(job.id)))
 
 
-@router.get(
-    "/jobs/{job_id}",
-    responses={200: {"model": JobOut}},
-    response_class=Response,
-    summary="Show a job",
-)
-def look(context: Ctx, _who: Reader, job_id: str) -> Response:
+@router.get("/jobs/{job_id}", summary="Show a job")
+def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
     """Show its state, counts by verdict, progress, and the most informative seed's diagnosis.
 
     It shows the arithmetic model of each output with its detection limits, and for a job with a
@@ -180,22 +163,21 @@ def look(context: Ctx, _who: Reader, job_id: str) -> Response:
         job = require_job(session, job_id)
         pooled = None if job.reference is None else flips.of_job(session, job_id)
         models = arithmetics.of_job(session, job_id)
-    counts = None if pooled is None else [output.to_json() for output in pooled]
-    details = {
-        "flips": counts,
-        "arithmetic": [output.to_json() for output in models] or None,
-    }
-    return answer({**_with_links(job), **details})
+    return from_object(
+        JobOut,
+        job,
+        flips=None if pooled is None else [FlipsOut(**output.to_json()) for output in pooled],
+        arithmetic=[ArithmeticOut(**output.to_json()) for output in models] or None,
+        links=links(job_id),
+    )
 
 
 @router.post(
     "/jobs/{job_id}:cancel",
     status_code=202,
-    responses={202: {"model": JobAccepted}},
-    response_class=Response,
     summary="Cancel a job",
 )
-def cancel(context: Ctx, who: Submitter, job_id: str) -> Response:
+def cancel(context: Ctx, who: Submitter, job_id: str, response: Response) -> JobAccepted:
     """Cancel a job: unstarted chunks at once, running kernels within seconds.
 
     A finished job does not change.
@@ -207,8 +189,9 @@ def cancel(context: Ctx, who: Submitter, job_id: str) -> Response:
         if job.state != before.state:
             audit.record(session, actor=who.actor, action="job.cancelled", subject=job_id)
     context.notifier.notify()
-    status, body, headers = _accepted(job)
-    return answer(body, status, headers)
+    accepted = _accepted(job)
+    response.headers["Location"] = accepted.links.self
+    return accepted
 
 
 @router.post(
@@ -232,7 +215,7 @@ def resubmit(
         )
         if job is None:
             raise missing("job", job_id)
-        return _accepted(job)
+        return _answer(job)
 
     response, new = idempotency_keys.once(context, request, who, key, None, make)
     if new:
@@ -240,32 +223,26 @@ def resubmit(
     return response
 
 
-def _accepted(job: Job) -> idempotency_keys.Answer:
-    where = links(job.id)
-    return (
-        202,
-        {"id": job.id, "state": job.state.value, "chunks": job.chunks, "links": where},
-        {"Location": where["self"]},
-    )
+def _accepted(job: Job) -> JobAccepted:
+    return JobAccepted(job.id, job.state, job.chunks.total, links(job.id))
 
 
-def _expected(
-    most: int, stop_on_finding: bool, seed_s: float
-) -> dict[str, dict[str, float] | None]:
+def _answer(job: Job) -> idempotency_keys.Answer:
+    accepted = _accepted(job)
+    return 202, accepted, {"Location": accepted.links.self}
+
+
+def _expected(most: int, stop_on_finding: bool, seed_s: float) -> ExpectedOf:
     """Return the mean cost of sequential seeds.
 
     `seed_s` is the device time of a seed with its repeats.
     """
 
-    def cost(seeds: float) -> dict[str, float]:
-        return {"seeds": seeds, "device_s": seed_s * seeds}
+    def cost(seeds: float) -> Expected:
+        return Expected(seeds, seed_s * seeds)
 
     rates = {"stable": POLICY.stable_rate, "flaky": POLICY.flaky_rate}
     means = {
         name: cost(sequential.plan(rate, most=most).mean_seeds) for name, rate in rates.items()
     }
-    return {**means, "wrong": cost(1.0) if stop_on_finding else None}
-
-
-def _with_links(job: Job) -> dict[str, object]:
-    return {**job.to_json(), "flips": None, "arithmetic": None, "links": links(job.id)}
+    return ExpectedOf(**means, wrong=cost(1.0) if stop_on_finding else None)

@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
-from gonogo_service.kit.answers import Links
-from gonogo_storage.db.states import JobKind, JobState
+from gonogo import urls
+from gonogo.urls import API
+from gonogo_storage.db.states import JobState
+from gonogo_storage.jobs.job import Job, JobSummary
 
 
-class JobAccepted(BaseModel):
+@dataclass(frozen=True)
+class JobLinks:
+    """Paths of a job's resources."""
+
+    self: str
+    results: str
+    artifacts: str
+    events: str
+    diagnosis: str
+    page: str
+
+
+def links(job_id: str) -> JobLinks:
+    """Return the addresses of a job's resources."""
+    address = f"{API}/jobs/{job_id}"
+    parts = {name: f"{address}/{name}" for name in ("results", "artifacts", "events", "diagnosis")}
+    return JobLinks(self=address, **parts, page=urls.job(job_id))
+
+
+@dataclass(frozen=True)
+class JobAccepted:
     """The answer to a submission."""
 
     id: str
     state: JobState
     chunks: int
-    links: Links
+    links: JobLinks
 
 
-class Expected(BaseModel):
+@dataclass(frozen=True)
+class Expected:
     """The mean cost of sequential seeds."""
 
     seeds: float
     device_s: float
 
 
-class ExpectedOf(BaseModel):
+@dataclass(frozen=True)
+class ExpectedOf:
     """The mean cost for three kinds of tests.
 
     `stable` and `flaky` fail at the policy's rates; `wrong` is unexplained on every seed.
@@ -34,29 +58,32 @@ class ExpectedOf(BaseModel):
 
     stable: Expected
     flaky: Expected
-    wrong: Expected | None = Field(description="null if a finding doesn't end the job")
+    wrong: Expected | None
+    """null if a finding doesn't end the job"""
 
 
-class Estimate(BaseModel):
+@dataclass(frozen=True)
+class Estimate:
     """The cost and the expected wait of a job."""
 
     test_key: str
     workload_key: str
     queue: str
-    results: int = Field(description="(seed, repeat) pairs; the maximum for sequential seeds")
+    results: int
+    """(seed, repeat) pairs; the maximum for sequential seeds"""
     chunks: int
-    seed_s: float = Field(description="Expected time of one seed")
-    device_s: float = Field(
-        description="Expected device time of the job; the maximum for sequential seeds"
-    )
-    expected: ExpectedOf | None = Field(
-        description="Mean cost of sequential seeds; null for other seeds"
-    )
-    queue_chunks: int = Field(description="Unfinished chunks of other jobs")
-    workers: int = Field(description="Live workers of the queue")
-    wait_s: float | None = Field(
-        description="Expected wait; null while no live worker serves the queue"
-    )
+    seed_s: float
+    """Expected time of one seed"""
+    device_s: float
+    """Expected device time of the job; the maximum for sequential seeds"""
+    expected: ExpectedOf | None
+    """Mean cost of sequential seeds; null for other seeds"""
+    queue_chunks: int
+    """Unfinished chunks of other jobs"""
+    workers: int
+    """Live workers of the queue"""
+    wait_s: float | None
+    """Expected wait; null while no live worker serves the queue"""
 
 
 class FlipsOut(BaseModel):
@@ -132,85 +159,21 @@ class ArithmeticOut(BaseModel):
     words: str
 
 
-class JobOut(BaseModel):
-    """A job with its state and counts."""
+@dataclass(frozen=True)
+class ListedJob(JobSummary):
+    """A job in a list. `GET /jobs/{id}` also has its diagnosis and its suspect seeds."""
 
-    id: str
-    kind: JobKind
-    state: JobState
-    verdict: str | None
-    error: str | None
-    waiting_reason: str | None
-    version: int
-    owner: str
-    test: dict[str, Any]
-    test_key: str
-    workload_key: str
-    kernel: str
-    build: str
-    branch: str
-    target: dict[str, str]
-    queue: str
-    seeds: dict[str, int | str | bool] | list[int]
-    repeats: int
-    import_: dict[str, Any] | None = Field(
-        alias="import",
-        description=(
-            "For the kind `import`: format, tool, tests, numbers (false: pass and fail only), "
-            "bytes, sha256, started_at"
-        ),
-    )
-    context: Any
-    priority: int
-    labels: dict[str, str]
-    commit: dict[str, Any] | None
-    resubmit_of: str | None
-    reference: dict[str, str] | None
-    flips: list[FlipsOut] | None = Field(
-        description=(
-            "For a job with `reference`, if read by its id: each output's flips against the "
-            "reference build, pooled over seeds; else null"
-        )
-    )
-    arithmetic: list[ArithmeticOut] | None = Field(
-        description=(
-            "If read by its id: each output's arithmetic model and detection limits, where it "
-            "was replayed or a budget explains it; else null"
-        )
-    )
-    sequential: dict[str, int | bool | None] | None = Field(
-        description=(
-            "For sequential seeds: the seeds that the decision has read, and the minimum that it "
-            "still needs"
-        )
-    )
-    stop: dict[str, Any] | None = Field(
-        description=(
-            "For sequential seeds, once decided: decision (stable, flaky, hollow, wrong, "
-            "undecided), words, seeds_seen, seeds_saved, device_ms_saved, ..."
-        )
-    )
-    suspects: dict[str, Any] | None = Field(
-        description="Suspect seeds, the added seeds, and the result of all seeds together"
-    )
-    total: int
-    done: int
-    counts: dict[str, int]
-    outcomes: dict[str, int] | None = Field(
-        description="For a selection: the tests of all iterations by their own outcome"
-    )
-    chunks: dict[str, int]
-    diagnosis: dict[str, Any] | None
-    last_event: int
-    created_at: str
-    deadline_at: str
-    started_at: str | None
-    finished_at: str | None
-    links: Links
+    links: JobLinks
 
 
-class JobPage(BaseModel):
-    """A page of jobs, newest first."""
+@dataclass(frozen=True)
+class JobOut(Job):
+    """A job with its state, its counts, its diagnosis, and what its outputs show."""
 
-    items: list[JobOut]
-    next: str | None
+    flips: list[FlipsOut] | None
+    """For a job with `reference`: each output's flips against the reference build, pooled over
+    seeds; else null"""
+    arithmetic: list[ArithmeticOut] | None
+    """Each output's arithmetic model and detection limits, where it was replayed or a budget
+    explains it; else null"""
+    links: JobLinks

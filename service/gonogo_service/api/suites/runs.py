@@ -2,48 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
-from gonogo import urls
-from gonogo.urls import API
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
-from gonogo_service.api.jobs.jobs import links as job_links
-from gonogo_service.api.suites.schemas import RunAccepted, RunDetails, RunIn, RunOut, RunPage
+from gonogo_service.api.jobs.schemas import links as job_links
+from gonogo_service.api.suites.schemas import (
+    JobOfRun,
+    RunAccepted,
+    RunDetails,
+    RunIn,
+    RunOut,
+    links,
+)
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    answer,
-    answer_page,
+    extend_page,
     make_router,
     missing,
 )
 from gonogo_service.submission import suites
 from gonogo_storage.access import audit
 from gonogo_storage.automation import runs as stored
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import RunState
 
 router = make_router("runs")
 
 
-def links(run_id: str) -> dict[str, str]:
-    """Return the addresses of a run."""
-    return {"self": f"{API}/runs/{run_id}", "page": urls.run(run_id)}
-
-
 def accepted(run: stored.Run) -> idempotency_keys.Answer:
     """Return the answer to the submission of a run."""
     where = links(run.id)
-    return (
-        202,
-        {"id": run.id, "state": run.state.value, "jobs": run.job_count, "links": where},
-        {"Location": where["self"]},
-    )
+    return 202, RunAccepted(run.id, run.state, run.jobs.total, where), {"Location": where.self}
 
 
 @router.post(
@@ -70,9 +64,9 @@ def submit(
                     session, body.suite.content(), order, context.settings, who.name, "suite"
                 )
             )
-        suite = suites.usable(session, body.suite)
-        order = replace(order, suite_version=suite["version"])
-        return accepted(suites.submit(session, suite["content"], order, context.settings, who.name))
+        return accepted(
+            suites.submit_stored(session, body.suite, order, context.settings, who.name)
+        )
 
     response, new = idempotency_keys.once(
         context, request, who, key, body.model_dump(mode="json"), make
@@ -82,12 +76,7 @@ def submit(
     return response
 
 
-@router.get(
-    "/runs",
-    responses={200: {"model": RunPage}},
-    response_class=Response,
-    summary="List runs, newest first",
-)
+@router.get("/runs", summary="List runs, newest first")
 def list_runs(
     context: Ctx,
     _who: Reader,
@@ -96,44 +85,29 @@ def list_runs(
     schedule: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> Page[RunOut]:
     """List runs that match all filters; `suite` is a suite's name."""
     with context.reading() as session:
         page = stored.list_(
             session, name=suite, state=state, schedule=schedule, limit=limit, cursor=cursor
         )
-    return answer_page(page, _with_links)
+    return extend_page(page, _with_links)
 
 
-@router.get(
-    "/runs/{run_id}",
-    responses={200: {"model": RunDetails}},
-    response_class=Response,
-    summary="Show a run",
-)
-def look(context: Ctx, _who: Reader, run_id: str) -> Response:
+@router.get("/runs/{run_id}", summary="Show a run")
+def look(context: Ctx, _who: Reader, run_id: str) -> RunDetails:
     """Show its progress, its verdict when all jobs have ended, and every job."""
     with context.reading() as session:
         result = stored.get(session, run_id)
     if result is None:
         raise missing("run", run_id)
     run, members = result
-    return answer(
-        {
-            **_with_links(run),
-            "tests": [{**member.to_json(), "links": job_links(member.id)} for member in members],
-        }
-    )
+    tests = [from_object(JobOfRun, member, links=job_links(member.id)) for member in members]
+    return from_object(RunDetails, _with_links(run), tests=tests)
 
 
-@router.post(
-    "/runs/{run_id}:cancel",
-    status_code=202,
-    responses={202: {"model": RunOut}},
-    response_class=Response,
-    summary="Cancel a run",
-)
-def cancel(context: Ctx, who: Submitter, run_id: str) -> Response:
+@router.post("/runs/{run_id}:cancel", status_code=202, summary="Cancel a run")
+def cancel(context: Ctx, who: Submitter, run_id: str) -> RunOut:
     """Cancel a run and its jobs. Finished jobs and runs do not change."""
     with context.session() as session:
         before = stored.get(session, run_id)
@@ -143,8 +117,8 @@ def cancel(context: Ctx, who: Submitter, run_id: str) -> Response:
         if run.version != before[0].version:
             audit.record(session, actor=who.actor, action="run.cancelled", subject=run_id)
     context.notifier.notify()
-    return answer(_with_links(run), 202)
+    return _with_links(run)
 
 
-def _with_links(run: stored.Run) -> dict[str, Any]:
-    return {**run.to_json(), "links": links(run.id)}
+def _with_links(run: stored.Run) -> RunOut:
+    return from_object(RunOut, run, links=links(run.id))

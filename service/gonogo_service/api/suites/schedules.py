@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from gonogo.ci.cron import CronLine
@@ -19,8 +18,7 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    answer,
-    answer_page,
+    extend_page,
     make_router,
     missing,
 )
@@ -29,13 +27,15 @@ from gonogo_service.kit.strict import Strict
 from gonogo_service.submission import suites
 from gonogo_storage.access import audit
 from gonogo_storage.automation import schedules as stored
-from gonogo_storage.automation.schedules import Schedule
-from gonogo_storage.db.encoding import timestamp, utcnow
-from gonogo_storage.db.states import DueOutcome
+from gonogo_storage.automation.schedules import Due, Overlap, Schedule
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 
 router = make_router("schedules")
 UPCOMING = 5
-Overlap = Literal["skip", "allow"]
+RETIMING = ("cron", "timezone", "paused")
+"""The fields whose change sets the next due time."""
 
 
 class ScheduleIn(Strict):
@@ -73,53 +73,20 @@ class ScheduleChange(Strict):
     paused: bool = False
 
 
-class DueOut(BaseModel):
-    """A due time and its outcome."""
-
-    due_at: str
-    outcome: DueOutcome
-    run: str | None
-    reason: str | None
-    at: str
-
-
-class ScheduleOut(BaseModel):
+@dataclass(frozen=True)
+class ScheduleOut(Schedule):
     """A schedule with its last due times, and its next ones (none while it is paused)."""
 
-    id: str
-    name: str
-    suite: str
-    cron: str
-    timezone: str
-    overlap: Overlap
-    builds: list[str]
-    labels: dict[str, str]
-    owner: str
-    version: int
-    paused: bool
-    next_at: str | None
-    upcoming: list[str]
-    last: list[DueOut]
-    created_at: str
-    updated_at: str
-    archived_at: str | None
-
-
-class SchedulePage(BaseModel):
-    """A page of schedules, newest first."""
-
-    items: list[ScheduleOut]
-    next: str | None
+    upcoming: list[datetime]
+    last: list[Due]
 
 
 @router.post(
     "/schedules",
     status_code=201,
-    responses={201: {"model": ScheduleOut}},
-    response_class=Response,
     summary="Create a schedule",
 )
-def create(context: Ctx, who: Submitter, body: ScheduleIn) -> Response:
+def create(context: Ctx, who: Submitter, body: ScheduleIn) -> ScheduleOut:
     """Create a schedule. Its jobs belong to the user who creates it."""
     now = utcnow()
     values = body.model_dump()
@@ -132,46 +99,40 @@ def create(context: Ctx, who: Submitter, body: ScheduleIn) -> Response:
             session,
             actor=who.actor,
             action="schedule.created",
-            subject=schedule["id"],
+            subject=schedule.id,
             detail=body.model_dump(),
         )
-        return answer(_public(session, schedule), 201)
+        return _public(session, schedule)
 
 
 @router.get(
     "/schedules",
-    responses={200: {"model": SchedulePage}},
-    response_class=Response,
     summary="List schedules, newest first",
 )
 def list_schedules(
     context: Ctx, _who: Reader, suite: Filter = None, limit: Limit = 50, cursor: Cursor = None
-) -> Response:
+) -> Page[ScheduleOut]:
     """List schedules in use; `suite` is a suite's name."""
     with context.reading() as session:
         page = stored.list_(session, suite=suite, limit=limit, cursor=cursor)
-        return answer_page(page, lambda schedule: _public(session, schedule))
+        return extend_page(page, lambda schedule: _public(session, schedule))
 
 
 @router.get(
     "/schedules/{schedule_id}",
-    responses={200: {"model": ScheduleOut}},
-    response_class=Response,
     summary="Show a schedule",
 )
-def look(context: Ctx, _who: Reader, schedule_id: str) -> Response:
+def look(context: Ctx, _who: Reader, schedule_id: str) -> ScheduleOut:
     """Show a schedule with its next and last due times."""
     with context.reading() as session:
-        return answer(_public(session, _require(stored.get(session, schedule_id), schedule_id)))
+        return _public(session, _require(stored.get(session, schedule_id), schedule_id))
 
 
 @router.patch(
     "/schedules/{schedule_id}",
-    responses={200: {"model": ScheduleOut}},
-    response_class=Response,
     summary="Change a schedule",
 )
-def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange) -> Response:
+def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange) -> ScheduleOut:
     """Change any of its fields.
 
     Due times during a pause are not made up for. A new cron line or time zone counts from now.
@@ -187,14 +148,14 @@ def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange)
     now = utcnow()
     with context.session() as session:
         before = _require(stored.lock(session, schedule_id), schedule_id)
-        after = {**before, **values}
-        line = CronLine.parse(after["cron"], after["timezone"])
+        after = replace(before, **values)
+        line = CronLine.parse(after.cron, after.timezone)
         if "suite" in values:
-            suites.usable(session, after["suite"])
-        if any(after[name] != before[name] for name in ("cron", "timezone", "paused")):
-            values["next_at"] = None if after["paused"] else line.after(now)
+            suites.usable(session, after.suite)
+        if any(getattr(after, name) != getattr(before, name) for name in RETIMING):
+            values["next_at"] = None if after.paused else line.after(now)
         changed = stored.change(session, schedule_id, values, now=now)
-        if changed["version"] != before["version"]:
+        if changed.version != before.version:
             detail = body.model_dump(exclude_unset=True)
             audit.record(
                 session,
@@ -203,21 +164,19 @@ def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange)
                 subject=schedule_id,
                 detail=detail,
             )
-        return answer(_public(session, changed))
+        return _public(session, changed)
 
 
 @router.delete(
     "/schedules/{schedule_id}",
-    responses={200: {"model": ScheduleOut}},
-    response_class=Response,
     summary="Archive a schedule",
 )
-def archive(context: Ctx, who: Submitter, schedule_id: str) -> Response:
+def archive(context: Ctx, who: Submitter, schedule_id: str) -> ScheduleOut:
     """Archive a schedule. Its runs stay."""
     with context.session() as session:
         archived = _require(stored.archive(session, schedule_id, now=utcnow()), schedule_id)
         audit.record(session, actor=who.actor, action="schedule.archived", subject=schedule_id)
-        return answer(_public(session, archived))
+        return _public(session, archived)
 
 
 @router.post(
@@ -241,10 +200,9 @@ def run_now(
 
     def make(session: Session) -> idempotency_keys.Answer:
         schedule = _require(stored.lock(session, schedule_id), schedule_id)
-        suite = suites.usable(session, schedule["suite"])
-        order = replace(suites.order_of(schedule), suite_version=suite["version"])
+        order = suites.order_of(schedule)
         return runs.accepted(
-            suites.submit(session, suite["content"], order, context.settings, who.name)
+            suites.submit_stored(session, schedule.suite, order, context.settings, who.name)
         )
 
     response, new = idempotency_keys.once(context, request, who, key, None, make)
@@ -259,15 +217,11 @@ def _require(schedule: Schedule | None, schedule_id: str) -> Schedule:
     return schedule
 
 
-def _public(session: Session, schedule: Schedule) -> dict[str, Any]:
+def _public(session: Session, schedule: Schedule) -> ScheduleOut:
     upcoming: list[datetime] = []
-    if schedule["next_at"] is not None:
-        line = CronLine(schedule["cron"], schedule["timezone"])
-        upcoming = [schedule["next_at"], *line.next(schedule["next_at"], UPCOMING - 1)]
-    times = {name: timestamp(schedule[name]) for name in stored.TIMES}
-    return {
-        **schedule,
-        **times,
-        "upcoming": [timestamp(due_at) for due_at in upcoming],
-        "last": stored.dues(session, schedule["id"]),
-    }
+    if schedule.next_at is not None:
+        line = CronLine(schedule.cron, schedule.timezone)
+        upcoming = [schedule.next_at, *line.next(schedule.next_at, UPCOMING - 1)]
+    return from_object(
+        ScheduleOut, schedule, upcoming=upcoming, last=stored.dues(session, schedule.id)
+    )

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
+from gonogo import urls
 from gonogo.spec.suites import MAX_NAME, MAX_TESTS
-from gonogo.spec.verdicts import Verdict
+from gonogo.urls import API
+from gonogo_service.api.jobs.schemas import JobLinks
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission.bodies import (
-    MAX_DEADLINE_S,
     MAX_LABELS,
-    MAX_REPEATS,
     NAME,
     Commit,
-    ContextOf,
     Label,
-    Reference,
+    SeedOptions,
     Seeds,
-    Word,
 )
-from gonogo_storage.db.states import JobState, RunState
+from gonogo_service.submission.suites import TestOfSuite
+from gonogo_storage.automation.runs import Run, RunJob
+from gonogo_storage.automation.suites import Suite
+from gonogo_storage.db.states import RunState
 
 MAX_BUILDS = 100
 SuiteName = Annotated[str, Field(pattern=NAME, max_length=MAX_NAME)]
@@ -31,15 +33,7 @@ Builds = Annotated[
 Labels = Annotated[dict[Label, Annotated[str, Field(max_length=200)]], Field(max_length=MAX_LABELS)]
 
 
-class PartOfTarget(Strict):
-    """The jobs' target; omitted fields come from the defaults, else emulator, wormhole, n150."""
-
-    executor: Word = "emulator"
-    arch: Word = "wormhole"
-    board: Word = "n150"
-
-
-class Defaults(Strict):
+class Defaults(SeedOptions):
     """The common fields of all entries.
 
     They are a job's fields without build, labels and commit, which the run supplies.
@@ -48,13 +42,7 @@ class Defaults(Strict):
     test: dict[str, Any] = Field(
         {}, description="Merged with each entry's test, whose fields take precedence"
     )
-    target: PartOfTarget = PartOfTarget()
-    reference: Reference | None = None
     seeds: Seeds | None = None
-    repeats: int = Field(1, ge=1, le=MAX_REPEATS)
-    context: ContextOf = "isolated"
-    priority: int = Field(5, ge=0, le=9)
-    queue_deadline_s: float = Field(86400, ge=1, le=MAX_DEADLINE_S)
 
 
 class Matrix(Strict):
@@ -93,54 +81,22 @@ class SuiteIn(Strict):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class TestOfSuite(BaseModel):
-    """A test of a suite, with expanded matrices."""
-
-    __test__ = False  # pytest: not a test case
-
-    name: str
-    test_key: str
-    workload_key: str
-    kernel: str
-    test: dict[str, Any]
-    seeds: int
-
-
-class SuiteOut(BaseModel):
-    """A suite in its newest version."""
-
-    name: str
-    version: int
-    key: str
-    content: dict[str, Any]
-    owner: str
-    created_at: str
-    updated_at: str
-    archived_at: str | None
-
-
-class SuiteDetails(SuiteOut):
+@dataclass(frozen=True)
+class SuiteDetails(Suite):
     """A suite with its tests."""
 
     tests: list[TestOfSuite]
 
 
-class SuitePage(BaseModel):
-    """A page of suites, by name."""
-
-    items: list[SuiteOut]
-    next: str | None
-
-
 def _kind_of_suite(value: object) -> str:
-    return "stored" if isinstance(value, str) else "inline"
+    return "<stored>" if isinstance(value, str) else "<SuiteIn>"
 
 
 class RunIn(Strict):
     """A run of a stored suite (by name) or of a given suite, with its builds and commit."""
 
     suite: Annotated[
-        Annotated[SuiteName, Tag("stored")] | Annotated[SuiteIn, Tag("inline")],
+        Annotated[SuiteName, Tag("<stored>")] | Annotated[SuiteIn, Tag("<SuiteIn>")],
         Discriminator(_kind_of_suite),
     ]
     builds: Builds = Field(
@@ -150,14 +106,21 @@ class RunIn(Strict):
     commit: Commit | None = None
 
 
-class RunLinks(BaseModel):
+@dataclass(frozen=True)
+class RunLinks:
     """Addresses of a run."""
 
     self: str
     page: str
 
 
-class RunAccepted(BaseModel):
+def links(run_id: str) -> RunLinks:
+    """Return the addresses of a run."""
+    return RunLinks(self=f"{API}/runs/{run_id}", page=urls.run(run_id))
+
+
+@dataclass(frozen=True)
+class RunAccepted:
     """The answer to a submission."""
 
     id: str
@@ -166,84 +129,25 @@ class RunAccepted(BaseModel):
     links: RunLinks
 
 
-class SuiteOfRun(BaseModel):
-    """The suite; version null means that it came with the run."""
-
-    name: str
-    version: int | None
-
-
-class JobsOfRun(BaseModel):
-    """Counts of a run's jobs: all, ended, and by verdict."""
-
-    total: int
-    ended: int
-    verdicts: dict[Verdict, int]
-
-
-class SeedsOfRun(BaseModel):
-    """Counts of a run's (seed, repeat) pairs: all, with a result, and by verdict."""
-
-    total: int
-    done: int
-    verdicts: dict[Verdict, int]
-
-
-class RunOut(BaseModel):
+@dataclass(frozen=True)
+class RunOut(Run):
     """A run; `verdict` is the worst verdict of its jobs.
 
     It is null until the run ends, and when a job was canceled and all others passed.
     """
 
-    id: str
-    suite: SuiteOfRun
-    schedule: str | None
-    due_at: str | None
-    state: RunState
-    verdict: Verdict | None
-    version: int
-    owner: str
-    builds: list[str]
-    labels: dict[str, str]
-    commit: dict[str, Any] | None
-    jobs: JobsOfRun
-    seeds: SeedsOfRun
-    created_at: str
-    finished_at: str | None
     links: RunLinks
 
 
-class JobOfRun(BaseModel):
+@dataclass(frozen=True)
+class JobOfRun(RunJob):
     """The summary of a run's job."""
 
-    name: str
-    id: str
-    state: JobState
-    verdict: Verdict | None
-    error: str | None
-    waiting_reason: str | None
-    test_key: str
-    kernel: str
-    test: dict[str, Any]
-    build: str
-    queue: str
-    done: int
-    total: int
-    counts: dict[Verdict, int]
-    outcomes: dict[str, int] | None
-    diagnosis: str | None
-    finished_at: str | None
-    links: dict[str, str]
+    links: JobLinks
 
 
+@dataclass(frozen=True)
 class RunDetails(RunOut):
     """A run with its jobs, in the order of the suite."""
 
     tests: list[JobOfRun]
-
-
-class RunPage(BaseModel):
-    """A page of runs, newest first."""
-
-    items: list[RunOut]
-    next: str | None

@@ -8,12 +8,15 @@ from fastapi import Query, Response
 
 from gonogo.errors import FieldError
 from gonogo_service.access.context import Ctx, Reader, Submitter
-from gonogo_service.api.suites.schemas import SuiteDetails, SuiteIn, SuiteOut, SuitePage
-from gonogo_service.kit.answers import Cursor, Limit, answer, answer_page, make_router, missing
+from gonogo_service.api.suites.schemas import SuiteDetails, SuiteIn
+from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
 from gonogo_service.submission import suites
 from gonogo_storage.access import audit
 from gonogo_storage.automation import suites as stored
+from gonogo_storage.automation.suites import Suite
 from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 
 router = make_router("suites")
 
@@ -21,14 +24,10 @@ router = make_router("suites")
 @router.post(
     "/suites",
     status_code=201,
-    responses={
-        201: {"model": SuiteDetails},
-        200: {"model": SuiteDetails, "description": "Unchanged"},
-    },
-    response_class=Response,
+    responses={200: {"model": SuiteDetails, "description": "Unchanged"}},
     summary="Store a suite",
 )
-def put(context: Ctx, who: Submitter, body: SuiteIn) -> Response:
+def put(context: Ctx, who: Submitter, body: SuiteIn, response: Response) -> SuiteDetails:
     """Create the suite with that name, or replace it as its next version.
 
     The same content is no new version (200). Every test is checked like a job, except for its
@@ -39,37 +38,33 @@ def put(context: Ctx, who: Submitter, body: SuiteIn) -> Response:
     with context.session() as session:
         suite, changed = stored.put(session, body.name, content, owner=who.name, now=utcnow())
         if changed:
-            detail = {"version": suite["version"], "key": suite["key"]}
+            detail = {"version": suite.version, "key": suite.key}
             audit.record(
                 session, actor=who.actor, action="suite.stored", subject=body.name, detail=detail
             )
-    return answer(
-        {**suite, "tests": suites.described(content, context.settings)}, 201 if changed else 200
-    )
+    if not changed:
+        response.status_code = 200
+    return from_object(SuiteDetails, suite, tests=suites.described(content, context.settings))
 
 
-@router.get(
-    "/suites", responses={200: {"model": SuitePage}}, response_class=Response, summary="List suites"
-)
+@router.get("/suites", summary="List suites")
 def list_suites(
     context: Ctx,
     _who: Reader,
     archived: Annotated[bool, Query(description="Include archived suites")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> Page[Suite]:
     """List suites by name."""
     with context.reading() as session:
-        return answer_page(stored.list_(session, archived=archived, limit=limit, cursor=cursor))
+        return stored.list_(session, archived=archived, limit=limit, cursor=cursor)
 
 
 @router.get(
     "/suites/{name}",
-    responses={200: {"model": SuiteDetails}},
-    response_class=Response,
     summary="Show a suite",
 )
-def look(context: Ctx, _who: Reader, name: str) -> Response:
+def look(context: Ctx, _who: Reader, name: str) -> SuiteDetails:
     """Show the newest version with its tests.
 
     `tests` is empty if the service's limits no longer allow them.
@@ -79,19 +74,17 @@ def look(context: Ctx, _who: Reader, name: str) -> Response:
     if suite is None:
         raise missing("suite", name)
     try:
-        tests = suites.described(suite["content"], context.settings)
+        tests = suites.described(suite.content, context.settings)
     except FieldError:
         tests = []
-    return answer({**suite, "tests": tests})
+    return from_object(SuiteDetails, suite, tests=tests)
 
 
 @router.delete(
     "/suites/{name}",
-    responses={200: {"model": SuiteOut}},
-    response_class=Response,
     summary="Archive a suite",
 )
-def archive(context: Ctx, who: Submitter, name: str) -> Response:
+def archive(context: Ctx, who: Submitter, name: str) -> Suite:
     """Archive a suite: it can't run any more, and its schedules fail for that reason.
 
     Its runs stay. Storing it again restores it.
@@ -103,4 +96,4 @@ def archive(context: Ctx, who: Submitter, name: str) -> Response:
         suite, changed = result
         if changed:
             audit.record(session, actor=who.actor, action="suite.archived", subject=name)
-    return answer(suite)
+    return suite

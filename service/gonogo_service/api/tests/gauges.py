@@ -22,8 +22,8 @@ from gonogo_service.kit.answers import (
     make_router,
     missing,
 )
+from gonogo_service.submission import gauges
 from gonogo_service.submission.bodies import GaugeIn
-from gonogo_service.submission.gauges import check, order
 from gonogo_storage.access import audit
 from gonogo_storage.db.states import JobState
 from gonogo_storage.gauges import gauges as stored
@@ -115,10 +115,10 @@ def submit(
     They are the emulator's kernels and your builds. The report has false alarms, misses, the window
     of tolerances, and advice.
     """
-    check(body, context.settings)
+    gauges.check(body, context.settings)
 
     def make(session: Session) -> idempotency_keys.Answer:
-        gauge = gauge_jobs.create(session, order(session, body, context.settings, who.name))
+        gauge = gauges.submit(session, body, context.settings, who.name)
         audit.record(
             session,
             actor=who.actor,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -18,7 +17,7 @@ from gonogo.flakiness import bisection as method
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
 from gonogo.flakiness.bisection import SearchState
 from gonogo_service.background.bisection import text
-from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
+from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_settings import Settings
@@ -43,18 +42,13 @@ def run_once(context: BackgroundContext, clock: Callable[[], datetime] = utcnow)
 
     Raises the AWAY errors. The next pass does what this one did not.
     """
-    steps = 0
-    for bisection_id in context.reading(bisections.open_ids):
-        try:
-            steps += bool(
-                context.session(
-                    partial(step, bisection_id=bisection_id, settings=context.settings, now=clock())
-                )
-            )
-        except AWAY:
-            raise
-        except Exception:  # one bisection must not block the others; it is stepped again
-            log.exception("a bisection could not be stepped; trying again", bisection=bisection_id)
+
+    def step_one(bisection_id: str) -> bool:
+        return context.session(
+            lambda session: step(session, bisection_id, context.settings, clock())
+        )
+
+    steps = context.handle_each("bisection", context.reading(bisections.open_ids), step_one)
     if steps:
         context.notify()
     return steps
@@ -231,10 +225,7 @@ def _start(
     body = JobIn.model_validate(
         {**request, "build": bisection.builds[place], "seeds": [seed], "labels": labels}
     )
-    job = jobs.create(
-        session,
-        submission.resolve(session, submission.check(body, settings), settings, bisection.owner),
-        now=now,
-    )
+    checked = submission.check(body, settings)
+    job = submission.submit(session, checked, settings, bisection.owner, now=now)
     bisections.add(session, bisection.id, place=place, seed=seed, job=job.id)
     return Probe(len(probes) + 1, place, seed, job.id, False, None, None, None)

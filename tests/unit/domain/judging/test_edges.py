@@ -13,7 +13,8 @@ import pytest
 from benchmarks.arithmetics import RIGHT
 from gonogo.judging import edges, expected
 from gonogo.judging.judging import judge
-from gonogo.kernels.layernorm import pieces, reference
+from gonogo.kernels import kind
+from gonogo.kernels.layernorm import reference
 from numeric_cases import REGIMES, Case, spec
 
 RTOLS = (0.0, 1e-3, 1e-1)
@@ -107,7 +108,7 @@ def test_blocks_of_rows_and_columns_give_what_the_whole_gives(
         case = Case.of(spec(kernel, (100, 130), tolerance={"rtol": 1e-3, "atol": 1e-3}))
         whole = edges.edges(case.test, case.raw, case.given, ARITHMETIC, RTOLS)
         with monkeypatch.context() as patch:
-            patch.setattr(pieces, "BLOCK", 4096)
+            patch.setattr(kind, "ELEMENTS_PER_BLOCK", 4096)
             cut = edges.edges(case.test, case.raw, case.given, ARITHMETIC, RTOLS)
         for name in case.test.outputs:
             for rtol in RTOLS:

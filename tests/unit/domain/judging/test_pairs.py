@@ -17,8 +17,7 @@ from gonogo.judging import expected, paired
 from gonogo.judging.factors import pooled
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.pairs import Reference, compare, words
-from gonogo.kernels import registry
-from gonogo.kernels.layernorm import parts
+from gonogo.kernels import kind, registry
 from gonogo.numerics.formats import round_to
 from gonogo.spec.test_spec import TestSpec
 from numeric_cases import REGIMES, Case, spec
@@ -198,7 +197,7 @@ def test_a_downstream_output_shows_its_difference_and_counts_for_nothing() -> No
 def test_budgets_in_blocks_are_those_of_the_whole(
     monkeypatch: pytest.MonkeyPatch, kernel: str, own_statistics: bool, arithmetic: str | None
 ) -> None:
-    monkeypatch.setattr(parts, "ELEMENTS_PER_BLOCK", 32 * 100)
+    monkeypatch.setattr(kind, "ELEMENTS_PER_BLOCK", 32 * 100)
     numerics = {"statistics": "own"} if own_statistics and kernel == "layernorm_bw" else {}
     case = Case.of(spec(kernel, (100, 100), numerics=numerics))
     whole = expected.expectations(case.test, case.given, arithmetic)

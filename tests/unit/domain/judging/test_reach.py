@@ -190,7 +190,7 @@ def test_the_fused_answer_is_that_of_the_definition(kernel: str, fields: dict[st
     for seed, shape in enumerate([(16, 64), (40, 130)]):
         case = Case.of(spec(kernel, shape, **fields), seed)
         for build, defect in emulation.DEFECTS.items():
-            if defect.plan.fate is None:
+            if defect.logic.fate is None:
                 ideal = emulation.ideal(case.test, case.given, build)
                 assert shows(case.test, case.given, ideal, ARITHMETIC) is can_show(
                     case.test, case.given, ideal, ARITHMETIC

@@ -438,6 +438,14 @@ def test_equal_rows_that_round_alike_are_explained() -> None:
         assert judged.explanation is Explanation.explained, shape
 
 
+def test_equal_rows_share_the_rounding_of_the_rstd_that_a_backward_kernel_computes() -> None:
+    """One stored rstd for all rows, 2.3 of its standard deviations off: no row averages it out."""
+    ramp = {"regime": "ramp", "low": -1.0, "high": 1.0}
+    inputs = {"kernel": "rmsnorm_bw", "inputs": ramp, "numerics": {"statistics": "own"}}
+    case = Seed(TestSpec.parse({**inputs, "shape": [4, 4096]}), 503)
+    assert case.judged(case.run("correct")).explanation is Explanation.explained
+
+
 def test_what_follows_from_a_kind_s_expectations_covers_a_right_kernel() -> None:
     for kernel in KINDS:
         case = Seed(spec(kernel, tolerance={"rtol": 0, "atol": 1}))

@@ -19,12 +19,13 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.emulation import DEFECTS
 from gonogo.kernels.layernorm.reference import reference
+from gonogo.kernels.normalization.emulation.logic import Tiles, summed_tiles
 from gonogo.spec.test_spec import TestSpec
 
 Array = NDArray[np.float32]
 
 KERNELS = ("layernorm_bw", "layernorm_fw")
-NUMERIC = [name for name, defect in DEFECTS.items() if defect.plan.fate is None]
+NUMERIC = [name for name, defect in DEFECTS.items() if defect.logic.fate is None]
 LOGIC = [name for name in NUMERIC if name not in ("correct", "bf16-accumulate", "stale-register")]
 SHAPE = (70, 330)
 
@@ -116,13 +117,14 @@ def test_faults_of_many_tiles_cannot_show_in_one_or_two(build: str, features: in
     assert np.allclose(emulation.ideal(test, given, build)["dx"], reference(test, given)["dx"])
 
 
-def test_the_last_block_of_265_tiles_is_one_tile_and_the_last_two_are_two() -> None:
-    assert np.flatnonzero(DEFECTS["last-block-only"].plan.second_sum_tiles(265)).tolist() == [264]
-    assert np.flatnonzero(DEFECTS["last-two-tiles"].plan.first_sum_tiles(265)).tolist() == [
-        263,
-        264,
-    ]
-    assert np.flatnonzero(DEFECTS["last-block-only"].plan.second_sum_tiles(6)).tolist() == [3, 4, 5]
+@pytest.mark.parametrize(
+    ("tiles", "count", "summed"),
+    [("last-block", 265, [264]), ("last-two", 265, [263, 264]), ("last-block", 6, [3, 4, 5])],
+)
+def test_the_last_block_of_265_tiles_is_one_tile_and_the_last_two_are_two(
+    tiles: Tiles, count: int, summed: list[int]
+) -> None:
+    assert np.flatnonzero(summed_tiles(tiles, count)).tolist() == summed
 
 
 def test_a_row_that_fills_its_tiles_has_no_mask_to_miss() -> None:

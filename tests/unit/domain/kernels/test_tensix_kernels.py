@@ -21,7 +21,8 @@ from gonogo.kernels.layernorm.reference import reference
 from gonogo.kernels.rmsnorm import emulation as rmsnorm
 from gonogo.numerics.formats import round_to
 from gonogo.spec.kernels.registry import KERNELS
-from gonogo.spec.test_spec import BLOCK_FORMATS, TestSpec
+from gonogo.spec.numerics import BLOCK_FORMATS
+from gonogo.spec.test_spec import TestSpec
 
 Array = NDArray[np.float32]
 
@@ -274,8 +275,3 @@ def test_the_srcb_switch_matters_only_where_formats_mix() -> None:
         emulation.run(forward, inputs(forward), "correct"),
         emulation.run(switched, inputs(forward), "correct"),
     )
-
-
-def test_rows_beyond_176_tiles_take_the_block_path() -> None:
-    assert not emulation.takes_block_path(176 * 32)
-    assert emulation.takes_block_path(176 * 32 + 1)

@@ -1,0 +1,139 @@
+"""create_background(): the composition root of `gonogo background`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from gonogo_service.access.principals import Keys
+from gonogo_service.background import dispatcher, ingest, rollups, scheduler
+from gonogo_service.background.assess import Assessor
+from gonogo_service.background.bisection import role as bisection
+from gonogo_service.background.consumer import Consumer, recover
+from gonogo_service.background.delivery import OutboxDelivery
+from gonogo_service.background.reaper import Reaper
+from gonogo_service.background.roles import Role
+from gonogo_service.github.answering import Answerer
+from gonogo_service.hooks.catch_up import Paths, client_of
+from gonogo_service.hooks.processor import Processor
+from gonogo_service.kit.background_context import (
+    AWAY,
+    BackgroundContext,
+    log,
+    open_background_context,
+)
+from gonogo_service.webhooks import messages, outbound
+from gonogo_service.webhooks.secrets import Box
+from gonogo_settings import Settings
+from gonogo_storage.messages import leases
+from gonogo_storage.ops import schema
+
+STOP_S = 5.0
+ANSWERS_STOP_S = 1.0
+
+
+def create_background(settings: Settings, stop: threading.Event) -> Background:
+    """Return the parts of a background process, which works until `stop` is set.
+
+    They don't connect yet. Raises ValueError when a required setting is missing.
+    """
+    context = open_background_context(settings, stop)
+    ingest.register(context)
+    handlers = {
+        type_: partial(outbound.fan_out, type_=type_, url=settings.url) for type_ in messages.TYPES
+    }
+    reaper = Reaper(context)
+    closing: list[Callable[[], object]] = []
+    paths, answerer = None, None
+    try:
+        # a client each: they are used in different threads
+        for_paths, for_answers = client_of(settings), client_of(settings)
+        if for_paths is not None and for_answers is not None:
+            paths, answerer = Paths(for_paths), Answerer(context, for_answers)
+            closing += [partial(answerer.close, ANSWERS_STOP_S), paths.close]
+    # everything else must go on; pending answers are sent once the setting is correct
+    except ValueError as problem:
+        log.error("nothing is sent to GitHub or read from it", error=str(problem))
+    roles = [
+        Role(
+            context,
+            "dispatcher",
+            partial(dispatcher.run_once, context),
+            pause=partial(dispatcher.wait, context),
+        ),
+        Role(context, "reaper", reaper.run_once, lost=reaper.reset),
+        Role(context, "rollups", partial(rollups.run_once, context), every_s=rollups.EVERY_S),
+        Role(context, "assess", Assessor(context).run_once),
+        Role(context, "scheduler", partial(scheduler.run_once, context)),
+        Role(context, "bisecting", partial(bisection.run_once, context)),
+        Role(context, "delivery", OutboxDelivery(context, handlers).run_once),
+        Role(context, "hooks", Processor(context, paths).run_once),
+        Role(context, f"presence/{context.holder}", lambda: None),
+    ]
+    if settings.secret_key is None:
+        log.warning("webhooks are not sent: GONOGO_SECRET_KEY is not set")
+    else:
+        box = Box(Keys(settings.secret_key.get_secret_value()))
+        roles.append(Role(context, "webhooks", outbound.Sender(context, box).run_once))
+    if answerer is not None:
+        roles.append(Role(context, "github", answerer.run_once, lost=answerer.lost))
+    return Background(context, Consumer(context), roles, closing)
+
+
+@dataclass(frozen=True)
+class Background:
+    """The parts of a background process. Any number of such processes may run."""
+
+    context: BackgroundContext
+    consumer: Consumer
+    roles: Sequence[Role]
+    closing: Sequence[Callable[[], object]]
+    """Called at the end, when no role works any more."""
+
+    def run(self) -> None:
+        """Work until the stop event is set, then finish open tasks within a few seconds.
+
+        Broker and database may be unavailable at any time, also at the start.
+        """
+        if self._ready():
+            self._work()
+        for close in self.closing:
+            close()
+        self.context.close()
+        log.info("background stopped", holder=self.context.holder)
+
+    def _work(self) -> None:
+        context = self.context
+        recover(context)
+        for thread in (self.consumer, *self.roles):
+            thread.start()
+        log.info("background runs", holder=context.holder)
+        context.stop.wait()
+        self.consumer.shut_down(STOP_S)
+        for role in self.roles:
+            role.join(STOP_S)
+        try:
+            context.session(lambda session: leases.release(session, context.holder))
+        except AWAY as problem:
+            log.warning("leases not released; they will expire", error=str(problem))
+
+    def _ready(self) -> bool:
+        """Wait for a migrated database; return False when asked to stop first.
+
+        With an older schema ingest would drop every message, because it couldn't store it.
+        """
+        delay = 0.1
+        while not self.context.stop.is_set():
+            try:
+                state = schema.state(self.context.engine)
+                if state in schema.READY:
+                    return True
+                problem = f"the schema is {state}: run `gonogo db upgrade`"
+            except AWAY as away:
+                problem = str(away).splitlines()[0]
+            log.warning("waiting for the database", error=problem)
+            self.context.stop.wait(delay)
+            delay = min(2 * delay, 5.0)
+        return False

@@ -1,0 +1,359 @@
+"""Due messages of the four tables: waiting, locked, done, postponed, given up, repeated."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from gonogo_service.background.delivery import OutboxDelivery
+from gonogo_service.background.reaper import Reaper
+from gonogo_service.kit.background_context import BackgroundContext, open_background_context
+from gonogo_settings import Settings
+from gonogo_storage.automation import commit_checks
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import AnswerState, DeliveryState, HookSource, IncomingState
+from gonogo_storage.messages import deliveries, github_answers, incoming, outbox, webhooks
+from gonogo_storage.messages.deliveries import DELIVERIES, Try
+from gonogo_storage.messages.due import Backoff
+from gonogo_storage.messages.github_answers import ANSWERS
+from gonogo_storage.messages.incoming import INCOMING
+from gonogo_storage.messages.outbox import OUTBOX
+from job_flow import KEY
+
+LONG = (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
+
+
+class Messages(ABC):
+    """One of the tables, as the roles use it."""
+
+    delays_s: tuple[int, ...]
+    """The delays until a message is given up, or until the last one repeats."""
+    repeats = False
+    jitter = 0.0
+    table: Any
+
+    @abstractmethod
+    def add(self, current: Session) -> str: ...
+    @abstractmethod
+    def due(self, current: Session, now: datetime) -> list[str]: ...
+    @abstractmethod
+    def fail(self, current: Session, key: str, now: datetime) -> None: ...
+    @abstractmethod
+    def done(self, current: Session, key: str) -> None: ...
+    def again(self, current: Session, key: str) -> None:
+        """Make a message that was given up due, as a person requests it."""
+        raise NotImplementedError
+
+
+class Outbox(Messages):
+    delays_s, repeats, table = (*LONG, LONG[-1], LONG[-1]), True, OUTBOX
+
+    def add(self, current: Session) -> str:
+        outbox.add(current, "job.finished", f"job.finished:{new_id()}", {})
+        return outbox.due(current, limit=1000)[-1].id
+
+    def due(self, current: Session, now: datetime) -> list[str]:
+        return [message.id for message in outbox.due(current, now=now)]
+
+    def fail(self, current: Session, key: str, now: datetime) -> None:
+        outbox.postponed(current, key, "a bug\0", now=now)
+
+    def done(self, current: Session, key: str) -> None:
+        outbox.delivered(current, [key])
+
+
+class Incoming(Messages):
+    delays_s, table = (5, 60, 300, 1800, *(3600,) * 15), INCOMING
+
+    def add(self, current: Session) -> str:
+        return incoming.store(current, HookSource.github, new_id(), "push", b"{}")[0]
+
+    def due(self, current: Session, now: datetime) -> list[str]:
+        return incoming.due(current, now=now)
+
+    def fail(self, current: Session, key: str, now: datetime) -> None:
+        incoming.postponed(current, key, "a bug\0", now=now)
+
+    def done(self, current: Session, key: str) -> None:
+        assert incoming.lock(current, key) is not None
+        incoming.ended(current, key, IncomingState.started)
+
+    def again(self, current: Session, key: str) -> None:
+        assert incoming.again(current, key) is not None
+
+
+class Webhooks(Messages):
+    delays_s, jitter, table = LONG, 0.1, DELIVERIES
+    hook = ""
+
+    def add(self, current: Session) -> str:
+        self.hook = webhooks.create(
+            current,
+            kind="http",
+            target="https://receiver.example/",
+            events=["*"],
+            description="",
+            secret=None,
+            actor="test",
+        ).id
+        deliveries.add(current, [self.hook], new_id(), "webhook.test", {})
+        return str(deliveries.list_(current, self.hook).items[0]["id"])
+
+    def due(self, current: Session, now: datetime) -> list[str]:
+        return [delivery.id for delivery in deliveries.due(current, now=now)]
+
+    def fail(self, current: Session, key: str, now: datetime) -> None:
+        row = DELIVERIES.locked(current, key)
+        failed = 1 if row is None else row.tries + 1
+        again_at = DELIVERIES.backoff.next_try(failed, now)
+        state = DeliveryState.failed if again_at is None else DeliveryState.waiting
+        deliveries.tried(current, key, Try(now, 1.0, 500), state=state, again_at=again_at)
+
+    def done(self, current: Session, key: str) -> None:
+        outcome = Try(utcnow(), 1.0, 200)
+        deliveries.tried(current, key, outcome, state=DeliveryState.delivered, again_at=None)
+
+    def again(self, current: Session, key: str) -> None:
+        assert deliveries.replay(current, self.hook, key) is not None
+
+
+class Answers(Messages):
+    delays_s, table = (5, 30, 300, 1800, 3600, 10800, 21600, 43200), ANSWERS
+
+    def add(self, current: Session) -> str:
+        delivery = incoming.store(current, HookSource.github, new_id(), "push", b"{}")[0]
+        incoming.ended(current, delivery, IncomingState.started)
+        unknown = ("suite", "installation", "branch", "pull_request", "base_sha", "run_id", "error")
+        builds = ("head_build", "base_build", "base_run_id")
+        check = commit_checks.add(
+            current,
+            {
+                **dict.fromkeys((*unknown, *builds)),
+                "delivery_id": delivery,
+                "source": HookSource.github.value,
+                "event": "push",
+                "rule": "kernels",
+                "repository": "lab/kernels",
+                "fork": False,
+                "head_sha": "a1" * 20,
+                "occurred_at": utcnow(),
+            },
+        )
+        github_answers.create_missing(current)
+        return check.id
+
+    def due(self, current: Session, now: datetime) -> list[str]:
+        return github_answers.due(current, now=now)
+
+    def fail(self, current: Session, key: str, now: datetime) -> None:
+        github_answers.postponed(current, key, "a bug\0", now=now)
+
+    def done(self, current: Session, key: str) -> None:
+        github_answers.record_reported(current, key, AnswerState.reported, due_at=None)
+
+    def again(self, current: Session, key: str) -> None:
+        assert github_answers.again(current, key) is not None
+
+
+each_table = pytest.mark.parametrize("kind", [Outbox, Incoming, Webhooks, Answers])
+
+
+@each_table
+def test_a_message_that_fails_waits_longer_each_time_until_it_is_given_up(
+    engine: Engine, kind: type[Messages]
+) -> None:
+    messages, now = kind(), utcnow() + timedelta(seconds=1)
+    with session(engine) as current:
+        key = messages.add(current)
+        assert messages.due(current, now) == [key]
+        for delay_s in messages.delays_s:
+            messages.fail(current, key, now)
+            assert messages.due(current, now + timedelta(seconds=0.99 * delay_s)) == []
+            now += timedelta(seconds=(1.01 + messages.jitter) * delay_s)
+            assert messages.due(current, now) == [key]
+        messages.fail(current, key, now)
+        later = messages.due(current, now + timedelta(days=30))
+        assert later == ([key] if messages.repeats else [])
+        row = current.get_one(messages.table.row, key)
+        assert row.tries == len(messages.delays_s) + 1
+        if not messages.repeats:
+            assert row.state == "failed"
+            messages.again(current, key)
+            assert messages.due(current, utcnow()) == [key]
+            assert row.state == "waiting"
+
+
+@each_table
+def test_a_message_that_is_done_is_not_due_not_locked_and_not_postponed(
+    engine: Engine, kind: type[Messages]
+) -> None:
+    messages, later = kind(), utcnow() + timedelta(days=30)
+    with session(engine) as current:
+        first, second = messages.add(current), messages.add(current)
+        assert messages.due(current, later) == [first, second]  # in the order of arrival
+        assert messages.table.locked(current, first) is not None
+        messages.done(current, first)
+        assert messages.table.locked(current, first) is None
+        assert messages.table.locked(current, new_id()) is None
+        messages.fail(current, first, utcnow())  # by another process, which comes too late
+        assert messages.due(current, later) == [second]
+
+
+def test_a_canceled_message_whose_last_try_fails_stays_canceled(engine: Engine) -> None:
+    messages, now = Webhooks(), utcnow()
+    with session(engine) as current:
+        failed, accepted = messages.add(current), messages.add(current)
+        for key in (failed, accepted):
+            hook = current.get_one(DELIVERIES.row, key).webhook_id
+            webhooks.change(current, hook, {"state": "disabled"})
+        messages.fail(current, failed, now)  # the request was on its way
+        messages.done(current, accepted)
+        assert messages.due(current, now + timedelta(days=30)) == []
+        rows = [current.get_one(DELIVERIES.row, key) for key in (failed, accepted)]
+        assert [(row.state, row.tries) for row in rows] == [("cancelled", 1), ("delivered", 1)]
+
+
+def test_a_rate_limit_is_not_a_failed_try(engine: Engine) -> None:
+    messages, until = Answers(), utcnow() + timedelta(minutes=9)
+    with session(engine) as current:
+        key = messages.add(current)
+        github_answers.postponed(current, key, "limited", limited_until=until)
+        assert messages.due(current, until - timedelta(seconds=1)) == []
+        assert messages.due(current, until) == [key]
+        assert current.get_one(ANSWERS.row, key).tries == 0
+
+
+def test_a_receiver_s_delay_counts_where_it_is_longer_and_chance_spreads_the_tries() -> None:
+    now, backoff = utcnow(), Backoff((10, 20), max_tries=4, jitter=0.5)
+    waits = [backoff.next_try(number, now, chance=lambda: 1.0) for number in (1, 2, 3, 4)]
+    assert waits == [now + timedelta(seconds=seconds) for seconds in (15, 30, 30)] + [None]
+    for requested_s, expected_s in ((3, 10), (60, 60)):
+        requested = timedelta(seconds=requested_s)
+        again_at = backoff.next_try(1, now, at_least=requested, chance=lambda: 0.0)
+        assert again_at == now + timedelta(seconds=expected_s)
+
+
+@pytest.fixture
+def core(database_url: str) -> Any:
+    settings = Settings(
+        database_url=database_url,
+        broker_url="redis://127.0.0.1:1/0",
+        worker_key=SecretStr(KEY),
+    )
+    context = open_background_context(settings, threading.Event())
+    yield context
+    context.close()
+
+
+def test_a_bad_message_stalls_no_other_and_leaves_nothing_of_what_its_handler_stored(
+    core: BackgroundContext,
+) -> None:
+    def handle(current: Session, payload: Mapping[str, Any]) -> None:
+        outbox.add(current, "handled", f"handled:{payload['number']}", dict(payload))
+        if payload["number"] == 0:
+            raise ValueError("a bug")
+
+    with session(core.engine) as current:
+        for number in range(3):
+            outbox.add(current, "job.finished", f"job.finished:{number}", {"number": number})
+    assert OutboxDelivery(core, {"job.finished": handle}).run_once() == 2
+    with reading(core.engine) as current:
+        handled = outbox.due(current, topics=["handled"])
+        late = utcnow() + timedelta(seconds=6)
+        (failed,) = outbox.due(current, topics=["job.finished"], now=late)
+        assert sorted(message.payload["number"] for message in handled) == [1, 2]
+        assert (failed.payload, failed.tries) == ({"number": 0}, 1)
+        assert current.get_one(OUTBOX.row, failed.id).error == "ValueError: a bug"
+
+
+def test_what_a_handler_stores_comes_with_the_end_of_its_message_or_not_at_all(
+    core: BackgroundContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handle(current: Session, _payload: Mapping[str, Any]) -> None:
+        outbox.add(current, "handled", "handled:1", {})
+
+    def dies(*_args: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    with session(core.engine) as current:
+        outbox.add(current, "job.finished", "job.finished:1", {})
+    monkeypatch.setattr(outbox, "delivered", dies)
+    with pytest.raises(KeyboardInterrupt):
+        OutboxDelivery(core, {"job.finished": handle}).run_once()
+    with reading(core.engine) as current:
+        assert [message.topic for message in outbox.due(current)] == ["job.finished"]
+
+
+def test_an_unavailable_database_is_no_failed_try(core: BackgroundContext) -> None:
+    def handle(_current: Session, _payload: Mapping[str, Any]) -> None:
+        raise OperationalError("SELECT 1", {}, Exception("the server closed the connection"))
+
+    with session(core.engine) as current:
+        outbox.add(current, "job.finished", "job.finished:1", {})
+    with pytest.raises(OperationalError):
+        OutboxDelivery(core, {"job.finished": handle}).run_once()
+    with reading(core.engine) as current:
+        assert [message.tries for message in outbox.due(current)] == [0]
+
+
+def test_the_hourly_cleanup_deletes_what_was_done_a_month_ago(core: BackgroundContext) -> None:
+    kinds = [kind() for kind in (Outbox, Incoming, Webhooks)]
+    with session(core.engine) as current:
+        keys = [[messages.add(current) for _ in range(2)] for messages in kinds]
+        for messages, (done, _) in zip(kinds, keys, strict=True):
+            messages.done(current, done)
+    Reaper(core)._sweep(utcnow() + timedelta(days=29))
+    with reading(core.engine) as current:
+        body = [current.get_one(INCOMING.row, key).body is not None for key in keys[1]]
+        assert body == [True, True]
+    Reaper(core)._sweep(utcnow() + timedelta(days=31))
+    with reading(core.engine) as current:
+        for place, messages in ((0, kinds[0]), (2, kinds[2])):
+            rows = [current.get(messages.table.row, key) is not None for key in keys[place]]
+            assert rows == [False, True]
+        body = [current.get_one(INCOMING.row, key).body is not None for key in keys[1]]
+        assert body == [False, True]  # the row stays, so that a redelivery starts nothing
+
+
+def test_two_copies_at_once_handle_each_message_once(core: BackgroundContext) -> None:
+    handled: list[int] = []
+    both_read = threading.Barrier(2)
+
+    def handle(_current: Session, payload: Mapping[str, Any]) -> None:
+        handled.append(payload["number"])
+
+    class Copy(OutboxDelivery):
+        def _deliver(self, message_id: str) -> bool:
+            both_read.wait(10)  # both copies have read the message as due
+            return super()._deliver(message_id)
+
+    with session(core.engine) as current:
+        for number in range(5):
+            outbox.add(current, "job.finished", f"job.finished:{number}", {"number": number})
+    counts: list[int] = []
+    copies = [
+        threading.Thread(
+            target=lambda: counts.append(
+                Copy(replace(core, holder=new_id()), {"job.finished": handle}).run_once()
+            )
+        )
+        for _ in range(2)
+    ]
+    for copy in copies:
+        copy.start()
+    for copy in copies:
+        copy.join(30)
+    assert sorted(handled) == list(range(5))
+    assert sum(counts) == 5

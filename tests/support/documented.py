@@ -1,0 +1,80 @@
+"""Validate each JSON answer of the API that a test gets against the OpenAPI document."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import httpx
+import jsonschema_rs
+from fastapi.routing import APIRoute
+from starlette.routing import Match
+
+from gonogo_service.api.admin import health
+from gonogo_service.api.routers import routers
+from gonogo_service.app import create_app
+from gonogo_settings import Settings
+
+HOOKS: dict[str, list[Any]] = {}
+
+
+def check(response: httpx.Response) -> None:
+    """Fail for a successful JSON answer that its operation doesn't describe.
+
+    Problem documents have their own media type, and pages and event streams aren't JSON. A file to
+    download has the format of its name.
+    """
+    headers = response.headers
+    if headers.get("content-type") != "application/json" or "content-disposition" in headers:
+        return
+    operation = _operation(response.request.method, response.request.url.path)
+    if operation is None:
+        return
+    response.read()
+    for error in _validator(*operation, str(response.status_code)).iter_errors(response.json()):
+        where = "".join(f"[{part!r}]" for part in error.instance_path)
+        raise AssertionError(
+            f"{response.request.method} {response.request.url.path}: the answer{where} is not "
+            f"what {operation[0]} documents: {error.message[:500]}"
+        )
+
+
+HOOKS["response"] = [check]
+
+
+@cache
+def _document() -> dict[str, Any]:
+    """Return the document; the routes are those of every app, so that one is enough."""
+    settings = Settings(database_url="sqlite:///never-opened.sqlite", embedded=True)
+    app = create_app(settings)
+    document: dict[str, Any] = app.openapi()
+    app.state.context.engine.dispose()
+    for schema in document["components"]["schemas"].values():
+        if "properties" in schema:  # a field that the document lacks is an error, too
+            schema.setdefault("additionalProperties", False)
+    return document
+
+
+@cache
+def _operation(method: str, path: str) -> tuple[str, str] | None:
+    """Return path and method as the document spells them; None for a page's JSON."""
+    scope = {"type": "http", "method": method, "path": path, "headers": []}
+    for router in (*routers(), health.router):
+        for route in router.routes:
+            if isinstance(route, APIRoute) and route.matches(scope)[0] is Match.FULL:
+                return route.path_format, method.lower()
+    return None
+
+
+@cache
+def _validator(path: str, method: str, status: str) -> jsonschema_rs.Draft202012Validator:
+    document = _document()
+    answer = document["paths"][path][method]["responses"].get(status)
+    if answer is None:
+        raise AssertionError(f"{method.upper()} {path}: {status} is not documented")
+    schema = answer.get("content", {}).get("application/json", {}).get("schema")
+    if not schema:
+        raise AssertionError(f"{method.upper()} {path}: the answer {status} has no schema")
+    return jsonschema_rs.Draft202012Validator(
+        {"allOf": [schema], "components": document["components"]}, validate_formats=True
+    )
