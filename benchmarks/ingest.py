@@ -36,8 +36,8 @@ TEST = {
     "shape": [2, 32, 1, 512],
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
 }
-ASKED = {"sqlite": 12_000, "postgresql": 10_000}
-ASKED_SHARE, ASKED_BYTES = 0.4, 700
+TARGETS = {"sqlite": 12_000, "postgresql": 10_000}
+TARGET_SHARE, TARGET_BYTES = 0.4, 700
 
 
 def rows(count: int) -> Iterator[dict[str, Any]]:
@@ -138,8 +138,8 @@ def measure(url: str) -> bool:
     engine = make_engine(url)
     schema.upgrade(engine)
     kind = engine.dialect.name
-    made = list(rows(SEEDS))
-    bodies = [encode({"rows": made[low : low + BATCH]}) for low in range(0, SEEDS, BATCH)]
+    results = list(rows(SEEDS))
+    bodies = [encode({"rows": results[low : low + BATCH]}) for low in range(0, SEEDS, BATCH)]
     figures = []
     size = 0
     for number in range(ROUNDS):
@@ -149,13 +149,13 @@ def measure(url: str) -> bool:
         figures.append((stored, raw_inserts(engine, job_id)))
     engine.dispose()
     stored, plain = max(stored for stored, _ in figures), max(plain for _, plain in figures)
-    asked = ASKED[kind]
-    print(f"{kind:10}  ingest        {stored:8,.0f} seeds/s   (asked: {asked:,})")
+    target = TARGETS[kind]
+    print(f"{kind:10}  ingest        {stored:8,.0f} seeds/s   (asked: {target:,})")
     print(f"{kind:10}  raw inserts   {plain:8,.0f} seeds/s")
     share = stored / plain
-    print(f"{kind:10}  share         {100 * share:8.0f} %         (asked: {ASKED_SHARE:.0%})")
-    print(f"{kind:10}  size          {size / SEEDS:8.0f} bytes a seed (asked: {ASKED_BYTES})")
-    return stored >= asked and share >= ASKED_SHARE and size <= ASKED_BYTES * SEEDS
+    print(f"{kind:10}  share         {100 * share:8.0f} %         (asked: {TARGET_SHARE:.0%})")
+    print(f"{kind:10}  size          {size / SEEDS:8.0f} bytes a seed (asked: {TARGET_BYTES})")
+    return stored >= target and share >= TARGET_SHARE and size <= TARGET_BYTES * SEEDS
 
 
 def main(urls: list[str]) -> int:

@@ -96,7 +96,7 @@ def _seeds(
     # An index lookup per job; with a join SQLite would read all rows of the jobs.
     seed = first.order_by(table.seed, table.repeat).limit(1).scalar_subquery()
     firsts = select(JobRow.id, seed).where(JobRow.id.in_(job_ids))
-    found: dict[str, tuple[int, str]] = {}
+    first_seeds: dict[str, tuple[int, str]] = {}
     known = [(job, seed) for job, seed in session.execute(firsts) if seed is not None]
     for batch in batched(known, _AT_ONCE):
         of_seeds = (
@@ -105,8 +105,8 @@ def _seeds(
         )
         for result in stored.read(session, union_all(*of_seeds), "digest"):
             if (output := _first_output(result, verdict)) is not None:
-                found.setdefault(result.job, (result.seed, output))
-    return found
+                first_seeds.setdefault(result.job, (result.seed, output))
+    return first_seeds
 
 
 def _first_output(result: StoredSeed, verdict: Verdict) -> str | None:

@@ -31,7 +31,7 @@ MAXIMA = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "row_z", "xhat_z"
 MEANS = ("rms", "pcc_deficit")
 """The statistics whose maximum, or whose sum, an output's tally has."""
 READ = (*MAXIMA, *MEANS, "outcome", "nonfinite_statistics", KINDS)
-"""What `tallies` reads of an output, besides its verdict and explanation."""
+"""The statistics of an output that `tallies` reads, besides its verdict and explanation."""
 Output = Mapping[str, Any]
 
 
@@ -47,7 +47,7 @@ class Tally:
     explanations: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """Of an output its MAXIMA, and for MEANS the sum and the number of its values; of whole seeds
+    """For an output its MAXIMA, and for MEANS the sum and the number of its values; of whole seeds
     those of the duration, over the seeds with outputs (gonogo_storage.rollups.figures)."""
     sketches: Mapping[str, Sketch] = field(default_factory=dict)
 

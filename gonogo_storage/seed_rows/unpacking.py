@@ -38,7 +38,7 @@ Names = frozenset[str] | None
 """The statistics to read, besides verdict and explanation; None: all."""
 Values = tuple[Any, ...]
 Readers = Sequence[tuple[str, Callable[[Values, Any], Any]]]
-"""Of each statistic the function from (numbers, rest) to its value."""
+"""For each statistic the function from (numbers, rest) to its value."""
 _layouts: dict[int, Layout] = {}
 
 
@@ -127,23 +127,25 @@ def _readers(layout: int, names: Names) -> tuple[Sequence[tuple[str, Readers]], 
     )
     place[SINGLE] = place[DOUBLE] + forms.count(DOUBLE) + nested
     next_place = {form: count(first) for form, first in (*place.items(), (OTHER, 0))}
-    # float64 numbers: each output's own, then those within its dictionaries
+    # float64 numbers: each output's of_output, then those within its dictionaries
     doubles = next_place[DOUBLE]
     readers = []
     for name, entries in outputs:
-        own = [
+        of_output = [
             (statistic, _reader(form, next(next_place[form]) if form in next_place else detail))
             for statistic, form, detail in entries
             if form != NESTED
         ]
-        own += [
+        of_output += [
             (statistic, _nested(detail, [next(doubles) for _ in detail]))
             for statistic, form, detail in entries
             if form == NESTED
         ]
         order = {statistic: number for number, (statistic, _, _) in enumerate(entries)}
-        own.sort(key=lambda reader: order[reader[0]])
-        readers.append((name, [reader for reader in own if names is None or reader[0] in names]))
+        of_output.sort(key=lambda reader: order[reader[0]])
+        readers.append(
+            (name, [reader for reader in of_output if names is None or reader[0] in names])
+        )
     needs_rest = any(
         form == OTHER and (names is None or statistic in names)
         for _, entries in outputs

@@ -147,10 +147,10 @@ def worst(
             else:
                 parts += _worst_of(job, slot, _known(metric), room, totals.get(job.id))
     candidates: list[list[StripSeed]] = [[] for _ in columns]
-    found = [*_worst(session, parts, output, metric, more)]
+    marked = [*_worst(session, parts, output, metric, more)]
     if unindexed:
-        found += marks(session, unindexed, output, metric, more)
-    for seed in found:
+        marked += marks(session, unindexed, output, metric, more)
+    for seed in marked:
         candidates[place[seed.job]].append(seed)
     return [
         seed for seeds, room in zip(candidates, rooms, strict=True) for seed in _shown(seeds, room)

@@ -69,7 +69,7 @@ class SeedResultRow(Base):
 
 
 class SeedSourceRow(Base):
-    """What many seeds of a job have in common: the attempt, device and process that ran them."""
+    """The attempt, device and process that ran many seeds of a job."""
 
     __tablename__ = "seed_sources"
     job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
