@@ -127,7 +127,7 @@ def _readers(layout: int, names: Names) -> tuple[Sequence[tuple[str, Readers]], 
     )
     place[SINGLE] = place[DOUBLE] + forms.count(DOUBLE) + nested
     next_place = {form: count(first) for form, first in (*place.items(), (OTHER, 0))}
-    # float64 numbers: each output's of_output, then those within its dictionaries
+    # float64 numbers: each output's, then those within its dictionaries
     doubles = next_place[DOUBLE]
     readers = []
     for name, entries in outputs:
