@@ -6,6 +6,7 @@ Its keys never change.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cached_property
 from math import prod
 from typing import Annotated, Any, Literal, Self
@@ -246,20 +247,21 @@ class TestSpec(Model):
             for name in Numerics.model_fields
             if (value := getattr(self.numerics, name)) != getattr(default, name)
         }
-        memory = (
-            {"sharded": list(self.memory.sharded)} if isinstance(self.memory, Sharded) else None
-        )
-        given: dict[str, Any] = {
-            "parameters": dict(self.parameters),
+        plain: dict[str, Any] = {  # of the fields whose value is not plain JSON
+            "shape": list(self.shape),
+            "parameters": deepcopy(dict(self.parameters)),
             "numerics": numerics,
-            "epsilon": None if self.epsilon == 1e-6 else self.epsilon,
             "inputs": self.inputs.to_json(),
             "tolerance": tolerances.to_json(self.tolerance),
-            "memory": memory,
-            "program": None if self.program == "default" else self.program,
         }
-        named = {"kernel": self.kernel, "shape": list(self.shape)}
-        return named | {name: value for name, value in given.items() if value}
+        if isinstance(self.memory, Sharded):
+            plain["memory"] = {"sharded": list(self.memory.sharded)}
+        values = {name: plain.get(name, getattr(self, name)) for name in TestSpec.model_fields}
+        return {
+            name: value
+            for name, value in values.items()
+            if value not in ({}, TestSpec.model_fields[name].default)
+        }
 
     @cached_property
     def key(self) -> str:
