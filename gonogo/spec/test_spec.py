@@ -43,6 +43,13 @@ def _list_kernels(schema: dict[str, Any]) -> None:
     schema["enum"] = list(KERNELS)
 
 
+def _or_null(schema: dict[str, Any]) -> None:
+    """Document that null stands for the default; {} is every member of a union."""
+    about = ("title", "description", "default", "examples")
+    given = {name: schema.pop(name) for name in list(schema) if name not in about}
+    schema["anyOf"] = [*given.get("oneOf", [given]), {"type": "null"}]
+
+
 Size = Annotated[int, Field(ge=1), WHOLE]
 Cores = Annotated[int, Field(ge=1, le=MAX_GRID), WHOLE]
 
@@ -80,18 +87,21 @@ class TestSpec(Model):
         default_factory=dict,
         description="Fields that only this kernel has; group norm: num_groups",
         examples=[{}],
+        json_schema_extra=_or_null,
     )
-    numerics: Numerics = Field(default_factory=Numerics)
+    numerics: Numerics = Field(default_factory=Numerics, json_schema_extra=_or_null)
     epsilon: Annotated[float, Field(gt=0.0)] = 1e-6
     inputs: Inputs = Field(
         default_factory=Inputs,
         description="A regime for x (and dy), and regimes of single tensors by name",
         examples=[{"regime": "uniform", "low": -1, "high": 1, "gamma": {"regime": "normal"}}],
+        json_schema_extra=_or_null,
     )
     tolerance: AnyTolerance = Field(
         default_factory=Tolerance,
         description="Comparators of all outputs, or a map from outputs to comparators",
         examples=[{"rtol": 1e-3, "atol": 0.5}],
+        json_schema_extra=_or_null,
     )
     memory: Annotated[
         Annotated[Literal["interleaved"], VALUE] | Annotated[Sharded, OBJECT], ObjectOrValue
