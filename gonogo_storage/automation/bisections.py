@@ -408,7 +408,7 @@ def _green(outcomes: Mapping[str, int] | None) -> bool | None:
 def _wrong(session: Session, job_id: str) -> bool | None:
     explanations = set(
         session.scalars(
-            select(SeedResultRow.seed_explanation).where(SeedResultRow.job_id == job_id)
+            select(SeedResultRow.explanation).where(SeedResultRow.job_id == job_id).distinct()
         )
     )
     if Explanation.unexplained in explanations:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Text, case, cast, func, select
+from sqlalchemy import Text, cast, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import FIELD, KERNEL, Selection, is_selection
@@ -19,22 +19,11 @@ from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.rollups import rollups
+from gonogo_storage.rollups.figures import figure, total_figures
+from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.rollups.variants import COUNTED
-from gonogo_storage.tables import JobRow, RollupRow, TestSpecRow
-
-METRICS = (
-    "tolerance_ratio",
-    "budget_ratio",
-    "chi",
-    "max_abs",
-    "rms",
-    "pcc_deficit",
-    "row_z",
-    "xhat_z",
-    "scale_z",
-)
-MEANS = ("rms", "pcc_deficit")
-"""A job stores the mean of these over its seeds, and the maximum of the others."""
+from gonogo_storage.seed_rows.packing import COLUMNS
+from gonogo_storage.tables import JobRow, JobTallyRow, TestSpecRow
 
 
 @dataclass(frozen=True)
@@ -175,30 +164,25 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
         JobRow.id.in_([build["last_job"] for build in by_build.values() if build["last_job"]])
     )
     at = {job_id: timestamp(moment) for job_id, moment in session.execute(ends)}
-    query = select(*builds, RollupRow.output, *map(_over_jobs, METRICS)).join(
-        JobRow, JobRow.id == RollupRow.job_id
-    )
-    query = (
-        query.where(RollupRow.test_key == key, *finished)
-        .group_by(*builds, RollupRow.output)
-        .order_by(RollupRow.output)
-    )
-    for build, branch, sequence, output, *values in session.execute(query):
-        entry(build, branch, sequence)["outputs"][output] = dict(zip(METRICS, values, strict=True))
+    table = JobTallyRow
+    query = select(*builds, table.output, table.figures).join(JobRow, JobRow.id == table.job_id)
+    of_outputs = (table.output != WHOLE, table.shadow.is_(False))
+    figures: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for *place, of_job in session.execute(
+        query.where(*of_outputs, *finished).order_by(table.output)
+    ):
+        figures.setdefault(tuple(place), []).append(of_job)
+    for (build, branch, sequence, output), of_jobs in figures.items():
+        entry(build, branch, sequence)["outputs"][output] = _metrics(total_figures(of_jobs))
     return [
         result | {"last_at": at.get(result["last_job"])}
         for _, result in sorted(by_build.items(), key=lambda item: (-item[0][0], item[0][1:]))
     ]
 
 
-def _over_jobs(metric: str) -> ColumnElement[Any]:
-    """Return the SQL of a metric over jobs: the maximum, or for MEANS the mean over all seeds."""
-    column = getattr(RollupRow, metric)
-    if metric not in MEANS:
-        return func.max(column)
-    return func.sum(column * RollupRow.seeds) / func.sum(
-        case((column.is_not(None), RollupRow.seeds))
-    )
+def _metrics(figures: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the maximum of each metric, or for MEANS the mean over all seeds."""
+    return {name: figure(figures, name) for name in COLUMNS}
 
 
 def history(
@@ -219,12 +203,12 @@ def history(
         query = query.where(JobRow.id < cursor)
     jobs = list(session.scalars(query.order_by(JobRow.id.desc()).limit(limit + 1)))
     outputs: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in session.scalars(
-        select(RollupRow).where(RollupRow.job_id.in_([job.id for job in jobs]))
-    ):
-        outputs.setdefault(row.job_id, {})[row.output] = {
-            metric: getattr(row, metric) for metric in METRICS
-        }
+    table = JobTallyRow
+    figures = select(table.job_id, table.output, table.figures).where(
+        table.job_id.in_([job.id for job in jobs]), table.output != WHOLE, table.shadow.is_(False)
+    )
+    for job_id, output, of_job in session.execute(figures.order_by(table.output)):
+        outputs.setdefault(job_id, {})[output] = _metrics(of_job)
     items = [
         from_object(
             PastJob,

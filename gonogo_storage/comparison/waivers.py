@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, or_, select
@@ -24,6 +25,7 @@ from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WaiverState
 from gonogo_storage.flags.flag_changes import Outdated, check_end
+from gonogo_storage.seed_rows import stored
 from gonogo_storage.tables import JobLabelRow, JobRow, RunJobRow, SeedResultRow, WaiverRow
 
 MAX_ACTIVE = 500
@@ -36,6 +38,8 @@ MAX_WITHOUT_KEY = 1000
 MAX_JOBS = 200
 """Newest jobs of a test whose names and labels count as the test's."""
 MAX_NAMES = 2000
+MAX_ITERATIONS = 10
+"""First iterations of a job whose tests count as the names of its test."""
 _AT_ONCE = 500
 
 
@@ -366,12 +370,10 @@ def _concerning(session: Session, key: str, rows: Sequence[WaiverRow]) -> list[W
     names |= set(
         session.scalars(select(RunJobRow.name).where(RunJobRow.job_id.in_(jobs)).distinct())
     )
-    within = (
-        select(SeedResultRow.output)
-        .where(SeedResultRow.job_id.in_(jobs[:1]), SeedResultRow.outcome.is_not(None))
-        .distinct()
-    )
-    names |= set(session.scalars(within.limit(MAX_NAMES)))
+    newest = stored.query(SeedResultRow.job_id.in_(jobs[:1])).order_by(SeedResultRow.arrival)
+    for seed in stored.read(session, newest.limit(MAX_ITERATIONS), "outcome"):
+        within = (n for n, row in seed.outputs.items() if row.get("outcome") is not None)
+        names |= set(islice(within, MAX_NAMES))
     label_names = sorted({name for row in rows for name in row.labels})
     labels = _labels(session, jobs, label_names).values() if label_names else ()
     return [row for row in rows if _waiver(row).concerns(key, names, labels)]

@@ -20,11 +20,12 @@ from gonogo_storage.db.paging import BadCursor
 from gonogo_storage.db.states import FlagState, JobState
 from gonogo_storage.devices import workers
 from gonogo_storage.flags import flags
-from gonogo_storage.jobs import artifacts, attempts, chunks, jobs
+from gonogo_storage.jobs import artifacts, attempts, chunks, job_seeds, jobs
 from gonogo_storage.jobs.closing import lock
 from gonogo_storage.jobs.job import Job, JobTarget
 from gonogo_storage.jobs.jobs import JobFilter
 from gonogo_storage.messages import events, leases, outbox
+from gonogo_storage.rollups import rollups
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import FlagRow
 from job_flow import QUEUE, empty_row, new_job, output, row
@@ -215,8 +216,8 @@ def test_worst_seeds_come_first_and_those_without_numbers_before_all(engine: Eng
     ]
     job = run(engine, rows)
     with reading(engine) as current:
-        assert [item["seed"] for item in results.worst(current, job.id, limit=2)] == [2, 1]
-        assert len(results.points(current, job.id)) == 3 + 1 + 1
+        worst = job_seeds.worst_seeds(current, job.id, 2, rollups.of_job(current, job.id))
+    assert [seed.seed for seed in worst] == [2, 1]
     assert (job.verdict, job.counts) == ("hang", {"pass": 2, "hang": 1})
 
 
