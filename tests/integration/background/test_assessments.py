@@ -77,7 +77,7 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
             )
             assert write(session, message_id=message.id) is False  # the other copy comes too late
             assert write(session) is True  # and even where nothing tells, the same job counts once
-        assert here.flags()["flaky"]["jobs"] == 1
+        assert here.flags()["flaky"].jobs == 1
         stored_assessment = stored(here)
         assert (
             stored_assessment["job"],
