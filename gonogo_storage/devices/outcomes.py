@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import case, func, select
+from sqlalchemy import case, func, literal, select
 from sqlalchemy.orm import Session
 
 from gonogo.devices.suspicion import WorkloadRuns
@@ -12,6 +12,7 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.ids import floor
 from gonogo_storage.seed_rows.stored import OF_SOURCE
 from gonogo_storage.tables import JobRow, SeedResultRow, SeedSourceRow
+from gonogo_storage.tables.numbers import SLOTS
 
 _RIGHT = (Verdict.pass_.value, Verdict.fail_by_tolerance.value)
 """The verdicts that a device got right: rounding explains the error, whatever the tolerance."""
@@ -27,13 +28,17 @@ MAX_ROWS = 20_000
 def by_device(session: Session, *, since: datetime) -> list[WorkloadRuns]:
     """Return the number of results, and of wrong ones, by device, test and build.
 
-    It counts the jobs created since then; a result is one (seed, repeat).
+    It counts the jobs created since then; a result is one output of a seed.
     """
     row = SeedResultRow
     device = SeedSourceRow.device
-    wrong = func.sum(case((row.verdict.in_(_RIGHT), 0), else_=1))
+    # each output has a rank; those of existing tests have none, so their iteration counts as one
+    ranks = (getattr(row, f"rank_{slot}") for slot in range(SLOTS))
+    outputs = sum((case((rank.is_(None), 0), else_=1) for rank in ranks), start=literal(0))
+    results = case((outputs > 0, outputs), else_=1)
+    wrong = func.sum(case((row.verdict.in_(_RIGHT), 0), else_=results))
     query = (
-        select(device, JobRow.workload_key, JobRow.build, func.count(), wrong)
+        select(device, JobRow.workload_key, JobRow.build, func.sum(results), wrong)
         .join(JobRow, row.job_id == JobRow.id)
         .join(SeedSourceRow, OF_SOURCE)
         # An id contains its time: this condition avoids reading all results.
