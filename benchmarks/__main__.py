@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "speed": ("speed of the numerics", ()),
     "service": ("what the service adds, with real processes", ()),
     "flow": ("the job flow without kernels", ()),
+    "ingest": ("how fast results are stored, and their size", ()),
     "busy": ("how busy a worker keeps its device", ("--seeds", "12")),
     "pages": (
         (

@@ -34,9 +34,9 @@ from gonogo_storage.tables import (
     JobRow,
     JobTallyRow,
     RolledRow,
-    RollupRow,
     SeedGridRow,
     SeedResultRow,
+    SeedSourceRow,
 )
 
 LINE, DEVICE = "main", "lab-1/wormhole:0"
@@ -188,7 +188,7 @@ class Source:
         self.id = job_id
         self.job = _columns(session, JobRow, JobRow.id == job_id)[0]
         self.chunks = _columns(session, ChunkRow, ChunkRow.job_id == job_id)
-        self.rollups = _columns(session, RollupRow, RollupRow.job_id == job_id)
+        self.sources = _columns(session, SeedSourceRow, SeedSourceRow.job_id == job_id)
         self.events = _columns(session, EventRow, EventRow.job_id == job_id)
         (self.letters,) = session.scalars(
             select(SeedGridRow.letters).where(SeedGridRow.job_id == job_id)
@@ -243,16 +243,7 @@ class Source:
         )
         for turn in range(times):
             _copy_seeds(session, self.id, copy_id, turn * seeds)
-        there = {
-            "job_id": copy_id,
-            "workload_key": test.workload_key,
-            "test_key": test.key,
-            "build": place.build,
-        }
-        session.execute(
-            insert(RollupRow),
-            [{**row, **there, "seeds": row["seeds"] * times} for row in self.rollups],
-        )
+        session.execute(insert(SeedSourceRow), [{**row, "job_id": copy_id} for row in self.sources])
         done = {"done": count, "total": count, "verdicts": counters["counts"]}
         events = [
             {

@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 _SHOWN = 80
@@ -20,6 +22,8 @@ _SHOWN = 80
 input."""
 _QUOTED = 200
 """The same limit in a document for programs: a response must not grow with a hostile request."""
+_FIELD = 500
+"""Characters of a field's path; the names in it may be a stranger's."""
 _DIGITS = 24
 """A whole number with more digits is shown by its first digits and their count."""
 
@@ -49,7 +53,7 @@ class FieldError(JobError):
     """
 
     def __init__(self, field: str, value: object, reason: str, *, limit: object = None) -> None:
-        self.field = field
+        self.field = field = _cut(field, _FIELD)
         self.value = value
         self.reason = reason = shorten(reason)
         self.limit = limit
@@ -83,6 +87,7 @@ def quote(value: object) -> Any:
         value = bytes(value[: _QUOTED + 1]).decode(errors="replace")
     if isinstance(value, str):
         return _cut(value.encode("utf-8", "replace").decode(), _QUOTED)
+    value = _beginning(value)
     try:
         text = json.dumps(value, default=str)
     except (ValueError, TypeError, RecursionError):
@@ -104,9 +109,30 @@ def _written(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 14_000:
         return f"a whole number of about {int(value.bit_length() * math.log10(2))} digits"
     try:
-        return shorten(repr(value))
+        return shorten(repr(_beginning(value)))
     except (ValueError, RecursionError):
         return type(value).__name__
+
+
+def _beginning(value: object) -> object:
+    """Return the value with only as many of its members and characters as can be shown.
+
+    To write a hostile megabyte would take long; what it begins with is quick.
+    """
+    left = _QUOTED
+
+    def part(value: object) -> object:
+        nonlocal left
+        left -= 1
+        if isinstance(value, str | bytes) and len(value) > _QUOTED:
+            return value[: _QUOTED + 1]
+        if isinstance(value, Mapping):
+            return {part(key): part(item) for key, item in islice(value.items(), max(left, 0))}
+        if isinstance(value, list):
+            return [part(item) for item in islice(value, max(left, 0))]
+        return value
+
+    return part(value)
 
 
 def _cut(text: str, most: int) -> str:

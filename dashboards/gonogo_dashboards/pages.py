@@ -6,7 +6,6 @@ the error and login pages.
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -50,9 +49,6 @@ from gonogo_dashboards.webhooks import routes as webhook_pages
 from gonogo_settings import Settings
 from gonogo_storage.db.encoding import encode, utcnow
 from gonogo_storage.rollups import day_totals
-
-PACK_FROM = 2_000
-"""Bytes; shorter answers fit into two packets as they are."""
 
 
 class Context(Protocol):
@@ -162,14 +158,11 @@ def make_router(
     router = APIRouter(include_in_schema=False)
 
     def page(request: Request, template: str, view: Any) -> Response:
-        return _packed(request, render(template, view=view, csrf=context.csrf(request)))
+        return render(template, view=view, csrf=context.csrf(request))
 
-    def as_json(request: Request, view: Any) -> Response:
-        return _packed(
-            request,
-            Response(
-                encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}
-            ),
+    def as_json(_request: Request, view: Any) -> Response:
+        return Response(
+            encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}
         )
 
     site = routes.Site(router, page, as_json, _refuse, context.reading, context.may, now)
@@ -227,22 +220,6 @@ def make_router(
         return assets.serve("favicon.svg", request, static)
 
     return router
-
-
-def _packed(request: Request, response: Response) -> Response:
-    """Compress the response with gzip where the browser accepts it and it is large enough.
-
-    Tables of numbers shrink to a fifth. The length of a compressed page can't leak the CSRF token:
-    the cookie is SameSite=Strict, so no other site gets such a page.
-    """
-    response.headers["Vary"] = "Accept-Encoding"
-    if len(response.body) > PACK_FROM and "gzip" in assets.accepted(
-        request.headers.get("accept-encoding", "")
-    ):
-        response.body = gzip.compress(bytes(response.body), compresslevel=5, mtime=0)
-        response.headers["Content-Encoding"] = "gzip"
-        response.headers["Content-Length"] = str(len(response.body))
-    return response
 
 
 def _refuse(request: Request, status: int, title: str, detail: str) -> Response:

@@ -6,7 +6,7 @@ They make a wrong term large against the rounding of a right one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gonogo.gauge.advice import spelled
@@ -29,7 +29,7 @@ class OtherInputs:
 def candidates(test: TestSpec) -> list[OtherInputs]:
     """Return inputs for the test's kernel, the likeliest first, without the test's own."""
     others = [OtherInputs(*candidate) for candidate in registry.numerics(test).candidates(test)]
-    return [other for other in others if replace(test, inputs=other.inputs).inputs != test.inputs]
+    return [other for other in others if test.replace(inputs=other.inputs).inputs != test.inputs]
 
 
 @dataclass(frozen=True)

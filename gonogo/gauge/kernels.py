@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from gonogo.spec.builds import EMULATOR, WORMHOLE_EXECUTORS
+from gonogo.spec.executors import EMULATOR, ON_WORMHOLE
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -91,7 +91,7 @@ def stands_for(executor: str, builds: Sequence[str]) -> bool:
     They compute as a Wormhole does. A library's kernel on a CPU or GPU is measured by itself: what
     another arithmetic needs is no lower edge of its tolerance.
     """
-    return not builds or executor in WORMHOLE_EXECUTORS
+    return not builds or executor in ON_WORMHOLE
 
 
 def foreign(test: TestSpec, executor: str, build: str, kind: Kind) -> Part:

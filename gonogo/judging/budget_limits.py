@@ -269,7 +269,7 @@ def _some_rows(whole: Part, outputs: Sequence[str], rows: NDArray[np.intp]) -> P
         return values if owners is None else values.reshape(owners[0], -1)[owners[1]].reshape(-1)
 
     given = {name: some(name, values) for name, values in whole.given.items()}
-    small = replace(test, shape=shape, parameters=parameters, inputs={}, tolerance={})
+    small = test.replace(shape=shape, parameters=parameters, inputs={}, tolerance={})
     return Part(small, given, tuple(outputs), whole.arithmetic)
 
 
@@ -279,7 +279,7 @@ def _some_columns(whole: Part, outputs: tuple[str, ...], columns: NDArray[np.int
         name: values if test.is_per_row(name) else np.ascontiguousarray(values[..., columns])
         for name, values in whole.given.items()
     }
-    small = replace(test, shape=(test.rows, len(columns)), inputs={}, tolerance={})
+    small = test.replace(shape=(test.rows, len(columns)), inputs={}, tolerance={})
     return Part(small, given, outputs, whole.arithmetic)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.spec import arithmetic_names, fields
+from gonogo.spec.executors import EMULATOR as EMULATOR
+from gonogo.spec.executors import EXECUTORS, ON_WORMHOLE
 from gonogo.spec.kernels.registry import KERNELS, emulated
 
-EMULATOR = "emulator"
 MAX_NAME = 200
 
 
@@ -140,86 +141,20 @@ def emulator_build(name: str, path: str = "build") -> Build:
     return builds[name]
 
 
-TORCH = "torch"
-TORCH_VARIANTS = ("eager", "decomposed", "compiled")
-"""The ways in which torch runs a kernel. Their builds name no arithmetic model: it is found."""
-LINEAR = "linear"
-"""A downstream output of layernorm_fw: y after a bf16 linear layer with fixed weights."""
-
-
-def _torch_builds() -> Iterable[tuple[str, tuple[str, ...] | None]]:
-    """Yield (name, outputs) of each build, on a CPU, then on a GPU."""
-    for device in ("", "cuda-"):
-        for variant in TORCH_VARIANTS:
-            name = f"torch-{device}{variant}"
-            yield name, None
-            yield f"{name}-group-norm", None
-            yield f"{name}-linear", (*_KERNEL_OUTPUTS, LINEAR)
-
-
-_KERNEL_OUTPUTS = ("dbeta", "dgamma", "dx", "mean", "rstd", "y")
-TORCH_BUILDS = tuple(name for name, _ in _torch_builds())
-"""The builds that the torch executor defines itself (docs/torch.md); the host's builds file
-defines any other name."""
-
-
 @cache
-def torch_builds() -> Mapping[str, Build]:
-    """Return name -> build for TORCH_BUILDS, in that order."""
+def _defined(executor: str) -> Mapping[str, Build]:
+    """Return name -> build for the builds that an executor's row defines, in that order."""
     return {
-        name: Build(
-            name=name,
-            executor=TORCH,
-            branch=TORCH,
+        build.name: Build(
+            name=build.name,
+            executor=executor,
+            branch=executor,
             sequence=sequence,
-            outputs=outputs,
+            arithmetic=build.arithmetic,
+            outputs=build.outputs,
         )
-        for sequence, (name, outputs) in enumerate(_torch_builds())
+        for sequence, build in enumerate(EXECUTORS[executor].builds)
     }
-
-
-TTNN = "ttnn"
-TTNN_BUILDS: Mapping[str, tuple[str, tuple[str, ...] | None]] = {
-    "ttnn": ("ttnn", ("dbeta", "dgamma", "dx", "y")),
-    "ttnn-legacy": ("ttnn", ("y",)),
-    "ttnn-welford": ("ttnn", ("y",)),
-    "ttnn-moreh": ("ttnn", None),
-    "ttnn-generic-bw": ("generic", ("dx",)),
-    "ttnn-generic-bw-double-subtract": ("generic", ("dx",)),
-}
-"""Name -> (arithmetic model, outputs) of the builds that the ttnn executor runs on any host's
-ttnn (docs/wormhole.md).
-
-`ttnn` is ttnn.layer_norm, whose only output is y, with moreh's backward. `ttnn-legacy` and
-`ttnn-welford` are its two other reductions, `ttnn-moreh` is moreh's own forward.
-`ttnn-generic-bw` is our LayerNorm backward in C++ for ttnn.generic_op; it stores every step as
-bf16, as the `generic` arithmetic model expects. `ttnn-generic-bw-double-subtract` is the same
-with a planted fault."""
-
-
-@cache
-def ttnn_builds() -> Mapping[str, Build]:
-    """Return name -> build for TTNN_BUILDS, in that order."""
-    return {
-        name: Build(
-            name=name,
-            executor=TTNN,
-            branch=TTNN,
-            sequence=sequence,
-            arithmetic=arithmetic,
-            outputs=outputs,
-        )
-        for sequence, (name, (arithmetic, outputs)) in enumerate(TTNN_BUILDS.items())
-    }
-
-
-_BUILTIN: Mapping[str, Callable[[], Mapping[str, Build]]] = {
-    EMULATOR: emulator_builds,
-    TORCH: torch_builds,
-    TTNN: ttnn_builds,
-}
-"""Executors of ours whose builds have names of ours, and the functions that return them. A
-worker's host defines builds of any other name."""
 
 
 def own_builds(executor: str | None = None) -> Mapping[str, Build]:
@@ -228,8 +163,10 @@ def own_builds(executor: str | None = None) -> Mapping[str, Build]:
     executor: None means all executors. An executor without such builds gives an empty mapping.
     """
     if executor is None:
-        return {name: build for builds in _BUILTIN.values() for name, build in builds().items()}
-    return _BUILTIN[executor]() if executor in _BUILTIN else {}
+        return {name: build for known in EXECUTORS for name, build in own_builds(known).items()}
+    if executor == EMULATOR:
+        return emulator_builds()
+    return _defined(executor) if executor in EXECUTORS else {}
 
 
 def known_build(name: str, executor: str | None = None) -> Build | None:
@@ -272,12 +209,6 @@ def check_kernel(build: Build, kernel: str, path: str = "build") -> None:
     )
 
 
-DEFAULT_BUILDS: Mapping[str, str] = {TTNN: "ttnn"}
-"""The build that `gonogo check` runs for an executor if none is named. The emulator has none,
-because most of its builds are wrong on purpose."""
-
-WORMHOLE_EXECUTORS = frozenset((EMULATOR, TTNN))
-"""The executors whose kernels run on a Wormhole, real or emulated."""
 WORMHOLE_ARITHMETIC = "generic"
 
 
@@ -289,5 +220,5 @@ def default_arithmetic(executor: str, *, on_chip: bool = False) -> str | None:
     On a Wormhole a kernel's order of operations is known only roughly, so that its budget is the
     ruler.
     """
-    is_wormhole = on_chip or executor in WORMHOLE_EXECUTORS
+    is_wormhole = on_chip or executor in ON_WORMHOLE
     return WORMHOLE_ARITHMETIC if is_wormhole else None

@@ -12,6 +12,9 @@ from typing import Any
 
 from gonogo.errors import FieldError
 
+_MAX_NAME = 200
+"""Characters: a longer text is no misspelled name, and comparing it would take long."""
+
 
 def join(path: str, name: object) -> str:
     """Return the dotted path of a member: `test` and `shape` give `test.shape`.
@@ -37,12 +40,17 @@ def known(data: Mapping[str, Any], names: Iterable[str], path: str) -> None:
     for key in data:
         if key not in allowed:
             raise FieldError(
-                join(path, key), data[key], "unknown field", limit="one of " + ", ".join(allowed)
+                join(path, key),
+                data[key],
+                "unknown field" + did_you_mean(key, allowed),
+                limit="one of " + ", ".join(allowed) if allowed else "no fields",
             )
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: object, names: Iterable[str]) -> str:
     """Return "; did you mean ...?" with the name that is most like a misspelled one, or ""."""
+    if not isinstance(name, str) or len(name) > _MAX_NAME:
+        return ""
     alike = get_close_matches(name, tuple(names), n=1)
     return f"; did you mean {alike[0]!r}?" if alike else ""
 
@@ -50,7 +58,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 def choice(value: object, allowed: Sequence[str], path: str) -> str:
     """Return `value` if it is one of the words `allowed`. Raises FieldError."""
     if not isinstance(value, str) or value not in allowed:
-        raise FieldError(path, value, "unknown value", limit="one of " + ", ".join(allowed))
+        reason = "unknown value" + did_you_mean(value, allowed)
+        raise FieldError(path, value, reason, limit="one of " + ", ".join(allowed))
     return value
 
 

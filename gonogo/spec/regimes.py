@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
 
 from gonogo.errors import FieldError
 from gonogo.spec import fields
+from gonogo.spec.executors import ON_WORMHOLE
+from gonogo.spec.validation import (
+    NO_MINUS_ZERO,
+    OBJECT,
+    VALUE,
+    WHOLE,
+    Model,
+    ObjectOrValue,
+)
 
 TILE = 32
 """Columns of a tile."""
@@ -39,167 +49,190 @@ MAX_EXACT_FEATURES = 2**20
 EXACT_EPSILON = (2.0**-80, 1.0)
 MAX_EXACT_EPSILON_FP16 = 2.0**-16
 """Variances of 2^22 eps to 2^28 eps absorb epsilon; squares of fp16 end at 65504."""
-TRUNCATING_EXECUTORS = ("emulator", "ttnn")
-"""They multiply by 1/N, truncated to bf16: exact for a power of two only."""
 MAX_TRUNCATED_GRADIENT = 4096
-"""They read 11 bits of a gradient's partial sums. Those over more than 128 tiles need more."""
+"""A Wormhole reads 11 bits of a gradient's partial sums. Those over more than 128 tiles need
+more."""
 
-ROW_TENSORS = ("x", "dy")
-"""Tensors that are drawn for every row, from the test's own regime. The others are one row
-(gamma, beta) with a regime of their own. A kernel whose tensors have other names lists its own."""
+Value = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST), NO_MINUS_ZERO]
 
 
-@dataclass(frozen=True)
-class Regime:
+def _parameter(sentence: str, name: str) -> Any:
+    """Return a regime's parameter, whose description has its default in each regime."""
+    places = [
+        f"{regime} (needed)" if defaults[name] is None else f"{regime} (default {defaults[name]:g})"
+        for regime, defaults in PARAMETERS.items()
+        if name in defaults
+    ]
+    return Field(None, description=f"{sentence}: {', '.join(places)}")
+
+
+class Regime(Model):
     """One tensor's distribution.
 
     uniform: U[low, high). normal: mean + std z. constant: value. offset: offset + std z (a large
     common part with a small noise). hot_tile: U[-1, 1) but `value` in the 32 columns of tile
     `tile`, counted from 0. ramp: from low (first column) to high (last column) in equal steps, the
-    same in every row. exact: drawn together with all other tensors, see gonogo.exact.
+    same in every row. exact: drawn together with all other tensors, so that right kernels agree to
+    the bit; the only member of a test's inputs.
     """
 
-    name: str
-    parameters: tuple[tuple[str, float], ...]
+    regime: Literal["uniform", "normal", "constant", "offset", "hot_tile", "ramp", "exact"] = (
+        "uniform"
+    )
+    low: Value | None = _parameter("Smallest value", "low")
+    high: Value | None = _parameter("Largest value", "high")
+    mean: Value | None = _parameter("Mean", "mean")
+    offset: Value | None = _parameter("Common part", "offset")
+    tile: Annotated[int, Field(ge=0), WHOLE] | None = _parameter(
+        "Tile of 32 columns, from 0", "tile"
+    )
+    value: Value | None = _parameter("The value", "value")
+    std: Annotated[float, Field(ge=0.0, le=_LARGEST), NO_MINUS_ZERO] | None = _parameter(
+        "Standard deviation", "std"
+    )
+
+    @property
+    def name(self) -> str:
+        """The name of the distribution."""
+        return self.regime
 
     def __getitem__(self, parameter: str) -> float:
-        return dict(self.parameters)[parameter]
+        value: float = getattr(self, parameter)
+        return value
 
     def to_json(self) -> dict[str, Any]:
         """Return {"regime": name, and all parameters}; the tile is an int."""
-        return {
-            "regime": self.name,
-            **{name: int(value) if name == "tile" else value for name, value in self.parameters},
+        return {"regime": self.regime} | {
+            name: getattr(self, name) for name in PARAMETERS[self.regime]
         }
 
+    def completed(self, features: int, path: str) -> dict[str, Any]:
+        """Return its canonical JSON, with defaults, for a tensor of so many columns.
 
-def _regime(name: str, **parameters: float) -> Regime:
-    return Regime(name, tuple((parameter, parameters[parameter]) for parameter in PARAMETERS[name]))
-
-
-DEFAULT_ROWS = _regime("uniform", low=-1.0, high=1.0)
-DEFAULT_VECTOR = _regime("uniform", low=0.0, high=1.0)
-
-
-def default(tensor: str, rows: Sequence[str] = ROW_TENSORS) -> Regime:
-    """Return the default regime: U[-1, 1) for x and dy, U[0, 1) for gamma and beta."""
-    return DEFAULT_ROWS if tensor in rows else DEFAULT_VECTOR
-
-
-def parse_regime(data: object, features: int, path: str) -> Regime:
-    """Parse a regime object, or a number, which is short for a constant. Raises FieldError."""
-    if isinstance(data, int | float) and not isinstance(data, bool):
-        data = {"regime": "constant", "value": data}
-    given = fields.mapping(data, path)
-    name = fields.choice(
-        given.get("regime", "uniform"), tuple(PARAMETERS), fields.join(path, "regime")
-    )
-    if name == EXACT:
-        reason = "draws all tensors of a test together"
-        limit = 'the only member of inputs: {"regime": "exact"}'
-        raise FieldError(fields.join(path, "regime"), name, reason, limit=limit)
-    defaults = PARAMETERS[name]
-    fields.known(given, ("regime", *defaults), path)
-    values: dict[str, float] = {}
-    for parameter, default in defaults.items():
-        where = fields.join(path, parameter)
-        if parameter not in given and default is None:
-            raise FieldError(where, None, f"the regime {name} needs it")
-        value = given.get(parameter, default)
-        if parameter == "tile":
-            values[parameter] = fields.integer(
-                value, where, least=0, most=(features + TILE - 1) // TILE - 1
-            )
-        else:
-            values[parameter] = fields.number(
-                value, where, least=0.0 if parameter == "std" else -_LARGEST, most=_LARGEST
-            )
-    if "high" in values:
-        if values["low"] > values["high"]:
-            raise FieldError(
-                fields.join(path, "low"),
-                values["low"],
-                "is above high",
-                limit=f"<= {values['high']:g}",
-            )
-        if values["high"] - values["low"] > _LARGEST:
-            raise FieldError(
-                fields.join(path, "high"),
-                values["high"],
-                "is too far from low",
-                limit=f"high - low <= {_LARGEST:g}",
-            )
-    if "std" in values:
-        room = (_LARGEST - abs(values.get("mean", values.get("offset", 0.0)))) / _MAX_DEVIATIONS
-        fields.number(values["std"], fields.join(path, "std"), most=room)
-    return _regime(name, **values)
+        Raises FieldError: a parameter is missing, too large, or another regime's.
+        """
+        defaults = PARAMETERS[self.regime]
+        given = {name: getattr(self, name) for name in _ALL_PARAMETERS}
+        given = {name: value for name, value in given.items() if value is not None}
+        fields.known(given, defaults, path)
+        values: dict[str, float] = {}
+        for name, default in defaults.items():
+            value = given.get(name, default)
+            if value is None:
+                where = fields.join(path, name)
+                raise FieldError(where, None, f"the regime {self.regime} needs it")
+            values[name] = value
+        if "tile" in values:
+            most = (features + TILE - 1) // TILE - 1
+            fields.integer(values["tile"], fields.join(path, "tile"), least=0, most=most)
+        if "high" in values:
+            low, high = values["low"], values["high"]
+            fields.number(low, fields.join(path, "low"), most=high)
+            if high - low > _LARGEST:
+                limit = f"high - low <= {_LARGEST:g}"
+                where = fields.join(path, "high")
+                raise FieldError(where, high, "is too far from low", limit=limit)
+        if "std" in values:
+            room = (_LARGEST - abs(values.get("mean", values.get("offset", 0.0)))) / _MAX_DEVIATIONS
+            fields.number(values["std"], fields.join(path, "std"), most=room)
+        return {"regime": self.regime, **values}
 
 
-def normalize(
-    data: object,
-    tensors: Sequence[str],
-    features: int | Mapping[str, int],
-    path: str,
-    *,
-    rows: Sequence[str] = ROW_TENSORS,
-) -> dict[str, Any]:
-    """Return the canonical form of a test's `inputs`: {} when all is default.
+_ALL_PARAMETERS = tuple(name for name in Regime.model_fields if name != "regime")
+_TensorRegime = Annotated[
+    Annotated[Value, VALUE] | Annotated[Regime, OBJECT],
+    ObjectOrValue,
+    Field(description="A tensor's own regime; a number is a constant"),
+]
 
-    `tensors` are the drawn ones (x, dy, gamma, beta as far as the kernel has them), `features`
-    their columns, `rows` those with a value for every element. The regime at the top is x's (and
-    dy's unless dy is listed); gamma and beta are listed where they aren't U[0, 1). Regimes are
-    written in full. Accepts a regime for x and dy at the top, an object (or a number, a constant)
-    per tensor in addition to it or instead of it, and the short form {"regime": "constant", "x":
-    .5, "dy": 1, "gamma": 1}. Raises FieldError.
+
+class Inputs(Regime):
+    """The distributions of a test's drawn tensors.
+
+    The regime at the top is that of x, and of dy unless dy has its own. Every tensor may have its
+    own regime, or a number, which is a constant. gamma and beta without one are U[0, 1).
     """
-    if data is None:
-        return {}
-    given = fields.mapping(data, path)
-    if given.get("regime") == EXACT:
-        fields.known(given, ("regime",), path)
-        return {"regime": EXACT}
-    listed_tensors = {name: given[name] for name in given if name in tensors}
-    top = {name: value for name, value in given.items() if name not in listed_tensors}
-    regimes: dict[str, Regime] = {}
-    rows = [name for name in rows if name in tensors]
-    columns = {name: features if isinstance(features, int) else features[name] for name in tensors}
-    first = rows[0]  # x: its regime is the one at the top
-    if top:
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, _TensorRegime] = Field(init=False)
+
+    @property
+    def tensors(self) -> Mapping[str, Regime | float]:
+        """The tensors that have a regime of their own."""
+        return self.__pydantic_extra__
+
+    @property
+    def exact(self) -> bool:
+        """Return whether all tensors are drawn together, see gonogo.exact."""
+        return self.regime == EXACT
+
+    def to_json(self) -> dict[str, Any]:
+        """Return canonical inputs in plain JSON types; {} when all is default."""
+        return self.model_dump(exclude_unset=True)
+
+    def of(self, tensor: str, rows: Sequence[str]) -> Regime:
+        """Return the regime of one tensor, read from the canonical form."""
+        listed = self.tensors.get(tensor)
+        if isinstance(listed, Regime):
+            return listed
+        if self.exact or (tensor in rows and "regime" in self.model_fields_set):
+            return Regime(**{name: getattr(self, name) for name in Regime.model_fields})
+        return Regime(**(_ROWS if tensor in rows else _VECTOR))
+
+    def normalized(
+        self, tensors: Sequence[str], columns: Mapping[str, int], rows: Sequence[str]
+    ) -> Inputs:
+        """Return the canonical form, whose regimes are written in full.
+
+        tensors: the drawn ones (x, dy, gamma, beta as far as the kernel has them), with their
+        columns; rows: those with a value for every element. Its top is the regime of the first row
+        tensor, unless that is the default; only tensors that differ from theirs are listed. Raises
+        FieldError below "inputs".
+        """
+        if self.exact:
+            fields.known(self.model_dump(exclude_unset=True), ("regime",), "inputs")
+            return self
+        fields.known(self.tensors, tensors, "inputs")
+        first = rows[0]  # x: its regime is the one at the top
+        resolved = {name: _ROWS if name in rows else _VECTOR for name in tensors}
         # In the short form the top regime needs its `value` only for row tensors not listed.
-        all_listed = all(name in listed_tensors for name in rows)
-        if not (all_listed and top == {"regime": "constant"}):
-            missing = next((name for name in rows if name not in listed_tensors), None)
-            if top == {"regime": "constant"} and listed_tensors and missing is not None:
-                raise FieldError(
-                    fields.join(path, missing),
-                    None,
-                    "the regime constant needs it (or `value` for all)",
-                )
-            name = top.get("regime", "uniform")
-            if isinstance(name, str) and name in PARAMETERS:
-                fields.known(top, ("regime", *PARAMETERS[name], *tensors), path)
-            regime = parse_regime(top, columns[first], path)
-            regimes = dict.fromkeys(rows, regime)
-    for name, value in listed_tensors.items():
-        regimes[name] = parse_regime(value, columns[name], fields.join(path, name))
-    resolved = {name: regimes.get(name, default(name, rows)) for name in tensors}
-    result: dict[str, Any] = {}
-    if resolved[first] != DEFAULT_ROWS:
-        result = resolved[first].to_json()
-    for name in tensors:
-        expected = resolved[first] if name in rows else DEFAULT_VECTOR
-        if resolved[name] != expected:
-            result[name] = resolved[name].to_json()
-    return result
+        is_short = self.model_fields_set - set(self.tensors) == {"regime"} and (
+            self.regime == "constant"
+        )
+        missing = [name for name in rows if name not in self.tensors]
+        if is_short and self.tensors and missing:
+            reason = "the regime constant needs it (or `value` for all)"
+            raise FieldError(f"inputs.{missing[0]}", None, reason)
+        if not is_short or missing:
+            resolved |= dict.fromkeys(rows, self.completed(columns[first], "inputs"))
+        for name, given in self.tensors.items():
+            where = f"inputs.{name}"
+            regime = given if isinstance(given, Regime) else Regime(regime="constant", value=given)
+            if regime.regime == EXACT:
+                reason = "draws all tensors of a test together"
+                limit = 'the only member of inputs: {"regime": "exact"}'
+                raise FieldError(f"{where}.regime", EXACT, reason, limit=limit)
+            resolved[name] = regime.completed(columns[name], where)
+        listed = {
+            name: resolved[name]
+            for name in tensors
+            if resolved[name] != (resolved[first] if name in rows else _VECTOR)
+        }
+        return Inputs.parse((resolved[first] if resolved[first] != _ROWS else {}) | listed)
 
 
-def is_exact(inputs: Mapping[str, Any]) -> bool:
-    """Return whether the canonical form of a test's `inputs` is the regime `exact`."""
-    return inputs.get("regime") == EXACT
+_ROWS: dict[str, Any] = {"regime": "uniform", "low": -1.0, "high": 1.0}
+_VECTOR: dict[str, Any] = {"regime": "uniform", "low": 0.0, "high": 1.0}
+"""The default regimes: U[-1, 1) for x and dy, U[0, 1) for gamma and beta."""
+
+
+def is_exact(inputs: Inputs) -> bool:
+    """Return whether the regime of a test's inputs is `exact`."""
+    return inputs.exact
 
 
 def check_exact(
-    inputs: Mapping[str, Any],
+    inputs: Inputs,
     kernel: str,
     formats: Mapping[str, str],
     features: int,
@@ -211,7 +244,7 @@ def check_exact(
     formats: the values of the numerics by field: input (one per tensor, as input.x), output,
     buffers, accumulate, fidelity. Raises FieldError.
     """
-    if not is_exact(inputs):
+    if not inputs.exact:
         return
     if kernel not in EXACT_KERNELS:
         where = fields.join(fields.join(path, "inputs"), "regime")
@@ -239,13 +272,13 @@ def check_exact(
 
 
 def check_exact_executor(
-    inputs: Mapping[str, Any], executor: str, kernel: str, features: int, path: str
+    inputs: Inputs, executor: str, kernel: str, features: int, path: str
 ) -> None:
     """Check that an executor can be exact at N = features, where the regime is `exact`.
 
     Raises FieldError.
     """
-    if not is_exact(inputs) or executor not in TRUNCATING_EXECUTORS:
+    if not inputs.exact or executor not in ON_WORMHOLE:
         return
     if features & (features - 1):
         reason = f"isn't exact on {executor}, which multiplies by 1/N truncated to bf16"
@@ -255,21 +288,3 @@ def check_exact_executor(
         reason = f"isn't exact on {executor}, which reads 11 bits of partial sums"
         limit = f"N <= {MAX_TRUNCATED_GRADIENT} with exact inputs of a gradient"
         raise FieldError(fields.join(path, "shape"), features, reason, limit=limit)
-
-
-def of_tensor(
-    inputs: Mapping[str, Any], tensor: str, *, rows: Sequence[str] = ROW_TENSORS
-) -> Regime:
-    """Return the regime of one tensor, read from the canonical form."""
-    if is_exact(inputs):
-        return _regime(EXACT)
-    if tensor in inputs:
-        data = inputs[tensor]
-    elif tensor in rows and "regime" in inputs:
-        data = {name: value for name, value in inputs.items() if not isinstance(value, Mapping)}
-    else:
-        return default(tensor, rows)
-    return Regime(
-        data["regime"],
-        tuple((parameter, data[parameter]) for parameter in PARAMETERS[data["regime"]]),
-    )

@@ -8,25 +8,22 @@ shuffled by one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_serializer
 
 from gonogo.errors import FieldError
 from gonogo.spec import fields
 from gonogo.spec.canonical import key_of
+from gonogo.spec.executors import EXECUTORS, REPORTERS
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
+from gonogo.spec.validation import WHOLE, Model
 
 FIELD = "selection"
 KERNEL = "selection"
 """A selection's entry in the kernel column of lists and tables."""
-REPORTERS = ("gtest", "pytest")
-"""Our executors that run selections. All our others run kernels; a plug-in may do either."""
-OWN_EXECUTORS = frozenset({"emulator", "ttnn", "torch", *REPORTERS})
-"""The built-in executors. Any other name is a plug-in's."""
-STAGED = ("pytest",)
-"""The reporters whose suites may have stages."""
 MAX_NAME = 200
 MAX_FILTER = 20_000
 """Characters: a filter may list tests one by one."""
@@ -36,53 +33,81 @@ MAX_SEED = 2**53
 not."""
 
 
-@dataclass(frozen=True)
-class Selection:
+def _is_text(value: str) -> str:
+    if not value.strip() or "\0" in value:
+        raise ValueError("must be text that isn't blank, without NUL")
+    return value
+
+
+def _kind_of_shuffle(value: object) -> str:
+    return "<switch>" if isinstance(value, bool) else "<seed>"
+
+
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(_is_text)]
+
+
+class Selection(Model):
     """Tests of a build: a suite, narrowed by a filter, in a random order, or in stages.
 
-    The builds file defines the suite. If everything is None, all tests of the build are selected. A
-    wrong field raises FieldError here, as in `parse`.
+    The builds file defines the suite. If everything is null, all tests of the build are selected.
     """
 
-    suite: str | None = None
-    filter: str | None = None
-    """A filter in the language of the executor: a gtest filter; for pytest an expression of -k,
-    or node ids."""
-    shuffle: bool | int | None = None
-    """True: in the order of the job's seed; a number: in the order of that seed, the same in
-    every iteration; None: in the defined order."""
-    stages: tuple[str, ...] | None = None
+    suite: Name | None = Field(None, description="Suite of the builds file")
+    filter: (
+        Annotated[str, Field(min_length=1, max_length=MAX_FILTER), AfterValidator(_is_text)] | None
+    ) = Field(
+        None,
+        description=(
+            "In the language of the executor: a gtest filter; for pytest an expression of -k, or "
+            "node ids"
+        ),
+    )
+    shuffle: (
+        Annotated[
+            Annotated[bool, Tag("<switch>")]
+            | Annotated[int, Field(ge=0, lt=MAX_SEED), WHOLE, Tag("<seed>")],
+            Discriminator(_kind_of_shuffle),
+        ]
+        | None
+    ) = Field(
+        None,
+        description=(
+            "true: in the order of the job's seed; a number: in the order of that seed, the same "
+            "in every iteration; null: in the defined order"
+        ),
+    )
+    stages: (
+        Annotated[
+            tuple[Name, ...],
+            Field(
+                strict=False,
+                min_length=1,
+                max_length=MAX_STAGES,
+                fail_fast=True,
+                json_schema_extra={"x-unit": "stages, or null for all"},
+            ),
+        ]
+        | None
+    ) = Field(None, description="Stages of the suite")
 
-    def __post_init__(self) -> None:
-        path = f"test.{FIELD}"
-        self._put("suite", _text(self.suite, fields.join(path, "suite"), MAX_NAME))
-        self._put("filter", _text(self.filter, fields.join(path, "filter"), MAX_FILTER))
-        self._put("shuffle", _shuffle(self.shuffle, fields.join(path, "shuffle")))
-        self._put("stages", _stages(self.stages, fields.join(path, "stages")))
-        if self.stages is not None and self.suite is None:
-            raise FieldError(
-                fields.join(path, "stages"),
-                list(self.stages),
-                "only a suite has stages",
-                limit="name its suite",
-            )
-
-    def _put(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
+    def _normalize(self) -> None:
+        if self.shuffle is False:
+            self.__dict__["shuffle"] = None
+        names = self.stages
+        if names is None:
+            return
+        if self.suite is None:
+            reason = "only a suite has stages"
+            raise FieldError("stages", list(names), reason, limit="name its suite")
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                reason = "must be a name, and not a duplicate"
+                raise FieldError(f"stages.{number}", name, reason)
 
     @classmethod
-    def parse(cls, data: object, *, path: str = "test") -> Selection:
+    def parse(cls, data: object, path: str = "test") -> Selection:
         """Parse {"selection": {...}}; `path` is its place in a request. Raises FieldError."""
-        given = fields.mapping(data, path)
-        fields.known(given, (FIELD,), path)
-        where = fields.join(path, FIELD)
-        inner = fields.mapping(given.get(FIELD), where)
-        fields.known(inner, ("suite", "filter", "shuffle", "stages"), where)
-        try:
-            return cls(**inner)
-        except FieldError as problem:
-            field = problem.field.replace(f"test.{FIELD}", where, 1)
-            raise FieldError(field, problem.value, problem.reason, limit=problem.limit) from None
+        return SelectionTest.parse(data, path).selection
 
     @property
     def kernel(self) -> str:
@@ -104,6 +129,7 @@ class Selection:
             else int(self.shuffle)
         )
 
+    @model_serializer
     def inner(self) -> dict[str, Any]:
         """Return the given fields in plain JSON types, as an executor receives them."""
         named = {"suite": self.suite, "filter": self.filter, "shuffle": self.shuffle}
@@ -141,8 +167,26 @@ class Selection:
         return ", ".join(named) or "all tests"
 
 
+class SelectionTest(Model):
+    """A job's test that selects tests of an existing program."""
+
+    selection: Selection
+
+
 AnyTest = TestSpec | Selection
-"""The types of a job's `test`."""
+"""The types of a job's test."""
+
+
+def _kind_of_test(value: object) -> str:
+    is_one = is_selection(value) or isinstance(value, SelectionTest)
+    return "<SelectionTest>" if is_one else "<TestSpec>"
+
+
+TestBody = Annotated[
+    Annotated[TestSpec, Tag("<TestSpec>")] | Annotated[SelectionTest, Tag("<SelectionTest>")],
+    Discriminator(_kind_of_test),
+]
+"""A job's `test` in a body."""
 
 
 def is_selection(data: object) -> bool:
@@ -184,7 +228,7 @@ def check_executor(workload: AnyTest, executor: str, path: str = "test") -> None
                 limit=limit,
             )
         return
-    if executor in OWN_EXECUTORS and executor not in REPORTERS:
+    if executor in EXECUTORS and executor not in REPORTERS:
         limit = f"one of {', '.join(REPORTERS)}, or a plug-in that reports"
         raise FieldError(
             fields.join(path, FIELD),
@@ -192,48 +236,11 @@ def check_executor(workload: AnyTest, executor: str, path: str = "test") -> None
             f"executor {executor} runs kernels, not selections",
             limit=limit,
         )
-    if workload.stages is not None and executor in REPORTERS and executor not in STAGED:
+    if workload.stages is not None and executor in REPORTERS and not EXECUTORS[executor].stages:
         where = fields.join(fields.join(path, FIELD), "stages")
         raise FieldError(
             where,
             list(workload.stages),
             f"executor {executor} has no stages",
-            limit=", ".join(STAGED),
+            limit=", ".join(row.name for row in EXECUTORS.values() if row.stages),
         )
-
-
-def _text(value: object, path: str, most: int) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value.strip() or len(value) > most or "\0" in value:
-        raise FieldError(path, value, "must be text", limit=f"1 to {most} characters, without NUL")
-    return value
-
-
-def _shuffle(value: object, path: str) -> bool | int | None:
-    if value is None or isinstance(value, bool):
-        return value or None
-    return fields.integer(value, path, least=0, most=MAX_SEED - 1)
-
-
-def _stages(value: object, path: str) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if (
-        not isinstance(value, Sequence)
-        or isinstance(value, str)
-        or not 1 <= len(value) <= MAX_STAGES
-    ):
-        raise FieldError(
-            path,
-            value,
-            "must be a list of names",
-            limit=f"1 to {MAX_STAGES} stages, or null for all",
-        )
-    names: list[str] = []
-    for number, item in enumerate(value):
-        name = _text(item, f"{path}.{number}", MAX_NAME)
-        if name is None or name in names:
-            raise FieldError(f"{path}.{number}", item, "must be a name, and not a duplicate")
-        names.append(name)
-    return tuple(names)

@@ -6,19 +6,23 @@ Its keys never change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field
-from dataclasses import fields as dataclass_fields
+from copy import deepcopy
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_serializer
+from pydantic_core import PydanticCustomError
 
 from gonogo.errors import FieldError
 from gonogo.spec import fields, regimes, tolerances
 from gonogo.spec.canonical import key_of
 from gonogo.spec.kernels.kernel import Extent, Kernel
 from gonogo.spec.kernels.registry import KERNELS
-from gonogo.spec.regimes import Regime
-from gonogo.spec.tolerances import Tolerance
+from gonogo.spec.numerics import Numerics
+from gonogo.spec.regimes import Inputs, Regime
+from gonogo.spec.tolerances import AnyTolerance, Tolerance
+from gonogo.spec.validation import OBJECT, VALUE, WHOLE, Model, ObjectOrValue, Refused, bounded
 
 MAX_ELEMENTS = 64 * 2**20
 MAX_RANK = 8
@@ -26,206 +30,137 @@ MAX_GRID = 64
 """Rows or columns of a grid of cores. No chip has that many."""
 
 
-FORMAT_NAMES = ("fp32", "tf32", "bf16", "fp16", "bfp8_b", "bfp4_b")
-BLOCK_FORMATS = ("bfp8_b", "bfp4_b")
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "output": FORMAT_NAMES,
-    "accumulate": ("fp32", "bf16"),
-    "fidelity": ("lofi", "hifi2", "hifi3", "hifi4"),
-    "buffers": FORMAT_NAMES,
-    "statistics": ("given", "own"),
-    "srcb": ("tf32", "bf16"),
-    "layout": ("tile", "row_major"),
-}
-PROGRAMS = ("default", "legacy", "welford")
-
-
-@dataclass(frozen=True)
-class Numerics:
-    """The formats and switches of the arithmetic that the test requests."""
-
-    input: str | Mapping[str, str] = "bf16"
-    """One format, or a map tensor -> format (a tensor not listed is bf16)."""
-    output: str = "bf16"
-    accumulate: str = "fp32"
-    """The format of the Dst registers."""
-    fidelity: str = "hifi4"
-    buffers: str = "bf16"
-    """The format of stored intermediates."""
-    statistics: str = "given"
-    """The source of the backward kernel's mean and rstd: its inputs (given), or its own
-    computation; forward kernels always compute their own."""
-    srcb: str = "tf32"
-    """The format in which SrcB sees an fp32 value in an op of mixed formats."""
-    layout: str = "tile"
-
-    def format_of(self, tensor: str) -> str:
-        """Return the format of a tensor that is the kernel's input."""
-        return self.input if isinstance(self.input, str) else self.input.get(tensor, "bf16")
-
-    @classmethod
-    def parse(cls, data: object, kernel: Kernel, path: str) -> Numerics:
-        """Parse a JSON object and check it against `kernel`. Raises FieldError."""
-        given = fields.mapping({} if data is None else data, path)
-        fields.known(given, ("input", *CHOICES), path)
-        choices = {
-            name: fields.choice(given[name], CHOICES[name], fields.join(path, name))
-            for name in CHOICES
-            if name in given
-        }
-        if not kernel.given_statistics:
-            choices["statistics"] = "own"
-        numerics = cls(**choices)
-        tensors = kernel.inputs(numerics.statistics)
-        numerics = cls(
-            _input_formats(given.get("input", "bf16"), tensors, fields.join(path, "input")),
-            **choices,
+def _known_kernel(name: str) -> str:
+    if name not in KERNELS:
+        allowed = {"limit": "one of " + ", ".join(KERNELS)}
+        raise PydanticCustomError(
+            "kernel", "unknown value" + fields.did_you_mean(name, KERNELS), allowed
         )
-        shared = [
-            name
-            for name in (*map(numerics.format_of, tensors), numerics.output)
-            if name in BLOCK_FORMATS
-        ]
-        if shared and numerics.layout == "row_major":
-            raise FieldError(
-                fields.join(path, "layout"),
-                "row_major",
-                f"{shared[0]} shares exponents within a tile",
-                limit="tile",
-            )
-        if not kernel.block_formats and (
-            *shared,
-            *(name for name in (numerics.buffers,) if name in BLOCK_FORMATS),
-        ):
-            where = (
-                "output" if numerics.output in BLOCK_FORMATS else "input" if shared else "buffers"
-            )
-            allowed = ", ".join(name for name in FORMAT_NAMES if name not in BLOCK_FORMATS)
-            value = shared[0] if shared else numerics.buffers
-            raise FieldError(
-                fields.join(path, where),
-                value,
-                f"isn't allowed for {kernel.name}: its rows don't lie along tiles",
-                limit=allowed,
-            )
-        return numerics
+    return name
 
 
-def _input_formats(value: object, tensors: tuple[str, ...], path: str) -> str | dict[str, str]:
-    if not isinstance(value, Mapping):
-        return fields.choice(value, FORMAT_NAMES, path)
-    fields.known(fields.mapping(value, path), tensors, path)
-    formats = {
-        name: fields.choice(value.get(name, "bf16"), FORMAT_NAMES, fields.join(path, name))
-        for name in tensors
-    }
-    if len(set(formats.values())) == 1:
-        return formats[tensors[0]]
-    return {
-        name: tensor_format for name, tensor_format in formats.items() if tensor_format != "bf16"
-    }
+def _list_kernels(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(KERNELS)
 
 
-@dataclass(frozen=True)
-class TestSpec:
-    """A validated test: a wrong field raises FieldError with its path below "test".
+def _or_null(schema: dict[str, Any]) -> None:
+    """Document that null stands for the default; {} is every member of a union."""
+    about = ("title", "description", "default", "examples")
+    given = {name: schema.pop(name) for name in list(schema) if name not in about}
+    schema["anyOf"] = [*given.get("oneOf", [given]), {"type": "null"}]
 
-    Its `workload` is the spec without the tolerance. Mappings are kept in their canonical form (see
-    regimes.normalize and tolerances.normalize); specs are equal exactly when their keys are.
+
+Size = Annotated[int, Field(ge=1), WHOLE]
+Cores = Annotated[int, Field(ge=1, le=MAX_GRID), WHOLE]
+
+
+class Sharded(Model):
+    """Tensors are spread over a grid of cores."""
+
+    sharded: Annotated[tuple[Cores, Cores], Field(strict=False)] = Field(
+        description="The grid: [rows, columns]", json_schema_extra={"x-unit": "numbers"}
+    )
+
+
+class TestSpec(Model):
+    """A test of a kernel; its canonical form and its keys don't depend on how it was written.
+
+    Its `workload` is the spec without the tolerance. Specs are equal exactly when their keys are.
     """
 
     __test__ = False  # pytest: not a test case
 
-    kernel: str
-    shape: tuple[int, ...]
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that only this kernel has (group norm: num_groups), without defaults."""
-    numerics: Numerics = field(default_factory=Numerics)
-    epsilon: float = 1e-6
-    inputs: Mapping[str, Any] = field(default_factory=dict)
-    tolerance: Mapping[str, Any] = field(default_factory=dict)
-    memory: str | Mapping[str, Any] = "interleaved"
-    program: str = "default"
-
-    def __post_init__(self) -> None:
-        self._normalize("test")
+    kernel: Annotated[
+        str, AfterValidator(_known_kernel), Field(json_schema_extra=_list_kernels)
+    ] = Field(examples=["layernorm_bw"])
+    shape: Annotated[
+        tuple[Size, ...],
+        Field(
+            strict=False,
+            min_length=1,
+            max_length=MAX_RANK,
+            fail_fast=True,
+            json_schema_extra={"x-unit": "dimensions"},
+        ),
+    ] = Field(description="Dimensions of x", examples=[[3, 273, 1, 8462]])
+    parameters: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Fields that only this kernel has; group norm: num_groups",
+        examples=[{}],
+        json_schema_extra=_or_null,
+    )
+    numerics: Numerics = Field(default_factory=Numerics, json_schema_extra=_or_null)
+    epsilon: Annotated[float, Field(gt=0.0)] = 1e-6
+    inputs: Inputs = Field(
+        default_factory=Inputs,
+        description="A regime for x (and dy), and regimes of single tensors by name",
+        examples=[{"regime": "uniform", "low": -1, "high": 1, "gamma": {"regime": "normal"}}],
+        json_schema_extra=_or_null,
+    )
+    tolerance: AnyTolerance = Field(
+        default_factory=Tolerance,
+        description="Comparators of all outputs, or a map from outputs to comparators",
+        examples=[{"rtol": 1e-3, "atol": 0.5}],
+        json_schema_extra=_or_null,
+    )
+    memory: Annotated[
+        Annotated[Literal["interleaved"], VALUE] | Annotated[Sharded, OBJECT], ObjectOrValue
+    ] = Field("interleaved", examples=["interleaved", {"sharded": [8, 8]}])
+    program: Literal["default", "legacy", "welford"] = "default"
 
     @classmethod
-    def parse(
-        cls, data: object, *, max_elements: int = MAX_ELEMENTS, path: str = "test"
-    ) -> TestSpec:
+    def parse(cls, data: object, path: str = "test", *, max_elements: int = MAX_ELEMENTS) -> Self:
         """Parse the JSON object of a request; `path` is its place there. Raises FieldError."""
-        given = fields.mapping(data, path)
-        names = tuple(member.name for member in dataclass_fields(cls))
-        fields.known(given, names, path)
-        for member in dataclass_fields(cls):
-            if (
-                member.default is MISSING
-                and member.default_factory is MISSING
-                and member.name not in given
-            ):
-                raise FieldError(fields.join(path, member.name), None, "is required")
-        spec = cls.__new__(cls)
-        for member in dataclass_fields(cls):
-            default = (
-                member.default_factory()
-                if member.default_factory is not MISSING
-                else member.default
-            )
-            object.__setattr__(spec, member.name, given.get(member.name, default))
-        spec._normalize(path)
-        if spec.elements > max_elements:
-            raise FieldError(
-                fields.join(path, "shape"),
-                list(spec.shape),
-                f"has {spec.elements} elements",
-                limit=f"{max_elements} elements",
-            )
+        spec = cls._read(data, path)
+        spec.check_elements(max_elements, path)
         return spec
 
-    def _normalize(self, path: str) -> None:
-        """Check every field and replace it by its canonical form.
+    def check_elements(self, most: int, path: str, setting: str = "") -> None:
+        """Raise FieldError if x has more elements, with the name of the setting that says so."""
+        if self.elements > most:
+            raise FieldError(
+                fields.join(path, "shape"),
+                list(self.shape),
+                f"has {self.elements} elements",
+                limit=f"{most} elements" + (f" ({setting})" if setting else ""),
+            )
 
-        It runs before the object is shared.
-        """
+    @field_validator("parameters", "numerics", "inputs", "tolerance", mode="before")
+    @classmethod
+    def _names(cls, value: object, info: ValidationInfo) -> object:
+        """Read null as {}, and check names that depend on the kernel before their values."""
+        kernel = KERNELS.get(info.data.get("kernel", ""))
+        given = bounded(value)
+        if kernel is not None and isinstance(given, Mapping):
+            try:
+                if info.field_name == "inputs":
+                    fields.known(given, (*Regime.model_fields, *kernel.drawn), "")
+                elif info.field_name == "tolerance":
+                    tolerances.check_names(given, kernel.outputs)
+            except FieldError as problem:
+                raise Refused(problem) from None
+        return {} if value is None else value
 
-        def put(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
-        kernel = KERNELS[fields.choice(self.kernel, tuple(KERNELS), fields.join(path, "kernel"))]
-        put("shape", _shape(self.shape, fields.join(path, "shape")))
-        put("parameters", kernel.parse_parameters(self.parameters, fields.join(path, "parameters")))
-        extent = kernel.extent(self.shape, self.parameters, path)
-        numerics: object = self.numerics
-        if isinstance(numerics, Numerics):
-            numerics = {
-                member.name: getattr(numerics, member.name) for member in dataclass_fields(Numerics)
-            }
-        put("numerics", Numerics.parse(numerics, kernel, fields.join(path, "numerics")))
-        put("epsilon", fields.number(self.epsilon, fields.join(path, "epsilon"), above=0.0))
+    def _normalize(self) -> None:
+        if prod(self.shape) > 2**53:  # beyond any limit of elements, and JSON's exact integers
+            reason, limit = "has more than 2^53 elements", f"{MAX_ELEMENTS} elements"
+            raise FieldError("shape", list(self.shape), reason, limit=limit)
+        kernel = self._kernel
+        parameters = kernel.parse_parameters(self.parameters, "parameters")
+        extent = kernel.extent(self.shape, parameters, "")
+        numerics = self.numerics.of(kernel)
         lengths = {name: kernel.flat_shape_of(name, extent)[-1] for name in kernel.drawn}
-        put(
-            "inputs",
-            regimes.normalize(
-                self.inputs,
-                kernel.drawn,
-                lengths,
-                fields.join(path, "inputs"),
-                rows=kernel.drawn_rows(),
-            ),
+        inputs = self.inputs.normalized(kernel.drawn, lengths, kernel.drawn_rows())
+        tolerance = tolerances.normalize(self.tolerance, kernel.outputs)
+        self.__dict__.update(
+            parameters=parameters, numerics=numerics, inputs=inputs, tolerance=tolerance
         )
-        formats = {f"input.{name}": self.numerics.format_of(name) for name in self.input_names}
+        formats = {f"input.{name}": numerics.format_of(name) for name in self.input_names}
         formats |= {
-            name: getattr(self.numerics, name)
+            name: getattr(numerics, name)
             for name in ("output", "buffers", "accumulate", "fidelity")
         }
-        regimes.check_exact(self.inputs, self.kernel, formats, extent.features, self.epsilon, path)
-        put(
-            "tolerance",
-            tolerances.normalize(self.tolerance, kernel.outputs, fields.join(path, "tolerance")),
-        )
-        put("memory", _memory(self.memory, fields.join(path, "memory")))
-        put("program", fields.choice(self.program, PROGRAMS, fields.join(path, "program")))
+        regimes.check_exact(inputs, self.kernel, formats, extent.features, self.epsilon, "")
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -305,41 +240,39 @@ class TestSpec:
 
     def regime(self, tensor: str) -> Regime:
         """Return the distribution of a drawn tensor."""
-        return regimes.of_tensor(self.inputs, tensor, rows=self._kernel.drawn_rows())
+        return self.inputs.of(tensor, self._kernel.drawn_rows())
 
     def tolerance_for(self, output: str) -> Tolerance | None:
         """Return the tolerance declared for an output; None if undeclared.
 
         An undeclared output counts only for the explanation.
         """
-        return tolerances.for_output(self.tolerance, output)
+        return tolerances.declared_for(self.tolerance, output)
 
+    @model_serializer
     def canonical(self) -> dict[str, Any]:
-        """Return the spec in plain JSON types, without default fields.
-
-        TestSpec.parse reads it back.
-        """
-        result: dict[str, Any] = {"kernel": self.kernel, "shape": list(self.shape)}
-        if self.parameters:
-            result["parameters"] = _plain(self.parameters)
-        default = Numerics.parse({}, self._kernel, "")
+        """Return the spec in plain JSON types, without default fields; `parse` reads it back."""
+        default = Numerics().of(self._kernel)
         numerics = {
-            member.name: _plain(value)
-            for member in dataclass_fields(Numerics)
-            if (value := getattr(self.numerics, member.name)) != getattr(default, member.name)
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name in Numerics.model_fields
+            if (value := getattr(self.numerics, name)) != getattr(default, name)
         }
-        if numerics:
-            result["numerics"] = numerics
-        if self.epsilon != 1e-6:
-            result["epsilon"] = self.epsilon
-        for name in ("inputs", "tolerance"):
-            if getattr(self, name):
-                result[name] = _plain(getattr(self, name))
-        if self.memory != "interleaved":
-            result["memory"] = _plain(self.memory)
-        if self.program != "default":
-            result["program"] = self.program
-        return result
+        plain: dict[str, Any] = {  # of the fields whose value is not plain JSON
+            "shape": list(self.shape),
+            "parameters": deepcopy(dict(self.parameters)),
+            "numerics": numerics,
+            "inputs": self.inputs.to_json(),
+            "tolerance": tolerances.to_json(self.tolerance),
+        }
+        if isinstance(self.memory, Sharded):
+            plain["memory"] = {"sharded": list(self.memory.sharded)}
+        values = {name: plain.get(name, getattr(self, name)) for name in TestSpec.model_fields}
+        return {
+            name: value
+            for name, value in values.items()
+            if value not in ({}, TestSpec.model_fields[name].default)
+        }
 
     @cached_property
     def key(self) -> str:
@@ -352,41 +285,3 @@ class TestSpec:
         return key_of(
             {name: value for name, value in self.canonical().items() if name != "tolerance"}
         )
-
-
-def _plain(value: object) -> Any:
-    """Return a copy in dicts and lists, which the caller may change."""
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _shape(value: object, path: str) -> tuple[int, ...]:
-    if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_RANK:
-        raise FieldError(
-            path, value, "must be a list of dimensions", limit=f"1 to {MAX_RANK} dimensions"
-        )
-    shape = tuple(
-        fields.integer(size, fields.join(path, axis), least=1) for axis, size in enumerate(value)
-    )
-    if prod(shape) >= 2**53:  # beyond any limit of elements, and beyond JSON's exact integers
-        raise FieldError(
-            path, list(shape), "has 2^53 elements or more", limit=f"{MAX_ELEMENTS} elements"
-        )
-    return shape
-
-
-def _memory(value: object, path: str) -> str | dict[str, Any]:
-    if not isinstance(value, Mapping):
-        return fields.choice(value, ("interleaved",), path)
-    fields.known(fields.mapping(value, path), ("sharded",), path)
-    where = fields.join(path, "sharded")
-    grid = value.get("sharded")
-    if not isinstance(grid, list | tuple) or len(grid) != 2:
-        raise FieldError(where, grid, "must be the grid [rows, columns]")
-    return {
-        "sharded": [
-            fields.integer(size, fields.join(where, axis), least=1, most=MAX_GRID)
-            for axis, size in enumerate(grid)
-        ]
-    }

@@ -3,60 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from gonogo.errors import FieldError
+from pydantic import Discriminator, Field, Tag
+
 from gonogo.spec import fields
+from gonogo.spec.validation import NO_MINUS_ZERO, Bounded, Model
 
 COMPARATORS = ("rtol", "atol", "pcc", "frobenius", "ulp")
+Size = Annotated[float, Field(ge=0.0), NO_MINUS_ZERO]
 
 
-@dataclass(frozen=True)
-class Tolerance:
+class Tolerance(Model):
     """The comparators declared for an output; None = not declared.
 
-    An output is *within* if every declared comparator holds.
-
-    rtol and atol are one comparator, |e| <= atol + rtol |ref|: both are set or neither is. pcc is
-    the smallest PCC, frobenius the largest |e| / |ref| (2-norms), ulp the largest distance in units
-    in the last place of the output format.
+    An output is *within* if every declared comparator holds. rtol and atol are one comparator: if
+    only one of them is given, the other is 0.
     """
 
-    rtol: float | None = None
-    atol: float | None = None
-    pcc: float | None = None
-    frobenius: float | None = None
-    ulp: float | None = None
+    rtol: Size | None = Field(None, description="Relative part of |error| <= atol + rtol |ref|")
+    atol: Size | None = Field(None, description="Absolute part of |error| <= atol + rtol |ref|")
+    pcc: Annotated[float, Field(ge=-1.0, le=1.0), NO_MINUS_ZERO] | None = Field(
+        None, description="Smallest Pearson correlation"
+    )
+    frobenius: Size | None = Field(None, description="Largest |error| / |reference| (2-norms)")
+    ulp: Size | None = Field(
+        None, description="Largest distance in units in the last place of the output's format"
+    )
 
-    @classmethod
-    def parse(cls, data: object, path: str = "tolerance") -> Tolerance:
-        """Parse a JSON object. If only one of rtol and atol is given, the other is 0.
-
-        Raises FieldError.
-        """
-        given = fields.mapping(data, path)
-        fields.known(given, COMPARATORS, path)
-        values: dict[str, float] = {}
-        for name in COMPARATORS:
-            if given.get(name) is not None:
-                low, high = (-1.0, 1.0) if name == "pcc" else (0.0, None)
-                values[name] = fields.number(
-                    given[name], fields.join(path, name), least=low, most=high
-                )
-        if "rtol" in values or "atol" in values:
-            values = {"rtol": 0.0, "atol": 0.0} | values
-        return cls(**values)
+    def _normalize(self) -> None:
+        if self.rtol is not None or self.atol is not None:
+            self.__dict__.update(rtol=self.rtol or 0.0, atol=self.atol or 0.0)
 
     @property
     def allclose(self) -> tuple[float, float] | None:
         """Return (rtol, atol), or None when not declared."""
-        if self.rtol is None and self.atol is None:
-            return None
-        return (self.rtol or 0.0, self.atol or 0.0)
+        return None if self.rtol is None or self.atol is None else (self.rtol, self.atol)
 
-    @property
-    def declared(self) -> bool:
+    def __bool__(self) -> bool:
         """Return whether any comparator is declared."""
         return any(getattr(self, name) is not None for name in COMPARATORS)
 
@@ -65,43 +49,63 @@ class Tolerance:
         return {name: value for name in COMPARATORS if (value := getattr(self, name)) is not None}
 
 
-def normalize(data: object, outputs: Sequence[str], path: str) -> dict[str, Any]:
-    """Return the canonical form: {} (none), one object for all outputs, or a map output -> object.
+def _kind(value: object) -> str:
+    members = value.values() if isinstance(value, Mapping) else ()
+    by_output = any(isinstance(item, Mapping | Tolerance) for item in members)
+    return "<by output>" if by_output else "<Tolerance>"
 
-    A map that says the same for every output becomes that one object; an output with an empty
-    object is undeclared. Raises FieldError for an unknown output or comparator and for a value that
-    isn't a tolerance (NaN, negative).
+
+AnyTolerance = Annotated[
+    Annotated[Tolerance, Tag("<Tolerance>")]
+    | Annotated[dict[str, Tolerance], Bounded, Tag("<by output>")],
+    Discriminator(_kind),
+]
+"""The comparators of all outputs, or a map output -> comparators."""
+
+
+def normalize(tolerance: Tolerance | Mapping[str, Tolerance], outputs: Sequence[str]) -> Any:
+    """Return the canonical form: comparators for all outputs, or a map output -> comparators.
+
+    A map that says the same for every output becomes those comparators; an output without a
+    comparator is undeclared. Raises FieldError below "tolerance" for an unknown output.
     """
-    if data is None:
-        return {}
-    given = fields.mapping(data, path)
-    if not any(name in outputs or isinstance(value, Mapping) for name, value in given.items()):
-        if unknown := [name for name in given if name not in COMPARATORS]:
-            raise FieldError(
-                fields.join(path, unknown[0]),
-                unknown[0],
-                "unknown field",
-                limit="one of " + ", ".join((*COMPARATORS, *outputs)),
-            )
-        return Tolerance.parse(given, path).to_json()
-    fields.known(given, outputs, path)
-    by_output = {
-        name: Tolerance.parse(given[name], fields.join(path, name)).to_json()
-        for name in outputs
-        if name in given
-    }
-    by_output = {name: value for name, value in by_output.items() if value}
-    if len(by_output) == len(outputs) and all(
-        value == by_output[outputs[0]] for value in by_output.values()
-    ):
-        return by_output[outputs[0]]
-    return dict(by_output)
+    if isinstance(tolerance, Tolerance):
+        return tolerance
+    fields.known(tolerance, outputs, "tolerance")
+    declared = {name: tolerance[name] for name in outputs if tolerance.get(name)}
+    if not declared:
+        return Tolerance()
+    if len(declared) == len(outputs) and len(set(declared.values())) == 1:
+        return declared[outputs[0]]
+    return declared
+
+
+def check_names(given: Mapping[str, Any], outputs: Sequence[str]) -> None:
+    """Check the names in a tolerance: of comparators, or of the kernel's outputs.
+
+    Raises FieldError with the path of the member.
+    """
+    by_output = any(name in outputs or isinstance(value, Mapping) for name, value in given.items())
+    fields.known(given, outputs if by_output else (*COMPARATORS, *outputs), "")
+    for name, value in given.items():
+        if by_output and not isinstance(value, Tolerance):
+            fields.mapping(value, name)
+
+
+def declared_for(tolerance: Tolerance | Mapping[str, Tolerance], output: str) -> Tolerance | None:
+    """Return the comparators of one output of a canonical tolerance; None when undeclared."""
+    declared = tolerance if isinstance(tolerance, Tolerance) else tolerance.get(output)
+    return declared or None
+
+
+def to_json(tolerance: Tolerance | Mapping[str, Tolerance]) -> dict[str, Any]:
+    """Return a canonical tolerance in plain JSON types; {} when nothing is declared."""
+    if isinstance(tolerance, Tolerance):
+        return tolerance.to_json()
+    return {name: declared.to_json() for name, declared in tolerance.items()}
 
 
 def for_output(tolerance: Mapping[str, Any], output: str) -> Tolerance | None:
     """Return the tolerance of one output, read from the canonical form; None when undeclared."""
-    if not tolerance:
-        return None
-    if any(name in COMPARATORS for name in tolerance):
-        return Tolerance(**tolerance)
-    return Tolerance(**tolerance[output]) if output in tolerance else None
+    by_output = not any(name in COMPARATORS for name in tolerance)
+    return Tolerance.parse(tolerance.get(output, {}) if by_output else tolerance) or None

@@ -75,7 +75,8 @@ def check(
     infrastructure.
     """
     import gonogo_settings
-    from gonogo.spec.builds import DEFAULT_BUILDS, own_builds
+    from gonogo.spec.builds import own_builds
+    from gonogo.spec.executors import EXECUTORS
     from gonogo.spec.regimes import check_exact_executor
     from gonogo.spec.selections import Selection, check_executor
     from gonogo.spec.test_spec import TestSpec
@@ -83,7 +84,7 @@ def check(
     from gonogo_workers.local import runner as executors
     from gonogo_workers.messages.chunk import ISOLATED, parse_context
 
-    build = build or DEFAULT_BUILDS.get(executor)
+    build = build or (EXECUTORS[executor].default_build if executor in EXECUTORS else None)
     if build is None:
         raise FieldError(
             "build",

@@ -176,7 +176,7 @@ def gauged(
     for where in elsewhere.candidates(entry.test):
         other = replace(
             entry,
-            test=replace(entry.test, inputs=where.inputs),
+            test=entry.test.replace(inputs=where.inputs),
             seeds=min(entry.seeds, SEARCH_SEEDS),
         )
 

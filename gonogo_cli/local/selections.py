@@ -56,7 +56,7 @@ def requested(
     executor: str, suite: str | None, words: str | None, shuffle: str | None, stages: Sequence[str]
 ) -> bool:
     """Return whether the flags ask for a selection rather than a kernel."""
-    from gonogo.spec.selections import REPORTERS
+    from gonogo.spec.executors import REPORTERS
 
     return (
         executor in REPORTERS

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import gonogo_settings as all_settings
 from gonogo.errors import GonogoError
+from gonogo.spec.executors import EXECUTORS
 from gonogo_workers.devices import health, programs
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import ExecutorFailure
@@ -17,7 +18,9 @@ from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.registry import ExecutorSpec
 
 VERSION_DEADLINE_S = 30.0
-PACKAGES: Mapping[str, str] = {"ttnn": "ttnn", "torch": "torch", "pytest": "pytest"}
+PACKAGES: Mapping[str, str] = {
+    row.name: row.package for row in EXECUTORS.values() if row.package is not None
+}
 """The package that an executor's build must have in its interpreter."""
 VERSION = """
 import importlib.metadata, sys
@@ -121,8 +124,9 @@ def _interpreter(resolved: ResolvedBuild) -> tuple[str, bool]:
 
 def _command(resolved: ResolvedBuild) -> tuple[str, bool]:
     """A gtest's program is there and may be run; a pytest's command is arguments only."""
-    if not resolved.command or resolved.executor.name == "pytest":
-        if resolved.executor.name == "gtest":
+    row = EXECUTORS.get(resolved.executor.name)
+    if not resolved.command or (row is not None and row.command == "arguments"):
+        if row is not None and row.command == "program":
             return "command is missing: the program to run", False
         return "", True
     program = resolved.command[0]

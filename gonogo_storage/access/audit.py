@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import AuditRow
 
 
@@ -72,5 +72,5 @@ def list_(
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(AuditRow.id < cursor)
-    entries = [from_row(AuditEntry, row) for row in session.scalars(query)]
+    entries = [from_object(AuditEntry, row) for row in session.scalars(query)]
     return Page.cut(entries, limit, lambda entry: entry.id)

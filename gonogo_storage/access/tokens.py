@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import SessionRow, TokenRow
 
 USE_RECORDED_EVERY = timedelta(minutes=5)
@@ -106,4 +106,4 @@ def touch(session: Session, token_id: str, now: datetime) -> None:
 
 def of_row(row: TokenRow) -> Token:
     """Return the value of a row (for modules of storage)."""
-    return from_row(Token, row, scopes=tuple(row.scopes))
+    return from_object(Token, row, scopes=tuple(row.scopes))

@@ -7,19 +7,21 @@ lock never asks for a bisection's.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, defer
 
+from gonogo.flakiness.bisecting import Expect, Signal
 from gonogo.flakiness.outcomes import Outcome, outcome_of
 from gonogo.spec.verdicts import Explanation
 from gonogo_storage.catalogue import test_specs
-from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import BisectionState, JobState
 from gonogo_storage.jobs.job import NewJob
 from gonogo_storage.messages import outbox
@@ -79,79 +81,44 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Bisection:
-    """A bisection as stored."""
+class BisectionSummary:
+    """A bisection in a list."""
 
     id: str
     state: BisectionState
-    signal: str
-    expect: str
+    signal: Signal
+    expect: Expect
     several: bool
     owner: str
+    test: dict[str, Any]
     test_key: str
-    canonical: dict[str, Any]
     queue: str
     builds: list[str]
-    request: dict[str, Any]
     seed_start: int
     max_runs: int
     runs: int
     version: int
-    tracks: list[dict[str, Any]]
     findings: list[dict[str, Any]]
     conclusion: str | None
+    """found, no_change, untestable, undecided; null until it is over"""
     words: str | None
     error: str | None
     created_at: datetime
     finished_at: datetime | None
-    probes: tuple[Probe, ...] = field(default=())
-    moves: tuple[Mapping[str, Any], ...] = field(default=())
-    """The state of the searches after each number of ended runs, oldest first; with `get` only."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the bisection as lists show it (links are the API's)."""
-        names = (
-            "id",
-            "signal",
-            "expect",
-            "several",
-            "owner",
-            "test_key",
-            "queue",
-            "builds",
-            "seed_start",
-            "max_runs",
-            "runs",
-            "version",
-            "findings",
-            "conclusion",
-            "words",
-            "error",
-        )
-        copied = {name: getattr(self, name) for name in names}
-        times = {
-            "created_at": timestamp(self.created_at),
-            "finished_at": timestamp(self.finished_at),
-        }
-        return {**copied, "state": self.state.value, "test": self.canonical, **times}
 
-    def whole(self) -> dict[str, Any]:
-        """Return the bisection with the state of its searches, and its probes."""
-        probes = [
-            {
-                "number": probe.number,
-                "place": probe.place,
-                "build": self.builds[probe.place],
-                "seed": probe.seed,
-                "job": probe.job,
-                "ended": probe.ended,
-                "verdict": probe.verdict,
-                "red": probe.red,
-                "wrong": probe.wrong,
-            }
-            for probe in self.probes
-        ]
-        return {**self.to_json(), "tracks": self.tracks, "probes": probes}
+@dataclass(frozen=True)
+class Bisection(BisectionSummary):
+    """A bisection with the state of its searches, and its probes."""
+
+    request: dict[str, Any]
+    tracks: list[dict[str, Any]]
+    probes: tuple[Probe, ...]
+    moves: tuple[Mapping[str, Any], ...]
+    """The state of the searches after each number of ended runs, oldest first."""
+
+
+AnyBisection = TypeVar("AnyBisection", bound=BisectionSummary)
 
 
 def create(session: Session, new: NewBisection, *, now: datetime | None = None) -> Bisection:
@@ -187,19 +154,19 @@ def create(session: Session, new: NewBisection, *, now: datetime | None = None) 
     )
     session.add(row)
     session.flush()
-    return _bisection(row, dict(job.canonical))
+    return _bisection(Bisection, row, dict(job.canonical), probes=(), moves=())
 
 
 def get(session: Session, bisection_id: str) -> Bisection | None:
     """Return a bisection with its probes; None when there is none."""
     if not is_id(bisection_id):
         return None
-    row = session.execute(_joined().where(BisectionRow.id == bisection_id)).one_or_none()
-    return (
-        None
-        if row is None
-        else _bisection(row[0], row[1], _probes(session, bisection_id), tuple(row[0].moves or ()))
-    )
+    stored = session.execute(_joined().where(BisectionRow.id == bisection_id)).one_or_none()
+    if stored is None:
+        return None
+    row, canonical = stored
+    probes = _probes(session, bisection_id)
+    return _bisection(Bisection, row, canonical, probes=probes, moves=tuple(row.moves or ()))
 
 
 def list_(
@@ -209,11 +176,11 @@ def list_(
     state: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[Bisection]:
+) -> Page[BisectionSummary]:
     """Return bisections without their probes, newest first. Raises BadCursor."""
     query = (
         _joined()
-        .options(defer(BisectionRow.moves))
+        .options(defer(BisectionRow.moves), defer(BisectionRow.tracks))
         .order_by(BisectionRow.id.desc())
         .limit(limit + 1)
     )
@@ -225,7 +192,7 @@ def list_(
             raise BadCursor(cursor)
         query = query.where(BisectionRow.id < cursor)
     return Page.cut(
-        [_bisection(row, canonical) for row, canonical in session.execute(query)],
+        [_bisection(BisectionSummary, *row) for row in session.execute(query)],
         limit,
         lambda bisection: bisection.id,
     )
@@ -441,7 +408,7 @@ def _green(outcomes: Mapping[str, int] | None) -> bool | None:
 def _wrong(session: Session, job_id: str) -> bool | None:
     explanations = set(
         session.scalars(
-            select(SeedResultRow.seed_explanation).where(SeedResultRow.job_id == job_id)
+            select(SeedResultRow.explanation).where(SeedResultRow.job_id == job_id).distinct()
         )
     )
     if Explanation.unexplained in explanations:
@@ -468,15 +435,14 @@ def _joined() -> Any:
 
 
 def _bisection(
-    row: BisectionRow,
-    canonical: dict[str, Any],
-    probes: tuple[Probe, ...] = (),
-    moves: tuple[Mapping[str, Any], ...] = (),
-) -> Bisection:
-    converted = {"state", "canonical", "probes", "moves"}
-    copied = {
-        name: getattr(row, name) for name in Bisection.__dataclass_fields__ if name not in converted
-    }
-    return Bisection(
-        state=BisectionState(row.state), canonical=canonical, probes=probes, moves=moves, **copied
+    shape: type[AnyBisection], row: BisectionRow, canonical: dict[str, Any], **others: Any
+) -> AnyBisection:
+    return from_object(
+        shape,
+        row,
+        state=BisectionState(row.state),
+        signal=Signal(row.signal),
+        expect=Expect(row.expect),
+        test=canonical,
+        **others,
     )

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from gonogo.spec.canonical import key_of
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.paging import Page
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import CiRuleRow
 
 
@@ -64,13 +64,13 @@ def put(
             None,
         )
         session.flush()
-    return from_row(CiRule, row), changed
+    return from_object(CiRule, row), changed
 
 
 def get(session: Session, name: str) -> CiRule | None:
     """Return a rule in use, or None."""
     row = session.get(CiRuleRow, name)
-    return None if row is None or row.archived_at is not None else from_row(CiRule, row)
+    return None if row is None or row.archived_at is not None else from_object(CiRule, row)
 
 
 def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[CiRule]:
@@ -84,14 +84,14 @@ def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Pa
     if cursor is not None:
         query = query.where(CiRuleRow.name > cursor)
     return Page.cut(
-        [from_row(CiRule, row) for row in session.scalars(query)], limit, lambda rule: rule.name
+        [from_object(CiRule, row) for row in session.scalars(query)], limit, lambda rule: rule.name
     )
 
 
 def in_use(session: Session) -> list[CiRule]:
     """Return all rules in use, by name."""
     return [
-        from_row(CiRule, row)
+        from_object(CiRule, row)
         for row in session.scalars(
             select(CiRuleRow).where(CiRuleRow.archived_at.is_(None)).order_by(CiRuleRow.name)
         )
@@ -106,7 +106,7 @@ def archive(session: Session, name: str, *, now: datetime) -> CiRule | None:
     row.archived_at = row.updated_at = now
     row.version += 1
     session.flush()
-    return from_row(CiRule, row)
+    return from_object(CiRule, row)
 
 
 def others(session: Session, names: Collection[str]) -> list[str]:

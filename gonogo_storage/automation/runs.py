@@ -21,7 +21,7 @@ from gonogo.spec.verdicts import worst as worst_verdict
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import JobState, RunState
 from gonogo_storage.jobs import closing, jobs
 from gonogo_storage.jobs.job import NewJob
@@ -217,7 +217,7 @@ def members(session: Session, run_id: str) -> list[RunJob]:
         .order_by(RunJobRow.number)
     )
     return [
-        from_row(
+        from_object(
             RunJob,
             job,
             name=name,
@@ -351,7 +351,7 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
 
 def _run(row: RunRow) -> Run:
     state = RunState(row.state)
-    return from_row(
+    return from_object(
         Run,
         row,
         suite=SuiteOfRun(row.name, row.suite_version),

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DueOutcome
 from gonogo_storage.tables import DueRow, ScheduleRow
 
@@ -83,13 +83,13 @@ def create(session: Session, values: dict[str, Any], *, owner: str, now: datetim
     )
     session.add(row)
     session.flush()
-    return from_row(Schedule, row)
+    return from_object(Schedule, row)
 
 
 def get(session: Session, schedule_id: str) -> Schedule | None:
     """Return a schedule in use, or None."""
     row = session.get(ScheduleRow, schedule_id) if is_id(schedule_id) else None
-    return None if row is None or row.archived_at is not None else from_row(Schedule, row)
+    return None if row is None or row.archived_at is not None else from_object(Schedule, row)
 
 
 def list_(
@@ -109,7 +109,7 @@ def list_(
             raise BadCursor(cursor)
         query = query.where(ScheduleRow.id < cursor)
     return Page.cut(
-        [from_row(Schedule, row) for row in session.scalars(query)],
+        [from_object(Schedule, row) for row in session.scalars(query)],
         limit,
         lambda schedule: schedule.id,
     )
@@ -122,7 +122,7 @@ def lock(session: Session, schedule_id: str) -> Schedule | None:
         if is_id(schedule_id)
         else None
     )
-    return None if row is None or row.archived_at is not None else from_row(Schedule, row)
+    return None if row is None or row.archived_at is not None else from_object(Schedule, row)
 
 
 def change(
@@ -140,7 +140,7 @@ def change(
         row.version += 1
         row.updated_at = now
         session.flush()
-    return from_row(Schedule, row)
+    return from_object(Schedule, row)
 
 
 def move_on(session: Session, schedule_id: str, next_at: datetime) -> None:
@@ -158,7 +158,7 @@ def archive(session: Session, schedule_id: str, *, now: datetime) -> Schedule | 
     row.next_at = None
     row.version += 1
     session.flush()
-    return from_row(Schedule, row)
+    return from_object(Schedule, row)
 
 
 def due(session: Session, *, now: datetime) -> list[str]:
@@ -215,6 +215,6 @@ def dues(session: Session, schedule_id: str, *, limit: int = 10) -> list[Due]:
         .limit(limit)
     )
     return [
-        from_row(Due, row, outcome=DueOutcome(row.outcome), run=row.run_id)
+        from_object(Due, row, outcome=DueOutcome(row.outcome), run=row.run_id)
         for row in session.scalars(query)
     ]

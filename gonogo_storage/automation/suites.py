@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo.spec.canonical import key_of
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.paging import Page
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import SuiteRow
 
 
@@ -64,13 +64,13 @@ def put(
             None,
         )
         session.flush()
-    return from_row(Suite, row), changed
+    return from_object(Suite, row), changed
 
 
 def get(session: Session, name: str) -> Suite | None:
     """Return a suite, archived or not; None when there is none of that name."""
     row = session.get(SuiteRow, name)
-    return None if row is None else from_row(Suite, row)
+    return None if row is None else from_object(Suite, row)
 
 
 def list_(
@@ -83,7 +83,7 @@ def list_(
     if cursor is not None:
         query = query.where(SuiteRow.name > cursor)
     return Page.cut(
-        [from_row(Suite, row) for row in session.scalars(query)], limit, lambda suite: suite.name
+        [from_object(Suite, row) for row in session.scalars(query)], limit, lambda suite: suite.name
     )
 
 
@@ -99,4 +99,4 @@ def archive(session: Session, name: str, *, now: datetime) -> tuple[Suite, bool]
     if changed:
         row.archived_at = row.updated_at = now
         session.flush()
-    return from_row(Suite, row), changed
+    return from_object(Suite, row), changed

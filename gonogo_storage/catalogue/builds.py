@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from gonogo.spec.builds import Build
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
-from gonogo_storage.db.records import from_row
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import BuildRow
 
 MIN_COMMIT_DIGITS = 7
@@ -122,4 +122,4 @@ def next_sequence(session: Session, branch: str) -> int:
 
 def _build(row: BuildRow) -> ListedBuild:
     outputs = None if row.outputs is None else tuple(row.outputs)
-    return from_row(ListedBuild, row, outputs=outputs)
+    return from_object(ListedBuild, row, outputs=outputs)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Text, case, cast, func, select
+from sqlalchemy import Text, cast, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import FIELD, KERNEL, Selection, is_selection
@@ -15,24 +16,42 @@ from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.rollups import rollups
+from gonogo_storage.rollups.figures import figure, total_figures
+from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.rollups.variants import COUNTED
-from gonogo_storage.tables import JobRow, RollupRow, TestSpecRow
+from gonogo_storage.seed_rows.packing import COLUMNS
+from gonogo_storage.tables import JobRow, JobTallyRow, TestSpecRow
 
-METRICS = (
-    "tolerance_ratio",
-    "budget_ratio",
-    "chi",
-    "max_abs",
-    "rms",
-    "pcc_deficit",
-    "row_z",
-    "xhat_z",
-    "scale_z",
-)
-MEANS = ("rms", "pcc_deficit")
-"""A job stores the mean of these over its seeds, and the maximum of the others."""
+
+@dataclass(frozen=True)
+class StoredTest:
+    """A test in its canonical form, without fields that have their default."""
+
+    key: str
+    workload_key: str
+    kernel: str
+    test: dict[str, Any]
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class PastJob:
+    """The summary of an ended job of a workload."""
+
+    job: str
+    test_key: str
+    build: str
+    branch: str
+    sequence: int
+    verdict: str | None
+    counts: dict[str, int]
+    seeds: int
+    at: datetime | None
+    outputs: dict[str, dict[str, float | None]]
+    """For each output its METRICS over the job's seeds"""
 
 
 def ensure(
@@ -69,24 +88,22 @@ def name_of(kernel: str, canonical: Mapping[str, Any]) -> str:
     )
 
 
-def get(session: Session, key: str) -> dict[str, Any] | None:
-    """Return a test, {"key", "workload_key", "kernel", "test", "created_at"}, or None."""
+def get(session: Session, key: str) -> StoredTest | None:
+    """Return a test, or None."""
     row = session.get(TestSpecRow, key)
     return None if row is None else _spec(row)
 
 
 def list_(
     session: Session, *, limit: int = 50, cursor: str | None = None, kernel: str | None = None
-) -> Page[dict[str, Any]]:
+) -> Page[StoredTest]:
     """Return tests in the order of their keys."""
     query = select(TestSpecRow).order_by(TestSpecRow.key).limit(limit + 1)
     if cursor is not None:
         query = query.where(TestSpecRow.key > cursor)
     if kernel is not None:
         query = query.where(TestSpecRow.kernel == kernel)
-    return Page.cut(
-        [_spec(row) for row in session.scalars(query)], limit, lambda item: str(item["key"])
-    )
+    return Page.cut([_spec(row) for row in session.scalars(query)], limit, lambda test: test.key)
 
 
 def suites(session: Session, limit: int = 50) -> list[str]:
@@ -147,39 +164,33 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
         JobRow.id.in_([build["last_job"] for build in by_build.values() if build["last_job"]])
     )
     at = {job_id: timestamp(moment) for job_id, moment in session.execute(ends)}
-    query = select(*builds, RollupRow.output, *map(_over_jobs, METRICS)).join(
-        JobRow, JobRow.id == RollupRow.job_id
-    )
-    query = (
-        query.where(RollupRow.test_key == key, *finished)
-        .group_by(*builds, RollupRow.output)
-        .order_by(RollupRow.output)
-    )
-    for build, branch, sequence, output, *values in session.execute(query):
-        entry(build, branch, sequence)["outputs"][output] = dict(zip(METRICS, values, strict=True))
+    table = JobTallyRow
+    query = select(*builds, table.output, table.figures).join(JobRow, JobRow.id == table.job_id)
+    of_outputs = (table.output != WHOLE, table.shadow.is_(False))
+    figures: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for *place, of_job in session.execute(
+        query.where(*of_outputs, *finished).order_by(table.output)
+    ):
+        figures.setdefault(tuple(place), []).append(of_job)
+    for (build, branch, sequence, output), of_jobs in figures.items():
+        entry(build, branch, sequence)["outputs"][output] = _metrics(total_figures(of_jobs))
     return [
         result | {"last_at": at.get(result["last_job"])}
         for _, result in sorted(by_build.items(), key=lambda item: (-item[0][0], item[0][1:]))
     ]
 
 
-def _over_jobs(metric: str) -> ColumnElement[Any]:
-    """Return the SQL of a metric over jobs: the maximum, or for MEANS the mean over all seeds."""
-    column = getattr(RollupRow, metric)
-    if metric not in MEANS:
-        return func.max(column)
-    return func.sum(column * RollupRow.seeds) / func.sum(
-        case((column.is_not(None), RollupRow.seeds))
-    )
+def _metrics(figures: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the maximum of each metric, or for MEANS the mean over all seeds."""
+    return {name: figure(figures, name) for name in COLUMNS}
 
 
 def history(
     session: Session, workload_key: str, *, limit: int = 200, cursor: str | None = None
-) -> Page[dict[str, Any]]:
+) -> Page[PastJob]:
     """Return the ended jobs of a workload, whatever their tolerance, newest first.
 
-    Items: {"job", "test_key", "build", "branch", "sequence", "verdict", "counts", "seeds", "at",
-    "outputs": {output: {metric: value}}}. Raises BadCursor.
+    Raises BadCursor.
     """
     query = select(JobRow).where(
         JobRow.workload_key == workload_key,
@@ -192,31 +203,28 @@ def history(
         query = query.where(JobRow.id < cursor)
     jobs = list(session.scalars(query.order_by(JobRow.id.desc()).limit(limit + 1)))
     outputs: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in session.scalars(
-        select(RollupRow).where(RollupRow.job_id.in_([job.id for job in jobs]))
-    ):
-        outputs.setdefault(row.job_id, {})[row.output] = {
-            metric: getattr(row, metric) for metric in METRICS
-        }
+    table = JobTallyRow
+    figures = select(table.job_id, table.output, table.figures).where(
+        table.job_id.in_([job.id for job in jobs]), table.output != WHOLE, table.shadow.is_(False)
+    )
+    for job_id, output, of_job in session.execute(figures.order_by(table.output)):
+        outputs.setdefault(job_id, {})[output] = _metrics(of_job)
     items = [
-        {
-            "job": job.id,
-            "test_key": job.test_key,
-            "build": job.build,
-            "branch": job.branch,
-            "sequence": job.build_sequence,
-            "verdict": job.verdict,
-            "counts": job.counts,
-            "seeds": job.done,
-            "at": timestamp(job.finished_at),
-            "outputs": outputs.get(job.id, {}),
-        }
+        from_object(
+            PastJob,
+            job,
+            job=job.id,
+            sequence=job.build_sequence,
+            seeds=job.done,
+            at=job.finished_at,
+            outputs=outputs.get(job.id, {}),
+        )
         for job in jobs
     ]
-    return Page.cut(items, limit, lambda item: str(item["job"]))
+    return Page.cut(items, limit, lambda item: item.job)
 
 
-def workload(session: Session, workload_key: str) -> list[dict[str, Any]]:
+def workload(session: Session, workload_key: str) -> list[StoredTest]:
     """Return the tests of a workload (they differ only in tolerance), oldest first."""
     query = (
         select(TestSpecRow)
@@ -237,11 +245,5 @@ def siblings(session: Session, key: str) -> list[str]:
     return list(session.scalars(query.order_by(table.created_at, table.key)))
 
 
-def _spec(row: TestSpecRow) -> dict[str, Any]:
-    return {
-        "key": row.key,
-        "workload_key": row.workload_key,
-        "kernel": row.kernel,
-        "test": row.canonical,
-        "created_at": timestamp(row.created_at),
-    }
+def _spec(row: TestSpecRow) -> StoredTest:
+    return from_object(StoredTest, row, test=row.canonical)

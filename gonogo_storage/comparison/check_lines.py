@@ -9,18 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, union_all
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.classes import Classification, RunSummary
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.comparison.comparison_side import Place, SideResults
+from gonogo_storage.db.paging import batched
 from gonogo_storage.db.states import IMPORT_EXECUTOR
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.rollups.variants import JobFacts
+from gonogo_storage.seed_rows import stored
+from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.tables import JobRow, SeedResultRow
 
 _MAX_JOBS = 500
+_AT_ONCE = 100
 _GOOD = (Verdict.pass_, Verdict.not_run, Verdict.skipped)
 
 
@@ -88,53 +92,63 @@ def _seeds(
 ) -> dict[str, tuple[int, str]]:
     """Return job -> (the first seed of a verdict, its first output with that verdict)."""
     table = SeedResultRow
-    shows_verdict = (
-        table.job_id == JobRow.id,
-        table.seed_verdict == verdict,
-        table.verdict == verdict,
-    )
-    # Two index lookups per job; with a join SQLite would read all rows of the jobs.
-    firsts = (
-        select(column).where(*shows_verdict).order_by(table.seed, table.output).limit(1)
-        for column in (table.seed, table.output)
-    )
-    rows = session.execute(
-        select(JobRow.id, *(first.scalar_subquery() for first in firsts)).where(
-            JobRow.id.in_(job_ids)
+    first = select(table.seed).where(table.job_id == JobRow.id, table.verdict == verdict)
+    # An index lookup per job; with a join SQLite would read all rows of the jobs.
+    seed = first.order_by(table.seed, table.repeat).limit(1).scalar_subquery()
+    firsts = select(JobRow.id, seed).where(JobRow.id.in_(job_ids))
+    found: dict[str, tuple[int, str]] = {}
+    known = [(job, seed) for job, seed in session.execute(firsts) if seed is not None]
+    for batch in batched(known, _AT_ONCE):
+        of_seeds = (
+            stored.query(table.job_id == job, table.seed == seed, table.verdict == verdict)
+            for job, seed in batch
         )
-    )
-    return {job_id: (seed, output) for job_id, seed, output in rows if seed is not None}
+        for result in stored.read(session, union_all(*of_seeds), "digest"):
+            if (output := _first_output(result, verdict)) is not None:
+                found.setdefault(result.job, (result.seed, output))
+    return found
+
+
+def _first_output(result: StoredSeed, verdict: Verdict) -> str | None:
+    """Return the first output with the verdict; None without one, '' for a seed without outputs."""
+    if not result.outputs:
+        return ""
+    return next((n for n, row in result.outputs.items() if row["verdict"] == verdict), None)
 
 
 def _line(session: Session, test: RerunCandidate) -> str | None:
     ran, classification, place = test.ran, test.classification, test.place
     assert ran is not None
     table = SeedResultRow
-    query = select(table.seed, table.output, JobRow.build, JobRow.executor, JobRow.context).join(
-        JobRow, JobRow.id == table.job_id
-    )
-    query = query.where(table.job_id.in_(ran.jobs[:_MAX_JOBS]))
-    if place.within:
-        query = query.where(table.output == place.within, table.verdict == classification.verdict)
-        query = (
-            query.where(table.outcome == "failed")
-            if classification.verdict is Verdict.not_judged
-            else query
-        )
-    else:
-        query = query.where(
-            table.seed_verdict == classification.verdict, table.verdict == classification.verdict
-        )
-    row = session.execute(
-        query.order_by(table.job_id.desc(), table.seed, table.output).limit(1)
-    ).first()
-    if row is None or row.executor == IMPORT_EXECUTOR:
+    columns = (JobRow.id, JobRow.build, JobRow.executor, JobRow.context)
+    rows = select(*columns).where(JobRow.id.in_(ran.jobs[:_MAX_JOBS])).order_by(JobRow.id.desc())
+    for job in session.execute(rows).all():
+        query = stored.query(table.job_id == job.id).order_by(table.seed, table.repeat)
+        if not place.within:
+            query = query.where(table.verdict == classification.verdict)
+        for result in stored.read(session, query, "outcome"):
+            output = _shown_output(result, place.within, classification.verdict)
+            if output is not None:
+                if job.executor == IMPORT_EXECUTOR:
+                    return None
+                return check_line(
+                    test.canonical,
+                    build=job.build,
+                    executor=job.executor,
+                    seed=result.seed,
+                    output=output,
+                    context=job.context,
+                )
+    return None
+
+
+def _shown_output(result: StoredSeed, within: str | None, verdict: Verdict) -> str | None:
+    """Return the output that shows the verdict; None if the seed doesn't."""
+    if not within:
+        return _first_output(result, verdict)
+    output = result.outputs.get(within)
+    if output is None or output["verdict"] != verdict:
         return None
-    return check_line(
-        test.canonical,
-        build=row.build,
-        executor=row.executor,
-        seed=row.seed,
-        output=row.output,
-        context=row.context,
-    )
+    if verdict is Verdict.not_judged and output.get("outcome") != "failed":
+        return None
+    return within

@@ -18,12 +18,14 @@ from gonogo.flakiness.classes import LOST, RunSummary
 from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.ids import is_id
+from gonogo_storage.db.paging import batched
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.devices import sick_devices
 from gonogo_storage.devices.sick_devices import Spell
 from gonogo_storage.flags import suspects
 from gonogo_storage.rollups.variants import JobFacts, Variant, context_name
-from gonogo_storage.tables import BuildRow, JobRow, RunJobRow, RunRow, SeedResultRow
+from gonogo_storage.seed_rows import stored
+from gonogo_storage.tables import BuildRow, JobRow, RunJobRow, RunRow, SeedResultRow, SeedSourceRow
 
 MAX_JOBS = 2000
 """Newest jobs of a side that are read: four nights of the largest suite."""
@@ -281,9 +283,9 @@ def _without_sick(
     candidates = {
         row.id: row for row in bad if any(_ran_in(row, spell) for spell in spells.values())
     }
-    table = SeedResultRow
+    table = SeedSourceRow
     ran_on: dict[str, set[str]] = {}
-    for ids in _parts(list(candidates)):
+    for ids in batched(list(candidates), _AT_ONCE):
         for job_id, device in session.execute(
             select(table.job_id, table.device).where(table.job_id.in_(ids)).distinct()
         ):
@@ -306,14 +308,12 @@ def _ran_in(row: Any, spells: Iterable[Spell]) -> bool:
 def _device_counts(session: Session, job_id: str, device: str) -> dict[str, int]:
     """Count the (seed, repeat) of a job on a device, by verdict."""
     table = SeedResultRow
-    runs = (
-        select(table.seed, table.repeat, table.seed_verdict)
-        .where(table.job_id == job_id, table.device == device)
-        .distinct()
-        .subquery()
+    query = (
+        select(table.verdict, func.count())
+        .join(SeedSourceRow, stored.OF_SOURCE)
+        .where(table.job_id == job_id, SeedSourceRow.device == device)
     )
-    query = select(runs.c.seed_verdict, func.count()).group_by(runs.c.seed_verdict)
-    return dict(session.execute(query).all())
+    return dict(session.execute(query.group_by(table.verdict)).all())
 
 
 def _within(
@@ -325,24 +325,16 @@ def _within(
     """
     table = SeedResultRow
     iterations: dict[str, dict[str, Counter[tuple[str, str]]]] = {}
-    for ids in _parts(job_ids):
-        axes = (table.job_id, table.output, table.outcome, table.verdict, table.device)
-        query = (
-            select(*axes, func.count())
-            .where(table.job_id.in_(ids), table.outcome.is_not(None))
-            .group_by(*axes)
-        )
-        for job_id, name, outcome, verdict, device, number in session.execute(query):
-            if device not in sick.get(job_id, {}):
-                iterations.setdefault(job_id, {}).setdefault(name, Counter())[
-                    str(outcome), verdict
-                ] += number
+    for ids in batched(job_ids, _AT_ONCE):
+        query = stored.query(table.job_id.in_(ids))
+        for seed in stored.read(session, query, "outcome"):
+            if seed.device in sick.get(seed.job, {}):
+                continue
+            for name, output in seed.outputs.items():
+                if output.get("outcome") is not None:
+                    of_test = iterations.setdefault(seed.job, {}).setdefault(name, Counter())
+                    of_test[output["outcome"], output["verdict"]] += 1
     return iterations
-
-
-def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(ids), _AT_ONCE):
-        yield ids[start : start + _AT_ONCE]
 
 
 def _facts(row: Any) -> JobFacts:

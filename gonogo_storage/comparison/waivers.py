@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, or_, select
@@ -21,8 +22,10 @@ from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WaiverState
 from gonogo_storage.flags.flag_changes import Outdated, check_end
+from gonogo_storage.seed_rows import stored
 from gonogo_storage.tables import JobLabelRow, JobRow, RunJobRow, SeedResultRow, WaiverRow
 
 MAX_ACTIVE = 500
@@ -35,7 +38,32 @@ MAX_WITHOUT_KEY = 1000
 MAX_JOBS = 200
 """Newest jobs of a test whose names and labels count as the test's."""
 MAX_NAMES = 2000
+MAX_ITERATIONS = 10
+"""First iterations of a job whose tests count as the names of its test."""
 _AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class StoredWaiver:
+    """A waiver with its current `state`."""
+
+    id: str
+    state: WaiverState
+    test: str | None
+    names: list[str]
+    labels: dict[str, str]
+    builds: list[str]
+    classes: list[Class]
+    owner: str
+    reason: str
+    version: int
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime
+    ended_at: datetime | None
+    ended_by: str | None
+    words: str
 
 
 @dataclass(frozen=True)
@@ -54,7 +82,7 @@ class NewWaiver:
 
 def create(
     session: Session, new: NewWaiver, *, actor: str, now: datetime, longest: timedelta
-) -> dict[str, Any]:
+) -> StoredWaiver:
     """Store a waiver; it is active at once.
 
     Raises FieldError for an unknown test, an end that is past or too far away, or too many active
@@ -95,14 +123,14 @@ def create(
     )
     session.add(row)
     session.flush()
-    waiver = as_json(row, now)
+    waiver = _stored(row, now)
     audited = ("test", "names", "labels", "builds", "classes", "owner", "reason", "expires_at")
     audit.record(
         session,
         actor=actor,
         action="waiver.created",
         subject=row.id,
-        detail={name: waiver[name] for name in audited},
+        detail={name: getattr(waiver, name) for name in audited},
     )
     return waiver
 
@@ -116,7 +144,7 @@ def change(
     now: datetime,
     longest: timedelta,
     version: int | None = None,
-) -> dict[str, Any] | None:
+) -> StoredWaiver | None:
     """Set any of owner, reason, classes and expires of an active waiver.
 
     Returns None when there is none of that id. Equal values make no new version. Raises FieldError
@@ -159,10 +187,10 @@ def change(
             session, actor=actor, action="waiver.changed", subject=waiver_id, detail=detail
         )
         session.flush()
-    return as_json(row, now)
+    return _stored(row, now)
 
 
-def end(session: Session, waiver_id: str, *, actor: str, now: datetime) -> dict[str, Any] | None:
+def end(session: Session, waiver_id: str, *, actor: str, now: datetime) -> StoredWaiver | None:
     """End a waiver now; None when there is none of that id.
 
     One that is over already stays as it is.
@@ -186,13 +214,13 @@ def end(session: Session, waiver_id: str, *, actor: str, now: datetime) -> dict[
             detail={"owner": row.owner, "reason": row.reason},
         )
         session.flush()
-    return as_json(row, now)
+    return _stored(row, now)
 
 
-def get(session: Session, waiver_id: str, *, now: datetime) -> dict[str, Any] | None:
+def get(session: Session, waiver_id: str, *, now: datetime) -> StoredWaiver | None:
     """Return one waiver, or None."""
     row = session.get(WaiverRow, waiver_id) if is_id(waiver_id) else None
-    return None if row is None else as_json(row, now)
+    return None if row is None else _stored(row, now)
 
 
 def list_(
@@ -204,7 +232,7 @@ def list_(
     owner: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[dict[str, Any]]:
+) -> Page[StoredWaiver]:
     """Return waivers, newest first. Raises BadCursor.
 
     test: those that name its key and, of the newest MAX_WITHOUT_KEY others, those that match it.
@@ -227,16 +255,16 @@ def list_(
             raise BadCursor(cursor)
         query = query.where(table.id < cursor)
     return Page.cut(
-        [as_json(row, now) for row in session.scalars(query)], limit, lambda item: str(item["id"])
+        [_stored(row, now) for row in session.scalars(query)], limit, lambda waiver: waiver.id
     )
 
 
-def of_test(session: Session, key: str, *, now: datetime) -> list[dict[str, Any]]:
+def of_test(session: Session, key: str, *, now: datetime) -> list[StoredWaiver]:
     """Return the active waivers that concern a test on any build, the first to end first."""
     active = _is(WaiverState.active, now)
     named = list(session.scalars(select(WaiverRow).where(WaiverRow.test_key == key, active)))
     rows = [*named, *_concerning(session, key, _without_key(session, active))]
-    return [as_json(row, now) for row in sorted(rows, key=lambda row: (row.expires_at, row.id))]
+    return [_stored(row, now) for row in sorted(rows, key=lambda row: (row.expires_at, row.id))]
 
 
 @dataclass(frozen=True)
@@ -265,27 +293,16 @@ def in_force(session: Session, job_ids: Iterable[str], *, now: datetime) -> InFo
     return InForce(active, _labels(session, sorted(job_ids), names) if names else {})
 
 
-def as_json(row: WaiverRow, now: datetime) -> dict[str, Any]:
-    """Return a waiver in plain JSON types; its state is that of `now`."""
-    return {
-        "id": row.id,
-        "state": _state(row, now).value,
-        "test": row.test_key,
-        "names": row.names,
-        "labels": row.labels,
-        "builds": row.builds,
-        "classes": row.classes,
-        "owner": row.owner,
-        "reason": row.reason,
-        "version": row.version,
-        "created_by": row.created_by,
-        "created_at": timestamp(row.created_at),
-        "updated_at": timestamp(row.updated_at),
-        "expires_at": timestamp(row.expires_at),
-        "ended_at": timestamp(row.ended_at),
-        "ended_by": row.ended_by,
-        "words": _waiver(row).words,
-    }
+def _stored(row: WaiverRow, now: datetime) -> StoredWaiver:
+    """Return a waiver; its state is that of `now`."""
+    return from_object(
+        StoredWaiver,
+        row,
+        state=_state(row, now),
+        test=row.test_key,
+        classes=[Class(name) for name in row.classes],
+        words=_waiver(row).words,
+    )
 
 
 def _state(row: WaiverRow, now: datetime) -> WaiverState:
@@ -349,16 +366,14 @@ def _concerning(session: Session, key: str, rows: Sequence[WaiverRow]) -> list[W
             .limit(MAX_JOBS)
         )
     )
-    names = {test_specs.name_of(test["kernel"], test["test"])}
+    names = {test_specs.name_of(test.kernel, test.test)}
     names |= set(
         session.scalars(select(RunJobRow.name).where(RunJobRow.job_id.in_(jobs)).distinct())
     )
-    within = (
-        select(SeedResultRow.output)
-        .where(SeedResultRow.job_id.in_(jobs[:1]), SeedResultRow.outcome.is_not(None))
-        .distinct()
-    )
-    names |= set(session.scalars(within.limit(MAX_NAMES)))
+    newest = stored.query(SeedResultRow.job_id.in_(jobs[:1])).order_by(SeedResultRow.arrival)
+    for seed in stored.read(session, newest.limit(MAX_ITERATIONS), "outcome"):
+        within = (n for n, row in seed.outputs.items() if row.get("outcome") is not None)
+        names |= set(islice(within, MAX_NAMES))
     label_names = sorted({name for row in rows for name in row.labels})
     labels = _labels(session, jobs, label_names).values() if label_names else ()
     return [row for row in rows if _waiver(row).concerns(key, names, labels)]

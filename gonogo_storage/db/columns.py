@@ -6,8 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Dialect, Uuid
+from sqlalchemy import JSON, DateTime, Dialect, SmallInteger, Uuid
 from sqlalchemy.types import TypeDecorator
+
+from gonogo.spec.verdicts import Explanation, Verdict
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -33,6 +35,31 @@ class UtcTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Code(TypeDecorator[str]):
+    """One of a few words, stored as its place among them; a table has a million of them."""
+
+    impl = SmallInteger
+    cache_ok = True
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        super().__init__()
+        self.words = words
+        self._codes: dict[str | None, int | None] = {
+            None: None,
+            **{word: code for code, word in enumerate(words)},
+        }
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> int | None:
+        """Return the number to store. Raises ValueError for an unknown word."""
+        if value not in self._codes:
+            raise ValueError(f"unknown word {value!r}; allowed: {', '.join(self.words)}")
+        return self._codes[value]
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> str | None:
+        """Return the word of a stored number."""
+        return None if value is None else self.words[value]
 
 
 class _Id(Uuid[str]):
@@ -71,3 +98,8 @@ IdType = _Id()
 # json rather than jsonb: it keeps the order of keys, as SQLite does, and is cheaper to write. No
 # query searches inside it.
 JsonType = JSON(none_as_null=True)
+# These orders are stored, so they only ever grow at their ends. Verdicts start worst first, and
+# queries sort by their numbers.
+VERDICTS = tuple(verdict.value for verdict in Verdict)
+EXPLANATIONS = tuple(explanation.value for explanation in Explanation)
+VerdictType, ExplanationType = Code(VERDICTS), Code(EXPLANATIONS)

@@ -28,6 +28,49 @@ def insert_once(session: Session, table: type[Base], rows: Sequence[dict[str, An
         session.execute(sqlite.insert(target).on_conflict_do_nothing(), rows)
 
 
+def load_once(
+    session: Session, table: type[Base], names: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Insert many rows, given as values in the order of `names`, and leave existing rows unchanged.
+
+    SQLite gets them by the driver itself. PostgreSQL gets them by COPY into a temporary table, and
+    from there in one statement: that takes half the time of an INSERT for each.
+    """
+    if not rows:
+        return
+    target = cast(Table, table.__table__)
+    session.flush()
+    connection = session.connection()
+    binders = [
+        column.type.dialect_impl(connection.dialect).bind_processor(connection.dialect)
+        for column in (target.c[name] for name in names)
+    ]
+    bound = [(place, bind) for place, bind in enumerate(binders) if bind is not None]
+    prepared = [list(row) for row in rows]
+    for row in prepared:
+        for place, bind in bound:
+            row[place] = bind(row[place])
+    columns = ", ".join(names)
+    if not is_postgres(session):
+        marks = ", ".join("?" * len(names))
+        insert = f"INSERT INTO {target.name} ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+        connection.exec_driver_sql(insert, [tuple(row) for row in prepared])
+        return
+    staging = f"new_{target.name}"
+    connection.exec_driver_sql(
+        f"CREATE TEMP TABLE IF NOT EXISTS {staging} ON COMMIT DELETE ROWS"
+        f" AS SELECT {columns} FROM {target.name} WITH NO DATA"
+    )
+    cursor = cast(Any, connection.connection.cursor())
+    with cursor.copy(f"COPY {staging} ({columns}) FROM STDIN") as copy:
+        for row in prepared:
+            copy.write_row(row)
+    cursor.close()
+    merge = f"INSERT INTO {target.name} ({columns}) SELECT {columns} FROM {staging}"
+    connection.exec_driver_sql(f"{merge} ON CONFLICT DO NOTHING")
+    connection.exec_driver_sql(f"TRUNCATE {staging}")
+
+
 def upsert(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
     """Insert rows in bulk, and overwrite every other column of rows whose key exists.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, overload
 
 import orjson
 
@@ -64,6 +64,18 @@ def storable(text: str | None) -> str | None:
 def utcnow() -> datetime:
     """Return the current time as an aware datetime in UTC."""
     return datetime.now(UTC)
+
+
+@overload
+def timestamp(moment: datetime) -> str: ...
+
+
+@overload
+def timestamp(moment: None) -> None: ...
+
+
+@overload
+def timestamp(moment: datetime | None) -> str | None: ...
 
 
 def timestamp(moment: datetime | None) -> str | None:

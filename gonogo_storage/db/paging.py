@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -56,3 +56,9 @@ def numbers(cursor: str | None, count: int) -> tuple[int, ...] | None:
     ):
         raise BadCursor(cursor)
     return tuple(int(part) for part in parts)
+
+
+def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield the items in parts of at most `size`, because statements have limits."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -6,8 +6,9 @@ Workers' heartbeats announce them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
@@ -15,6 +16,8 @@ from sqlalchemy.orm import Session
 from gonogo_storage.access import audit
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DeviceHealth, DeviceState, JobKind
 from gonogo_storage.devices import periods
 from gonogo_storage.messages import outbox
@@ -32,6 +35,63 @@ NO_WORK = (DeviceHealth.bad.value, DeviceHealth.maintenance.value)
 HISTORY = 200
 """Maximum number of changes that `look` returns."""
 _FACTS = ("host", "name", "arch", "board", "serial", "pci", "driver", "source")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device; `device` is its name among all hosts, as results store it."""
+
+    id: str
+    device: str
+    host: str
+    name: str
+    arch: str
+    board: str
+    serial: str | None
+    pci: str | None
+    firmware: dict[str, Any]
+    driver: str | None
+    source: str
+    queues: list[str]
+    worker: str | None
+    attempt: str | None
+    job: str | None
+    state: DeviceState
+    health: DeviceHealth
+    reason: str | None
+    drained: bool
+    version: int
+    telemetry: dict[str, Any] | None
+    canary: dict[str, Any] | None
+    """The last one that passed: build, arch, digests of the outputs, time; `golden` is `golden`,
+    `first` (unconfirmed) or `differs`"""
+    first_heard_at: datetime
+    heard_at: datetime
+    changed_at: datetime
+    health_at: datetime
+
+
+@dataclass(frozen=True)
+class DeviceChange:
+    """An entry of a device's history: of its health, its state, or a drain."""
+
+    at: datetime
+    what: Literal["health", "state", "drain"]
+    before: str | None
+    after: str
+    actor: str
+    reason: str | None
+    evidence: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class DeviceWithHistory(Device):
+    """A device with its history, newest first."""
+
+    history: list[DeviceChange]
+
+
+AnyDevice = TypeVar("AnyDevice", bound=Device)
 
 
 def heard(
@@ -230,7 +290,7 @@ def patch(
     *,
     actor: str,
     now: datetime | None = None,
-) -> dict[str, Any] | None:
+) -> DeviceWithHistory | None:
     """Apply a person's changes to a device and return it; None if it doesn't exist.
 
     The fields: health ("good", "maintenance"), drained, test (request a canary), reason. Setting
@@ -411,17 +471,17 @@ def silent(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> 
 
 def list_(
     session: Session, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S
-) -> list[dict[str, Any]]:
+) -> Page[Device]:
     """Return all devices, ordered by host and name."""
     limit = (now or utcnow()) - timedelta(seconds=timeout_s)
     rows = list(session.scalars(select(DeviceRow).order_by(DeviceRow.host, DeviceRow.name)))
     jobs, standing = _jobs(session, rows), _standing(session)
-    return [_device(row, limit, jobs, standing) for row in rows]
+    return Page(tuple(_device(Device, row, limit, jobs, standing) for row in rows), None)
 
 
 def look(
     session: Session, device_id: str, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S
-) -> dict[str, Any] | None:
+) -> DeviceWithHistory | None:
     """Return a device with its history, newest first; None if it doesn't exist."""
     row = session.get(DeviceRow, device_id) if is_id(device_id) else None
     if row is None:
@@ -432,23 +492,14 @@ def look(
         .order_by(DeviceHealthRow.id.desc())
         .limit(HISTORY)
     )
-    history = [
-        {
-            "at": timestamp(entry.at),
-            "what": entry.what,
-            "before": entry.before,
-            "after": entry.after,
-            "actor": entry.actor,
-            "reason": entry.reason,
-            "evidence": entry.evidence,
-        }
-        for entry in session.scalars(query)
-    ]
-    limit = (now or utcnow()) - timedelta(seconds=timeout_s)
-    return {
-        **_device(row, limit, _jobs(session, [row]), _standing(session, device_id)),
-        "history": history,
-    }
+    return _device(
+        DeviceWithHistory,
+        row,
+        (now or utcnow()) - timedelta(seconds=timeout_s),
+        _jobs(session, [row]),
+        _standing(session, device_id),
+        history=[from_object(DeviceChange, entry) for entry in session.scalars(query)],
+    )
 
 
 def _jobs(session: Session, rows: Sequence[DeviceRow]) -> dict[str, str]:
@@ -517,11 +568,14 @@ def note(
 
 
 def _device(
+    shape: type[AnyDevice],
     row: DeviceRow,
     limit: datetime,
     jobs: Mapping[str, str],
     standing: Mapping[tuple[str, ...], str],
-) -> dict[str, Any]:
+    **others: Any,
+) -> AnyDevice:
+    """Return a device; one that was not heard since `limit` is offline."""
     canary = row.digests and {
         **row.digests,
         "golden": standing.get(
@@ -533,38 +587,16 @@ def _device(
             )
         ),
     }
-    state = (
-        DeviceState.offline
-        if row.heard_at < limit
-        else DeviceState.busy
-        if row.attempt_id
-        else DeviceState.idle
+    state = DeviceState.busy if row.attempt_id else DeviceState.idle
+    return from_object(
+        shape,
+        row,
+        device=row.identity,
+        attempt=row.attempt_id,
+        job=jobs.get(row.attempt_id or ""),
+        state=DeviceState.offline if row.heard_at < limit else state,
+        health=DeviceHealth(row.health),
+        canary=canary,
+        health_at=row.health_at or row.changed_at,
+        **others,
     )
-    return {
-        "id": row.id,
-        "device": row.identity,
-        "host": row.host,
-        "name": row.name,
-        "arch": row.arch,
-        "board": row.board,
-        "serial": row.serial,
-        "pci": row.pci,
-        "firmware": row.firmware,
-        "driver": row.driver,
-        "source": row.source,
-        "queues": row.queues,
-        "worker": row.worker,
-        "attempt": row.attempt_id,
-        "job": jobs.get(row.attempt_id or ""),
-        "state": state.value,
-        "health": row.health,
-        "reason": row.reason,
-        "drained": row.drained,
-        "version": row.version,
-        "telemetry": row.telemetry,
-        "canary": canary,
-        "first_heard_at": timestamp(row.first_heard_at),
-        "heard_at": timestamp(row.heard_at),
-        "changed_at": timestamp(row.changed_at),
-        "health_at": timestamp(row.health_at or row.changed_at),
-    }

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 from gonogo.devices.suspicion import WorkloadRuns
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.ids import floor
-from gonogo_storage.tables import JobRow, SeedResultRow
+from gonogo_storage.seed_rows.stored import OF_SOURCE
+from gonogo_storage.tables import JobRow, SeedResultRow, SeedSourceRow
 
 _RIGHT = (Verdict.pass_.value, Verdict.fail_by_tolerance.value)
 """The verdicts that a device got right: rounding explains the error, whatever the tolerance."""
@@ -26,21 +27,23 @@ MAX_ROWS = 20_000
 def by_device(session: Session, *, since: datetime) -> list[WorkloadRuns]:
     """Return the number of results, and of wrong ones, by device, test and build.
 
-    It counts the jobs created since then; a result is one output of a seed.
+    It counts the jobs created since then; a result is one (seed, repeat).
     """
     row = SeedResultRow
-    wrong = func.sum(case((row.seed_verdict.in_(_RIGHT), 0), else_=1))
+    device = SeedSourceRow.device
+    wrong = func.sum(case((row.verdict.in_(_RIGHT), 0), else_=1))
     query = (
-        select(row.device, JobRow.workload_key, JobRow.build, func.count(), wrong)
+        select(device, JobRow.workload_key, JobRow.build, func.count(), wrong)
         .join(JobRow, row.job_id == JobRow.id)
+        .join(SeedSourceRow, OF_SOURCE)
         # An id contains its time: this condition avoids reading all results.
         .where(
             row.job_id >= floor(since),
             JobRow.created_at >= since,
-            row.device.is_not(None),
-            row.seed_verdict.not_in(_SILENT),
+            device.is_not(None),
+            row.verdict.not_in(_SILENT),
         )
-        .group_by(row.device, JobRow.workload_key, JobRow.build)
+        .group_by(device, JobRow.workload_key, JobRow.build)
         .limit(MAX_ROWS)
     )
     return [

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WorkerState
 from gonogo_storage.devices import devices
 from gonogo_storage.tables import WorkerRow
 
 TIMEOUT_S = 30.0
 FORGET = timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker with its state and its attempt."""
+
+    name: str
+    host: str | None
+    device: str | None
+    queues: list[str]
+    state: WorkerState
+    attempt: str | None
+    seed: int | None
+    stage: str | None
+    first_heard_at: datetime
+    heard_at: datetime
 
 
 def heard(
@@ -69,34 +87,22 @@ def gone(session: Session, name: str) -> None:
 
 def list_(
     session: Session, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S
-) -> list[dict[str, Any]]:
-    """Return all workers as plain JSON, ordered by name.
-
-    The keys: "name", "host", "device", "queues", "state" (idle, busy, offline), "attempt", "seed",
-    "stage", "first_heard_at", "heard_at".
-    """
+) -> Page[Worker]:
+    """Return all workers, ordered by name."""
     limit = (now or utcnow()) - timedelta(seconds=timeout_s)
-    return [
-        {
-            "name": row.name,
-            "host": row.host,
-            "device": row.device,
-            "queues": row.queues,
-            "state": (
-                WorkerState.offline
-                if row.heard_at < limit
-                else WorkerState.busy
-                if row.attempt_id
-                else WorkerState.idle
-            ).value,
-            "attempt": row.attempt_id,
-            "seed": row.seed,
-            "stage": row.stage,
-            "first_heard_at": timestamp(row.first_heard_at),
-            "heard_at": timestamp(row.heard_at),
-        }
-        for row in session.scalars(select(WorkerRow).order_by(WorkerRow.name))
-    ]
+    rows = session.scalars(select(WorkerRow).order_by(WorkerRow.name))
+    return Page(tuple(_worker(row, limit) for row in rows), None)
+
+
+def _worker(row: WorkerRow, limit: datetime) -> Worker:
+    """Return a worker; one that was not heard since `limit` is offline."""
+    state = WorkerState.busy if row.attempt_id else WorkerState.idle
+    return from_object(
+        Worker,
+        row,
+        state=WorkerState.offline if row.heard_at < limit else state,
+        attempt=row.attempt_id,
+    )
 
 
 def live(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> Counter[str]:

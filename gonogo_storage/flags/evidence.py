@@ -17,8 +17,10 @@ from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.states import FlagKind, JobKind
 from gonogo_storage.devices import sick_devices
 from gonogo_storage.flags.flags import Finding
+from gonogo_storage.seed_rows import stored
+from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.seeds import stages
-from gonogo_storage.tables import ArtifactRow, JobRow, SeedResultRow, TestSpecRow
+from gonogo_storage.tables import ArtifactRow, JobRow, SeedResultRow, SeedSourceRow, TestSpecRow
 
 SHOWN = (
     "tolerance_ratio",
@@ -81,19 +83,11 @@ def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
         return None
     table = SeedResultRow
     facts: dict[tuple[int, int], tuple[str, str, float]] = {}
-    query = (
-        select(
-            table.seed,
-            table.repeat,
-            table.seed_verdict,
-            table.seed_explanation,
-            func.max(func.coalesce(table.budget_ratio, 0.0)),
-        )
-        .where(table.job_id == job_id, table.seed.in_({row.seed for row in artifacts}))
-        .group_by(table.seed, table.repeat, table.seed_verdict, table.seed_explanation)
-    )
-    for seed, repeat, verdict, explanation, ratio in session.execute(query):
-        facts[seed, repeat] = (verdict, explanation or Explanation.not_judged.value, ratio)
+    query = stored.query(table.job_id == job_id, table.seed.in_({row.seed for row in artifacts}))
+    for seed in stored.read(session, query, "budget_ratio"):
+        ratios = [output["budget_ratio"] or 0.0 for output in seed.outputs.values()]
+        explained = seed.explanation or Explanation.not_judged.value
+        facts[seed.seed, seed.repeat] = (seed.verdict, explained, max(ratios, default=0.0))
 
     def order(row: Any) -> tuple[int, int, float, int, int]:
         verdict, explanation, ratio = facts.get(
@@ -145,19 +139,16 @@ def _seeds_with(
     Results of sick devices say nothing about a test.
     """
     table = SeedResultRow
-    pairs = select(table.seed, table.repeat, table.seed_verdict).where(
-        table.job_id == job_id, table.seed_verdict.in_(verdicts)
+    query = (
+        select(table.verdict, func.count())
+        .join(SeedSourceRow, stored.OF_SOURCE)
+        .where(table.job_id == job_id, table.verdict.in_(verdicts), _on_healthy_device(sick))
     )
-    seeds = pairs.where(_on_healthy_device(sick)).distinct().subquery()
-    return dict(
-        session.execute(
-            select(seeds.c.seed_verdict, func.count()).group_by(seeds.c.seed_verdict)
-        ).all()
-    )
+    return dict(session.execute(query.group_by(table.verdict)).all())
 
 
 def _on_healthy_device(sick: frozenset[str]) -> ColumnElement[bool]:
-    device = SeedResultRow.device
+    device = SeedSourceRow.device
     return device.is_(None) | device.not_in(sick) if sick else true()
 
 
@@ -168,14 +159,13 @@ def _iterations_with(
 
     The iteration's own verdict is that of its worst test.
     """
-    table = SeedResultRow
-    query = select(table.verdict, func.count(table.seed.distinct())).where(
-        table.job_id == job_id, table.outcome.is_not(None)
-    )
-    query = query.where(_on_healthy_device(sick))
-    return dict(
-        session.execute(query.where(table.verdict.in_(verdicts)).group_by(table.verdict)).all()
-    )
+    query = stored.query(SeedResultRow.job_id == job_id, _on_healthy_device(sick))
+    seeds: dict[str, set[int]] = {}
+    for seed in stored.read(session, query, "outcome"):
+        for output in seed.outputs.values():
+            if output.get("outcome") is not None and output["verdict"] in verdicts:
+                seeds.setdefault(output["verdict"], set()).add(seed.seed)
+    return {verdict: len(of_verdict) for verdict, of_verdict in seeds.items()}
 
 
 def _finding(
@@ -186,21 +176,8 @@ def _finding(
     seeds: int,
     sick: frozenset[str],
 ) -> Finding:
-    table = SeedResultRow
     hollow = kind is FlagKind.passes_by_tolerance
-    size = func.coalesce(table.budget_ratio if hollow else table.tolerance_ratio, 0.0)
-    # Of a selection, the outputs with arrays; the entries of its tests have no numbers.
-    of_verdict = (
-        table.verdict == verdict.value
-        if job.kernel == KERNEL
-        else table.seed_verdict == verdict.value
-    )
-    query = select(table).where(table.job_id == job.id, of_verdict, _on_healthy_device(sick))
-    if hollow:
-        query = query.where(table.explanation == Explanation.unexplained.value)
-    row = session.scalars(
-        query.order_by(size.desc(), table.seed, table.repeat, table.output).limit(1)
-    ).first()
+    shown = _worst_output(session, job, verdict, sick, hollow=hollow)
     canonical = session.get_one(TestSpecRow, job.test_key).canonical
     evidence: dict[str, Any] = {
         "sentence": _SENTENCES[kind],
@@ -208,39 +185,67 @@ def _finding(
         "build": job.build,
         "seeds": seeds,
         "of": job.done,
-        "tolerance": _tolerance(canonical, row),
+        "tolerance": _tolerance(canonical, None if shown is None else shown[2]),
         "diagnosis": (job.diagnosis or {}).get("words"),
     }
-    if row is not None:
+    if shown is not None:
+        seed, output, statistics = shown
         evidence |= {
-            "seed": row.seed,
-            "repeat": row.repeat,
-            "output": row.output,
-            "arithmetic": row.arithmetic,
-            "policy": row.policy,
+            "seed": seed.seed,
+            "repeat": seed.repeat,
+            "output": output,
+            "arithmetic": seed.arithmetic,
+            "policy": seed.policy,
         }
-        evidence["statistics"] = {name: getattr(row, name) for name in SHOWN}
-        evidence["needed_atol"] = (row.statistics or {}).get("needed_atol")
+        evidence["statistics"] = {name: statistics.get(name) for name in SHOWN}
+        evidence["needed_atol"] = statistics.get("needed_atol")
         if job.kind == JobKind.seeds:  # imported results can't be rerun
             evidence["check"] = check_line(
                 canonical,
                 build=job.build,
                 executor=job.executor,
-                seed=row.seed,
-                output=row.output,
+                seed=seed.seed,
+                output=output,
                 context=job.context,
             )
         evidence["check_leaves_out"] = [name for name in ("memory", "program") if name in canonical]
     return Finding.of(job, kind, evidence)
 
 
-def _tolerance(canonical: Mapping[str, Any], row: SeedResultRow | None) -> dict[str, Any]:
+def _worst_output(
+    session: Session, job: JobRow, verdict: Verdict, sick: frozenset[str], *, hollow: bool
+) -> tuple[StoredSeed, str, Mapping[str, Any]] | None:
+    """Return the output that shows a verdict best, with its seed; None if no seed has it.
+
+    hollow: the unexplained one with the largest budget ratio; otherwise the largest tolerance
+    ratio. Of a selection, an output with arrays: the entries of its tests have no numbers.
+    """
+    size = "budget_ratio" if hollow else "tolerance_ratio"
+    table = SeedResultRow
+    query = stored.query(table.job_id == job.id, _on_healthy_device(sick))
+    if job.kernel != KERNEL:
+        query = query.where(table.verdict == verdict.value)
+    best: tuple[tuple[float, int, int, str], StoredSeed] | None = None
+    for seed in stored.read(session, query, size):
+        for name, output in seed.outputs.items():
+            if (job.kernel == KERNEL and output["verdict"] != verdict) or (
+                hollow and output["explanation"] != Explanation.unexplained
+            ):
+                continue
+            place = (-(output[size] or 0.0), seed.seed, seed.repeat, name)
+            if best is None or place < best[0]:
+                best = place, seed
+    if best is None:
+        return None
+    (_, number, repeat, name), _ = best
+    of_seed = stored.query(table.job_id == job.id, table.seed == number, table.repeat == repeat)
+    (seed,) = stored.read(session, of_seed)
+    return seed, name, seed.outputs[name]
+
+
+def _tolerance(canonical: Mapping[str, Any], output: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the tolerance that was met or missed: the test's, or the one sent with the arrays."""
-    test = (
-        canonical
-        if not is_selection(canonical) or row is None
-        else (row.statistics or {}).get("test") or {}
-    )
+    test = canonical if not is_selection(canonical) or output is None else output.get("test") or {}
     return dict(test.get("tolerance", {}))
 
 

@@ -19,6 +19,7 @@ from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.states import FlagState
 from gonogo_storage.flags import flag_history, flags
+from gonogo_storage.flags.flags import Flag, FlagWithHistory
 from gonogo_storage.tables import FlagRow
 
 FIELDS = ("state", "owner", "reason", "expires")
@@ -48,7 +49,7 @@ def change(
     actor: str,
     version: int | None = None,
     now: datetime | None = None,
-) -> dict[str, Any] | None:
+) -> FlagWithHistory | None:
     """Set any of state, owner, reason and expires; return the flag with its history, or None.
 
     The row is locked, so that neither this change nor that of an ending job is lost. Equal values
@@ -78,9 +79,9 @@ class Outcome:
 
     id: str
     outcome: Literal["changed", "same", "refused", "missing"]
-    before: Mapping[str, Any] | None
+    before: Flag | None
     """The flag before."""
-    flag: Mapping[str, Any] | None
+    flag: Flag | None
     """The flag now; None if it doesn't exist."""
     problem: FieldError | None = None
 
@@ -126,12 +127,12 @@ def _one(
 ) -> Outcome:
     if row is None:
         return Outcome(flag_id, "missing", None, None)
-    before = flags.as_json(row)
+    before = flags.of_row(row)
     try:
         changed = _apply(session, row, fields, actor=actor, now=now)
     except FieldError as problem:
         return Outcome(flag_id, "refused", before, before, problem)
-    return Outcome(flag_id, "changed" if changed else "same", before, flags.as_json(row))
+    return Outcome(flag_id, "changed" if changed else "same", before, flags.of_row(row))
 
 
 def _apply(

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
+from gonogo_storage.db.states import FlagState
 from gonogo_storage.messages import outbox
 from gonogo_storage.tables import FlagChangeRow, FlagRow
 
 BACKGROUND = "background"
 """The actor of changes that follow from results or from the time."""
 MAX_CHANGES = 200
+
+
+@dataclass(frozen=True)
+class FlagEntry:
+    """One change of a flag; `actor` is a token's name, or `background` for automatic changes."""
+
+    version: int
+    at: datetime
+    actor: str
+    what: Literal["opened", "reopened", "resolved", "expired", "changed"]
+    before: FlagState | None
+    after: FlagState
+    reason: str | None
+    detail: dict[str, Any] | None
 
 
 def note(
@@ -58,11 +74,8 @@ def publish(session: Session, row: FlagRow, topic: str, *, now: datetime) -> Non
     )
 
 
-def of(session: Session, flag_id: str) -> list[dict[str, Any]]:
-    """Return the newest changes of a flag, newest first.
-
-    [{"version", "at", "actor", "what", "before", "after", "reason", "detail"}]
-    """
+def of(session: Session, flag_id: str) -> list[FlagEntry]:
+    """Return the newest changes of a flag, newest first."""
     query = (
         select(FlagChangeRow)
         .where(FlagChangeRow.flag_id == flag_id)
@@ -70,15 +83,11 @@ def of(session: Session, flag_id: str) -> list[dict[str, Any]]:
         .limit(MAX_CHANGES)
     )
     return [
-        {
-            "version": row.version,
-            "at": timestamp(row.at),
-            "actor": row.actor,
-            "what": row.what,
-            "before": row.before,
-            "after": row.after,
-            "reason": row.reason,
-            "detail": row.detail,
-        }
+        from_object(
+            FlagEntry,
+            row,
+            before=None if row.before is None else FlagState(row.before),
+            after=FlagState(row.after),
+        )
         for row in session.scalars(query)
     ]

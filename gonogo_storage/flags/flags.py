@@ -10,13 +10,47 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.dialect import insert_once
-from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState, JobState
 from gonogo_storage.flags import flag_history
+from gonogo_storage.flags.flag_history import FlagEntry
 from gonogo_storage.rollups.variants import Variant
 from gonogo_storage.tables import FlagRow, JobRow
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag with its evidence."""
+
+    id: str
+    kind: FlagKind
+    state: FlagState
+    test_key: str
+    workload_key: str
+    kernel: str
+    build: str
+    branch: str
+    arch: str
+    board: str
+    owner: str | None
+    reason: str | None
+    evidence: dict[str, Any]
+    first_job: str
+    last_job: str
+    jobs: int
+    version: int
+    opened_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True)
+class FlagWithHistory(Flag):
+    """A flag with its history, newest first."""
+
+    history: list[FlagEntry]
 
 
 @dataclass(frozen=True)
@@ -51,7 +85,7 @@ class Finding:
         )
 
 
-def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[str, Any], bool]:
+def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[Flag, bool]:
     """Open or reopen a flag, or renew its evidence; return it, and whether it opened or reopened.
 
     An opening goes into the flag's history and, as `flag.opened`, into the outbox. The same job,
@@ -88,7 +122,7 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[s
     ).scalar_one()
     again = row.version > 0 and row.last_job == finding.job
     if again and (row.state == FlagState.resolved or row.evidence == finding.evidence):
-        return as_json(row), False
+        return of_row(row), False
     before = None if row.version == 0 else row.state
     opened = before in (None, FlagState.resolved)
     if before == FlagState.resolved:
@@ -124,7 +158,7 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[s
         )
         flag_history.publish(session, row, "flag.opened", now=now)
     session.flush()
-    return as_json(row), opened
+    return of_row(row), opened
 
 
 def _newest_job(session: Session, finding: Finding) -> str:
@@ -152,7 +186,7 @@ def list_(
     build: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[dict[str, Any]]:
+) -> Page[Flag]:
     """Return flags, newest first.
 
     `state="open"` includes reopened flags. `job` and `build` are those of the newest evidence.
@@ -175,27 +209,26 @@ def list_(
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(FlagRow.id < cursor)
-    return Page.cut(
-        [as_json(row) for row in session.scalars(query)], limit, lambda item: str(item["id"])
-    )
+    return Page.cut([of_row(row) for row in session.scalars(query)], limit, lambda flag: flag.id)
 
 
-def get(session: Session, flag_id: str) -> dict[str, Any] | None:
+def get(session: Session, flag_id: str) -> Flag | None:
     """Return a flag, or None."""
     row = session.get(FlagRow, flag_id) if is_id(flag_id) else None
-    return None if row is None else as_json(row)
+    return None if row is None else of_row(row)
 
 
-def look(session: Session, flag_id: str) -> dict[str, Any] | None:
-    """Return a flag with its `history` (gonogo_storage.flags.flag_history.of), or None."""
+def look(session: Session, flag_id: str) -> FlagWithHistory | None:
+    """Return a flag with its history (gonogo_storage.flags.flag_history.of), or None."""
     flag = get(session, flag_id)
-    return None if flag is None else {**flag, "history": flag_history.of(session, flag_id)}
+    history = flag_history.of(session, flag_id)
+    return None if flag is None else from_object(FlagWithHistory, flag, history=history)
 
 
-def active(session: Session, variant: Variant) -> list[dict[str, Any]]:
+def active(session: Session, variant: Variant) -> list[tuple[Flag, str]]:
     """Return the unresolved flags of a variant.
 
-    `quiet_after` is the variant's newest job at the time of the last evidence.
+    With each comes the variant's newest job at the time of its last evidence.
     """
     query = select(FlagRow).where(
         FlagRow.test_key == variant.test_key, FlagRow.branch == variant.branch
@@ -206,32 +239,11 @@ def active(session: Session, variant: Variant) -> list[dict[str, Any]]:
         FlagRow.state != FlagState.resolved,
     )
     return [
-        {**as_json(row), "quiet_after": row.quiet_after or row.last_job}
+        (of_row(row), row.quiet_after or row.last_job)
         for row in session.scalars(query.order_by(FlagRow.kind))
     ]
 
 
-def as_json(row: FlagRow) -> dict[str, Any]:
-    """Return a flag in plain JSON types."""
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "state": row.state,
-        "test_key": row.test_key,
-        "workload_key": row.workload_key,
-        "kernel": row.kernel,
-        "build": row.build,
-        "branch": row.branch,
-        "arch": row.arch,
-        "board": row.board,
-        "owner": row.owner,
-        "reason": row.reason,
-        "evidence": row.evidence,
-        "first_job": row.first_job,
-        "last_job": row.last_job,
-        "jobs": row.jobs,
-        "version": row.version,
-        "opened_at": timestamp(row.opened_at),
-        "updated_at": timestamp(row.updated_at),
-        "expires_at": timestamp(row.expires_at),
-    }
+def of_row(row: FlagRow) -> Flag:
+    """Return a flag (for modules of storage)."""
+    return from_object(Flag, row, kind=FlagKind(row.kind), state=FlagState(row.state))

@@ -6,7 +6,8 @@ decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import func, select
@@ -22,7 +23,8 @@ from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import unseen
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.flags.flags import Finding
-from gonogo_storage.seeds.results import COLUMNS
+from gonogo_storage.seed_rows import stored
+from gonogo_storage.seed_rows.packing import TAIL
 from gonogo_storage.tables import JobRow, SeedResultRow, TestSpecRow
 
 MAX_SEED = 2**53 - 1
@@ -128,7 +130,7 @@ def verdicts(session: Session, job: JobRow) -> set[Verdict]:
         final_verdicts = {Verdict(name) for name, seeds in job.counts.items() if seeds}
     else:
         table = SeedResultRow
-        query = select(table.seed_verdict, table.seed_explanation).where(table.job_id == job.id)
+        query = select(table.verdict, table.explanation).where(table.job_id == job.id)
         final_verdicts = {
             _final(Verdict(verdict), seed_explanation, Explanation(explanation))
             for verdict, seed_explanation in session.execute(query.distinct())
@@ -143,17 +145,19 @@ def verdicts(session: Session, job: JobRow) -> set[Verdict]:
 
 
 def counts(
-    session: Session, job_id: str, stored: Mapping[str, int], together: Explanation
+    session: Session, job_id: str, counted: Mapping[str, int], together: Explanation
 ) -> dict[str, int]:
     """Return a job's counters, with suspect seeds counted by their final verdicts.
 
     `together` is the pooled explanation: explained, inconclusive or unexplained.
     """
     table = SeedResultRow
-    query = select(table.seed, table.repeat, table.seed_verdict).where(table.job_id == job_id)
-    seeds = query.where(table.seed_explanation == Explanation.suspect.value).distinct().subquery()
-    numbers = select(seeds.c.seed_verdict, func.count()).group_by(seeds.c.seed_verdict)
-    counters = dict(stored)
+    numbers = (
+        select(table.verdict, func.count())
+        .where(table.job_id == job_id, table.explanation == Explanation.suspect.value)
+        .group_by(table.verdict)
+    )
+    counters = dict(counted)
     for verdict, number in session.execute(numbers):
         final = _SETTLED.get((Verdict(verdict), together), Verdict(verdict))
         counters[verdict] = counters.get(verdict, 0) - number
@@ -211,7 +215,7 @@ def _judged(
             "pooled": None,
             "words": f"{summary}: {by_itself}",
         }
-    outputs = {name: list(_statistics(session, job.id, name)) for name in _outputs(session, job.id)}
+    outputs = {name: _statistics(session, job.id, name) for name in _outputs(session, job.id)}
     explanations = pooled_explanations(outputs)
     worst = worst_explanation(explanations.values())
     figures = {}
@@ -263,7 +267,7 @@ def _seeds(session: Session, job: JobRow, explanation: Explanation) -> list[int]
     table = SeedResultRow
     query = (
         select(table.seed)
-        .where(table.job_id == job.id, table.seed_explanation == explanation.value)
+        .where(table.job_id == job.id, table.explanation == explanation.value)
         .distinct()
     )
     return list(session.scalars(query.order_by(table.seed)))
@@ -271,8 +275,8 @@ def _seeds(session: Session, job: JobRow, explanation: Explanation) -> list[int]
 
 def _verdicts_of_suspects(session: Session, job: JobRow) -> list[str]:
     table = SeedResultRow
-    query = select(table.seed_verdict).where(
-        table.job_id == job.id, table.seed_explanation == Explanation.suspect.value
+    query = select(table.verdict).where(
+        table.job_id == job.id, table.explanation == Explanation.suspect.value
     )
     return list(session.scalars(query.distinct()))
 
@@ -283,25 +287,26 @@ def _outputs(session: Session, job_id: str) -> list[str]:
     All seeds explain the others.
     """
     table = SeedResultRow
-    query = select(table.output).where(
-        table.job_id == job_id, table.explanation == Explanation.suspect.value
-    )
-    return sorted({*session.scalars(query.distinct()), *unseen.outputs(session, job_id)})
+    # a seed's explanation is the worst of its outputs
+    worst = (Explanation.unexplained.value, Explanation.suspect.value)
+    query = stored.query(table.job_id == job_id, table.explanation.in_(worst))
+    suspect = {
+        name
+        for seed in stored.read(session, query, "digest")
+        for name, output in seed.outputs.items()
+        if output["explanation"] == Explanation.suspect
+    }
+    return sorted({*suspect, *unseen.outputs(session, job_id)})
 
 
-def _statistics(session: Session, job_id: str, output: str) -> Iterator[dict[str, Any]]:
+def _statistics(session: Session, job_id: str, output: str) -> list[dict[str, Any]]:
     table = SeedResultRow
-    query = (
-        select(table)
-        .where(table.job_id == job_id, table.output == output)
-        .order_by(table.seed.desc(), table.repeat)
-        .limit(MAX_POOLED)
-    )
-    for row in session.scalars(query):
-        yield {
-            **(row.statistics or {}),
-            **{name: getattr(row, name) for name in (*COLUMNS, "verdict", "explanation")},
-        }
+    query = stored.query(table.job_id == job_id).order_by(table.seed.desc(), table.repeat)
+    of_output = (s.outputs[output] for s in stored.read(session, query) if output in s.outputs)
+    return [
+        {name: value for name, value in row.items() if name not in TAIL}
+        for row in islice(of_output, MAX_POOLED)
+    ]
 
 
 def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:

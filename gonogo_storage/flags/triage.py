@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -15,7 +14,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.db.states import FlagKind, FlagState
-from gonogo_storage.flags.flags import as_json
+from gonogo_storage.flags.flags import Flag, of_row
 from gonogo_storage.tables import FlagRow
 
 ORDER = (
@@ -60,7 +59,7 @@ class FlagFilter:
 
 def listed(
     session: Session, filters: FlagFilter, *, limit: int = 50, cursor: str | None = None
-) -> Page[dict[str, Any]]:
+) -> Page[Flag]:
     """Return a page of flags; the cursor is "kind.id". Raises BadCursor."""
     kinds = [kind for kind in ORDER if filters.kind in (None, kind.value)]
     after: str | None = None
@@ -77,8 +76,8 @@ def listed(
         ids += _newest(session, filters, kind, after, room)
         after = None
     rows = {row.id: row for row in session.scalars(select(FlagRow).where(FlagRow.id.in_(ids)))}
-    items = [as_json(rows[flag_id]) for flag_id in ids]
-    return Page.cut(items, limit, lambda item: f"{item['kind']}.{item['id']}")
+    items = [of_row(rows[flag_id]) for flag_id in ids]
+    return Page.cut(items, limit, lambda flag: f"{flag.kind}.{flag.id}")
 
 
 def open_by_kind(session: Session) -> dict[FlagKind, int]:

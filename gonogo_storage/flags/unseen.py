@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.spec import unseen_terms
 from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo_storage.db.columns import EXPLANATIONS
+from gonogo_storage.seed_rows import stored
 from gonogo_storage.tables import SeedResultRow
 
 
@@ -22,16 +23,14 @@ def outputs(session: Session, job_id: str) -> dict[str, tuple[str, ...]]:
     Outputs with a red seed that is inconclusive for such terms; () where other seeds have seen all.
     """
     causes = {name for name, _, row in _inconclusive(session, job_id) if unseen_terms.is_cause(row)}
-    table = SeedResultRow
-    shared = {}
-    for name in sorted(causes):
-        query = select(table.statistics[unseen_terms.NAME]).where(
-            table.job_id == job_id, table.output == name
-        )
-        shared[name] = unseen_terms.shared(
-            {unseen_terms.NAME: terms} for terms in session.scalars(query)
-        )
-    return shared
+    if not causes:
+        return {}
+    terms: dict[str, list[dict[str, Any]]] = {name: [] for name in sorted(causes)}
+    of_job = stored.query(SeedResultRow.job_id == job_id)
+    for seed in stored.read(session, of_job, unseen_terms.NAME):
+        for name in causes & seed.outputs.keys():
+            terms[name].append({unseen_terms.NAME: seed.outputs[name].get(unseen_terms.NAME)})
+    return {name: unseen_terms.shared(rows) for name, rows in terms.items()}
 
 
 def all_seen(session: Session, job_id: str) -> bool:
@@ -49,15 +48,10 @@ def all_seen(session: Session, job_id: str) -> bool:
 def _inconclusive(session: Session, job_id: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield (output, verdict of the seed, what decides) of each inconclusive output of a job."""
     table = SeedResultRow
-    query = select(table.output, table.seed_verdict, table.statistics[unseen_terms.NAME]).where(
-        table.job_id == job_id, table.explanation == Explanation.inconclusive.value
-    )
-    for output, verdict, terms in session.execute(query):
-        yield (
-            output,
-            verdict,
-            {
-                "explanation": Explanation.inconclusive,
-                unseen_terms.NAME: terms,
-            },
-        )
+    # a seed's explanation is the worst of its outputs
+    worst = EXPLANATIONS[: EXPLANATIONS.index(Explanation.inconclusive) + 1]
+    query = stored.query(table.job_id == job_id, table.explanation.in_(worst))
+    for seed in stored.read(session, query, unseen_terms.NAME):
+        for name, output in seed.outputs.items():
+            if output["explanation"] == Explanation.inconclusive:
+                yield name, seed.verdict, output

@@ -7,7 +7,6 @@ If no tolerance works, the gauge tries other inputs first. Then come the report 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -117,7 +116,7 @@ def _brief(here: Gauge, tried: Sequence[TriedInputs]) -> str:
 def _tried(
     test: TestSpec, here: Gauge, where: Mapping[str, Any], rows: Sequence[Row]
 ) -> TriedInputs:
-    there = report(replace(test, inputs=where["inputs"]), rows)
+    there = report(test.replace(inputs=where["inputs"]), rows)
     return TriedInputs.of(
         here, OtherInputs(where["name"], where["sentence"], where["inputs"]), there
     )

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
+from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from sqlalchemy import Select, Text, bindparam, case, cast, null, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.masking import Coefficients, Record, Seed
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.spec.verdicts import Explanation
-from gonogo_storage.db.encoding import decode
 from gonogo_storage.history.samples import outcomes_of
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of
+from gonogo_storage.seed_rows import stored
 from gonogo_storage.tables import JobRow, SeedResultRow
 
 MAX_BUILDS = 64
@@ -27,9 +27,6 @@ MAX_POINTS_JOBS = 1000
 """Newest jobs whose numbers make the points of a series."""
 SEEDS_PER_BUILD = 64
 """Seeds of a build that are compared with another's, and the maximum for a point."""
-_NONE: Mapping[str, Mapping[str, float | None]] = MappingProxyType({})
-_DIRECTION = '_z"'
-"""The text of statistics contains this where one of them is of a direction."""
 K = TypeVar("K")
 METRICS = ("rms", "budget_ratio", "tolerance_ratio", "max_abs", "chi")
 _EXPLAIN = ("budget_ratio", "chi", "row_z", "xhat_z", "scale_z")
@@ -236,15 +233,13 @@ def _numbers(
     table = SeedResultRow
     values: dict[str, dict[str, list[_Number]]] = {}
     for number, ids in _by_number(seeds_per_job).items():
-        query = select(table.job_id, table.output, table.seed, table.digest, getattr(table, metric))
-        query = query.where(table.job_id.in_(ids), table.arrival <= number)
-        query = query.where(getattr(table, metric).is_not(None)).order_by(
-            table.job_id, table.arrival
-        )
-        for job_id, output, seed, digest, value in session.execute(query):
-            values.setdefault(job_id, {}).setdefault(output, []).append(
-                _Number(seed, digest, float(value))
-            )
+        query = stored.query(table.job_id.in_(ids), table.arrival <= number)
+        by_arrival = query.order_by(table.job_id, table.arrival)
+        for seed in stored.read(session, by_arrival, metric, "digest"):
+            for output, judged in seed.outputs.items():
+                if judged[metric] is not None:
+                    entry = _Number(seed.seed, judged["digest"], float(judged[metric]))
+                    values.setdefault(seed.job, {}).setdefault(output, []).append(entry)
     return values
 
 
@@ -261,58 +256,34 @@ def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict
     A comparison reads thousands, so each row is read once, and as little of it as possible.
     """
     seeds_by_job: dict[str, dict[int, Seed]] = {}
+    table = SeedResultRow
     for number, ids in _by_number(seeds_per_job).items():
-        rows = session.execute(_seeds_query(), {"job_ids": ids, "most": number}).all()
-        for job_id, seed, output, verdict, explained, digest, *numbers, more in rows:
-            green, explanation = _judgment(verdict, explained)
-            digests = {} if digest is None else {output: digest}
-            statistics: Mapping[str, Mapping[str, float | None]] = _NONE
-            if output and explanation is Explanation.unexplained:
-                own_statistics = dict(zip(_EXPLAIN, numbers, strict=True))
-                if more and _DIRECTION in more:
-                    more_statistics = decode(more).items()
-                    own_statistics |= {
-                        name: value
-                        for name, value in more_statistics
-                        if name.endswith("_z") and isinstance(value, int | float)
-                    }
-                statistics = {output: own_statistics}
-            of_job = seeds_by_job.setdefault(job_id, {})
-            before = of_job.get(seed)
-            if before is not None:  # another of its outputs
-                digests, statistics = (
-                    {**before.digests, **digests},
-                    {**before.statistics, **statistics},
-                )
-            of_job[seed] = Seed(green, explanation, digests, statistics)
+        first = stored.query(table.job_id.in_(ids), table.arrival <= number, table.repeat == 0)
+        # Masking ignores explained statistics, which are noise.
+        explained = table.explanation.is_distinct_from(Explanation.unexplained.value)
+        unexplained = table.explanation == Explanation.unexplained.value
+        for seed in chain(
+            stored.read(session, first.where(explained), "digest"),
+            stored.read(session, first.where(unexplained)),
+        ):
+            green, explanation = _judgment(seed.verdict, seed.explanation)
+            outputs = seed.outputs.items()
+            digests = {name: row["digest"] for name, row in outputs if row["digest"] is not None}
+            is_unexplained = explanation is Explanation.unexplained
+            statistics = {name: _explaining(row) for name, row in outputs} if is_unexplained else {}
+            of_job = seeds_by_job.setdefault(seed.job, {})
+            of_job[seed.seed] = Seed(green, explanation, digests, statistics)
     return seeds_by_job
 
 
-@cache  # building the statement takes as long as running it
-def _seeds_query() -> Select[Any]:
-    table = SeedResultRow.__table__.c
-    columns = [
-        table[name]
-        for name in (
-            "job_id",
-            "seed",
-            "output",
-            "seed_verdict",
-            "seed_explanation",
-            "digest",
-            *_EXPLAIN,
-        )
-    ]
-    # Masking ignores explained statistics, which are noise, and parsing them would take the
-    # longest. So the others come as text.
-    unexplained_text = cast(
-        case((table.seed_explanation == Explanation.unexplained, table.statistics), else_=null()),
-        Text,
-    )
-    requested = table.job_id.in_(bindparam("job_ids", expanding=True))
-    return select(*columns, unexplained_text).where(
-        requested, table.arrival <= bindparam("most"), table.repeat == 0
-    )
+def _explaining(output: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the statistics that explain an output, those of all directions included."""
+    directions = {
+        name: value
+        for name, value in output.items()
+        if name.endswith("_z") and isinstance(value, int | float)
+    }
+    return {name: output[name] for name in _EXPLAIN} | directions
 
 
 @cache

@@ -37,13 +37,12 @@ def to_resolve(
     clear.
     """
     resolvable = []
-    for flag in flags.active(session, assessment.variant):
-        kind = FlagKind(flag["kind"])
-        if kind in raised or kind not in flag_expiry.SELF_RESOLVING:
+    for flag, quiet_after in flags.active(session, assessment.variant):
+        if flag.kind in raised or flag.kind not in flag_expiry.SELF_RESOLVING:
             continue
-        quiet = flag_expiry.since(kind, assessment.jobs, flag["quiet_after"], assessment.policy)
-        if quiet.enough and _evidence_is_over(session, assessment, kind, quiet):
-            resolvable.append((flag["id"], flag["version"], quiet))
+        quiet = flag_expiry.since(flag.kind, assessment.jobs, quiet_after, assessment.policy)
+        if quiet.enough and _evidence_is_over(session, assessment, flag.kind, quiet):
+            resolvable.append((flag.id, flag.version, quiet))
     return resolvable
 
 

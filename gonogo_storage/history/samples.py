@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, or_, select
+from sqlalchemy import ColumnElement, and_, or_
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
 from gonogo.flakiness.samples import Sample, distinct_places
+from gonogo_storage.rollups.tallies import value_of
 from gonogo_storage.rollups.variants import MAX_JOBS, JobFacts, Variant, jobs_of
+from gonogo_storage.seed_rows import stored
+from gonogo_storage.seed_rows.packing import KINDS
 from gonogo_storage.tables import SeedResultRow
 
 if TYPE_CHECKING:
@@ -29,21 +31,7 @@ MAX_SEEDS = 5000
 The tail uses the largest 1,000 of them, and the interval of a rate of .01 is .3% wide.
 """
 _GREEN, _RED = "passed", ("failed", "error", "crash", "hang")
-_COLUMNS = (
-    "job_id",
-    "seed",
-    "repeat",
-    "output",
-    "seed_verdict",
-    "seed_explanation",
-    "device",
-    "host_run",
-    "position",
-    "tolerance_ratio",
-    "digest",
-    "outcome",
-    "nonfinite",
-)
+_READ = ("tolerance_ratio", "digest", "outcome", "nonfinite_statistics", KINDS)
 
 
 class Run(NamedTuple):
@@ -257,45 +245,36 @@ def _runs(
         parts.append(and_(table.job_id == partial_job[0], table.arrival > partial_job[1]))
     if not parts:
         return
-    # The comparison reports an infinite statistic by name. The JSON is read only for rows without
-    # the number.
-    named = table.statistics["nonfinite_statistics"]["tolerance_ratio"].as_string()
-    infinite = case((table.tolerance_ratio.is_(None), named), else_=None).label("infinite")
-    query = select(*(getattr(table, name) for name in _COLUMNS), infinite).where(or_(*parts))
-    rows = session.execute(query.order_by(table.job_id, table.seed, table.repeat, table.output))
-    for (job_id, seed, repeat), group in groupby(
-        rows, key=lambda row: (row.job_id, row.seed, row.repeat)
-    ):
-        members = list(group)
-        head = members[0]
+    query = stored.query(or_(*parts)).order_by(*stored.BY_SEED)
+    for seed in stored.read(session, query, *_READ):
+        outputs = seed.outputs
         yield Run(
-            job=jobs[job_id],
-            seed=seed,
-            repeat=repeat,
-            verdict=head.seed_verdict,
-            explanation=head.seed_explanation,
-            device=head.device,
-            host_run=head.host_run,
-            position=head.position,
-            digests={row.output: row.digest for row in members if row.digest is not None},
-            ratio=_largest(members),
-            green=_green(members),
+            job=jobs[seed.job],
+            seed=seed.seed,
+            repeat=seed.repeat,
+            verdict=seed.verdict,
+            explanation=seed.explanation,
+            device=seed.device,
+            host_run=seed.host_run,
+            position=seed.position,
+            digests={
+                name: output["digest"]
+                for name, output in outputs.items()
+                if output["digest"] is not None
+            },
+            ratio=_largest(outputs.values()),
+            green=_green(outputs.values()),
         )
 
 
-def _largest(rows: Sequence[Any]) -> float | None:
-    kinds = {row.infinite or (row.nonfinite or {}).get("tolerance_ratio") for row in rows}
-    if "nan" in kinds:
-        return None
-    if kinds - {None}:
-        return float("inf")
-    return max(
-        (abs(row.tolerance_ratio) for row in rows if row.tolerance_ratio is not None), default=None
-    )
+def _largest(outputs: Iterable[Mapping[str, Any]]) -> float | None:
+    ratios = [value_of(output, "tolerance_ratio") for output in outputs]
+    known = [abs(ratio) for ratio in ratios if ratio is not None]
+    return None if any(ratio != ratio for ratio in known) else max(known, default=None)
 
 
-def _green(rows: Sequence[Any]) -> bool | None:
-    outcomes = {row.outcome for row in rows if row.outcome is not None}
+def _green(outputs: Iterable[Mapping[str, Any]]) -> bool | None:
+    outcomes = {output.get("outcome") for output in outputs} - {None}
     if not outcomes:
         return None
     return False if outcomes.intersection(_RED) else True if _GREEN in outcomes else None

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from gonogo_storage.db.dialect import insert_once
-from gonogo_storage.db.encoding import encode, timestamp
+from gonogo_storage.db.encoding import encode
 from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import ArtifactRow
+
+
+@dataclass(frozen=True)
+class ArtifactHead:
+    """An artifact without its content."""
+
+    id: str
+    kind: str
+    seed: int
+    repeat: int
+    output: str
+    size: int
+    """Bytes of its content as JSON"""
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Artifact(ArtifactHead):
+    """An artifact."""
+
+    content: dict[str, Any]
 
 
 def add(
@@ -48,41 +71,23 @@ def add(
     )
 
 
-def list_(session: Session, job_id: str, *, kind: str | None = None) -> list[dict[str, Any]]:
-    """Return the artifacts without their content.
-
-    Each is {"id", "kind", "seed", "repeat", "output", "size", "created_at"}.
-    """
+def list_(session: Session, job_id: str, *, kind: str | None = None) -> list[ArtifactHead]:
+    """Return the artifacts without their content."""
     if not is_id(job_id):
         return []
-    keys = ("id", "kind", "seed", "repeat", "output", "size", "created_at")
     table = ArtifactRow
-    query = select(*(getattr(table, key) for key in keys)).where(table.job_id == job_id)
+    query = select(table).options(defer(table.content)).where(table.job_id == job_id)
     query = query.order_by(table.kind, table.seed, table.repeat, table.output)
     if kind is not None:
         query = query.where(ArtifactRow.kind == kind)
-    artifacts: list[dict[str, Any]] = [
-        dict(zip(keys, row, strict=True)) for row in session.execute(query)
-    ]
-    return [{**item, "created_at": timestamp(item["created_at"])} for item in artifacts]
+    return [from_object(ArtifactHead, row) for row in session.scalars(query)]
 
 
-def get(session: Session, job_id: str, artifact_id: str) -> dict[str, Any] | None:
+def get(session: Session, job_id: str, artifact_id: str) -> Artifact | None:
     """Return one artifact with its content, or None when the job has none of that id."""
     if not (is_id(job_id) and is_id(artifact_id)):
         return None
     row = session.scalar(
         select(ArtifactRow).where(ArtifactRow.job_id == job_id, ArtifactRow.id == artifact_id)
     )
-    if row is None:
-        return None
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "seed": row.seed,
-        "repeat": row.repeat,
-        "output": row.output,
-        "size": row.size,
-        "created_at": timestamp(row.created_at),
-        "content": row.content,
-    }
+    return None if row is None else from_object(Artifact, row)

@@ -12,6 +12,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
+from gonogo.spec.executors import EXECUTORS
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import AttemptState, ChunkState, JobState
 from gonogo_storage.jobs import closing
@@ -19,25 +20,20 @@ from gonogo_storage.jobs.chunking import MAX_WORK as MAX_WORK
 from gonogo_storage.jobs.chunking import add as add
 from gonogo_storage.jobs.chunking import cut as cut
 from gonogo_storage.jobs.chunking import grow as grow
+from gonogo_storage.rollups.figures import figure
+from gonogo_storage.rollups.tallies import DURATION, WHOLE
 from gonogo_storage.seeds import results
-from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow
+from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow, JobTallyRow
 
 REFERENCE_BYTES = 2**29  # a reference build's outputs that one attempt keeps in a worker's memory
 # per element of the shape: y or dx in fp32, and the same again for a downstream output
 OUTPUT_BYTES = 8
 ACTIVE = (JobState.queued, JobState.running)
 
-# First guesses until a job of the workload has been measured: seconds per seed, and per element of
-# the shape. The emulator does about 7e6 elements a second on two cores; a device is bound by the
-# host's comparison, about 3e7 elements a second.
-SEED_S = {
-    "emulator": (0.003, 1.4e-7),
-    "ttnn": (0.02, 4e-8),
-    "torch": (0.003, 1e-7),
-    "gtest": (5.0, 0.0),
-    "pytest": (5.0, 0.0),
-}
-UNKNOWN_SEED_S = (0.01, 1.4e-7)
+UNKNOWN_SEED_S = (
+    0.01,
+    1.4e-7,
+)  # a plug-in's seconds per seed, and per element, before its first job
 
 
 def estimate_seed_s(session: Session, workload_key: str, executor: str, elements: int) -> float:
@@ -46,16 +42,20 @@ def estimate_seed_s(session: Session, workload_key: str, executor: str, elements
     Returns the mean of the workload's last job on this executor; without one, a guess from the
     size.
     """
-    measured = session.scalar(
-        select(func.max(RollupRow.duration_ms))
-        .where(RollupRow.workload_key == workload_key, RollupRow.executor == executor)
-        .group_by(RollupRow.job_id)
-        .order_by(RollupRow.job_id.desc())
-        .limit(1)
+    table = JobTallyRow
+    query = (
+        select(table.figures)
+        .join(JobRow, JobRow.id == table.job_id)
+        .where(JobRow.workload_key == workload_key, JobRow.executor == executor)
+        .where(JobRow.state.in_((JobState.finished, JobState.cancelled)))
+        .where(table.output == WHOLE, table.shadow.is_(False), table.seeds > table.empty)
     )
-    if measured:
-        return max(float(measured) / 1000, 1e-4)
-    fixed, per_element = SEED_S.get(executor, UNKNOWN_SEED_S)
+    figures = session.scalar(query.order_by(JobRow.id.desc()).limit(1))
+    mean_ms = figure(figures or {}, DURATION)
+    if mean_ms:
+        return max(mean_ms / 1000, 1e-4)
+    row = EXECUTORS.get(executor)
+    fixed, per_element = UNKNOWN_SEED_S if row is None else (row.seed_s, row.element_s)
     return fixed + per_element * elements
 
 

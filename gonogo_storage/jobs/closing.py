@@ -10,13 +10,12 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import KERNEL, sample
 from gonogo.spec.verdicts import Verdict
 from gonogo.spec.verdicts import worst as worst_verdict
-from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.records import from_json
 from gonogo_storage.db.states import CLOSED_CHUNK, AttemptState, ChunkState, JobKind, JobState
 from gonogo_storage.flags import evidence, flags, suspects
@@ -31,8 +30,6 @@ from gonogo_storage.tables import (
     AttemptRow,
     ChunkRow,
     JobRow,
-    RollupRow,
-    SeedResultRow,
     TestSpecRow,
 )
 
@@ -40,8 +37,6 @@ MAX_ATTEMPTS = 3
 # hand-backs don't count as attempts, but endless hand-backs must not keep a job alive
 MAX_RETURNS = 20
 _LIVE = (JobState.queued, JobState.running)
-_MEANS = ("rms", "pcc_deficit")
-_MAXIMA = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "row_z", "xhat_z", "scale_z")
 
 
 def lock(session: Session, job_id: str) -> JobRow | None:
@@ -108,7 +103,7 @@ def record(
         )
         return
     first = job.done + 1
-    parts = results.add(session, job.id, attempt_id, rows, arrival=job.done)
+    results.add(session, job, attempt_id, rows, arrival=job.done)
     seed_grids.fill(session, job, rows)
     worst_before = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
     counts = dict(job.counts)
@@ -135,7 +130,7 @@ def record(
         now=now,
     )
     # last: from here to the commit, other jobs of the test wait
-    rollups.add(session, job, parts, first=first, now=now)
+    rollups.add(session, job, rows, first=first, now=now)
 
 
 def _outcomes(before: dict[str, int], rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -289,9 +284,9 @@ def fail(session: Session, job: JobRow, error: str, *, now: datetime) -> None:
 def close(session: Session, job: JobRow, *, now: datetime) -> None:
     """End a job whose chunks are all closed, or give it more seeds.
 
-    Stores the verdict, the diagnosis, the roll-ups and the flags, and adds the message for the
-    webhooks. A job with suspect seeds may get more seeds instead
-    (gonogo_storage/flags/suspects.py). It then ends when their results are stored.
+    Stores the verdict, the diagnosis and the flags, and adds the message for the webhooks. A job
+    with suspect seeds may get more seeds instead (gonogo_storage/flags/suspects.py). It then ends
+    when their results are stored.
     """
     state = JobState.cancelled if job.state == JobState.cancelling else JobState.finished
     if job.kind == JobKind.gauge:
@@ -309,7 +304,6 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
         verdict = None  # seeds that never ran can't be green; a wrong result stays wrong
     session.flush()
     job.diagnosis = evidence.diagnosis(session, job.id)
-    _roll_up(session, job)
     for finding in (*evidence.findings(session, job), *suspects.findings(session, job)):
         flags.upsert(session, finding, now=now)
     if job.done and job.reference is None:
@@ -395,23 +389,3 @@ def _end(
         session, topic, f"{topic}:{job.id}", {"job": job.id, "version": job.version}, now=now
     )
     session.flush()
-
-
-def _roll_up(session: Session, job: JobRow) -> None:
-    table = SeedResultRow
-    columns: dict[str, Any] = {name: func.max(getattr(table, name)) for name in _MAXIMA} | {
-        name: func.avg(getattr(table, name)) for name in _MEANS
-    }
-    columns["duration_ms"], columns["seeds"] = func.avg(table.duration_ms), func.count()
-    query = select(table.output, *(column.label(name) for name, column in columns.items()))
-    rows = session.execute(
-        query.where(table.job_id == job.id, table.output != "").group_by(table.output)
-    ).mappings()
-    shared = {
-        "job_id": job.id,
-        "workload_key": job.workload_key,
-        "test_key": job.test_key,
-        "build": job.build,
-        "executor": job.executor,
-    }
-    insert_once(session, RollupRow, [{**shared, **row} for row in rows])

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from gonogo.spec.verdicts import Verdict
-from gonogo_storage.db.records import from_json, from_row
+from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
 from gonogo_storage.tables import JobRow
@@ -151,14 +151,14 @@ def job_of(
 ) -> AnyJob:
     """Return a stored job; `canonical` is its test, and `words` are those of its diagnosis."""
     request = row.request
-    return from_row(
+    return from_object(
         shape,
         row,
         kind=JobKind(row.kind),
         state=JobState(row.state),
         verdict=None if row.verdict is None else Verdict(row.verdict),
         test=canonical,
-        target=from_row(JobTarget, row),
+        target=from_object(JobTarget, row),
         seeds=request["seeds"],
         repeats=request.get("repeats", 1),
         import_=request.get("import"),

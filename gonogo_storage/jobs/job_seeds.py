@@ -7,19 +7,20 @@ roll-up (gonogo_storage.rollups.rollups.of_job), which every function here takes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, func, literal_column, select, union_all
+from sqlalchemy import union_all
 from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import POLICY, WORST_FIRST
-from gonogo_storage.db.encoding import decode
 from gonogo_storage.rollups.rollups import Sums
 from gonogo_storage.rollups.tallies import WHOLE
+from gonogo_storage.seed_rows import slots, stored
+from gonogo_storage.seed_rows.packing import COLUMNS, KINDS, TAIL
+from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.seeds import strips
-from gonogo_storage.seeds.results import COLUMNS
 from gonogo_storage.seeds.strips import StripSeed
 from gonogo_storage.tables import SeedResultRow
 
@@ -29,13 +30,16 @@ MAX_WHOLE = 1_000
 """Up to this number of (seed, repeat), all are read."""
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 _NO_BUDGET = 1e300  # a NaN or a hang has no budget ratio: among equals it comes first
+_CLASSES = (slots.SILENT, slots.UNGATED, slots.GATED)
+_LIMITS = {
+    "chi": POLICY.chi,
+    **{name: POLICY.direction for name in COLUMNS if name.endswith("_z")},
+}
 _CANDIDATES = 100
 """With more than MAX_WHOLE seeds, the number of rows read of each output and verdict.
 
 They are the rows with the largest errors; the worst seed is among them.
 """
-_MORE = ("output", "CAST(statistics AS TEXT)", *COLUMNS)
-"""Columns of a mark. The statistics are text: some of the rows read are left out unparsed."""
 
 
 @dataclass(frozen=True)
@@ -88,32 +92,24 @@ def outputs(session: Session, job_id: str, rollup: RollUp) -> list[OutputRecord]
             for name, entry in rollup.items()
             if name
         ]
-    query = (
-        select(
-            SeedResultRow.output,
-            SeedResultRow.verdict,
-            func.count(),
-            func.max(SeedResultRow.budget_ratio),
-        )
-        .where(SeedResultRow.job_id == job_id, SeedResultRow.output != "")
-        .group_by(SeedResultRow.output, SeedResultRow.verdict)
-        .order_by(SeedResultRow.output)
-    )
     counts: dict[str, dict[str, int]] = {}
     budget: dict[str, float | None] = {}
-    for output, verdict, count, ratio in session.execute(query):
-        counts.setdefault(output, {})[verdict] = count
-        known = [value for value in (budget.get(output), ratio) if value is not None]
-        budget[output] = max(known, default=None)
-    return [OutputRecord(output, counts[output], budget[output]) for output in counts]
+    of_job = stored.query(SeedResultRow.job_id == job_id)
+    for seed in stored.read(session, of_job, "budget_ratio"):
+        for output, judged in seed.outputs.items():
+            verdicts = counts.setdefault(output, {})
+            verdicts[judged["verdict"]] = verdicts.get(judged["verdict"], 0) + 1
+            known = [v for v in (budget.get(output), judged["budget_ratio"]) if v is not None]
+            budget[output] = max(known, default=None)
+    return [OutputRecord(output, counts[output], budget[output]) for output in sorted(counts)]
 
 
 def mark_count(session: Session, job_id: str, output: str, rollup: RollUp) -> int:
-    """Count the (seed, repeat) that have a row for the output, or no numbers at all."""
+    """Count the (seed, repeat) that have the output, or no numbers at all."""
     if rollup is not None and output in rollup and output:
         return rollup[output].seeds + rollup[WHOLE].empty
-    of_output = (SeedResultRow.job_id == job_id, SeedResultRow.output.in_({output, WHOLE}))
-    return session.scalar(select(func.count()).select_from(SeedResultRow).where(*of_output)) or 0
+    seeds = stored.read(session, stored.query(SeedResultRow.job_id == job_id), "digest")
+    return sum(output in seed.outputs or not seed.outputs for seed in seeds)
 
 
 def marks(
@@ -130,7 +126,7 @@ def marks(
     (strips.METRICS), with a share for each verdict. None: return all.
     """
     if limit is None:
-        rows = strips.marks(session, [job], output, metric, _MORE)
+        rows = strips.marks(session, [job], output, metric, None)
     else:
         of_output = None if rollup is None else rollup.get(output)
         sums = (
@@ -138,7 +134,7 @@ def marks(
             if of_output is None
             else {job.id: strips.Sums(of_output.counts, of_output.sketch(metric))}
         )
-        rows = strips.worst(session, [[job]], output, metric, limit, sums, _MORE)
+        rows = strips.worst(session, [[job]], output, metric, limit, sums, None)
     return sorted((_of_strip(row) for row in rows), key=lambda mark: (mark.seed, mark.repeat))
 
 
@@ -151,111 +147,78 @@ def worst_seeds(session: Session, job_id: str, limit: int, rollup: RollUp) -> li
     With more than MAX_WHOLE seeds, only those with the largest errors are read, by the number that
     is the axis of their test.
     """
-    keys = (
-        _worst_by_index(session, job_id, limit, rollup)
-        if rollup and rollup[WHOLE].seeds > MAX_WHOLE
-        else []
-    )
-    if not keys:
-        keys = _worst_of_all(session, job_id, limit, rollup)
-    if not keys:
+    places: list[int] = []
+    if rollup and rollup[WHOLE].seeds > MAX_WHOLE:
+        places = _worst_by_index(session, job_id, limit, rollup)
+    places = places or _worst_of_all(session, job_id, limit, rollup)
+    if not places:
         return []
-    table = SeedResultRow
-    # One query by key for each pair: for a list of pairs SQLite would read the whole job. In the
-    # key's order: until PostgreSQL has counted a new job's rows it expects few, and only this order
-    # makes it use the key's index.
-    of_job = (
-        select(table).where(table.job_id == job_id).order_by(table.seed, table.repeat, table.output)
-    )
-    named = [of_job.where(table.seed == seed, table.repeat == repeat) for seed, repeat in keys]
-    rows = session.scalars(
-        select(table).from_statement(
-            union_all(*(select(seed_rows.subquery()) for seed_rows in named))
-        )
-    )
-    rows_of: dict[tuple[int, int], list[SeedResultRow]] = {}
-    for row in rows:
-        rows_of.setdefault((row.seed, row.repeat), []).append(row)
-    return [_seed(sorted(rows_of[key], key=lambda row: row.output)) for key in keys]
+    # A query for each: PostgreSQL expects few rows of a new job until it has counted them, and
+    # would read the whole job for a list.
+    of_job = stored.query(SeedResultRow.job_id == job_id)
+    query = union_all(*(of_job.where(SeedResultRow.arrival == place) for place in places))
+    seeds = {seed.arrival: seed for seed in stored.read(session, query)}
+    return [_seed(seeds[arrival]) for arrival in places]
 
 
-def _worst_of_all(
-    session: Session, job_id: str, limit: int, rollup: RollUp
-) -> list[tuple[int, int]]:
-    rank = case(_RANK, value=SeedResultRow.seed_verdict, else_=len(_RANK))
-    beyond = func.max(
-        case((SeedResultRow.verdict == SeedResultRow.seed_verdict, _severity()), else_=0.0)
-    )
-    of_job = [SeedResultRow.job_id == job_id]
+def _worst_of_all(session: Session, job_id: str, limit: int, rollup: RollUp) -> list[int]:
+    query = stored.query(SeedResultRow.job_id == job_id)
     if rollup:
-        of_job.append(SeedResultRow.seed_verdict.in_(_enough(rollup[WHOLE].counts, limit)))
-    rows = session.execute(
-        select(SeedResultRow.seed, SeedResultRow.repeat)
-        .where(*of_job)
-        .group_by(SeedResultRow.seed, SeedResultRow.repeat, rank)
-        .order_by(rank, beyond.desc(), SeedResultRow.seed, SeedResultRow.repeat)
-        .limit(limit)
-    )
-    return [(seed, repeat) for seed, repeat in rows]
+        query = query.where(SeedResultRow.verdict.in_(_enough(rollup[WHOLE].counts, limit)))
+    return _worst(stored.read(session, query, *COLUMNS), limit)
+
+
+def _worst(seeds: Iterable[StoredSeed], limit: int) -> list[int]:
+    """Return the arrivals of the worst seeds, worst first."""
+    order = {
+        seed.arrival: (
+            _RANK.get(seed.verdict, len(_RANK)),
+            -_beyond(seed),
+            seed.seed,
+            seed.repeat,
+        )
+        for seed in seeds
+    }
+    return sorted(order, key=lambda arrival: order[arrival])[:limit]
 
 
 def _worst_by_index(
     session: Session, job_id: str, limit: int, rollup: Mapping[str, Sums]
-) -> list[tuple[int, int]]:
+) -> list[int]:
     """Return the worst among the seeds with the largest errors, read by an index.
 
-    Empty where no output has the verdict of its seed: the caller then reads all.
-    """
-    parts = [
-        part
-        for verdict in _enough(rollup[WHOLE].counts, limit)
-        for part in _largest(job_id, verdict, rollup)
-    ]
-    if not parts:
-        return []
-    beyond: dict[tuple[int, int], tuple[int, float]] = {}
-    for seed, repeat, rank, severity in session.execute(union_all(*parts)):
-        known = beyond.get((seed, repeat), (rank, 0.0))
-        beyond[seed, repeat] = (rank, max(known[1], severity))
-    return sorted(beyond, key=lambda pair: (beyond[pair][0], -beyond[pair][1], pair))[:limit]
-
-
-def _largest(job_id: str, verdict: str, rollup: Mapping[str, Sums]) -> Iterable[Select[Any]]:
-    """Select the rows of each output with the verdict: those without numbers, and the largest.
-
-    Each selection uses its own index.
+    Empty where an output has no slot, or none the verdict of its seed: the caller then reads all.
     """
     table = SeedResultRow
-    ungated = table.tolerance_ratio.is_(None)
-    orders: tuple[tuple[Any, ...], ...] = (
-        (ungated & table.budget_ratio.is_(None), None),
-        (ungated & table.budget_ratio.is_not(None), table.budget_ratio.desc()),
-        (table.tolerance_ratio.is_not(None), table.tolerance_ratio.desc()),
-    )
-    rank: ColumnElement[int] = literal_column(str(_RANK.get(verdict, len(_RANK))))
-    columns: tuple[Any, ...] = (
-        table.seed,
-        table.repeat,
-        rank.label("rank"),
-        _severity().label("severity"),
-    )
+    job_slots = slots.of_jobs(session, [job_id]).get(job_id, {})
+    if any(output and output not in job_slots for output in rollup):
+        return []
+    seeds: list[StoredSeed] = []
+    for verdict in _enough(rollup[WHOLE].counts, limit):
+        for slot, class_ in _ranks(verdict, rollup, job_slots):
+            of_rank = slots.rank_column(slot) == slots.rank(verdict, class_)
+            # Rows whose seed has a worse verdict are fewer than `limit`: leaving them out is cheap.
+            query = stored.query(table.job_id == job_id, of_rank, table.verdict == verdict)
+            largest = query.order_by(slots.axis_column(slot).desc()).limit(_CANDIDATES)
+            seeds += stored.read(session, largest, *COLUMNS)
+    return _worst(seeds, limit)
+
+
+def _ranks(
+    verdict: str, rollup: Mapping[str, Sums], job_slots: Mapping[str, int]
+) -> Iterator[tuple[int, int]]:
+    """Yield the slot and class of the outputs that may have the verdict."""
     for output, sums in rollup.items():
-        # A whole seed has the verdict of one of its outputs. So a row of WHOLE matters only for
+        # A whole seed has the verdict of one of its outputs. So the entry of WHOLE matters only for
         # seeds that have no outputs.
-        if not sums.counts.get(verdict) or (output == WHOLE and not sums.empty):
-            continue
-        # rows whose seed has a worse verdict are fewer than `limit`, so filtering them out is cheap
-        of_output = (
-            table.job_id == job_id,
-            table.output == output,
-            table.verdict == verdict,
-            table.seed_verdict == verdict,
-        )
-        gated = sums.sketch("tolerance_ratio")
-        all_gated = gated.count == sums.seeds and not gated.inf
-        for where, order in orders[:1] if output == WHOLE else orders[2:] if all_gated else orders:
-            part = select(*columns).where(*of_output, where).order_by(order).limit(_CANDIDATES)
-            yield select(part.subquery())
+        if output == WHOLE:
+            if sums.empty and sums.counts.get(verdict):
+                yield 0, slots.EMPTY
+        elif sums.counts.get(verdict):
+            gated = sums.sketch("tolerance_ratio")
+            all_gated = gated.count == sums.seeds and not gated.inf
+            for class_ in (slots.GATED,) if all_gated else _CLASSES:
+                yield job_slots[output], class_
 
 
 def _enough(counts: Mapping[str, int], limit: int) -> list[str]:
@@ -270,57 +233,56 @@ def _enough(counts: Mapping[str, int], limit: int) -> list[str]:
     return worst
 
 
-def _severity() -> ColumnElement[float]:
-    """Return the SQL for how far an output is beyond what rounding explains.
-
-    It uses the statistics that have a column; gonogo.spec.verdicts.evidence uses all.
-    """
-    limits = {
-        "chi": POLICY.chi,
-        **{name: POLICY.direction for name in COLUMNS if name.endswith("_z")},
-    }
-    largest: ColumnElement[float] = func.coalesce(
-        SeedResultRow.budget_ratio / POLICY.budget_ratio, _NO_BUDGET
+def _beyond(seed: StoredSeed) -> float:
+    """Return how far the outputs with the seed's verdict are beyond what rounding explains."""
+    return max(
+        (_severity(row) for row in seed.outputs.values() if row["verdict"] == seed.verdict),
+        default=0.0 if seed.outputs else _NO_BUDGET,
     )
-    for name, limit in limits.items():
-        ratio = getattr(SeedResultRow, name) / limit
-        largest = case(
-            (ratio > largest, ratio), else_=largest
-        )  # a comparison with null is never true
-    return largest
+
+
+def _severity(output: Mapping[str, Any]) -> float:
+    """Return how far an output is beyond what rounding explains.
+
+    It uses COLUMNS; gonogo.spec.verdicts.evidence uses all statistics.
+    """
+    budget = output["budget_ratio"]
+    ratios = [output[name] / limit for name, limit in _LIMITS.items() if output[name] is not None]
+    return float(max([_NO_BUDGET if budget is None else budget / POLICY.budget_ratio, *ratios]))
 
 
 def _of_strip(row: StripSeed) -> MarkRecord:
-    output, statistics, *columns = row.more
-    numbers = (decode(statistics) or {}) if statistics else {}
-    numbers.update(zip(COLUMNS, columns, strict=True))
-    return MarkRecord(row.seed, row.repeat, output, row.verdict, row.explanation, None, numbers)
+    numbers = {**dict.fromkeys(COLUMNS), **_numbers(row.statistics)}
+    return MarkRecord(row.seed, row.repeat, row.output, row.verdict, row.explanation, None, numbers)
 
 
-def _mark(row: SeedResultRow) -> MarkRecord:
-    statistics = {**(row.statistics or {}), **{name: getattr(row, name) for name in COLUMNS}}
-    return MarkRecord(
-        row.seed,
-        row.repeat,
-        row.output,
-        row.verdict,
-        row.explanation,
-        row.device,
-        statistics,
-        dict(row.nonfinite or {}),
-    )
+def _numbers(output: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = {"verdict", "explanation", *TAIL}
+    return {name: value for name, value in output.items() if name not in left_out}
 
 
-def _seed(rows: list[SeedResultRow]) -> SeedRecord:
-    first = rows[0]
+def _seed(seed: StoredSeed) -> SeedRecord:
+    marks = {
+        name: MarkRecord(
+            seed.seed,
+            seed.repeat,
+            name,
+            output["verdict"],
+            output["explanation"],
+            seed.device,
+            _numbers(output),
+            dict(output[KINDS] or {}),
+        )
+        for name, output in seed.outputs.items()
+    }
     return SeedRecord(
-        first.seed,
-        first.repeat,
-        first.seed_verdict,
-        first.seed_explanation,
-        first.device,
-        first.position,
-        first.duration_ms,
-        first.message,
-        {row.output: _mark(row) for row in rows if row.output},
+        seed.seed,
+        seed.repeat,
+        seed.verdict,
+        seed.explanation,
+        seed.device,
+        seed.position,
+        seed.duration_ms,
+        seed.message,
+        marks,
     )

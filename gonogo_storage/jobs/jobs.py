@@ -13,6 +13,7 @@ from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.records import as_columns, from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobKind, JobState
 from gonogo_storage.jobs import chunks, closing, sequential
 from gonogo_storage.jobs.job import AnyJob, Job, JobSummary, NewJob, job_of
@@ -65,33 +66,24 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         parts = chunks.grow(new.seeds, new.repeats, seed_s, new.chunk_seconds)
         plan = sequential.begin(new.seeds[0], len(new.seeds), stop_on_finding=new.stop_on_finding)
     job_id = new_id()
+    columns = {
+        **as_columns(JobRow, new),
+        "context": new.context if isinstance(new.context, str) else dict(new.context),
+        "request": {
+            **new.request,
+            "seeds": new.request.get("seeds", list(new.seeds)),
+            "repeats": new.repeats,
+            "elements": new.elements,
+        },
+        "labels": dict(new.labels),
+        "commit": None if new.commit is None else dict(new.commit),
+    }
     session.add(
         JobRow(
+            **columns,
             id=job_id,
             state=JobState.queued,
-            owner=new.owner,
-            test_key=new.test_key,
-            workload_key=new.workload_key,
-            kernel=new.kernel,
-            build=new.build,
-            branch=new.branch,
-            build_sequence=new.build_sequence,
-            executor=new.executor,
-            arch=new.arch,
-            board=new.board,
             queue=new.queue,
-            context=new.context if isinstance(new.context, str) else dict(new.context),
-            priority=new.priority,
-            request={
-                **new.request,
-                "seeds": new.request.get("seeds", list(new.seeds)),
-                "repeats": new.repeats,
-                "elements": new.elements,
-            },
-            labels=dict(new.labels),
-            commit=None if new.commit is None else dict(new.commit),
-            resubmit_of=new.resubmit_of,
-            reference=new.reference,
             sequential=plan,
             total=len(new.seeds) * new.repeats,
             chunk_count=len(parts),
@@ -125,14 +117,14 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
 
 def get(session: Session, job_id: str) -> Job | None:
     """Return the job, or None when no job has that id."""
-    found = _read(session, Job, JobRow.id == job_id) if is_id(job_id) else []
-    return found[0] if found else None
+    rows = _read(session, Job, JobRow.id == job_id) if is_id(job_id) else []
+    return rows[0] if rows else None
 
 
 def many(session: Session, job_ids: Collection[str]) -> dict[str, JobSummary]:
     """Return the jobs of these ids that exist, in one statement."""
-    found = _read(session, JobSummary, JobRow.id.in_(job_ids)) if job_ids else []
-    return {job.id: job for job in found}
+    rows = _read(session, JobSummary, JobRow.id.in_(job_ids)) if job_ids else []
+    return {job.id: job for job in rows}
 
 
 def _read(
@@ -186,8 +178,8 @@ def list_(
         if not is_id(cursor):
             raise BadCursor(cursor)
         conditions.append(JobRow.id < cursor)
-    found = _read(session, JobSummary, *conditions, limit=limit + 1)
-    return Page.cut(found, limit, lambda job: job.id)
+    rows = _read(session, JobSummary, *conditions, limit=limit + 1)
+    return Page.cut(rows, limit, lambda job: job.id)
 
 
 def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job | None:
@@ -250,30 +242,17 @@ def resubmit(
         )
     return create(
         session,
-        NewJob(
-            test_key=old.test_key,
-            workload_key=old.workload_key,
-            kernel=old.kernel,
+        from_object(
+            NewJob,
+            old,
             canonical=session.get_one(TestSpecRow, old.test_key).canonical,
             elements=int(old.request["elements"]),
-            build=old.build,
-            branch=old.branch,
-            build_sequence=old.build_sequence,
-            executor=old.executor,
-            arch=old.arch,
-            board=old.board,
             seeds=seeds,
             repeats=repeats,
-            context=old.context,
-            priority=old.priority,
             queue_deadline_s=(old.deadline_at - old.created_at).total_seconds(),
-            labels=old.labels,
-            commit=old.commit,
             owner=owner,
-            request=old.request,
             chunk_seconds=chunk_seconds,
             resubmit_of=old.id,
-            reference=old.reference,
             stop_on_finding=None
             if old.sequential is None
             else bool(old.sequential["stop_on_finding"]),

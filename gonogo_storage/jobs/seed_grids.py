@@ -68,11 +68,7 @@ def read(session: Session, job: Job) -> str:
 
 def _from_rows(session: Session, job_id: str, order: SeedOrder) -> str:
     table = SeedResultRow
-    query = (
-        select(table.seed, table.repeat, table.seed_verdict)
-        .where(table.job_id == job_id)
-        .distinct()
-    )
+    query = select(table.seed, table.repeat, table.verdict).where(table.job_id == job_id)
     return _with_verdicts(
         "", order, ((seed, repeat, verdict) for seed, repeat, verdict in session.execute(query))
     )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_storage.jobs.job import Job
+from gonogo_storage.seed_rows import stored
+from gonogo_storage.seed_rows.stored import StoredSeed
+from gonogo_storage.seed_rows.unpacking import statistics_of
 from gonogo_storage.tables import SeedResultRow
 
 _WORST_OUTCOME = {
@@ -45,22 +49,17 @@ class TestRecord:
 
 def judged_outputs(session: Session, job_id: str) -> set[str]:
     """Return the outputs with numbers: the arrays that tests handed over."""
-    table = SeedResultRow
-    query = (
-        select(table.output)
-        .where(table.job_id == job_id, table.output != "", table.outcome.is_(None))
-        .distinct()
-    )
-    return set(session.scalars(query))
+    return {
+        name
+        for seed in stored.read(session, _of_job(job_id), "outcome")
+        for name, output in seed.outputs.items()
+        if output.get("outcome") is None
+    }
 
 
 def count(session: Session, job_id: str) -> int:
     """Count the different tests that a job has run."""
-    table = SeedResultRow
-    query = select(func.count(table.output.distinct())).where(
-        table.job_id == job_id, table.outcome.is_not(None)
-    )
-    return session.scalar(query) or 0
+    return len({name for name, _, _ in _runs(session, job_id)})
 
 
 def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
@@ -70,14 +69,14 @@ def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
     """
     if job.kernel != KERNEL:
         return {(verdict, None): number for verdict, number in job.counts.items()}
-    table = SeedResultRow
-    of_tests = (table.job_id == job.id, table.outcome.is_not(None) | (table.output == ""))
-    query = (
-        select(table.verdict, table.outcome, func.count())
-        .where(*of_tests)
-        .group_by(table.verdict, table.outcome)
-    )
-    return {(verdict, outcome): number for verdict, outcome, number in session.execute(query)}
+    runs: Counter[tuple[str, str | None]] = Counter()
+    for seed in stored.read(session, _of_job(job.id), "outcome"):
+        if not seed.outputs:
+            runs[seed.verdict, None] += 1
+        for output in seed.outputs.values():
+            if output.get("outcome") is not None:
+                runs[output["verdict"], output["outcome"]] += 1
+    return dict(runs)
 
 
 def tests(session: Session, job_id: str, limit: int) -> list[TestRecord]:
@@ -85,43 +84,34 @@ def tests(session: Session, job_id: str, limit: int) -> list[TestRecord]:
 
     The order is the worst verdict, then the worst outcome (red before green), then the name.
     """
-    table = SeedResultRow
-    verdict = case(_RANK, value=table.verdict, else_=len(_RANK))
-    outcome = case(_WORST_OUTCOME, value=table.outcome, else_=0)
-    of_job = (table.job_id == job_id, table.outcome.is_not(None))
-    place = (
-        func.row_number()
-        .over(partition_by=table.output, order_by=(verdict, outcome, table.seed, table.repeat))
-        .label("place")
-    )
-    columns = (table.output, table.seed, table.repeat, table.verdict, table.statistics)
-    worst = (
-        select(*columns, verdict.label("v"), outcome.label("o"), place).where(*of_job).subquery()
-    )
-    ordered = (
-        select(worst)
-        .where(worst.c.place == 1)
-        .order_by(worst.c.v, worst.c.o, worst.c.output)
-        .limit(limit)
-    )
-    rows = session.execute(ordered).all()
-    counts: dict[str, dict[str, int]] = {}
-    for name, word, number in session.execute(
-        select(table.output, table.outcome, func.count())
-        .where(*of_job)
-        .group_by(table.output, table.outcome)
-    ):
-        counts.setdefault(name, {})[str(word)] = number
+    worst: dict[str, tuple[tuple[int, int, int, int], dict[str, Any]]] = {}
+    counts: dict[str, Counter[str]] = {}
+    for name, seed, output in _runs(session, job_id):
+        counts.setdefault(name, Counter())[output["outcome"]] += 1
+        verdict = _RANK.get(output["verdict"], len(_RANK))
+        place = (verdict, _WORST_OUTCOME.get(output["outcome"], 0), seed.seed, seed.repeat)
+        if name not in worst or place < worst[name][0]:
+            worst[name] = place, output
+    ordered = sorted(worst, key=lambda name: (*worst[name][0][:2], name))[:limit]
     return [
         TestRecord(
-            row.output,
-            row.verdict,
-            dict(
-                sorted(counts[row.output].items(), key=lambda item: _WORST_OUTCOME.get(item[0], 0))
-            ),
-            row.seed,
-            row.repeat,
-            row.statistics or {},
+            name,
+            worst[name][1]["verdict"],
+            dict(sorted(counts[name].items(), key=lambda item: _WORST_OUTCOME.get(item[0], 0))),
+            *worst[name][0][2:],
+            statistics_of(worst[name][1]),
         )
-        for row in rows
+        for name in ordered
     ]
+
+
+def _of_job(job_id: str) -> Select[Any]:
+    return stored.query(SeedResultRow.job_id == job_id)
+
+
+def _runs(session: Session, job_id: str) -> Iterator[tuple[str, StoredSeed, dict[str, Any]]]:
+    """Yield each test of each iteration: its name, the iteration, and its entry."""
+    for seed in stored.read(session, _of_job(job_id)):
+        for name, output in seed.outputs.items():
+            if output.get("outcome") is not None:
+                yield name, seed, output

@@ -5,18 +5,20 @@ It reads stored rows in the order of the seeds, under the job's lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.flakiness.sequential import Decision, Progress, Stopping
 from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo_storage.seed_rows import stored
+from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.tables import ChunkRow, JobRow, SeedResultRow
 
 HOLLOW = "hollow"
@@ -195,14 +197,8 @@ def _saved(
     """Return the sentence, and what did not run: estimated at the decision, exact at the end."""
     plan, repeats = job.sequential or {}, int(job.request.get("repeats", 1))
     table = SeedResultRow
-    duration = func.max(table.duration_ms).label("ms")
-    runs = (
-        select(table.seed, duration)
-        .where(table.job_id == job.id)
-        .group_by(table.seed, table.repeat)
-        .subquery()
-    )
-    totals = select(func.count(runs.c.seed.distinct()), func.avg(runs.c.ms).filter(runs.c.ms >= 0))
+    of_runs = func.avg(table.duration_ms).filter(table.duration_ms >= 0)
+    totals = select(func.count(table.seed.distinct()), of_runs).where(table.job_id == job.id)
     seeds, mean = session.execute(totals).one()
     progress = Progress.parse(plan)
     ran = max(int(seeds), progress.seen)
@@ -239,43 +235,29 @@ def _without_gap(
 def _seeds(session: Session, job: JobRow, first: int) -> list[tuple[_Seed, int]]:
     """Read the stored seeds from `first` on, in order, each with the number of its repeats."""
     table = SeedResultRow
-    names = (
-        table.seed,
-        table.repeat,
-        table.seed_verdict,
-        table.seed_explanation,
-        table.outcome,
-        table.attempt_id,
-    )
-    query = (
-        select(*names)
-        .where(table.job_id == job.id, table.seed >= first)
-        .order_by(table.seed, table.repeat)
-    )
-    rows: Iterable[Row[Any]] = session.execute(query)
-    groups = [list(group) for _, group in groupby(rows, key=lambda row: row.seed)]
-    return [(_seed(group), len({row.repeat for row in group})) for group in groups]
+    query = stored.query(table.job_id == job.id, table.seed >= first).order_by(*stored.BY_SEED)
+    groups = groupby(stored.read(session, query, "outcome"), key=lambda seed: seed.seed)
+    return [(_seed(members), len(members)) for members in (list(group) for _, group in groups)]
 
 
-def _seed(rows: list[Row[Any]]) -> _Seed:
-    """Combine the rows of a seed: it is red when one of its repeats is."""
-    repeats = [list(group) for _, group in groupby(rows, key=lambda row: row.repeat)]
-    outcomes = [_outcome(group) for group in repeats]
+def _seed(repeats: list[StoredSeed]) -> _Seed:
+    """Combine the repeats of a seed: it is red when one of them is."""
+    outcomes = [_outcome(repeat) for repeat in repeats]
     order = (Outcome.failed, Outcome.passed, Outcome.infrastructure, Outcome.silent)
-    finder = next((row for row in rows if row.seed_explanation == Explanation.unexplained), None)
-    verdict = min((row.seed_verdict for row in rows), key=lambda name: Verdict(name).rank)
+    finder = next((run for run in repeats if run.explanation == Explanation.unexplained), None)
+    verdict = min((run.verdict for run in repeats), key=lambda name: Verdict(name).rank)
     return _Seed(
-        rows[0].seed,
+        repeats[0].seed,
         min(outcomes, key=order.index),
         verdict,
-        None if finder is None else finder.attempt_id,
+        None if finder is None else finder.attempt,
     )
 
 
-def _outcome(rows: list[Row[Any]]) -> Outcome:
+def _outcome(run: StoredSeed) -> Outcome:
     """Return the outcome of one run. Existing tests report themselves whether they are green."""
-    of_verdict = outcome_of(rows[0].seed_verdict)
-    test_outcomes = {row.outcome for row in rows} & {"passed", "failed"}
-    if not test_outcomes or of_verdict is Outcome.infrastructure:
+    of_verdict = outcome_of(run.verdict)
+    reported = {output.get("outcome") for output in run.outputs.values()} & {"passed", "failed"}
+    if not reported or of_verdict is Outcome.infrastructure:
         return of_verdict
-    return Outcome.failed if "failed" in test_outcomes else Outcome.passed
+    return Outcome.failed if "failed" in reported else Outcome.passed

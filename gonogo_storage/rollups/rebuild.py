@@ -16,13 +16,14 @@ from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, case, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Engine, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.ids import made_at
 from gonogo_storage.rollups import rollups
-from gonogo_storage.rollups.tallies import OF_OUTPUT, Tally, tallies
+from gonogo_storage.rollups.tallies import READ, Tally, tallies
+from gonogo_storage.seed_rows import stored
 from gonogo_storage.tables import (
     DayRollupRow,
     EventRow,
@@ -33,12 +34,8 @@ from gonogo_storage.tables import (
 )
 
 SLICE = 2000
-"""Number of (seed, repeat) per transaction: about 6,000 rows, a tenth of a second."""
+"""Number of (seed, repeat) per transaction: a tenth of a second."""
 _UNIT = ("test_key", "executor", "build", "branch", "build_sequence", "arch", "board")
-_ROW = (
-    "seed", "repeat", "output", "arrival", "device", "seed_verdict", "seed_explanation",
-    "duration_ms", "verdict", "explanation", "outcome", "nonfinite",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, order=True)
@@ -262,15 +259,8 @@ def _calendar(
 
 
 def _rows(current: Session, job_id: str, first: int, last: int) -> Iterator[dict[str, Any]]:
-    """Return result rows in the order of their arrival.
-
-    The large JSON column is read only for rows where a statistic is NULL.
-    """
+    """Return seeds in the order of their arrival, with what tallies read of them."""
     table = SeedResultRow
-    has_gap = or_(*(getattr(table, name).is_(None) for name in OF_OUTPUT))
-    columns = [getattr(table, name) for name in (*_ROW, *OF_OUTPUT)]
-    query = select(*columns, case((has_gap, table.statistics)).label("statistics"))
-    query = query.where(table.job_id == job_id, table.arrival.between(first, last)).order_by(
-        table.arrival, table.output
-    )
-    return (dict(row) for row in current.execute(query).mappings())
+    query = stored.query(table.job_id == job_id, table.arrival.between(first, last))
+    for seed in stored.read(current, query.order_by(table.arrival), *READ):
+        yield seed._asdict()

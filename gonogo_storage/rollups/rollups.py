@@ -225,21 +225,21 @@ def of_tests(
 
 
 def add(
-    session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], *, first: int, now: datetime
+    session: Session, job: JobRow, seeds: Sequence[Mapping[str, Any]], *, first: int, now: datetime
 ) -> None:
-    """Count rows that this transaction stored: `parts` as in `seed_results`, from arrival `first`.
+    """Count seeds that this transaction stored, as in a results message, from arrival `first`.
 
     The caller holds the job's lock. If earlier rows of the job aren't counted yet, these aren't
     either: gonogo_storage.rollups.rebuild.catch_up counts them all, in order. That happens if an
     older version stored rows, or during a rebuild.
     """
-    if not parts:
+    if not seeds:
         return
-    sums = tallies(parts)  # before the lock, so that others don't wait for arithmetic
+    sums = tallies(seeds)  # before the lock, so that others don't wait for arithmetic
     lock(session, job.test_key)
     if upto(session, job.id) == first - 1:
         merge(session, job, {now.astimezone(UTC).date(): sums})
-        advance(session, job.id, max(part["arrival"] for part in parts))
+        advance(session, job.id, first - 1 + len(seeds))
 
 
 def lock(session: Session, test_key: str) -> None:

@@ -10,12 +10,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 from gonogo.flakiness import sketches
 from gonogo.flakiness.outcomes import outcome_of
 from gonogo.flakiness.sketches import Sketch
+from gonogo_storage.rollups.figures import mean, total_figures
+from gonogo_storage.seed_rows.packing import KINDS, stored_number
 from gonogo_storage.tables import DayRollupRow, JobTallyRow
 
 WHOLE = ""
@@ -25,7 +26,13 @@ OF_SEED = ("tolerance_ratio", "budget_ratio")
 """The statistics of a whole seed are those of its worst output."""
 DURATION = "duration_ms"
 _GREEN, _RED = "passed", frozenset({"failed", "error", "crash", "hang"})
-_KINDS = {"nan": math.nan, "inf": math.inf, "-inf": math.inf}
+_NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": math.inf}
+MAXIMA = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "row_z", "xhat_z", "scale_z")
+MEANS = ("rms", "pcc_deficit")
+"""The statistics whose maximum, or whose sum, an output's tally has."""
+READ = (*MAXIMA, *MEANS, "outcome", "nonfinite_statistics", KINDS)
+"""What `tallies` reads of an output, besides its verdict and explanation."""
+Output = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,9 @@ class Tally:
     counts: Mapping[str, int] = field(default_factory=dict)
     explanations: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """Of an output its MAXIMA, and for MEANS the sum and the number of its values; of whole seeds
+    those of the duration, over the seeds with outputs (gonogo_storage.rollups.figures)."""
     sketches: Mapping[str, Sketch] = field(default_factory=dict)
 
     def __add__(self, other: Tally) -> Tally:
@@ -55,6 +65,7 @@ class Tally:
             "counts": dict(self.counts),
             "explanations": dict(self.explanations),
             "outcomes": dict(self.outcomes),
+            "figures": dict(self.figures),
             "sketches": sketches,
         }
 
@@ -80,6 +91,7 @@ class Tally:
             row.counts,
             row.explanations,
             row.outcomes,
+            row.figures,
             sketches,
         )
 
@@ -94,6 +106,7 @@ def total(parts: Sequence[Tally]) -> Tally:
         _sum(part.counts for part in parts),
         _sum(part.explanations for part in parts),
         _sum(part.outcomes for part in parts),
+        total_figures(part.figures for part in parts),
         {
             name: sketches.total(part.sketches[name] for part in parts if name in part.sketches)
             for name in metrics
@@ -101,79 +114,98 @@ def total(parts: Sequence[Tally]) -> Tally:
     )
 
 
-def tallies(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Tally]:
-    """Return the sums by (device, output) of rows as in `seed_results`.
+def tallies(seeds: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Tally]:
+    """Return the sums by (device, output) of seeds, as in a results message.
 
-    Rows of one (seed, repeat) follow each other. Results of existing tests (`outcome` is set) count
-    into their iteration and have no separate sums, because a suite has thousands.
+    Results of existing tests (with an `outcome`) count into their iteration and have no separate
+    sums, because a suite has thousands.
     """
-    seeds: dict[str, list[Sequence[Mapping[str, Any]]]] = {}
-    outputs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for _, group in groupby(rows, key=lambda row: (row["seed"], row["repeat"])):
-        members = list(group)
-        device = members[0]["device"] or ""
-        seeds.setdefault(device, []).append(members)
-        for row in members:
-            if row["output"] != WHOLE and row["outcome"] is None:
-                outputs.setdefault((device, row["output"]), []).append(row)
-    whole = {(device, WHOLE): _of_seeds(members) for device, members in seeds.items()}
-    return whole | {place: _of_output(members) for place, members in outputs.items()}
+    whole: dict[str, list[Mapping[str, Any]]] = {}
+    outputs: dict[tuple[str, str], list[Output]] = {}
+    for seed in seeds:
+        device = seed.get("device") or ""
+        whole.setdefault(device, []).append(seed)
+        for name, output in (seed.get("outputs") or {}).items():
+            if output.get("outcome") is None:
+                outputs.setdefault((device, name), []).append(output)
+    sums = {(device, WHOLE): _of_seeds(members) for device, members in whole.items()}
+    return sums | {place: _of_output(members) for place, members in outputs.items()}
 
 
-def _of_seeds(seeds: Sequence[Sequence[Mapping[str, Any]]]) -> Tally:
-    heads = [rows[0] for rows in seeds]
-    values = {name: [_worst(rows, name) for rows in seeds] for name in OF_SEED} | {
-        DURATION: [head[DURATION] for head in heads]
-    }
-    outcomes = Counter(outcome_of(rows[0]["seed_verdict"], _green(rows)).value for rows in seeds)
+def _of_seeds(seeds: Sequence[Mapping[str, Any]]) -> Tally:
+    outputs = [[*(seed.get("outputs") or {}).values()] for seed in seeds]
+    durations = [seed.get(DURATION) for seed in seeds]
+    values = {name: [_worst(_values(of_seed, name)) for of_seed in outputs] for name in OF_SEED}
+    measured = _finite(ms for ms, of_seed in zip(durations, outputs, strict=True) if of_seed)
+    outcomes: Counter[str] = Counter()
+    judged = Counter([(s["verdict"], _green(o)) for s, o in zip(seeds, outputs, strict=True)])
+    for (verdict, green), number in judged.items():
+        outcomes[outcome_of(verdict, green).value] += number
     return Tally(
-        len(seeds),
-        sum(head["output"] == WHOLE for head in heads),
-        sum(_microseconds(head[DURATION]) for head in heads),
-        _ordered(Counter(head["seed_verdict"] for head in heads)),
-        _ordered(Counter(head["seed_explanation"] for head in heads if head["seed_explanation"])),
-        _ordered(outcomes),
-        {name: Sketch.of(numbers) for name, numbers in sorted(values.items())},
+        seeds=len(seeds),
+        empty=outputs.count([]),
+        duration_us=sum(map(_microseconds, durations)),
+        counts=_count([seed["verdict"] for seed in seeds]),
+        explanations=_count([seed.get("explanation") for seed in seeds]),
+        outcomes=_ordered(outcomes),
+        figures={DURATION: mean(measured)} if measured else {},
+        sketches={
+            name: Sketch.of(numbers)
+            for name, numbers in sorted({**values, DURATION: durations}.items())
+        },
     )
 
 
-def _of_output(rows: Sequence[Mapping[str, Any]]) -> Tally:
+def _of_output(rows: Sequence[Output]) -> Tally:
+    values = {name: _values(rows, name) for name in (*MAXIMA, *MEANS)}
+    figures: dict[str, Any] = {}
+    for name in MAXIMA:
+        if known := _finite(values[name]):
+            figures[name] = stored_number(name, max(known))
+    for name in MEANS:
+        if known := _finite(values[name]):
+            figures[name] = mean(known)
     return Tally(
-        len(rows),
-        0,
-        0,
-        _ordered(Counter(row["verdict"] for row in rows)),
-        _ordered(Counter(row["explanation"] for row in rows if row["explanation"])),
-        {},
-        {name: Sketch.of(value_of(row, name) for row in rows) for name in sorted(OF_OUTPUT)},
+        seeds=len(rows),
+        counts=_count([row["verdict"] for row in rows]),
+        explanations=_count([row.get("explanation") for row in rows]),
+        figures=figures,
+        sketches={name: Sketch.of(values[name]) for name in sorted(OF_OUTPUT)},
     )
 
 
-def value_of(row: Mapping[str, Any], name: str) -> float | None:
-    """Return a statistic of a row, or None if there is none.
+def _values(outputs: Sequence[Output], name: str) -> Sequence[float | None]:
+    """Return `value_of` each output."""
+    values = [output.get(name) for output in outputs]
+    return [value_of(output, name) for output in outputs] if None in values else values
 
-    It is NaN or Inf if it is stored as NULL with its kind.
+
+def _finite(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None and value - value == 0]
+
+
+def value_of(output: Output, name: str) -> float | None:
+    """Return a statistic of an output, or None if there is none.
+
+    It is NaN or Inf if it is None and its kind is known.
     """
-    value = row[name]
+    value = output.get(name)
     if value is not None:
         return float(value)
     # The kinds come from ingest, and from a comparison, which names them itself.
-    kinds = {
-        **((row["statistics"] or {}).get("nonfinite_statistics") or {}),
-        **(row["nonfinite"] or {}),
-    }
-    return _KINDS.get(str(kinds.get(name)))
+    kinds = {**(output.get("nonfinite_statistics") or {}), **(output.get(KINDS) or {})}
+    return _NONFINITE.get(str(kinds.get(name))) if kinds else None
 
 
-def _worst(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    """Return the largest magnitude over the outputs; NaN if one is NaN, None if none has it."""
-    known = [abs(value) for row in rows if (value := value_of(row, name)) is not None]
-    return math.nan if any(value != value for value in known) else max(known, default=None)
+def _worst(values: Sequence[float | None]) -> float | None:
+    """Return the largest magnitude; NaN if one is NaN, None if all are."""
+    known = [abs(value) for value in values if value is not None]
+    return math.nan if math.isnan(sum(known)) else max(known, default=None)
 
 
-def _green(rows: Sequence[Mapping[str, Any]]) -> bool | None:
+def _green(outputs: Sequence[Output]) -> bool | None:
     """Return whether an iteration's tests passed; None for a kernel's seed, which has no tests."""
-    outcomes = {row["outcome"] for row in rows if row["outcome"] is not None}
+    outcomes = {output["outcome"] for output in outputs if output.get("outcome") is not None}
     return False if outcomes & _RED else True if _GREEN in outcomes else None
 
 
@@ -187,6 +219,10 @@ def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for part in counts:
         total_counts.update(part)
     return _ordered(total_counts)
+
+
+def _count(words: Iterable[str | None]) -> dict[str, int]:
+    return {str(word): number for word, number in sorted(Counter(filter(None, words)).items())}
 
 
 def _ordered(counts: Counter[str]) -> dict[str, int]:

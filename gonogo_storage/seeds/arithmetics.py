@@ -5,19 +5,21 @@ A model was found by replay, or is a budget that its build names (gonogo.judging
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Integer, cast, func, or_, select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec import arithmetic_words
 from gonogo.spec.arithmetic_names import ALIASES, BUDGETS
 from gonogo.spec.arithmetic_words import OutputArithmetic
 from gonogo.spec.builds import known_build
-from gonogo_storage.tables import BuildRow, JobRow, SeedResultRow
+from gonogo_storage.db.paging import batched
+from gonogo_storage.seed_rows import stored
+from gonogo_storage.seed_rows.unpacking import statistics_of
+from gonogo_storage.tables import BuildRow, JobRow, SeedResultRow, SeedSourceRow
 
 MAX_SEEDS = 64
 """The first (seed, repeat) of each job whose programs are counted: enough for a majority."""
@@ -25,6 +27,7 @@ SHOWN_SEEDS = 200
 """Seeds of a job whose programs its page shows."""
 BUDGET_SEEDS = 8
 """The same where its build names a budget: all seeds have that model, and nearly equal limits."""
+_READ = ("arithmetic", "nearest_arithmetic", "count", arithmetic_words.OTHERS)
 _AT_ONCE = 500
 
 Programs = dict[str | None, int]
@@ -51,16 +54,13 @@ def of_job(session: Session, job_id: str) -> tuple[OutputArithmetic, ...]:
     """
     table = SeedResultRow
     most = BUDGET_SEEDS if _names_budget(session, job_id) else SHOWN_SEEDS
-    query = (
-        select(table.output, table.arithmetic, table.statistics)
-        .where(table.job_id == job_id, table.arrival <= most, table.output != "")
-        .order_by(table.arrival, table.output)
-    )
+    query = stored.query(table.job_id == job_id, table.arrival <= most).order_by(table.arrival)
     rows: dict[str, list[Mapping[str, Any]]] = {}
-    for output, named, statistics in session.execute(query):
-        known = arithmetic_words.with_model(statistics or {}, named)
-        if known is not None:
-            rows.setdefault(output, []).append(known)
+    for seed in stored.read(session, query):
+        for output, judged in seed.outputs.items():
+            known = arithmetic_words.with_model(statistics_of(judged), seed.arithmetic)
+            if known is not None:
+                rows.setdefault(output, []).append(known)
     return tuple(arithmetic_words.of_output(output, rows[output]) for output in sorted(rows))
 
 
@@ -78,39 +78,27 @@ def of_jobs(
     devices whose seeds are left out.
     """
     table = SeedResultRow
-    statistics = table.statistics
     jobs: dict[str, JobPrograms] = {}
-    for ids in _parts(list(job_ids)):
-        rows = select(
-            table.job_id,
-            table.output,
-            statistics["arithmetic"].as_string().label("program"),
-            statistics[arithmetic_words.OTHERS].as_string().label("others"),
-        ).where(
-            table.job_id.in_(ids),
-            table.arrival <= MAX_SEEDS,
-            table.output != "",
-            _without_budget(),
-            statistics["nearest_arithmetic"].as_string().is_not(None),
-            cast(statistics["count"].as_string(), Integer) >= min_elements,
-        )
+    for ids in batched(list(job_ids), _AT_ONCE):
+        query = stored.query(table.job_id.in_(ids), table.arrival <= MAX_SEEDS, _without_budget())
         if without:
-            rows = rows.where(or_(table.device.is_(None), table.device.not_in(list(without))))
-        part = rows.subquery()
-        axes = (part.c.job_id, part.c.output, part.c.program, part.c.others)
-        for job_id, output, program, others, seeds in session.execute(
-            select(*axes, func.count()).group_by(*axes)
-        ):
-            job = jobs.setdefault(job_id, JobPrograms())
-            _count(job.outputs, output, program, seeds)
-            for name in json.loads(others or "[]"):
-                _count(job.others, output, name, seeds)
+            device = SeedSourceRow.device
+            query = query.where(or_(device.is_(None), device.not_in(list(without))))
+        for seed in stored.read(session, query, *_READ):
+            for output, judged in seed.outputs.items():
+                elements = judged.get("count", -1)
+                if judged.get("nearest_arithmetic") is None or elements < min_elements:
+                    continue
+                job = jobs.setdefault(seed.job, JobPrograms())
+                _count(job.outputs, output, judged.get("arithmetic"))
+                for name in judged.get(arithmetic_words.OTHERS) or ():
+                    _count(job.others, output, name)
     return jobs
 
 
-def _count(counts: dict[str, Programs], output: str, program: str | None, seeds: int) -> None:
+def _count(counts: dict[str, Programs], output: str, program: str | None) -> None:
     programs = counts.setdefault(output, {})
-    programs[program] = programs.get(program, 0) + seeds
+    programs[program] = programs.get(program, 0) + 1
 
 
 def _names_budget(session: Session, job_id: str) -> bool:
@@ -130,11 +118,6 @@ def _names_budget(session: Session, job_id: str) -> bool:
 def _without_budget() -> Any:
     """Return the condition that selects seeds whose build names no budget.
 
-    Older seeds may have the names of former budgets. It is checked before any JSON is read.
+    Older seeds may have the names of former budgets.
     """
-    return SeedResultRow.arithmetic.not_in((*BUDGETS, *ALIASES))
-
-
-def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(ids), _AT_ONCE):
-        yield ids[start : start + _AT_ONCE]
+    return SeedSourceRow.arithmetic.not_in((*BUDGETS, *ALIASES))

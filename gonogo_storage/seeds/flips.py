@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.judging.factors import Flips, pooled
+from gonogo_storage.seed_rows import stored
 from gonogo_storage.tables import JobRow, SeedResultRow
 
-MAX_ROWS = 4_000
-"""Rows, one for each output of a seed, that are pooled: the first 1,000 seeds of a LayerNorm. More
-seeds would make the interval narrower and the page slower."""
+MAX_SEEDS = 1_000
+"""Number of seeds that are pooled. More would make the interval narrower and the page slower."""
 
 
 def of_job(session: Session, job_id: str) -> tuple[Flips, ...]:
@@ -23,18 +22,13 @@ def of_job(session: Session, job_id: str) -> tuple[Flips, ...]:
     build, and for one whose results have no numbers.
     """
     table = SeedResultRow
-    entry = table.statistics[("reference", "flips")]
     job = session.get(JobRow, job_id)
     if job is None or job.reference is None:
         return ()
-    rows = session.execute(
-        select(table.output, entry)
-        .where(table.job_id == job_id, table.repeat == 0, table.output != "")
-        .order_by(table.seed, table.output)
-        .limit(MAX_ROWS)
-    )
+    query = stored.query(table.job_id == job_id, table.repeat == 0).order_by(table.seed)
     counts: dict[str, list[Mapping[str, Any]]] = {}
-    for output, flips in rows:
-        if flips:
-            counts.setdefault(output, []).append(flips)
+    for seed in stored.read(session, query.limit(MAX_SEEDS), "reference"):
+        for output, judged in seed.outputs.items():
+            if flips := (judged.get("reference") or {}).get("flips"):
+                counts.setdefault(output, []).append(flips)
     return pooled(counts)

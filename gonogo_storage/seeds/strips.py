@@ -10,33 +10,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import TextClause, TextualSelect, bindparam, select, text
+from sqlalchemy import (
+    CompoundSelect,
+    Integer,
+    Select,
+    SmallInteger,
+    bindparam,
+    literal_column,
+    select,
+    union_all,
+)
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import sketches
 from gonogo.flakiness.sketches import Sketch
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
-from gonogo_storage.db.columns import IdType, JsonType
+from gonogo_storage.db.columns import IdType
+from gonogo_storage.db.paging import batched
 from gonogo_storage.rollups.tallies import WHOLE
-from gonogo_storage.seeds.results import COLUMNS
-from gonogo_storage.tables import JobTallyRow
+from gonogo_storage.seed_rows import slots, unpacking
+from gonogo_storage.seed_rows.unpacking import Names
+from gonogo_storage.tables import JobTallyRow, SeedResultRow
 
 METRICS = ("tolerance_ratio", "budget_ratio")
 """The statistics that may be the axis: they have a column and a sketch."""
-_NUMBERED: Mapping[str, str] = {
-    "tolerance_ratio": "tolerance_ratio IS NOT NULL ORDER BY tolerance_ratio DESC",
-    "budget_ratio": (
-        "tolerance_ratio IS NULL AND budget_ratio IS NOT NULL ORDER BY budget_ratio DESC"
-    ),
+_NUMBERED: Mapping[str, int] = {"tolerance_ratio": slots.GATED, "budget_ratio": slots.UNGATED}
+"""The class of a slot's rank where the statistic is the axis."""
+_SILENT: Mapping[str, Sequence[int]] = {
+    "tolerance_ratio": (slots.UNGATED, slots.SILENT),
+    "budget_ratio": (slots.SILENT,),
 }
-"""Conditions for the rows of a verdict, the worst first, as their index needs them."""
-_SILENT: Mapping[str, str] = {
-    "tolerance_ratio": "tolerance_ratio IS NULL LIMIT :most",
-    "budget_ratio": "tolerance_ratio IS NULL AND budget_ratio IS NULL LIMIT :most",
-}
+"""The classes of outputs without a number on that axis."""
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 _LOST = (Verdict.error, Verdict.crash, Verdict.hang)
 """The verdicts of seeds without numbers; their row has no output."""
@@ -55,8 +62,10 @@ class StripSeed(NamedTuple):
     verdict: str
     explanation: str | None
     value: float | None
-    more: tuple[Any, ...] = ()
-    """The values of the further columns, in the requested order."""
+    statistics: Mapping[str, Any] = MappingProxyType({})
+    """The requested statistics; empty without the output."""
+    output: str = WHOLE
+    """The output; WHOLE for a seed without outputs."""
 
 
 class Counted(Protocol):
@@ -96,14 +105,18 @@ def outputs(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, int
 
 
 def marks(
-    session: Session, jobs: Sequence[Counted], output: str, metric: str, more: Sequence[str] = ()
+    session: Session, jobs: Sequence[Counted], output: str, metric: str, more: Names = frozenset()
 ) -> list[StripSeed]:
     """Return every (seed, repeat) of the jobs for an output, including those without numbers.
 
-    `more` are further columns to read, as SQL. Raises ValueError for an unknown metric.
+    more: further statistics to read; None: all. Raises ValueError for an unknown metric.
     """
-    parts = [_Part(job.id, name, "TRUE") for job in jobs for name in dict.fromkeys((output, WHOLE))]
-    return _read(session, parts, _known(metric), more)
+    seeds: list[StripSeed] = []
+    for batch in batched([job.id for job in jobs], _MAX_PARTS):
+        values = {f"job{place}": job for place, job in enumerate(batch)}
+        rows = session.execute(_all_query(len(batch)), values).all()
+        seeds += _seeds(session, rows, batch, output, _known(metric), more)
+    return seeds
 
 
 def worst(
@@ -113,23 +126,31 @@ def worst(
     metric: str,
     limit: int,
     totals: Mapping[str, Sums],
-    more: Sequence[str] = (),
+    more: Names = frozenset(),
 ) -> list[StripSeed]:
     """Return the worst seeds of each column (jobs of a build), about `limit` over all columns.
 
     Each verdict gets a share of the column's marks, and its largest values are taken first.
     `totals` are the jobs' sums (see `sums`); jobs without sums are searched for every verdict.
-    `more` is as in `marks`.
+    `more` is as in `marks`. Outputs without a slot are read as a whole.
     """
     rooms = shares([sum(job.done for job in jobs) for jobs in columns], limit)
-    parts = [
-        part
-        for jobs, room in zip(columns, rooms, strict=True)
-        for part in _worst_of(jobs, output, _known(metric), room, totals)
-    ]
     place = {job.id: number for number, jobs in enumerate(columns) for job in jobs}
+    slots_of = slots.of_jobs(session, list(place))
+    parts: list[_Part] = []
+    unindexed: list[Counted] = []
+    for jobs, room in zip(columns, rooms, strict=True):
+        for job in jobs:
+            slot = slots_of.get(job.id, {}).get(output)
+            if slot is None:
+                unindexed.append(job)
+            else:
+                parts += _worst_of(job, slot, _known(metric), room, totals.get(job.id))
     candidates: list[list[StripSeed]] = [[] for _ in columns]
-    for seed in _read(session, parts, metric, more):
+    found = [*_worst(session, parts, output, metric, more)]
+    if unindexed:
+        found += marks(session, unindexed, output, metric, more)
+    for seed in found:
         candidates[place[seed.job]].append(seed)
     return [
         seed for seeds, room in zip(candidates, rooms, strict=True) for seed in _shown(seeds, room)
@@ -137,35 +158,20 @@ def worst(
 
 
 def _worst_of(
-    jobs: Sequence[Counted], output: str, metric: str, room: int, totals: Mapping[str, Sums]
+    job: Counted, slot: int, metric: str, room: int, sums: Sums | None
 ) -> Iterator[_Part]:
-    """Yield the parts of a column's query: per job and verdict as many rows as could be shown."""
-    for job in jobs:
-        job_sums = totals.get(job.id)
-        for verdict, number in (
-            dict.fromkeys(_RANK, job.done) if job_sums is None else job_sums.counts
-        ).items():
-            if number and verdict not in _LOST:
-                yield _Part(
-                    job.id,
-                    output,
-                    f"verdict = :verdict AND {_NUMBERED[metric]} LIMIT :most",
-                    verdict,
-                    min(number, room),
-                )
-                if job_sums is None or _unnumbered(job_sums.sketch):
-                    yield _Part(
-                        job.id,
-                        output,
-                        f"verdict = :verdict AND {_SILENT[metric]}",
-                        verdict,
-                        _few(room),
-                    )
-        for verdict in _LOST:
-            if job.counts.get(verdict):
-                yield _Part(
-                    job.id, WHOLE, f"verdict = :verdict AND {_SILENT[metric]}", verdict, _few(room)
-                )
+    """Yield the parts of a job's query: for each verdict as many rows as could be shown."""
+    counts = dict.fromkeys(_RANK, job.done) if sums is None else sums.counts
+    for verdict, number in counts.items():
+        if number and verdict not in _LOST:
+            numbered = slots.rank(verdict, _NUMBERED[metric])
+            yield _Part(job.id, slot, numbered, min(number, room))
+            if sums is None or _unnumbered(sums.sketch):
+                for class_ in _SILENT[metric]:
+                    yield _Part(job.id, slot, slots.rank(verdict, class_), _few(room))
+    for verdict in _LOST:
+        if job.counts.get(verdict):
+            yield _Part(job.id, 0, slots.rank(verdict, slots.EMPTY), _few(room))
 
 
 def _shown(seeds: Sequence[StripSeed], room: int) -> list[StripSeed]:
@@ -248,101 +254,91 @@ def statistics(
 
     Seeds without numbers are left out.
     """
-    remaining = iter(
-        [(job, sorted({seed for seed, _ in pairs})) for job, pairs in chosen.items() if pairs]
-    )
     by_seed: dict[tuple[str, int, int], dict[str, Any]] = {}
-    while batch := list(islice(remaining, _MAX_PARTS)):
-        values: dict[str, Any] = {"output": output}
-        for place, (job, seeds) in enumerate(batch):
-            values |= {
-                f"job{place}": job,
-                **{f"seed{place}_{number}": seed for number, seed in enumerate(seeds)},
-            }
-        query = _statistics_query(tuple(len(seeds) for _, seeds in batch))
-        for place, seed, repeat, more, *numbers in session.execute(query, values).all():
-            job, _ = batch[place]
-            if (seed, repeat) in chosen[job]:
-                by_seed[job, seed, repeat] = {
-                    **(more or {}),
-                    **dict(zip(COLUMNS, numbers, strict=True)),
-                }
+    for batch in batched([job for job, pairs in chosen.items() if pairs], _MAX_PARTS):
+        parts = [
+            _rows(place).where(SeedResultRow.seed.in_(sorted({seed for seed, _ in chosen[job]})))
+            for place, job in enumerate(batch)
+        ]
+        values = {f"job{place}": job for place, job in enumerate(batch)}
+        rows = session.execute(union_all(*parts), values).all()
+        for row in _seeds(session, rows, batch, output, METRICS[0], None):
+            if row.statistics and (row.seed, row.repeat) in chosen[row.job]:
+                by_seed[row.job, row.seed, row.repeat] = dict(row.statistics)
     return by_seed
 
 
-@lru_cache(maxsize=64)  # building a statement of a hundred parts takes longer than running it
-def _statistics_query(sizes: tuple[int, ...]) -> TextualSelect:
-    """Return the query for `sizes[i]` seeds of job i."""
-    parts = []
-    for place, size in enumerate(sizes):
-        columns = ", ".join((f"{place} AS place", "seed", "repeat", "statistics", *COLUMNS))
-        listed = ", ".join(f":seed{place}_{number}" for number in range(size))
-        parts.append(
-            f"SELECT {columns} FROM seed_results"
-            f" WHERE job_id = :job{place} AND output = :output AND seed IN ({listed})"
-        )
-    ids = (bindparam(f"job{place}", type_=IdType) for place in range(len(sizes)))
-    return text(" UNION ALL ".join(parts)).bindparams(*ids).columns(statistics=JsonType)
-
-
 class _Part(NamedTuple):
-    """A part of a statement: rows of one job and output."""
+    """A part of a statement: the rows of a job with a rank, the largest first."""
 
     job: str
-    output: str
-    where: str
-    verdict: str = ""
-    most: int = 0
+    slot: int
+    rank: int
+    most: int
 
 
-def _read(
-    session: Session, parts: Sequence[_Part], metric: str, more: Sequence[str]
-) -> list[StripSeed]:
-    """Return the rows of all parts.
+def _worst(
+    session: Session, parts: Sequence[_Part], output: str, metric: str, more: Names
+) -> Iterator[StripSeed]:
+    for batch in batched(parts, _MAX_PARTS):
+        values: dict[str, Any] = {}
+        for place, part in enumerate(batch):
+            values |= {f"job{place}": part.job, f"rank{place}": part.rank}
+            values[f"most{place}"] = part.most
+        rows = session.execute(_worst_query(tuple(part.slot for part in batch)), values).all()
+        yield from _seeds(session, rows, [part.job for part in batch], output, metric, more)
+
+
+# Building a statement of a hundred parts takes longer than running it.
+@lru_cache(maxsize=64)
+def _worst_query(slots_of_parts: Sequence[int]) -> CompoundSelect[Any]:
+    """Return the query of parts with these slots; job, rank and most are bound parameters."""
+    parts = []
+    for place, slot in enumerate(slots_of_parts):
+        of_rank = slots.rank_column(slot) == bindparam(f"rank{place}", type_=SmallInteger)
+        largest = _rows(place).where(of_rank).order_by(slots.axis_column(slot).desc())
+        limited = largest.limit(bindparam(f"most{place}", type_=Integer))
+        parts.append(select(limited.subquery()))
+    return union_all(*parts)
+
+
+@lru_cache(maxsize=64)
+def _all_query(jobs: int) -> CompoundSelect[Any]:
+    return union_all(*(_rows(place) for place in range(jobs)))
+
+
+def _rows(place: int) -> Select[Any]:
+    """Return the query of a job's seeds.
 
     Each row has the index of its part instead of the job's id, because parsing thousands of ids
     would take longest.
     """
-    remaining = iter(parts)
-    seeds: list[StripSeed] = []
-    while batch := list(islice(remaining, _MAX_PARTS)):
-        values: dict[str, Any] = {}
-        for place, part in enumerate(batch):
-            values |= {f"job{place}": part.job, f"output{place}": part.output}
-            values |= (
-                {f"verdict{place}": part.verdict, f"most{place}": part.most} if part.verdict else {}
-            )
-        rows = session.execute(
-            _query(tuple(part.where for part in batch), metric, tuple(more)), values
-        ).all()  # twice as fast as row by row
-        for place, seed, repeat, verdict, explanation, value, *others in rows:
-            seeds.append(
-                StripSeed(
-                    batch[place].job, seed, repeat, verdict, explanation, value, tuple(others)
-                )
-            )
-    return seeds
+    table = SeedResultRow.__table__.c
+    names = ("seed", "repeat", "verdict", "explanation", "layout", "numbers", "rest")
+    columns = (literal_column(str(place)).label("place"), *(table[name] for name in names))
+    return select(*columns).where(table.job_id == bindparam(f"job{place}", type_=IdType))
 
 
-@lru_cache(maxsize=64)
-def _query(wheres: tuple[str, ...], metric: str, more: tuple[str, ...]) -> TextClause:
-    statement = " UNION ALL ".join(
-        _select(place, where, metric, more) for place, where in enumerate(wheres)
-    )
-    return text(statement).bindparams(
-        *(bindparam(f"job{place}", type_=IdType) for place in range(len(wheres)))
-    )
-
-
-def _select(place: int, where: str, metric: str, more: Sequence[str]) -> str:
-    where = where.replace(":verdict", f":verdict{place}").replace(":most", f":most{place}")
-    named = [f"{column} AS more{number}" for number, column in enumerate(more)]
-    columns = ", ".join(
-        [f"{place} AS place, seed, repeat, verdict, explanation, {metric} AS value", *named]
-    )
-    of_job = f"job_id = :job{place} AND output = :output{place}"
-    rows = f"SELECT {columns} FROM seed_results WHERE {of_job} AND {where}"
-    return f"SELECT * FROM ({rows}) AS part{place}"
+def _seeds(
+    session: Session,
+    rows: Sequence[Any],
+    jobs: Sequence[str],
+    output: str,
+    metric: str,
+    more: Names,
+) -> Iterator[StripSeed]:
+    """Yield the rows that have the output, and those without any; `jobs` are those of the parts."""
+    unpacking.load(session, {row.layout for row in rows})
+    names = None if more is None else frozenset({metric, *more})
+    for place, seed, repeat, verdict, explanation, layout, numbers, rest in rows:
+        if layout is None and rest is None:
+            yield StripSeed(jobs[place], seed, repeat, verdict, explanation, None)
+            continue
+        judged = unpacking.unpack_output(layout, numbers, rest, output, names)
+        if judged is not None:
+            judgment = judged.pop("verdict"), judged.pop("explanation")
+            number = judged.get(metric)
+            yield StripSeed(jobs[place], seed, repeat, *judgment, number, judged, output)
 
 
 def _known(metric: str) -> str:

@@ -5,107 +5,88 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import BigInteger, ForeignKey, Index, SmallInteger, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_storage.db.base import Base
-from gonogo_storage.db.columns import IdType
+from gonogo_storage.db.columns import ExplanationType, IdType, VerdictType
 
-_GATED, _UNGATED = text("tolerance_ratio IS NOT NULL"), text("tolerance_ratio IS NULL")
+SLOTS = 4
+"""The number of a job's outputs whose worst seeds an index finds."""
+
+
+def _slot_index(slot: int) -> Index:
+    # Partial, because most kernels have three outputs.
+    used = text(f"rank_{slot} IS NOT NULL")
+    return Index(
+        f"ix_seed_results_slot_{slot}",
+        "job_id",
+        f"rank_{slot}",
+        f"axis_{slot}",
+        sqlite_where=used,
+        postgresql_where=used,
+    )
 
 
 class SeedResultRow(Base):
-    """The result of one output of one (seed, repeat) of a job.
+    """The result of one (seed, repeat) of a job, with all its outputs.
 
-    A seed without numbers (hang, crash, error) has the output ''. PostgreSQL partitions the table
-    by job_id: the id is a UUIDv7, so a partition is a month (gonogo_storage/db/partitions.py).
+    `layout`, `numbers` and `rest` hold the outputs (gonogo_storage/seed_rows/packing.py). The
+    outputs of a job have slots (JobRow.slots). There the rank of an output is 4 times the number of
+    its verdict, plus its class (gonogo_storage/seed_rows/slots.py), and its axis is the statistic
+    that its test is plotted by. So an index finds the worst seeds of a verdict. PostgreSQL
+    partitions the table by job_id: the id is a UUIDv7, so a partition is a month
+    (gonogo_storage/db/partitions.py).
     """
 
     __tablename__ = "seed_results"
     job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
     seed: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     repeat: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    output: Mapped[str] = mapped_column(primary_key=True)
-    arrival: Mapped[int]  # 1, 2, ... per job and (seed, repeat), in the order of storing
-    attempt_id: Mapped[str] = mapped_column(IdType)
-    # Of the whole seed: the same in all its rows.
-    seed_verdict: Mapped[str]
-    seed_explanation: Mapped[str | None]
-    device: Mapped[str | None]
-    host_run: Mapped[str | None]
+    arrival: Mapped[int]  # 1, 2, ... per job, in the order of storing
+    source: Mapped[int]  # SeedSourceRow.number
+    verdict: Mapped[str] = mapped_column(VerdictType)
+    explanation: Mapped[str | None] = mapped_column(ExplanationType)
     position: Mapped[int | None]
     duration_ms: Mapped[float | None]
-    arithmetic: Mapped[str | None]
-    policy: Mapped[str | None]
     message: Mapped[str | None]
-    # Of this output.
-    verdict: Mapped[str]
-    explanation: Mapped[str | None]
-    tolerance_ratio: Mapped[float | None]
-    budget_ratio: Mapped[float | None]
-    chi: Mapped[float | None]
-    max_abs: Mapped[float | None]
-    rms: Mapped[float | None]
-    pcc_deficit: Mapped[float | None]
-    row_z: Mapped[float | None]
-    xhat_z: Mapped[float | None]
-    scale_z: Mapped[float | None]
-    digest: Mapped[str | None]
-    outcome: Mapped[str | None]  # an existing test's own result, green or red
-    # Statistic -> "nan" | "inf" | "-inf", for those stored as NULL.
-    nonfinite: Mapped[dict[str, Any] | None]
-    statistics: Mapped[dict[str, Any] | None]  # those without a column
+    rank_0: Mapped[int | None] = mapped_column(SmallInteger)
+    rank_1: Mapped[int | None] = mapped_column(SmallInteger)
+    rank_2: Mapped[int | None] = mapped_column(SmallInteger)
+    rank_3: Mapped[int | None] = mapped_column(SmallInteger)
+    axis_0: Mapped[float | None]
+    axis_1: Mapped[float | None]
+    axis_2: Mapped[float | None]
+    axis_3: Mapped[float | None]
+    layout: Mapped[int | None] = mapped_column(BigInteger)
+    numbers: Mapped[bytes | None]
+    rest: Mapped[str | None]
     __table_args__ = (
         Index("ix_seed_results_arrival", "job_id", "arrival"),
-        # To find the worst seeds of a verdict without reading all. Each row is in one of these two
-        # indexes, by the statistic that is the axis of its test.
-        Index(
-            "ix_seed_results_tolerance",
-            "job_id",
-            "output",
-            "verdict",
-            "tolerance_ratio",
-            sqlite_where=_GATED,
-            postgresql_where=_GATED,
-        ),
-        Index(
-            "ix_seed_results_budget",
-            "job_id",
-            "output",
-            "verdict",
-            "budget_ratio",
-            sqlite_where=_UNGATED,
-            postgresql_where=_UNGATED,
-        ),
+        *(_slot_index(slot) for slot in range(SLOTS)),
         {"postgresql_partition_by": "RANGE (job_id)"},
     )
 
 
-class RollupRow(Base):
-    """A closed job's summary of one output, which history pages read instead of all seeds."""
+class SeedSourceRow(Base):
+    """What many seeds of a job have in common: the attempt, device and process that ran them."""
 
-    __tablename__ = "rollups"
+    __tablename__ = "seed_sources"
     job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
-    output: Mapped[str] = mapped_column(primary_key=True)
-    workload_key: Mapped[str]
-    test_key: Mapped[str]
-    build: Mapped[str]
-    executor: Mapped[str]
-    seeds: Mapped[int]
-    duration_ms: Mapped[float | None]  # mean of one seed
-    tolerance_ratio: Mapped[float | None]  # these are maxima over the job's seeds
-    budget_ratio: Mapped[float | None]
-    chi: Mapped[float | None]
-    max_abs: Mapped[float | None]
-    row_z: Mapped[float | None]
-    xhat_z: Mapped[float | None]
-    scale_z: Mapped[float | None]
-    rms: Mapped[float | None]  # these two are means
-    pcc_deficit: Mapped[float | None]
-    __table_args__ = (
-        Index("ix_rollups_workload", "workload_key", "executor", "job_id"),
-        Index("ix_rollups_test", "test_key", "job_id"),
-    )
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    attempt_id: Mapped[str] = mapped_column(IdType)
+    device: Mapped[str | None]
+    host_run: Mapped[str | None]
+    arithmetic: Mapped[str | None]
+    policy: Mapped[str | None]
+
+
+class SeedLayoutRow(Base):
+    """Which statistics the outputs of a seed have; the id is a hash of the content."""
+
+    __tablename__ = "seed_layouts"
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    content: Mapped[list[Any]]
 
 
 class DayRollupRow(Base):
@@ -136,6 +117,7 @@ class DayRollupRow(Base):
     counts: Mapped[dict[str, Any]]  # verdict -> n
     explanations: Mapped[dict[str, Any]]  # explanation -> n
     outcomes: Mapped[dict[str, Any]]  # gonogo.flakiness.rates.Outcome -> n; of whole seeds
+    figures: Mapped[dict[str, Any]]  # gonogo_storage.rollups.figures.figure
     sketches: Mapped[dict[str, Any]]  # metric -> gonogo.flakiness.sketches.Sketch
     __table_args__ = (
         Index("ix_day_rollups_test", "test_key", "build"),
@@ -160,6 +142,7 @@ class JobTallyRow(Base):
     counts: Mapped[dict[str, Any]]
     explanations: Mapped[dict[str, Any]]
     outcomes: Mapped[dict[str, Any]]
+    figures: Mapped[dict[str, Any]]
     sketches: Mapped[dict[str, Any]]
 
 

@@ -58,9 +58,9 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     # somebody else closes one of the two meanwhile
     with guarded.writing() as session:
         first = next(
-            flag["id"]
+            flag.id
             for flag in flags.list_(session, kind="passes_by_tolerance").items
-            if flag["last_job"] == newest.id
+            if flag.last_job == newest.id
         )
         flag_changes.change(session, first, {"state": "resolved"}, actor="kim")
     keys.press("a")
@@ -83,7 +83,7 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     expect(rows.nth(1)).to_be_focused()  # where the reader was
     with guarded.reading() as session:
         acknowledged = next(flag for flag in flags.list_(session, state="acknowledged").items)
-    assert (acknowledged["owner"], acknowledged["reason"], acknowledged["expires_at"]) == (
+    assert (acknowledged.owner, acknowledged.reason, acknowledged.expires_at) == (
         "ada",
         "known since May",
         "2099-01-31T00:00:00Z",

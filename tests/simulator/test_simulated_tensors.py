@@ -23,7 +23,9 @@ for kind in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b):
 
 
 def test_ttnn_s_tensors_are_read_with_their_formats(builds: Path) -> None:
-    resolved = builds_file.resolve_build(registry.ttnn(), "ttnn", builds_file.read(str(builds)))
+    resolved = builds_file.resolve_build(
+        registry.built_in("ttnn"), "ttnn", builds_file.read(str(builds))
+    )
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
     }

@@ -78,8 +78,8 @@ def flag(session: Session, job: Job | None, kind: FlagKind) -> str:
     place = (
         job.test_key,
         job.branch,
-        job.arch,
-        job.board,
+        job.target.arch,
+        job.target.board,
         job.workload_key,
         job.kernel,
         job.build,
@@ -88,7 +88,7 @@ def flag(session: Session, job: Job | None, kind: FlagKind) -> str:
     flag_id, _ = flags.upsert(
         session, Finding(kind, *place, {"words": f"{kind.value}, seen"}), now=utcnow()
     )
-    return str(flag_id["id"])
+    return str(flag_id.id)
 
 
 def suite(session: Session, build: str, *iterations: Mapping[str, str]) -> None:

@@ -146,7 +146,9 @@ def well() -> dict[str, Any]:
 
 def person(session: Session, now: datetime) -> None:
     """Someone looked at it."""
-    (record,) = [device for device in devices.list_(session, now=now) if device["device"] == DEVICE]
+    (record,) = [
+        device for device in devices.list_(session, now=now).items if device.device == DEVICE
+    ]
     devices.patch(
-        session, record["id"], {"health": "good", "reason": "looked at"}, actor="ada", now=now
+        session, record.id, {"health": "good", "reason": "looked at"}, actor="ada", now=now
     )

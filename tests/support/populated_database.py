@@ -156,8 +156,8 @@ def _machines(house: House, session: Session) -> None:
     stored_jobs.fleet(session, stored_jobs.submit(session), host=HOSTILE, reason=HOSTILE)
     stored_jobs.fleet(session, stored_jobs.submit(session), host=LONG, reason=RIGHT_TO_LEFT)
     identities = {
-        f"{device['host']}/{device['name']}": device["id"]
-        for device in devices.list_(session, now=utcnow())
+        f"{device.host}/{device.name}": device.id
+        for device in devices.list_(session, now=utcnow()).items
     }
     house.show(
         "/devices/{device_id}",
@@ -328,8 +328,8 @@ def _flags(house: House, session: Session) -> None:
     place = (
         evil.test_key,
         evil.branch,
-        evil.arch,
-        evil.board,
+        evil.target.arch,
+        evil.target.board,
         evil.workload_key,
         evil.kernel,
         evil.build,
@@ -342,7 +342,7 @@ def _flags(house: House, session: Session) -> None:
     )
     kinds: dict[str, str] = {}
     for flag in flags.list_(session, limit=200).items:
-        kinds.setdefault(flag["kind"], flag["id"])
+        kinds.setdefault(flag.kind, flag.id)
     house.show(
         "/flags/{name}",
         *(
@@ -351,6 +351,6 @@ def _flags(house: House, session: Session) -> None:
             if kind in {FlagKind.fix_masked, FlagKind.blunt_test}
         ),
     )
-    house.show("/flags/{name}", urls.flag(str(flag_id["id"])), hostile=True)
+    house.show("/flags/{name}", urls.flag(str(flag_id.id)), hostile=True)
     house.show(urls.FLAGS, urls.FLAGS, urls.flags({"kind": "hangs", "state": "resolved"}))
     house.show(urls.OVERVIEW, urls.OVERVIEW, hostile=True)

@@ -17,6 +17,7 @@ from gonogo_service.kit.background_context import BackgroundContext, open_backgr
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
 from gonogo_storage.flags import flags
+from gonogo_storage.flags.flags import Flag
 from gonogo_storage.history.assessing import Missed, gauged
 from gonogo_storage.jobs import jobs
 from gonogo_storage.jobs.job import Job, NewJob
@@ -99,12 +100,11 @@ class World:
             done += number
         return done
 
-    def flags(self, test: Mapping[str, Any] = stored_jobs.NIGHTLY) -> dict[str, dict[str, Any]]:
+    def flags(self, test: Mapping[str, Any] = stored_jobs.NIGHTLY) -> dict[str, Flag]:
         """The flags of a test by kind."""
         with engines.reading(self.engine) as session:
             return {
-                flag["kind"]: flag
-                for flag in flags.list_(session, test=variant(test).test_key).items
+                flag.kind: flag for flag in flags.list_(session, test=variant(test).test_key).items
             }
 
 

@@ -164,7 +164,7 @@ def report(
         job.state, job.started_at = JobState.running, now
     closing.record(session, job, new_id(), rows, now=now)
     if diagnosed:
-        shape = test_specs.get(session, job.test_key)["test"].get("shape", [8462])  # type: ignore[index]
+        shape = test_specs.get(session, job.test_key).test.get("shape", [8462])  # type: ignore[union-attr]
         content = diagnosis(-(-shape[-1] // 32))
         items = [
             {
@@ -307,4 +307,4 @@ def fleet(
         "worker": "w",
     }
     devices.report(session, heartbeat, now=now)
-    return {device["name"]: device["id"] for device in devices.list_(session, now=now)}
+    return {device.name: device.id for device in devices.list_(session, now=now).items}

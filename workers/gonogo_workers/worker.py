@@ -20,6 +20,7 @@ from celery.platforms import SecurityWarning
 
 import gonogo_settings as all_settings
 from gonogo.errors import FieldError, InfrastructureError
+from gonogo.spec.executors import ON_CHIPS
 from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import DeviceContext
@@ -245,14 +246,12 @@ def _claimed(
 ) -> dict[str, Device]:
     """Claim a device for each executor. Raises FieldError or InfrastructureError."""
     host_chips = (
-        chips.look(settings.tt_smi, pythons)
-        if device is not None or discovery.ON_CHIPS & set(names)
-        else ()
+        chips.look(settings.tt_smi, pythons) if device is not None or ON_CHIPS & set(names) else ()
     )
     return {
         name: discovery.claim(
             name,
-            device if index == 0 or name in discovery.ON_CHIPS else None,
+            device if index == 0 or name in ON_CHIPS else None,
             lock_folder,
             arch=settings.arch,
             board=settings.board,

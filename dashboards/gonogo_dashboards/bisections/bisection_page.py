@@ -13,7 +13,7 @@ from gonogo import urls
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
 from gonogo_dashboards.kit import commands, words
 from gonogo_storage.automation import bisections as stored
-from gonogo_storage.automation.bisections import Bisection
+from gonogo_storage.automation.bisections import Bisection, BisectionSummary
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import BisectionState
 
@@ -201,8 +201,8 @@ def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | N
     )
 
 
-def _line(bisection: Bisection, now: datetime) -> BisectionLine:
-    test = bisection.canonical
+def _line(bisection: BisectionSummary, now: datetime) -> BisectionLine:
+    test = bisection.test
     selection = test.get("selection")
     title = (
         f"{test['kernel']} {words.shape(test['shape'])}"
@@ -352,7 +352,7 @@ def _facts(bisection: Bisection) -> tuple[tuple[str, str], ...]:
         ),
         ("compared by", f"{bisection.signal}: {Signal(bisection.signal).sentence}"),
         ("expected", Expect(bisection.expect).sentence),
-        ("tolerance", commands.tolerance_words(bisection.canonical.get("tolerance", {}))),
+        ("tolerance", commands.tolerance_words(bisection.test.get("tolerance", {}))),
         ("runs on", bisection.queue),
         ("maximum runs", f"{bisection.max_runs:,}"),
         (

@@ -16,9 +16,10 @@ from gonogo_dashboards.devices.health_timeline import Timeline
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_storage.db.encoding import encode, timestamp
-from gonogo_storage.db.states import DeviceHealth, DeviceState
+from gonogo_storage.db.states import DeviceState
 from gonogo_storage.devices import devices as stored
 from gonogo_storage.devices import periods
+from gonogo_storage.devices.devices import Device, DeviceChange
 from gonogo_storage.devices.periods import Load, Pulse
 from gonogo_storage.jobs import device_history
 from gonogo_storage.jobs import jobs as stored_jobs
@@ -162,8 +163,8 @@ def lines(
     session: Session, pulse: Pulse, now: datetime, timeout_s: float
 ) -> tuple[DeviceLine, ...]:
     """Return the lines of all devices from a pulse that was read already."""
-    records = stored.list_(session, now=now, timeout_s=timeout_s)
-    jobs = stored_jobs.many(session, [record["job"] for record in records if record["job"]])
+    records = stored.list_(session, now=now, timeout_s=timeout_s).items
+    jobs = stored_jobs.many(session, [record.job for record in records if record.job])
     return tuple(_line(record, jobs, pulse, now) for record in records)
 
 
@@ -172,25 +173,25 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
     record = stored.look(session, device_id, now=now, timeout_s=timeout_s)
     if record is None:
         return None
-    jobs = stored_jobs.many(session, [record["job"]] if record["job"] else [])
+    jobs = stored_jobs.many(session, [record.job] if record.job else [])
     line = _line(record, jobs, periods.pulse(session, now=now), now)
     facts = [("host", line.host), ("architecture, board", f"{line.arch}, {line.board}")]
-    facts += [(label, str(record[name])) for name, label in _FACTS if record[name]]
-    for name, value in sorted(record["firmware"].items()):
+    facts += [
+        (label, str(getattr(record, name))) for name, label in _FACTS if getattr(record, name)
+    ]
+    for name, value in sorted(record.firmware.items()):
         facts.append(
             ("firmware" if name == BUNDLE else f"firmware: {name.replace('_', ' ')}", str(value))
         )
-    facts += [("queues", ", ".join(record["queues"])), ("worker", record["worker"] or "none")]
-    facts += [("first heartbeat", _at(record["first_heard_at"]))]
-    history = tuple(_history(entry, now) for entry in record["history"])
+    facts += [("queues", ", ".join(record.queues)), ("worker", record.worker or "none")]
+    facts += [("first heartbeat", _at(record.first_heard_at))]
+    history = tuple(_history(entry, now) for entry in record.history)
     since = (now - BACK).replace(
         minute=0, second=0, microsecond=0
     )  # the same for an hour, so that charts and the places of keys don't move
     changes, all_of_them = device_history.changes(session, device_id, since=since)
-    silent = (
-        datetime.fromisoformat(record["heard_at"]) if line.state == DeviceState.offline else None
-    )
-    began = max(since, datetime.fromisoformat(record["first_heard_at"]))
+    silent = record.heard_at if line.state == DeviceState.offline else None
+    began = max(since, record.first_heard_at)
     return DeviceView(
         device=line,
         facts=tuple(facts),
@@ -224,16 +225,16 @@ def _climb(entry: HistoryLine) -> Climb:
 
 
 def _line(
-    record: Mapping[str, Any], jobs: Mapping[str, JobSummary], pulse: Pulse, now: datetime
+    record: Device, jobs: Mapping[str, JobSummary], pulse: Pulse, now: datetime
 ) -> DeviceLine:
-    state, health = DeviceState(record["state"]), DeviceHealth(record["health"])
-    job = jobs.get(record["job"]) if state is DeviceState.busy else None
-    firmware = record["firmware"].get(BUNDLE) or (record["telemetry"] or {}).get("firmware")
+    state, health = record.state, record.health
+    job = jobs.get(record.job or "") if state is DeviceState.busy else None
+    firmware = record.firmware.get(BUNDLE) or (record.telemetry or {}).get("firmware")
     return DeviceLine(
-        id=record["id"],
-        url=urls.device(record["id"]),
+        id=record.id,
+        url=urls.device(record.id),
         **{
-            name: record[name]
+            name: getattr(record, name)
             for name in (
                 "device",
                 "host",
@@ -244,7 +245,6 @@ def _line(
                 "attempt",
                 "drained",
                 "reason",
-                "heard_at",
             )
         },
         firmware=str(firmware or ""),
@@ -252,13 +252,14 @@ def _line(
         state_words=words.DEVICE_STATES[state],
         health=health.value,
         health_words=words.DEVICE_HEALTHS[health],
-        since=record["health_at"],
-        since_words=_age(record["health_at"], now),
-        heard_words=_age(record["heard_at"], now),
+        since=timestamp(record.health_at),
+        heard_at=timestamp(record.heard_at),
+        since_words=_age(record.health_at, now),
+        heard_words=_age(record.heard_at, now),
         job=None if job is None else job_line(job, now),
-        canary=_canary(record["canary"], now),
-        telemetry=_telemetry(record["telemetry"] or {}),
-        load=pulse.load(record["device"]),
+        canary=_canary(record.canary, now),
+        telemetry=_telemetry(record.telemetry or {}),
+        load=pulse.load(record.device),
     )
 
 
@@ -273,7 +274,7 @@ def _canary(result: Mapping[str, Any] | None, now: datetime) -> CanaryLine | Non
         differs=standing == "differs",
         outputs=dict(result["outputs"]),
         at=result.get("at"),
-        age=_age(result["at"], now) if result.get("at") else "",
+        age=_age(datetime.fromisoformat(result["at"]), now) if result.get("at") else "",
     )
 
 
@@ -285,13 +286,13 @@ def _telemetry(readings: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _history(entry: Mapping[str, Any], now: datetime) -> HistoryLine:
-    evidence = dict(entry["evidence"] or {})
+def _history(entry: DeviceChange, now: datetime) -> HistoryLine:
+    evidence = dict(entry.evidence or {})
     steps = evidence.pop("steps", None)
-    names = ("at", "what", "before", "after", "actor", "reason")
     return HistoryLine(
-        **{name: entry[name] for name in names},
-        age=_age(entry["at"], now),
+        at=timestamp(entry.at),
+        **{name: getattr(entry, name) for name in ("what", "before", "after", "actor", "reason")},
+        age=_age(entry.at, now),
         steps=tuple(step for step in steps if isinstance(step, Mapping))
         if isinstance(steps, list)
         else (),
@@ -310,9 +311,9 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else encode(value)
 
 
-def _age(moment: str, now: datetime) -> str:
-    return words.ago((now - datetime.fromisoformat(moment)).total_seconds())
+def _age(moment: datetime, now: datetime) -> str:
+    return words.ago((now - moment).total_seconds())
 
 
-def _at(moment: str) -> str:
-    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
+def _at(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -131,12 +131,10 @@ def listed(
     given = known(filters)
     query = FlagFilter(**given)
     page = triage.listed(session, query, limit=limit, cursor=cursor or None)
-    tests = test_list.specs(session, {flag["test_key"] for flag in page.items})
+    tests = test_list.specs(session, {flag.test_key for flag in page.items})
     waiting = triage.open_by_kind(session)
     return FlagsView(
-        items=tuple(
-            flag_page.line(flag, tests.get(flag["test_key"], {}), now) for flag in page.items
-        ),
+        items=tuple(flag_page.line(flag, tests.get(flag.test_key, {}), now) for flag in page.items),
         counts=tuple(_count(kind, number, given) for kind, number in waiting.items()),
         waiting=sum(waiting.values()),
         state=query.state,
@@ -166,16 +164,14 @@ def change_result(session: Session, action: str, outcomes: Sequence[Outcome]) ->
 
 
 def _keys(outcomes: Collection[Outcome]) -> set[str]:
-    return {str(outcome.flag["test_key"]) for outcome in outcomes if outcome.flag is not None}
+    return {str(outcome.flag.test_key) for outcome in outcomes if outcome.flag is not None}
 
 
 def _refusal(outcome: Outcome, tests: Mapping[str, Any]) -> Refusal:
     flag = outcome.flag
     if flag is None:
         return Refusal(outcome.id[:50], None, "no such flag")
-    line = flag_page.line(
-        flag, tests.get(flag["test_key"], {}), datetime.fromisoformat(flag["updated_at"])
-    )
+    line = flag_page.line(flag, tests.get(flag.test_key, {}), flag.updated_at)
     return Refusal(
         f"{line.kernel} {line.shape}: {line.kind_words}",
         line.url,

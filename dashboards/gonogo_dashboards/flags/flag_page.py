@@ -16,6 +16,8 @@ from gonogo_dashboards.kit.list_rows import shape_of, source_url, tolerance_of
 from gonogo_storage.catalogue import test_list
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.flags import flags
+from gonogo_storage.flags.flag_history import FlagEntry
+from gonogo_storage.flags.flags import Flag
 
 _SHOWN_ELSEWHERE = ("reason", "check")
 
@@ -84,85 +86,85 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     flag = flags.look(session, flag_id)
     if flag is None:
         return None
-    test = test_list.specs(session, {flag["test_key"]}).get(flag["test_key"], {})
+    test = test_list.specs(session, {flag.test_key}).get(flag.test_key, {})
     shown = line(flag, test, now)
     facts = [
-        ("build", flag["build"]),
+        ("build", flag.build),
         ("branch and board", shown.variant),
         ("tolerance", shown.tolerance),
     ]
     facts += [
-        ("opened", _at(flag["opened_at"])),
-        ("last found", f"{_at(flag['updated_at'])}, in {words.count(flag['jobs'], 'job')}"),
+        ("opened", _at(flag.opened_at)),
+        ("last found", f"{_at(flag.updated_at)}, in {words.count(flag.jobs, 'job')}"),
     ]
-    facts += [("owner", flag["owner"] or "nobody"), ("reason", flag["reason"] or "none")]
-    facts += [("expires", _at(flag["expires_at"]) if flag["expires_at"] else "never")]
+    facts += [("owner", flag.owner or "nobody"), ("reason", flag.reason or "none")]
+    facts += [("expires", _at(flag.expires_at) if flag.expires_at else "never")]
     return FlagView(
         flag=shown,
         facts=tuple(facts),
-        evidence_view=evidence_view.read(flag["evidence"]),
-        evidence=flag["evidence"],
-        history=tuple(_change(entry, now) for entry in flag["history"]),
-        version=flag["version"],
+        evidence_view=evidence_view.read(flag.evidence),
+        evidence=flag.evidence,
+        history=tuple(_change(entry, now) for entry in flag.history),
+        version=flag.version,
         change_url=urls.change_flag(flag_id),
-        expires_day=(flag["expires_at"] or "")[:10],
+        expires_day=(timestamp(flag.expires_at) or "")[:10],
         at=timestamp(now),
     )
 
 
-def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> FindingLine:
+def line(flag: Flag, test: Mapping[str, Any], now: datetime) -> FindingLine:
     """Return a stored flag as a line of a list; `test` is its canonical form."""
-    kind, evidence = flag["kind"], flag["evidence"]
-    variant = {"branch": flag["branch"], "arch": flag["arch"], "board": flag["board"]}
+    kind, evidence = flag.kind, flag.evidence
+    variant = {"branch": flag.branch, "arch": flag.arch, "board": flag.board}
     return FindingLine(
-        id=flag["id"],
-        url=urls.flag(flag["id"]),
+        id=flag.id,
+        url=urls.flag(flag.id),
         kind=kind,
         kind_words=words.FLAGS.get(kind, evidence_view.label(kind)),
         verdict=words.FLAG_VERDICTS.get(kind, "suspect"),
-        state=flag["state"],
-        state_words=words.FLAG_STATES.get(flag["state"], flag["state"]),
+        state=flag.state,
+        state_words=words.FLAG_STATES.get(flag.state, flag.state),
         sentence=str(
             evidence.get("sentence") or evidence.get("words") or words.FLAGS.get(kind, kind)
         ),
         words=str(evidence.get("words") or ""),
         diagnosis=str(evidence.get("diagnosis") or ""),
-        kernel=flag["kernel"],
+        kernel=flag.kernel,
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
-        test_url=urls.history(flag["test_key"], variant),
-        build=flag["build"],
-        variant=words.variant(flag["branch"], flag["arch"], flag["board"]),
-        owner=flag["owner"],
-        reason=flag["reason"],
-        jobs=flag["jobs"],
-        job_url=source_url(kind, flag["last_job"]),
-        version=flag["version"],
-        opened_at=flag["opened_at"],
-        updated_at=flag["updated_at"],
-        age=words.since(flag["updated_at"], now),
-        expires_at=flag["expires_at"],
+        test_url=urls.history(flag.test_key, variant),
+        build=flag.build,
+        variant=words.variant(flag.branch, flag.arch, flag.board),
+        owner=flag.owner,
+        reason=flag.reason,
+        jobs=flag.jobs,
+        job_url=source_url(kind, flag.last_job),
+        version=flag.version,
+        opened_at=timestamp(flag.opened_at),
+        updated_at=timestamp(flag.updated_at),
+        age=words.since(timestamp(flag.updated_at), now),
+        expires_at=timestamp(flag.expires_at),
     )
 
 
-def _change(entry: Mapping[str, Any], now: datetime) -> FlagChange:
+def _change(entry: FlagEntry, now: datetime) -> FlagChange:
     detail = {
         name: value
-        for name, value in (entry["detail"] or {}).items()
+        for name, value in (entry.detail or {}).items()
         if name not in _SHOWN_ELSEWHERE and value is not None
     }
     details = tuple(
         (evidence_view.label(name), evidence_view.text(value)) for name, value in detail.items()
     )
     return FlagChange(
-        entry["at"],
-        words.since(entry["at"], now),
-        entry["actor"],
-        entry["what"],
-        entry["reason"] or "",
+        timestamp(entry.at),
+        words.since(timestamp(entry.at), now),
+        entry.actor,
+        entry.what,
+        entry.reason or "",
         details,
     )
 
 
-def _at(moment: str) -> str:
-    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
+def _at(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -32,7 +32,7 @@ class RuleLine:
     builds: tuple[tuple[str, str], ...]
     base: bool
     owner: str
-    updated_at: str | None
+    updated_at: str
     age: str
     came_url: str | None
     """The incoming webhooks of its repository, where it names only one."""

@@ -18,6 +18,7 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.list_rows import SeedChoice
 from gonogo_storage.jobs import artifacts
+from gonogo_storage.jobs.artifacts import ArtifactHead
 
 KIND = "error_map"
 MAX_TILES = 50
@@ -91,7 +92,7 @@ class MapView:
 def read(
     session: Session,
     job_id: str,
-    heads: Sequence[Mapping[str, Any]],
+    heads: Sequence[ArtifactHead],
     output: str,
     requested: tuple[int, int] | None,
     worst: Sequence[tuple[int, int]],
@@ -101,44 +102,44 @@ def read(
     heads: the job's artifacts. An output without a map is replaced by another one that has a map.
     None: the job has no map.
     """
-    maps = [head for head in heads if head["kind"] == KIND]
-    named = [head for head in maps if head["output"] == output] or maps
+    maps = [head for head in heads if head.kind == KIND]
+    named = [head for head in maps if head.output == output] or maps
     if not named:
         return None
     rank = {pair: place for place, pair in enumerate(worst)}
 
-    def order(head: Mapping[str, Any]) -> tuple[bool, int, int, int]:
-        pair = head["seed"], head["repeat"]
+    def order(head: ArtifactHead) -> tuple[bool, int, int, int]:
+        pair = head.seed, head.repeat
         return pair != requested, rank.get(pair, len(rank)), *pair
 
     ordered = sorted(named, key=order)
     chosen = ordered[0]
-    content = _known(session, job_id, chosen["id"])
+    content = _known(session, job_id, chosen.id)
     if content is None:
         return None
     same = sorted(
-        (head for head in ordered if head["output"] == chosen["output"]),
+        (head for head in ordered if head.output == chosen.output),
         key=lambda head: order(head)[1:],
     )
     others = tuple(
         SeedChoice(
-            head["seed"],
-            head["repeat"],
+            head.seed,
+            head.repeat,
             urls.job(
                 job_id,
-                output=chosen["output"] if chosen["output"] == output else None,
-                seed=(head["seed"], head["repeat"]),
+                output=chosen.output if chosen.output == output else None,
+                seed=(head.seed, head.repeat),
             ),
-            head["id"] == chosen["id"],
+            head.id == chosen.id,
         )
         for head in same[:MAX_CHOICES]
     )
     return MapView(
-        chosen["id"],
-        urls.artifact(job_id, chosen["id"]),
-        chosen["seed"],
-        chosen["repeat"],
-        chosen["output"],
+        chosen.id,
+        urls.artifact(job_id, chosen.id),
+        chosen.seed,
+        chosen.repeat,
+        chosen.output,
         others,
         content,
     )
@@ -150,7 +151,7 @@ _contents: LRUCache[MapContent] = LRUCache(_CACHED)
 def _known(session: Session, job_id: str, artifact_id: str) -> MapContent | None:
     def read_content() -> MapContent | None:
         artifact = artifacts.get(session, job_id, artifact_id)
-        return None if artifact is None else content(artifact["content"])
+        return None if artifact is None else content(artifact.content)
 
     return _contents.get(artifact_id, read_content)
 

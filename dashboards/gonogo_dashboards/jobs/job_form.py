@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.spec.builds import own_builds
+from gonogo.spec.executors import EXECUTORS, REPORTERS
 from gonogo.spec.kernels.registry import KERNELS
-from gonogo.spec.selections import OWN_EXECUTORS, REPORTERS
 from gonogo_dashboards.jobs import prefill
 from gonogo_dashboards.kit.routes import Site
 from gonogo_storage.catalogue import builds, test_specs
@@ -106,7 +106,7 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
         notice=notice,
         begun_url=url,
         kernels=tuple(KERNELS),
-        executors=tuple(sorted(OWN_EXECUTORS | built | served)),
+        executors=tuple(sorted(set(EXECUTORS) | built | served)),
         reporters=REPORTERS,
         builds=tuple(
             BuildHint(name, text) for name, text in dict([*registered, *own_names]).items()

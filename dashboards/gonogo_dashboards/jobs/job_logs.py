@@ -12,6 +12,7 @@ from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import SeedChoice
 from gonogo_storage.jobs import artifacts, job_attempts
+from gonogo_storage.jobs.artifacts import ArtifactHead
 
 KIND = "log"
 OF_A_HANG = ("watcher", "triage")
@@ -87,43 +88,41 @@ class TelemetryView:
 def log(
     session: Session,
     job_id: str,
-    heads: Sequence[Mapping[str, Any]],
+    heads: Sequence[ArtifactHead],
     requested: tuple[int, int] | None,
 ) -> LogView | None:
     """Return the log of the requested (seed, repeat), else of the first seed that has one.
 
     None: no seed has a log.
     """
-    logs = [head for head in heads if head["kind"] == KIND]
+    logs = [head for head in heads if head.kind == KIND]
     if not logs:
         return None
     chosen = next((head for head in logs if _pair(head) == requested), logs[0])
-    artifact = artifacts.get(session, job_id, chosen["id"])
+    artifact = artifacts.get(session, job_id, chosen.id)
     if artifact is None:
         return None
-    text, pair = str(artifact["content"].get("text") or ""), _pair(chosen)
+    text, pair = str(artifact.content.get("text") or ""), _pair(chosen)
     return LogView(
-        chosen["seed"],
-        chosen["repeat"],
+        chosen.seed,
+        chosen.repeat,
         text,
         len(text.encode()) >= LOG_BYTES,
-        urls.artifact(job_id, chosen["id"]),
+        urls.artifact(job_id, chosen.id),
         tuple(
-            (head["kind"], urls.artifact(job_id, head["id"]))
+            (head.kind, urls.artifact(job_id, head.id))
             for head in heads
-            if head["kind"] in OF_A_HANG and _pair(head) == pair
+            if head.kind in OF_A_HANG and _pair(head) == pair
         ),
         tuple(
-            SeedChoice(
-                head["seed"], head["repeat"], urls.job(job_id, seed=_pair(head)), head is chosen
-            )
+            SeedChoice(head.seed, head.repeat, urls.job(job_id, seed=_pair(head)), head is chosen)
             for head in logs[:MAX_LOGS]
         ),
     )
 
 
-def _pair(head: Mapping[str, Any]) -> tuple[int, int]:
-    return head["seed"], head["repeat"]
+def _pair(head: ArtifactHead) -> tuple[int, int]:
+    return head.seed, head.repeat
 
 
 def telemetry(session: Session, job_id: str) -> TelemetryView | None:

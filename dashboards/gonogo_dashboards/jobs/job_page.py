@@ -41,6 +41,7 @@ from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.jobs import artifacts as stored_artifacts
 from gonogo_storage.jobs import job_attempts, job_seeds, selection_tests
 from gonogo_storage.jobs import jobs as stored_jobs
@@ -54,7 +55,6 @@ from gonogo_storage.seeds import arithmetics
 WORST_SEEDS = 12
 MAX_TABS = 12
 """Outputs to choose on the page: the worst where there are more."""
-_OF_ARTIFACT = ("id", "kind", "seed", "repeat", "output", "size")
 _CACHED = 32
 """Finished jobs whose worst seeds and plot are cached, about 0.3 MB each."""
 _worst: LRUCache[list[SeedRecord]] = LRUCache(_CACHED)
@@ -238,10 +238,7 @@ def job(
         comparison=reference_comparison.lines(worst) if tests is None else (),
         flips=_flips.get(fixed, lambda: reference_comparison.flip_lines(session, stored)) or (),
         artifacts=tuple(
-            ArtifactLine(
-                url=urls.artifact(job_id, head["id"]), **{name: head[name] for name in _OF_ARTIFACT}
-            )
-            for head in heads
+            from_object(ArtifactLine, head, url=urls.artifact(job_id, head.id)) for head in heads
         ),
         attempts=tuple(job_attempts.for_page(session, job_id)),
         log=job_logs.log(session, job_id, heads, pair),

@@ -65,7 +65,7 @@ def of_test(session: Session, key: str) -> dict[str, str] | None:
         for job in last
         for name, text in (("arch", job.variant.arch), ("board", job.variant.board))
     }
-    return {**_of_test(test["test"]), **place, **where}
+    return {**_of_test(test.test), **place, **where}
 
 
 def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:

@@ -113,7 +113,7 @@ class RunView:
 class DueLine:
     """A past due time, and its outcome."""
 
-    due_at: str | None
+    due_at: str
     due_words: str
     outcome: str
     outcome_words: str

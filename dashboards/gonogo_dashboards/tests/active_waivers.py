@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.classes import Class
 from gonogo.flakiness.waivers import RED_OR_HOLLOW
 from gonogo_dashboards.kit import words
 from gonogo_storage.comparison import waivers
+from gonogo_storage.comparison.waivers import StoredWaiver
+from gonogo_storage.db.encoding import timestamp
 
 ADD = "gonogo waiver add --test {key} --days 14 --reason 'why'"
 
@@ -43,18 +42,18 @@ def add_command(key: str) -> str:
     return ADD.format(key=key)
 
 
-def _line(waiver: Mapping[str, Any], now: datetime) -> WaiverLine:
-    labels = [f"{name}={value}" for name, value in waiver["labels"].items()]
-    parts = [f"tests {', '.join(waiver['names'])}"] if waiver["names"] else []
+def _line(waiver: StoredWaiver, now: datetime) -> WaiverLine:
+    labels = [f"{name}={value}" for name, value in waiver.labels.items()]
+    parts = [f"tests {', '.join(waiver.names)}"] if waiver.names else []
     parts += [f"jobs with {', '.join(labels)}"] if labels else []
-    parts += [f"builds {', '.join(waiver['builds'])}"] if waiver["builds"] else []
-    if waiver["classes"] != [kind.value for kind in RED_OR_HOLLOW]:
-        parts.append(", ".join(words.inline(Class(kind).label) for kind in waiver["classes"]))
+    parts += [f"builds {', '.join(waiver.builds)}"] if waiver.builds else []
+    if waiver.classes != list(RED_OR_HOLLOW):
+        parts.append(", ".join(words.inline(kind.label) for kind in waiver.classes))
     return WaiverLine(
-        waiver["id"],
-        waiver["words"],
+        waiver.id,
+        waiver.words,
         "; ".join(parts),
-        waiver["expires_at"],
-        words.until(waiver["expires_at"], now),
-        urls.end_waiver(waiver["id"]),
+        timestamp(waiver.expires_at),
+        words.until(timestamp(waiver.expires_at), now),
+        urls.end_waiver(waiver.id),
     )

@@ -192,11 +192,11 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
         (stored for stored in variants if _named(stored).items() >= _of_variant(chosen).items()),
         variants[0] if variants else None,
     )
-    canonical = test["test"]
+    canonical = test.test
     about: dict[str, Any] = {
         "key": key,
-        "workload_key": test["workload_key"],
-        "kernel": test["kernel"],
+        "workload_key": test.workload_key,
+        "kernel": test.kernel,
         "shape": shape_of(canonical),
         "tolerance": tolerance_of(canonical),
         "noun": noun_of(canonical),
@@ -281,9 +281,7 @@ def _judged(
         flags.list_(session, test=variant.test_key, limit=MAX_FLAGS).items,
     )
     of_variant = [
-        flag
-        for flag in raised
-        if (flag["branch"], flag["arch"], flag["board"]) == tuple(here.values())
+        flag for flag in raised if (flag.branch, flag.arch, flag.board) == tuple(here.values())
     ]
 
     def choices(name: str, values: Sequence[str], labels: Mapping[str, str]) -> tuple[Choice, ...]:

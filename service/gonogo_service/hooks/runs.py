@@ -18,6 +18,7 @@ from gonogo.ci.rules import Rule, build_name
 from gonogo.errors import FieldError, JobError
 from gonogo.spec.builds import known_build
 from gonogo.spec.canonical import key_of
+from gonogo.spec.validation import field_errors
 from gonogo_service.kit import problems
 from gonogo_service.submission import gauges, suites
 from gonogo_service.submission.bodies import GaugeIn
@@ -213,7 +214,7 @@ def _gauges(
             body = GaugeIn.model_validate(gauge)
             started.append(str(gauges.submit(session, body, settings, cause.owner)["id"]))
         except ValidationError as problem:
-            errors.append(f"gauges.{number}: {problems.as_field_error(problem)}")
+            errors.append(f"gauges.{number}: {field_errors(problem.errors(), GaugeIn)[0]}")
         except (JobError, problems.Problem) as problem:
             errors.append(f"gauges.{number}: {problem}")
     return _commit_check(

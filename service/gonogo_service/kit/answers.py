@@ -15,7 +15,6 @@ from gonogo.urls import API
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_storage.db.encoding import encode
 from gonogo_storage.db.paging import Page
-from gonogo_storage.db.records import names
 
 T = TypeVar("T")
 MAX_LIMIT = 500
@@ -47,11 +46,6 @@ class Route(APIRoute):
 def make_router(tag: str) -> APIRouter:
     """Return a router below /api/v1 that reads its requests strictly."""
     return APIRouter(prefix=API, tags=[tag], dependencies=[Depends(_strictly)], route_class=Route)
-
-
-def extend(shape: type[T], value: object, **more: Any) -> T:
-    """Return `value` as a dataclass derived from its own, with the fields that only the API has."""
-    return shape(**{name: getattr(value, name) for name in names(type(value))}, **more)
 
 
 def extend_page(page: Page[Any], extended: Callable[[Any], T]) -> Page[T]:

@@ -128,7 +128,7 @@ def _shapes(routes: Iterable[APIRoute]) -> set[type[Any]]:
 
 def _docstrings(shape: type[Any]) -> dict[str, str]:
     """Return the docstrings of a dataclass's fields, those that it inherits included."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for cls in reversed(shape.__mro__):
         if is_dataclass(cls):
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
@@ -139,5 +139,5 @@ def _docstrings(shape: type[Any]) -> dict[str, str]:
                         ast.AnnAssign(target=ast.Name(id=name)),
                         ast.Expr(value=ast.Constant(value=str() as words)),
                     ):
-                        found[name.removesuffix("_")] = " ".join(words.split())
-    return found
+                        texts[name.removesuffix("_")] = " ".join(words.split())
+    return texts

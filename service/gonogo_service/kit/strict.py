@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, ConfigDict, Field
+
+from gonogo.spec.validation import Model
 
 
 def _is_text(value: object) -> object:
@@ -27,7 +29,7 @@ Moment = Annotated[
 """A time in a body: RFC 3339 with a time zone, converted to UTC."""
 
 
-class Strict(BaseModel):
+class Strict(Model):
     """A request's body: unknown fields are rejected by name, and text is never read as a number."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(defer_build=False)  # a server builds when it starts

@@ -5,11 +5,16 @@ People, suites, rules and bisections use them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, JsonValue, Tag
 
+from gonogo.errors import FieldError
 from gonogo.spec.builds import EMULATOR
+from gonogo.spec.selections import FIELD, TestBody, is_selection
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.validation import Bounded, Refused
 from gonogo_service.kit.strict import Strict
 
 MAX_SEED = 2**53 - 1
@@ -31,6 +36,17 @@ Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Label = Annotated[str, Field(pattern=NAME, max_length=64)]
 Word = Annotated[str, Field(pattern=WORD, max_length=64)]
+
+
+def _has_kernel(value: object) -> object:
+    if isinstance(value, Mapping) and is_selection(value):
+        reason, limit = "is not the test of a kernel", "a test with a kernel"
+        raise Refused(FieldError(FIELD, value[FIELD], reason, limit=limit))
+    return value
+
+
+KernelTest = Annotated[TestSpec, BeforeValidator(_has_kernel)]
+"""A test, where a selection of gtest or pytest tests can't stand."""
 
 
 class SeedRange(Strict):
@@ -73,7 +89,7 @@ class Prepared(Strict):
     """A context: tests that run first in the same child process."""
 
     name: str = Field(pattern=NAME, max_length=64)
-    before: list[dict[str, Any]] = Field(min_length=1, max_length=MAX_BEFORE)
+    before: list[KernelTest] = Field(min_length=1, max_length=MAX_BEFORE)
 
 
 class Commit(Strict):
@@ -92,59 +108,56 @@ class Reference(Strict):
 
 def _kind_of_seeds(value: object) -> str:
     if isinstance(value, list):
-        return "list"
+        return "<list>"
     named = isinstance(value, SequentialSeeds) or (isinstance(value, dict) and "policy" in value)
-    return "sequential" if named else "range"
+    return "<SequentialSeeds>" if named else "<SeedRange>"
 
 
 def _kind_of_context(value: object) -> str | None:
     if isinstance(value, dict | Prepared):
-        return "prepared"
-    return "isolated" if value == "isolated" else None
+        return "<Prepared>"
+    return "<isolated>" if value == "isolated" else None
 
 
 Seeds = Annotated[
-    Annotated[SeedRange, Tag("range")]
-    | Annotated[SequentialSeeds, Tag("sequential")]
-    | Annotated[list[Seed], Tag("list"), Field(min_length=1)],
+    Annotated[SeedRange, Tag("<SeedRange>")]
+    | Annotated[SequentialSeeds, Tag("<SequentialSeeds>")]
+    | Annotated[list[Seed], Tag("<list>"), Field(min_length=1, fail_fast=True)],
     Discriminator(_kind_of_seeds),
 ]
 ContextOf = Annotated[
-    Annotated[Literal["isolated"], Tag("isolated")] | Annotated[Prepared, Tag("prepared")],
+    Annotated[Literal["isolated"], Tag("<isolated>")] | Annotated[Prepared, Tag("<Prepared>")],
     Discriminator(
         _kind_of_context,
         custom_error_type="context",
         custom_error_message="unknown context",
         custom_error_context={
-            "expected": "'isolated', or an object with name and before (the tests that run first)"
+            "limit": "'isolated', or an object with name and before (the tests that run first)"
         },
     ),
 ]
 
 
-class JobIn(Strict):
-    """A job: a test, a build, a target and seeds.
+EXAMPLES: list[JsonValue] = [
+    {
+        "test": {
+            "kernel": "layernorm_bw",
+            "shape": [3, 273, 1, 8462],
+            "numerics": {"input": "bf16", "output": "bf16"},
+            "inputs": {"regime": "uniform", "low": -1, "high": 1},
+            "tolerance": {"rtol": 1e-3, "atol": 0.5},
+        },
+        "build": "tt-train-2025",
+        "seeds": {"start": 0, "count": 64},
+        "labels": {"suite": "nightly"},
+    }
+]
 
-    The domain checks the test's fields (`gonogo.spec.test_spec`, `gonogo.spec.selections`).
-    """
 
-    test: dict[str, Any] = Field(
-        description=(
-            "kernel, shape, numerics, epsilon, inputs, tolerance, memory, program; for gtest and "
-            'pytest instead: {"selection": {"suite", "filter", "shuffle", "stages"}}'
-        )
-    )
-    build: str = Field(pattern=NAME, max_length=200)
+class JobOptions(Strict):
+    """How a job runs; the jobs of suites and bisections have the same fields."""
+
     target: Target = Target()
-    reference: Reference | None = Field(
-        None,
-        description=(
-            "Build to compare with, besides the float64 reference of the test's kernel; "
-            "null: only the reference"
-        ),
-    )
-    seeds: Seeds
-    repeats: int = Field(1, ge=1, le=MAX_REPEATS)
     context: ContextOf = "isolated"
     priority: int = Field(5, ge=0, le=9, description="9 runs first")
     queue_deadline_s: float = Field(
@@ -153,14 +166,39 @@ class JobIn(Strict):
         le=MAX_DEADLINE_S,
         description="Seconds after which the job fails if no worker has started it",
     )
-    labels: dict[Label, Annotated[str, Field(max_length=200)]] = Field({}, max_length=MAX_LABELS)
+
+
+class SeedOptions(JobOptions):
+    """How often a job runs its test, and what it compares; the jobs of suites have them, too."""
+
+    reference: Reference | None = Field(
+        None,
+        description=(
+            "Build to compare with, besides the float64 reference of the test's kernel; "
+            "null: only the reference"
+        ),
+    )
+    repeats: int = Field(1, ge=1, le=MAX_REPEATS)
+
+
+class JobIn(SeedOptions):
+    """A job: a test, a build, a target and seeds."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": EXAMPLES})
+
+    test: TestBody = Field(description="A kernel's test; for gtest and pytest a selection")
+    build: str = Field(pattern=NAME, max_length=200)
+    seeds: Seeds
+    labels: Annotated[dict[Label, Annotated[str, Field(max_length=200)]], Bounded] = Field(
+        {}, max_length=MAX_LABELS
+    )
     commit: Commit | None = None
 
 
 class GaugeIn(Strict):
     """A test of a kernel, and the graded variant: its branch, arch and board."""
 
-    test: dict[str, Any] = Field(description="kernel, shape, numerics, epsilon, inputs, tolerance")
+    test: KernelTest
     branch: Name = Field(EMULATOR, description="Branch that gets the grade and the flag")
     target: Target = Field(
         Target(),

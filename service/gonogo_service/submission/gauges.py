@@ -26,12 +26,11 @@ def submit(session: Session, body: GaugeIn, settings: Settings, owner: str) -> d
 def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> NewGauge:
     """Return the gauge to create, whose builds are known. Raises FieldError."""
     checked = check(body, settings)
-    kernel = jobs.kernel_test(body.test, settings, "test").kernel
     for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
         for place, name in enumerate(names):
             where = f"{field}.{place}"
             build = jobs.build_of(session, name, body.target.executor, settings, where)
-            check_kernel(build, kernel, where)
+            check_kernel(build, body.test.kernel, where)
     return checked(owner)
 
 
@@ -40,14 +39,8 @@ def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
 
     Raises FieldError.
     """
-    if "selection" in body.test:
-        raise FieldError(
-            "test.selection",
-            body.test["selection"],
-            "only tests of kernels can be gauged",
-            limit="a test with a kernel",
-        )
-    test = jobs.kernel_test(body.test, settings, "test")
+    test = body.test
+    jobs.check_size(test, settings, "test")
     executor = body.target.executor
     if executor == EMULATOR and (named := body.builds or body.wrong_builds):
         field = "builds.0" if body.builds else "wrong_builds.0"

@@ -16,13 +16,20 @@ from gonogo.spec.builds import (
     known_build,
     own_builds,
 )
+from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.fields import did_you_mean
 from gonogo.spec.regimes import check_exact_executor
-from gonogo.spec.selections import OWN_EXECUTORS, AnyTest, Selection, check_executor, parse_test
+from gonogo.spec.selections import (
+    AnyTest,
+    Selection,
+    SelectionTest,
+    check_executor,
+)
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.submission.bodies import MAX_SEED, JobIn, Prepared, SequentialSeeds
 from gonogo_settings import Settings
 from gonogo_storage.catalogue import builds
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import IMPORT_EXECUTOR
 from gonogo_storage.jobs import jobs as stored
 from gonogo_storage.jobs import queue_estimate
@@ -48,7 +55,9 @@ def check(body: JobIn, settings: Settings) -> Submission:
             "runs nothing: it marks imported results",
             limit="another executor",
         )
-    test = _test(body.test, settings, "test")
+    test = body.test.selection if isinstance(body.test, SelectionTest) else body.test
+    if isinstance(test, TestSpec):
+        check_size(test, settings, "test")
     check_executor(test, body.target.executor)
     if isinstance(test, Selection):
         _check_selection(body, test)
@@ -59,10 +68,9 @@ def check(body: JobIn, settings: Settings) -> Submission:
         )
     context: str | dict[str, Any] = "isolated"
     if isinstance(body.context, Prepared):
-        before = [
-            kernel_test(test_fields, settings, f"context.before.{number}").canonical()
-            for number, test_fields in enumerate(body.context.before)
-        ]
+        for number, warm_up in enumerate(body.context.before):
+            check_size(warm_up, settings, f"context.before.{number}")
+        before = [warm_up.canonical() for warm_up in body.context.before]
         context = {"name": body.context.name, "before": before}
     return Submission(body, test, _seeds(body, settings.max_seeds), context)
 
@@ -95,7 +103,9 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
         else _reference(session, body, build, test, settings)
     )
     request = body.model_dump(mode="json", exclude={"test", "context"})
-    return NewJob(
+    return from_object(
+        NewJob,
+        body,
         test_key=test.key,
         workload_key=test.workload_key,
         kernel=test.kernel,
@@ -108,15 +118,12 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
         arch=body.target.arch,
         board=body.target.board,
         seeds=submission.seeds,
-        repeats=body.repeats,
         context=submission.context,
-        priority=body.priority,
-        queue_deadline_s=body.queue_deadline_s,
-        labels=body.labels,
         commit=None if body.commit is None else body.commit.model_dump(),
         owner=owner,
         request=request,
         chunk_seconds=settings.chunk_seconds,
+        resubmit_of=None,
         reference=reference,
         stop_on_finding=body.seeds.stop_on_finding
         if isinstance(body.seeds, SequentialSeeds)
@@ -155,17 +162,9 @@ def plugins(settings: Settings) -> set[str]:
     }
 
 
-def kernel_test(data: dict[str, Any], settings: Settings, path: str) -> TestSpec:
-    """Return a test of a kernel, because only such tests can run before a kernel."""
-    test = _test(data, settings, path)
-    if isinstance(test, Selection):
-        raise FieldError(
-            f"{path}.selection",
-            test.inner(),
-            "only tests of kernels can run before one",
-            limit="a test with a kernel",
-        )
-    return test
+def check_size(test: TestSpec, settings: Settings, path: str) -> None:
+    """Raise FieldError for a test with more elements than the service accepts."""
+    test.check_elements(settings.max_elements, path, "GONOGO_MAX_ELEMENTS")
 
 
 def _check_selection(body: JobIn, selection: Selection) -> None:
@@ -191,17 +190,6 @@ def _check_selection(body: JobIn, selection: Selection) -> None:
             reason,
             limit="1; for more iterations use more seeds, for a controlled seed use shuffle",
         )
-
-
-def _test(data: dict[str, Any], settings: Settings, path: str) -> AnyTest:
-    try:
-        return parse_test(data, max_elements=settings.max_elements, path=path)
-    except FieldError as error:
-        if error.limit == f"{settings.max_elements} elements":  # the domain knows no settings
-            raise FieldError(
-                error.field, error.value, error.reason, limit=f"{error.limit} (GONOGO_MAX_ELEMENTS)"
-            ) from None
-        raise
 
 
 def _seeds(body: JobIn, limit: int) -> tuple[int, ...]:
@@ -259,7 +247,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     if known is not None:
         if known.executor == executor:
             return known
-        if executor in OWN_EXECUTORS or registered is not None:
+        if executor in EXECUTORS or registered is not None:
             wrong_field = ("target.executor", executor) if field == "build" else (field, name)
             raise FieldError(
                 *wrong_field,
@@ -267,7 +255,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
                 limit=known.executor if field == "build" else executor,
             )
     built, served = queue_estimate.executors(session)
-    executors = OWN_EXECUTORS | plugins(settings) | built | served
+    executors = set(EXECUTORS) | plugins(settings) | built | served
     if executor not in executors:
         raise FieldError(
             "target.executor",
@@ -275,7 +263,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
             "unknown executor",
             limit="one of " + ", ".join(sorted(executors)),
         )
-    if executor in (plugins(settings) | served) - OWN_EXECUTORS:
+    if executor in (plugins(settings) | served) - set(EXECUTORS):
         return Build(name=name, executor=executor, branch=executor)
     if executor == EMULATOR:
         names = own_builds(executor)

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from gonogo.errors import FieldError
 from gonogo.spec import fields
 from gonogo.spec.suites import Template, expand
-from gonogo_service.kit import problems
+from gonogo.spec.validation import field_errors
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_service.submission.jobs import Submission
@@ -181,4 +181,4 @@ def _body(template: Template, supplied: Mapping[str, Any]) -> JobIn:
     try:
         return JobIn.model_validate({**template.body, **supplied})
     except ValidationError as error:
-        raise problems.as_field_error(error) from None
+        raise field_errors(error.errors(include_url=False), JobIn)[0] from None

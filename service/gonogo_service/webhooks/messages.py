@@ -145,12 +145,12 @@ def _flag(session: Session, reference: Mapping[str, Any], base: str) -> dict[str
     flag = flags.get(session, str(reference["flag"]))
     if flag is None:
         return None
-    evidence = flag["evidence"] or {}
+    evidence = flag.evidence
     return {
-        **{name: flag[name] for name in _FLAG_FIELDS},
+        **{name: getattr(flag, name) for name in _FLAG_FIELDS},
         "sentence": evidence.get("diagnosis") or evidence.get("sentence"),
         "check": evidence.get("check"),
-        "url": base + urls.flag(flag["id"]),
+        "url": base + urls.flag(flag.id),
     }
 
 
@@ -158,9 +158,8 @@ def _bisection(session: Session, reference: Mapping[str, Any], base: str) -> dic
     bisection = bisections.get(session, str(reference["bisection"]))
     if bisection is None:
         return None
-    fields = bisection.to_json()
     return {
-        **{name: fields[name] for name in _BISECTION_FIELDS},
+        **{name: getattr(bisection, name) for name in _BISECTION_FIELDS},
         "url": base + urls.bisection(bisection.id),
     }
 
@@ -170,8 +169,8 @@ def _device(session: Session, reference: Mapping[str, Any], base: str) -> dict[s
     if device is None:
         return None
     return {
-        **{name: device[name] for name in _DEVICE_FIELDS},
-        "url": base + urls.device(device["id"]),
+        **{name: getattr(device, name) for name in _DEVICE_FIELDS},
+        "url": base + urls.device(device.id),
     }
 
 

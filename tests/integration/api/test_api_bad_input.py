@@ -89,13 +89,13 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({"queue_deadline_s": 1e300}, "queue_deadline_s", "<="),
     ({"context": "grouped"}, "context", "isolated"),
     ({"context": "grouped"}, "context", "name and before"),
-    ({"context": {"name": "x", "before": [], "after": 1}}, "context.before", "at least 1"),
+    ({"context": {"name": "x", "before": [], "after": 1}}, "context.before", "1 to 16 items"),
     (
         {"context": {"name": "x", "before": [TEST], "after": 1}},
         "context.after",
         "one of name, before",
     ),
-    ({"context": {"name": "x", "before": []}}, "context.before", "at least 1"),
+    ({"context": {"name": "x", "before": []}}, "context.before", "1 to 16 items"),
     (
         {"context": {"name": "x", "before": [{"kernel": "softmax", "shape": [1]}]}},
         "context.before.0.kernel",

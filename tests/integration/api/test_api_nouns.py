@@ -10,7 +10,7 @@ import pytest
 import stored_jobs
 from api import JOB, Api, in_process
 from gonogo.kernels.layernorm.emulation.defects import DEFECTS
-from gonogo.spec.builds import TORCH_BUILDS, TTNN_BUILDS, emulator_builds
+from gonogo.spec.builds import emulator_builds, own_builds
 from gonogo.spec.kernels import layernorm
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import workers
@@ -49,14 +49,14 @@ def test_the_names_of_the_emulators_builds_are_those_of_its_defects() -> None:
 
 
 def test_registered_builds_are_listed_among_those_of_the_emulator(api: Api) -> None:
-    builtin_names = [*emulator_builds(), *TORCH_BUILDS, *TTNN_BUILDS]
+    builtin_names = list(own_builds())
     assert all_names(api) == sorted(builtin_names)
     answer = api.client.post("/api/v1/builds", json=V60)
     assert answer.status_code == 201
     assert {**V60, "created_at": answer.json()["created_at"]} == answer.json()
     assert all_names(api) == sorted([*builtin_names, "v0.60"])
-    assert all_names(api, executor="torch") == sorted(TORCH_BUILDS)
-    assert all_names(api, executor="ttnn") == sorted([*TTNN_BUILDS, "v0.60"])
+    assert all_names(api, executor="torch") == sorted(own_builds("torch"))
+    assert all_names(api, executor="ttnn") == sorted([*own_builds("ttnn"), "v0.60"])
     assert all_names(api, branch="emulator") == sorted(emulator_builds())
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 
 from api import Api, in_process
 from gonogo_storage.access import audit
+from gonogo_storage.db.encoding import decode, encode
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.states import DeviceHealth
 from gonogo_storage.devices import devices, outcomes, workers
@@ -61,10 +62,10 @@ def announce(
 def look(engine: Engine, now: datetime = NOW) -> dict[str, Any]:
     """Return the only device with its history."""
     with reading(engine) as current:
-        (listed,) = devices.list_(current, now=now)
-        whole = devices.look(current, listed["id"], now=now)
+        (listed,) = devices.list_(current, now=now).items
+        whole = devices.look(current, listed.id, now=now)
     assert whole is not None
-    return whole
+    return decode(encode(whole))
 
 
 def report(
@@ -113,7 +114,7 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
     with reading(engine) as current:
         entries = audit.list_(current, audit.AuditFilter(subject=device["id"])).items
         messages = outbox.due(current, topics=["device.health_changed"], now=NOW)
-    assert [(entry["actor"], entry["detail"]["after"]) for entry in entries] == [
+    assert [(entry.actor, entry.detail["after"]) for entry in entries] == [
         ("worker:worker-1", "good"),
         ("worker:worker-1", "bad"),
     ]
@@ -135,7 +136,7 @@ def test_in_maintenance_only_a_person_s_word_counts(engine: Engine) -> None:
         )
         assert devices.orders(current) == {FACTS["device"]: {"order": "work", "asked": 1}}
     assert back is not None
-    assert back["health"] == "good"
+    assert back.health == "good"
 
 
 def test_a_bad_or_drained_device_counts_as_no_worker(engine: Engine) -> None:

@@ -23,7 +23,7 @@ from gonogo_storage.db.engine import make_engine
 from gonogo_storage.gauges import gauges
 from gonogo_storage.jobs import attempts, queues
 from gonogo_storage.ops import schema
-from gonogo_storage.tables import EventRow, GaugeResultRow, OutboxRow, RollupRow, SeedResultRow
+from gonogo_storage.tables import EventRow, GaugeResultRow, JobTallyRow, OutboxRow, SeedResultRow
 
 KEY = TestSpec.parse(TEST).key
 VARIANT = ("emulator", "wormhole", "n150")
@@ -110,7 +110,7 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
         )  # a gauge measures the test, not a branch
         assert gauges.sharpness_of(session, KEY, *VARIANT[:2], "n300") == {}
         assert test_specs.builds_of(session, KEY) == []
-        for table in (SeedResultRow, RollupRow):
+        for table in (SeedResultRow, JobTallyRow):
             assert session.scalar(select(func.count()).select_from(table)) == 0
         topics = set(session.scalars(select(OutboxRow.topic)))
         assert {"flag.opened", "gauge.finished"} <= topics

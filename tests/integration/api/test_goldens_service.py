@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import Engine
 
 from gonogo_storage.access import audit
+from gonogo_storage.db.encoding import decode, encode
 from gonogo_storage.db.engine import make_engine, reading, session
 from gonogo_storage.devices import devices, goldens
 from gonogo_storage.devices.goldens import ReportOutcome
@@ -73,18 +74,18 @@ class Fleet:
         with reading(self.engine) as current:
             (known,) = (
                 device
-                for device in devices.list_(current, now=self.now)
-                if device["device"] == f"{host}/{name}"
+                for device in devices.list_(current, now=self.now).items
+                if device.device == f"{host}/{name}"
             )
-            whole = devices.look(current, known["id"], now=self.now)
+            whole = devices.look(current, known.id, now=self.now)
         assert whole is not None
-        return whole
+        return decode(encode(whole))
 
     def audited(self) -> list[str]:
         """Return the audited actions on the golden, oldest first."""
         with reading(self.engine) as current:
             entries = audit.list_(current, audit.AuditFilter(subject="ttnn/ttnn/wormhole")).items
-        return [str(entry["action"]) for entry in reversed(entries)]
+        return [entry.action for entry in reversed(entries)]
 
 
 @pytest.fixture

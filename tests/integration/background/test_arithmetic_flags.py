@@ -42,8 +42,8 @@ def test_another_arithmetic_opens_one_flag_that_resolves_when_the_old_one_is_bac
     assert here.flags(TEST) == {}
     night(here, 3, stores=True)
     opened = flag(here)
-    proof = opened["evidence"]
-    assert (opened["state"], proof["words"]) == ("open", "y: x^ is now stored in bf16")
+    proof = opened.evidence
+    assert (opened.state, proof["words"]) == ("open", "y: x^ is now stored in bf16")
     assert (proof["before"], proof["after"]) == ({"y": INSIDE}, {"y": STORED})
     assert proof["found_in"] == {"y": "4 of 4 seeds"}
     assert proof["earlier_builds"] == {"y": ["b2", "b1"]}
@@ -52,7 +52,7 @@ def test_another_arithmetic_opens_one_flag_that_resolves_when_the_old_one_is_bac
     assert set(here.flags(TEST)) == {KIND}  # nothing else is wrong with it
     night(here, 4, stores=True)
     renewed = flag(here)
-    assert (renewed["id"], renewed["jobs"]) == (opened["id"], 2)
+    assert (renewed.id, renewed.jobs) == (opened.id, 2)
     for sequence in (5, 6):
         night(here, sequence, stores=False, seeds=POLICY.quiet_seeds // POLICY.quiet_builds)
     assert flag(here)["state"] == "resolved"
@@ -60,8 +60,8 @@ def test_another_arithmetic_opens_one_flag_that_resolves_when_the_old_one_is_bac
     assert flag(here)["state"] == "reopened"
     with engines.reading(here.engine) as session:
         messages = outbox.due(session, topics=("flag.opened", "flag.resolved"))
-        history = [entry["what"] for entry in flag_history.of(session, opened["id"])]
-    topics = [message.topic for message in messages if opened["id"] in str(message.payload)]
+        history = [entry["what"] for entry in flag_history.of(session, opened.id)]
+    topics = [message.topic for message in messages if opened.id in str(message.payload)]
     assert topics == ["flag.opened", "flag.resolved", "flag.opened"]
     assert history == ["reopened", "resolved", "opened"]
 

@@ -40,13 +40,13 @@ EVIDENCE = {
 def opened(here: World, kind: str, test: dict[str, Any], state: str = "open") -> dict[str, Any]:
     """Return the flag of that kind; its evidence must suffice to run it again."""
     flag = here.flags(test)[kind]
-    assert flag["state"] == state
-    assert flag["evidence"].keys() >= EVIDENCE
-    assert flag["evidence"]["check"].startswith(
+    assert flag.state == state
+    assert flag.evidence.keys() >= EVIDENCE
+    assert flag.evidence["check"].startswith(
         "gonogo check --kernel layernorm_bw --shape 3,273,1,8462 --build "
     )
-    assert flag["evidence"]["rerun"]["seeds"]
-    assert flag["evidence"]["rerun"]["builds"]
+    assert flag.evidence["rerun"]["seeds"]
+    assert flag.evidence["rerun"]["builds"]
     return flag
 
 
@@ -67,7 +67,7 @@ def flaky(here: World) -> None:
     test = spec_of(0.41)
     here.job([row(seed, wrong=True, within=seed != 3) for seed in range(8)], test=test)
     flag = opened(here, "flaky", test)
-    proof = flag["evidence"]
+    proof = flag.evidence
     assert (proof["figures"]["failures"]["failures"], proof["figures"]["failures"]["runs"]) == (
         1,
         8,
@@ -77,11 +77,11 @@ def flaky(here: World) -> None:
     here.job(
         [row(seed, wrong=True, within=True) for seed in (0, 1)], test=test
     )  # green seeds say nothing new
-    assert here.flags(test)["flaky"]["version"] == flag["version"]
+    assert here.flags(test)["flaky"].version == flag.version
     quiet(here, test)
-    assert here.flags(test)["flaky"]["state"] == "resolved"
+    assert here.flags(test)["flaky"].state == "resolved"
     here.job([row(0, within=False), row(1)], test=test, build="worse", sequence=90)
-    assert here.flags(test)["flaky"]["state"] == "reopened"
+    assert here.flags(test)["flaky"].state == "reopened"
 
 
 def nondeterministic(here: World) -> None:
@@ -101,10 +101,10 @@ def nondeterministic(here: World) -> None:
     assert "--seed-start 2 --repeats 8" in proof["check"]
     quiet(here, test)
     assert (
-        here.flags(test)["nondeterministic"]["state"] == "open"
+        here.flags(test)["nondeterministic"].state == "open"
     )  # seeds that ran once say nothing of it
     quiet(here, test, first=60, repeats=2)
-    assert here.flags(test)["nondeterministic"]["state"] == "resolved"
+    assert here.flags(test)["nondeterministic"].state == "resolved"
 
 
 def device_dependent(here: World) -> None:
@@ -116,7 +116,7 @@ def device_dependent(here: World) -> None:
     assert set(proof["figures"]["examples"][0]["digests"]) == {"n1/0", "n2/0"}
     for device in ("n1/0", "n2/0"):
         quiet(here, test, device=device)
-    assert here.flags(test)["device_dependent"]["state"] == "resolved"
+    assert here.flags(test)["device_dependent"].state == "resolved"
 
 
 def context_dependent(here: World) -> None:
@@ -134,13 +134,13 @@ def context_dependent(here: World) -> None:
     }
     assert table == {"isolated": (8, 0), "after matmul": (0, 8)}
     assert proof["rerun"]["contexts"] == ["isolated", "after matmul"]
-    assert here.flags(test)["flaky"]["evidence"]["figures"]["cause"] == "context_dependent"
+    assert here.flags(test)["flaky"].evidence["figures"]["cause"] == "context_dependent"
     for number, context in enumerate(["isolated", grouped, "isolated", grouped]):
         rows = [row(seed) for seed in range(QUIET // 2)]
         here.job(
             rows, test=test, context=context, build=f"later{number % 2}", sequence=50 + number % 2
         )
-    assert here.flags(test)["context_dependent"]["state"] == "resolved"
+    assert here.flags(test)["context_dependent"].state == "resolved"
 
 
 def latent_flake(here: World) -> None:
@@ -156,7 +156,7 @@ def latent_flake(here: World) -> None:
     assert POLICY.latent_target < tail["predicted"] <= tail["upper"]
     assert "--seeds 40 --seed-start 0" in proof["check"]
     quiet(here, test)
-    assert here.flags(test)["latent_flake"]["state"] == "resolved"
+    assert here.flags(test)["latent_flake"].state == "resolved"
 
 
 def fix_masked(here: World) -> None:
@@ -169,7 +169,7 @@ def fix_masked(here: World) -> None:
         if not within:
             assert "fix_masked" not in here.flags(test)
     flag = opened(here, "fix_masked", test)
-    change = flag["evidence"]["figures"]["change"]
+    change = flag.evidence["figures"]["change"]
     assert (change["before"], change["after"], change["by"], change["turned_green"]) == (
         "container-1",
         "container-2",
@@ -177,8 +177,8 @@ def fix_masked(here: World) -> None:
         True,
     )
     assert set(change["same"]) == {"dx s1", "dx s2"}
-    assert "s1 is subtracted twice in all 265 tiles" in flag["evidence"]["words"]
-    assert flag["evidence"]["rerun"]["builds"] == ["container-1", "container-2"]
+    assert "s1 is subtracted twice in all 265 tiles" in flag.evidence["words"]
+    assert flag.evidence["rerun"]["builds"] == ["container-1", "container-2"]
     here.job(
         [row(seed, wrong=True, bits="4") for seed in range(6)],
         test=test,
@@ -186,10 +186,10 @@ def fix_masked(here: World) -> None:
         sequence=3,
         diagnosed=True,
     )
-    assert here.flags(test)["fix_masked"]["state"] == "open"  # green for good, and still wrong
+    assert here.flags(test)["fix_masked"].state == "open"  # green for good, and still wrong
     quiet(here, test)
-    assert here.flags(test)["fix_masked"]["state"] == "resolved"
-    assert here.flags(test)["passes_by_tolerance"]["state"] == "resolved"
+    assert here.flags(test)["fix_masked"].state == "resolved"
+    assert here.flags(test)["passes_by_tolerance"].state == "resolved"
 
 
 def hangs(here: World) -> None:
@@ -201,20 +201,20 @@ def hangs(here: World) -> None:
     assert (proof["figures"]["hangs"]["failures"], proof["figures"]["hangs"]["runs"]) == (1, 6)
     assert set(here.flags(test)) == {"hangs"}  # what was lost never counts against the kernel
     quiet(here, test)
-    assert here.flags(test)["hangs"]["state"] == "resolved"
+    assert here.flags(test)["hangs"].state == "resolved"
 
 
 def passes_by_tolerance(here: World) -> None:
     test = spec_of(0.48)
     here.job([row(seed, wrong=seed < 3) for seed in range(4)], test=test)
     flag = opened(here, "passes_by_tolerance", test)
-    assert flag["jobs"] == 1  # flagged by ingest, its evidence made whole by the assessment
-    assert flag["evidence"]["figures"]["seeds"] == rate(3, 4).to_json()
-    assert {example["digests"]["dx"] for example in flag["evidence"]["examples"]} == {
+    assert flag.jobs == 1  # flagged by ingest, its evidence made whole by the assessment
+    assert flag.evidence["figures"]["seeds"] == rate(3, 4).to_json()
+    assert {example["digests"]["dx"] for example in flag.evidence["examples"]} == {
         f"000bad{seed:010x}" for seed in range(3)
     }
     quiet(here, test)
-    assert here.flags(test)["passes_by_tolerance"]["state"] == "resolved"
+    assert here.flags(test)["passes_by_tolerance"].state == "resolved"
 
 
 def tolerance_too_tight(here: World) -> None:
@@ -222,7 +222,7 @@ def tolerance_too_tight(here: World) -> None:
     here.job([row(seed, within=False) for seed in range(4)], test=test)
     opened(here, "tolerance_too_tight", test)
     quiet(here, test)
-    assert here.flags(test)["tolerance_too_tight"]["state"] == "resolved"
+    assert here.flags(test)["tolerance_too_tight"].state == "resolved"
 
 
 def acknowledged_for_a_while(here: World) -> None:
@@ -233,15 +233,15 @@ def acknowledged_for_a_while(here: World) -> None:
     with engines.session(here.engine) as session:
         flag_changes.change(
             session,
-            flag["id"],
+            flag.id,
             {"state": "acknowledged", "expires": now + timedelta(hours=1)},
             actor="ada",
         )
     here.assess()
-    assert here.flags(test)["passes_by_tolerance"]["state"] == "acknowledged"
+    assert here.flags(test)["passes_by_tolerance"].state == "acknowledged"
     with time_machine.travel(now + timedelta(hours=2), tick=True):
         here.assess()
-    assert here.flags(test)["passes_by_tolerance"]["state"] == "open"
+    assert here.flags(test)["passes_by_tolerance"].state == "open"
 
 
 STORIES: tuple[Callable[[World], None], ...] = (
@@ -286,7 +286,7 @@ def test_a_flag_of_each_kind_opens_and_is_over_by_itself_on_postgres(postgres_ur
             all_flags = flags.list_(session, limit=500).items
         assert (
             messages.count("flag.resolved")
-            == len([flag for flag in all_flags if flag["state"] == "resolved"]) + 1
+            == len([flag for flag in all_flags if flag.state == "resolved"]) + 1
         )  # one was reopened
         assert (
             messages.count("flag.opened") == len(all_flags) + 2

@@ -62,7 +62,7 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
                 here.assessor.run_once()
         with engines.reading(here.engine) as session:
             assert assessments.get(session, variant()) is None
-            assert {flag["kind"] for flag in flags.list_(session).items} == {
+            assert {flag.kind for flag in flags.list_(session).items} == {
                 "passes_by_tolerance"
             }  # ingest raised it
         assert here.assess() == 1
@@ -154,7 +154,7 @@ def test_the_row_tells_of_the_newest_build_and_a_sick_device_raises_no_flag(shar
         (build["build"], build["failures"], build["runs"])
         for build in assessment["content"]["builds"]
     ][1] == ("old", 4, 4)
-    assert shared.flags(test)["tolerance_too_tight"]["build"] == "old"
+    assert shared.flags(test)["tolerance_too_tight"].build == "old"
 
 
 def test_seeds_of_equal_builds_are_pooled_and_the_same_bits_count_once(shared: World) -> None:
@@ -310,7 +310,7 @@ def test_iterations_of_a_gtest_are_judged_by_their_own_colour_and_have_no_seed(
     assessment = stored(shared, test)
     assert (assessment["stability"], assessment["failures"], assessment["runs"]) == ("flaky", 1, 8)
     flag = shared.flags(test)["flaky"]
-    assert "--suite ops --filter 'Norm.*' --seeds 1 --seed-start 2" in flag["evidence"]["check"]
+    assert "--suite ops --filter 'Norm.*' --seeds 1 --seed-start 2" in flag.evidence["check"]
     for number in range(2):
         shared.job(
             [iteration(iteration_number, "passed") for iteration_number in range(40)],
@@ -318,7 +318,7 @@ def test_iterations_of_a_gtest_are_judged_by_their_own_colour_and_have_no_seed(
             build=f"later{number}",
             sequence=5 + number,
         )
-    assert shared.flags(test)["flaky"]["state"] == "resolved"
+    assert shared.flags(test)["flaky"].state == "resolved"
 
 
 def test_jobs_of_a_version_that_assessed_nothing_are_assessed_once(database_url: str) -> None:
@@ -442,7 +442,7 @@ def test_a_clock_that_goes_back_hides_no_job_and_makes_no_old_job_look_quiet(
     )
     assert job.id < good.id
     flag = shared.flags(test)["flaky"]
-    assert (flag["state"], flag["last_job"]) == ("open", job.id)
+    assert (flag.state, flag.last_job) == ("open", job.id)
     for _ in range(2):
         shared.job([row(seed) for seed in range(8)], test=test, build="late", sequence=9)
-        assert shared.flags(test)["flaky"]["version"] == flag["version"]
+        assert shared.flags(test)["flaky"].version == flag.version

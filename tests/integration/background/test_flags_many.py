@@ -14,7 +14,6 @@ import pytest
 import compared_builds
 import nightly_history
 from api import ELSEWHERE, Api, in_process
-from gonogo_service.api.flags.flags import FlagsChanged
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import flags, triage
@@ -57,14 +56,13 @@ def flag_ids(api: Api) -> dict[str, list[str]]:
 def change(api: Api, ids: list[str], **fields: Any) -> Any:
     answer = api.client.post("/api/v1/flags:change", json={"ids": ids, **fields})
     assert answer.status_code == 200, answer.text
-    FlagsChanged.model_validate(answer.json(), strict=False)
     return answer.json()
 
 
 def order(api: Api, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> list[str]:
     with api.context.reading() as session:
         return [
-            flag["kind"]
+            flag.kind
             for flag in triage.listed(
                 session, FlagFilter(**filters), limit=limit, cursor=cursor
             ).items
@@ -192,7 +190,7 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
         with api.context.session() as session:
             for test in (compared_builds.HOLLOW, compared_builds.NEW):
                 nightly_history.night(session, "b1", 1, range(2), test=test, wrong=True)
-            first, second = (flag["id"] for flag in flags.list_(session).items)
+            first, second = (flag.id for flag in flags.list_(session).items)
         reader, person = api.visitor(ELSEWHERE), api.visitor(ELSEWHERE)
         for visitor, scope in ((reader, "read"), (person, "submit")):
             token = api.token(scope)["Authorization"].removeprefix("Bearer ")

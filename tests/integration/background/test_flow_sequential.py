@@ -42,7 +42,7 @@ def test_a_decided_job_tells_running_attempts_to_stop_and_ends_finished_though_a
         decided = [event for event in events.after(current, job_id, 0) if "reason" in event["data"]]
     engine.dispose()
     assert job.stop is not None
-    assert (job.verdict, job.stop["decision"], job.stop["seeds_saved"], job.total, job.done) == (
+    assert (job.verdict, job.stop.decision, job.stop.seeds_saved, job.total, job.done) == (
         "fail_by_tolerance",
         "flaky",
         198,

@@ -105,7 +105,7 @@ def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
 
 def _heard(engine: Engine) -> bool:
     with reading(engine) as current:
-        return bool(workers.list_(current))
+        return bool(workers.list_(current).items)
 
 
 def test_results_wait_for_a_database_that_is_away(

@@ -134,9 +134,7 @@ def test_an_added_seed_that_is_unexplained_settles_it(current: Session) -> None:
         job.suspects["words"]
         == "seed 0 is suspect; 8 seeds were added: seed 6 is unexplained by itself"
     )
-    assert [flag["kind"] for flag in flags.list_(current, job=job.id).items] == [
-        "passes_by_tolerance"
-    ]
+    assert [flag.kind for flag in flags.list_(current, job=job.id).items] == ["passes_by_tolerance"]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +157,7 @@ def test_the_pooled_figures_decide_the_verdict_and_are_the_flags_evidence(
     job = run(current, make)
     assert (job.verdict, job.total) == (ends, 12)
     job_flags = flags.list_(current, job=job.id).items
-    assert [flag["kind"] for flag in job_flags] == ([] if kind is None else [kind])
+    assert [flag.kind for flag in job_flags] == ([] if kind is None else [kind])
     if kind is not None:
         evidence = job_flags[0]["evidence"]
         assert evidence["pooled"]["dx"]["statistics"]["row_z"] == pytest.approx(row_z)

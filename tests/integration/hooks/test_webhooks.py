@@ -401,7 +401,7 @@ def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
         with api.context.session() as session:
             finished(session)
             (flag,) = flags.list_(session).items
-            of_flag = {"flag": flag["id"]}
+            of_flag = {"flag": flag.id}
             payloads = {
                 "run.finished": {"run": run.json()["id"]},
                 "flag.opened": of_flag,
@@ -412,8 +412,8 @@ def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
                 assert message["data"]["version"] >= 1
                 assert message["data"]["id"] in message["data"]["url"]
                 assert messages.sentence(message).endswith(message["data"]["url"])
-            assert messages.payload(session, "job.finished", {"job": flag["id"]}, None)["data"] == {
-                "job": flag["id"]
+            assert messages.payload(session, "job.finished", {"job": flag.id}, None)["data"] == {
+                "job": flag.id
             }  # there is no such job
             of_run = messages.payload(session, "run.finished", payloads["run.finished"], None)
             assert (

@@ -20,11 +20,12 @@ from gonogo_storage.db.paging import BadCursor
 from gonogo_storage.db.states import FlagState, JobState
 from gonogo_storage.devices import workers
 from gonogo_storage.flags import flags
-from gonogo_storage.jobs import artifacts, attempts, chunks, jobs
+from gonogo_storage.jobs import artifacts, attempts, chunks, job_seeds, jobs
 from gonogo_storage.jobs.closing import lock
 from gonogo_storage.jobs.job import Job, JobTarget
 from gonogo_storage.jobs.jobs import JobFilter
 from gonogo_storage.messages import events, leases, outbox
+from gonogo_storage.rollups import rollups
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import FlagRow
 from job_flow import QUEUE, empty_row, new_job, output, row
@@ -215,8 +216,8 @@ def test_worst_seeds_come_first_and_those_without_numbers_before_all(engine: Eng
     ]
     job = run(engine, rows)
     with reading(engine) as current:
-        assert [item["seed"] for item in results.worst(current, job.id, limit=2)] == [2, 1]
-        assert len(results.points(current, job.id)) == 3 + 1 + 1
+        worst = job_seeds.worst_seeds(current, job.id, 2, rollups.of_job(current, job.id))
+    assert [seed.seed for seed in worst] == [2, 1]
     assert (job.verdict, job.counts) == ("hang", {"pass": 2, "hang": 1})
 
 
@@ -252,13 +253,13 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
             "assess",
             "job.finished",
         ]
-    assert (flag["kind"], flag["test_key"], flag["branch"], flag["jobs"]) == (
+    assert (flag.kind, flag.test_key, flag.branch, flag.jobs) == (
         "passes_by_tolerance",
         "v1-test",
         "emulator",
         1,
     )
-    proof = flag["evidence"]
+    proof = flag.evidence
     assert (proof["seed"], proof["output"], proof["seeds"], proof["of"]) == (1, "dx", 2, 3)
     assert proof["statistics"]["budget_ratio"] == 157.0
     assert proof["diagnosis"] == "words of seed 1"
@@ -269,7 +270,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     again = run(engine, [row(7, **hollow)])
     with reading(engine) as current:
         (flag,) = flags.list_(current, kind="passes_by_tolerance").items
-        assert (flag["jobs"], flag["first_job"], flag["last_job"], flag["state"]) == (
+        assert (flag.jobs, flag.first_job, flag.last_job, flag.state) == (
             2,
             job.id,
             again.id,
@@ -285,12 +286,12 @@ def test_a_resolved_flag_comes_back_as_reopened_and_is_announced_again(engine: E
     run(engine, [red])
     with session(engine) as current:
         (flag,) = flags.list_(current).items
-        assert flag["kind"] == "tolerance_too_tight"
-        current.get_one(FlagRow, flag["id"]).state = FlagState.resolved
+        assert flag.kind == "tolerance_too_tight"
+        current.get_one(FlagRow, flag.id).state = FlagState.resolved
     run(engine, [red])
     with reading(engine) as current:
         (flag,) = flags.list_(current, state="open").items
-        assert flag["state"] == "reopened"
+        assert flag.state == "reopened"
         assert (
             len([message for message in outbox.due(current) if message.topic == "flag.opened"]) == 2
         )
@@ -320,10 +321,10 @@ def test_history_of_test_and_workload(engine: Engine) -> None:
             wrong.id,
         )
         page = test_specs.history(current, "v1-workload", limit=2)
-        assert [item["job"] for item in page.items] == [other.id, wrong.id]
-        assert page.items[1]["outputs"]["dx"]["budget_ratio"] == 157.0
+        assert [item.job for item in page.items] == [other.id, wrong.id]
+        assert page.items[1].outputs["dx"]["budget_ratio"] == 157.0
         assert len(test_specs.history(current, "v1-workload", limit=2, cursor=page.next).items) == 1
-        assert [spec["key"] for spec in test_specs.workload(current, "v1-workload")] == [
+        assert [spec.key for spec in test_specs.workload(current, "v1-workload")] == [
             "v1-test",
             "v1-other",
         ]
@@ -355,11 +356,11 @@ def test_artifacts_are_listed_without_and_read_with_their_content(engine: Engine
     job = run(engine, [row(0)], [item, {**item, "content": {"text": "second"}}])
     with reading(engine) as current:
         (listed,) = artifacts.list_(current, job.id)
-        assert "content" not in listed
-        full = artifacts.get(current, job.id, listed["id"])
+        assert not hasattr(listed, "content")
+        full = artifacts.get(current, job.id, listed.id)
         assert full is not None
-        assert full["content"] == item["content"]
-        assert artifacts.get(current, listed["id"], listed["id"]) is None
+        assert full.content == item["content"]
+        assert artifacts.get(current, listed.id, listed.id) is None
 
 
 def test_a_build_is_registered_once_and_never_changes(engine: Engine) -> None:
@@ -415,14 +416,17 @@ def test_workers_are_live_while_they_are_heard(engine: Engine) -> None:
         )
         assert not workers.heard(current, "w2", queues=None, device=None, attempt=None, now=now)
         assert workers.live(current, now=now) == {QUEUE: 1, "ttnn.wormhole.n300": 1}
-        assert [worker["state"] for worker in workers.list_(current, now=now)] == [
+        assert [worker.state for worker in workers.list_(current, now=now).items] == [
             "offline",
             "idle",
         ]
         assert workers.heard(
             current, "w1", queues=[QUEUE], device="d", attempt=None, now=now
         )  # back: the dispatcher must know
-        assert [worker["state"] for worker in workers.list_(current, now=now)] == ["idle", "idle"]
+        assert [worker.state for worker in workers.list_(current, now=now).items] == [
+            "idle",
+            "idle",
+        ]
 
 
 def test_a_lease_has_one_holder_until_it_ends(engine: Engine) -> None:

@@ -14,7 +14,7 @@ from gonogo.errors import FieldError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.pairs import Reference, compare
-from gonogo.spec.builds import torch_builds
+from gonogo.spec.builds import own_builds
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import HostUnavailable, KernelError
@@ -372,11 +372,11 @@ def test_a_gpu_build_without_a_gpu_says_so(tmp_path: Path) -> None:
 def test_every_known_name_is_one_that_the_executor_knows() -> None:
     code = (
         f"from torch_executor import Setup\n"
-        f"for name in {tuple(torch_builds())}: print(name, Setup.of(name, {{}}).norm)"
+        f"for name in {tuple(own_builds('torch'))}: print(name, Setup.of(name, {{}}).norm)"
     )
     words = run_in_torch(code).split()
     assert dict(zip(words[::2], words[1::2], strict=True)) == {
-        name: "group" if "group" in name else "layer" for name in torch_builds()
+        name: "group" if "group" in name else "layer" for name in own_builds("torch")
     }
 
 

@@ -33,7 +33,7 @@ class Child:
 
     def __init__(self, builds: Path, build: str = "ttnn") -> None:
         self.resolved = builds_file.resolve_build(
-            registry.ttnn(), build, builds_file.read(str(builds))
+            registry.built_in("ttnn"), build, builds_file.read(str(builds))
         )
         self.host = KernelHost(self.resolved.executor, self.resolved.environment)
         self.slots = 0

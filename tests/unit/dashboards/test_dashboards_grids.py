@@ -24,7 +24,8 @@ def job(seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **c
     values |= {
         "kind": JobKind.seeds,
         "state": state,
-        "request": {"seeds": seeds, "repeats": repeats},
+        "seeds": seeds,
+        "repeats": repeats,
         "created_at": NOW,
     }
     return Job(**{**values, **changes})

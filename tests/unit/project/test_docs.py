@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 import gonogo_settings
+from gonogo.spec.builds import own_builds
+from gonogo.spec.executors import EXECUTORS
 from gonogo_cli.app import COMMANDS, load
 
 ROOT = Path(__file__).parents[3]
@@ -46,17 +48,33 @@ def outside_table() -> str:
     return "\n".join(["| variable | meaning |", "|---|---|", *rows])
 
 
+def executors_table() -> str:
+    """The table of the built-in executors."""
+    columns = ("executor", "runs", "its interpreter needs", "seconds per seed", "builds")
+    rows = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    for row in EXECUTORS.values():
+        guess = f"{row.seed_s:g}" + (f" + {row.element_s:g} per element" if row.element_s else "")
+        builds = list(own_builds(row.name))
+        known = f"its own, such as `{builds[0]}`" if builds else "the host's"
+        package = f"`{row.package}`" if row.package else ""
+        rows.append(f"| `{row.name}` | {row.sentence} | {package} | {guess} | {known} |")
+    return "\n".join(rows)
+
+
 @pytest.mark.parametrize(
-    ("mark", "table"), [("settings", settings_table()), ("outside", outside_table())]
+    ("page", "mark", "table"),
+    [
+        ("settings.md", "settings", settings_table()),
+        ("settings.md", "outside", outside_table()),
+        ("executors.md", "executors", executors_table()),
+    ],
 )
-def test_the_table_of_settings_is_the_code_s(mark: str, table: str) -> None:
+def test_a_table_is_the_code_s(page: str, mark: str, table: str) -> None:
     section = re.search(
-        rf"<!-- {mark} -->\n(.*?)\n?<!-- /{mark} -->", (DOCS / "settings.md").read_text(), re.DOTALL
+        rf"<!-- {mark} -->\n(.*?)\n?<!-- /{mark} -->", (DOCS / page).read_text(), re.DOTALL
     )
     assert section is not None
-    assert section[1] == table, (
-        f"docs/settings.md, between the marks <!-- {mark} -->, must be:\n{table}"
-    )
+    assert section[1] == table, f"docs/{page}, between the marks <!-- {mark} -->, must be:\n{table}"
 
 
 def test_every_setting_says_what_it_is() -> None:

@@ -104,7 +104,9 @@ def test_a_build_of_which_there_is_nothing_to_tell_shares_its_children_with_othe
 
 def test_our_own_builds_need_no_entry() -> None:
     assert (
-        builds_file.resolve_build(registry.emulator(), "correct", builds_file.read(None)).arithmetic
+        builds_file.resolve_build(
+            registry.built_in("emulator"), "correct", builds_file.read(None)
+        ).arithmetic
         == "tt-train"
     )
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from checkout import PYTHONPATH
 from gonogo.spec.arithmetic_names import BUDGETS
-from gonogo.spec.builds import DEFAULT_BUILDS, TTNN_BUILDS, known_build, own_builds
+from gonogo.spec.builds import known_build, own_builds
+from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.test_spec import KERNELS
 from gonogo_workers.executors import registry
 
@@ -41,7 +42,7 @@ def variants() -> dict[str, set[str]]:
 
 
 def test_the_executor_runs_exactly_the_builds_that_the_service_knows() -> None:
-    assert list(variants()) == list(TTNN_BUILDS) == list(own_builds("ttnn"))
+    assert list(variants()) == list(own_builds("ttnn"))
 
 
 def test_a_build_s_outputs_are_those_of_the_kernels_that_it_runs() -> None:
@@ -58,7 +59,7 @@ def test_a_build_s_outputs_are_those_of_the_kernels_that_it_runs() -> None:
 
 
 def test_the_default_build_is_one_of_them() -> None:
-    assert DEFAULT_BUILDS["ttnn"] in TTNN_BUILDS
+    assert EXECUTORS["ttnn"].default_build in own_builds("ttnn")
 
 
 def test_the_kernels_know_every_buffer_by_the_name_that_python_gives_it() -> None:

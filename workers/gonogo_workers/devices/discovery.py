@@ -13,16 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.errors import FieldError, InfrastructureError
+from gonogo.spec.executors import ON_CHIPS
 from gonogo_workers import queue
 from gonogo_workers.devices.chips import Chip
 from gonogo_workers.devices.locks import try_claim
 
-ON_CHIPS = frozenset({"ttnn", "gtest", "pytest"})
-"""Executors whose kernels run on a chip.
-
-On a host without chips (a simulator, a test program for the processor) they get a virtual device,
-as all others do. A plug-in gets a chip when `--device` names one.
-"""
 MAX_VIRTUAL = 64
 """Virtual devices of one kind on one host: more workers would only starve each other."""
 

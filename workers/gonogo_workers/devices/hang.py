@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from gonogo.judging.inputs import generate, quantise
 from gonogo.reports.outcomes import Outcome
+from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.selections import Selection
 from gonogo_workers.devices import programs, watch
 from gonogo_workers.executors.base import ExecutorFailure, KernelHang, output_shapes, shaped_inputs
@@ -50,8 +51,6 @@ METAL: Final[Mapping[str, str]] = {
 
 A dump every 2 s; its log and the kernels' prints go to a private folder.
 """
-ENVIRONMENTS: Final[Mapping[str, Mapping[str, str]]] = {"ttnn": METAL}
-"""Executors that have a watcher without an entry in the builds file."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,8 @@ def watcher_environment(resolved: ResolvedBuild) -> Mapping[str, str] | None:
     variables = resolved.options.get(OPTION)
     if isinstance(variables, Mapping):
         return {str(name): str(value) for name, value in variables.items()}
-    return ENVIRONMENTS.get(resolved.executor.name)
+    row = EXECUTORS.get(resolved.executor.name)
+    return METAL if row is not None and row.has_watcher else None
 
 
 def again(

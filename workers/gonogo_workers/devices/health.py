@@ -13,16 +13,18 @@ from typing import Any, Final
 from gonogo.errors import InfrastructureError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
+from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 from gonogo_workers.executors.base import ExecutorFailure, output_shapes, shaped_inputs
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.registry import EMULATOR, TTNN
 from gonogo_workers.executors.slots import Slot
 
 CANARY: Final[Mapping[str, Any]] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 128]}
-CANARY_BUILDS: Final[Mapping[str, str]] = {EMULATOR: "correct", TTNN: "ttnn"}
+CANARY_BUILDS: Final[Mapping[str, str]] = {
+    row.name: row.canary for row in EXECUTORS.values() if row.canary is not None
+}
 """The build known to be right, per executor.
 
 Another executor has no canary unless the builds file names it (`[executors.NAME] canary`).

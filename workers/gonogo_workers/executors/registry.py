@@ -10,15 +10,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gonogo.errors import FieldError
+from gonogo.spec.executors import EMULATOR as EMULATOR
+from gonogo.spec.executors import EXECUTORS
 from gonogo_settings import load as load_settings
 
-EMULATOR = "emulator"
-GTEST = "gtest"
-PYTEST = "pytest"
-TORCH = "torch"
-TTNN = "ttnn"
-NEEDS = {TORCH: "torch", TTNN: "ttnn"}
-"""The package that the interpreter of a built-in executor must have."""
+NEEDS = {
+    row.name: row.package
+    for row in EXECUTORS.values()
+    if row.package is not None and row.runs == "kernels"
+}
+"""The package by which our interpreter can serve a built-in executor."""
 CHILD = str(Path(__file__).resolve().parent / "child")
 """The folder of the executors that run in a build's interpreter, which may lack gonogo."""
 
@@ -54,14 +55,17 @@ class ExecutorSpec:
         return self.python or sys.executable
 
 
-def emulator() -> ExecutorSpec:
-    """Return the emulated Wormhole: our code in our interpreter, installed or from a checkout."""
-    return ExecutorSpec(
-        EMULATOR,
-        "gonogo_workers.executors.emulator_executor",
-        "EmulatorExecutor",
-        paths=_folders_of(*EMULATOR_PACKAGES),
-    )
+def built_in(name: str) -> ExecutorSpec:
+    """Return the start of a built-in executor, in the interpreter that the builds file names.
+
+    Without one it is our interpreter, which then needs the executor's package. The emulator is our
+    code in our interpreter, installed or from a checkout.
+    """
+    module, factory = f"{name}_executor", f"{name.capitalize()}Executor"
+    if name == EMULATOR:
+        module, paths = f"gonogo_workers.executors.{module}", _folders_of(*EMULATOR_PACKAGES)
+        return ExecutorSpec(name, module, factory, paths=paths)
+    return ExecutorSpec(name, module, factory, paths=(CHILD,))
 
 
 def _folders_of(*packages: str) -> tuple[str, ...]:
@@ -77,32 +81,6 @@ def _folders_of(*packages: str) -> tuple[str, ...]:
             if spec is not None and spec.origin is not None
         )
     )
-
-
-def gtest() -> ExecutorSpec:
-    """Return the executor of GoogleTest programs; the builds file names each build's program."""
-    return ExecutorSpec(GTEST, "gtest_executor", "GtestExecutor", paths=(CHILD,))
-
-
-def pytest() -> ExecutorSpec:
-    """Return the executor of pytest suites, in the interpreter that the builds file names."""
-    return ExecutorSpec(PYTEST, "pytest_executor", "PytestExecutor", paths=(CHILD,))
-
-
-def torch() -> ExecutorSpec:
-    """Return the executor of PyTorch, in the interpreter that the builds file names.
-
-    Without one it is our interpreter, which then needs torch.
-    """
-    return ExecutorSpec(TORCH, "torch_executor", "TorchExecutor", paths=(CHILD,))
-
-
-def ttnn() -> ExecutorSpec:
-    """Return the executor of ttnn's LayerNorm, in the interpreter that the builds file names.
-
-    Without one it is our interpreter, which then needs ttnn.
-    """
-    return ExecutorSpec(TTNN, "ttnn_executor", "TtnnExecutor", paths=(CHILD,))
 
 
 def parse(text: str) -> dict[str, ExecutorSpec]:
@@ -121,7 +99,7 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
                 limit="name=package.module:Factory@/path/to/python",
             )
         spec = ExecutorSpec(match["name"], match["module"], match["factory"], match["python"])
-        if spec.name in specs or spec.name in BUILT_IN:
+        if spec.name in specs or spec.name in EXECUTORS:
             raise FieldError(
                 "GONOGO_EXECUTORS", spec.name, "an executor of this name exists already"
             )
@@ -129,14 +107,10 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
     return specs
 
 
-BUILT_IN = {EMULATOR: emulator, TORCH: torch, TTNN: ttnn, GTEST: gtest, PYTEST: pytest}
-"""The built-in executors; no plug-in may have one of their names."""
-
-
 def known(text: str | None = None) -> Mapping[str, ExecutorSpec]:
     """Return every executor of this host by name; `text` replaces GONOGO_EXECUTORS."""
     return _limited(
-        {name: make() for name, make in BUILT_IN.items()}
+        {name: built_in(name) for name in EXECUTORS}
         | parse(load_settings().executors if text is None else text)
     )
 
@@ -162,7 +136,7 @@ def ready(specs: Iterable[str], named: Iterable[str]) -> list[str]:
         name
         for name in specs
         if name == EMULATOR
-        or name not in BUILT_IN
+        or name not in EXECUTORS
         or name in in_builds_file
         or (name in NEEDS and find_spec(NEEDS[name]) is not None)
     ]

@@ -82,7 +82,7 @@ def row_sum(
     most = np.abs(partial).max(axis=1, keepdims=True)
     lane_variance = t.read_lane**2 / 3 + t.additions * t.accumulate**2
     one_sign = running / 12**0.5 if t.in_order else 0.0
-    own = variances.sum(1, keepdims=True) / n**2
+    of_terms = variances.sum(1, keepdims=True) / n**2
     variance = (
         (systematic_variance(t) + t.read_sum**2 / 12) * value**2
         + (t.stored_sum * binade(value)) ** 2 / 3
@@ -92,8 +92,8 @@ def row_sum(
         )
         / n**2
         + (one_sign * value) ** 2
-        + own
-        + excess(bias**2, own)
+        + of_terms
+        + excess(bias**2, of_terms)
         + excess(shift**2, shift_variance)
     )
     # It is rounded once per row: one error for all rows when all rows have the same sum.

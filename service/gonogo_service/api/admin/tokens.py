@@ -9,12 +9,13 @@ from pydantic import Field
 
 from gonogo_service.access.auth import MAX_NAME, issue_token
 from gonogo_service.access.context import Admin, Ctx
-from gonogo_service.kit.answers import Cursor, Limit, extend, make_router, missing
+from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.access import audit
 from gonogo_storage.access import tokens as stored
 from gonogo_storage.access.tokens import Token
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 
 router = make_router("tokens")
 
@@ -47,7 +48,7 @@ def issue(context: Ctx, who: Admin, body: TokenIn) -> TokenIssued:
         text = issue_token(session, body.name, body.scopes, actor=who.actor, keys=context.keys)
         token = stored.by_hash(session, context.keys.digest("token", text))
     assert token is not None
-    return extend(TokenIssued, token, token=text)
+    return from_object(TokenIssued, token, token=text)
 
 
 @router.delete("/tokens/{token_id}", summary="Revoke a token")

@@ -29,7 +29,7 @@ Template = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def _kind_of_suite(value: object) -> str:
-    return "stored" if isinstance(value, str) else "inline"
+    return "<stored>" if isinstance(value, str) else "<SuiteIn>"
 
 
 class BuildsOfRule(Strict):
@@ -101,7 +101,7 @@ class RuleIn(Strict):
     suites: Annotated[
         list[
             Annotated[
-                Annotated[SuiteName, Tag("stored")] | Annotated[SuiteIn, Tag("inline")],
+                Annotated[SuiteName, Tag("<stored>")] | Annotated[SuiteIn, Tag("<SuiteIn>")],
                 Discriminator(_kind_of_suite),
             ]
         ],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from gonogo_service.access.context import Ctx, Reader, Submitter
@@ -14,72 +16,22 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    answer,
-    answer_page,
     make_router,
     missing,
 )
 from gonogo_service.kit.problems import BadField, entry
 from gonogo_service.kit.strict import Moment, Strict
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.flags import flag_changes
 from gonogo_storage.flags import flags as stored
+from gonogo_storage.flags.flags import Flag, FlagWithHistory
 
 router = make_router("flags")
 MAX_REASON = 2000
 MAX_OWNER = 100
 MAX_AT_ONCE = 200
-
-
-class FlagOut(BaseModel):
-    """A flag with its evidence."""
-
-    id: str
-    kind: FlagKind
-    state: FlagState
-    test_key: str
-    workload_key: str
-    kernel: str
-    build: str
-    branch: str
-    arch: str
-    board: str
-    owner: str | None
-    reason: str | None
-    evidence: dict[str, Any]
-    first_job: str
-    last_job: str
-    jobs: int
-    version: int
-    opened_at: str
-    updated_at: str
-    expires_at: str | None
-
-
-class FlagEntry(BaseModel):
-    """One change of a flag; `actor` is a token's name, or `background` for automatic changes."""
-
-    version: int
-    at: str
-    actor: str
-    what: Literal["opened", "reopened", "resolved", "expired", "changed"]
-    before: FlagState | None
-    after: FlagState
-    reason: str | None
-    detail: dict[str, Any] | None
-
-
-class FlagWithHistory(FlagOut):
-    """A flag with its history, newest first."""
-
-    history: list[FlagEntry]
-
-
-class FlagPage(BaseModel):
-    """A page of flags, newest first."""
-
-    items: list[FlagOut]
-    next: str | None
 
 
 class FlagFields(Strict):
@@ -111,16 +63,18 @@ class FlagsChange(FlagFields):
     ids: list[Annotated[str, Field(max_length=36)]] = Field(min_length=1, max_length=MAX_AT_ONCE)
 
 
-class FlagBefore(BaseModel):
+@dataclass(frozen=True)
+class FlagBefore:
     """A flag's fields before a change, as needed to undo it."""
 
     state: FlagState
     owner: str | None
     reason: str | None
-    expires_at: str | None
+    expires_at: datetime | None
 
 
-class FlagOutcome(BaseModel):
+@dataclass(frozen=True)
+class FlagOutcome:
     """The outcome for one flag: `changed`, `same`, `refused` (see `problem`) or `missing`."""
 
     id: str
@@ -128,24 +82,19 @@ class FlagOutcome(BaseModel):
     state: FlagState | None
     version: int | None
     before: FlagBefore | None
-    problem: dict[str, Any] | None = Field(
-        description="Field, value, limit and message, as in a problem document"
-    )
+    problem: dict[str, Any] | None
+    """Field, value, limit and message, as in a problem document"""
 
 
-class FlagsChanged(BaseModel):
+@dataclass(frozen=True)
+class FlagsChanged:
     """The outcomes for all flags in the order of the request, each ID once."""
 
     changed: int
     items: list[FlagOutcome]
 
 
-@router.get(
-    "/flags",
-    responses={200: {"model": FlagPage}},
-    response_class=Response,
-    summary="List flags, newest first",
-)
+@router.get("/flags", summary="List flags, newest first")
 def list_flags(
     context: Ctx,
     _who: Reader,
@@ -157,7 +106,7 @@ def list_flags(
     build: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> Page[Flag]:
     """List flags that match all filters.
 
     `state=open` includes reopened flags. `job` and `build` are those of the newest evidence.
@@ -171,31 +120,21 @@ def list_flags(
         "build": build,
     }
     with context.reading() as session:
-        return answer_page(stored.list_(session, **filters, limit=limit, cursor=cursor))
+        return stored.list_(session, **filters, limit=limit, cursor=cursor)
 
 
-@router.get(
-    "/flags/{flag_id}",
-    responses={200: {"model": FlagWithHistory}},
-    response_class=Response,
-    summary="Show a flag",
-)
-def look(context: Ctx, _who: Reader, flag_id: str) -> Response:
+@router.get("/flags/{flag_id}", summary="Show a flag")
+def look(context: Ctx, _who: Reader, flag_id: str) -> FlagWithHistory:
     """Show a flag with its evidence and its newest 200 changes."""
     with context.reading() as session:
         flag = stored.look(session, flag_id)
     if flag is None:
         raise missing("flag", flag_id)
-    return answer(flag)
+    return flag
 
 
-@router.patch(
-    "/flags/{flag_id}",
-    responses={200: {"model": FlagWithHistory}},
-    response_class=Response,
-    summary="Acknowledge, resolve or reopen a flag",
-)
-def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> Response:
+@router.patch("/flags/{flag_id}", summary="Acknowledge, resolve or reopen a flag")
+def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> FlagWithHistory:
     """Set any of state, owner, reason and expires; `version` makes the change conditional."""
     fields = body.model_dump(exclude_unset=True)
     version = fields.pop("version", None)
@@ -216,7 +155,7 @@ def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> Resp
             ) from problem
     if flag is None:
         raise missing("flag", flag_id)
-    return answer(flag)
+    return flag
 
 
 @router.post(
@@ -246,31 +185,23 @@ def change_many(
 
     def make(session: Session) -> idempotency_keys.Answer:
         outcomes = flag_changes.change_many(session, ids, fields, actor=who.actor)
-        return (
-            200,
-            {
-                "changed": sum(outcome.outcome == "changed" for outcome in outcomes),
-                "items": [_outcome_json(outcome) for outcome in outcomes],
-            },
-            {},
-        )
+        changed = sum(outcome.outcome == "changed" for outcome in outcomes)
+        return 200, FlagsChanged(changed, [_outcome(outcome) for outcome in outcomes]), {}
 
     return idempotency_keys.once(
         context, request, who, key, body.model_dump(mode="json", exclude_unset=True), make
     )[0]
 
 
-def _outcome_json(outcome: flag_changes.Outcome) -> dict[str, Any]:
-    problem, flag, before = outcome.problem, outcome.flag or {}, outcome.before
-    return {
-        "id": outcome.id,
-        "outcome": outcome.outcome,
-        "state": flag.get("state"),
-        "version": flag.get("version"),
-        "before": None
-        if before is None
-        else {name: before[name] for name in FlagBefore.model_fields},
-        "problem": None
+def _outcome(outcome: flag_changes.Outcome) -> FlagOutcome:
+    problem, flag, before = outcome.problem, outcome.flag, outcome.before
+    return FlagOutcome(
+        id=outcome.id,
+        outcome=outcome.outcome,
+        state=None if flag is None else flag.state,
+        version=None if flag is None else flag.version,
+        before=None if before is None else from_object(FlagBefore, before),
+        problem=None
         if problem is None
         else entry(problem.field, problem.value, problem.reason, problem.limit),
-    }
+    )

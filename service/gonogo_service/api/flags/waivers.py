@@ -5,11 +5,12 @@ Verdicts do not change.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from gonogo import urls
@@ -24,16 +25,17 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    answer,
-    answer_page,
+    extend_page,
     make_router,
     missing,
 )
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Moment, Strict
 from gonogo_storage.comparison import waivers as stored
-from gonogo_storage.comparison.waivers import NewWaiver
+from gonogo_storage.comparison.waivers import NewWaiver, StoredWaiver
 from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WaiverState
 from gonogo_storage.flags.flag_changes import Outdated
 
@@ -92,42 +94,22 @@ class WaiverChange(Strict):
     )
 
 
-class WaiverOut(BaseModel):
+@dataclass(frozen=True)
+class WaiverLinks:
+    """The address of a waiver, and the page of its test."""
+
+    self: str
+    test: str | None
+
+
+@dataclass(frozen=True)
+class WaiverOut(StoredWaiver):
     """A waiver with its current `state`."""
 
-    id: str
-    state: WaiverState
-    test: str | None
-    names: list[str]
-    labels: dict[str, str]
-    builds: list[str]
-    classes: list[Class]
-    owner: str
-    reason: str
-    version: int
-    created_by: str
-    created_at: str
-    updated_at: str
-    expires_at: str
-    ended_at: str | None
-    ended_by: str | None
-    words: str
-    links: dict[str, str | None] = Field(description="The waiver, and the page of its test")
+    links: WaiverLinks
 
 
-class WaiverPage(BaseModel):
-    """A page of waivers, newest first."""
-
-    items: list[WaiverOut]
-    next: str | None
-
-
-@router.get(
-    "/waivers",
-    responses={200: {"model": WaiverPage}},
-    response_class=Response,
-    summary="List waivers, newest first",
-)
+@router.get("/waivers", summary="List waivers, newest first")
 def list_waivers(
     context: Ctx,
     _who: Reader,
@@ -136,13 +118,13 @@ def list_waivers(
     owner: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> Page[WaiverOut]:
     """List waivers, including ended ones; `test` selects waivers of it by key, name or label."""
     with context.reading() as session:
         page = stored.list_(
             session, now=utcnow(), test=test, state=state, owner=owner, limit=limit, cursor=cursor
         )
-    return answer_page(page, _with_links)
+    return extend_page(page, _with_links)
 
 
 @router.post(
@@ -179,30 +161,21 @@ def add(
         waiver = stored.create(
             session, new, actor=who.actor, now=utcnow(), longest=_longest(context)
         )
-        return 201, _with_links(waiver), {"Location": f"{API}/waivers/{waiver['id']}"}
+        created = _with_links(waiver)
+        return 201, created, {"Location": created.links.self}
 
     return idempotency_keys.once(context, request, who, key, body.model_dump(mode="json"), make)[0]
 
 
-@router.get(
-    "/waivers/{waiver_id}",
-    responses={200: {"model": WaiverOut}},
-    response_class=Response,
-    summary="Show a waiver",
-)
-def look(context: Ctx, _who: Reader, waiver_id: str) -> Response:
+@router.get("/waivers/{waiver_id}", summary="Show a waiver")
+def look(context: Ctx, _who: Reader, waiver_id: str) -> WaiverOut:
     """Show a waiver, also an ended one."""
     with context.reading() as session:
-        return answer(_require(stored.get(session, waiver_id, now=utcnow()), waiver_id))
+        return _require(stored.get(session, waiver_id, now=utcnow()), waiver_id)
 
 
-@router.patch(
-    "/waivers/{waiver_id}",
-    responses={200: {"model": WaiverOut}},
-    response_class=Response,
-    summary="Renew or change a waiver",
-)
-def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> Response:
+@router.patch("/waivers/{waiver_id}", summary="Renew or change a waiver")
+def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> WaiverOut:
     """Set any of owner, reason, classes and expires of a waiver in force.
 
     `version` makes the change conditional.
@@ -238,21 +211,15 @@ def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> 
                 limit=problem.current,
                 status=409,
             ) from problem
-    return answer(_require(changed, waiver_id))
+    return _require(changed, waiver_id)
 
 
-@router.delete(
-    "/waivers/{waiver_id}",
-    responses={200: {"model": WaiverOut}},
-    response_class=Response,
-    summary="End a waiver",
-)
-def end(context: Ctx, who: Submitter, waiver_id: str) -> Response:
+@router.delete("/waivers/{waiver_id}", summary="End a waiver")
+def end(context: Ctx, who: Submitter, waiver_id: str) -> WaiverOut:
     """End a waiver now. It stays visible; an ended waiver does not change."""
     with context.session() as session:
-        return answer(
-            _require(stored.end(session, waiver_id, actor=who.actor, now=utcnow()), waiver_id)
-        )
+        ended = stored.end(session, waiver_id, actor=who.actor, now=utcnow())
+    return _require(ended, waiver_id)
 
 
 def _check(body: WaiverIn) -> None:
@@ -287,18 +254,12 @@ def _longest(context: Context) -> timedelta:
     return timedelta(days=context.settings.waiver_days)
 
 
-def _require(waiver: dict[str, Any] | None, waiver_id: str) -> dict[str, Any]:
+def _require(waiver: StoredWaiver | None, waiver_id: str) -> WaiverOut:
     if waiver is None:
         raise missing("waiver", waiver_id)
     return _with_links(waiver)
 
 
-def _with_links(waiver: dict[str, Any]) -> dict[str, Any]:
-    test = waiver["test"]
-    return {
-        **waiver,
-        "links": {
-            "self": f"{API}/waivers/{waiver['id']}",
-            "test": None if test is None else urls.history(test),
-        },
-    }
+def _with_links(waiver: StoredWaiver) -> WaiverOut:
+    page = None if waiver.test is None else urls.history(waiver.test)
+    return from_object(WaiverOut, waiver, links=WaiverLinks(f"{API}/waivers/{waiver.id}", page))

@@ -10,7 +10,7 @@ from pydantic import Field
 from gonogo.spec import arithmetic_names
 from gonogo.spec.builds import EMULATOR, Build, known_build, own_builds
 from gonogo_service.access.context import Admin, Ctx, Reader
-from gonogo_service.kit.answers import Cursor, Filter, Limit, extend, make_router
+from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission.bodies import NAME, Word
@@ -18,6 +18,7 @@ from gonogo_storage.access import audit
 from gonogo_storage.catalogue import builds as stored
 from gonogo_storage.catalogue.builds import ListedBuild
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 
 router = make_router("builds")
 
@@ -59,7 +60,7 @@ def list_builds(
             session, executor=executor, branch=branch, limit=limit + 1, cursor=cursor
         ).items
     built_in = [
-        extend(ListedBuild, build)
+        from_object(ListedBuild, build, created_at=None)
         for name, build in own_builds().items()
         if executor in {None, build.executor}
         and branch in {None, build.branch}

@@ -27,7 +27,6 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    extend,
     extend_page,
     make_router,
     missing,
@@ -37,6 +36,7 @@ from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_storage.access import audit
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.jobs import chunks, queue_estimate
 from gonogo_storage.jobs import jobs as stored
@@ -149,7 +149,7 @@ def list_jobs(
     )
     with context.reading() as session:
         page = stored.list_(session, filters, limit=limit, cursor=cursor)
-    return extend_page(page, lambda job: extend(ListedJob, job, links=links(job.id)))
+    return extend_page(page, lambda job: from_object(ListedJob, job, links=links(job.id)))
 
 
 @router.get("/jobs/{job_id}", summary="Show a job")
@@ -163,7 +163,7 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
         job = require_job(session, job_id)
         pooled = None if job.reference is None else flips.of_job(session, job_id)
         models = arithmetics.of_job(session, job_id)
-    return extend(
+    return from_object(
         JobOut,
         job,
         flips=None if pooled is None else [FlipsOut(**output.to_json()) for output in pooled],

@@ -20,7 +20,6 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    extend,
     extend_page,
     make_router,
     missing,
@@ -29,6 +28,7 @@ from gonogo_service.submission import suites
 from gonogo_storage.access import audit
 from gonogo_storage.automation import runs as stored
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import RunState
 
 router = make_router("runs")
@@ -102,8 +102,8 @@ def look(context: Ctx, _who: Reader, run_id: str) -> RunDetails:
     if result is None:
         raise missing("run", run_id)
     run, members = result
-    tests = [extend(JobOfRun, member, links=job_links(member.id)) for member in members]
-    return extend(RunDetails, _with_links(run), tests=tests)
+    tests = [from_object(JobOfRun, member, links=job_links(member.id)) for member in members]
+    return from_object(RunDetails, _with_links(run), tests=tests)
 
 
 @router.post("/runs/{run_id}:cancel", status_code=202, summary="Cancel a run")
@@ -121,4 +121,4 @@ def cancel(context: Ctx, who: Submitter, run_id: str) -> RunOut:
 
 
 def _with_links(run: stored.Run) -> RunOut:
-    return extend(RunOut, run, links=links(run.id))
+    return from_object(RunOut, run, links=links(run.id))

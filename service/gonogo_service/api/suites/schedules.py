@@ -18,7 +18,6 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    extend,
     extend_page,
     make_router,
     missing,
@@ -31,6 +30,7 @@ from gonogo_storage.automation import schedules as stored
 from gonogo_storage.automation.schedules import Due, Overlap, Schedule
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 
 router = make_router("schedules")
 UPCOMING = 5
@@ -222,4 +222,6 @@ def _public(session: Session, schedule: Schedule) -> ScheduleOut:
     if schedule.next_at is not None:
         line = CronLine(schedule.cron, schedule.timezone)
         upcoming = [schedule.next_at, *line.next(schedule.next_at, UPCOMING - 1)]
-    return extend(ScheduleOut, schedule, upcoming=upcoming, last=stored.dues(session, schedule.id))
+    return from_object(
+        ScheduleOut, schedule, upcoming=upcoming, last=stored.dues(session, schedule.id)
+    )

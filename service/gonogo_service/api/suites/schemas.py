@@ -13,16 +13,12 @@ from gonogo.urls import API
 from gonogo_service.api.jobs.schemas import JobLinks
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission.bodies import (
-    MAX_DEADLINE_S,
     MAX_LABELS,
-    MAX_REPEATS,
     NAME,
     Commit,
-    ContextOf,
     Label,
-    Reference,
+    SeedOptions,
     Seeds,
-    Word,
 )
 from gonogo_service.submission.suites import TestOfSuite
 from gonogo_storage.automation.runs import Run, RunJob
@@ -37,15 +33,7 @@ Builds = Annotated[
 Labels = Annotated[dict[Label, Annotated[str, Field(max_length=200)]], Field(max_length=MAX_LABELS)]
 
 
-class PartOfTarget(Strict):
-    """The jobs' target; omitted fields come from the defaults, else emulator, wormhole, n150."""
-
-    executor: Word = "emulator"
-    arch: Word = "wormhole"
-    board: Word = "n150"
-
-
-class Defaults(Strict):
+class Defaults(SeedOptions):
     """The common fields of all entries.
 
     They are a job's fields without build, labels and commit, which the run supplies.
@@ -54,13 +42,7 @@ class Defaults(Strict):
     test: dict[str, Any] = Field(
         {}, description="Merged with each entry's test, whose fields take precedence"
     )
-    target: PartOfTarget = PartOfTarget()
-    reference: Reference | None = None
     seeds: Seeds | None = None
-    repeats: int = Field(1, ge=1, le=MAX_REPEATS)
-    context: ContextOf = "isolated"
-    priority: int = Field(5, ge=0, le=9)
-    queue_deadline_s: float = Field(86400, ge=1, le=MAX_DEADLINE_S)
 
 
 class Matrix(Strict):
@@ -107,14 +89,14 @@ class SuiteDetails(Suite):
 
 
 def _kind_of_suite(value: object) -> str:
-    return "stored" if isinstance(value, str) else "inline"
+    return "<stored>" if isinstance(value, str) else "<SuiteIn>"
 
 
 class RunIn(Strict):
     """A run of a stored suite (by name) or of a given suite, with its builds and commit."""
 
     suite: Annotated[
-        Annotated[SuiteName, Tag("stored")] | Annotated[SuiteIn, Tag("inline")],
+        Annotated[SuiteName, Tag("<stored>")] | Annotated[SuiteIn, Tag("<SuiteIn>")],
         Discriminator(_kind_of_suite),
     ]
     builds: Builds = Field(

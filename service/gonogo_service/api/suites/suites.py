@@ -9,13 +9,14 @@ from fastapi import Query, Response
 from gonogo.errors import FieldError
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.api.suites.schemas import SuiteDetails, SuiteIn
-from gonogo_service.kit.answers import Cursor, Limit, extend, make_router, missing
+from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
 from gonogo_service.submission import suites
 from gonogo_storage.access import audit
 from gonogo_storage.automation import suites as stored
 from gonogo_storage.automation.suites import Suite
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 
 router = make_router("suites")
 
@@ -43,7 +44,7 @@ def put(context: Ctx, who: Submitter, body: SuiteIn, response: Response) -> Suit
             )
     if not changed:
         response.status_code = 200
-    return extend(SuiteDetails, suite, tests=suites.described(content, context.settings))
+    return from_object(SuiteDetails, suite, tests=suites.described(content, context.settings))
 
 
 @router.get("/suites", summary="List suites")
@@ -76,7 +77,7 @@ def look(context: Ctx, _who: Reader, name: str) -> SuiteDetails:
         tests = suites.described(suite.content, context.settings)
     except FieldError:
         tests = []
-    return extend(SuiteDetails, suite, tests=tests)
+    return from_object(SuiteDetails, suite, tests=tests)
 
 
 @router.delete(

@@ -51,6 +51,9 @@ class AttributionOut(BaseModel):
     extent: Extent = Field(alias="looked")
     assessed: Source
     policy: str
+    repeated: int = Field(
+        default=0, description="Runs that repeat another run bit for bit; they count in no rate"
+    )
 
 
 @router.get(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
@@ -16,8 +17,8 @@ from gonogo.errors import FieldError
 from gonogo.flakiness.bisecting import Expect, Signal
 from gonogo.spec.builds import Build, fits_kernel, ordered, own_builds
 from gonogo.spec.fields import did_you_mean
-from gonogo.spec.kernels.registry import KERNELS
-from gonogo.spec.selections import is_selection
+from gonogo.spec.selections import TestBody
+from gonogo.spec.test_spec import TestSpec
 from gonogo.urls import API
 from gonogo_service.access.context import Context, Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
@@ -26,30 +27,33 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    answer,
-    answer_page,
+    extend_page,
     make_router,
     missing,
 )
 from gonogo_service.kit.problems import BadField
-from gonogo_service.kit.strict import Strict
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import (
-    MAX_DEADLINE_S,
     MAX_LABELS,
     MAX_SEED,
     NAME,
     Commit,
-    ContextOf,
     JobIn,
+    JobOptions,
     Label,
-    Target,
 )
 from gonogo_storage.access import audit
 from gonogo_storage.automation import bisections as stored
-from gonogo_storage.automation.bisections import Bisection, NewBisection
+from gonogo_storage.automation.bisections import (
+    Bisection,
+    BisectionSummary,
+    NewBisection,
+    Probe,
+)
 from gonogo_storage.catalogue import builds
 from gonogo_storage.db.encoding import encode, utcnow
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import BisectionState
 from gonogo_storage.jobs import jobs
 
@@ -61,10 +65,10 @@ PAGE = 500
 Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 
 
-class BisectionIn(Strict):
+class BisectionIn(JobOptions):
     """A test, and a series of builds in order: a list, or the builds of a branch."""
 
-    test: dict[str, Any] = Field(
+    test: TestBody = Field(
         description="As in a job: a test of a kernel, or a selection of a gtest or pytest suite"
     )
     builds: list[Name] | None = Field(
@@ -106,22 +110,14 @@ class BisectionIn(Strict):
         le=MAX_SEED - MAX_RUNS,
         description="The n-th run of every build has this seed plus n",
     )
-    target: Target = Target()
-    context: ContextOf = "isolated"
-    priority: int = Field(5, ge=0, le=9, description="Priority of its jobs; 9 runs first")
-    queue_deadline_s: float = Field(
-        86400,
-        ge=1,
-        le=MAX_DEADLINE_S,
-        description="Seconds after which it fails if no worker has started a job",
-    )
     labels: dict[Label, Annotated[str, Field(max_length=200)]] = Field(
         {}, max_length=MAX_LABELS - 1
     )
     commit: Commit | None = None
 
 
-class BisectionLinks(BaseModel):
+@dataclass(frozen=True)
+class BisectionLinks:
     """Paths of a bisection's resources."""
 
     self: str
@@ -130,7 +126,8 @@ class BisectionLinks(BaseModel):
     page: str
 
 
-class BisectionAccepted(BaseModel):
+@dataclass(frozen=True)
+class BisectionAccepted:
     """The answer to a new bisection."""
 
     id: str
@@ -139,65 +136,27 @@ class BisectionAccepted(BaseModel):
     links: BisectionLinks
 
 
-class Finding(BaseModel):
-    """A change.
-
-    `kind` is fixed, broken, masked, unmasked, quieter or louder. `comparison` compares the numbers
-    of its neighbors.
-    """
-
-    track: str
-    kind: str
-    place: int
-    build: str
-    before: str
-    between: list[str]
-    probability: float
-    rates: list[float]
-    words: str
-    comparison: dict[str, Any]
-
-
-class BisectionSummary(BaseModel):
+@dataclass(frozen=True)
+class ListedBisection(BisectionSummary):
     """A bisection in a list."""
 
-    id: str
-    state: BisectionState
-    signal: Signal
-    expect: Expect
-    several: bool
-    owner: str
-    test: dict[str, Any]
-    test_key: str
-    queue: str
-    builds: list[str]
-    seed_start: int
-    max_runs: int
-    runs: int
-    version: int
-    findings: list[Finding]
-    conclusion: str | None = Field(
-        description="found, no_change, untestable, undecided; null until it is over"
-    )
-    words: str | None
-    error: str | None
-    created_at: str
-    finished_at: str | None
     links: BisectionLinks
 
 
+@dataclass(frozen=True)
+class ProbeOut(Probe):
+    """One run of a build of the series."""
+
+    build: str
+
+
+@dataclass(frozen=True)
 class BisectionOut(BisectionSummary):
     """A bisection with its searches (stage, posterior, rates) and every run."""
 
     tracks: list[dict[str, Any]]
-    probes: list[dict[str, Any]]
-
-
-class BisectionPage(BaseModel):
-    """A page of bisections, newest first."""
-
-    items: list[BisectionSummary]
-    next: str | None
+    probes: list[ProbeOut]
+    links: BisectionLinks
 
 
 @router.post(
@@ -220,7 +179,7 @@ def submit(
     """
     common = body.model_dump(
         mode="json",
-        include={"test", "target", "context", "priority", "queue_deadline_s", "labels", "commit"},
+        include={"test", "labels", "commit", *JobOptions.model_fields},
     )
 
     def make(session: Session) -> idempotency_keys.Answer:
@@ -247,7 +206,9 @@ def submit(
                 )
                 raise FieldError(where, error.value, error.reason, limit=error.limit) from None
         assert sample is not None
-        signal = body.signal or (Signal.verdicts if is_selection(body.test) else Signal.numbers)
+        signal = body.signal or (
+            Signal.numbers if isinstance(body.test, TestSpec) else Signal.verdicts
+        )
         bisection = stored.create(
             session,
             NewBisection(
@@ -269,17 +230,13 @@ def submit(
             subject=bisection.id,
             detail={"test": bisection.test_key},
         )
-        return _accepted(bisection)
+        accepted = _accepted(bisection)
+        return 202, accepted, {"Location": accepted.links.self}
 
     return idempotency_keys.once(context, request, who, key, body.model_dump(mode="json"), make)[0]
 
 
-@router.get(
-    "/bisections",
-    responses={200: {"model": BisectionPage}},
-    response_class=Response,
-    summary="List bisections, newest first",
-)
+@router.get("/bisections", summary="List bisections, newest first")
 def list_bisections(
     context: Ctx,
     _who: Reader,
@@ -287,35 +244,31 @@ def list_bisections(
     state: BisectionState | None = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> Page[ListedBisection]:
     """List bisections that match all filters; `test` is a test's key."""
     with context.reading() as session:
         page = stored.list_(session, test=test, state=state, limit=limit, cursor=cursor)
-    return answer_page(
-        page, lambda bisection: {**bisection.to_json(), "links": _links(bisection.id)}
+    return extend_page(
+        page,
+        lambda bisection: from_object(ListedBisection, bisection, links=_links(bisection.id)),
     )
 
 
-@router.get(
-    "/bisections/{bisection_id}",
-    responses={200: {"model": BisectionOut}},
-    response_class=Response,
-    summary="Show a bisection",
-)
-def look(context: Ctx, _who: Reader, bisection_id: str) -> Response:
+@router.get("/bisections/{bisection_id}", summary="Show a bisection")
+def look(context: Ctx, _who: Reader, bisection_id: str) -> BisectionOut:
     """Show the state of its searches, every run, and the answer when it is known."""
     bisection = _require(context, bisection_id)
-    return answer({**bisection.whole(), "links": _links(bisection_id)})
+    probes = [
+        from_object(ProbeOut, probe, build=bisection.builds[probe.place])
+        for probe in bisection.probes
+    ]
+    return from_object(BisectionOut, bisection, probes=probes, links=_links(bisection_id))
 
 
-@router.post(
-    "/bisections/{bisection_id}:cancel",
-    status_code=202,
-    responses={202: {"model": BisectionAccepted}},
-    response_class=Response,
-    summary="Cancel a bisection",
-)
-def cancel(context: Ctx, who: Submitter, bisection_id: str) -> Response:
+@router.post("/bisections/{bisection_id}:cancel", status_code=202, summary="Cancel a bisection")
+def cancel(
+    context: Ctx, who: Submitter, bisection_id: str, response: Response
+) -> BisectionAccepted:
     """Cancel a bisection and its open runs; its results stay. A finished one does not change."""
     _require(context, bisection_id)
     with context.session() as session:
@@ -338,8 +291,9 @@ def cancel(context: Ctx, who: Submitter, bisection_id: str) -> Response:
         after = stored.get(session, bisection_id)
     assert after is not None
     context.notifier.notify()
-    status, body, headers = _accepted(after)
-    return answer(body, status, headers)
+    accepted = _accepted(after)
+    response.headers["Location"] = accepted.links.self
+    return accepted
 
 
 def start(
@@ -426,11 +380,11 @@ def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
             "builds", None, "is required if there is no branch", limit=f"2 to {MAX_BUILDS} builds"
         )
     executor, branch = body.target.executor, body.branch
-    kernel = body.test.get("kernel")
+    kernel = body.test.kernel if isinstance(body.test, TestSpec) else None
     names = [
         build.name
         for build in _branch(session, executor, branch)
-        if kernel not in KERNELS or fits_kernel(build, str(kernel))
+        if kernel is None or fits_kernel(build, kernel)
     ]
     for field, name in (("first", body.first), ("last", body.last)):
         if name is not None and name not in names:
@@ -463,25 +417,17 @@ def _branch(session: Session, executor: str, branch: str) -> list[Build]:
             return ordered(members)
 
 
-def _links(bisection_id: str) -> dict[str, str]:
+def _links(bisection_id: str) -> BisectionLinks:
     address = f"{API}/bisections/{bisection_id}"
-    return {
-        "self": address,
-        "events": f"{address}/events",
-        "jobs": f"{API}/jobs?label={stored.LABEL}={bisection_id}",
-        "page": urls.bisection(bisection_id),
-    }
+    return BisectionLinks(
+        self=address,
+        events=f"{address}/events",
+        jobs=f"{API}/jobs?label={stored.LABEL}={bisection_id}",
+        page=urls.bisection(bisection_id),
+    )
 
 
-def _accepted(bisection: Bisection) -> idempotency_keys.Answer:
-    where = _links(bisection.id)
-    return (
-        202,
-        {
-            "id": bisection.id,
-            "state": bisection.state.value,
-            "builds": len(bisection.builds),
-            "links": where,
-        },
-        {"Location": where["self"]},
+def _accepted(bisection: Bisection) -> BisectionAccepted:
+    return BisectionAccepted(
+        bisection.id, bisection.state, len(bisection.builds), _links(bisection.id)
     )

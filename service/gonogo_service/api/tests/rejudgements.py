@@ -129,7 +129,7 @@ def rejudge(context: Ctx, who: Submitter, body: RejudgementIn) -> Response:
                 "there is no test with this key",
                 limit="a key of GET /api/v1/tests",
             )
-        declared, requested = _tests(spec["test"], body)
+        declared, requested = _tests(spec.test, body)
         report = stored.report(session, declared, requested, build=body.build)
     if not body.store:
         return answer(

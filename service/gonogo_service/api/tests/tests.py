@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import Query
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
@@ -15,14 +16,16 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    answer,
-    answer_page,
     make_router,
     missing,
 )
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.catalogue import test_specs as stored
+from gonogo_storage.catalogue.test_specs import StoredTest
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.flags import flags
+from gonogo_storage.flags.flags import Flag
 from gonogo_storage.history import variant_status
 from gonogo_storage.rollups.variants import Variant, jobs_of
 
@@ -35,23 +38,6 @@ MAX_NAMED = 20
 Branch = Annotated[str | None, Query(max_length=MAX_FILTER, description="Branch")]
 Arch = Annotated[str | None, Query(max_length=MAX_FILTER)]
 Board = Annotated[str | None, Query(max_length=MAX_FILTER)]
-
-
-class TestOut(BaseModel):
-    """A test in its canonical form, without fields that have their default."""
-
-    key: str
-    workload_key: str
-    kernel: str
-    test: dict[str, Any]
-    created_at: str
-
-
-class TestPage(BaseModel):
-    """A page of tests, by key."""
-
-    items: list[TestOut]
-    next: str | None
 
 
 class BuildHistory(BaseModel):
@@ -82,7 +68,8 @@ class GradedVariant(VariantOut):
     assessed: Source
 
 
-class TestHistory(TestOut):
+@dataclass(frozen=True)
+class TestHistory(StoredTest):
     """A test with its variants, builds and flags.
 
     Each variant has its grade, rates and history per build; the one that ran last comes first.
@@ -90,30 +77,22 @@ class TestHistory(TestOut):
     """
 
     variants: list[GradedVariant]
-    more_variants: list[VariantOut] = Field(
-        description="Not graded in this answer: filter by branch, arch and board"
-    )
+    more_variants: list[VariantOut]
+    """Not graded in this answer: filter by branch, arch and board"""
     builds: list[dict[str, Any]]
-    flags: list[dict[str, Any]]
+    flags: list[Flag]
 
 
-@router.get(
-    "/tests", responses={200: {"model": TestPage}}, response_class=Response, summary="List tests"
-)
+@router.get("/tests", summary="List tests")
 def list_tests(
     context: Ctx, _who: Reader, kernel: Filter = None, limit: Limit = 50, cursor: Cursor = None
-) -> Response:
+) -> Page[StoredTest]:
     """List tests in the order of their keys."""
     with context.reading() as session:
-        return answer_page(stored.list_(session, kernel=kernel, limit=limit, cursor=cursor))
+        return stored.list_(session, kernel=kernel, limit=limit, cursor=cursor)
 
 
-@router.get(
-    "/tests/{key}",
-    responses={200: {"model": TestHistory}},
-    response_class=Response,
-    summary="Show a test: grade, rates, history per build",
-)
+@router.get("/tests/{key}", summary="Show a test: grade, rates, history per build")
 def look(
     context: Ctx,
     _who: Reader,
@@ -121,7 +100,7 @@ def look(
     branch: Branch = None,
     arch: Arch = None,
     board: Board = None,
-) -> Response:
+) -> TestHistory:
     """Show the variants that ran last, or those that `branch`, `arch` and `board` select.
 
     Rates have Jeffreys' intervals over whole jobs.
@@ -138,14 +117,13 @@ def look(
         ]
         if not variants and (branch, arch, board) != (None, None, None):
             raise _no_variant(branch, arch, board, variant_status.variants(session, key))
-        return answer(
-            {
-                **test,
-                "variants": [_graded(session, variant) for variant in variants[:MAX_VARIANTS]],
-                "more_variants": [shape(variant) for variant in variants[MAX_VARIANTS:]],
-                "builds": stored.builds_of(session, key),
-                "flags": raised.items,
-            }
+        return from_object(
+            TestHistory,
+            test,
+            variants=[_graded(session, variant) for variant in variants[:MAX_VARIANTS]],
+            more_variants=[VariantOut(**shape(variant)) for variant in variants[MAX_VARIANTS:]],
+            builds=stored.builds_of(session, key),
+            flags=list(raised.items),
         )
 
 
@@ -197,10 +175,10 @@ def _no_variant(
     )
 
 
-def _graded(session: Session, variant: Variant) -> dict[str, Any]:
+def _graded(session: Session, variant: Variant) -> GradedVariant:
     status = variant_status.read(session, variant)
     jobs = jobs_of(session, variant)
-    return {
+    graded: dict[str, Any] = {
         **shape(variant),
         "build": status.build,
         "grade": status.grade,
@@ -209,3 +187,4 @@ def _graded(session: Session, variant: Variant) -> dict[str, Any]:
         "looked": status.extent,
         "assessed": {"source": status.source, "at": status.at},
     }
+    return GradedVariant(**graded)

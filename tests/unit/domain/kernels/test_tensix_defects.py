@@ -118,13 +118,13 @@ def test_faults_of_many_tiles_cannot_show_in_one_or_two(build: str, features: in
 
 
 @pytest.mark.parametrize(
-    ("tiles", "count", "kept"),
+    ("tiles", "count", "summed"),
     [("last-block", 265, [264]), ("last-two", 265, [263, 264]), ("last-block", 6, [3, 4, 5])],
 )
 def test_the_last_block_of_265_tiles_is_one_tile_and_the_last_two_are_two(
-    tiles: Tiles, count: int, kept: list[int]
+    tiles: Tiles, count: int, summed: list[int]
 ) -> None:
-    assert np.flatnonzero(summed_tiles(tiles, count)).tolist() == kept
+    assert np.flatnonzero(summed_tiles(tiles, count)).tolist() == summed
 
 
 def test_a_row_that_fills_its_tiles_has_no_mask_to_miss() -> None:

@@ -21,7 +21,8 @@ from gonogo.kernels.layernorm.reference import reference
 from gonogo.kernels.rmsnorm import emulation as rmsnorm
 from gonogo.numerics.formats import round_to
 from gonogo.spec.kernels.registry import KERNELS
-from gonogo.spec.test_spec import BLOCK_FORMATS, TestSpec
+from gonogo.spec.numerics import BLOCK_FORMATS
+from gonogo.spec.test_spec import TestSpec
 
 Array = NDArray[np.float32]
 

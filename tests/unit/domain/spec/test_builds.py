@@ -17,7 +17,6 @@ from gonogo.spec.builds import (
     known_build,
     ordered,
     own_builds,
-    torch_builds,
 )
 from gonogo.spec.kernels.registry import KERNELS
 
@@ -40,9 +39,9 @@ def test_a_build_survives_json() -> None:
 
 
 def test_torch_s_builds_name_no_arithmetic_and_the_emulator_s_and_ttnn_s_name_a_budget() -> None:
-    assert {build.arithmetic for build in torch_builds().values()} == {None}
-    assert [name for name, build in torch_builds().items() if build.outputs] == [
-        name for name in torch_builds() if "linear" in name
+    assert {build.arithmetic for build in own_builds("torch").values()} == {None}
+    assert [name for name, build in own_builds("torch").items() if build.outputs] == [
+        name for name in own_builds("torch") if "linear" in name
     ]
     others = [*own_builds("emulator").values(), *own_builds("ttnn").values()]
     assert {build.arithmetic for build in others} == set(BUDGETS)

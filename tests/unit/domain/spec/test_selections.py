@@ -154,10 +154,10 @@ def test_what_fits_is_let_through(data: dict[str, Any], executor: str) -> None:
 def test_words_for_people() -> None:
     assert Selection().words == "all tests"
     assert (
-        Selection("nightly", "LayerNorm*", True).words
+        Selection(suite="nightly", filter="LayerNorm*", shuffle=True).words
         == "suite nightly, filter LayerNorm*, shuffled"
     )
     assert (
-        Selection("staged", stages=("api", "kernels"), shuffle=3).words
+        Selection(suite="staged", stages=("api", "kernels"), shuffle=3).words
         == "suite staged, stages api, kernels, shuffled by 3"
     )

@@ -7,11 +7,13 @@ import math
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from gonogo.errors import Bug, FieldError
 from gonogo.numerics.formats import FORMATS
 from gonogo.spec.canonical import key_of
-from gonogo.spec.test_spec import BLOCK_FORMATS, FORMAT_NAMES, TestSpec
+from gonogo.spec.numerics import BLOCK_FORMATS, FORMAT_NAMES
+from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.tolerances import Tolerance
 
 NIGHTLY: dict[str, Any] = {
@@ -305,9 +307,13 @@ def test_the_limit_of_elements_is_the_callers_and_stands_in_the_message() -> Non
 
 
 def test_constructing_a_spec_checks_it_too() -> None:
-    with pytest.raises(FieldError, match=r"test\.shape"):
-        TestSpec("layernorm_bw", (0, 4))
-    assert TestSpec("layernorm_bw", (4, 64)) == TestSpec.parse(backward())
+    with pytest.raises(ValidationError, match=r"shape\.0"):
+        TestSpec(kernel="layernorm_bw", shape=(0, 4))
+    spec = TestSpec(kernel="layernorm_bw", shape=(4, 64))
+    assert spec == TestSpec.parse(backward())
+    with pytest.raises(FieldError, match=r"^shape\.0"):
+        spec.replace(shape=(0, 4))
+    assert spec.replace(epsilon=1e-5) == TestSpec.parse(backward(epsilon=1e-5))
 
 
 def test_a_huge_value_is_shown_in_part_only() -> None:

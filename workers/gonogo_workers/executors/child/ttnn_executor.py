@@ -31,7 +31,7 @@ VARIANTS: Mapping[str, Mapping[str, Run]] = {
 }
 """The function for each variant and kernel.
 
-gonogo.spec.builds.TTNN_BUILDS has the same names (a test compares them).
+gonogo.spec.executors has the same names (a test compares them).
 """
 
 

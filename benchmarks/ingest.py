@@ -1,0 +1,169 @@
+"""Measure how fast results are stored, and how many bytes a seed takes.
+
+`python -m benchmarks.ingest [DATABASE_URL ...]`: each database must be empty; without one, an
+SQLite file in a temporary folder. A seed has three outputs with all the statistics of a real one.
+Batches go through the function that ingest calls, each in a transaction of its own: seeds,
+roll-ups, counters and events. Asked: 12,000 seeds a second on SQLite and 10,000 on PostgreSQL, at
+least 40 % of raw inserts of the same rows, at most 700 bytes a seed without indexes.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from sqlalchemy import Engine, Table, insert, select, text
+
+from benchmarks.simulated import new_job
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.spec.test_spec import TestSpec
+from gonogo_storage.db.encoding import decode, encode, utcnow
+from gonogo_storage.db.engine import is_postgres, make_engine, reading, session
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs import attempts, jobs
+from gonogo_storage.ops import schema
+from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow, SeedResultRow
+from gonogo_workers.executors.emulator_executor import EmulatorExecutor
+
+SEEDS, BATCH, ROUNDS = 20_000, 1_000, 3
+TEST = {
+    "kernel": "layernorm_bw",
+    "shape": [2, 32, 1, 512],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
+ASKED = {"sqlite": 12_000, "postgresql": 10_000}
+ASKED_SHARE, ASKED_BYTES = 0.4, 700
+
+
+def rows(count: int) -> Iterator[dict[str, Any]]:
+    """Yield result rows: one judged seed whose numbers differ a little from seed to seed."""
+    test = TestSpec.parse(TEST)
+    raw = generate(test, 0)
+    given = quantise(test, raw)
+    outputs = EmulatorExecutor("correct").run(test.canonical(), given)
+    judged = judge(test, raw, given, outputs, arithmetic="tt-train").to_json()
+    noise = random.Random(0)
+    for seed in range(count):
+        yield {
+            **judged,
+            "seed": seed,
+            "repeat": 0,
+            "device": "lab-1/wormhole:0",
+            "host_run": "c80b6a386bf64196975580da0eff6e86",
+            "position": seed,
+            "duration_ms": round(812.5 * noise.uniform(0.9, 1.1), 3),
+            "outputs": {name: _varied(output, noise) for name, output in judged["outputs"].items()},
+        }
+
+
+def _varied(output: Mapping[str, Any], noise: random.Random) -> dict[str, Any]:
+    factor = noise.uniform(0.9, 1.1)
+    varied = {
+        name: value * factor if isinstance(value, float) else value
+        for name, value in output.items()
+    }
+    atols = {name: value * factor for name, value in output["needed_atol"].items()}
+    return varied | {"needed_atol": atols, "digest": f"{noise.getrandbits(64):016x}"}
+
+
+def ingest(engine: Engine, bodies: list[str]) -> tuple[str, float]:
+    """Store a job's batches; return its id and the seeds stored a second."""
+    with session(engine) as current:
+        job = jobs.create(current, new_job(SEEDS, chunk_seconds=1e9))
+        attempt_ids = []
+        for chunk in list(current.scalars(select(ChunkRow).where(ChunkRow.job_id == job.id))):
+            attempt = AttemptRow(
+                id=new_id(),
+                chunk_id=chunk.id,
+                job_id=job.id,
+                number=1,
+                state="sent",
+                queue=job.queue,
+                work=chunk.work,
+                batches=[],
+                created_at=utcnow(),
+            )
+            current.add(attempt)
+            chunk.state, chunk.attempt_id, chunk.attempts = "sent", attempt.id, 1
+            low, high = chunk.work[0][0], chunk.work[-1][0]
+            attempt_ids.append((attempt.id, low, high))
+    began = time.perf_counter()
+    for number, body in enumerate(bodies):
+        message = decode(body)
+        seed = message["rows"][0]["seed"]
+        attempt_id = next(name for name, low, high in attempt_ids if low <= seed <= high)
+        with session(engine) as current:
+            attempts.store(current, attempt_id, {**message, "batch": number}, now=utcnow())
+    return job.id, SEEDS / (time.perf_counter() - began)
+
+
+def raw_inserts(engine: Engine, job_id: str) -> float:
+    """Insert a copy of a stored job's rows; return the seeds inserted a second."""
+    table = cast(Table, SeedResultRow.__table__)
+    other_id = new_id()
+    with session(engine) as current:
+        columns = {column.name: column for column in JobRow.__table__.columns}
+        job = current.execute(select(*columns.values()).where(JobRow.id == job_id)).mappings().one()
+        current.execute(insert(JobRow).values({**job, "id": other_id}))
+        stored = current.execute(select(table).where(table.c.job_id == job_id)).mappings()
+        copies = [{**row, "job_id": other_id} for row in stored]
+    size = len(copies) * BATCH // SEEDS
+    began = time.perf_counter()
+    for low in range(0, len(copies), size):
+        with session(engine) as current:
+            current.execute(insert(table), copies[low : low + size])
+    return SEEDS / (time.perf_counter() - began)
+
+
+def bytes_of(engine: Engine, table: str) -> int:
+    """Return the bytes of a table and its partitions, without indexes."""
+    with reading(engine) as current:
+        if is_postgres(engine):
+            partitions = (
+                "SELECT coalesce(sum(pg_table_size(relid)), 0) FROM pg_partition_tree(:name)"
+                " WHERE isleaf"
+            )
+            return int(current.scalar(text(partitions), {"name": table}) or 0)
+        pages = "SELECT sum(pgsize) FROM dbstat WHERE name = :name"
+        return int(current.scalar(text(pages), {"name": table}) or 0)
+
+
+def measure(url: str) -> bool:
+    """Print the figures of a database; return whether they are as asked."""
+    engine = make_engine(url)
+    schema.upgrade(engine)
+    kind = engine.dialect.name
+    made = list(rows(SEEDS))
+    bodies = [encode({"rows": made[low : low + BATCH]}) for low in range(0, SEEDS, BATCH)]
+    figures = []
+    size = 0
+    for number in range(ROUNDS):
+        job_id, stored = ingest(engine, bodies)
+        if not number:
+            size = bytes_of(engine, SeedResultRow.__tablename__)
+        figures.append((stored, raw_inserts(engine, job_id)))
+    engine.dispose()
+    stored, plain = max(stored for stored, _ in figures), max(plain for _, plain in figures)
+    asked = ASKED[kind]
+    print(f"{kind:10}  ingest        {stored:8,.0f} seeds/s   (asked: {asked:,})")
+    print(f"{kind:10}  raw inserts   {plain:8,.0f} seeds/s")
+    share = stored / plain
+    print(f"{kind:10}  share         {100 * share:8.0f} %         (asked: {ASKED_SHARE:.0%})")
+    print(f"{kind:10}  size          {size / SEEDS:8.0f} bytes a seed (asked: {ASKED_BYTES})")
+    return stored >= asked and share >= ASKED_SHARE and size <= ASKED_BYTES * SEEDS
+
+
+def main(urls: list[str]) -> int:
+    """Measure each database; return 1 if a figure is worse than asked."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        results = [measure(url) for url in urls or [f"sqlite:///{folder}/ingest.sqlite"]]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

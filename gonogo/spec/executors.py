@@ -1,0 +1,156 @@
+"""The built-in executors: one row says what each runs, needs and costs. The rest is derived.
+
+Any other executor is a plug-in (docs/executors.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+EMULATOR = "emulator"
+
+
+@dataclass(frozen=True)
+class OwnBuild:
+    """A build that an executor defines itself.
+
+    arithmetic: its arithmetic model; None: it is found. outputs: those it produces; None: all.
+    """
+
+    name: str
+    arithmetic: str | None = None
+    outputs: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Executor:
+    """A built-in executor.
+
+    Its module is NAME_executor in gonogo_workers/executors/child, with a class NameExecutor.
+
+    Attributes:
+        name: the name in a job's target.
+        sentence: what it runs.
+        runs: "kernels": it gives arrays; "tests": it runs tests that exist, and reports them.
+        seed_s, element_s: the first guess of the seconds per seed, and per element of the shape,
+            until a job of the workload has been measured.
+        package: the package that its interpreter must have; None: none.
+        command: what a build's `command` in the builds file is.
+        stages: its suites may have stages.
+        on_chips: its kernels run on a chip, where the host has one. On another host (a simulator, a
+            test program for the processor) it gets a virtual device.
+        on_wormhole: its kernels run on a Wormhole, real or emulated: their order of operations is
+            known only roughly, and they multiply by 1/N, truncated to bf16.
+        builds: the builds that it defines itself (the emulator's are those of the kernels). The
+            host's builds file defines any other name.
+        default_build: the build that `gonogo check` runs if none is named.
+        canary: the build known to be right that tries a device; None: only the builds file has one.
+        has_watcher: tt-metal's watcher sees its kernels, without an entry in the builds file.
+    """
+
+    name: str
+    sentence: str
+    runs: Literal["kernels", "tests"]
+    seed_s: float
+    element_s: float = 0.0
+    package: str | None = None
+    command: Literal["none", "program", "arguments"] = "none"
+    stages: bool = False
+    on_chips: bool = False
+    on_wormhole: bool = False
+    builds: tuple[OwnBuild, ...] = ()
+    default_build: str | None = None
+    canary: str | None = None
+    has_watcher: bool = False
+
+
+TORCH_VARIANTS = ("eager", "decomposed", "compiled")
+"""The ways in which torch runs a kernel."""
+LINEAR = "linear"
+"""A downstream output of layernorm_fw: y after a bf16 linear layer with fixed weights."""
+_LINEAR_OUTPUTS = ("dbeta", "dgamma", "dx", "mean", "rstd", "y", LINEAR)
+
+
+def _torch_builds() -> Iterator[OwnBuild]:
+    """Yield torch's builds on a CPU, then on a GPU (docs/torch.md)."""
+    for device in ("", "cuda-"):
+        for variant in TORCH_VARIANTS:
+            name = f"torch-{device}{variant}"
+            yield OwnBuild(name)
+            yield OwnBuild(f"{name}-group-norm")
+            yield OwnBuild(f"{name}-linear", outputs=_LINEAR_OUTPUTS)
+
+
+_ROWS = (
+    # about 7e6 elements a second on two cores
+    Executor(
+        EMULATOR,
+        "kernels in emulated Wormhole arithmetic",
+        "kernels",
+        seed_s=0.003,
+        element_s=1.4e-7,
+        on_wormhole=True,
+        canary="correct",
+    ),
+    Executor(
+        "torch",
+        "PyTorch's kernels on a CPU or a GPU",
+        "kernels",
+        seed_s=0.003,
+        element_s=1e-7,
+        package="torch",
+        builds=tuple(_torch_builds()),
+    ),
+    # bound by the host's comparison, about 3e7 elements a second
+    Executor(
+        "ttnn",
+        "ttnn's kernels on a Tenstorrent chip",
+        "kernels",
+        seed_s=0.02,
+        element_s=4e-8,
+        package="ttnn",
+        on_chips=True,
+        on_wormhole=True,
+        # `ttnn` is ttnn.layer_norm, whose only output is y, with moreh's backward. -legacy and
+        # -welford are its two other reductions, -moreh is moreh's own forward. -generic-bw is our
+        # LayerNorm backward in C++ for ttnn.generic_op; it stores every step as bf16, as the
+        # `generic` arithmetic model expects. -double-subtract is the same with a planted fault.
+        builds=(
+            OwnBuild("ttnn", "ttnn", ("dbeta", "dgamma", "dx", "y")),
+            OwnBuild("ttnn-legacy", "ttnn", ("y",)),
+            OwnBuild("ttnn-welford", "ttnn", ("y",)),
+            OwnBuild("ttnn-moreh", "ttnn"),
+            OwnBuild("ttnn-generic-bw", "generic", ("dx",)),
+            OwnBuild("ttnn-generic-bw-double-subtract", "generic", ("dx",)),
+        ),
+        default_build="ttnn",
+        canary="ttnn",
+        has_watcher=True,
+    ),
+    Executor(
+        "gtest",
+        "the tests of a GoogleTest program",
+        "tests",
+        seed_s=5.0,
+        command="program",
+        on_chips=True,
+    ),
+    Executor(
+        "pytest",
+        "the tests of a pytest suite",
+        "tests",
+        seed_s=5.0,
+        package="pytest",
+        command="arguments",
+        stages=True,
+        on_chips=True,
+    ),
+)
+EXECUTORS: Mapping[str, Executor] = {row.name: row for row in _ROWS}
+"""Name -> built-in executor. No plug-in may have one of these names."""
+REPORTERS = tuple(row.name for row in _ROWS if row.runs == "tests")
+"""Our executors that run selections. All our others run kernels; a plug-in may do either."""
+ON_WORMHOLE = frozenset(row.name for row in _ROWS if row.on_wormhole)
+ON_CHIPS = frozenset(row.name for row in _ROWS if row.on_chips)

@@ -1,0 +1,304 @@
+"""Typed models of untrusted JSON, and the messages of their refusals.
+
+A refused field becomes a FieldError with its dotted path, the value and the limit, which is read
+from the model's own JSON schema: what OpenAPI documents is what a refusal says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice
+from threading import Lock
+from typing import Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+
+from gonogo.errors import FieldError
+from gonogo.spec import fields
+
+MAX_ERRORS = 20
+"""Errors of one body that are reported, and its unknown fields that are looked at: the cost of a
+refusal must not grow with a hostile body."""
+_MESSAGES = {
+    "extra_forbidden": "unknown field",
+    "missing": "is required",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "dict_type": "must be an object",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "bool_type": "must be true or false",
+    "int_type": "must be an integer",
+    "int_parsing": "must be an integer",
+    "int_from_float": "must be an integer",
+    "float_type": "must be a number",
+    "string_type": "must be text",
+    "string_pattern_mismatch": "doesn't match the pattern",
+    "string_too_short": "is too short",
+    "string_too_long": "is too long",
+    "too_short": "has too few items",
+    "too_long": "has too many items",
+    "none_required": "must be null",
+    "literal_error": "unknown value",
+    "enum": "unknown value",
+    "greater_than_equal": "is too small",
+    "greater_than": "is too small",
+    "less_than_equal": "is too large",
+    "less_than": "is too large",
+    "finite_number": "must be finite",
+}
+"""Messages by pydantic's error type; other types keep pydantic's message."""
+_building = Lock()
+
+
+class Refused(ValueError):
+    """A FieldError inside a validator: pydantic collects it, with the place of the model."""
+
+    def __init__(self, problem: FieldError) -> None:
+        self.problem = problem
+        super().__init__(str(problem))
+
+
+class Model(BaseModel):
+    """A frozen value that is read strictly: no coercion, no unknown fields, few errors.
+
+    Its validator is built when it is first needed: importing a model must stay cheap.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True
+    )
+
+    @classmethod
+    def parse(cls, data: object, path: str = "") -> Self:
+        """Parse JSON; `path` is its place in the request. Raises FieldError, with the first one."""
+        return cls._read(data, path)
+
+    @classmethod
+    def _read(cls, data: object, path: str = "") -> Self:
+        if not cls.__pydantic_complete__:
+            with _building:  # two threads that build one class disturb each other
+                cls.model_rebuild()
+        try:
+            return cls.model_validate(data)
+        except ValidationError as problem:
+            raise field_errors(problem.errors(include_url=False), cls, path)[0] from None
+
+    def replace(self, **changes: object) -> Self:
+        """Return a checked copy with other fields. Raises FieldError."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return self._read({**given, **changes})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, data: object) -> object:
+        """Drop all but the first unknown fields: each of them is an error of its own."""
+        if not isinstance(data, Mapping):
+            return data
+        if cls.model_config.get("extra") == "allow":
+            return bounded(dict(data))
+        if len(data) > len(cls.model_fields) + MAX_ERRORS:
+            known = {field.alias or name for name, field in cls.model_fields.items()}
+            unknown = islice((name for name in data if name not in known), MAX_ERRORS)
+            names = {*unknown, *known}
+            return {name: value for name, value in data.items() if name in names}
+        return dict(data)
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        try:
+            self._normalize()
+        except FieldError as problem:
+            raise Refused(problem) from None
+        return self
+
+    def _normalize(self) -> None:
+        """Check the rules that concern several fields, and put canonical values into `__dict__`.
+
+        It runs before the object is shared. A FieldError that it raises names a field below the
+        model.
+        """
+
+
+def _whole(value: object) -> object:
+    """In JSON 3.0 is the integer 3."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def bounded(value: object) -> object:
+    """Refuse a huge object as a whole, before each of its members is an error."""
+    if isinstance(value, Mapping) and len(value) > MAX_MEMBERS:
+        reason, limit = f"has {len(value)} members", f"at most {MAX_MEMBERS}"
+        raise Refused(FieldError("", {}, reason, limit=limit))
+    return value
+
+
+MAX_MEMBERS = 64
+"""Members of an object whose names are free, such as one per tensor."""
+Bounded = BeforeValidator(bounded)
+WHOLE = BeforeValidator(_whole)
+"""For an integer: 3.0 is one. It stands behind the limits, which the schema would lose else."""
+NO_MINUS_ZERO = AfterValidator(lambda value: value + 0.0)
+"""For a number: -0.0 becomes 0.0. It stands behind the limits, too."""
+OBJECT, VALUE = Tag("<object>"), Tag("<value>")
+"""Tags of union members are in angle brackets: `dotted` leaves them out of a path."""
+
+
+def _kind(value: object) -> str:
+    return OBJECT.tag if isinstance(value, Mapping | BaseModel) else VALUE.tag
+
+
+ObjectOrValue = Discriminator(_kind)
+"""Tells an OBJECT of a union from its VALUE."""
+
+
+def is_tag(part: object) -> bool:
+    """Return whether a part of pydantic's path is the tag of a union's member, not a field."""
+    return isinstance(part, str) and part.startswith("<") and part.endswith(">")
+
+
+def dotted(location: Iterable[object]) -> str:
+    """Return pydantic's path as people write it: ("seeds", "<range>", 0) gives "seeds.0"."""
+    return ".".join(str(part) for part in location if not is_tag(part) and part != "[key]")
+
+
+def field_errors(
+    details: Iterable[Mapping[str, Any]], model: type[BaseModel] | None = None, path: str = ""
+) -> list[FieldError]:
+    """Return pydantic's errors as ours, at most MAX_ERRORS; `path` is the place of the value.
+
+    The schema of `model`, which was to be read, supplies limits that pydantic's error lacks.
+    """
+    given = sorted(  # a misspelled field says more than the one that is missing
+        islice(details, MAX_ERRORS), key=lambda item: item["type"] == "missing"
+    )
+    places = [tuple(item["loc"]) for item in given]
+    return [
+        _field_error(item, model, path)
+        for item, place in zip(given, places, strict=True)
+        # a list that was left at its first wrong item is not too short
+        if item["type"] != "too_short"
+        or not any(other[: len(place)] == place for other in places if len(other) > len(place))
+    ]
+
+
+def _field_error(item: Mapping[str, Any], model: type[BaseModel] | None, path: str) -> FieldError:
+    kind, location, value = str(item["type"]), tuple(item["loc"]), item.get("input")
+    context = item.get("ctx") or {}
+    field = ".".join(filter(None, (path, dotted(location))))
+    cause = context.get("error")
+    if isinstance(cause, Refused):
+        inner = cause.problem
+        where = ".".join(filter(None, (field, inner.field)))
+        return FieldError(where, inner.value, inner.reason, limit=inner.limit)
+    reason = _MESSAGES.get(kind) or str(item["msg"]).removeprefix("Value error, ")
+    names: Sequence[str] = ()
+    limit = context.get("limit")
+    if kind == "extra_forbidden":
+        nodes = [] if model is None else list(_nodes(model, location[:-1]))
+        names = next((list(node["properties"]) for node in nodes if "properties" in node), ())
+        limit = "one of " + ", ".join(names) if names else None
+        reason += fields.did_you_mean(location[-1], names)
+    elif kind == "missing":
+        value = None
+    elif limit is None:
+        nodes = [] if model is None else list(_nodes(model, location))
+        names = next((node["enum"] for node in nodes if "enum" in node), ())
+        limit = next(filter(None, map(_limit, nodes)), None) or _limit(_as_schema(context))
+        reason += fields.did_you_mean(value, names)
+    return FieldError(field, value, reason, limit=limit)
+
+
+@cache
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
+
+
+def _nodes(model: type[BaseModel], location: Sequence[object]) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON schemas at pydantic's path, one for each member of a union."""
+    schema = _schema(model)
+
+    def below(node: Mapping[str, Any], rest: Sequence[object]) -> Iterator[Mapping[str, Any]]:
+        if "$ref" in node:
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+        members = [*node.get("anyOf", ()), *node.get("oneOf", ())]
+        if rest and is_tag(rest[0]):
+            name = str(rest[0])[1:-1]
+            named = [member for member in members if member.get("$ref", "").endswith("/" + name)]
+            members, rest = named or members, rest[1:]
+        if members:
+            for member in members:
+                yield from below(member, rest)
+        elif not rest:
+            yield node
+        else:
+            inner = node.get("properties", {}).get(rest[0]) or node.get("additionalProperties")
+            inner = node.get("items") if isinstance(rest[0], int) else inner
+            if isinstance(inner, Mapping):
+                yield from below(inner, rest[1:])
+
+    return below(schema, location)
+
+
+_FROM_CONTEXT = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "pattern": "pattern",
+    "expected": "const",
+}
+"""Names in the context of pydantic's errors -> those of a JSON schema."""
+
+
+def _as_schema(context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the limit in an error's context, which stands for that of a schema."""
+    return {name: context[key] for key, name in _FROM_CONTEXT.items() if key in context}
+
+
+def _limit(node: Mapping[str, Any]) -> str | None:
+    """Return what a JSON schema allows, in words; None when it says nothing."""
+    if "enum" in node:
+        return "one of " + ", ".join(map(str, node["enum"]))
+    if "const" in node:
+        return str(node["const"])
+    parts = [
+        words.format(_number(node[name]))
+        for name, words in (
+            ("minimum", ">= {}"),
+            ("exclusiveMinimum", "> {}"),
+            ("maximum", "<= {}"),
+            ("exclusiveMaximum", "< {}"),
+            ("multipleOf", "a multiple of {}"),
+            ("pattern", "the pattern {}"),
+        )
+        if name in node
+    ]
+    for what, unit in (("Length", "characters"), ("Items", "items"), ("Properties", "members")):
+        least, most = node.get(f"min{what}"), node.get(f"max{what}")
+        unit = node.get("x-unit", unit)
+        if least is not None and least == most:
+            parts.append(f"{least} {unit}")
+        elif least is not None and most is not None:
+            parts.append(f"{least} to {most} {unit}")
+        elif least is not None or most is not None:
+            parts.append(f"at least {least} {unit}" if most is None else f"at most {most} {unit}")
+    return " and ".join(parts) or None
+
+
+def _number(value: object) -> str:
+    short = isinstance(value, float) or (isinstance(value, int) and abs(value) < 1e6)
+    return f"{value:g}" if short else str(value)

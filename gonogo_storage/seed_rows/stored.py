@@ -1,0 +1,78 @@
+"""Stored seeds as readers see them: one object per (seed, repeat), with its outputs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, CompoundSelect, Select, and_, select
+from sqlalchemy.orm import Session
+
+from gonogo_storage.seed_rows import unpacking
+from gonogo_storage.tables import SeedResultRow, SeedSourceRow
+
+OF_SOURCE = and_(
+    SeedSourceRow.job_id == SeedResultRow.job_id, SeedSourceRow.number == SeedResultRow.source
+)
+"""Joins the attempt, device and process of a seed."""
+BY_SEED = (SeedResultRow.job_id, SeedResultRow.seed, SeedResultRow.repeat)
+_COLUMNS = (
+    SeedResultRow.job_id,
+    SeedResultRow.seed,
+    SeedResultRow.repeat,
+    SeedResultRow.arrival,
+    SeedResultRow.verdict,
+    SeedResultRow.explanation,
+    SeedResultRow.position,
+    SeedResultRow.duration_ms,
+    SeedResultRow.message,
+    SeedSourceRow.attempt_id,
+    SeedSourceRow.device,
+    SeedSourceRow.host_run,
+    SeedSourceRow.arithmetic,
+    SeedSourceRow.policy,
+    SeedResultRow.layout,
+    SeedResultRow.numbers,
+    SeedResultRow.rest,
+)
+
+
+class StoredSeed(NamedTuple):
+    """One (seed, repeat) of a job.
+
+    Each output has its verdict, its explanation and the statistics that were asked for.
+    """
+
+    job: str
+    seed: int
+    repeat: int
+    arrival: int
+    verdict: str
+    explanation: str | None
+    position: int | None
+    duration_ms: float | None
+    message: str | None
+    attempt: str
+    device: str | None
+    host_run: str | None
+    arithmetic: str | None
+    policy: str | None
+    outputs: Mapping[str, dict[str, Any]]
+
+
+def query(*conditions: ColumnElement[bool]) -> Select[Any]:
+    """Return the query of the seeds that meet the conditions, for `read`."""
+    columns: Sequence[Any] = _COLUMNS
+    return select(*columns).join(SeedSourceRow, OF_SOURCE).where(*conditions)
+
+
+def read(
+    session: Session, seeds: Select[Any] | CompoundSelect[Any], *statistics: str
+) -> Iterator[StoredSeed]:
+    """Yield the seeds of a `query`; without `statistics`, each output has all of them."""
+    names = frozenset(statistics) or None
+    for part in session.execute(seeds).partitions(1000):
+        unpacking.load(session, {row.layout for row in part})
+        for *columns, layout, numbers, rest in part:
+            outputs = unpacking.unpack(layout, numbers, rest, names)
+            yield StoredSeed._make((*columns, outputs))

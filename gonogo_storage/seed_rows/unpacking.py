@@ -1,0 +1,169 @@
+"""The outputs of a stored seed, read from its compact form (gonogo_storage.seed_rows.packing).
+
+A reader names the statistics that it needs, because turning all of them into values takes longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo_storage.db.columns import VERDICTS
+from gonogo_storage.db.encoding import decode
+from gonogo_storage.seed_rows.packing import (
+    COLUMNS,
+    DIGEST,
+    DIGITS,
+    DOUBLE,
+    FIXED,
+    KINDS,
+    MAX_LAYOUTS,
+    NESTED,
+    OTHER,
+    OUTPUT_EXPLANATIONS,
+    SINGLE,
+    TAIL,
+    Layout,
+    seven_digits,
+)
+from gonogo_storage.tables import SeedLayoutRow
+
+Outputs = dict[str, dict[str, Any]]
+Names = frozenset[str] | None
+"""The statistics to read, besides verdict and explanation; None: all."""
+Values = tuple[Any, ...]
+Readers = Sequence[tuple[str, Callable[[Values, Any], Any]]]
+"""Of each statistic the function from (numbers, rest) to its value."""
+_layouts: dict[int, Layout] = {}
+
+
+def load(session: Session, ids: Iterable[int | None]) -> None:
+    """Read layouts that this process doesn't know yet. They never change."""
+    missing = {layout for layout in ids if layout is not None} - _layouts.keys()
+    if missing:
+        if len(_layouts) > MAX_LAYOUTS:
+            _layouts.clear()
+        table = SeedLayoutRow
+        for content in session.scalars(select(table.content).where(table.id.in_(missing))):
+            layout = Layout.of(content)
+            _layouts[layout.id] = layout
+
+
+def unpack(
+    layout: int | None, numbers: bytes | None, rest: str | None, names: Names = None
+) -> Outputs:
+    """Return the outputs of a seed by name, each with its verdict, explanation and statistics.
+
+    The layout is loaded. Statistics that an output doesn't have are left out, except COLUMNS.
+    """
+    if layout is None:
+        return {} if rest is None else _plain(decode(rest), names)
+    readers, needs_rest = _readers(layout, names)
+    values = _layouts[layout].numbers.unpack(numbers or b"")
+    others = decode(rest or "[]") if needs_rest else ()
+    return {
+        name: _output(values, others, place, of_output)
+        for place, (name, of_output) in enumerate(readers)
+    }
+
+
+def unpack_output(
+    layout: int | None, numbers: bytes | None, rest: str | None, name: str, names: Names = None
+) -> dict[str, Any] | None:
+    """Return one output of a seed, as in `unpack`; None if the seed doesn't have it."""
+    if layout is None:
+        return unpack(layout, numbers, rest, names).get(name)
+    readers, needs_rest = _readers(layout, names)
+    for place, (output, of_output) in enumerate(readers):
+        if output == name:
+            values = _layouts[layout].numbers.unpack(numbers or b"")
+            others = decode(rest or "[]") if needs_rest else ()
+            return _output(values, others, place, of_output)
+    return None
+
+
+def _output(values: Values, others: Any, place: int, readers: Readers) -> dict[str, Any]:
+    return {
+        "verdict": VERDICTS[values[2 * place]],
+        "explanation": OUTPUT_EXPLANATIONS[values[2 * place + 1]],
+        **{statistic: value(values, others) for statistic, value in readers},
+    }
+
+
+def statistics_of(output: dict[str, Any]) -> dict[str, Any]:
+    """Return an output without what every output has: verdict, COLUMNS, digest and the like."""
+    left_out = {"verdict", "explanation", *COLUMNS, *TAIL}
+    return {name: value for name, value in output.items() if name not in left_out}
+
+
+def _plain(outputs: Outputs, names: Names) -> Outputs:
+    usual = dict.fromkeys((*COLUMNS, "digest", KINDS))
+    read: Outputs = {}
+    for name, sent in sorted(outputs.items()):
+        output = {"verdict": sent["verdict"], "explanation": None, **usual, **sent}
+        read[name] = (
+            output
+            if names is None
+            else {n: v for n, v in output.items() if n in names or n in ("verdict", "explanation")}
+        )
+    return read
+
+
+@lru_cache(maxsize=MAX_LAYOUTS)
+def _readers(layout: int, names: Names) -> tuple[Sequence[tuple[str, Readers]], bool]:
+    """Return a function for each statistic to read, and whether one of them needs `rest`."""
+    known = _layouts[layout]
+    outputs = known.outputs
+    forms = [form for _, entries in outputs for _, form, _ in entries]
+    place = {DIGEST: 2 * len(outputs)}
+    place[DOUBLE] = place[DIGEST] + forms.count(DIGEST)
+    nested = sum(
+        len(detail) for _, entries in outputs for _, form, detail in entries if form == NESTED
+    )
+    place[SINGLE] = place[DOUBLE] + forms.count(DOUBLE) + nested
+    next_place = {form: count(first) for form, first in (*place.items(), (OTHER, 0))}
+    # float64 numbers: each output's own, then those within its dictionaries
+    doubles = next_place[DOUBLE]
+    readers = []
+    for name, entries in outputs:
+        own = [
+            (statistic, _reader(form, next(next_place[form]) if form in next_place else detail))
+            for statistic, form, detail in entries
+            if form != NESTED
+        ]
+        own += [
+            (statistic, _nested(detail, [next(doubles) for _ in detail]))
+            for statistic, form, detail in entries
+            if form == NESTED
+        ]
+        order = {statistic: number for number, (statistic, _, _) in enumerate(entries)}
+        own.sort(key=lambda reader: order[reader[0]])
+        readers.append((name, [reader for reader in own if names is None or reader[0] in names]))
+    needs_rest = any(
+        form == OTHER and (names is None or statistic in names)
+        for _, entries in outputs
+        for statistic, form, _ in entries
+    )
+    return readers, needs_rest
+
+
+def _reader(form: str, place: Any) -> Callable[[Values, Any], Any]:
+    if form == FIXED:
+        return lambda values, others: place
+    if form == OTHER:
+        return lambda values, others: others[place]
+    if form == DIGEST:
+        return lambda values, others: f"{values[place]:0{DIGITS}x}"
+    if form == SINGLE:
+        return lambda values, others: seven_digits(values[place])
+    return lambda values, others: None if values[place] != values[place] else values[place]
+
+
+def _nested(names: Sequence[str], places: Sequence[int]) -> Callable[[Values, Any], Any]:
+    pairs = list(zip(names, places, strict=True))
+    return lambda values, others: {name: values[place] for name, place in pairs}

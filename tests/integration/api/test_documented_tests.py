@@ -1,0 +1,226 @@
+"""OpenAPI documents a job's test: its examples are accepted, and what its schema refuses is
+refused with the field's name."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from pydantic import ValidationError
+
+from api import JOB, Api, in_process
+from gonogo_service.kit import problems
+from gonogo_service.submission.bodies import JobIn
+
+
+@pytest.fixture(scope="module")
+def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A service for requests that never reach the database."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('documented') / 'gonogo.sqlite'}"
+    with in_process(url) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def document(lone: Api) -> dict[str, Any]:
+    answer: dict[str, Any] = lone.client.get("/api/v1/openapi.json").json()
+    return answer
+
+
+def resolved(document: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+    while "$ref" in node:
+        node = document["components"]["schemas"][node["$ref"].rpartition("/")[2]]
+    return node
+
+
+def validator(document: dict[str, Any], name: str) -> Any:
+    return jsonschema_rs.validator_for(
+        {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+    )
+
+
+def wrong_values(
+    document: Mapping[str, Any], node: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Yield (path, a value that the schema forbids there) for everything it says of its fields."""
+    node = resolved(document, node)
+    for member in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+        yield from wrong_values(document, member, path)
+    if "enum" in node or "const" in node:
+        yield path, "no such value"
+    if "minimum" in node:
+        yield path, node["minimum"] * 2 - 1
+    if "exclusiveMinimum" in node:
+        yield path, node["exclusiveMinimum"]
+    if "maximum" in node:
+        yield path, node["maximum"] * 2 + 1
+    if "exclusiveMaximum" in node:
+        yield path, node["exclusiveMaximum"]
+    if "maxLength" in node:
+        yield path, "x" * (node["maxLength"] + 1)
+    if "minLength" in node:
+        yield path, ""
+    if "maxItems" in node:
+        yield path, [1] * (node["maxItems"] + 1)
+    if "minItems" in node:
+        yield path, []
+    if node.get("type") in ("number", "integer", "boolean", "array", "object"):
+        yield path, "a text"
+    if isinstance(node.get("items"), Mapping):
+        yield from wrong_values(document, node["items"], (*path, "0"))
+    for name, inner_node in node.get("properties", {}).items():
+        yield from wrong_values(document, inner_node, (*path, name))
+    if node.get("additionalProperties") is False:
+        yield (*path, "no_such_field"), 1
+
+
+def placed(base: dict[str, Any], path: tuple[str, ...], value: object) -> dict[str, Any]:
+    """Return a copy of a body with a value at a path, whose parents are made."""
+    body = copy.deepcopy(base)
+    parent: dict[str, Any] = body
+    for number, name in enumerate(path[:-1]):
+        if path[number + 1] == "0":
+            parent[name] = [value]
+            return body
+        if not isinstance(parent.get(name), dict):
+            parent[name] = {}
+        parent = parent[name]
+    parent[path[-1]] = value
+    return body
+
+
+KERNEL = {"kernel": "layernorm_bw", "shape": [4, 64]}
+SELECTION: dict[str, Any] = {"selection": {"suite": "nightly"}}
+
+
+@pytest.mark.parametrize(("schema", "base"), [("TestSpec", KERNEL), ("SelectionTest", SELECTION)])
+def test_what_the_schema_refuses_is_refused_with_the_name_of_the_field(
+    lone: Api, document: dict[str, Any], schema: str, base: dict[str, Any]
+) -> None:
+    schema_of_test = validator(document, schema)
+    tried = 0
+    for path, value in wrong_values(document, document["components"]["schemas"][schema]):
+        if not path:
+            continue
+        body = placed(base, path, value)
+        if schema_of_test.is_valid(body):
+            continue  # another member of a union allows it
+        tried += 1
+        answer = lone.client.post("/api/v1/jobs:validate", json={**JOB, "test": body})
+        assert answer.status_code == 422, (path, value, answer.text)
+        fields = [error["field"] for error in answer.json()["errors"]]
+        place = f"test.{'.'.join(path)}"
+        named = [field for field in fields if place.startswith(field) or field.startswith(place)]
+        assert named, (path, value, fields)
+        assert fields[0].startswith(f"test.{path[0]}"), (path, value, fields)
+    assert tried >= (60 if schema == "TestSpec" else 8)
+
+
+def test_documented_examples_are_valid_and_accepted(lone: Api, document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for example in schemas["JobIn"]["examples"]:
+        assert validator(document, "JobIn").is_valid(example)
+        answer = lone.client.post("/api/v1/jobs:validate", json=example)
+        assert answer.status_code == 200, (example, answer.text)
+    documented = 0
+    for name, field in schemas["TestSpec"]["properties"].items():
+        for example in field.get("examples", ()):
+            documented += 1
+            test = {**KERNEL, name: example}
+            assert validator(document, "TestSpec").is_valid(test), test
+            answer = lone.client.post("/api/v1/jobs:validate", json={**JOB, "test": test})
+            assert answer.status_code == 200, (test, answer.text)
+    assert documented >= 6
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": None, "numerics": None, "inputs": None, "tolerance": None},
+        {"parameters": {}, "numerics": {}, "inputs": {}, "tolerance": {}},
+        {"tolerance": {"dx": {}, "dgamma": {"ulp": None}}, "shape": [4.0, 64]},
+    ],
+)
+def test_what_stands_for_a_default_is_documented(
+    lone: Api, document: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    test = {**KERNEL, **changes}
+    assert validator(document, "TestSpec").is_valid(test)
+    answer = lone.client.post("/api/v1/jobs:validate", json={**JOB, "test": test})
+    assert answer.status_code == 200, answer.text
+
+
+def test_every_field_of_a_test_is_described_with_its_type_and_limits(
+    document: dict[str, Any],
+) -> None:
+    schemas = document["components"]["schemas"]
+    spec = schemas["TestSpec"]["properties"]
+    assert spec["shape"]["maxItems"] == 8
+    assert spec["shape"]["items"] == {"minimum": 1, "type": "integer"}
+    assert spec["epsilon"]["exclusiveMinimum"] == 0
+    assert spec["epsilon"]["default"] == 1e-6
+    assert "rmsnorm_bw" in spec["kernel"]["enum"]
+    assert schemas["Numerics"]["properties"]["fidelity"]["enum"][-1] == "hifi4"
+    members = schemas["JobIn"]["properties"]["test"]["oneOf"]
+    assert [member["$ref"].rpartition("/")[2] for member in members] == [
+        "TestSpec",
+        "SelectionTest",
+    ]
+
+
+MANY = 30_000
+HOSTILE: list[dict[str, Any]] = [
+    {f"field{number}": number for number in range(MANY)},
+    {**KERNEL, **{f"field{number}": number for number in range(MANY)}},
+    {**KERNEL, "shape": ["x"] * 5 * MANY},
+    {**KERNEL, "shape": [1] * 5 * MANY},
+    {**KERNEL, "inputs": {f"x{number}": {} for number in range(MANY)}},
+    {**KERNEL, "tolerance": {f"x{number}": {"rtol": -1} for number in range(MANY)}},
+    {**KERNEL, "parameters": {f"x{number}": number for number in range(MANY)}},
+    {**KERNEL, "numerics": {"input": {f"x{number}": "fp33" for number in range(MANY)}}},
+    {**KERNEL, "memory": {"sharded": ["x"] * 5 * MANY}},
+    {**KERNEL, "program": [1] * 5 * MANY},
+    {**KERNEL, "kernel": "layernorm" + "x" * 10**6},
+    {"selection": {"stages": ["a"] * 5 * MANY, "suite": "nightly"}},
+]
+
+
+def least_time(call: Callable[[], object]) -> float:
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+@pytest.mark.parametrize("test", HOSTILE, ids=lambda test: f"{list(test)[-1]} {len(test)}")
+def test_a_hostile_body_is_refused_briefly_and_faster_than_it_is_parsed(
+    test: dict[str, Any],
+) -> None:
+    """It runs on the event loop, where nobody else is served meanwhile.
+
+    To parse the JSON takes some milliseconds; one error for each member would take seconds.
+    """
+    body = {**JOB, "test": test}
+    text = json.dumps(body)
+    assert len(text) > 300_000
+
+    def refuse() -> dict[str, Any]:
+        with pytest.raises(ValidationError) as caught:
+            JobIn.model_validate(body)
+        errors = caught.value.errors(include_url=False)
+        return problems.document(
+            problems.invalid([{**error, "loc": ("body", *error["loc"])} for error in errors], JobIn)
+        )
+
+    answer = refuse()
+    assert answer["field"].startswith("test")
+    assert len(answer["errors"]) <= 20
+    assert len(json.dumps(answer)) < 20_000
+    assert least_time(refuse) < max(least_time(lambda: json.loads(text)), 0.002)
