@@ -355,7 +355,7 @@ def resubmit(job_id: str) -> str:
     return f"{API}/jobs/{_part(job_id)}:resubmit"
 
 
-FILES = ("csv", "ndjson", "parquet", "junit", "ctrf")
+FILES = ("csv", "ndjson", "junit", "ctrf")
 """The formats in which whole results are streamed."""
 
 

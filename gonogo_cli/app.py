@@ -81,7 +81,7 @@ COMMANDS: dict[str, Entry] = {
     "watch": Entry("gonogo_cli.server.jobs:watch", SERVER, "Follow a job until it ends."),
     "jobs": Entry("gonogo_cli.server.jobs:jobs", SERVER, "List the newest jobs."),
     "results": Entry(
-        "gonogo_cli.server.jobs:results", SERVER, "Print every seed's numbers of a job."
+        "gonogo_cli.server.results:results", SERVER, "Print every seed's numbers of a job."
     ),
     "diagnose": Entry(
         "gonogo_cli.server.jobs:diagnose",

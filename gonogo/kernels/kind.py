@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,18 +54,45 @@ class Fault:
     unsure: bool = False
 
 
+class Emulation(Protocol):
+    """The emulated builds of a kind: a module with these names."""
+
+    @property
+    def FAULTS(self) -> Mapping[str, Fault]:
+        """Its builds by name."""
+
+    def run(
+        self,
+        test: TestSpec,
+        given: Mapping[str, Floats],
+        build: str,
+        *,
+        seed: int = 0,
+        position: int = 0,
+    ) -> dict[str, Floats]:
+        """Return what Numerics.run returns."""
+
+    def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
+        """Return what Numerics.ideal returns."""
+
+
 class Numerics(ABC):
     """The numerics of one kind of kernel.
 
-    Each kind implements `reference`, `expectations`, `run`, `ideal` and `faults`. The other methods
-    have defaults.
+    Each kind implements `reference` and `expectations`, and names its emulated builds. The other
+    methods have defaults.
 
     Arrays are flat, as TestSpec.flat_shape_of says: matrices (rows, features), values per row
     (rows,), vectors (N,).
     """
 
-    faults: Mapping[str, Fault] = {}
-    """The emulated builds by name, `correct` among them, in the order of Kernel.builds."""
+    emulation: Emulation | None = None
+    """The emulated builds; None: the kind has none, or overrides `faults`, `run` and `ideal`."""
+
+    @property
+    def faults(self) -> Mapping[str, Fault]:
+        """The emulated builds by name, `correct` among them, in the order of Kernel.builds."""
+        return {} if self.emulation is None else self.emulation.FAULTS
 
     @abstractmethod
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
@@ -114,7 +141,9 @@ class Numerics(ABC):
         seed: the seed of the inputs. position: how many runs came before in this process; only a
         fault may depend on it. Raises KeyError for an unknown build.
         """
-        raise KeyError(build)
+        if self.emulation is None:
+            raise KeyError(build)
+        return self.emulation.run(test, given, build, seed=seed, position=position)
 
     def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
         """Return the float64 function of the build's logic, unrounded.
@@ -122,7 +151,9 @@ class Numerics(ABC):
         Its distance from the reference says whether a fault can show. Raises KeyError for an
         unknown build.
         """
-        raise KeyError(build)
+        if self.emulation is None:
+            raise KeyError(build)
+        return self.emulation.ideal(test, given, build)
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
         """Return what is wrong with the outputs (any subset, flat), term by term. Never raises."""

@@ -8,5 +8,6 @@ rows.py       from tests to the rows of a job
 lines.py      format "gonogo"
 junit.py, gtest.py, ctrf.py   the other formats
 xml.py        XML that may be hostile
+table.py      the other way: a job's results as the records of a table
 reading.py    from bytes and the name of a format to a report
 """

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_serializer
 
 from gonogo.errors import FieldError
 from gonogo.spec import fields
@@ -129,6 +129,7 @@ class Selection(Model):
             else int(self.shuffle)
         )
 
+    @model_serializer
     def inner(self) -> dict[str, Any]:
         """Return the given fields in plain JSON types, as an executor receives them."""
         named = {"suite": self.suite, "filter": self.filter, "shuffle": self.shuffle}

@@ -6,6 +6,7 @@ Its keys never change.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cached_property
 from math import prod
 from typing import Annotated, Any, Literal, Self
@@ -40,6 +41,13 @@ def _known_kernel(name: str) -> str:
 
 def _list_kernels(schema: dict[str, Any]) -> None:
     schema["enum"] = list(KERNELS)
+
+
+def _or_null(schema: dict[str, Any]) -> None:
+    """Document that null stands for the default; {} is every member of a union."""
+    about = ("title", "description", "default", "examples")
+    given = {name: schema.pop(name) for name in list(schema) if name not in about}
+    schema["anyOf"] = [*given.get("oneOf", [given]), {"type": "null"}]
 
 
 Size = Annotated[int, Field(ge=1), WHOLE]
@@ -79,18 +87,21 @@ class TestSpec(Model):
         default_factory=dict,
         description="Fields that only this kernel has; group norm: num_groups",
         examples=[{}],
+        json_schema_extra=_or_null,
     )
-    numerics: Numerics = Field(default_factory=Numerics)
+    numerics: Numerics = Field(default_factory=Numerics, json_schema_extra=_or_null)
     epsilon: Annotated[float, Field(gt=0.0)] = 1e-6
     inputs: Inputs = Field(
         default_factory=Inputs,
         description="A regime for x (and dy), and regimes of single tensors by name",
         examples=[{"regime": "uniform", "low": -1, "high": 1, "gamma": {"regime": "normal"}}],
+        json_schema_extra=_or_null,
     )
     tolerance: AnyTolerance = Field(
         default_factory=Tolerance,
         description="Comparators of all outputs, or a map from outputs to comparators",
         examples=[{"rtol": 1e-3, "atol": 0.5}],
+        json_schema_extra=_or_null,
     )
     memory: Annotated[
         Annotated[Literal["interleaved"], VALUE] | Annotated[Sharded, OBJECT], ObjectOrValue
@@ -247,20 +258,21 @@ class TestSpec(Model):
             for name in Numerics.model_fields
             if (value := getattr(self.numerics, name)) != getattr(default, name)
         }
-        memory = (
-            {"sharded": list(self.memory.sharded)} if isinstance(self.memory, Sharded) else None
-        )
-        given: dict[str, Any] = {
-            "parameters": dict(self.parameters),
+        plain: dict[str, Any] = {  # of the fields whose value is not plain JSON
+            "shape": list(self.shape),
+            "parameters": deepcopy(dict(self.parameters)),
             "numerics": numerics,
-            "epsilon": None if self.epsilon == 1e-6 else self.epsilon,
             "inputs": self.inputs.to_json(),
             "tolerance": tolerances.to_json(self.tolerance),
-            "memory": memory,
-            "program": None if self.program == "default" else self.program,
         }
-        named = {"kernel": self.kernel, "shape": list(self.shape)}
-        return named | {name: value for name, value in given.items() if value}
+        if isinstance(self.memory, Sharded):
+            plain["memory"] = {"sharded": list(self.memory.sharded)}
+        values = {name: plain.get(name, getattr(self, name)) for name in TestSpec.model_fields}
+        return {
+            name: value
+            for name, value in values.items()
+            if value not in ({}, TestSpec.model_fields[name].default)
+        }
 
     @cached_property
     def key(self) -> str:

@@ -12,7 +12,6 @@ from gonogo.flakiness.bisecting import Expect, Signal
 from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import ENDED, Client
 from gonogo_cli.local import options, selections
-from gonogo_cli.server.submit import parsed, shape_of
 
 ANSWERS = {"found", "no_change"}
 """Conclusions that answer the question."""
@@ -68,16 +67,16 @@ def bisect(
     if (shape is None and not chosen) or (builds is None) == (branch is None):
         raise typer.BadParameter("either --builds or --branch is needed, and --shape for a kernel")
     given = {
-        "parameters": parsed("test.parameters", parameters),
+        "parameters": options.json_flag(parameters, "test.parameters"),
         "epsilon": epsilon,
-        "inputs": parsed("test.inputs", inputs),
-        "numerics": parsed("test.numerics", numerics),
+        "inputs": options.json_flag(inputs, "test.inputs"),
+        "numerics": options.json_flag(numerics, "test.numerics"),
     }
     tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
     if shape is None or chosen:
         test = selections.from_flags(suite, words, shuffle, [])
     else:
-        test = {"kernel": kernel, "shape": shape_of(shape)} | {
+        test = {"kernel": kernel, "shape": options.shape_flag(shape)} | {
             name: value for name, value in given.items() if value is not None
         }
         test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}

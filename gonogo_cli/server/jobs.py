@@ -1,19 +1,14 @@
-"""`gonogo watch, jobs, results, diagnose, cancel`: a server's jobs on the command line."""
+"""`gonogo watch, jobs, diagnose, cancel`: a server's jobs on the command line."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
 from enum import StrEnum
-from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from gonogo import urls
-from gonogo.errors import FieldError
 from gonogo_cli.kit import show
 from gonogo_cli.kit.client import ENDED, Client
 from gonogo_cli.local import references, selections
@@ -31,17 +26,6 @@ class FailOn(StrEnum):
     hollow = "hollow"
     suspect = "suspect"
     any = "any"
-
-
-class Format(StrEnum):
-    """Formats that the server streams."""
-
-    json = "json"
-    csv = "csv"
-    ndjson = "ndjson"
-    parquet = "parquet"
-    junit = "junit"
-    ctrf = "ctrf"
 
 
 def follow(client: Client, job: str, *, quiet: bool = False) -> dict[str, Any]:
@@ -154,49 +138,6 @@ def jobs(
             show.print_json({"items": items})
         else:
             show.console().print(show.jobs_table(items, client.url))
-
-
-def results(
-    job: str = typer.Argument(help="The job's id; with --run a run's."),
-    form: Format | None = typer.Option(
-        None, "--format", help="Stream all results as the server writes them."
-    ),
-    run: bool = typer.Option(
-        False, "--run", help="The results of all jobs of a run; needs a --format that is streamed."
-    ),
-    output: Path | None = typer.Option(
-        None, "--output", help="Write them to this file; by default to standard output."
-    ),
-    limit: int | None = typer.Option(None, min=1, help="At most this many seeds."),
-    as_json: bool = JSON,
-) -> None:
-    """Print every seed's numbers of a job."""
-    if form in (None, Format.json) and (run or output is not None):
-        raise FieldError(
-            "--format",
-            form,
-            "must be one that is streamed",
-            limit="csv, ndjson, parquet, junit or ctrf",
-        )
-    with Client() as client:
-        if form is not None and form is not Format.json:
-            parts = client.parts(f"/{'runs' if run else 'jobs'}/{job}/results", format=form.value)
-            first = next(parts, b"")  # a server that refuses leaves no empty file
-            with (
-                output.open("wb") if output is not None else nullcontext(sys.stdout.buffer) as file
-            ):
-                for part in chain([first], parts):
-                    file.write(part)
-                file.flush()
-            return
-        items = list(client.pages(f"/jobs/{job}/results", most=limit, limit=200))
-        if as_json or form is Format.json:
-            show.print_json({"items": items})
-        else:
-            out = show.console()
-            out.print(show.results_table(items))
-            for line in show.arithmetic_lines(items):
-                out.print(line, soft_wrap=True)
 
 
 def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from gonogo_cli.kit import show
 from gonogo_cli.kit.client import Client
-from gonogo_cli.server.submit import parsed
+from gonogo_cli.local import options
 
 
 def rejudge(
@@ -44,7 +44,7 @@ def rejudge(
     """
     flags = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
     given = {name: value for name, value in flags.items() if value is not None}
-    declared = parsed("tolerance", tolerance)
+    declared = options.json_flag(tolerance, "tolerance")
     if given and declared is not None:
         raise typer.BadParameter(
             "--tolerance is the whole tolerance: no other flag of one goes with it"

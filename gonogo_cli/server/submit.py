@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +16,6 @@ from gonogo_cli.server import suites
 from gonogo_cli.server.jobs import FailOn, follow, report
 
 SEQUENTIAL = "sequential"
-
-
-def parsed(field: str, text: str | None) -> Any:
-    """A flag's JSON value, None when it isn't given. Raises FieldError."""
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError as problem:
-        raise FieldError(field, text, f"is not JSON ({problem})") from problem
-
-
-def shape_of(text: str) -> list[int]:
-    """Return "3,273,1,8462" or "3x273x1x8462" as numbers. Raises FieldError."""
-    try:
-        return [int(part) for part in text.replace("x", ",").split(",")]
-    except ValueError as problem:
-        raise FieldError(
-            "test.shape", text, "must be whole numbers with commas between them"
-        ) from problem
 
 
 def seeds_of(text: str, start: int, *, keep_going: bool = False) -> dict[str, Any]:
@@ -150,15 +129,15 @@ def submit(
             raise typer.BadParameter("--build is needed, and --shape for a kernel (or a file)")
         tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
         given = {
-            "parameters": parsed("test.parameters", parameters),
+            "parameters": options.json_flag(parameters, "test.parameters"),
             "epsilon": epsilon,
-            "inputs": parsed("test.inputs", inputs),
-            "numerics": parsed("test.numerics", numerics),
+            "inputs": options.json_flag(inputs, "test.inputs"),
+            "numerics": options.json_flag(numerics, "test.numerics"),
         }
         if shape is None or chosen:
             test = selections.from_flags(suite, words, shuffle, stage)
         else:
-            test = {"kernel": kernel, "shape": shape_of(shape)} | {
+            test = {"kernel": kernel, "shape": options.shape_flag(shape)} | {
                 name: value for name, value in given.items() if value is not None
             }
             test["tolerance"] = {

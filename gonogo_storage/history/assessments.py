@@ -101,7 +101,7 @@ def conclude(
     False, and writes nothing, when another process has done so already. So each message counts
     once, whichever process dies.
     """
-    if message_id is not None and outbox.lock(session, message_id) is None:
+    if message_id is not None and not outbox.delivered(session, [message_id], now=now):
         return False
     put(session, assessment, now=now)
     trends.store(session, assessment.trends, now=now)
@@ -116,8 +116,6 @@ def conclude(
             detail=quiet_period.to_json(),
             now=now,
         )
-    if message_id is not None:
-        outbox.delivered(session, [message_id], now=now)
     return True
 
 

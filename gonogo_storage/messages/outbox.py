@@ -67,7 +67,8 @@ def due(
     query = select(OutboxRow).where(
         OutboxRow.topic.not_in(exclude) if topics is None else OutboxRow.topic.in_(topics)
     )
-    return [_message(row) for row in session.scalars(OUTBOX.due(query, now=now, limit=limit))]
+    rows = session.scalars(OUTBOX.due(query, now=now, limit=limit))
+    return [OutboxMessage(row.id, row.topic, row.payload, row.tries) for row in rows]
 
 
 def known(session: Session, dedupes: Sequence[str]) -> set[str]:
@@ -75,22 +76,19 @@ def known(session: Session, dedupes: Sequence[str]) -> set[str]:
     return set(session.scalars(select(OutboxRow.dedupe).where(OutboxRow.dedupe.in_(dedupes))))
 
 
-def lock(session: Session, message_id: str) -> OutboxMessage | None:
-    """Lock a message until the transaction ends, and return it.
+def delivered(session: Session, ids: Sequence[str], *, now: datetime | None = None) -> bool:
+    """Mark messages as delivered; return whether any of them was still waiting.
 
-    Returns None if it is deleted, or already delivered by another process.
+    It locks them until the transaction ends: another process that has read them as due waits, and
+    then finds none waiting.
     """
-    row = OUTBOX.locked(session, message_id)
-    return None if row is None else _message(row)
-
-
-def delivered(session: Session, ids: list[str], *, now: datetime | None = None) -> None:
-    """Mark messages as delivered."""
-    session.execute(
+    marked = session.execute(
         update(OutboxRow)
-        .where(OutboxRow.id.in_(ids))
+        .where(OutboxRow.id.in_(ids), OutboxRow.due_at.is_not(None))
         .values(due_at=None, done_at=now or utcnow(), error=None)
+        .execution_options(synchronize_session=False)
     )
+    return bool(getattr(marked, "rowcount", 0))
 
 
 def postponed(
@@ -108,7 +106,3 @@ def purge(session: Session, *, now: datetime | None = None) -> int:
     """Delete messages that were delivered long ago; return their number."""
     deleted = session.execute(delete(OutboxRow).where(OutboxRow.done_at < (now or utcnow()) - KEEP))
     return int(getattr(deleted, "rowcount", 0))
-
-
-def _message(row: OutboxRow) -> OutboxMessage:
-    return OutboxMessage(row.id, row.topic, row.payload, row.tries)

@@ -259,3 +259,14 @@ def test_the_example_of_the_contract_is_a_valid_job(service: Api) -> None:
         service.client.post("/api/v1/jobs", json=body, headers=service.token("submit")).status_code
         == 202
     )
+
+
+def test_answers_describe_their_tests_and_their_inherited_fields(service: Api) -> None:
+    schemas = service.client.get("/api/v1/openapi.json", headers=service.token("read")).json()[
+        "components"
+    ]["schemas"]
+    job, listed = (schemas[name]["properties"] for name in ("JobOut", "ListedJob"))
+    assert job["test"]["oneOf"] == schemas["JobIn"]["properties"]["test"]["oneOf"]
+    assert "sha256" in job["import"]["description"]
+    assert job["chunks"] == {"$ref": "#/components/schemas/ChunkCounts"}
+    assert {"diagnosis", "suspects"} <= job.keys() - listed.keys()

@@ -12,13 +12,8 @@ import numpy as np
 
 from gonogo.kernels.groupnorm import budget
 from gonogo.kernels.kind import Arrays, Floats
-from gonogo.kernels.normalization.emulation.forward import (
-    Rows,
-    emulate,
-    exact,
-    faults,
-    flat,
-)
+from gonogo.kernels.normalization.emulation.builds import Build, faults
+from gonogo.kernels.normalization.emulation.forward import Rows, emulate, exact, flat
 from gonogo.kernels.normalization.emulation.logic import Logic
 from gonogo.kernels.normalization.emulation.steps import Values
 from gonogo.numerics.expectation import Array
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
 
 ALL, Y = ("y", "mean", "rstd"), ("y",)
 
-BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
+BUILDS: Mapping[str, Build] = {
     "correct": ("The right kernel.", (), Logic()),
     "bf16-accumulate": (
         "The sums over the tiles of a group run in a 16-bit Dst: "
@@ -150,6 +145,7 @@ def run(
     given: Mapping[str, Floats],
     build: str,
     *,
+    seed: int = 0,
     position: int = 0,
     compiled: bool | None = None,
 ) -> dict[str, Floats]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gonogo.kernels.groupnorm import budget, emulation, forensics
-from gonogo.kernels.kind import EVERYTHING, Arrays, Floats, Numerics
+from gonogo.kernels.kind import EVERYTHING, Arrays, Numerics
 from gonogo.kernels.normalization import forward
 from gonogo.numerics.diagnosis import Diagnosis
 from gonogo.numerics.expectation import Array, Expectation
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 class GroupNorm(Numerics):
     """The numerics of groupnorm_fw."""
 
-    faults = emulation.FAULTS
+    emulation = emulation
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
         """Return the plain formula in float64."""
@@ -53,22 +52,6 @@ class GroupNorm(Numerics):
         spread_inputs = {name: spread(given[name]) for name in ("gamma", "beta")}
         all_inputs = {**given, **spread_inputs}
         return forward.graphs(test, all_inputs, channel_width=width, groups=groups)
-
-    def run(
-        self,
-        test: TestSpec,
-        given: Mapping[str, Floats],
-        build: str,
-        *,
-        seed: int = 0,
-        position: int = 0,
-    ) -> dict[str, Floats]:
-        """Run the emulated dataflow."""
-        return emulation.run(test, given, build, position=position)
-
-    def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-        """Run the same logic in float64."""
-        return emulation.ideal(test, given, build)
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
         """Estimate the mean, variance, epsilon, gamma and beta that the outputs were made with."""

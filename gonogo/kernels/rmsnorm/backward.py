@@ -5,12 +5,11 @@ P = dy gamma, x^ = x r, s2 = mean(P x^). Everything but rstd is LayerNorm's with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gonogo.kernels.kind import Arrays, Floats, with_min_step
+from gonogo.kernels.kind import Arrays, with_min_step
 from gonogo.kernels.layernorm.arithmetic import GivenMoments, backward_terms
 from gonogo.kernels.layernorm.gradients import GradientNumerics
 from gonogo.kernels.rmsnorm import backward_emulation, budget
@@ -24,7 +23,7 @@ class RMSNormBackward(GradientNumerics):
     """The numerics of rmsnorm_bw."""
 
     centered = False
-    faults = backward_emulation.FAULTS
+    emulation = backward_emulation
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
         """Return dx (rows, N) and dgamma (N,) in float64.
@@ -71,19 +70,3 @@ class RMSNormBackward(GradientNumerics):
         """Return LayerNorm's expectations without a mean; fp16's may be subnormal."""
         expected = super().gradients(test, given, known, arithmetic)
         return {name: with_min_step(e, test.numerics.output) for name, e in expected.items()}
-
-    def run(
-        self,
-        test: TestSpec,
-        given: Mapping[str, Floats],
-        build: str,
-        *,
-        seed: int = 0,
-        position: int = 0,
-    ) -> dict[str, Floats]:
-        """Run the emulated dataflow."""
-        return backward_emulation.run(test, given, build, position=position)
-
-    def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-        """Run the same logic in float64."""
-        return backward_emulation.ideal(test, given, build)

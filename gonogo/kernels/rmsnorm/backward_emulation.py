@@ -19,121 +19,46 @@ from gonogo.kernels.normalization.emulation.backward import (
     emulate,
     exact,
 )
-from gonogo.kernels.normalization.emulation.forward import (
-    faults,
-    flat,
-    moments,
-    stored_moments,
-)
+from gonogo.kernels.normalization.emulation.builds import Build, faults, shared_builds
+from gonogo.kernels.normalization.emulation.forward import flat, moments, stored_moments
 from gonogo.kernels.normalization.emulation.logic import TILE, Logic
 from gonogo.kernels.normalization.emulation.machine import Machine
 from gonogo.kernels.normalization.emulation.spoil import hang_or_crash
 from gonogo.kernels.normalization.emulation.steps import Exact
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.tensix import arithmetic as wh
+from gonogo.spec.kernels.rmsnorm import BACKWARD_BUILDS
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
 BOTH, DX, DGAMMA = ("dx", "dgamma"), ("dx",), ("dgamma",)
 RIGHT = Logic(mean=False)
-
-BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
-    "correct": ("The right kernel.", (), RIGHT),
+BUILDS: Mapping[str, Build] = {
+    **shared_builds(RIGHT, BOTH, DX, "s2"),
     "drop-s2": ("x^ s2 is not subtracted at all.", DX, replace(RIGHT, s2_times=0.0)),
-    "s2-sign": (
-        "x^ s2 is added instead of subtracted.",
-        DX,
-        replace(RIGHT, s2_times=-1.0),
-    ),
+    "s2-sign": ("x^ s2 is added instead of subtracted.", DX, replace(RIGHT, s2_times=-1.0)),
     "last-block-only": (
         "s2 keeps only its last block of three tiles.",
         DX,
         replace(RIGHT, square_tiles="last-block"),
-    ),
-    "bf16-accumulate": (
-        "The sums over the tiles of a row run in a 16-bit Dst: a loss of precision, not of logic.",
-        BOTH,
-        replace(RIGHT, narrow_sums=True),
-    ),
-    "wrong-epsilon": (
-        "epsilon is a thousand times too large where the kernel makes its own rstd.",
-        BOTH,
-        replace(RIGHT, epsilon_factor=1000.0),
     ),
     "mean-subtracted": (
         "x^ is (x - mean) rstd, as in LayerNorm.",
         BOTH,
         replace(RIGHT, change="mean"),
     ),
-    "padded-count": (
-        "s2 is divided by N with its padding to whole tiles.",
-        DX,
-        replace(RIGHT, divisor="padded"),
-    ),
-    "last-tile-only": ("s2 sums only the last tile.", DX, replace(RIGHT, square_tiles="last")),
-    "last-tile-missing": (
-        "s2 leaves out the last tile.",
-        DX,
-        replace(RIGHT, square_tiles="not-last"),
-    ),
-    "tile-missing": (
-        "s2 leaves out the row's middle tile.",
-        DX,
-        replace(RIGHT, square_tiles="not-middle"),
-    ),
-    "mask-missing": (
-        "The last tile isn't masked: its padding, which holds the row's first values again, "
-        "enters s2.",
-        DX,
-        replace(RIGHT, mask=False),
-    ),
-    "stale-partial": (
-        "Every 8th row has the s2 of the row before it.",
-        DX,
-        replace(RIGHT, stale_rows=True),
-    ),
-    "stale-register": (
-        "s2 starts from what the previous run in the same process left in the register: "
-        "right when run first.",
-        DX,
-        replace(RIGHT, stale=True),
-    ),
-    "rstd-off-1e-3": (
-        "rstd is 1.001 times too large where it scales the result.",
-        DX,
-        replace(RIGHT, rstd_factor=1.001),
-    ),
-    "gamma-shifted-tile": (
-        "gamma is read one tile (32 columns) too early.",
-        DX,
-        replace(RIGHT, change="gamma-tile"),
-    ),
-    "gamma-neighbour": (
-        "gamma is that of the next column.",
-        DX,
-        replace(RIGHT, change="gamma-next"),
-    ),
-    "gamma-missing": ("gamma is left out.", DX, replace(RIGHT, change="gamma-ones")),
     "dgamma-last-row-tile-missing": (
         "dgamma leaves out the last tile of rows.",
         DGAMMA,
         replace(RIGHT, change="dgamma-rows"),
     ),
-    "power-of-two-outliers": (
-        "A few isolated values are twice too large.",
-        DX,
-        replace(RIGHT, outliers=True),
-    ),
-    "nan-tile": ("One 32x32 tile is NaN.", DX, replace(RIGHT, nan_tile=True)),
-    "hang": ("The kernel never returns.", BOTH, replace(RIGHT, fate="hang")),
-    "crash": ("The process dies of a segmentation fault.", BOTH, replace(RIGHT, fate="crash")),
 }
-FAULTS = faults(BUILDS)
+FAULTS = faults(BUILDS, BACKWARD_BUILDS)
 
 
 def run(
-    test: TestSpec, given: Mapping[str, Floats], build: str, *, position: int = 0
+    test: TestSpec, given: Mapping[str, Floats], build: str, *, seed: int = 0, position: int = 0
 ) -> dict[str, Floats]:
     """Return dx (rows, N) and dgamma (N,) of the build; KeyError for an unknown one.
 

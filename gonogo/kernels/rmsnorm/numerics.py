@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gonogo.kernels.kind import EVERYTHING, Arrays, Floats, Numerics, with_min_step
+from gonogo.kernels.kind import EVERYTHING, Arrays, Numerics, with_min_step
 from gonogo.kernels.layernorm.arithmetic import forward_terms
 from gonogo.kernels.normalization import forward
 from gonogo.kernels.rmsnorm import backward, budget, emulation
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 class RMSNorm(Numerics):
     """The numerics of rmsnorm_fw."""
 
-    faults = emulation.FAULTS
+    emulation = emulation
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
         """Return the plain formula in float64."""
@@ -46,22 +45,6 @@ class RMSNorm(Numerics):
     def graphs(self, test: TestSpec, given: Arrays) -> dict[str, Graph]:
         """Return the formulas of y and rstd."""
         return forward.graphs(test, given, centered=False)
-
-    def run(
-        self,
-        test: TestSpec,
-        given: Mapping[str, Floats],
-        build: str,
-        *,
-        seed: int = 0,
-        position: int = 0,
-    ) -> dict[str, Floats]:
-        """Run the emulated dataflow."""
-        return emulation.run(test, given, build, position=position)
-
-    def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-        """Run the same logic in float64."""
-        return emulation.ideal(test, given, build)
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
         """Estimate the mean square, epsilon and gamma that y and rstd were computed with.

@@ -16,6 +16,7 @@ from gonogo_service.background.dispatcher import TOPICS as DISPATCHED
 from gonogo_service.kit.background_context import BackgroundContext
 from gonogo_storage.history.assessment_requests import ASSESS
 from gonogo_storage.messages import outbox
+from gonogo_storage.messages.outbox import OutboxMessage
 
 Handler = Callable[[Session, Mapping[str, Any]], None]
 
@@ -32,18 +33,18 @@ class OutboxDelivery:
 
     def run_once(self) -> int:
         """Deliver the due messages; return the number of delivered ones."""
-        messages = self.context.reading(partial(outbox.due, exclude=(*DISPATCHED, ASSESS)))
-        keys = [message.id for message in messages]
-        return self.context.handle_each("message", keys, self._deliver, outbox.postponed)
+        due = self.context.reading(partial(outbox.due, exclude=(*DISPATCHED, ASSESS)))
+        messages = {message.id: message for message in due}
+        return self.context.handle_each(
+            "message", messages, lambda key: self._deliver(messages[key]), outbox.postponed
+        )
 
-    def _deliver(self, message_id: str) -> bool:
+    def _deliver(self, message: OutboxMessage) -> bool:
         def work(session: Session) -> bool:
-            message = outbox.lock(session, message_id)
-            if message is None:
+            if not outbox.delivered(session, [message.id]):
                 return False
             if (handler := self.handlers.get(message.topic)) is not None:
                 handler(session, message.payload)
-            outbox.delivered(session, [message_id])
             return True
 
         return self.context.session(work)

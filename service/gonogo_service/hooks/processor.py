@@ -47,8 +47,12 @@ class Processor:
         Raises the AWAY errors. The next pass does what this one did not.
         """
         due = self._context.reading(partial(incoming.due, now=self._clock()))
-        postponed = partial(incoming.postponed, now=self._clock())
-        started = self._context.handle_each("delivery", due, self._process, postponed)
+        started = self._context.handle_each(
+            "delivery",
+            due,
+            self._process,
+            lambda session, key, error: incoming.postponed(session, key, error, now=self._clock()),
+        )
         if started:
             self._context.notify()
         return started

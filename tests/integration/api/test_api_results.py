@@ -113,7 +113,7 @@ def test_an_unknown_format_is_refused_with_those_there_are(api: Api, job: Job, f
     answer = api.client.get(f"/api/v1/jobs/{job.id}/results?format={form}")
     assert answer.status_code == 422
     assert answer.json()["field"] == "format"
-    assert answer.json()["limit"] == "one of json, csv, ndjson, parquet, junit, ctrf"
+    assert answer.json()["limit"] == "one of json, csv, ndjson, junit, ctrf"
 
 
 def test_a_cursor_that_the_list_did_not_give_is_refused(api: Api, job: Job) -> None:

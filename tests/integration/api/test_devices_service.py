@@ -114,7 +114,7 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
     with reading(engine) as current:
         entries = audit.list_(current, audit.AuditFilter(subject=device["id"])).items
         messages = outbox.due(current, topics=["device.health_changed"], now=NOW)
-    assert [(entry["actor"], entry["detail"]["after"]) for entry in entries] == [
+    assert [(entry.actor, entry.detail["after"]) for entry in entries] == [
         ("worker:worker-1", "good"),
         ("worker:worker-1", "bad"),
     ]
@@ -136,7 +136,7 @@ def test_in_maintenance_only_a_person_s_word_counts(engine: Engine) -> None:
         )
         assert devices.orders(current) == {FACTS["device"]: {"order": "work", "asked": 1}}
     assert back is not None
-    assert back["health"] == "good"
+    assert back.health == "good"
 
 
 def test_a_bad_or_drained_device_counts_as_no_worker(engine: Engine) -> None:
@@ -263,7 +263,7 @@ def test_a_single_worker_is_drained_by_its_name_with_slashes(api: Api) -> None:
     )
     assert drained.status_code == 200, drained.text
     (changed,) = drained.json()["changed"]
-    assert {listed.id: listed["drained"] for listed in api.get("/devices")["items"]} == {
+    assert {listed["id"]: listed["drained"] for listed in api.get("/devices")["items"]} == {
         device["id"]: False,
         changed: True,
     }

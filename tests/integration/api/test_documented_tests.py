@@ -138,6 +138,23 @@ def test_documented_examples_are_valid_and_accepted(lone: Api, document: dict[st
     assert documented >= 6
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": None, "numerics": None, "inputs": None, "tolerance": None},
+        {"parameters": {}, "numerics": {}, "inputs": {}, "tolerance": {}},
+        {"tolerance": {"dx": {}, "dgamma": {"ulp": None}}, "shape": [4.0, 64]},
+    ],
+)
+def test_what_stands_for_a_default_is_documented(
+    lone: Api, document: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    test = {**KERNEL, **changes}
+    assert validator(document, "TestSpec").is_valid(test)
+    answer = lone.client.post("/api/v1/jobs:validate", json={**JOB, "test": test})
+    assert answer.status_code == 200, answer.text
+
+
 def test_every_field_of_a_test_is_described_with_its_type_and_limits(
     document: dict[str, Any],
 ) -> None:

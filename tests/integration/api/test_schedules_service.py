@@ -8,16 +8,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from api import Api, in_process
 from background_thread import running, short
+from emulator_worker import core_of
 from gonogo_service.background import scheduler
 from gonogo_storage.automation import runs, schedules
-from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import DueOutcome
 from running_service import until as eventually
@@ -68,19 +67,7 @@ def lite(sqlite_url: str) -> Iterator[Api]:
 
 def tick(api: Api, clock: Clock) -> int:
     """Run one pass of the scheduler alone; return the number of submitted runs."""
-    core: Any = SimpleNamespace(
-        settings=api.settings,
-        session=lambda work: _in(engines.session, api, work),
-        reading=lambda work: _in(engines.reading, api, work),
-    )
-    core.notify = lambda: None
-    submitted_runs: int = scheduler.run_once(core, clock)
-    return submitted_runs
-
-
-def _in(kind: Any, api: Api, work: Any) -> Any:
-    with kind(api.context.engine) as session:
-        return work(session)
+    return scheduler.run_once(core_of(api.context), clock)
 
 
 def make(api: Api, **changes: Any) -> str:

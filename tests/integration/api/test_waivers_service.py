@@ -104,8 +104,7 @@ def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api)
         late = utcnow() + timedelta(days=3)
         assert comparing.compare(session, BASE, HEAD, now=late).counts == before["counts"]
         assert (
-            waivers.list_(session, now=late, state=WaiverState.expired).items[0]["id"]
-            == waiver["id"]
+            waivers.list_(session, now=late, state=WaiverState.expired).items[0].id == waiver["id"]
         )
         assert waivers.of_test(session, KEY, now=late) == []
     ended = api.client.delete(f"/api/v1/waivers/{waiver['id']}").json()

@@ -10,6 +10,7 @@ import pytest
 from gonogo.flakiness.policy import POLICY
 from gonogo_storage.db import engine as engines
 from gonogo_storage.flags import flag_history
+from gonogo_storage.flags.flags import Flag
 from gonogo_storage.messages import outbox
 from replayed_rows import INSIDE, STORED, TEST, row
 from stored_histories import World, world
@@ -30,7 +31,7 @@ def night(here: World, sequence: int, *, stores: bool, seeds: int = len(SEEDS)) 
     here.job(rows, test=TEST, build=f"b{sequence}", sequence=sequence)
 
 
-def flag(here: World) -> dict[str, Any]:
+def flag(here: World) -> Flag:
     return dict(here.flags(TEST)[KIND])
 
 
@@ -55,12 +56,12 @@ def test_another_arithmetic_opens_one_flag_that_resolves_when_the_old_one_is_bac
     assert (renewed.id, renewed.jobs) == (opened.id, 2)
     for sequence in (5, 6):
         night(here, sequence, stores=False, seeds=POLICY.quiet_seeds // POLICY.quiet_builds)
-    assert flag(here)["state"] == "resolved"
+    assert flag(here).state == "resolved"
     night(here, 7, stores=True)
-    assert flag(here)["state"] == "reopened"
+    assert flag(here).state == "reopened"
     with engines.reading(here.engine) as session:
         messages = outbox.due(session, topics=("flag.opened", "flag.resolved"))
-        history = [entry["what"] for entry in flag_history.of(session, opened.id)]
+        history = [entry.what for entry in flag_history.of(session, opened.id)]
     topics = [message.topic for message in messages if opened.id in str(message.payload)]
     assert topics == ["flag.opened", "flag.resolved", "flag.opened"]
     assert history == ["reopened", "resolved", "opened"]
@@ -72,9 +73,9 @@ def test_a_new_arithmetic_that_stays_is_expected_after_three_nights(here: World)
     night(here, 3, stores=True)
     for sequence in (4, 5, 6):
         night(here, sequence, stores=True)
-    assert flag(here)["jobs"] == 2  # the tie of builds 1 to 4 says nothing, then it is expected
+    assert flag(here).jobs == 2  # the tie of builds 1 to 4 says nothing, then it is expected
     night(here, 7, stores=False)
-    assert flag(here)["evidence"]["words"] == "y: x^ is no longer stored in bf16"
+    assert flag(here).evidence["words"] == "y: x^ is no longer stored in bf16"
 
 
 def changed(*rows: dict[str, Any], **statistics: Any) -> list[dict[str, Any]]:

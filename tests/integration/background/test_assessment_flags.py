@@ -16,6 +16,7 @@ from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
 from gonogo_storage.db import engine as engines
 from gonogo_storage.flags import flag_changes, flags
+from gonogo_storage.flags.flags import Flag
 from gonogo_storage.messages import outbox
 from stored_histories import World, row, spec_of, world
 
@@ -37,7 +38,7 @@ EVIDENCE = {
 }
 
 
-def opened(here: World, kind: str, test: dict[str, Any], state: str = "open") -> dict[str, Any]:
+def opened(here: World, kind: str, test: dict[str, Any], state: str = "open") -> Flag:
     """Return the flag of that kind; its evidence must suffice to run it again."""
     flag = here.flags(test)[kind]
     assert flag.state == state

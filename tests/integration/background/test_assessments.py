@@ -19,7 +19,7 @@ from gonogo_service.background.assess import Assessor
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db import ids
 from gonogo_storage.flags import flags
-from gonogo_storage.history import assessing, assessments, build_series, samples
+from gonogo_storage.history import assessing, assessments, build_series, samples, trends
 from gonogo_storage.history.assessment_requests import ASSESS, request_assessment
 from gonogo_storage.jobs import jobs
 from gonogo_storage.messages import outbox
@@ -57,7 +57,7 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
         with (
             monkeypatch.context() as patch
         ):  # killed in the middle of the write: nothing of it stays
-            patch.setattr(outbox, "delivered", partial(_die))
+            patch.setattr(trends, "store", _die)
             with pytest.raises(KeyboardInterrupt):
                 here.assessor.run_once()
         with engines.reading(here.engine) as session:
@@ -77,7 +77,7 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
             )
             assert write(session, message_id=message.id) is False  # the other copy comes too late
             assert write(session) is True  # and even where nothing tells, the same job counts once
-        assert here.flags()["flaky"]["jobs"] == 1
+        assert here.flags()["flaky"].jobs == 1
         stored_assessment = stored(here)
         assert (
             stored_assessment["job"],

@@ -291,7 +291,7 @@ def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_the_dia
         {"fail": 2, "pass": 1},
     )
     assert ended.diagnosis is not None
-    assert (ended.total, stop_of(current, job)["seeds_saved"]) == (3, 497)
+    assert (ended.total, stop_of(current, job).seeds_saved) == (3, 497)
     store(current, items[0], [row(9)], batch=2)
     assert now_of(current, job).done == 3
 
@@ -386,7 +386,7 @@ def test_a_worker_that_dies_or_does_not_obey_cannot_keep_a_decided_job_open(
     assert queues.overdue_cancels(current, before=LATER) == [job.id]
     assert queues.close_unresponsive(current, job.id, now=LATER)
     ended = now_of(current, job)
-    assert (ended.state, ended.verdict, ended.open_chunks) == ("finished", "fail_by_tolerance", 0)
+    assert (ended.state, ended.verdict, ended.chunks.open) == ("finished", "fail_by_tolerance", 0)
     store(current, items[4], [row(seed) for seed, _ in items[4].work])
     assert now_of(current, job).done == 2
 

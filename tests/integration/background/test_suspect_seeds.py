@@ -159,7 +159,7 @@ def test_the_pooled_figures_decide_the_verdict_and_are_the_flags_evidence(
     job_flags = flags.list_(current, job=job.id).items
     assert [flag.kind for flag in job_flags] == ([] if kind is None else [kind])
     if kind is not None:
-        evidence = job_flags[0]["evidence"]
+        evidence = job_flags[0].evidence
         assert evidence["pooled"]["dx"]["statistics"]["row_z"] == pytest.approx(row_z)
         assert (evidence["output"], evidence["seeds"], evidence["suspects"]["added"]) == (
             "dx",

@@ -23,13 +23,12 @@ without rounding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gonogo.kernels.kind import Arrays, Fault, Floats
+from gonogo.kernels.kind import Arrays, Floats
 from gonogo.kernels.normalization.emulation.logic import TILE, Logic, summed_tiles, tiles_of
 from gonogo.kernels.normalization.emulation.loops import STALE_ROWS, Flow, forward_rows
 from gonogo.kernels.normalization.emulation.machine import Machine
@@ -237,19 +236,6 @@ def exact(epsilon: float, rows: Rows, logic: Logic) -> tuple[Array, Array, Array
     wide = Rows(x, source, gamma, None if rows.beta is None else np.asarray(rows.beta, np.float64))
     y, mean, rstd = flow(Exact(), wide, epsilon, logic, stale)
     return spoil(y, np.asarray(rows.x, np.float32), logic), mean, rstd
-
-
-def faults(kinds: Mapping[str, tuple[str, tuple[str, ...], Logic]]) -> dict[str, Fault]:
-    """Return name -> Fault from name -> (sentence, outputs, logic).
-
-    All are known to be wrong, except `correct` and builds that return no numbers.
-    """
-    return {
-        name: Fault(
-            name, sentence, outputs, gauge=bool(outputs) and logic.fate is None, unsure=logic.stale
-        )
-        for name, (sentence, outputs, logic) in kinds.items()
-    }
 
 
 def flat(given: Arrays, test: TestSpec) -> dict[str, Values]:

@@ -74,7 +74,7 @@ def results(
         str,
         Query(
             max_length=20,
-            description="json (pages); csv, ndjson, parquet, junit or ctrf (everything, streamed)",
+            description="json (pages); csv, ndjson, junit or ctrf (everything, streamed)",
         ),
     ] = "json",
     order: Annotated[
@@ -118,9 +118,7 @@ def of_run(
     run_id: str,
     format: Annotated[
         str,
-        Query(
-            max_length=20, description="csv, ndjson, parquet, junit or ctrf: everything, streamed"
-        ),
+        Query(max_length=20, description="csv, ndjson, junit or ctrf: everything, streamed"),
     ] = "ndjson",
 ) -> Response:
     """Stream the results job by job, in the order of the suite.
@@ -137,11 +135,11 @@ def of_run(
     return _stream(parts.of_run(context, run_id, members, size=STREAM_PAGE), format)
 
 
-def _pieces(content: Iterable[str] | Iterable[bytes]) -> Iterator[bytes]:
+def _pieces(content: Iterable[str]) -> Iterator[bytes]:
     """Yield larger pieces, because each piece goes through the thread pool separately."""
     waiting = bytearray()
     for piece in content:
-        waiting += piece.encode() if isinstance(piece, str) else piece
+        waiting += piece.encode()
         if len(waiting) >= PIECE:
             yield bytes(waiting)
             waiting.clear()

@@ -17,8 +17,8 @@ from gonogo.errors import FieldError
 from gonogo.flakiness.bisecting import Expect, Signal
 from gonogo.spec.builds import Build, fits_kernel, ordered, own_builds
 from gonogo.spec.fields import did_you_mean
-from gonogo.spec.kernels.registry import KERNELS
-from gonogo.spec.selections import is_selection
+from gonogo.spec.selections import TestBody
+from gonogo.spec.test_spec import TestSpec
 from gonogo.urls import API
 from gonogo_service.access.context import Context, Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
@@ -68,7 +68,7 @@ Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 class BisectionIn(JobOptions):
     """A test, and a series of builds in order: a list, or the builds of a branch."""
 
-    test: dict[str, Any] = Field(
+    test: TestBody = Field(
         description="As in a job: a test of a kernel, or a selection of a gtest or pytest suite"
     )
     builds: list[Name] | None = Field(
@@ -206,7 +206,9 @@ def submit(
                 )
                 raise FieldError(where, error.value, error.reason, limit=error.limit) from None
         assert sample is not None
-        signal = body.signal or (Signal.verdicts if is_selection(body.test) else Signal.numbers)
+        signal = body.signal or (
+            Signal.numbers if isinstance(body.test, TestSpec) else Signal.verdicts
+        )
         bisection = stored.create(
             session,
             NewBisection(
@@ -378,11 +380,11 @@ def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
             "builds", None, "is required if there is no branch", limit=f"2 to {MAX_BUILDS} builds"
         )
     executor, branch = body.target.executor, body.branch
-    kernel = body.test.get("kernel")
+    kernel = body.test.kernel if isinstance(body.test, TestSpec) else None
     names = [
         build.name
         for build in _branch(session, executor, branch)
-        if kernel not in KERNELS or fits_kernel(build, str(kernel))
+        if kernel is None or fits_kernel(build, kernel)
     ]
     for field, name in (("first", body.first), ("last", body.last)):
         if name is not None and name not in names:

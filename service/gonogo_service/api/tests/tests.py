@@ -123,7 +123,7 @@ def look(
             variants=[_graded(session, variant) for variant in variants[:MAX_VARIANTS]],
             more_variants=[VariantOut(**shape(variant)) for variant in variants[MAX_VARIANTS:]],
             builds=stored.builds_of(session, key),
-            flags=raised.items,
+            flags=list(raised.items),
         )
 
 
