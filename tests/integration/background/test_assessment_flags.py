@@ -93,7 +93,7 @@ def nondeterministic(here: World) -> None:
         for repeat in (0, 1)
     ]
     here.job(rows, test=test)
-    proof = opened(here, "nondeterministic", test)["evidence"]
+    proof = opened(here, "nondeterministic", test).evidence
     assert (proof["figures"]["compared"]["failures"], proof["figures"]["compared"]["runs"]) == (
         1,
         4,
@@ -112,7 +112,7 @@ def device_dependent(here: World) -> None:
     test = spec_of(0.43)
     for device in ("n1/0", "n2/0"):
         here.job([row(seed, device=device, bits=device[1]) for seed in range(4)], test=test)
-    proof = opened(here, "device_dependent", test)["evidence"]
+    proof = opened(here, "device_dependent", test).evidence
     assert proof["rerun"]["devices"] == ["n1/0", "n2/0"]
     assert set(proof["figures"]["examples"][0]["digests"]) == {"n1/0", "n2/0"}
     for device in ("n1/0", "n2/0"):
@@ -129,7 +129,7 @@ def context_dependent(here: World) -> None:
         test=test,
         context=grouped,
     )
-    proof = opened(here, "context_dependent", test)["evidence"]
+    proof = opened(here, "context_dependent", test).evidence
     table = {
         tally["name"]: (tally["passed"], tally["failed"]) for tally in proof["figures"]["contexts"]
     }
@@ -152,7 +152,7 @@ def latent_flake(here: World) -> None:
             1 - (seed + 0.5) / 40
         )  # up to .98; of 1,000 seeds 11 fail
     here.job(rows, test=test)
-    proof = opened(here, "latent_flake", test)["evidence"]
+    proof = opened(here, "latent_flake", test).evidence
     tail = proof["figures"]["tail"]
     assert POLICY.latent_target < tail["predicted"] <= tail["upper"]
     assert "--seeds 40 --seed-start 0" in proof["check"]
@@ -197,7 +197,7 @@ def hangs(here: World) -> None:
     test = spec_of(0.47)
     hung = {**stored_jobs.unwell(5, "hang", "no answer within 30 s")}
     here.job([*(row(seed) for seed in range(5)), hung], test=test)
-    proof = opened(here, "hangs", test)["evidence"]
+    proof = opened(here, "hangs", test).evidence
     assert proof["figures"]["message"] == "no answer within 30 s"
     assert (proof["figures"]["hangs"]["failures"], proof["figures"]["hangs"]["runs"]) == (1, 6)
     assert set(here.flags(test)) == {"hangs"}  # what was lost never counts against the kernel
