@@ -20,6 +20,7 @@ from rich.console import Console
 # name -> its title and the arguments with which it runs here
 BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "speed": ("speed of the numerics", ()),
+    "light": ("a bare install: size, first test, and the numerics without numba", ()),
     "service": ("what the service adds, with real processes", ()),
     "flow": ("the job flow without kernels", ()),
     "ingest": ("how fast results are stored, and their size", ()),

@@ -31,10 +31,10 @@ from gonogo.kernels.layernorm.fused.variance import add_variance
 from gonogo.numerics import compare
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.compiled import rows
-from gonogo.numerics.compiled.totals import Totals, finished
 from gonogo.numerics.expectation import Expectation, binade
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.jit import jit
+from gonogo.numerics.totals import DIRECTIONS, Totals, finished
 from gonogo.spec.test_spec import TestSpec
 
 RUNS = 5
@@ -96,7 +96,7 @@ def compare_block(
     error, even, away, variance = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     scratch, allowance = rows.row_scratch(n), np.zeros((3, n))
     known, trends, spreads = (
-        np.zeros((rows.KNOWN, rows.DIRECTIONS)),
+        np.zeros((rows.KNOWN, DIRECTIONS)),
         np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
         np.array([1.0, 0.0, 1.0, 0.0]),
     )
@@ -162,9 +162,7 @@ def compare_all(
     """Every statistic of dx from arrays that are given, and the digest of the output meanwhile."""
     count, n = output.shape
     scores = np.zeros((count, rows.SCORES))
-    shared = np.stack([source.variance[:, 0] for source in expected.shared], axis=1)[
-        :, : rows.DIRECTIONS
-    ]
+    shared = np.stack([source.variance[:, 0] for source in expected.shared], axis=1)[:, :DIRECTIONS]
     xhat, tolerance = expected.directions[1].weights, np.array([1e-3, 0.5])
 
     def block(start: int, stop: int) -> tuple[Totals, NDArray[np.float64]]:
@@ -270,7 +268,7 @@ def main() -> int:
     )
 
     terms = backward_terms(test, ARITHMETIC)
-    expected = backward.expectations(given, given_moments(given, test.epsilon, terms), terms)["dx"]
+    expected = backward.input_gradient(given, given_moments(given, test.epsilon, terms), terms)
     target = np.empty_like(outputs["dx"])
     alone, four, copy, digest, fused = median_seconds(
         lambda: compare_all(outputs["dx"], reference, expected, test),

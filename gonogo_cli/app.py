@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from gonogo_cli.kit import extras
 from gonogo_cli.kit import problem as problems
 
 INFRASTRUCTURE = 3
@@ -251,6 +252,8 @@ def main() -> None:
     except Exception as problem:
         from gonogo.errors import InfrastructureError, JobError
 
+        if isinstance(problem, ModuleNotFoundError):
+            problem = extras.missing(problem.name) or problem
         if isinstance(problem, JobError):
             fail(problem, 2)
         if isinstance(problem, InfrastructureError):

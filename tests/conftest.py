@@ -16,6 +16,7 @@ from sqlalchemy import Engine, make_url
 
 import gtest_programs as gtest_support
 import postgres_databases
+from gonogo.numerics.jit import load_for_all
 from gonogo_storage.db import ids
 from gonogo_storage.db.engine import make_engine
 from gonogo_storage.ops import schema
@@ -34,6 +35,10 @@ hypothesis_settings.load_profile("gonogo")
 REQUIRED = {
     part.strip() for part in os.environ.get("GONOGO_REQUIRE", "").split(",") if part.strip()
 }
+
+
+# small tests are for compiled code, too; test_without_numba.py has the others
+load_for_all()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -149,7 +149,7 @@ class OutputRuler:
             "chi": float(np.sqrt(compare.standardized_squares(self._expected, error).mean())),
         }
         for name, ruler in self._rulers.items():
-            yield compare.scores_of(name, ruler.scores(error))
+            yield directions.scores_of(name, ruler.scores(error))
 
 
 def is_flagged(numbers: Statistics, policy: Policy) -> bool:

@@ -5,18 +5,18 @@ gonogo.numerics.compare defines them; a test compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics import compare
-from gonogo.numerics.blocks import over_rows
-from gonogo.numerics.compiled.comparison import compare_block
-from gonogo.numerics.compiled.totals import Totals, finished
+from gonogo.numerics import compare, row_blocks
+from gonogo.numerics.blocks import in_order
 from gonogo.numerics.expectation import Array, Expectation
+from gonogo.numerics.jit import pays
+from gonogo.numerics.totals import Totals, finished
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -30,10 +30,10 @@ class Expecting(Protocol):
     def spans(self, test: TestSpec) -> tuple[int, int]:
         """Return (rows, rows of a block)."""
 
-    def expectations(
-        self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice
-    ) -> dict[str, Expectation]:
-        """Return what is expected of each output in these rows."""
+    def expecting(
+        self, test: TestSpec, given: Arrays, arithmetic: str | None
+    ) -> Callable[[slice], dict[str, Expectation]]:
+        """Return a function of the rows: what is expected of each output there."""
 
     def views(
         self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice
@@ -44,7 +44,7 @@ class Expecting(Protocol):
 def statistics(
     numerics: Expecting,
     test: TestSpec,
-    references: Mapping[str, Array],
+    references: Callable[[slice], Mapping[str, Array]],
     given: Arrays,
     outputs: Mapping[str, NDArray[np.float32]],
     arithmetic: str | None,
@@ -52,32 +52,34 @@ def statistics(
 ) -> tuple[dict[str, Any], dict[str, list[Expectation]]]:
     """Return the statistics of matrix outputs (rows, N) with more than one row.
 
-    references: the raw references, of the raw inputs. others: outputs whose expectations are
-    returned, too, block by block. Each block's expectations are computed once, and those of
-    matrices are dropped with it.
+    references: the raw references of some rows, of the raw inputs. others: outputs whose
+    expectations are returned, too, block by block. Each block's expectations are computed once, and
+    those of matrices are dropped with it.
     """
     rows, step = numerics.spans(test)
     groups = equal_rows([np.asarray(a) for name, a in given.items() if test.is_matrix(name)])
-    whole = {name: np.asarray(references[name], np.float64) for name in outputs}
+    origins = references(slice(0, 1))
+    expect = numerics.expecting(test, given, arithmetic)
+    compare_block = _comparison(rows * test.features)
     keep = {name: compare.finite_rows(output) for name, output in outputs.items()}
 
     def block(
         start: int, stop: int
     ) -> tuple[dict[str, Totals], dict[str, tuple[str, ...]], dict[str, Expectation]]:
         here = slice(start, stop)
-        expected = numerics.expectations(test, given, arithmetic, here)
+        expected, raw = expect(here), references(here)
         totals, names = {}, {}
         for name, output in outputs.items():
             views = numerics.views(test, given, name, expected[name], here)
             tolerance = test.tolerance_for(name)
             totals[name] = compare_block(
                 output[here],
-                whole[name][here],
+                np.asarray(raw[name], np.float64),
                 expected[name],
                 keep[name][here],
                 start=start,
                 allclose=None if tolerance is None else tolerance.allclose,
-                origin=float(whole[name].flat[0]),
+                origin=float(origins[name].flat[0]),
                 groups=groups[here],
             )
             for view in views:
@@ -92,7 +94,18 @@ def statistics(
             )
         return totals, names, {name: expected[name] for name in others}
 
-    results = over_rows(block, rows, step)
+    totals: dict[str, Totals] = {}
+    names: dict[str, tuple[str, ...]] = {}
+    parts: dict[str, list[Expectation]] = {name: [] for name in others}
+    for block_totals, block_names, block_expected in in_order(block, rows, step):
+        names |= block_names
+        for name, more in block_totals.items():
+            if name in totals:
+                totals[name].add(more)
+            else:
+                totals[name] = more
+        for name, part in block_expected.items():
+            parts[name].append(part)
     merged = {}
     for name, output in outputs.items():
         bare = {
@@ -100,16 +113,25 @@ def statistics(
             "digest": compare.digest(output, output.shape),
             **compare.nonfinite(output),
         }
-        names = results[0][1][name]
-        totals, *parts = (block_totals[name] for block_totals, _, _ in results)
-        for part in parts:
-            totals.add(part)
         count = int(keep[name].sum()) * output.shape[1]
         tolerance = test.tolerance_for(name)
         declared = tolerance is not None and tolerance.allclose is not None
-        compared = finished(totals, count, declared, names) if count else compare.blank(names)
+        compared = (
+            finished(totals[name], count, declared, names[name])
+            if count
+            else compare.blank(names[name])
+        )
         merged[name] = compared | bare
-    return merged, {name: [expected[name] for _, _, expected in results] for name in others}
+    return merged, parts
+
+
+def _comparison(elements: int) -> Callable[..., Totals]:
+    """Return the comparison of a block: compiled where that pays, and else its definition."""
+    if not pays(elements):
+        return row_blocks.compare_block
+    from gonogo.numerics.compiled.comparison import compare_block
+
+    return compare_block
 
 
 def joined(parts: Sequence[Expectation]) -> Expectation:

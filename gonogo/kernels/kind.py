@@ -6,20 +6,23 @@ The rest follows from these, row block by row block.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.kernels import blockwise
+from gonogo.kernels.references import References
 from gonogo.numerics import compare
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.diagnosis import Diagnosis, Term
 from gonogo.numerics.expectation import Array, Expectation
-from gonogo.numerics.jit import HAVE_NUMBA
+from gonogo.numerics.jit import pays
 from gonogo.numerics.replay.graph import Graph
+from gonogo.spec.numerics import BLOCK_FORMATS
 from gonogo.spec.regimes import is_exact
 
 if TYPE_CHECKING:
@@ -33,6 +36,23 @@ Piece = tuple[str, Expectation, slice, slice]
 EVERYTHING = slice(None)
 ELEMENTS_PER_BLOCK = 2**18
 """Elements whose expectations (some forty float64 matrices) are in memory at a time, per core."""
+ELEMENTS_IN_CACHE = 2**15
+"""The same where all rows share nothing but numbers that are computed first: blocks may be small,
+and stay in a processor's cache."""
+
+
+def row_step(test: TestSpec) -> int:
+    """Return the rows of such a block.
+
+    In a block format 16 values share an exponent, and a value per row is an element.
+    """
+    step = max(1, ELEMENTS_IN_CACHE // test.features)
+    return -(-step // 16) * 16 if test.numerics.output in BLOCK_FORMATS else step
+
+
+def column_step(test: TestSpec) -> int:
+    """Return the columns of a block with all rows."""
+    return max(32, ELEMENTS_IN_CACHE // test.rows // 32 * 32)
 
 
 @dataclass(frozen=True)
@@ -232,28 +252,45 @@ class Numerics(ABC):
     def pieces(self, test: TestSpec, given: Arrays, arithmetic: str | None) -> Iterator[Piece]:
         """Yield the expectations of all outputs in parts that fit in memory."""
         rows, step = self.spans(test)
+        expect = self.expecting(test, given, arithmetic)
         for start in range(0, rows, step):
             here = slice(start, min(start + step, rows))
-            for name, expected in self.expectations(test, given, arithmetic, here).items():
+            for name, expected in expect(here).items():
                 yield (
                     name,
                     expected,
                     here if test.is_matrix(name) else EVERYTHING,
                     here if test.is_per_row(name) else EVERYTHING,
                 )
+        for name, parts in self.column_parts(test, given, arithmetic).items():
+            start = 0
+            for expected in parts:
+                stop = start + expected.reference.shape[1]
+                yield name, expected, EVERYTHING, slice(start, stop)
+                start = stop
 
     def parts(
         self, test: TestSpec, given: Arrays, arithmetic: str | None
     ) -> dict[str, list[Expectation]]:
         """Return the expectations of each output, block by block. All cores compute them."""
         rows, step = self.spans(test)
-        blocks = over_rows(
-            lambda start, stop: self.expectations(test, given, arithmetic, slice(start, stop)),
-            rows,
-            step,
-        )
+        expect = self.expecting(test, given, arithmetic)
+        blocks = over_rows(lambda start, stop: expect(slice(start, stop)), rows, step)
         in_rows = {name: [block[name] for block in blocks] for name in blocks[0]}
         return in_rows | self.column_parts(test, given, arithmetic)
+
+    def expecting(
+        self, test: TestSpec, given: Arrays, arithmetic: str | None
+    ) -> Callable[[slice], dict[str, Expectation]]:
+        """Return `expectations` as a function of the rows, without `column_parts`.
+
+        A kind overrides it to compute what all rows share once.
+        """
+        return partial(self.expectations, test, given, arithmetic)
+
+    def references(self, test: TestSpec, raw: Arrays) -> References:
+        """Return the raw references; a kind overrides it to compute them by rows."""
+        return References(self.reference(test, raw))
 
     def column_parts(
         self, test: TestSpec, given: Arrays, arithmetic: str | None
@@ -272,12 +309,12 @@ class Numerics(ABC):
         """Return every statistic of each output, ready for JSON.
 
         Outputs are matrices (see judging.matrix). gonogo.numerics.compare is the definition. It
-        answers where numba is missing, and for tests of a single block: compiling the loops takes
-        longer than hundreds of them.
+        answers for small tests; larger ones are compared block by block.
         """
-        if not HAVE_NUMBA or test.rows * test.features <= ELEMENTS_PER_BLOCK:
+        rows, step = self.spans(test)
+        if rows <= step and not pays(rows * test.features):
             return self.definition(test, raw, given, outputs, arithmetic)
-        references = self.reference(test, raw)
+        references = self.references(test, raw)
         results: dict[str, Any] = {}
         matrices = {
             name: output
@@ -289,7 +326,7 @@ class Numerics(ABC):
             columns = self.column_parts(test, given, arithmetic) if rest else {}
             in_rows = [name for name in rest if name not in columns]
             results, parts = blockwise.statistics(
-                self, test, references, given, matrices, arithmetic, in_rows
+                self, test, references.rows, given, matrices, arithmetic, in_rows
             )
             parts |= columns
         else:
@@ -297,7 +334,7 @@ class Numerics(ABC):
         for name in rest:
             expected = parts[name][0] if test.is_matrix(name) else blockwise.joined(parts[name])
             results[name] = self.compared(
-                test, given, name, outputs[name], expected, references[name]
+                test, given, name, outputs[name], expected, references.whole(name)
             )
         return {name: compare.storable(results[name]) for name in outputs}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
@@ -28,7 +28,12 @@ def over_rows(function: Callable[[int, int], T], rows: int, block: int = ROWS_PE
     The blocks run on all cores. Must not be called from inside one of its own blocks (the pool
     could wait for itself).
     """
+    return list(in_order(function, rows, block))
+
+
+def in_order(function: Callable[[int, int], T], rows: int, block: int) -> Iterator[T]:
+    """Yield the same results one by one, so that the caller need not keep them all."""
     spans = [(start, min(start + block, rows)) for start in range(0, rows, block)]
     if len(spans) <= 1:
-        return [function(start, stop) for start, stop in spans]
-    return list(_pool(os.getpid()).map(lambda span: function(*span), spans))
+        return iter([function(start, stop) for start, stop in spans])
+    return _pool(os.getpid()).map(lambda span: function(*span), spans)

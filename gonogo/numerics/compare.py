@@ -184,9 +184,9 @@ def _against_raw(
     }
     if allclose is not None:
         rtol, atol = allclose
-        result["tolerance_ratio"] = _largest_ratio(size, atol + rtol * np.abs(reference))
+        result["tolerance_ratio"] = largest_ratio(size, atol + rtol * np.abs(reference))
         quantised = expected.reference[finite]
-        result["tolerance_ratio_quantised"] = _largest_ratio(
+        result["tolerance_ratio_quantised"] = largest_ratio(
             np.abs(out[finite] - quantised), atol + rtol * np.abs(quantised)
         )
     return result
@@ -203,15 +203,7 @@ def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statisti
     error = np.where(finite, out, 0.0) - expected.reference
     ratio = np.where(usable, shares_of_budget(expected, error), -1.0)
     standard = standardized_squares(expected, error)[usable]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        multiple = np.log2(np.abs(out / expected.reference))
-        power = np.rint(multiple)
-        outlier = (
-            usable
-            & (ratio > OUTLIER_BUDGETS)
-            & (power != 0)
-            & (np.abs(np.abs(out / expected.reference) / 2.0**power - 1) < OUTLIER_RATIO)
-        )
+    outlier = usable & (ratio > OUTLIER_BUDGETS) & near_powers(out, expected.reference)
     worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     golden = rounded(expected.reference, expected.out, expected.out_block)
     result |= {
@@ -225,7 +217,7 @@ def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statisti
     golden_errors = golden_of(expected)
     for direction in expected.directions:
         if not finite.all():  # one row with missing values has no projections
-            result |= scores_of(direction.name, None)
+            result |= directions.scores_of(direction.name, None)
             continue
         used = tuple(errors[informative] for errors in golden_errors)
         scores = directions.scores(
@@ -234,8 +226,16 @@ def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statisti
             error[informative],
             used,
         )
-        result |= scores_of(direction.name, scores)
+        result |= directions.scores_of(direction.name, scores)
     return result
+
+
+def near_powers(out: Array, reference: Array) -> Mask:
+    """Return where an output is nearly a power of two times its reference, other than 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        multiple = np.abs(out / reference)
+        power = np.rint(np.log2(multiple))
+        return np.asarray((power != 0) & (np.abs(multiple / 2.0**power - 1) < OUTLIER_RATIO))
 
 
 def shares_of_budget(expected: Expectation, error: Array) -> Array:
@@ -289,17 +289,6 @@ def restrict_direction(direction: Direction, keep: Mask) -> Direction:
     return replace(direction, weights=direction.weights[keep], floor=floor)
 
 
-def scores_of(name: str, scores: directions.Scores | None) -> Statistics:
-    """Return the statistics of a direction from its scores; None where it can't be measured."""
-    if scores is None:
-        return {f"{name}_z": None, f"{name}_z_max": None, f"{name}_count": 0}
-    return {
-        f"{name}_z": scores.rms,
-        f"{name}_z_max": scores.largest,
-        f"{name}_count": scores.count,
-    }
-
-
 def blank(names: Iterable[str]) -> Statistics:
     """Return the statistics of an output in which nothing could be compared with the budget.
 
@@ -310,7 +299,7 @@ def blank(names: Iterable[str]) -> Statistics:
     )
     result |= {"outliers": 0, "rows_left_out": 0}
     for name in names:
-        result |= scores_of(name, None)
+        result |= directions.scores_of(name, None)
     return result
 
 
@@ -320,7 +309,8 @@ def _ratio(numerator: float, denominator: float) -> float:
     return numerator / denominator
 
 
-def _largest_ratio(numerator: Array, denominator: Array) -> float:
+def largest_ratio(numerator: Array, denominator: Array) -> float:
+    """Return the largest quotient, at least 0; 0/0 is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(numerator == 0, 0.0, numerator / denominator)
     return float(ratios.max(initial=0.0))

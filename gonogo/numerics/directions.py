@@ -27,7 +27,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.expectation import Array, Direction, Expectation, Keyed, Mask, excess
+from gonogo.numerics.expectation import (
+    Array,
+    Direction,
+    Expectation,
+    Keyed,
+    Mask,
+    Repeats,
+    excess,
+)
 
 Golden = tuple[Array, ...]
 """Errors of perfectly rounded outputs: ties to even, and ties away.
@@ -61,12 +69,13 @@ class Scores:
         return cls(float(np.sqrt(np.mean(scores**2))), float(scores.max()), count, z)
 
 
-def grouped(group: NDArray[np.intp], amounts: Array) -> Array:
-    """Return the sum over groups of (sum of amounts)^2; amounts are (..., N)."""
-    flat = amounts.reshape(-1, amounts.shape[-1])
-    return np.array([(np.bincount(group, weights=row) ** 2).sum() for row in flat]).reshape(
-        amounts.shape[:-1]
-    )
+def grouped(alike: Repeats | None, amounts: Array) -> Array:
+    """Return the sum over keys of (sum of amounts)^2; amounts are (count, N)."""
+    if alike is None:
+        return np.asarray((amounts**2).sum(axis=1))
+    where, group = alike
+    together = [(np.bincount(group, weights=row) ** 2).sum() for row in amounts[:, where]]
+    return np.asarray(together + (amounts[:, ~where] ** 2).sum(axis=1))
 
 
 def identical_rows(reference: Array) -> NDArray[np.intp]:
@@ -81,6 +90,17 @@ def identical_rows(reference: Array) -> NDArray[np.intp]:
     )
 
 
+def scores_of(name: str, scores: Scores | None) -> dict[str, float | int | None]:
+    """Return the statistics of a direction from its scores; None where it can't be measured."""
+    if scores is None:
+        return {f"{name}_z": None, f"{name}_z_max": None, f"{name}_count": 0}
+    return {
+        f"{name}_z": scores.rms,
+        f"{name}_z_max": scores.largest,
+        f"{name}_count": scores.count,
+    }
+
+
 def outside(projection: Array, allowances: Sequence[Array]) -> Array:
     """Return how far each projection lies outside the hull of 0 and the allowances', signed."""
     zero = np.zeros_like(projection)
@@ -90,13 +110,15 @@ def outside(projection: Array, allowances: Sequence[Array]) -> Array:
 
 def keyed(w: Array, errors: Keyed) -> Array:
     """Return the variance per row of errors that the elements with one key share."""
-    variance = np.zeros(w.shape[0])
-    for row, (key, amounts) in enumerate(zip(errors.key, w * errors.amplitude, strict=True)):
-        some = ~np.isnan(key)
-        if some.any():
-            _, group = np.unique(key[some], return_inverse=True)
-            variance[row] = (np.bincount(group, weights=amounts[some]) ** 2).sum()
-    return variance
+    amounts = np.where(np.isnan(errors.key), 0.0, w * errors.amplitude)
+    return each_row(errors.repeats, amounts)
+
+
+def each_row(alike: Sequence[Repeats | None], amounts: Array) -> Array:
+    """Return `grouped` of each row of amounts (rows, N)."""
+    return np.concatenate(
+        [grouped(same, row[None]) for same, row in zip(alike, amounts, strict=True)]
+    )
 
 
 @dataclass(frozen=True)
@@ -129,8 +151,11 @@ class Ruler:
 
         The caller must have left out rows (of the matrix) that hold a non-finite error.
         """
-        numerator = outside((self.weights * error).sum(axis=self.axis), self.allowances)
-        return Scores.of(numerator, self.variance, self.valid)
+        return Scores.of(self.numerator(error), self.variance, self.valid)
+
+    def numerator(self, error: Array) -> Array:
+        """Return the error's projections, as far as no allowance explains them."""
+        return outside((self.weights * error).sum(axis=self.axis), self.allowances)
 
 
 def _along_rows(expected: Expectation, direction: Direction, golden_errors: Golden) -> Ruler:
@@ -140,14 +165,9 @@ def _along_rows(expected: Expectation, direction: Direction, golden_errors: Gold
     """
     w = direction.weights
     if direction.axis == "tiles":
-        independent = grouped(expected.groups[0], np.abs(w) * np.sqrt(expected.noise[0]))
+        independent = grouped(expected.repeats[0], np.abs(w) * np.sqrt(expected.noise[0]))
     else:
-        independent = np.array(
-            [
-                grouped(g, np.abs(a) * np.sqrt(v))
-                for g, a, v in zip(expected.groups, w, expected.noise, strict=True)
-            ]
-        )
+        independent = each_row(expected.repeats, np.abs(w) * np.sqrt(expected.noise))
     variance = independent + excess(
         np.max(np.array([(w * golden).sum(axis=1) ** 2 for golden in golden_errors]), axis=0),
         independent,

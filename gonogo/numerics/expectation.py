@@ -48,6 +48,24 @@ def block_maximum(values: Array) -> Array:
     return np.repeat(padded.reshape(rows, -1, 16).max(axis=2), 16, axis=1)[:, :n]
 
 
+Repeats = tuple[Mask, NDArray[np.intp]]
+"""The elements of a row whose key another element has, and a number for the key of each."""
+
+
+def repeats(keys: Array) -> Repeats | None:
+    """Return where the keys of a row (N,) occur more than once; None where none does.
+
+    A NaN is no key.
+    """
+    ordered = np.sort(keys)
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not again.size:
+        return None
+    place = np.minimum(np.searchsorted(again, keys), again.size - 1)
+    where = again[place] == keys
+    return where, place[where]
+
+
 @dataclass(frozen=True)
 class Shared:
     """An error that many elements share.
@@ -71,6 +89,11 @@ class Keyed:
     key: Array  # (rows, N); NaN: none
     amplitude: Array  # (rows, N)
     adds_variance: bool = False  # it is part of each element's s^2 and not in `noise`
+
+    @cached_property
+    def repeats(self) -> tuple[Repeats | None, ...]:
+        """The elements of each row that share a key."""
+        return tuple(map(repeats, self.key))
 
 
 @dataclass(frozen=True)
@@ -120,11 +143,9 @@ class Expectation:
     informative: Mask | None = None  # (rows,); False where the row can't tell right from wrong
 
     @cached_property
-    def groups(self) -> tuple[NDArray[np.intp], ...]:
-        """The group of each element, for each row: elements of equal |reference|."""
-        return tuple(
-            np.unique(np.abs(row), return_inverse=True)[1].reshape(-1) for row in self.reference
-        )
+    def repeats(self) -> tuple[Repeats | None, ...]:
+        """The elements of each row that share their |reference|."""
+        return tuple(map(repeats, np.abs(self.reference)))
 
     @cached_property
     def variance(self) -> Array:

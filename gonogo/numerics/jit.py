@@ -1,6 +1,7 @@
 """The one switch between numba and plain NumPy.
 
-`jit` compiles a function where numba is installed, and else returns it unchanged.
+`jit` compiles a function where numba is installed, and else returns it unchanged. numba is loaded
+when the first compiled function is called: a process that judges small tensors never waits for it.
 
 numba caches compiled code by the file of the function itself. After an edit of a function or a
 constant that other files use, their cached code would be stale. Therefore the cache folder is named
@@ -13,9 +14,11 @@ import hashlib
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, update_wrapper
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -24,13 +27,33 @@ from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-try:
-    from numba import config as _config
-    from numba import njit
-except ImportError:  # numba is an accelerator, never a requirement: NumPy is the definition
-    HAVE_NUMBA = False
-else:
-    HAVE_NUMBA = True
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):  # something refuses to import it
+        return False
+
+
+HAVE_NUMBA = _is_installed("numba")
+"""numba is an accelerator, never a requirement: NumPy is the definition."""
+MIN_ELEMENTS = 2**18
+"""The largest tensor that a short process compares without compiled code.
+
+NumPy takes some .2 s for it. Loading compiled code takes .7 s, and compiling it half a minute.
+"""
+_in_every_case = threading.Event()
+
+
+def pays(elements: int) -> bool:
+    """Return whether compiled code shall work on a tensor of so many elements."""
+    return HAVE_NUMBA and (elements > MIN_ELEMENTS or _in_every_case.is_set())
+
+
+def load_for_all() -> None:
+    """Use compiled code for small tensors, too: in a process that judges thousands of them."""
+    _in_every_case.set()
+
 
 DOMAIN = Path(__file__).resolve().parent.parent
 SOURCES = (DOMAIN / "numerics", DOMAIN / "kernels")
@@ -46,12 +69,41 @@ def jit(function: F) -> F:
     that is the workload here). `error_model="numpy"`: x/0 is inf, as in NumPy. Where no folder can
     be written, nothing is cached, and each process compiles for itself.
     """
-    if not HAVE_NUMBA:
-        return function
-    folder = cache_folder()
-    with _caching_in(folder):
-        compiled: Any = njit(nogil=True, cache=folder is not None, error_model="numpy")(function)
-    return cast(F, compiled)
+    return cast(F, Compiled(function)) if HAVE_NUMBA else function
+
+
+class Compiled:
+    """A function that numba compiles, or loads, when it is first called."""
+
+    _loading = threading.RLock()
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.py_func = function
+        self._dispatcher: Any = None
+        update_wrapper(self, function)
+
+    @property
+    def dispatcher(self) -> Any:
+        """Numba's own object for the function."""
+        if self._dispatcher is None:
+            from numba import njit
+
+            with Compiled._loading:
+                if self._dispatcher is None:
+                    folder = cache_folder()
+                    cached = folder is not None
+                    with _caching_in(folder):
+                        made = njit(nogil=True, cache=cached, error_model="numpy")(self.py_func)
+                    self._dispatcher = made
+        return self._dispatcher
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type by which other compiled functions call this one."""
+        return self.dispatcher._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.dispatcher(*arguments)
 
 
 @lru_cache(maxsize=1)
@@ -118,7 +170,9 @@ def _caching_in(folder: Path | None) -> Iterator[None]:
 
     Other packages' functions keep their own place.
     """
-    config: Any = _config
+    import numba
+
+    config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder or "")
     try:

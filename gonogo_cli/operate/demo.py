@@ -29,6 +29,7 @@ from gonogo.errors import GonogoError, InfrastructureError
 from gonogo_cli.kit import problem as problems
 from gonogo_cli.kit import show
 from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.extras import require_service
 from gonogo_cli.operate.up import own_command, read_record
 
 TEST: dict[str, Any] = {
@@ -210,6 +211,7 @@ def demo(
     as_json: bool = typer.Option(False, "--json", help="Print the table as JSON."),
 ) -> None:
     """Start everything, run the nightly test on a right and a wrong kernel, and compare them."""
+    require_service()
     out = show.console(stderr=as_json)
     signal.signal(
         signal.SIGTERM, signal.default_int_handler

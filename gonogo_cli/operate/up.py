@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 import typer
 
 from gonogo.errors import InfrastructureError
+from gonogo_cli.kit.extras import require_service
 from gonogo_cli.operate import redis_server
 from gonogo_cli.operate.supervisor import Child, GaveUp, Supervisor
 
@@ -280,6 +281,7 @@ def up(
 
     That is SQLite, a private Redis, the API, background and one emulator worker.
     """
+    require_service()
     import gonogo_settings
 
     config = gonogo_settings.load()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gonogo.kernels import kind
-from gonogo.kernels.kind import EVERYTHING, Arrays, Numerics, Piece
+import numpy as np
+
+from gonogo.kernels.kind import EVERYTHING, Arrays, Numerics, column_step, row_step
 from gonogo.kernels.layernorm import forensics, replay
-from gonogo.kernels.layernorm.arithmetic import GivenMoments, backward, backward_terms
+from gonogo.kernels.layernorm.arithmetic import GivenMoments, backward, backward_terms, row_sums
+from gonogo.kernels.references import References, RowReferences, some_rows
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.diagnosis import Diagnosis
-from gonogo.numerics.expectation import Expectation
+from gonogo.numerics.expectation import Array, Expectation
 from gonogo.numerics.replay.graph import Graph
 
 if TYPE_CHECKING:
@@ -33,89 +35,63 @@ class GradientNumerics(Numerics):
     def moments(self, test: TestSpec, given: Arrays, arithmetic: str | None) -> GivenMoments:
         """Return the statistics of the given rows as the kernel has them."""
 
-    def gradients(
-        self, test: TestSpec, given: Arrays, known: GivenMoments, arithmetic: str | None
-    ) -> dict[str, Expectation]:
-        """Return what is expected of each output, were these all rows and columns."""
-        terms = backward_terms(test, arithmetic)
-        return backward.expectations(given, known, terms, centered=self.centered)
-
     def expectations(
         self, test: TestSpec, given: Arrays, arithmetic: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
         """Return what is expected of dx in these rows, and of the sums where they are all rows."""
-        some = given
-        if rows != EVERYTHING:
-            some = {name: a if name == "gamma" else a[rows] for name, a in given.items()}
-        expected = self.gradients(test, some, self.moments(test, some, arithmetic), arithmetic)
-        return expected if rows == EVERYTHING else {"dx": expected["dx"]}
+        some = given if rows == EVERYTHING else some_rows(test, given, rows)
+        known, terms = self.moments(test, some, arithmetic), backward_terms(test, arithmetic)
+        expected = {"dx": backward.input_gradient(some, known, terms, centered=self.centered)}
+        if rows == EVERYTHING:
+            expected |= backward.column_sums(some, known, terms, centered=self.centered)
+        return {name: self.stored(test, e) for name, e in expected.items()}
+
+    def stored(self, test: TestSpec, expected: Expectation) -> Expectation:
+        """Return an output's expectation with what only the kind's own formats add to it."""
+        return expected
 
     def spans(self, test: TestSpec) -> tuple[int, int]:
         """Return (rows, rows of a block of dx)."""
-        return test.rows, _step(test.features)
+        return test.rows, row_step(test)
 
-    def pieces(self, test: TestSpec, given: Arrays, arithmetic: str | None) -> Iterator[Piece]:
-        """Yield blocks of rows of dx, and blocks of columns of the sums."""
-        known, (rows, step) = self.moments(test, given, arithmetic), self.spans(test)
-        for start in range(0, rows, step):
-            here = slice(start, min(start + step, rows))
-            yield "dx", self._rows(test, given, known, arithmetic, here), here, EVERYTHING
-        step = _step(rows)
-        for start in range(0, test.features, step):
-            here = slice(start, min(start + step, test.features))
-            for name, expected in self._sums(test, given, known, arithmetic, here).items():
-                yield name, expected, EVERYTHING, here
-
-    def parts(
+    def expecting(
         self, test: TestSpec, given: Arrays, arithmetic: str | None
-    ) -> dict[str, list[Expectation]]:
-        """Return the same blocks by output, computed on all cores."""
-        known = self.moments(test, given, arithmetic)
+    ) -> Callable[[slice], dict[str, Expectation]]:
+        """Return the expectations of rows of dx; how far all rows err alike is computed once."""
+        known, t = self.moments(test, given, arithmetic), backward_terms(test, arithmetic)
 
-        def block(start: int, stop: int) -> Expectation:
-            return self._rows(test, given, known, arithmetic, slice(start, stop))
+        def means(start: int, stop: int) -> Array:
+            some, at = some_rows(test, given, slice(start, stop)), known.some(slice(start, stop))
+            p = np.asarray(some["dy"], np.float64) * np.asarray(some["gamma"], np.float64)
+            return np.stack(row_sums.row_means(p, (some["x"] - at.mean) * at.rstd))
 
-        return {"dx": over_rows(block, *self.spans(test))} | self.column_parts(
-            test, given, arithmetic
-        )
+        s1, s2 = np.concatenate(over_rows(means, *self.spans(test)), axis=1)
+        coherent = row_sums.coherence_of((s1, s2), t, known.informative)
+
+        def expect(rows: slice) -> dict[str, Expectation]:
+            some, at = some_rows(test, given, rows), known.some(rows)
+            dx = backward.input_gradient(some, at, t, coherent, centered=self.centered)
+            return {"dx": self.stored(test, dx)}
+
+        return expect
 
     def column_parts(
         self, test: TestSpec, given: Arrays, arithmetic: str | None
     ) -> dict[str, list[Expectation]]:
         """Return the expectations of the sums in blocks of columns, computed on all cores."""
-        known = self.moments(test, given, arithmetic)
+        known, terms = self.moments(test, given, arithmetic), backward_terms(test, arithmetic)
 
         def block(start: int, stop: int) -> dict[str, Expectation]:
-            return self._sums(test, given, known, arithmetic, slice(start, stop))
+            some = {name: given[name][:, start:stop] for name in ("x", "dy")}
+            sums = backward.column_sums(some, known, terms, centered=self.centered)
+            return {name: self.stored(test, expected) for name, expected in sums.items()}
 
-        blocks = over_rows(block, test.features, _step(test.rows))
+        blocks = over_rows(block, test.features, column_step(test))
         return {name: [part[name] for part in blocks] for name in blocks[0]}
 
-    def _rows(
-        self,
-        test: TestSpec,
-        given: Arrays,
-        known: GivenMoments,
-        arithmetic: str | None,
-        rows: slice,
-    ) -> Expectation:
-        """Return what is expected of some rows of dx; known: the statistics of all rows."""
-        cut = {name: given[name][rows] for name in ("x", "dy")}
-        return self.gradients(test, {**given, **cut}, known.some(rows), arithmetic)["dx"]
-
-    def _sums(
-        self,
-        test: TestSpec,
-        given: Arrays,
-        known: GivenMoments,
-        arithmetic: str | None,
-        columns: slice,
-    ) -> dict[str, Expectation]:
-        """Return what is expected of some columns of dgamma and dbeta."""
-        cut = {name: given[name][..., columns] for name in ("x", "dy", "gamma")}
-        expected = self.gradients(test, {**given, **cut}, known, arithmetic)
-        del expected["dx"]
-        return expected
+    def references(self, test: TestSpec, raw: Arrays) -> References:
+        """Return the raw references, which are computed by rows."""
+        return RowReferences(self.reference, test, raw, row_step(test))
 
     def graphs(self, test: TestSpec, given: Arrays) -> dict[str, Graph]:
         """Return the formula of every output."""
@@ -124,8 +100,3 @@ class GradientNumerics(Numerics):
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
         """Estimate s1, s2, gamma and the factor that dx was computed with, and the sums' rows."""
         return forensics.diagnose(test, given, outputs, centered=self.centered)
-
-
-def _step(length: int) -> int:
-    """Return the rows, or columns, of a block; each has `length` elements."""
-    return max(32, kind.ELEMENTS_PER_BLOCK // length // 32 * 32)

@@ -5,13 +5,13 @@ They combine the fused comparison, the forensics and the emulated kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.kind import EVERYTHING, Arrays, Fault, Floats, Numerics
+from gonogo.kernels.kind import EVERYTHING, Arrays, Fault, Floats, Numerics, row_step
 from gonogo.kernels.layernorm import emulation, forensics, statistics
 from gonogo.kernels.layernorm import reference as layernorm
 from gonogo.kernels.layernorm.arithmetic import (
@@ -21,11 +21,16 @@ from gonogo.kernels.layernorm.arithmetic import (
     forward_terms,
     given_moments,
 )
+from gonogo.kernels.layernorm.arithmetic.moments import coherence_of
+from gonogo.kernels.layernorm.arithmetic.terms import BLOCK_FORMATS
 from gonogo.kernels.layernorm.emulation.defects import DEFECTS
 from gonogo.kernels.layernorm.gradients import GradientNumerics
 from gonogo.kernels.normalization import forward as normalization
+from gonogo.kernels.references import References, RowReferences
+from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.diagnosis import Diagnosis
 from gonogo.numerics.expectation import Array, Expectation
+from gonogo.numerics.jit import pays
 from gonogo.numerics.replay.graph import Graph
 
 if TYPE_CHECKING:
@@ -56,6 +61,10 @@ class _LayerNorm(Numerics):
         """Return the plain formula, from gonogo.kernels.layernorm.reference."""
         return layernorm.reference(test, arrays)
 
+    def references(self, test: TestSpec, raw: Arrays) -> References:
+        """Return the raw references, which are computed by rows."""
+        return RowReferences(self.reference, test, raw, row_step(test))
+
     def statistics(
         self,
         test: TestSpec,
@@ -64,8 +73,11 @@ class _LayerNorm(Numerics):
         outputs: Mapping[str, NDArray[np.float32]],
         arithmetic: str | None,
     ) -> dict[str, Any]:
-        """Return the statistics, in one fused pass where possible."""
-        return statistics.statistics_fused(test, raw, given, outputs, arithmetic, self.definition)
+        """Return the statistics, in one fused pass of compiled code where it works and pays."""
+        by_blocks = super().statistics
+        if test.numerics.output in BLOCK_FORMATS or not pays(test.rows * test.features):
+            return by_blocks(test, raw, given, outputs, arithmetic)
+        return statistics.statistics_fused(test, raw, given, outputs, arithmetic, by_blocks)
 
     def run(
         self,
@@ -97,6 +109,25 @@ class LayerNorm(_LayerNorm):
         """Return the expectations of gonogo.kernels.layernorm.arithmetic."""
         some = {**given, "x": given["x"][rows]}
         return forward.expectations(some, test.epsilon, forward_terms(test, arithmetic))
+
+    def spans(self, test: TestSpec) -> tuple[int, int]:
+        """Return (rows, rows of a block)."""
+        return test.rows, row_step(test)
+
+    def expecting(
+        self, test: TestSpec, given: Arrays, arithmetic: str | None
+    ) -> Callable[[slice], dict[str, Expectation]]:
+        """Return the expectations of rows; how far all rows err alike is computed once."""
+        x, t = given["x"], forward_terms(test, arithmetic)
+        mean, rstd = np.concatenate(
+            over_rows(
+                lambda start, stop: np.stack(layernorm.moments(x[start:stop], test.epsilon)),
+                *self.spans(test),
+            ),
+            axis=1,
+        )
+        coherent = coherence_of(mean[:, None], rstd[:, None], t.stored)
+        return lambda rows: forward.expectations({**given, "x": x[rows]}, test.epsilon, t, coherent)
 
     def graphs(self, test: TestSpec, given: Arrays) -> dict[str, Graph]:
         """Return the formula of every output."""

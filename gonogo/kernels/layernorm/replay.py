@@ -18,7 +18,7 @@ from gonogo.kernels.layernorm.programs import CENTERED, LINEAR, PRODUCTS, TWO_CA
 from gonogo.kernels.normalization.moments import VARIANCES, Moments, Rows, moments
 from gonogo.kernels.normalization.row_moments import row_moments
 from gonogo.numerics.expectation import Array
-from gonogo.numerics.jit import HAVE_NUMBA
+from gonogo.numerics.jit import pays
 from gonogo.numerics.replay import spans
 from gonogo.numerics.replay.cells import Measurement
 from gonogo.numerics.replay.columns import column_sum
@@ -340,7 +340,7 @@ class ColumnGradient:
     ) -> Quantity:
         """Return some columns of the sums, before their own rounding."""
         is_plain = not program.stored and program.product != LATE_MEAN
-        if HAVE_NUMBA and is_plain and not quick and columns is ALL_COLUMNS:
+        if is_plain and not quick and columns is ALL_COLUMNS and pays(self.rows.x.size):
             return self.by_loops(program)
         return self.by_definition(program, columns, quick=quick)
 

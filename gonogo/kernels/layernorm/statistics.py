@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from gonogo.kernels.kind import Arrays
 from gonogo.kernels.layernorm import reference
 from gonogo.kernels.layernorm.arithmetic import backward_terms, forward_terms, given_moments
-from gonogo.kernels.layernorm.arithmetic.terms import BLOCK_FORMATS
 from gonogo.kernels.layernorm.fused import backward as fused_backward
 from gonogo.kernels.layernorm.fused import forward as fused_forward
 from gonogo.numerics import compare
 from gonogo.numerics.expectation import Array, Mask
-from gonogo.numerics.jit import HAVE_NUMBA, plain
+from gonogo.numerics.jit import plain
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 Definition = Callable[
     ["TestSpec", Arrays, Arrays, Mapping[str, NDArray[np.float32]], str | None], dict[str, Any]
 ]
-"""kind.Numerics.definition of a kernel."""
+"""kind.Numerics.statistics of a kernel."""
 
 MATRICES = ("y", "dx")
 """The outputs that have rows, for the fused path.
@@ -41,13 +40,11 @@ def statistics_fused(
     arithmetic: str | None,
     definition: Definition,
 ) -> dict[str, Any]:
-    """Return LayerNorm's statistics by the fused path where it works, else by their definition.
+    """Return LayerNorm's statistics by the fused path where it works, else by `definition`.
 
     It needs numba, and an output that has no block format. Outputs are matrices (see
     judging.matrix).
     """
-    if not HAVE_NUMBA or test.numerics.output in BLOCK_FORMATS:
-        return definition(test, raw, given, outputs, arithmetic)
     broken = {
         name: compare.finite_rows(output)
         for name, output in outputs.items()

@@ -17,7 +17,7 @@ from gonogo.kernels.normalization.moments import (
 )
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.expectation import Array
-from gonogo.numerics.jit import HAVE_NUMBA, plain
+from gonogo.numerics.jit import pays, plain
 from gonogo.numerics.replay import spans
 from gonogo.numerics.replay.compiled import moments as compiled
 from gonogo.numerics.replay.compiled import results, sums
@@ -49,7 +49,7 @@ class RowMoments:
 def row_moments(program: Program, rows: Rows, *, quick: bool = False) -> RowMoments:
     """Return mean and rstd of each row as a program computes them; `quick` as in Machine."""
     has_loops = program.variance != WELFORD and not NAMES & set(program.stored)
-    if HAVE_NUMBA and not quick and has_loops:
+    if has_loops and not quick and pays(rows.x.size):
         return by_loops(program, rows)
     return by_definition(program, rows, quick=quick)
 

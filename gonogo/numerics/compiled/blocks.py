@@ -9,8 +9,9 @@ import numpy as np
 from gonogo.numerics.compiled.elements import block_tops
 from gonogo.numerics.compiled.keys import key_scratch, keyed_variance
 from gonogo.numerics.compiled.loops import LANES, U, fold, project
-from gonogo.numerics.compiled.rows import DIRECTIONS, SHARED, compare_row, row_scratch
+from gonogo.numerics.compiled.rows import SHARED, compare_row, row_scratch
 from gonogo.numerics.jit import jit
+from gonogo.numerics.totals import DIRECTIONS
 
 
 @jit

@@ -12,7 +12,6 @@ from gonogo.numerics import compare
 from gonogo.numerics.compiled import blocks
 from gonogo.numerics.compiled.rows import (
     BIAS,
-    DIRECTIONS,
     GOLDEN,
     HIGHEST,
     KNOWN,
@@ -20,9 +19,9 @@ from gonogo.numerics.compiled.rows import (
     SCORES,
     SHARED,
 )
-from gonogo.numerics.compiled.totals import Column, Totals
 from gonogo.numerics.expectation import Array, Direction, Expectation, Mask, Shared
 from gonogo.numerics.jit import plain
+from gonogo.numerics.totals import DIRECTIONS, Column, Totals
 
 Floats = NDArray[np.float32]
 Three = tuple[Array, Array, Array]

@@ -15,51 +15,37 @@ from gonogo.numerics.compiled.loops import (
     bits,
     number,
 )
-from gonogo.numerics.distances import EXACT_ULPS, NEEDED_RTOLS
+from gonogo.numerics.distances import NEEDED_RTOLS
 from gonogo.numerics.jit import jit
-
-# The places of the running totals of a block of rows.
-TOTALS = 27
-(
-    SUM_ERROR,
+from gonogo.numerics.totals import (
+    BIN_SHIFT,
+    BINS,
+    BUDGET,
+    CHI,
+    EXACT_BINS,
+    FIRST_OCTAVE,
+    MAX_ABS,
+    MAX_RAW,
+    MISMATCH,
+    NEEDED,
+    OUTLIERS,
+    OVER,
     SUM_ABS,
-    SUM_SQUARES,
+    SUM_ERROR,
     SUM_RAW,
     SUM_RAW_CENTRED,
     SUM_RAW_ERROR,
     SUM_RAW_SQUARES,
-    CHI,
-    MAX_ABS,
-    MAX_RAW,
+    SUM_SQUARES,
     ULP_MAX,
-) = range(11)
-NEEDED = 11  # six of them
-(
-    TOLERANCE,
-    TOLERANCE_QUANTIZED,
-    BUDGET,
-    WORST_ROW,
     WORST_COLUMN,
-    OVER,
-    MISMATCH,
-    OUTLIERS,
-    USED,
-    LEFT_OUT,
-) = range(17, TOTALS)
-WORST = (BUDGET, WORST_ROW, WORST_COLUMN)
-MAXIMA = (MAX_ABS, MAX_RAW, ULP_MAX, *range(NEEDED, NEEDED + 6), TOLERANCE, TOLERANCE_QUANTIZED)
+    WORST_ROW,
+)
 
 _, R1, R2, R3, R4, R5 = NEEDED_RTOLS
 
 SUMS = 8
 """The number of totals that are sums over all columns. They come first, with lanes of their own."""
-
-EXACT_BINS = EXACT_ULPS
-BINS = EXACT_BINS + 32 * 300
-"""The bins of ulp distances: whole numbers up to 4096, then 32 bins an octave.
-
-compare.percentile_99 explains them.
-"""
 
 MAGIC = 1.5 * 2.0**52 * 2.0
 """A factor for the unit roundoff and a value's binade.
@@ -75,10 +61,6 @@ ALMOST = 1.0 - 2.0**-40
 
 What is not larger than the largest so far by this much isn't larger after rounding either.
 """
-
-
-BIN_SHIFT = 47
-FIRST_OCTAVE = (1023 + 12) << 5
 
 
 @jit

@@ -10,11 +10,7 @@ from typing import Any
 import numpy as np
 
 from gonogo.numerics.compiled.elements import (
-    LEFT_OUT,
     SUMS,
-    TOLERANCE,
-    TOLERANCE_QUANTIZED,
-    USED,
     add_chi,
     add_moments,
     against_budget,
@@ -36,9 +32,13 @@ from gonogo.numerics.compiled.loops import (
 )
 from gonogo.numerics.expectation import COHERENT
 from gonogo.numerics.jit import jit
-
-DIRECTIONS = 3
-"""The directions that are measured at a time."""
+from gonogo.numerics.totals import (
+    DIRECTIONS,
+    LEFT_OUT,
+    TOLERANCE,
+    TOLERANCE_QUANTIZED,
+    USED,
+)
 
 SCORES = 3 * DIRECTIONS
 """Per row and direction: numerator, variance, squared norm."""

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.jit import HAVE_NUMBA
+from gonogo.numerics.jit import pays
 from gonogo.numerics.replay import spans
 from gonogo.numerics.replay.cells import Measurement, cells
 from gonogo.numerics.replay.graph import Graph
@@ -32,7 +32,7 @@ def measure(
     limit: the distance beyond which elements are counted.
     """
     is_plain = not program.stored and program.output_rounding == "even"
-    if HAVE_NUMBA and is_plain and isinstance(graph, Measurable):
+    if is_plain and pays(output.size) and isinstance(graph, Measurable):
         measured = graph.measure(program, output, form, limit)
         if measured is not None:
             return measured

@@ -7,6 +7,7 @@ import numpy as np
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.kernels.registry import numerics
+from gonogo.numerics.jit import load_for_all
 from gonogo.spec.test_spec import TestSpec
 
 WARM_UP = (
@@ -18,7 +19,11 @@ WARM_UP = (
 
 
 def warm_up() -> None:
-    """Run everything that a worker does with a seed, so that the first seed does not wait."""
+    """Run everything that a worker does with a seed, so that the first seed does not wait.
+
+    From then on small tests are judged by compiled code, too: a worker judges thousands of seeds.
+    """
+    load_for_all()
     for fields in WARM_UP:
         test = TestSpec.parse(fields)
         raw = generate(test, 0)

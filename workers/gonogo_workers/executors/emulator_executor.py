@@ -14,6 +14,7 @@ import numpy as np
 
 from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels import registry
+from gonogo.numerics.jit import load_for_all
 from gonogo.spec.builds import emulator_build
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import FloatArray
@@ -47,6 +48,7 @@ class EmulatorExecutor:
 
         The emulator has no state, so this changes no later run.
         """
+        load_for_all()
         for fields in WARM_UP:
             test = TestSpec.parse(fields)
             registry.numerics(test).run(test, quantise(test, generate(test, 0)), "correct")

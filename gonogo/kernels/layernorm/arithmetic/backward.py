@@ -24,7 +24,7 @@ error, and P isn't stored a second time as P - s1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,14 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.arithmetic.columns import column_sum, row_tiles, with_own_statistics
 from gonogo.kernels.layernorm.arithmetic.given import GivenMoments
-from gonogo.kernels.layernorm.arithmetic.row_sums import RowSum, row_sum, systematic_variance
+from gonogo.kernels.layernorm.arithmetic.moments import Coherent
+from gonogo.kernels.layernorm.arithmetic.row_sums import (
+    RowSum,
+    coherence_of,
+    row_means,
+    row_sum,
+    systematic_variance,
+)
 from gonogo.kernels.layernorm.arithmetic.terms import ARITHMETIC, TF32_READ, BackwardTerms
 from gonogo.numerics.expectation import (
     Array,
@@ -72,49 +79,86 @@ def as_read(values: Array, t: BackwardTerms) -> Array:
     return truncate(values, TF32_READ) if t.read else values
 
 
-def expectations(
+@dataclass(frozen=True)
+class Normalized:
+    """x^ of some rows and columns with its errors, (rows, columns) each."""
+
+    value: Array
+    error: Array  # a bound
+    variance: Array
+    moved: Array  # (rows, 1)
+    read: Array  # x - mean as the FPU reads them
+    computed: Array  # x^ before it is stored
+    stored: Array
+
+    @classmethod
+    def of(cls, x: Array, known: GivenMoments, t: BackwardTerms, *, centered: bool) -> Normalized:
+        """Return x^ of x."""
+        align = t.align if centered else 0.0
+        m, r = known.mean, known.rstd
+        xhat = (x - m) * r
+        e_align = (
+            align * binade(np.maximum(np.abs(x), np.abs(m))) + t.read * (np.abs(x) + np.abs(m))
+        ) * r
+        h_xhat = t.xhat * binade(np.abs(xhat) + e_align)
+        # by how much a wrong mean shifts x^; its square moves s1's part of dx
+        moved = known.mean_error * r
+        x_read, m_read = as_read(x, t), as_read(m, t)
+        aligned = aligned_error(x_read, m_read) if align >= 2.0**-12 else 0.0
+        computed = (x_read - m_read + aligned) * r
+        return cls(
+            value=xhat,
+            error=e_align + h_xhat + moved,
+            variance=(e_align**2 + h_xhat**2) / 3,
+            moved=moved,
+            read=x_read - m_read,
+            computed=computed,
+            # the packer rounds ties away; an rstd of few bits makes many ties
+            stored=round_away(computed, t.xhat),
+        )
+
+    def truncated(self, r: Array, t: BackwardTerms, *, centered: bool) -> Array:
+        """Return x^ where every buffer on its way truncates."""
+        return cut((cut(self.read, t.cut) if centered else self.read) * r, t.cut)
+
+
+def input_gradient(
     given: Mapping[str, NDArray[Any]],
     known: GivenMoments,
     t: BackwardTerms,
+    coherent: Coherent | None = None,
     *,
     centered: bool = True,
-) -> dict[str, Expectation]:
-    """Return what is expected of dx, dgamma and dbeta, from what the device was given.
+) -> Expectation:
+    """Return what is expected of dx, from what the device was given.
 
-    centered: whether the kernel subtracts a mean; without one `known` has a mean of 0, and there is
-    no dbeta.
+    Args:
+        given: x and dy, some rows; gamma.
+        known: the statistics of these rows.
+        t: the dataflow.
+        coherent: how far s1 and s2 of all rows are rounded alike; by default those of these rows.
+        centered: whether the kernel subtracts a mean; without one `known` has a mean of 0.
     """
-    t = t if centered else replace(t, align=0.0)
     x, dy = np.asarray(given["x"], np.float64), np.asarray(given["dy"], np.float64)
     gamma = np.asarray(given["gamma"], np.float64)[None, :]
-    m, r = known.mean, known.rstd
+    r = known.rstd
     rows, n = x.shape
 
-    xhat = (x - m) * r
+    normalized = Normalized.of(x, known, t, centered=centered)
+    xhat, e_xhat, moved = normalized.value, normalized.error, normalized.moved
     p = dy * gamma
     px = p * xhat
     s2 = px.mean(axis=1, keepdims=True)
     through = xhat * s2
 
     rstd_error = known.rstd_error
-    e_align = (
-        t.align * binade(np.maximum(np.abs(x), np.abs(m))) + t.read * (np.abs(x) + np.abs(m))
-    ) * r
-    h_xhat = t.xhat * binade(np.abs(xhat) + e_align)
-    # by how much a wrong mean shifts x^; its square moves s1's part of dx
-    moved = known.mean_error * r
-    e_xhat = e_align + h_xhat + moved
     relative = t.product + 2 * t.read
     e_p = relative * np.abs(p) + t.stored_product * binade(p)
-    var_xhat, var_p = (e_align**2 + h_xhat**2) / 3, e_p**2 / 3
+    var_xhat, var_p = normalized.variance, e_p**2 / 3
 
     # The rounding of stored intermediates, predicted: x^, P and P x^.
-    x_minus_mean = as_read(x, t) - as_read(m, t)
-    aligned = aligned_error(as_read(x, t), as_read(m, t)) if t.align >= 2.0**-12 else 0.0
-    computed_xhat = (x_minus_mean + aligned) * r
-    d_even = round_even(computed_xhat, t.xhat) - xhat
-    # the packer rounds ties away; an rstd of few bits makes many ties
-    stored_xhat = round_away(computed_xhat, t.xhat)
+    d_even = round_even(normalized.computed, t.xhat) - xhat
+    stored_xhat = normalized.stored
     d_xhat = stored_xhat - xhat
     p_read = as_read(dy, t) * as_read(gamma, t)
     stored_p = round_away(p_read, t.stored_product)
@@ -127,12 +171,14 @@ def expectations(
 
     used2 = np.abs(s2) + np.abs(bias2)  # x^ s2 itself, to second order
     weighted = t.stored_weighted * binade(px)
+    if coherent is None:
+        coherent = coherence_of(row_means(p, xhat), t, known.informative)
     first, second = (
         RowSum.none(rows),
         row_sum(
             px,
             t,
-            known.informative,
+            coherent[1],
             bounds=np.abs(p) * e_xhat + np.abs(xhat) * e_p + weighted,
             variances=p**2 * var_xhat + xhat**2 * var_p + weighted**2 / 3,
             bias=bias2,
@@ -144,7 +190,7 @@ def expectations(
         first = row_sum(
             p,
             t,
-            known.informative,
+            coherent[0],
             bounds=e_p,
             variances=var_p,
             bias=d_p.mean(1, keepdims=True),
@@ -199,14 +245,12 @@ def expectations(
             last = round_away(left - stored_xs2, t.difference)
             allowance += (r * ((left - (stored_p - used_s1)) + (last - (left - stored_xs2))),)
     truncated: Array | None = None
-    d_cut = np.zeros_like(p)  # what truncating buffers make of dgamma's terms
     if t.cut:
-        cut_xhat = cut((cut(x_minus_mean, t.cut) if centered else x_minus_mean) * r, t.cut)
+        cut_xhat = normalized.truncated(r, t, centered=centered)
         truncated = truncated_dx(cut_xhat, r, cut(p_read, t.cut), t, centered=centered) - dx
         allowance += (truncated,)
-        d_cut = cut(as_read(dy, t) * cut_xhat, t.cut) - dy * xhat
     floor = n * (NEGLIGIBLE * r[:, 0] * np.abs(p).max(axis=1, initial=0.0)) ** 2
-    expected_dx = Expectation(
+    return Expectation(
         reference=dx,
         bound=before + output_bound(np.abs(dx) + before, t.out, t.out_block),
         noise=noise,
@@ -237,9 +281,27 @@ def expectations(
         ),
     )
 
+
+def column_sums(
+    given: Mapping[str, NDArray[Any]],
+    known: GivenMoments,
+    t: BackwardTerms,
+    *,
+    centered: bool = True,
+) -> dict[str, Expectation]:
+    """Return what is expected of dgamma and dbeta, from some columns of x and dy with all rows.
+
+    A kernel that subtracts no mean has no dbeta; see input_gradient.
+    """
+    x, dy = np.asarray(given["x"], np.float64), np.asarray(given["dy"], np.float64)
+    rows, n = x.shape
+    normalized = Normalized.of(x, known, t, centered=centered)
+    xhat = normalized.value
+    relative = t.product + 2 * t.read
+    scale = t.scale + t.product_mean + t.read
     c = dy * xhat
     h_c = t.stored_column * binade(c)
-    c_read = as_read(dy, t) * (xhat + d_xhat)
+    c_read = as_read(dy, t) * normalized.stored
     # fp32 buffers are re-read as TF32, truncated: one sign in all terms
     stored_c = (
         truncate(c_read, TF32_READ)
@@ -247,23 +309,28 @@ def expectations(
         else round_away(c_read, t.stored_column)
     )
     predicted = (stored_c - c).sum(axis=0)
-    variance = (dy**2 * var_xhat + h_c**2 / 3 + (relative * c) ** 2 / 3).sum(axis=0)
+    variance = (dy**2 * normalized.variance + h_c**2 / 3 + (relative * c) ** 2 / 3).sum(axis=0)
     if not centered:  # equal rows round their terms alike
         variance = variance + excess(predicted**2, variance)
+    bound = np.abs(dy) * normalized.error + h_c + (relative + known.rstd_error) * np.abs(c)
+    d_cut = np.zeros(n)  # what truncating buffers make of the terms
+    if t.cut:
+        cut_xhat = normalized.truncated(known.rstd, t, centered=centered)
+        d_cut = (cut(as_read(dy, t) * cut_xhat, t.cut) - c).sum(axis=0)
     dgamma = column_sum(
         row_tiles(c),
         np.abs(c).sum(axis=0),
-        (np.abs(dy) * e_xhat + h_c + (relative + rstd_error) * np.abs(c)).sum(axis=0),
+        bound.sum(axis=0),
         variance,
         predicted,
-        d_cut.sum(axis=0),
+        d_cut,
         scale,
         rows,
         t,
     )
     if t.own_statistics is not None:
         dgamma = with_own_statistics(dgamma, dy, xhat, known)
-    expected = {"dx": expected_dx, "dgamma": dgamma}
+    expected = {"dgamma": dgamma}
     if centered:
         magnitude, read = np.abs(dy).sum(axis=0), t.read + t.product
         expected["dbeta"] = column_sum(

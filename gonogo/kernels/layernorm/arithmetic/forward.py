@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.arithmetic.moments import moments
+from gonogo.kernels.layernorm.arithmetic.moments import Coherent, moments
 from gonogo.kernels.layernorm.arithmetic.terms import ARITHMETIC, TF32_READ, ForwardTerms
 from gonogo.numerics.expectation import (
     Array,
@@ -37,13 +37,19 @@ UNKNOWN_VARIANCE = 1e300
 
 
 def expectations(
-    given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTerms
+    given: Mapping[str, NDArray[Any]],
+    epsilon: float,
+    t: ForwardTerms,
+    coherent: Coherent | None = None,
 ) -> dict[str, Expectation]:
-    """Return what is expected of y, mean and rstd, from what the device was given."""
+    """Return what is expected of y, mean and rstd, from what the device was given.
+
+    coherent: see moments.moments.
+    """
     x = np.asarray(given["x"], np.float64)
     # gamma and beta are (1, N), and in group norm (rows, N)
     gamma, beta = (np.atleast_2d(np.asarray(given[name], np.float64)) for name in ("gamma", "beta"))
-    m = moments(x, epsilon, t)
+    m = moments(x, epsilon, t, coherent)
     mu, r, centred, e_align = m.mean, m.rstd, m.centred, m.align
     xhat = centred * r
 

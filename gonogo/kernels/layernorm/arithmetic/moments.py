@@ -25,6 +25,15 @@ def lanes(values: Array) -> Array:
     return np.asarray(padded.reshape(rows, -1, 32).sum(axis=1))
 
 
+Coherent = tuple[float, float]
+"""How far two values of each row are rounded alike in all rows; see expectation.coherence."""
+
+
+def coherence_of(first: Array, second: Array, unit: float) -> Coherent:
+    """Return it for two values of each row (rows, 1), in a format of this unit roundoff."""
+    return coherence(first[:, 0], unit), coherence(second[:, 0], unit)
+
+
 @dataclass(frozen=True)
 class Moments:
     """Mean and rstd with their errors, per row (rows, 1), of x as the device gets it.
@@ -73,8 +82,11 @@ class Moments:
         return self.trend_rstd**2 + self.together_rstd**2 + self.row_variance_rstd
 
 
-def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
-    """Return the moments of x (rows, N) in float64."""
+def moments(x: Array, epsilon: float, t: ForwardTerms, coherent: Coherent | None = None) -> Moments:
+    """Return the moments of x (rows, N) in float64.
+
+    coherent: that of mean and rstd; by default that of these rows.
+    """
     n = x.shape[1]
     mu = x.mean(axis=1, keepdims=True)
     centred = x - mu
@@ -143,6 +155,7 @@ def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
         )
     )
     relative = (v / (v + epsilon)) * (t.reciprocal + t.half_grid + t.product_mean + t.read) / 2
+    together_mean, together_rstd = coherent or coherence_of(mu, r, t.stored)
     return Moments(
         mean=mu,
         rstd=r,
@@ -155,11 +168,11 @@ def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
         bound_mean=bound_mean,
         row_variance_mean=row_variance_mean,
         trend_mean=(t.reciprocal + t.half_grid + t.read + t.product_mean) * mu,
-        together_mean=coherence(mu[:, 0], t.stored) * t.stored * binade(mu),
+        together_mean=together_mean * t.stored * binade(mu),
         before_rstd=before_rstd,
         bound_rstd=before_rstd + t.stored * binade(r + before_rstd),
         row_variance_rstd=row_variance_rstd,
         trend_rstd=relative * r + cube * t.epsilon_error,
-        together_rstd=coherence(r[:, 0], t.stored) * t.stored * binade(r),
+        together_rstd=together_rstd * t.stored * binade(r),
         informative=informative,
     )

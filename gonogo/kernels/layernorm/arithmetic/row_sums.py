@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gonogo.kernels.layernorm.arithmetic.moments import lanes
+from gonogo.kernels.layernorm.arithmetic.moments import Coherent, lanes
 from gonogo.kernels.layernorm.arithmetic.terms import BackwardTerms
 from gonogo.numerics.expectation import Array, Mask, binade, coherence, excess
 
@@ -46,7 +46,7 @@ def systematic_variance(t: BackwardTerms) -> float:
 def row_sum(
     terms: Array,
     t: BackwardTerms,
-    informative: Mask,
+    coherent: float,
     *,
     bounds: Array,
     variances: Array,
@@ -59,7 +59,7 @@ def row_sum(
     Args:
         terms: P for s1, P x^ for s2.
         t: the dataflow.
-        informative: the rows (rows,) that can tell right from wrong.
+        coherent: how far the stored means of all rows are rounded alike; see coherence_of.
         bounds: those of each term's own error (rows, N).
         variances: its variance (rows, N).
         bias: as in RowSum.
@@ -97,6 +97,17 @@ def row_sum(
         + excess(shift**2, shift_variance)
     )
     # It is rounded once per row: one error for all rows when all rows have the same sum.
-    once = 2 * t.stored_sum
-    together = coherence(value[informative, 0], t.stored_sum) if once else 0.0
-    return RowSum(value, bound, variance, bias, together * once * binade(value))
+    return RowSum(value, bound, variance, bias, coherent * 2 * t.stored_sum * binade(value))
+
+
+def row_means(p: Array, xhat: Array) -> tuple[Array, Array]:
+    """Return s1 and s2 of each row, (rows, 1)."""
+    return p.mean(axis=1, keepdims=True), (p * xhat).mean(axis=1, keepdims=True)
+
+
+def coherence_of(means: tuple[Array, Array], t: BackwardTerms, informative: Mask) -> Coherent:
+    """Return how far s1 and s2 are rounded alike in the rows that can tell right from wrong."""
+    if not t.stored_sum:
+        return 0.0, 0.0
+    first, second = (coherence(mean[informative, 0], t.stored_sum) for mean in means)
+    return first, second

@@ -21,8 +21,8 @@ from gonogo.kernels.layernorm.fused import columns as down
 from gonogo.numerics import compare, directions
 from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
 from gonogo.numerics.compiled.rows import SCORES
-from gonogo.numerics.compiled.totals import Totals, finished
 from gonogo.numerics.expectation import Array, coherence
+from gonogo.numerics.totals import Totals, finished
 
 Inputs = Mapping[str, NDArray[Any]]
 Tolerances = Mapping[str, tuple[float, float] | None]
@@ -155,7 +155,7 @@ def statistics(
         result["dx"] = finished(totals, count * n, tolerance is not None, names)
         result["dx"] |= {"count": int(dx.size), "nonfinite": 0, "nonfinite_kinds": None}
         if known.informative.any() and finish.may_repeat(scores, known.informative):
-            result["dx"] |= compare.scores_of("col", _down_columns(given, known, dx, terms))
+            result["dx"] |= directions.scores_of("col", _down_columns(given, known, dx, terms))
 
     sums = np.zeros((backward_rows.SUMS, n))
     for part in parts:
@@ -237,7 +237,7 @@ def _down_columns(
     terms: BackwardTerms,
 ) -> directions.Scores:
     """Return the scores of dx's columns by their definition, which knows equal rows."""
-    whole = definition.expectations(given, known, terms)["dx"]
+    whole = definition.input_gradient(given, known, terms)
     expected = compare.restrict(whole, known.informative)
     error = dx.astype(np.float64)[known.informative] - expected.reference
     return directions.scores(

@@ -28,7 +28,6 @@ from gonogo.numerics.compiled.loops import (
     truncated,
 )
 from gonogo.numerics.compiled.rows import (
-    DIRECTIONS,
     KNOWN,
     SHARED,
     add_allowances,
@@ -36,6 +35,7 @@ from gonogo.numerics.compiled.rows import (
     row_scratch,
 )
 from gonogo.numerics.jit import jit
+from gonogo.numerics.totals import DIRECTIONS
 
 ARITHMETIC = 2.0**-22
 TF32_READ = 2.0**-10

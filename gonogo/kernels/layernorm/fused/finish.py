@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gonogo.kernels.layernorm.fused import columns as down
-from gonogo.numerics.compiled.rows import DIRECTIONS
-from gonogo.numerics.compiled.totals import Column
 from gonogo.numerics.expectation import Array, Mask
+from gonogo.numerics.totals import DIRECTIONS, Column
 
 ROWS = 64
 """Rows whose totals are merged into one: two tiles.

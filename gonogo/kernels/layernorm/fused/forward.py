@@ -20,8 +20,8 @@ from gonogo.kernels.layernorm.fused import forward_rows as block_rows
 from gonogo.numerics import compare, directions
 from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
 from gonogo.numerics.compiled.rows import SCORES
-from gonogo.numerics.compiled.totals import Totals, finished
 from gonogo.numerics.expectation import Array, Mask, binade, coherence
+from gonogo.numerics.totals import Totals, finished
 
 Inputs = Mapping[str, NDArray[Any]]
 Tolerances = Mapping[str, tuple[float, float] | None]
@@ -203,7 +203,7 @@ def _of_y(
         golden_errors = compare.golden_of(expected)
         for direction in definition.expectations(given, epsilon, terms)["y"].directions[3:]:
             chosen = compare.restrict_direction(direction, informative)
-            result |= compare.scores_of(
+            result |= directions.scores_of(
                 direction.name, directions.scores(expected, chosen, error, golden_errors)
             )
     return result

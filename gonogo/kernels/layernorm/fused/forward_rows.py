@@ -25,7 +25,6 @@ from gonogo.numerics.compiled.loops import (
     truncated,
 )
 from gonogo.numerics.compiled.rows import (
-    DIRECTIONS,
     KNOWN,
     SHARED,
     add_allowances,
@@ -33,6 +32,7 @@ from gonogo.numerics.compiled.rows import (
     row_scratch,
 )
 from gonogo.numerics.jit import jit
+from gonogo.numerics.totals import DIRECTIONS
 
 ARITHMETIC = 2.0**-22
 COHERENT = 4.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gonogo.kernels.normalization.emulation.loops import Rules
-from gonogo.numerics.jit import HAVE_NUMBA
+from gonogo.numerics.jit import pays
 from gonogo.numerics.tensix.arithmetic_jit import FIDELITY_MASKS
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class Machine:
         output: format of the outputs.
         srcb_bf16: in an op of mixed formats, SrcB sees the fp32 operand as bf16 instead of TF32.
         formats: format of each input tensor, of "buffers" and of "scaler", the tile of 1/N.
+        elements: the size of the test's tensors.
     """
 
     fidelity: str
@@ -36,6 +37,7 @@ class Machine:
     output: str
     srcb_bf16: bool
     formats: Mapping[str, str]
+    elements: int = 0
 
     @classmethod
     def of(cls, test: TestSpec, narrow_sums: bool) -> Machine:
@@ -52,15 +54,16 @@ class Machine:
             srcb_bf16=numerics.srcb == "bf16",
             formats={"buffers": numerics.buffers, "scaler": "bf16"}
             | {name: numerics.format_of(name) for name in names},
+            elements=test.rows * test.features,
         )
 
     @property
     def compiled(self) -> bool:
-        """True where the compiled loops support these numerics.
+        """True where the compiled loops support these numerics, and pay.
 
         The NumPy definition supports all.
         """
-        return HAVE_NUMBA and self.buffers in ("bf16", "fp32")
+        return pays(self.elements) and self.buffers in ("bf16", "fp32")
 
     def rules(self, lanes_bf16: bool) -> Rules:
         """Return these numerics for the compiled loops."""

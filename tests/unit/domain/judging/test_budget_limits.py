@@ -14,7 +14,7 @@ from gonogo.judging.budget_limits import OutputRuler, Part, Sample, Whole
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.limits import FACTORS, percent
 from gonogo.kernels import registry
-from gonogo.kernels.layernorm import statistics as layernorm_statistics
+from gonogo.numerics import jit
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import POLICY, Explanation, Verdict
 from numeric_cases import Case, spec
@@ -166,7 +166,7 @@ def test_a_term_that_only_all_rows_together_show_is_seen(monkeypatch: pytest.Mon
         changed = (part if not seen else whole).without_terms["y"]["beta"]
         assert of.is_seen("y", changed, POLICY) is seen
     limits = [judged(case, right(case)).outputs["y"].statistics["detection_limits"]]
-    monkeypatch.setattr(layernorm_statistics, "HAVE_NUMBA", False)
+    monkeypatch.setattr(jit, "HAVE_NUMBA", False)
     limits.append(judged(case, right(case)).outputs["y"].statistics["detection_limits"])
     assert limits[0] == limits[1]
     assert "beta" not in limits[0]

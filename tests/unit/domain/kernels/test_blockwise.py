@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import matrix
-from gonogo.kernels import blockwise, kind, registry
+from gonogo.kernels import registry
+from gonogo.numerics import jit
+from gonogo.numerics.compiled import comparison
 from gonogo.numerics.jit import HAVE_NUMBA
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import explain
@@ -91,14 +93,7 @@ def close(left: Any, right: Any, key: str) -> bool:
     return bool(left == right)
 
 
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let tests of any size be compared by the compiled loops."""
-    monkeypatch.setattr(kind, "ELEMENTS_PER_BLOCK", 1)
-
-
 @needs_numba
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(("kernel", "numerics"), CASES)
 def test_formats_and_regimes_have_the_statistics_of_the_definition(
     kernel: str, numerics: str
@@ -110,7 +105,6 @@ def test_formats_and_regimes_have_the_statistics_of_the_definition(
 
 
 @needs_numba
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("kernel", KINDS)
 def test_broken_zero_and_narrow_outputs_have_the_statistics_of_the_definition(kernel: str) -> None:
     for rows, width in ((ROWS, 50), (ROWS, 2), (8, 6)):
@@ -126,7 +120,6 @@ def test_broken_zero_and_narrow_outputs_have_the_statistics_of_the_definition(ke
 
 
 @needs_numba
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("kernel", ["rmsnorm_fw", "rmsnorm_bw"])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (ROWS, 1)])
 def test_one_row_and_one_column_have_the_statistics_of_the_definition(
@@ -137,20 +130,18 @@ def test_one_row_and_one_column_have_the_statistics_of_the_definition(
 
 
 @pytest.mark.parametrize("kernel", KINDS)
-def test_the_definition_answers_for_one_block_and_without_numba(
+def test_the_definition_answers_for_one_block_without_numba(
     kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(blockwise, "compare_block", refuse)
+    monkeypatch.setattr(comparison, "compare_block", refuse)
     case = Seed(kernel)
     outputs = case.run()
     answer = case.definition(outputs)
+    monkeypatch.setattr(jit, "HAVE_NUMBA", False)
     assert case.statistics(outputs) == answer
-    monkeypatch.setattr(kind, "ELEMENTS_PER_BLOCK", 1)
-    monkeypatch.setattr(kind, "HAVE_NUMBA", True)
+    monkeypatch.setattr(jit, "HAVE_NUMBA", True)
     with pytest.raises(AssertionError, match="compiled"):
         case.statistics(outputs)
-    monkeypatch.setattr(kind, "HAVE_NUMBA", False)
-    assert case.statistics(outputs) == answer

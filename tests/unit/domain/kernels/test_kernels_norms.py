@@ -7,7 +7,7 @@ give the same in blocks of rows.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -370,6 +370,7 @@ def test_blocks_of_rows_give_the_statistics_of_the_definition(
         outputs[FIRST[kernel]][3, 5], outputs[FIRST[kernel]][40] = np.nan, np.inf
     matrices = {name: array if array.ndim == 2 else array[None] for name, array in outputs.items()}
     monkeypatch.setattr(kind, "ELEMENTS_PER_BLOCK", 1)  # blocks of 32 rows
+    monkeypatch.setattr(kind, "ELEMENTS_IN_CACHE", 1)  # blocks of a row
     block_statistics = case.numerics.statistics(
         case.test, case.raw, case.given, matrices, "generic"
     )
@@ -399,16 +400,22 @@ def test_the_statistics_of_all_outputs_compute_each_block_s_expectations_once(
         name: array if array.ndim == 2 else array[None]
         for name, array in case.run("correct").items()
     }
-    expectations, blocks = case.numerics.expectations, []
+    expecting, blocks = case.numerics.expecting, []
 
     def counted(
-        test: TestSpec, given: kind.Arrays, arithmetic: str | None, rows: slice
-    ) -> dict[str, Expectation]:
-        blocks.append((rows.start, rows.stop))
-        return expectations(test, given, arithmetic, rows)
+        test: TestSpec, given: kind.Arrays, arithmetic: str | None
+    ) -> Callable[[slice], dict[str, Expectation]]:
+        expect = expecting(test, given, arithmetic)
+
+        def of_rows(rows: slice) -> dict[str, Expectation]:
+            blocks.append((rows.start, rows.stop))
+            return expect(rows)
+
+        return of_rows
 
     monkeypatch.setattr(kind, "ELEMENTS_PER_BLOCK", 1)  # blocks of 32 rows
-    monkeypatch.setattr(case.numerics, "expectations", counted)
+    monkeypatch.setattr(kind, "ELEMENTS_IN_CACHE", 32 * case.test.features)
+    monkeypatch.setattr(case.numerics, "expecting", counted)
     case.numerics.statistics(case.test, case.raw, case.given, outputs, "generic")
     starts = range(0, case.test.rows, 32)
     assert sorted(blocks) == [(start, min(start + 32, case.test.rows)) for start in starts]
@@ -417,7 +424,7 @@ def test_the_statistics_of_all_outputs_compute_each_block_s_expectations_once(
 def test_blocks_of_columns_join_to_the_whole_dgamma(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Seed(spec("rmsnorm_bw", numerics={"statistics": "own"}))
     whole = case.numerics.expectations(case.test, case.given, "generic")["dgamma"]
-    monkeypatch.setattr(kind, "ELEMENTS_PER_BLOCK", 1)
+    monkeypatch.setattr(kind, "ELEMENTS_IN_CACHE", 1)
     parts = case.numerics.parts(case.test, case.given, "generic")["dgamma"]
     assert len(parts) == 16
     joined = blockwise.joined(parts)

@@ -1,7 +1,8 @@
-"""The compiled comparison against its definition in NumPy, with any expectation."""
+"""The comparisons of blocks, compiled and in NumPy, and their definition, of any expectation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gonogo.numerics import compare, directions
-from gonogo.numerics.compiled.comparison import compare_block
-from gonogo.numerics.compiled.totals import finished
+from gonogo.numerics import compare, directions, row_blocks
+from gonogo.numerics.compiled import comparison
 from gonogo.numerics.expectation import (
     Direction,
     Expectation,
@@ -23,6 +23,7 @@ from gonogo.numerics.expectation import (
     truncate,
 )
 from gonogo.numerics.jit import HAVE_NUMBA
+from gonogo.numerics.totals import Totals, finished
 
 pytestmark = pytest.mark.skipif(not HAVE_NUMBA, reason="numba: not installed")
 
@@ -106,14 +107,15 @@ def groups_of(expected: Expectation, used: NDArray[np.bool_]) -> NDArray[np.int6
     return groups
 
 
-def compiled(
+def in_blocks(
+    compare_block: Callable[..., Totals],
     output: NDArray[np.float32],
     raw: Array,
     expected: Expectation,
     allclose: tuple[float, float] | None,
     step: int,
 ) -> dict[str, Any]:
-    """Return the statistics by the compiled comparison, in blocks of `step` rows."""
+    """Return the statistics by the comparison of blocks of `step` rows."""
     rows, n = output.shape
     keep = compare.finite_rows(output)
     used = keep if expected.informative is None else keep & expected.informative
@@ -165,7 +167,8 @@ def assert_is_the_definition(
     plain = compare.storable(
         compare.statistics(singles, expected, raw, allclose=allclose, shape=singles.shape)
     )
-    assert_same(compiled(singles, raw, expected, allclose, step), plain)
+    for compare_block in (row_blocks.compare_block, comparison.compare_block):
+        assert_same(in_blocks(compare_block, singles, raw, expected, allclose, step), plain)
     return plain
 
 

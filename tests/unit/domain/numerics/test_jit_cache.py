@@ -38,7 +38,7 @@ def outer(x):
 
 if __name__ == "__main__":
     from gonogo.numerics.outer import outer
-    print(outer(1.0), sum(outer.stats.cache_hits.values()))
+    print(outer(1.0), sum(outer.dispatcher.stats.cache_hits.values()))
 """
 
 
@@ -166,7 +166,7 @@ def test_what_is_read_only_or_of_another_order_needs_no_code_of_its_own() -> Non
     case = Case.of(spec("layernorm_bw", (32, 64)))
     outputs = case.emulated()
     judge(case.test, case.raw, case.given, outputs, arithmetic="tt-train")
-    before = len(backward_rows.backward_block.signatures)
+    before = len(backward_rows.backward_block.dispatcher.signatures)
     for arrays in (case.raw, case.given, outputs):
         for array in arrays.values():
             array.flags.writeable = False
@@ -178,5 +178,5 @@ def test_what_is_read_only_or_of_another_order_needs_no_code_of_its_own() -> Non
         outputs,
         arithmetic="tt-train",
     )
-    assert len(backward_rows.backward_block.signatures) == before == 1
+    assert len(backward_rows.backward_block.dispatcher.signatures) == before == 1
     assert again.verdict == "pass"

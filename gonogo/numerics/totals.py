@@ -9,10 +9,58 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics import compare, directions
-from gonogo.numerics.compiled import elements
-from gonogo.numerics.compiled.rows import SCORES
+from gonogo.numerics import directions, distances
 from gonogo.numerics.expectation import Array, Direction, Expectation, Mask, excess
+
+DIRECTIONS = 3
+"""The directions that compiled code measures at a time."""
+
+# The places of the running totals of a block of rows.
+TOTALS = 27
+(
+    SUM_ERROR,
+    SUM_ABS,
+    SUM_SQUARES,
+    SUM_RAW,
+    SUM_RAW_CENTRED,
+    SUM_RAW_ERROR,
+    SUM_RAW_SQUARES,
+    CHI,
+    MAX_ABS,
+    MAX_RAW,
+    ULP_MAX,
+) = range(11)
+NEEDED = 11  # six of them
+(
+    TOLERANCE,
+    TOLERANCE_QUANTIZED,
+    BUDGET,
+    WORST_ROW,
+    WORST_COLUMN,
+    OVER,
+    MISMATCH,
+    OUTLIERS,
+    USED,
+    LEFT_OUT,
+) = range(17, TOTALS)
+WORST = [BUDGET, WORST_ROW, WORST_COLUMN]
+MAXIMA = [MAX_ABS, MAX_RAW, ULP_MAX, *range(NEEDED, NEEDED + 6), TOLERANCE, TOLERANCE_QUANTIZED]
+ADDED = [k for k in range(TOTALS) if k not in (*WORST, *MAXIMA)]
+
+EXACT_BINS = distances.EXACT_ULPS
+BINS = EXACT_BINS + 32 * 300
+"""The bins of ulp distances: whole numbers up to 4096, then 32 bins an octave.
+
+distances.percentile_99 explains them.
+"""
+BIN_SHIFT = 47
+FIRST_OCTAVE = (1023 + 12) << 5
+
+
+def bins_of(whole: Array) -> NDArray[np.int64]:
+    """Return the bins of whole distances in ulps."""
+    octave = EXACT_BINS + (whole.view(np.int64) >> BIN_SHIFT) - FIRST_OCTAVE
+    return np.where(whole < EXACT_BINS, whole, np.minimum(octave, BINS - 1)).astype(np.int64)
 
 
 @dataclass
@@ -115,7 +163,7 @@ class Totals:
     Merged in the order of the rows, they are those of all rows.
     """
 
-    sums: Array  # (elements.TOTALS,)
+    sums: Array  # (TOTALS,)
     bins: NDArray[np.int64]  # ulp distances
     rows: dict[str, list[Array]] = field(default_factory=dict)
     """By direction: numerator, variance and whether it can be measured, (rows, 3) each."""
@@ -124,16 +172,14 @@ class Totals:
     @classmethod
     def empty(cls) -> Totals:
         """Return the totals before the first row."""
-        sums = np.zeros(elements.TOTALS)
-        sums[elements.WORST_ROW] = -1.0
-        return cls(sums, np.zeros(elements.BINS, np.int64))
+        sums = np.zeros(TOTALS)
+        sums[WORST_ROW] = -1.0
+        return cls(sums, np.zeros(BINS, np.int64))
 
     def add(self, other: Totals) -> None:
         """Add the totals of the next rows."""
         sums, added = self.sums, other.sums
-        if added[elements.WORST_ROW] >= 0 and (
-            sums[elements.WORST_ROW] < 0 or added[elements.BUDGET] > sums[elements.BUDGET]
-        ):
+        if added[WORST_ROW] >= 0 and (sums[WORST_ROW] < 0 or added[BUDGET] > sums[BUDGET]):
             sums[WORST] = added[WORST]
         sums[MAXIMA] = np.maximum(sums[MAXIMA], added[MAXIMA])
         sums[ADDED] += added[ADDED]
@@ -153,13 +199,9 @@ class Totals:
 
         A squared norm at or below the floor can't be measured.
         """
-        numerator, variance, norm = scores.reshape(-1, SCORES // 3, 3)[:, place].T
+        numerator, variance, norm = scores.reshape(-1, DIRECTIONS, 3)[:, place].T
         valid = used & (norm > floor)
         self.rows.setdefault(name, []).append(np.stack([numerator, variance, valid], axis=1))
-
-
-WORST, MAXIMA = list(elements.WORST), list(elements.MAXIMA)
-ADDED = [k for k in range(elements.TOTALS) if k not in (*WORST, *MAXIMA)]
 
 
 def finished(totals: Totals, count: int, declared: bool, names: Sequence[str]) -> dict[str, Any]:
@@ -168,44 +210,43 @@ def finished(totals: Totals, count: int, declared: bool, names: Sequence[str]) -
     declared: the output has a tolerance on its elements. names: the directions.
     """
     sums = totals.sums
-    error, raw = sums[elements.SUM_ERROR], sums[elements.SUM_RAW]
-    norm = np.sqrt(sums[elements.SUM_RAW_SQUARES])
-    distance = np.sqrt(sums[elements.SUM_SQUARES])
-    used = sums[elements.USED]
+    error, raw = sums[SUM_ERROR], sums[SUM_RAW]
+    norm = np.sqrt(sums[SUM_RAW_SQUARES])
+    distance = np.sqrt(sums[SUM_SQUARES])
+    used = sums[USED]
     result: dict[str, Any] = {
-        "max_abs": sums[elements.MAX_ABS],
-        "mean_abs": sums[elements.SUM_ABS] / count,
-        "rms": np.sqrt(sums[elements.SUM_SQUARES] / count),
+        "max_abs": sums[MAX_ABS],
+        "mean_abs": sums[SUM_ABS] / count,
+        "rms": np.sqrt(sums[SUM_SQUARES] / count),
         "rel_frobenius": distance / norm if norm > 0 else (0.0 if distance == 0 else np.inf),
-        "pcc_deficit": compare.pcc_from_sums(
+        "pcc_deficit": distances.pcc_from_sums(
             count,
-            sums[elements.SUM_SQUARES] - error**2 / count,
-            sums[elements.SUM_RAW_CENTRED] - raw**2 / count,
-            sums[elements.SUM_RAW_ERROR] - raw * error / count,
-            sums[elements.MAX_RAW],
+            sums[SUM_SQUARES] - error**2 / count,
+            sums[SUM_RAW_CENTRED] - raw**2 / count,
+            sums[SUM_RAW_ERROR] - raw * error / count,
+            sums[MAX_RAW],
         ),
-        "ulp_max": sums[elements.ULP_MAX],
+        "ulp_max": sums[ULP_MAX],
         "ulp_p99": _percentile(totals.bins, count),
         "needed_atol": {
-            f"{rtol:g}": float(sums[elements.NEEDED + k])
-            for k, rtol in enumerate(compare.NEEDED_RTOLS)
+            f"{rtol:g}": float(sums[NEEDED + k]) for k, rtol in enumerate(distances.NEEDED_RTOLS)
         },
-        "tolerance_ratio": sums[elements.TOLERANCE] if declared else None,
-        "tolerance_ratio_quantised": sums[elements.TOLERANCE_QUANTIZED] if declared else None,
-        "outliers": int(sums[elements.OUTLIERS]),
-        "rows_left_out": int(sums[elements.LEFT_OUT]),
+        "tolerance_ratio": sums[TOLERANCE] if declared else None,
+        "tolerance_ratio_quantised": sums[TOLERANCE_QUANTIZED] if declared else None,
+        "outliers": int(sums[OUTLIERS]),
+        "rows_left_out": int(sums[LEFT_OUT]),
     }
     result |= dict.fromkeys(("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction"))
     if used > 0:
         result |= {
-            "budget_ratio": sums[elements.BUDGET],
-            "over_budget_fraction": sums[elements.OVER] / used,
-            "chi": np.sqrt(sums[elements.CHI] / used),
-            "mismatch_fraction": sums[elements.MISMATCH] / used,
-            "worst_index": [int(sums[elements.WORST_ROW]), int(sums[elements.WORST_COLUMN])],
+            "budget_ratio": sums[BUDGET],
+            "over_budget_fraction": sums[OVER] / used,
+            "chi": np.sqrt(sums[CHI] / used),
+            "mismatch_fraction": sums[MISMATCH] / used,
+            "worst_index": [int(sums[WORST_ROW]), int(sums[WORST_COLUMN])],
         }
     for name in names:
-        result |= compare.scores_of(name, _scores(totals, name))
+        result |= directions.scores_of(name, _scores(totals, name))
     return result
 
 
@@ -221,7 +262,7 @@ def _scores(totals: Totals, name: str) -> directions.Scores | None:
 def _percentile(bins: NDArray[np.int64], count: int) -> float:
     """Return compare.percentile_99 of counted distances."""
     place = int(np.searchsorted(np.cumsum(bins), max(1, -(-99 * count // 100))))
-    if place < elements.EXACT_BINS:
+    if place < EXACT_BINS:
         return float(place)
-    bits = np.int64(place - elements.EXACT_BINS + elements.FIRST_OCTAVE) << elements.BIN_SHIFT
+    bits = np.int64(place - EXACT_BINS + FIRST_OCTAVE) << BIN_SHIFT
     return float(np.int64(bits).view(np.float64))

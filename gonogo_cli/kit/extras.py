@@ -1,0 +1,55 @@
+"""The extras of the install: which one brings a package that a command misses."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from gonogo.errors import JobError
+
+PACKAGES = {
+    "parquet": ("pyarrow",),
+    "worker": ("celery", "kombu", "redis"),
+    "service": (
+        "alembic",
+        "cachetools",
+        "cronsim",
+        "cryptography",
+        "fastapi",
+        "jinja2",
+        "jwt",
+        "limits",
+        "orjson",
+        "prometheus_client",
+        "psycopg",
+        "sqlalchemy",
+        "standardwebhooks",
+        "starlette",
+        "uvicorn",
+    ),
+}
+"""Extra -> names of modules that a bare install doesn't have."""
+
+
+def missing(module: str | None) -> JobError | None:
+    """Return what to say where `module` can't be imported; None if no extra brings it."""
+    package = (module or "").partition(".")[0]
+    extra = next((extra for extra, packages in PACKAGES.items() if package in packages), None)
+    return _error(package, extra) if extra else None
+
+
+def require_service() -> None:
+    """Raise JobError if a package of the service is missing; none is imported.
+
+    For commands whose child processes need them.
+    """
+    for package in (*PACKAGES["worker"], *PACKAGES["service"]):
+        try:
+            is_installed = find_spec(package) is not None
+        except ImportError:
+            is_installed = False
+        if not is_installed:
+            raise _error(package, "all")
+
+
+def _error(package: str, extra: str) -> JobError:
+    return JobError(f'{package} is not installed; needs: pip install "gonogo[{extra}]"')
