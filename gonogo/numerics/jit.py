@@ -93,8 +93,8 @@ class Compiled:
                     folder = cache_folder()
                     cached = folder is not None
                     with _caching_in(folder):
-                        made = njit(nogil=True, cache=cached, error_model="numpy")(self.py_func)
-                    self._dispatcher = made
+                        compiled = njit(nogil=True, cache=cached, error_model="numpy")(self.py_func)
+                    self._dispatcher = compiled
         return self._dispatcher
 
     @property
