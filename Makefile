@@ -69,17 +69,17 @@ wormhole-sim: setup ## a simulated Wormhole that runs real ttnn kernels, in the 
 test-sim: wormhole-sim ## tests of the real ttnn kernels on it
 	@GONOGO_REQUIRE=$${GONOGO_REQUIRE:-simulator} $(BIN)/python -m pytest $(PYTEST_SPREAD) tests/simulator $(ARGS)
 
-torch: $(TORCH_VENV)/.gonogo-torch ## an interpreter with torch in the cache folder; `make test` then runs the torch executor, too
+torch: $(TORCH_VENV)/.gonogo-torch-2 ## an interpreter with torch in the cache folder; `make test` then runs the torch executor, too
 
-# The first interpreter that runs and has a wheel of this version; pip's own settings say where wheels come from (a CPU's are enough).
-$(TORCH_VENV)/.gonogo-torch:
+# The first interpreter that runs and has a wheel of this version, with what the conformance suite imports; pip's own settings say where wheels come from (a CPU's are enough).
+$(TORCH_VENV)/.gonogo-torch-2:
 	@set -euo pipefail; \
 	for python in $(TORCH_PYTHON) python3.11 python3.12 python3.13 python3; do \
 	  "$$python" -c 'import ensurepip, venv' 2>/dev/null || continue; \
 	  rm -rf "$(TORCH_VENV)"; "$$python" -m venv "$(TORCH_VENV)"; \
 	  echo "installing torch $(TORCH_VERSION) for $$python in $(TORCH_VENV)"; \
-	  if "$(TORCH_VENV)/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: torch==$(TORCH_VERSION) numpy \
-	    && "$(TORCH_VENV)/bin/python" -c 'import numpy, torch'; then touch "$@"; exit 0; fi; \
+	  if "$(TORCH_VENV)/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: torch==$(TORCH_VERSION) numpy pydantic rfc8785 \
+	    && "$(TORCH_VENV)/bin/python" -c 'import numpy, pydantic, rfc8785, torch'; then touch "$@"; exit 0; fi; \
 	done; \
 	rm -rf "$(TORCH_VENV)"; \
 	echo "no interpreter here has a wheel of torch $(TORCH_VERSION); name one: make torch TORCH_PYTHON=/path/to/python" >&2; exit 2

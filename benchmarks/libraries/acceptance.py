@@ -46,9 +46,10 @@ def is_faint(trial: Trial) -> bool:
 
 
 def is_exact_logic(trial: Trial) -> bool:
-    """Return whether a logic edit ran in the regime `exact`."""
+    """Return whether a logic edit ran in the regime `exact`, and changed an output."""
     return (
         trial.mutant is not None
+        and trial.changed > 0
         and _is_exact(trial)
         and trial.case.matrix[1] >= LEAST_EXACT_FEATURES
         and trial.mutant.edit.is_logic
@@ -199,7 +200,9 @@ ROWS: Final = (
     Row("red wrong seeds called fail_by_tolerance", _same(0.0), red_wrong, at_most=True),
     Row("of these, clear ones", _same(0.0), red_clear, at_most=True),
     Row("red right seeds called fail_by_tolerance", _same(0.95), red_right),
-    Row("regime exact, logic edits: flagged", _same(1.0), _flagged(is_exact_logic)),
+    Row(
+        "regime exact, logic edits that change a bit: flagged", _same(1.0), _flagged(is_exact_logic)
+    ),
     Row(
         "regime exact, right kernels: flagged",
         _same(0.0),

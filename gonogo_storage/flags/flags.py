@@ -221,8 +221,9 @@ def get(session: Session, flag_id: str) -> Flag | None:
 def look(session: Session, flag_id: str) -> FlagWithHistory | None:
     """Return a flag with its history (gonogo_storage.flags.flag_history.of), or None."""
     flag = get(session, flag_id)
-    history = flag_history.of(session, flag_id)
-    return None if flag is None else from_object(FlagWithHistory, flag, history=history)
+    if flag is None:
+        return None
+    return from_object(FlagWithHistory, flag, history=flag_history.of(session, flag_id))
 
 
 def active(session: Session, variant: Variant) -> list[tuple[Flag, str]]:

@@ -187,7 +187,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     of_nouns = {
         name: get(f"/api/v1/{name}", headers=header).json()["items"][-1]["id"] for name in nouns
     }
-    (gauge,) = get("/api/v1/gauges", headers=header).json()["items"]
+    gauge = get("/api/v1/gauges", headers=header).json()["items"][-1]
     (webhook,) = get("/api/v1/webhooks", headers=header).json()["items"]
     (delivery,) = get(f"/api/v1/webhooks/{webhook['id']}/deliveries", headers=header).json()[
         "items"

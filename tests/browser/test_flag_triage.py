@@ -3,6 +3,8 @@ expiry, what fails by name, undo."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from playwright.sync_api import Page, expect
 
 import compared_builds
@@ -86,7 +88,7 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     assert (acknowledged.owner, acknowledged.reason, acknowledged.expires_at) == (
         "ada",
         "known since May",
-        "2099-01-31T00:00:00Z",
+        datetime(2099, 1, 31, tzinfo=UTC),
     )
 
     keys.press("*")

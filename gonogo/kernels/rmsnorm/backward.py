@@ -58,7 +58,7 @@ class RMSNormBackward(GradientNumerics):
             mean_error=zero,
             rstd_error=root.bound / r,
             var_mean=zero,
-            var_rstd=root.variance / r**2,
+            var_rstd=(root.row_variance + root.together**2) / r**2,
             trend_mean=(),
             trend_rstd=(root.trend / r, root.together / r, root.lane / r),
             informative=root.informative,

@@ -43,7 +43,7 @@ def problem(answer: Any, status: int = 422) -> dict[str, Any]:
 BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     # the changes of the body, the refused field, a phrase of the detail or the limit
     ({"colour": "red"}, "colour", "unknown field"),
-    ({"colour": "red"}, "colour", "one of test, build, target,"),
+    ({"colour": "red"}, "colour", "one of target, context, priority,"),
     ({"test": {**TEST, "colour": "red"}}, "test.colour", "one of kernel, shape,"),
     ({"test": {**TEST, "colour": "red"}}, "test.colour", "unknown field"),
     ({"test": {**TEST, "kernel": "softmax"}}, "test.kernel", "layernorm_fw, layernorm_bw"),

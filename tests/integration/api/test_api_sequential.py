@@ -88,7 +88,7 @@ def test_the_estimate_names_the_most_and_the_mean(api: Api) -> None:
             "seeds",
             f"<= {2**53 - 1}",
         ),
-        ({"seeds": {"policy": "bayes", "max": 5}}, "seeds.policy", "'sequential'"),
+        ({"seeds": {"policy": "bayes", "max": 5}}, "seeds.policy", "sequential"),
         (
             {"seeds": {"policy": "sequential", "count": 5, "max": 5}},
             "seeds.count",

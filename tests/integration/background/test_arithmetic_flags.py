@@ -32,7 +32,7 @@ def night(here: World, sequence: int, *, stores: bool, seeds: int = len(SEEDS)) 
 
 
 def flag(here: World) -> Flag:
-    return dict(here.flags(TEST)[KIND])
+    return here.flags(TEST)[KIND]
 
 
 def test_another_arithmetic_opens_one_flag_that_resolves_when_the_old_one_is_back(

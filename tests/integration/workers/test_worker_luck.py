@@ -17,11 +17,12 @@ import psutil
 import pytest
 
 from gonogo.errors import FieldError, InfrastructureError
+from gonogo.spec.executors import EMULATOR
 from gonogo_workers import queue
 from gonogo_workers.devices import discovery, locks
 from gonogo_workers.devices.health import canary
 from gonogo_workers.executors.builds_file import ResolvedBuild
-from gonogo_workers.executors.registry import emulator
+from gonogo_workers.executors.registry import built_in
 from gonogo_workers.messages.result_sender import ResultSender
 from servers import RedisServer
 from worker_process import KEY, Workplace
@@ -231,7 +232,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_the_canary_of_the_emulator_gives_every_output() -> None:
-    assert set(canary(ResolvedBuild(emulator(), arithmetic="tt-train"), "correct")) == {
+    assert set(canary(ResolvedBuild(built_in(EMULATOR), arithmetic="tt-train"), "correct")) == {
         "dx",
         "dgamma",
         "dbeta",
