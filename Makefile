@@ -39,7 +39,7 @@ $(STAMP): $(wildcard requirements/dev-py3*.txt) pyproject.toml hatch_build.py
 	if ! [ -x $(BIN)/python ] || [ "$$($(BIN)/python -c 'import sys; print("py%d%d" % sys.version_info[:2])' 2>/dev/null)" != "$$tag" ]; then \
 	  echo "making $(VENV) with $$python ($$version)"; "$$python" -m venv --clear $(VENV); fi; \
 	echo "installing the locked packages"; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: -r requirements/dev-$$tag.txt; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes --only-binary :all: -r requirements/dev-$$tag.txt; \
 	echo "installing gonogo and building the pages' scripts"; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
 	touch $@ $(BUNDLE)

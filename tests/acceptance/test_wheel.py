@@ -97,6 +97,7 @@ def install(wheel: Path, folder: Path) -> Path:
         "--python",
         programs / "python",
         "install",
+        "--no-compile",
         "--quiet",
     )
     run(*pip, "--no-index", "--no-deps", wheel, cwd=folder)
