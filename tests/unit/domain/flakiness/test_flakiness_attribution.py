@@ -214,10 +214,7 @@ def test_the_emulator_s_stale_register_depends_on_what_ran_before() -> None:
 
 def test_a_hundred_thousand_runs_are_attributed() -> None:
     attribution = attribute(
-        [
-            Sample(k // 2, k % 2, "d0", "b", "isolated", "h", 0, "x", PASSED)
-            for k in range(100_000)
-        ]
+        [Sample(k // 2, k % 2, "d0", "b", "isolated", "h", 0, "x", PASSED) for k in range(100_000)]
     )
     assert attribution.cause is Cause.stable
     assert attribution.findings[0].compared.runs == 50_000
