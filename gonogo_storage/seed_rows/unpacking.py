@@ -40,18 +40,28 @@ Values = tuple[Any, ...]
 Readers = Sequence[tuple[str, Callable[[Values, Any], Any]]]
 """For each statistic the function from (numbers, rest) to its value."""
 _layouts: dict[int, Layout] = {}
+_older_layouts: dict[int, Layout] = {}
+"""The layouts before the last MAX_LAYOUTS: another thread may be about to unpack one of them."""
 
 
 def load(session: Session, ids: Iterable[int | None]) -> None:
     """Read layouts that this process doesn't know yet. They never change."""
+    global _layouts, _older_layouts
+    if len(_layouts) >= MAX_LAYOUTS:
+        _layouts, _older_layouts = {}, _layouts
     missing = {layout for layout in ids if layout is not None} - _layouts.keys()
+    for known in missing & _older_layouts.keys():
+        _layouts[known] = _older_layouts[known]
+    missing -= _layouts.keys()
     if missing:
-        if len(_layouts) > MAX_LAYOUTS:
-            _layouts.clear()
         table = SeedLayoutRow
         for content in session.scalars(select(table.content).where(table.id.in_(missing))):
             layout = Layout.of(content)
             _layouts[layout.id] = layout
+
+
+def _layout(layout: int) -> Layout:
+    return _layouts.get(layout) or _older_layouts[layout]
 
 
 def unpack(
@@ -64,7 +74,7 @@ def unpack(
     if layout is None:
         return {} if rest is None else _plain(decode(rest), names)
     readers, needs_rest = _readers(layout, names)
-    values = _layouts[layout].numbers.unpack(numbers or b"")
+    values = _layout(layout).numbers.unpack(numbers or b"")
     others = decode(rest or "[]") if needs_rest else ()
     return {
         name: _output(values, others, place, of_output)
@@ -81,7 +91,7 @@ def unpack_output(
     readers, needs_rest = _readers(layout, names)
     for place, (output, of_output) in enumerate(readers):
         if output == name:
-            values = _layouts[layout].numbers.unpack(numbers or b"")
+            values = _layout(layout).numbers.unpack(numbers or b"")
             others = decode(rest or "[]") if needs_rest else ()
             return _output(values, others, place, of_output)
     return None
@@ -117,7 +127,7 @@ def _plain(outputs: Outputs, names: Names) -> Outputs:
 @lru_cache(maxsize=MAX_LAYOUTS)
 def _readers(layout: int, names: Names) -> tuple[Sequence[tuple[str, Readers]], bool]:
     """Return a function for each statistic to read, and whether one of them needs `rest`."""
-    known = _layouts[layout]
+    known = _layout(layout)
     outputs = known.outputs
     forms = [form for _, entries in outputs for _, form, _ in entries]
     place = {DIGEST: 2 * len(outputs)}

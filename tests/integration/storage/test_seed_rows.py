@@ -12,7 +12,7 @@ from sqlalchemy import Engine, select
 import stored_jobs
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.rollups import rebuild, rollups
-from gonogo_storage.seed_rows import packing, slots
+from gonogo_storage.seed_rows import packing, slots, unpacking
 from gonogo_storage.seed_rows.packing import COLUMNS, EXACT
 from gonogo_storage.seeds import results, strips
 from gonogo_storage.tables import JobRow, SeedLayoutRow, SeedResultRow
@@ -162,6 +162,22 @@ def test_seeds_of_a_kind_share_a_layout_and_the_first_writer_wins(engine: Engine
         assert stored is not None
         assert stored["outputs"]["dx"]["tolerance_ratio"] == DX["tolerance_ratio"]
         assert len(list(results.stream(current, job_id))) == 5
+
+
+def test_more_layouts_than_are_remembered_are_read_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "MAX_LAYOUTS", 1)
+    counts = [1, 2, 3]
+    job_id = _job(
+        engine,
+        [{**SEED, "repeat": n, "outputs": {"dx": {**DX, "count": n}}} for n in counts],
+    )
+    with reading(engine) as current:
+        for count in (1, 2, 1):  # the first is remembered when all are read together
+            assert results.get(current, job_id, SEED["seed"], count) is not None
+        seeds = list(results.stream(current, job_id))
+    assert [seed["outputs"]["dx"]["count"] for seed in seeds] == counts
 
 
 def test_outputs_keep_their_slots_and_those_beyond_the_last_are_read_as_a_whole(
