@@ -24,6 +24,8 @@ _QUOTED = 200
 """The same limit in a document for programs: a response must not grow with a hostile request."""
 _FIELD = 500
 """Characters of a field's path; the names in it may be a stranger's."""
+_NAMES = 8
+"""Names of a list of allowed ones that a sentence has: a message is no catalogue."""
 _DIGITS = 24
 """A whole number with more digits is shown by its first digits and their count."""
 
@@ -57,7 +59,7 @@ class FieldError(JobError):
         self.value = value
         self.reason = reason = shorten(reason)
         self.limit = limit
-        allowed = "" if limit is None else f" (allowed: {limit})"
+        allowed = "" if limit is None else f" (allowed: {brief(limit)})"
         super().__init__(f"{field}: {reason}{allowed}; got {_cut(_written(value), _SHOWN)}")
 
 
@@ -70,6 +72,15 @@ def shorten(text: str) -> str:
     return re.sub(
         rf"\d{{{_DIGITS + 1},}}", lambda match: f"{match[0][:8]}...({len(match[0])} digits)", text
     )
+
+
+def brief(limit: object) -> str:
+    """Return what is allowed for a sentence: of a long list of names the first few."""
+    words = str(limit)
+    names = words.removeprefix("one of ").split(", ")
+    if not words.startswith("one of ") or len(names) <= _NAMES + 2:
+        return words
+    return f"one of {', '.join(names[:_NAMES])}, ... ({len(names)} in all)"
 
 
 def quote(value: object) -> Any:

@@ -12,18 +12,15 @@ import sys
 from typing import Any, NamedTuple, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from gonogo_cli.kit import extras
 from gonogo_cli.kit import problem as problems
+from gonogo_cli.kit.groups import Group, UsageError, in_one_line, is_help
 
 INFRASTRUCTURE = 3
 """Exit code when a server, a database, a broker or a device is not there: nothing is said about a
 kernel."""
-
-
-UsageError: Any = typer.BadParameter.__base__
-"""Click's, which newer versions of typer bring along under another name."""
 
 
 class Entry(NamedTuple):
@@ -143,7 +140,7 @@ COMMANDS: dict[str, Entry] = {
 }
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(Group):
     """A group that lists its commands from COMMANDS and imports a command's module to run it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -219,17 +216,17 @@ def fail(problem: BaseException, code: int) -> NoReturn:
 
 
 def run() -> NoReturn:
-    """Run the command.
-
-    Typer draws usage errors for people; with --json they are a problem document.
-    """
-    if not problems.json_requested(sys.argv[1:]):
-        app()
+    """Run the command. A usage error is one line, or with --json a problem document."""
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="gonogo")
     except UsageError as problem:
-        problems.tell(problem.format_message(), problem.exit_code)
         code = problem.exit_code
+        if not is_help(problem):
+            words = in_one_line(problem)
+            if problems.json_requested(sys.argv[1:]):
+                problems.tell(words, code)
+            else:
+                print(f"gonogo: {words}", file=sys.stderr)
     except typer.Abort:
         code = 1
     raise SystemExit(code if isinstance(code, int) else 0)

@@ -21,6 +21,7 @@ from celery.platforms import SecurityWarning
 import gonogo_settings as all_settings
 from gonogo.errors import FieldError, InfrastructureError
 from gonogo.spec.executors import ON_CHIPS
+from gonogo.spec.fields import did_you_mean
 from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import DeviceContext
@@ -233,7 +234,8 @@ def _executors(executor: str, known: Mapping[str, ExecutorSpec], builds: BuildsF
     names = [name.strip() for name in executor.split(",")]
     for name in names:
         if name not in known:
-            raise FieldError("executor", name, "unknown executor", limit=", ".join(known))
+            reason = "unknown executor" + did_you_mean(name, known)
+            raise FieldError("executor", name, reason, limit="one of " + ", ".join(known))
     return names
 
 

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from gonogo.errors import quote, shorten
+from gonogo.errors import brief, quote, shorten
 from gonogo.spec.validation import MAX_ERRORS, field_errors
 
 MEDIA_TYPE = "application/problem+json"
@@ -92,7 +92,7 @@ def entry(field: str, value: object, reason: str, limit: object) -> dict[str, An
 
 def sentence(field: str, reason: str, limit: object) -> str:
     """Return a sentence that says what is wrong with a field, and what is allowed."""
-    return f"{field}: {shorten(reason)}" + ("" if limit is None else f" (allowed: {limit})")
+    return f"{field}: {shorten(reason)}" + ("" if limit is None else f" (allowed: {brief(limit)})")
 
 
 def models(annotation: object) -> Iterator[type[BaseModel]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from gonogo.errors import FieldError
 from gonogo.spec.executors import EMULATOR as EMULATOR
 from gonogo.spec.executors import EXECUTORS
+from gonogo.spec.fields import did_you_mean
 from gonogo_settings import load as load_settings
 
 NEEDS = {
@@ -146,5 +147,6 @@ def find(name: str, text: str | None = None) -> ExecutorSpec:
     """Return the executor of that name. Raises FieldError, which lists the known ones."""
     specs = known(text)
     if name not in specs:
-        raise FieldError("executor", name, "unknown executor", limit=", ".join(specs))
+        reason = "unknown executor" + did_you_mean(name, specs)
+        raise FieldError("executor", name, reason, limit="one of " + ", ".join(specs))
     return specs[name]
