@@ -4,6 +4,7 @@ GonogoError
 ├── InfrastructureError      broker, database, device or host: says nothing about the kernel
 ├── JobError                 the request can't be done as it is
 │   ├── FieldError           a field of the input is wrong: has the field, the value and the limit
+│   │   └── FieldErrors      several fields are wrong: has a FieldError for each
 │   └── KernelOutputError    a kernel's output can't be judged (a shape, a type, a missing tensor)
 └── Bug                      ours
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -61,6 +62,18 @@ class FieldError(JobError):
         self.limit = limit
         allowed = "" if limit is None else f" (allowed: {brief(limit)})"
         super().__init__(f"{field}: {reason}{allowed}; got {_cut(_written(value), _SHOWN)}")
+
+
+class FieldErrors(FieldError):
+    """Several fields of the input are wrong; `problems` has an error for each.
+
+    Where one error is expected, it is the first of them.
+    """
+
+    def __init__(self, problems: Sequence[FieldError]) -> None:
+        first = problems[0]
+        super().__init__(first.field, first.value, first.reason, limit=first.limit)
+        self.problems = tuple(problems)
 
 
 class KernelOutputError(JobError):

@@ -31,9 +31,10 @@ class Entry(NamedTuple):
     line: str
 
 
-LOCAL, SERVER, RUN, ADMIN = (
+LOCAL, SERVER, NOUNS, RUN, ADMIN = (
     "Local, no server",
     "Talk to a server",
+    "What a server has: list, show, create, change, remove",
     "Run the service",
     "Look after it",
 )
@@ -71,13 +72,17 @@ COMMANDS: dict[str, Entry] = {
     "judge": Entry(
         "gonogo_cli.local.judge:judge", LOCAL, "Judge stored .npy tensors against a test."
     ),
+    "kernels": Entry(
+        "gonogo_cli.local.kernels:app",
+        LOCAL,
+        "List the kernels that can be tested, and their emulated builds.",
+    ),
     "submit": Entry(
         "gonogo_cli.server.submit:submit",
         SERVER,
         "Submit a job, or a suite file as one run; with --watch, wait for its verdict.",
     ),
     "watch": Entry("gonogo_cli.server.jobs:watch", SERVER, "Follow a job until it ends."),
-    "jobs": Entry("gonogo_cli.server.jobs:jobs", SERVER, "List the newest jobs."),
     "results": Entry(
         "gonogo_cli.server.results:results", SERVER, "Print every seed's numbers of a job."
     ),
@@ -90,11 +95,6 @@ COMMANDS: dict[str, Entry] = {
         "gonogo_cli.server.compare:compare",
         SERVER,
         "Compare a build or a run with another, test by test; the exit code is a gate for CI.",
-    ),
-    "waiver": Entry(
-        "gonogo_cli.server.waivers:app",
-        SERVER,
-        "Take tests on until a day, so that they stop no commit: add, list, end.",
     ),
     "import": Entry(
         "gonogo_cli.server.imports:import_",
@@ -111,14 +111,73 @@ COMMANDS: dict[str, Entry] = {
         SERVER,
         "Find the build of a series that changed a test, although its runs are noisy.",
     ),
-    "cancel": Entry("gonogo_cli.server.jobs:cancel", SERVER, "Cancel a job."),
+    "suites": Entry(
+        "gonogo_cli.server.nouns.suites:app",
+        NOUNS,
+        "Store suites of tests, and look at them.",
+    ),
+    "runs": Entry(
+        "gonogo_cli.server.nouns.runs:app",
+        NOUNS,
+        "Look at runs of suites, and cancel them.",
+    ),
+    "jobs": Entry(
+        "gonogo_cli.server.nouns.jobs:app",
+        NOUNS,
+        "Look at jobs, and cancel them.",
+    ),
+    "builds": Entry(
+        "gonogo_cli.server.nouns.builds:app",
+        NOUNS,
+        "Register builds, and look at them.",
+    ),
+    "schedules": Entry(
+        "gonogo_cli.server.nouns.schedules:app",
+        NOUNS,
+        "Run suites at the times of a cron line.",
+    ),
+    "flags": Entry(
+        "gonogo_cli.server.nouns.flags:app",
+        NOUNS,
+        "Look at flags, acknowledge and resolve them.",
+    ),
+    "waivers": Entry(
+        "gonogo_cli.server.nouns.waivers:app",
+        NOUNS,
+        "Accept findings until a date, so that they block no commit.",
+    ),
+    "devices": Entry(
+        "gonogo_cli.server.nouns.devices:app",
+        NOUNS,
+        "Look at the devices of all hosts; take one out of service.",
+    ),
+    "webhooks": Entry(
+        "gonogo_cli.server.nouns.webhooks:app",
+        NOUNS,
+        "Send messages about jobs, runs and flags to other programs.",
+    ),
+    "rules": Entry(
+        "gonogo_cli.server.nouns.rules:app",
+        NOUNS,
+        "Say which deliveries of GitHub and other CI start which suites.",
+    ),
+    "hooks": Entry(
+        "gonogo_cli.server.nouns.hooks:app",
+        NOUNS,
+        "Look at deliveries of GitHub and other CI; fetch missed ones.",
+    ),
+    "tokens": Entry(
+        "gonogo_cli.server.nouns.tokens:app",
+        NOUNS,
+        "Make bearer tokens, list and revoke them.",
+    ),
     "doctor": Entry(
         "gonogo_cli.operate.doctor:doctor",
         ADMIN,
         "Look at this machine and its settings, and say what is missing.",
     ),
-    "device": Entry(
-        "gonogo_cli.operate.device:app",
+    "chips": Entry(
+        "gonogo_cli.operate.chips:app",
         ADMIN,
         "List this host's chips; run a program while no worker uses one.",
     ),
@@ -126,17 +185,8 @@ COMMANDS: dict[str, Entry] = {
     "rollups": Entry(
         "gonogo_cli.operate.rollups:app",
         ADMIN,
-        "Make the sums that pages show anew from the stored rows.",
+        "Compute the sums that pages show from the stored rows.",
     ),
-    "webhook": Entry(
-        "gonogo_cli.server.webhook:app", ADMIN, "Check webhooks that this service sent."
-    ),
-    "hooks": Entry(
-        "gonogo_cli.server.hooks:app",
-        ADMIN,
-        "Deliveries of GitHub and other CI: store the rules, list them, fetch what was missed.",
-    ),
-    "token": Entry("gonogo_cli.operate.token:app", ADMIN, "Make bearer tokens."),
 }
 
 

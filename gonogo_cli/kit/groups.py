@@ -36,10 +36,10 @@ SYNONYMS = {
 """Verbs of other programs, and ours."""
 
 _REASONS = {
-    "Input should be a valid integer": "must be a whole number",
-    "Input should be a valid number": "must be a number",
-    "Input should be greater than or equal to": "is too small",
-    "Input should be less than or equal to": "is too large",
+    "Input should be a valid integer, unable to parse string as an integer": "must be an integer",
+    "Input should be a valid number, unable to parse string as a number": "must be a number",
+    "Input should be greater than or equal to": "must be at least",
+    "Input should be less than or equal to": "must be at most",
 }
 """Beginnings of the reasons of typer's parser, and ours."""
 
@@ -101,7 +101,9 @@ def _words(error: Any) -> str:
     if type(error).__name__ == "MissingParameter":
         return f"{name} is missing"
     reason = str(error.message).removeprefix("Value error, ")
-    reason = next((words for start, words in _REASONS.items() if reason.startswith(start)), reason)
+    for beginning, words in _REASONS.items():
+        if reason.startswith(beginning):
+            reason = words + reason.removeprefix(beginning)
     choices = _choices(parameter)
     if choices:
         given = reason.partition("' is not one of")[0].removeprefix("'")
@@ -111,10 +113,11 @@ def _words(error: Any) -> str:
 
 def _options(context: Any) -> list[str]:
     parameters = context.command.get_params(context) if context is not None else ()
-    return [word for parameter in parameters for word in (*parameter.opts, *parameter.secondary_opts)]
+    words = [word for option in parameters for word in (*option.opts, *option.secondary_opts)]
+    return [word for word in words if word.startswith("-")]
 
 
 def _choices(parameter: Any) -> list[str]:
-    found = getattr(getattr(parameter, "type_descriptor", None), "choices", None)
-    found = found or getattr(getattr(parameter, "type", None), "choices", None) or ()
-    return [str(getattr(choice, "value", choice)) for choice in found]
+    choices = getattr(getattr(parameter, "type_descriptor", None), "choices", None)
+    choices = choices or getattr(getattr(parameter, "type", None), "choices", None) or ()
+    return [str(getattr(choice, "value", choice)) for choice in choices]
