@@ -82,6 +82,11 @@ COMMANDS: dict[str, Entry] = {
         SERVER,
         "Submit a job, or a suite file as one run; with --watch, wait for its verdict.",
     ),
+    "ci": Entry(
+        "gonogo_cli.pipeline.ci:ci",
+        SERVER,
+        "Gate a pipeline: register the build, run a suite, compare with the base.",
+    ),
     "watch": Entry("gonogo_cli.server.jobs:watch", SERVER, "Follow a job until it ends."),
     "results": Entry(
         "gonogo_cli.server.results:results", SERVER, "Print every seed's numbers of a job."
@@ -223,7 +228,16 @@ def load(name: str) -> Any:
         app_or_function = single
     command = typer.main.get_command(app_or_function)
     command.name = name
+    _reflow(command)
     return command
+
+
+def _reflow(command: Any) -> None:
+    """Join the lines of each paragraph of the help: the terminal has a width of its own."""
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(lines.split()) for lines in paragraphs)
+    for member in getattr(command, "commands", {}).values():
+        _reflow(member)
 
 
 def _version(value: bool) -> None:
