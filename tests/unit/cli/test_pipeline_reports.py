@@ -136,7 +136,7 @@ def outcome(*remarks: Remark, **changes: Any) -> Outcome:
         "code": 1,
         "title": "Blocked: 12 new failures",
         "note": None,
-        "counts": {"New failure": 12},
+        "words": "12 new failures",
         "suite": "numerics",
         "run": "r",
         "build": "head",
