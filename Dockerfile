@@ -6,11 +6,12 @@ COPY requirements requirements
 # what runs, exactly as locked, in a folder of its own
 RUN python -m venv /opt/gonogo \
  && /opt/gonogo/bin/python -m pip install --no-deps --require-hashes --only-binary :all: -r requirements/run-py312.txt
-# what builds (hatchling, node), also as locked
+# what builds (hatchling, node, Sphinx), also as locked
 RUN python -m venv /opt/build \
  && /opt/build/bin/python -m pip install --no-deps --require-hashes --only-binary :all: -r requirements/dev-py312.txt
 COPY . .
-RUN PATH=/opt/build/bin:$PATH /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
+RUN PYTHONPATH=. /opt/build/bin/python -m checks.manual \
+ && PATH=/opt/build/bin:$PATH /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
  && /opt/gonogo/bin/python -m pip install --no-deps /dist/gonogo-*.whl
 
 FROM python:3.12-slim

@@ -136,7 +136,7 @@ def diagnosed(
         if name in test.outputs  # a downstream output has no terms to diagnose
     }
     diagnosis = numerics(test).diagnose(test, given, flat)
-    return consistent_diagnosis(diagnosis.to_json(), row.get("explanation"))
+    return consistent_diagnosis(diagnosis.to_json(), row.get("explanation"), row["outputs"])
 
 
 def finish(

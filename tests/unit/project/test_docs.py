@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import gonogo_settings
+from checks import reference
 from gonogo.spec.builds import own_builds
 from gonogo.spec.executors import EXECUTORS
 from gonogo_cli.app import COMMANDS, load
@@ -233,3 +234,19 @@ def test_links_between_the_documents_lead_somewhere() -> None:
     for path in [ROOT / "README.md", *DOCS.glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name} -> {target}"
+
+
+def test_the_reference_of_the_command_line_is_the_program_s() -> None:
+    assert reference.PAGE.read_text() == reference.page(), "run `python -m checks.reference`"
+
+
+def test_the_install_page_names_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    rows = re.findall(r"^\| `gonogo\[(\w+)\]` \|", (DOCS / "install.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(project["optional-dependencies"])
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (DOCS / "index.md").read_text()
+    listed = {line for line in index.splitlines() if (DOCS / f"{line}.md").is_file()}
+    assert listed == {path.stem for path in DOCS.glob("*.md")} - {"index"} | {"adr/README"}
