@@ -1,8 +1,8 @@
 """The numerics of l2norm_bw: its reference, its budget and its emulated builds.
 
 The budget belongs to kernels that compute in fp32, and that may store the norm (or r), x^, P, S,
-x^ S and P - x^ S in the test's `buffers` format. u is fp32's unit roundoff, b that of `buffers`, and
-h(v) half an ulp of a value v in that format.
+x^ S and P - x^ S in the test's `buffers` format. u is fp32's unit roundoff, b that of `buffers`,
+and h(v) half an ulp of a value v in that format.
 
     r       |e_r| <= q r, q = (N + 1) u / 2 + 2 u + b     as in l2norm_fw
     x^      |e_x^| <= (q + u) |x^| + h(x^)
