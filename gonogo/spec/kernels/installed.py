@@ -34,7 +34,7 @@ def load(name: str, field: str) -> Kernel | None:
     points = _different(entry_points(group=GROUP, name=name))
     if not points:
         return None
-    packages = " and ".join(map(package_of, points))
+    packages = " and ".join(sorted(map(package_of, points)))
     if len(points) > 1:
         raise FieldError(field, name, f"is offered by {packages}", limit="one package")
     (point,) = points
