@@ -128,13 +128,13 @@ def offered(factory: Factory, build: str) -> tuple[str, ...]:
     Without one they are those of LayerNorm. Raises FieldError for a kernel that nobody has defined
     here, and AssertionError for something else than names.
     """
-    declared = getattr(factory, "kernels", None)
+    declared: Any = getattr(factory, "kernels", None)
     if declared is None:  # it may depend on the build
         executor = factory(build)
         declared = getattr(executor, "kernels", LAYERNORM)
         _close(executor)
     is_list = isinstance(declared, list | tuple) and len(declared) > 0
-    assert is_list, f"kernels must be a list of kernels' names; got {declared!r}"
+    assert is_list, f"kernels must be a list of names of kernels; got {declared!r}"
     allow_installed()
     for name in declared:
         if name not in KERNELS:
