@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gonogo.errors import JobError
-from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge
 from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.kernels.registry import numerics
 from gonogo.spec import arithmetic_words, diagnoses, missed_rows
@@ -91,11 +91,17 @@ def judge_against(
         }
     green = all(is_within.values())
     final_verdict = verdict(green, judgement.explanation)
-    words = (
-        ""
-        if final_verdict is Verdict.pass_
-        else _words(test, replace(judgement, verdict=final_verdict), given, outputs)
+    compared = replace(
+        judgement,
+        verdict=final_verdict,
+        outputs={
+            name: OutputJudgement(
+                verdict(is_within[name], output.explanation), output.explanation, statistics[name]
+            )
+            for name, output in judgement.outputs.items()
+        },
     )
+    words = "" if final_verdict is Verdict.pass_ else _words(test, compared, given, outputs)
     return _recorded(test, judgement, final_verdict, green, statistics) | {"words": words}
 
 

@@ -77,6 +77,7 @@ def check(
     import gonogo_settings
     from gonogo.spec.builds import own_builds
     from gonogo.spec.executors import EXECUTORS
+    from gonogo.spec.kernels.registry import allow_installed
     from gonogo.spec.regimes import check_exact_executor
     from gonogo.spec.selections import Selection, check_executor
     from gonogo.spec.test_spec import TestSpec
@@ -84,6 +85,7 @@ def check(
     from gonogo_workers.local import runner as executors
     from gonogo_workers.messages.chunk import ISOLATED, parse_context
 
+    allow_installed()
     build = build or (EXECUTORS[executor].default_build if executor in EXECUTORS else None)
     if build is None:
         raise FieldError(
