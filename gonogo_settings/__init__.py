@@ -115,7 +115,7 @@ class Settings(BaseSettings):
     webhook_secret: SecretStr | None = Field(
         None,
         description=(
-            "command line: the subscription's secret (`whsec_...`) for `gonogo webhook verify`"
+            "command line: the subscription's secret (`whsec_...`) for `gonogo webhooks verify`"
         ),
     )
     host: str = Field("127.0.0.1", description="address that the API binds")

@@ -16,6 +16,7 @@ import typer
 
 import gonogo_settings
 from gonogo.errors import GonogoError
+from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import show
 
 LEAST_FREE_BYTES = 2**30
@@ -34,7 +35,7 @@ def python() -> Finding:
     """The interpreter."""
     return Finding(
         "python",
-        sys.version_info[:2] in {(3, 11), (3, 12)},
+        (3, 11) <= sys.version_info[:2] < (3, 15),
         f"{platform.python_version()} at {sys.executable}",
     )
 
@@ -47,11 +48,9 @@ def unknown_variables() -> Finding:
     strange = sorted(
         name for name in os.environ if name.startswith(gonogo_settings.PREFIX) and name not in known
     )
-    return Finding(
-        "settings",
-        not strange,
-        f"nobody reads {', '.join(strange)}" if strange else "every GONOGO_ variable is known",
-    )
+    unread = ", ".join(name + did_you_mean(name, known) for name in strange)
+    words = f"nobody reads {unread}" if strange else "every GONOGO_ variable is known"
+    return Finding("settings", not strange, words)
 
 
 def compiled_code() -> Finding:

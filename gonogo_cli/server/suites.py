@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from gonogo.errors import JobError
 from gonogo_cli.kit import show, waiting
-from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.client import Client, Refused
 from gonogo_cli.local import selections
 from gonogo_cli.server import compare
 
@@ -40,6 +41,20 @@ def read(path: Path) -> Any:
     except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as problem:
         raise JobError(f"{path} can't be read: {problem}") from problem
     return content
+
+
+@contextmanager
+def problems_in(path: Path) -> Iterator[None]:
+    """Tell all problems that the server finds in a file, each on a line with its place."""
+    try:
+        yield
+    except Refused as problem:
+        errors = problem.document.get("errors") or ()
+        if not errors:
+            raise
+        count = f"{len(errors)} problem{'s' * (len(errors) != 1)}"
+        lines = [f"{path} has {count}:", *(f"  {error['message']}" for error in errors)]
+        raise Refused("\n".join(lines), problem.document) from None
 
 
 def is_suite(content: Any) -> bool:
@@ -68,13 +83,15 @@ def submit(
     fail_on: str,
     as_json: bool,
     base: str | None = None,
+    path: Path,
 ) -> None:
-    """Submit a suite as one run.
+    """Submit the suite of a file as one run.
 
     With `wait`, follow it and exit with its code; with `base`, with that of the comparison.
     """
     with Client() as client:
-        run = client.call("POST", "/runs", body=request(content, builds, labels))
+        with problems_in(path):
+            run = client.call("POST", "/runs", body=request(content, builds, labels))
         url = client.url + run["links"]["page"]
         if wait:
             run = follow(client, run["id"], quiet=as_json)
@@ -189,13 +206,14 @@ def exit_code(run: Mapping[str, Any], fail_on: str) -> int:
 
     Else return 3 when the infrastructure failed a job, else 0.
     """
-    codes = [_code(test, fail_on) for test in run["tests"]]
+    codes = [test_code(test, fail_on) for test in run["tests"]]
     if 1 in codes or run["state"] != "finished":
         return 1
     return max(codes, default=1)
 
 
-def _code(test: Mapping[str, Any], fail_on: str) -> int:
+def test_code(test: Mapping[str, Any], fail_on: str) -> int:
+    """Return the exit code of a run's test: 1 as bad as `fail_on`, 3 could not be run, else 0."""
     if test["state"] != "finished":
         return 3 if test["state"] == "failed" else 1
     bad = (

@@ -259,7 +259,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
         raise FieldError(
             "target.executor",
             executor,
-            "unknown executor",
+            "unknown executor" + did_you_mean(executor, executors),
             limit="one of " + ", ".join(sorted(executors)),
         )
     if executor in (plugins(settings) | served) - set(EXECUTORS):
