@@ -26,8 +26,9 @@ from gonogo.flakiness.outcomes import Outcome
 from gonogo.flakiness.sketches import Sketch
 from gonogo_storage.db import dialect
 from gonogo_storage.db.ids import is_id
-from gonogo_storage.rollups.tallies import WHOLE, Tally, tallies, total
+from gonogo_storage.rollups.tallies import WHOLE, Tally, total
 from gonogo_storage.rollups.variants import context_name
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import DayRollupRow, JobRow, JobTallyRow, RolledRow
 
 if TYPE_CHECKING:
@@ -224,22 +225,21 @@ def of_tests(
     return rollups
 
 
-def add(
-    session: Session, job: JobRow, seeds: Sequence[Mapping[str, Any]], *, first: int, now: datetime
-) -> None:
-    """Count seeds that this transaction stored, as in a results message, from arrival `first`.
+def add(session: Session, job: JobRow, batch: Batch, *, first: int, now: datetime) -> None:
+    """Count seeds that this transaction stored, from arrival `first`.
 
     The caller holds the job's lock. If earlier rows of the job aren't counted yet, these aren't
     either: gonogo_storage.rollups.rebuild.catch_up counts them all, in order. That happens if an
     older version stored rows, or during a rebuild.
     """
-    if not seeds:
-        return
-    sums = tallies(seeds)  # before the lock, so that others don't wait for arithmetic
+    # Imported here because it loads NumPy, which the API doesn't need.
+    from gonogo_storage.rollups.counting import tallies
+
+    sums = tallies(batch)  # before the lock, so that others don't wait for arithmetic
     lock(session, job.test_key)
     if upto(session, job.id) == first - 1:
         merge(session, job, {now.astimezone(UTC).date(): sums})
-        advance(session, job.id, first - 1 + len(seeds))
+        advance(session, job.id, first - 1 + len(batch))
 
 
 def lock(session: Session, test_key: str) -> None:

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gonogo_storage.rollups import counting
 from gonogo_storage.rollups.figures import figure
-from gonogo_storage.rollups.tallies import Tally, tallies, value_of
+from gonogo_storage.rollups.tallies import Tally, value_of
+from gonogo_storage.seed_rows.batch import Batch
 
 VERDICTS = ("pass", "fail", "pass_by_tolerance", "hang", "not_judged", "skipped")
 NUMBERS = st.one_of(st.none(), st.floats(0, 1e6), st.sampled_from([0.0, 0.0265, 5e-324]))
@@ -42,6 +44,11 @@ def part(seed: int, outputs: dict[str, Any] | None = None, **changes: Any) -> di
         "outputs": {"dx": output()} if outputs is None else outputs,
     }
     return usual | changes
+
+
+def tallies(seeds: list[dict[str, Any]]) -> dict[tuple[str, str], Tally]:
+    """The sums of seeds."""
+    return counting.tallies(Batch.of(seeds))
 
 
 @st.composite
