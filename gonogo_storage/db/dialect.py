@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import Column, Connection, Table, Uuid, select, text
+from sqlalchemy import Column, Connection, Insert, Table, Uuid, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -80,13 +81,17 @@ def upsert(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) 
 
     The caller holds a lock from reading the rows until this call.
     """
-    if not rows:
-        return
+    if rows:
+        session.execute(_upsert(is_postgres(session), table, tuple(rows[0])), rows)
+
+
+@cache  # building the statement takes longer than running it
+def _upsert(postgres: bool, table: type[Base], names: tuple[str, ...]) -> Insert:
     target = cast(Table, table.__table__)
     keys = [column.name for column in target.primary_key.columns]
-    insert = postgresql.insert(target) if is_postgres(session) else sqlite.insert(target)
-    changes = {name: insert.excluded[name] for name in rows[0] if name not in keys}
-    session.execute(insert.on_conflict_do_update(index_elements=keys, set_=changes), rows)
+    insert = postgresql.insert(target) if postgres else sqlite.insert(target)
+    changes = {name: insert.excluded[name] for name in names if name not in keys}
+    return insert.on_conflict_do_update(index_elements=keys, set_=changes)
 
 
 def increase(
@@ -96,13 +101,17 @@ def increase(
 
     Other columns of existing rows stay as they are. Needs no lock.
     """
-    if not rows:
-        return
+    if rows:
+        session.execute(_increase(is_postgres(session), table, tuple(counts)), rows)
+
+
+@cache
+def _increase(postgres: bool, table: type[Base], counts: tuple[str, ...]) -> Insert:
     target = cast(Table, table.__table__)
     keys = [column.name for column in target.primary_key.columns]
-    insert = postgresql.insert(target) if is_postgres(session) else sqlite.insert(target)
+    insert = postgresql.insert(target) if postgres else sqlite.insert(target)
     sums = {name: target.c[name] + insert.excluded[name] for name in counts}
-    session.execute(insert.on_conflict_do_update(index_elements=keys, set_=sums), rows)
+    return insert.on_conflict_do_update(index_elements=keys, set_=sums)
 
 
 def lock(session: Session, room: int, name: str) -> None:

@@ -284,7 +284,7 @@ def merge(
     whole: dict[str, Tally] = {}
     for parts in days.values():
         for (_, output), tally in parts.items():
-            whole[output] = whole.get(output, Tally()) + tally
+            whole[output] = whole[output] + tally if output in whole else tally
     table = JobTallyRow
     query = select(table.output, *Tally.of(table)).where(
         table.job_id == job.id, table.shadow.is_(shadow), table.output.in_(list(whole))
@@ -295,7 +295,7 @@ def merge(
             "job_id": job.id,
             "output": output,
             "shadow": shadow,
-            **(stored.get(output, Tally()) + tally).columns(),
+            **(stored[output] + tally if output in stored else tally).columns(),
         }
         for output, tally in whole.items()
     ]
@@ -319,7 +319,12 @@ def _merge_days(
     )
     stored = {row.key: Tally.stored(row) for row in session.execute(query)}
     rows = [
-        {"key": key, "shadow": shadow, **axes, **(stored.get(key, Tally()) + tally).columns()}
+        {
+            "key": key,
+            "shadow": shadow,
+            **axes,
+            **(stored[key] + tally if key in stored else tally).columns(),
+        }
         for key, (axes, tally) in sums.items()
     ]
     dialect.upsert(session, DayRollupRow, rows)

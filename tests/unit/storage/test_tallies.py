@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo_storage.rollups import counting
-from gonogo_storage.rollups.figures import figure
+from gonogo_storage.rollups.figures import figure, mean
 from gonogo_storage.rollups.tallies import Tally, value_of
 from gonogo_storage.seed_rows.batch import Batch
 
@@ -145,6 +147,9 @@ def test_an_output_has_its_largest_errors_and_what_its_means_are_made_of() -> No
     figures = sums["emulator:0", "dx"].figures
     assert [figure(figures, name) for name in ("chi", "rms", "row_z")] == [2.25, 0.5, None]
     assert figure(sums["emulator:0", ""].figures, "duration_ms") == 5.0
+    numbers = [0.1, -1e-3, 2.0**-40, *(n / 7 for n in range(3000)), 5e-324, -1e300, 1e300]
+    sums_of, count = mean(np.array(numbers)), len(numbers)
+    assert figure({"rms": sums_of}, "rms") == float(sum(map(Fraction, numbers[:-3])) / count)
     means = [1e-300, 5e-324, 0.1, 1e300, 2e300]
     (huge,) = [tallies([part(n, {"dx": output(rms=rms)}) for n, rms in enumerate(means)])]
     assert figure(huge["emulator:0", "dx"].figures, "rms") == pytest.approx(6e299)
