@@ -232,14 +232,19 @@ def add(session: Session, job: JobRow, batch: Batch, *, first: int, now: datetim
     either: gonogo_storage.rollups.rebuild.catch_up counts them all, in order. That happens if an
     older version stored rows, or during a rebuild.
     """
-    # Imported here because it loads NumPy, which the API doesn't need.
-    from gonogo_storage.rollups.counting import tallies
-
-    sums = tallies(batch)  # before the lock, so that others don't wait for arithmetic
+    sums = count(batch)  # before the lock, so that others don't wait for arithmetic
     lock(session, job.test_key)
     if upto(session, job.id) == first - 1:
         merge(session, job, {now.astimezone(UTC).date(): sums})
         advance(session, job.id, first - 1 + len(batch))
+
+
+def count(batch: Batch) -> dict[tuple[str, str], Tally]:
+    """Return the sums by (device, output) of seeds."""
+    # Imported here because it loads NumPy, which the API doesn't need.
+    from gonogo_storage.rollups import counting
+
+    return counting.tallies(batch)
 
 
 def lock(session: Session, test_key: str) -> None:
