@@ -28,7 +28,7 @@ class OutputColumns:
     statistics: Sequence[str]
     """All statistics, in the order of the seeds' objects."""
     fields: Sequence[Field]
-    """Those that are floats in every seed."""
+    """The statistics that are floats in every seed."""
     numbers: NDArray[np.float64]
     """Their values, (fields, seeds)."""
     others: Mapping[str, Sequence[Any]]
@@ -48,7 +48,7 @@ class OutputColumns:
         if not keys:
             return [None] * self.numbers.shape[1]
         if keys == [None]:
-            return self.numbers[rows[0]].tolist()
+            return list(self.numbers[rows[0]].tolist())
         return [dict(zip(keys, seed, strict=True)) for seed in self.numbers[rows].T.tolist()]
 
     def take(self, places: Sequence[int]) -> OutputColumns:

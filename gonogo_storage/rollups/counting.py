@@ -132,7 +132,8 @@ def _worst(batch: Batch, name: str) -> Floats:
         for output in part.outputs:
             places, values = _values(output, name)
             worst[rows[places]] = np.maximum(worst[rows[places]], np.abs(values))
-    return worst[worst != _NONE]
+    known: Floats = worst[worst != _NONE]
+    return known
 
 
 def _green(outputs: Iterable[Mapping[str, Any]]) -> bool | None:

@@ -159,7 +159,12 @@ def _pack_alike(columns: SeedColumns, forms: Sequence[int], packed: Packed) -> N
             if form == NESTED
             for key in keys
         ]
-    parts = [(codes, "u1"), (digests, "<u8"), (doubles, "<f8"), (singles, "<f4")]
+    parts: Sequence[tuple[Sequence[Any], str]] = [
+        (codes, "u1"),
+        (digests, "<u8"),
+        (doubles, "<f8"),
+        (singles, "<f4"),
+    ]
     text = np.concatenate([_bytes(part, form, size) for part, form in parts], axis=1).tobytes()
     length = len(text) // size
     rests = [encode(values) for values in zip(*others, strict=True)] or ["[]"] * size

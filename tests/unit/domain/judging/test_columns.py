@@ -26,7 +26,7 @@ OUTPUTS = st.dictionaries(
 @given(st.lists(OUTPUTS, max_size=6))
 @example([{"dx": {"rms": 0.5, "chi": value}} for value in ([1], [1.0], [True])])
 def test_rows_come_back_as_they_were(outputs: list[dict[str, Any]]) -> None:
-    rows = [{"seed": seed, "outputs": found} for seed, found in enumerate(outputs)]
+    rows = [{"seed": seed, "outputs": of_seed} for seed, of_seed in enumerate(outputs)]
     message = json.loads(json.dumps(in_columns(rows)))
     # repr tells 1 from 1.0 and True
     assert repr(_ordered(rows_of(message))) == repr(_ordered(rows))
