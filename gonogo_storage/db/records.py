@@ -10,7 +10,7 @@ from gonogo_storage.db.base import Base
 T = TypeVar("T")
 
 
-def from_object(shape: type[T], source: object, **others: Any) -> T:
+def from_object(shape: type[T], source: object, /, **others: Any) -> T:
     """Return the dataclass with the attributes of the same names, and the `others`.
 
     The source is a row, or a dataclass with fewer fields.

@@ -159,7 +159,7 @@ def compared(
     more = f" · [full comparison]({links.compare})" if links.compare else ""
     note = (
         ""
-        if commit_check.base_run_id or comparison.base.jobs
+        if commit_check.base_run or comparison.base.jobs
         else f"\nBase was not run{_why(commit_check)}: what this commit changed is unknown.\n"
     )
     details = f"{markdown.text(words)}{more}\n{note}\n" + "\n".join(lines)
