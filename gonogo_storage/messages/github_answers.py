@@ -284,7 +284,10 @@ def _joined() -> Select[AnswerRow, CommitCheckRow]:
 
 
 def _details(row: AnswerRow, commit_check: CommitCheckRow) -> AnswerDetails:
-    answer = from_object(Answer, row, state=AnswerState(row.state))
     return from_object(
-        AnswerDetails, commit_check, **vars(answer), accepted_parts=sorted(row.sent_digests)
+        AnswerDetails,
+        row,
+        commit_check,
+        state=AnswerState(row.state),
+        accepted_parts=sorted(row.sent_digests),
     )

@@ -15,7 +15,6 @@ from gonogo_storage.automation import commit_checks, runs
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.comparison import comparing
 from gonogo_storage.comparison.comparing import Comparison
-from gonogo_storage.db.states import JobState
 from gonogo_storage.gauges import gauges
 from gonogo_storage.jobs import jobs
 
@@ -71,7 +70,7 @@ def _gauges(
         for gauge in (gauges.get(session, gauge_id) for gauge_id in commit_check.gauges)
         if gauge is not None
     ]
-    if any(not JobState(gauge["state"]).final for gauge in stored):
+    if any(not gauge.state.final for gauge in stored):
         return report.running(commit_check, None, f"{len(stored)} gauges")
     return report.gauged(commit_check, stored, lambda gauge_id: page(urls.gauge(gauge_id)))
 

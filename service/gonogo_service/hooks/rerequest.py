@@ -16,7 +16,6 @@ from gonogo_service.hooks.runs import Cause, start
 from gonogo_settings import Settings
 from gonogo_storage.automation import ci_rules, commit_checks, runs
 from gonogo_storage.automation.commit_checks import CommitCheck
-from gonogo_storage.db.states import JobState
 from gonogo_storage.gauges import gauges
 from gonogo_storage.messages import incoming
 from gonogo_storage.messages.incoming import RuleOutcome, WaitingDelivery
@@ -140,6 +139,6 @@ def _under_way(session: Session, commit_check: CommitCheck) -> str | None:
             return f"it is already running: run {run_id}"
     for gauge_id in commit_check.gauges:
         gauge = gauges.get(session, gauge_id)
-        if gauge is not None and not JobState(gauge["state"]).final:
+        if gauge is not None and not gauge.state.final:
             return f"it is already running: gauge {gauge_id}"
     return None

@@ -212,7 +212,7 @@ def _gauges(
     for number, gauge in enumerate(rule.gauges):
         try:
             body = GaugeIn.model_validate(gauge)
-            started.append(str(gauges.submit(session, body, settings, cause.owner)["id"]))
+            started.append(gauges.submit(session, body, settings, cause.owner).id)
         except ValidationError as problem:
             errors.append(f"gauges.{number}: {field_errors(problem.errors(), GaugeIn)[0]}")
         except (JobError, problems.Problem) as problem:
