@@ -3,6 +3,7 @@ and skips that a CI may forbid."""
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -38,8 +39,19 @@ REQUIRED = {
 }
 
 
+# Collecting makes millions of objects that stay. The garbage collector looks at them again and
+# again, which takes longer than the rest of the collection.
+gc.disable()
+
 # small tests are for compiled code, too; test_without_numba.py has the others
 load_for_all()
+
+
+def pytest_collection_finish() -> None:
+    """Turn the garbage collector on again, for the objects of the tests alone."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

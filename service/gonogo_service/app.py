@@ -83,9 +83,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         triage_form.router,
         pages.make_router(context),
     ]
-    for router in all_routers:
-        app.include_router(router)
+    # not by include_router, which makes each route's schemas a second time at the first request
+    # (a quarter of a second) and matches the address twice
     routes = [route for router in all_routers for route in router.routes]
+    app.router.routes.extend(routes)
     openapi.install(app, routes)
     limits = BodyLimits.of_settings(settings)
     refusals.install(app, limits=limits, routes=routes)
