@@ -20,7 +20,7 @@ TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSIO
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test docs docs-test test-sim wormhole-sim torch libraries lint bench pictures lock clean
+.PHONY: help setup demo up compiled test docs docs-test test-sim wormhole-sim torch libraries lint bench pictures lock pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -128,6 +128,12 @@ lock: ## make the locks anew; needs three interpreters (PYTHON311, PYTHON312, PY
 	lock $(or $(PYTHON312),python3.12) pip-tools; \
 	lock $(or $(PYTHON313),python3.13) pip-tools; \
 	lock $(or $(PYTHON313),python3.13) uv --for 3.14
+
+pin: ## docker-compose.digests.yml, which pins the images by digest (needs Docker and the network)
+	@docker compose --profile monitoring pull --quiet --ignore-buildable
+	@docker compose --profile monitoring config --images | sort -u | while read -r image; do \
+	  docker image inspect --format '{{json (index .RepoDigests 0)}}' "$$image" 2>/dev/null | sed "s|^|$$image |" || true; done \
+	  | $(or $(wildcard $(BIN)/python),python3) requirements/pin.py
 
 clean: ## remove what the targets above made (var/, the demo's database, too)
 	rm -rf $(VENV) var dist build dashboards/gonogo_dashboards/static dashboards/gonogo_dashboards/manual dashboards/web/node_modules .mypy_cache .ruff_cache .hypothesis .import_linter_cache
