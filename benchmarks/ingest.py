@@ -19,6 +19,7 @@ from typing import Any, cast
 from sqlalchemy import Engine, Table, insert, select, text
 
 from benchmarks.simulated import new_job
+from gonogo.judging.columns import in_columns
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.spec.test_spec import TestSpec
@@ -139,7 +140,7 @@ def measure(url: str) -> bool:
     schema.upgrade(engine)
     kind = engine.dialect.name
     results = list(rows(SEEDS))
-    bodies = [encode({"rows": results[low : low + BATCH]}) for low in range(0, SEEDS, BATCH)]
+    bodies = [encode(in_columns(results[low : low + BATCH])) for low in range(0, SEEDS, BATCH)]
     figures = []
     size = 0
     for number in range(ROUNDS):

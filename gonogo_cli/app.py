@@ -187,6 +187,11 @@ COMMANDS: dict[str, Entry] = {
         "List this host's chips; run a program while no worker uses one.",
     ),
     "db": Entry("gonogo_cli.operate.db:app", ADMIN, "Migrate the database."),
+    "secrets": Entry(
+        "gonogo_cli.operate.secrets:secrets",
+        ADMIN,
+        "Make the secrets that docker-compose.yml needs, in files for their owner only.",
+    ),
     "rollups": Entry(
         "gonogo_cli.operate.rollups:app",
         ADMIN,

@@ -76,6 +76,7 @@ def check(
     infrastructure.
     """
     import gonogo_settings
+    from gonogo.spec.kernels.registry import allow_installed
     from gonogo.spec.regimes import check_exact_executor
     from gonogo.spec.selections import Selection, check_executor
     from gonogo.spec.test_spec import TestSpec
@@ -83,6 +84,7 @@ def check(
     from gonogo_workers.local import runner as executors
     from gonogo_workers.messages.chunk import ISOLATED, parse_context
 
+    allow_installed()
     build = build or default_build(executor)
     _check_counts(seeds, seed_start, deadline)
     if selections.requested(executor, suite, words, shuffle, stage):

@@ -145,6 +145,19 @@ def server() -> Finding:
     return Finding("server", True, url)
 
 
+def kernels() -> Finding:
+    """The kernels of other packages: those that a service here would know, and the others."""
+    from gonogo.spec.kernels import installed, registry
+
+    registry.load(gonogo_settings.load().kernels)  # raises for one that can't be loaded
+    known, others = registry.loaded(), set(installed.names()) - set(registry.loaded())
+    if not known and not others:
+        return Finding("kernels", None, "no installed package offers one")
+    allowed = f"{registry.SETTING} allows {', '.join(known) or 'none'}"
+    words = f"; installed, for local commands and pytest only: {', '.join(sorted(others))}"
+    return Finding("kernels", True, allowed + (words if others else ""))
+
+
 def builds(canary: bool = False) -> Iterator[Finding]:
     """Each build of this host's builds file."""
     if gonogo_settings.load().builds is None and not gonogo_settings.load().executors:
@@ -186,6 +199,7 @@ CHECKS: Mapping[str, Callable[[], Finding | Iterator[Finding]]] = {
     "temporary": temporary,
     "server": server,
     "chips": chips,
+    "kernels": kernels,
     "builds": builds,
 }
 """By the name of the part: what `--part` takes and the output says."""

@@ -22,7 +22,7 @@ from gonogo_storage.rollups import rollups
 from gonogo_storage.rollups.figures import figure, total_figures
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.rollups.variants import COUNTED
-from gonogo_storage.seed_rows.packing import COLUMNS
+from gonogo_storage.seed_rows.layouts import COLUMNS
 from gonogo_storage.tables import JobRow, JobTallyRow, TestSpecRow
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gonogo_storage.db.base import Base
@@ -10,13 +10,22 @@ from gonogo_storage.db.base import Base
 T = TypeVar("T")
 
 
-def from_object(shape: type[T], source: object, **others: Any) -> T:
+def from_object(shape: type[T], source: object, /, *more: object, **others: Any) -> T:
     """Return the dataclass with the attributes of the same names, and the `others`.
 
-    The source is a row, or a dataclass with fewer fields.
+    A source is a row, or a dataclass with fewer fields. Of several, the first that has an attribute
+    counts.
     """
-    copied = {name: getattr(source, name) for name in _names(shape) if name not in others}
+    copied = {
+        name: getattr(source if not more or hasattr(source, name) else _holder(more, name), name)
+        for name in _names(shape)
+        if name not in others
+    }
     return shape(**copied, **others)
+
+
+def _holder(sources: Sequence[object], name: str) -> object:
+    return next((each for each in sources if hasattr(each, name)), sources[-1])
 
 
 def from_json(shape: type[T], stored: Mapping[str, Any] | None) -> T | None:

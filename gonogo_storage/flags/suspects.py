@@ -24,7 +24,7 @@ from gonogo_storage.flags import unseen
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.flags.flags import Finding
 from gonogo_storage.seed_rows import stored
-from gonogo_storage.seed_rows.packing import TAIL
+from gonogo_storage.seed_rows.layouts import TAIL
 from gonogo_storage.tables import JobRow, SeedResultRow, TestSpecRow
 
 MAX_SEED = 2**53 - 1

@@ -18,7 +18,7 @@ from gonogo.spec.verdicts import POLICY, WORST_FIRST
 from gonogo_storage.rollups.rollups import Sums
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.seed_rows import slots, stored
-from gonogo_storage.seed_rows.packing import COLUMNS, KINDS, TAIL
+from gonogo_storage.seed_rows.layouts import COLUMNS, KINDS, TAIL
 from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.seeds import strips
 from gonogo_storage.seeds.strips import StripSeed

@@ -1,4 +1,4 @@
-"""The outputs of a stored seed, read from its compact form (gonogo_storage.seed_rows.packing).
+"""The outputs of a stored seed, read from its compact form (gonogo_storage.seed_rows.layouts).
 
 A reader names the statistics that it needs, because turning all of them into values takes longest.
 """
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_storage.db.columns import VERDICTS
 from gonogo_storage.db.encoding import decode
-from gonogo_storage.seed_rows.packing import (
+from gonogo_storage.seed_rows.layouts import (
     COLUMNS,
     DIGEST,
     DIGITS,

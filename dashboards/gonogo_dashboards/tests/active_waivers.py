@@ -54,6 +54,6 @@ def _line(waiver: StoredWaiver, now: datetime) -> WaiverLine:
         waiver.words,
         "; ".join(parts),
         timestamp(waiver.expires_at),
-        words.until(timestamp(waiver.expires_at), now),
+        words.until(waiver.expires_at, now),
         urls.end_waiver(waiver.id),
     )

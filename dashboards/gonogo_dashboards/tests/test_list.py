@@ -143,5 +143,5 @@ def _test_line(test: TestRecord, now: datetime) -> TestLine:
         state_words=words.STATES.get(test.state or "", "Never run"),
         verdict=test.verdict,
         at=timestamp(test.at),
-        age=words.since(timestamp(test.at), now),
+        age=words.since(test.at, now),
     )

@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import gonogo_settings
+from gonogo.errors import FieldError
+from gonogo_cli.app import app
 from gonogo_cli.operate.builds import trials
 from gonogo_cli.operate.doctor import findings
 
@@ -107,3 +110,21 @@ def test_the_doctor_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_without_a_builds_file_nothing_is_missing() -> None:
     assert [finding.ok for finding in findings(["builds"])] == [None]
+
+
+@pytest.mark.usefixtures("examples_installed")
+def test_the_doctor_says_which_kernels_of_packages_a_service_would_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GONOGO_KERNELS", "l2norm_fw")
+    (found,) = findings(["kernels"])
+    assert (found.ok, found.words) == (
+        True,
+        "GONOGO_KERNELS allows l2norm_fw; installed, for local commands and pytest only: l2norm_bw",
+    )
+    monkeypatch.setenv("GONOGO_KERNELS", "l2norm_fw, l2norm")
+    gonogo_settings.load.cache_clear()
+    (wrong,) = findings(["kernels"])
+    assert (wrong.ok, wrong.words.partition(":")[0]) == (False, "GONOGO_KERNELS")
+    with pytest.raises(FieldError, match="no installed package offers this kernel"):
+        CliRunner().invoke(app, ["up", "--port", "0"], catch_exceptions=False)

@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+from gonogo.judging.columns import in_columns
 from gonogo_workers import queue
 from gonogo_workers.messages.chunk import Work
 from gonogo_workers.messages.result_sender import ResultSender
@@ -68,7 +69,7 @@ class Batches:
         body = {
             "attempt": self._attempt,
             "batch": self._number,
-            "rows": self._rows,
+            **in_columns(self._rows),
             "artifacts": self._artifacts,
         }
         self._sender.post(queue.BACKGROUND_QUEUE, queue.RESULTS, body)

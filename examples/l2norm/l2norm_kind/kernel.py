@@ -1,0 +1,14 @@
+"""What a test's spec must know of l2norm_fw. No NumPy: the API process imports this module."""
+
+from gonogo.spec.kernels.kernel import Kernel
+
+BUILDS = ("correct", "mean-square", "sum-tile-missing", "gamma-missing", "epsilon-dropped")
+
+L2NORM_FW = Kernel(
+    name="l2norm_fw",
+    outputs=("y",),
+    drawn=("x", "gamma"),
+    numerics="l2norm_kind.numerics",
+    builds=BUILDS,
+    block_formats=False,
+)
