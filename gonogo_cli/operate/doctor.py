@@ -230,7 +230,7 @@ def doctor(
     canary: bool = typer.Option(
         False,
         "--canary",
-        help="Have each build run a small known LayerNorm, too (needs its device).",
+        help="Run a small known LayerNorm with each build as well (needs its device).",
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
