@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.selections import KERNEL, Selection, is_selection
+from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.tolerances import for_output
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.states import FlagKind, JobKind
@@ -21,18 +22,6 @@ from gonogo_storage.seed_rows import stored
 from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.seeds import stages
 from gonogo_storage.tables import ArtifactRow, JobRow, SeedResultRow, SeedSourceRow, TestSpecRow
-
-SHOWN = (
-    "tolerance_ratio",
-    "budget_ratio",
-    "chi",
-    "row_z",
-    "xhat_z",
-    "scale_z",
-    "max_abs",
-    "rms",
-    "pcc_deficit",
-)
 
 _EXPLAINED_RANK = {name.value: rank for rank, name in enumerate(Explanation)}  # worst first
 _SENTENCES = {
@@ -197,7 +186,7 @@ def _finding(
             "arithmetic": seed.arithmetic,
             "policy": seed.policy,
         }
-        evidence["statistics"] = {name: statistics.get(name) for name in SHOWN}
+        evidence["statistics"] = {name: statistics.get(name) for name in ROLLED_UP}
         evidence["needed_atol"] = statistics.get("needed_atol")
         if job.kind == JobKind.seeds:  # imported results can't be rerun
             evidence["check"] = check_line(
