@@ -211,22 +211,22 @@ def _worst_output(
     """
     size = "budget_ratio" if hollow else "tolerance_ratio"
     table = SeedResultRow
-    query = stored.query(table.job_id == job.id, _on_healthy_device(sick))
+    conditions = [table.job_id == job.id, _on_healthy_device(sick)]
     if job.kernel != KERNEL:
-        query = query.where(table.verdict == verdict.value)
-    best: tuple[tuple[float, int, int, str], StoredSeed] | None = None
-    for seed in stored.read(session, query, size):
-        for name, output in seed.outputs.items():
+        conditions.append(table.verdict == verdict.value)
+    best: tuple[float, int, int, str] | None = None
+    for number, repeat, outputs in stored.read_outputs(session, conditions, size):
+        for name, output in outputs.items():
             if (job.kernel == KERNEL and output["verdict"] != verdict) or (
                 hollow and output["explanation"] != Explanation.unexplained
             ):
                 continue
-            place = (-(output[size] or 0.0), seed.seed, seed.repeat, name)
-            if best is None or place < best[0]:
-                best = place, seed
+            place = (-(output[size] or 0.0), number, repeat, name)
+            if best is None or place < best:
+                best = place
     if best is None:
         return None
-    (_, number, repeat, name), _ = best
+    _, number, repeat, name = best
     of_seed = stored.query(table.job_id == job.id, table.seed == number, table.repeat == repeat)
     (seed,) = stored.read(session, of_seed)
     return seed, name, seed.outputs[name]
