@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts.charts import AXIS, Options
 from gonogo_dashboards.kit import words
@@ -80,16 +81,7 @@ def read(trend: Mapping[str, Any], output: str) -> Curve | None:
 
 def label(metric: str) -> str:
     """Return the label of a statistic."""
-    return _LABELS.get(metric, metric.replace("_", " "))
-
-
-_LABELS = {
-    "rms": "rms error",
-    "budget_ratio": "error ÷ budget",
-    "tolerance_ratio": "error ÷ declared tolerance",
-    "max_abs": "largest |error|",
-    "chi": "chi",
-}
+    return STATISTICS[metric].label
 
 
 def trend(curve: Curve) -> Options:

@@ -15,6 +15,7 @@ import gonogo_settings
 from checks import reference
 from gonogo.spec.builds import own_builds
 from gonogo.spec.executors import EXECUTORS
+from gonogo.spec.statistics import STATISTICS
 from gonogo_cli.app import COMMANDS, load
 from gonogo_cli.operate import secrets
 
@@ -65,12 +66,21 @@ def executors_table() -> str:
     return "\n".join(rows)
 
 
+def statistics_table() -> str:
+    """The table of the statistics of an output."""
+    rows = ["| name | reference | unit | meaning |", "|---|---|---|---|"]
+    for row in STATISTICS.values():
+        rows.append(f"| `{row.name}` | {row.reference} | {row.unit} | {row.sentence} |")
+    return "\n".join(rows)
+
+
 @pytest.mark.parametrize(
     ("page", "mark", "table"),
     [
         ("settings.md", "settings", settings_table()),
         ("settings.md", "outside", outside_table()),
         ("executors.md", "executors", executors_table()),
+        ("verdicts.md", "statistics", statistics_table()),
     ],
 )
 def test_a_table_is_the_code_s(page: str, mark: str, table: str) -> None:
