@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -37,12 +37,13 @@ def from_json(shape: type[T], stored: Mapping[str, Any]) -> T:
     Members that the dataclass doesn't have are ignored. Raises ValueError for an object that isn't
     of this shape, such as one that another version has stored.
     """
-    read: T = _reader(shape).validate_python(stored)
+    known: Any = shape
+    read: T = _reader(known).validate_python(stored)
     return read
 
 
 @cache
-def _reader(shape: Hashable) -> TypeAdapter[Any]:
+def _reader(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 

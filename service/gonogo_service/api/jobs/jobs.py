@@ -17,7 +17,6 @@ from gonogo_service.api.jobs.schemas import (
     Estimate,
     Expected,
     ExpectedOf,
-    FlipsOut,
     JobAccepted,
     JobOut,
     ListedJob,
@@ -166,7 +165,7 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
     return from_object(
         JobOut,
         job,
-        flips=None if pooled is None else [FlipsOut(**output.to_json()) for output in pooled],
+        flips=None if pooled is None else [output.summary for output in pooled],
         arithmetic=[ArithmeticOut(**output.to_json()) for output in models] or None,
         links=links(job_id),
     )

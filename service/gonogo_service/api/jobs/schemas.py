@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field
 
 from gonogo import urls
+from gonogo.judging.factors import FlipsSummary
 from gonogo.urls import API
 from gonogo_storage.db.states import JobState
 from gonogo_storage.jobs.job import Job, JobSummary
@@ -86,33 +87,6 @@ class Estimate:
     """Expected wait; null while no live worker serves the queue"""
 
 
-class FlipsOut(BaseModel):
-    """Outputs that differ between a build and its reference build, pooled over seeds."""
-
-    output: str
-    seeds: int
-    elements: int = Field(description="Elements that are finite in both builds")
-    differing: int = Field(description="Elements that differ")
-    rows: int = Field(description="Rows; each value of mean, rstd, dgamma and dbeta is one")
-    stepped_up: int = Field(description="Rows that moved as a whole by a step of rstd, outward")
-    stepped_down: int = Field(description="Such rows that moved inward")
-    pivot: str = Field(description="The value that the factor leaves in place: zero or beta")
-    away: int = Field(description="Elements farther from the pivot than the reference build's")
-    toward: int = Field(description="Elements nearer to the pivot")
-    rows_away: int = Field(description="Rows most of whose moves point away from the pivot")
-    rows_toward: int
-    probability: float = Field(description="Sign test over rows, two-sided")
-    factor: float | None = Field(description="d, if this build's values are 1 + d times")
-    factor_low: float | None
-    factor_high: float | None
-    factor_limit: float | None = Field(description="The least factor that would have been seen")
-    common_factor: bool = Field(description="Whether the two builds differ by that factor")
-    rounded_otherwise: bool = Field(
-        description="Whether all elements moved half a step one way, as by truncation"
-    )
-    words: str
-
-
 class ProgramCount(BaseModel):
     """The number of seeds with an arithmetic model."""
 
@@ -170,7 +144,7 @@ class ListedJob(JobSummary):
 class JobOut(Job):
     """A job with its state, its counts, its diagnosis, and what its outputs show."""
 
-    flips: list[FlipsOut] | None
+    flips: list[FlipsSummary] | None
     """For a job with `reference`: each output's flips against the reference build, pooled over
     seeds; else null"""
     arithmetic: list[ArithmeticOut] | None
