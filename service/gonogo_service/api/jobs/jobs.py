@@ -13,7 +13,6 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
 from gonogo_service.api.jobs.schemas import (
-    ArithmeticOut,
     Estimate,
     Expected,
     ExpectedOf,
@@ -166,7 +165,7 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
         JobOut,
         job,
         flips=None if pooled is None else [output.summary for output in pooled],
-        arithmetic=[ArithmeticOut(**output.to_json()) for output in models] or None,
+        arithmetic=[output.summary for output in models] or None,
         links=links(job_id),
     )
 
