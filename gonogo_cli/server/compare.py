@@ -104,7 +104,7 @@ def report(comparison: Mapping[str, Any], everything: bool, url: str) -> None:
             line = Text.assemble(f"{test['name']}: ", references.flips_line(output))
             out.print(line, soft_wrap=True)
     sides = " against ".join(
-        f"{side['asked']} ({', '.join(side['builds']) or 'never run'})"
+        f"{side['requested']} ({', '.join(side['builds']) or 'never run'})"
         for side in (comparison["head"], comparison["base"])
     )
     out.print(f"{sides}: {comparison['words']}", markup=False, soft_wrap=True)
