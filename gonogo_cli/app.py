@@ -301,6 +301,21 @@ def run() -> NoReturn:
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
+def _settings_in_words(problem: Any) -> str:
+    """Return what is wrong with each setting: variable, reason, value; secrets are not shown."""
+    from gonogo_settings import PREFIX, Settings
+
+    words = []
+    for error in problem.errors(include_url=False):
+        name = str(error["loc"][0]) if error["loc"] else ""
+        field = Settings.model_fields.get(name)
+        is_secret = field is not None and "Secret" in str(field.annotation)
+        reason = str(error["msg"]).removeprefix("Value error, ")
+        value = "" if is_secret or not name else f"; got {error['input']!r}"
+        words.append(f"{PREFIX}{name.upper()}: {reason}{value}" if name else reason)
+    return "; ".join(words)
+
+
 def main() -> None:
     """The console script: our own errors become one line and an exit code, never a traceback."""
     folder = os.environ.get("GONOGO_NUMBA_CACHE_DIR")
@@ -328,5 +343,5 @@ def main() -> None:
             type(problem).__name__ == "ValidationError"
             and getattr(problem, "title", "") == "Settings"
         ):
-            fail(problem, 2)
+            fail(JobError(_settings_in_words(problem)), 2)
         raise

@@ -47,8 +47,11 @@ def executor_of(content: Mapping[str, Any], given: str | None) -> str:
 
 
 def register(client: Client, name: str, executor: str, origin: Origin) -> bool:
-    """Register the commit's build, unless it is built in; return whether it was registered."""
-    if known_build(name) is not None:
+    """Register the commit's build, unless it is known; return whether it was registered.
+
+    A commit that comes to a branch by fast-forward keeps the build of its pull request.
+    """
+    if known_build(name) is not None or is_known(client, name):
         return False
     body = {
         "name": name,

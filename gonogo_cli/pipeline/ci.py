@@ -129,7 +129,7 @@ def ci(
                 url=client.url,
             )
             if not as_json:
-                compare.report(comparison, False, client.url)
+                compare.report(comparison, False, client.url, with_gate=False)
     _report(result, source, junit, code_quality, summary, as_json)
     raise typer.Exit(result.code)
 
@@ -193,7 +193,7 @@ def _run(
     count = accepted["jobs"]
     _tell(f"{count} job{'s' * (count != 1)}: {client.url}{accepted['links']['page']}")
     try:
-        return suites.follow(client, accepted["id"])
+        return suites.follow(client, accepted["id"], tell=_tell)
     except KeyboardInterrupt:
         client.call("POST", f"/runs/{accepted['id']}:cancel")
         _tell("canceled the run")

@@ -42,11 +42,10 @@ def workflow_commands(outcome: Outcome) -> Iterator[str]:
 def summary(outcome: Outcome) -> str:
     """Return the outcome in Markdown: for a job's summary, or a comment."""
     against = "" if outcome.base is None else f" against {markdown.code(outcome.base)}"
-    counts = ", ".join(f"{count} {label.lower()}" for label, count in outcome.counts.items())
     parts = [
         f"### {ICONS.get(outcome.code, '❌')} GoNoGo: {markdown.text(outcome.title)}\n",
         f"{markdown.link(outcome.suite, outcome.url)}: {markdown.code(outcome.build)}{against}"
-        f" ({markdown.text(counts)})\n",
+        f" ({markdown.text(outcome.words)})\n",
     ]
     if outcome.note is not None:
         parts.append(f"{markdown.text(outcome.note)}\n")

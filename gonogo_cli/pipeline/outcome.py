@@ -57,8 +57,8 @@ class Outcome:
         code: the exit code.
         title: the gate's answer in a line.
         note: why nothing was compared; None: it was.
+        words: how many tests have each class, else each verdict.
         remarks: the tests, those that need attention first.
-        counts: label -> tests.
         run, build, base: what ran, and what it was compared with.
         url: the page of the comparison, else of the run.
     """
@@ -66,8 +66,8 @@ class Outcome:
     code: int
     title: str
     note: str | None
+    words: str
     remarks: tuple[Remark, ...]
-    counts: Mapping[str, int]
     suite: str
     run: str
     build: str
@@ -116,8 +116,8 @@ def of_comparison(
         code,
         f"{label}: {words}",
         note,
+        str(comparison["words"]),
         tuple(remarks),
-        {Class(kind).label: count for kind, count in comparison["counts"].items()},
         str(run["suite"]["name"]),
         str(run["id"]),
         build,
@@ -192,9 +192,6 @@ def of_run(
                 test["diagnosis"] if bad else None,
             )
         )
-    counts: dict[str, int] = {}
-    for remark in remarks:
-        counts[remark.label] = counts.get(remark.label, 0) + 1
     codes = {remark.code for remark in remarks}
     code = BLOCKED if run["state"] != "finished" or BLOCKED in codes else max(codes, default=0)
     words = Verdict(run["verdict"]).label if run["verdict"] else run["state"]
@@ -203,8 +200,8 @@ def of_run(
         code,
         f"{label}: {words}, nothing was compared",
         note,
+        show.counts(run["seeds"]["verdicts"]),
         tuple(sorted(remarks, key=lambda remark: remark.level is None)),
-        counts,
         str(run["suite"]["name"]),
         str(run["id"]),
         build,

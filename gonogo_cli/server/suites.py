@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from gonogo_cli.local import selections
 from gonogo_cli.server import compare
 
 ENDED = {"finished", "cancelled"}
+TELL_EVERY_S = 30.0
 OF_THE_RUN = ("builds", "labels", "commit")
 """Fields of the run that a file may have beside the suite; flags come before them."""
 
@@ -119,11 +122,19 @@ def submit(
         )
 
 
-def follow(client: Client, run: str, *, quiet: bool = False) -> dict[str, Any]:
+def follow(
+    client: Client,
+    run: str,
+    *,
+    quiet: bool = False,
+    tell: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
     """Show a run's progress bar on stderr until it ends; return the run.
 
-    Waits for a server that is away.
+    Waits for a server that is away. Without a terminal, `tell` gets a line when jobs have ended, at
+    most one in TELL_EVERY_S: many pipelines take silence for a hang.
     """
+    last_line = (time.monotonic(), 0)
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task("run", total=None, note="", visible=not quiet)
 
@@ -137,12 +148,20 @@ def follow(client: Client, run: str, *, quiet: bool = False) -> dict[str, Any]:
                 total=seeds["total"],
                 note=note,
             )
+            nonlocal last_line
+            if tell is not None and jobs["ended"] > last_line[1] and _due(last_line[0]):
+                last_line = (time.monotonic(), jobs["ended"])
+                tell(note)
 
         return waiting.until(
             lambda: client.call("GET", f"/runs/{run}"),
             lambda record: record["state"] in ENDED,
             show_progress,
         )
+
+
+def _due(last_at: float) -> bool:
+    return not sys.stderr.isatty() and time.monotonic() - last_at >= TELL_EVERY_S
 
 
 def pairs(run: Mapping[str, Any], base: str) -> list[tuple[str, str]]:

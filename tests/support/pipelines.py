@@ -105,13 +105,14 @@ def gitlab(repository: Path, variables: Mapping[str, str]) -> Ended:
     pipeline |= yaml.safe_load((repository / include["local"]).read_text())
     job = pipeline["gauge"]
     template = pipeline[job["extends"]]
-    own = {**template.get("variables", {}), **job.get("variables", {})}
+    variables_of_job = {**template.get("variables", {}), **job.get("variables", {})}
     project = {"CI_PROJECT_DIR": str(repository), **variables}
-    own = {
-        name: re.sub(r"\$(\w+)", lambda m: project[m[1]], str(text)) for name, text in own.items()
+    variables_of_job = {
+        name: re.sub(r"\$(\w+)", lambda m: project[m[1]], str(text))
+        for name, text in variables_of_job.items()
     }
     script = "\n".join([*job.get("before_script", ()), *template["script"]])
-    environment = clean_environment(GITLAB_CI="true", **project, **own)
+    environment = clean_environment(GITLAB_CI="true", **project, **variables_of_job)
     done = _run(BASH["gitlab"], script, repository, environment)
     return Ended(done.returncode, done.stdout)
 

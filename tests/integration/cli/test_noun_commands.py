@@ -125,7 +125,10 @@ def test_each_noun_is_keys_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
     assert of(gonogo, "webhooks", "list") == {"items": [], "next": None}
 
     code, out, error = gonogo("builds", "show", "kernels-9")
-    assert (code, out, error) == (2, "", "gonogo: There is no build 'kernels-9'.\n")
+    line = "gonogo: There is no build 'kernels-9'; did you mean 'kernels-1'?\n"
+    assert (code, out, error) == (2, "", line)
+    code, out, error = gonogo("compare", "corect", "tt-train-2025")
+    assert (code, "no build 'corect'; did you mean 'correct'?" in error) == (3, True)
     assert "did you mean 'lab-1/wormhole:0'" in gonogo("devices", "show", "lab-1/wormhole:1")[2]
 
 

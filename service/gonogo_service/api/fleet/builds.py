@@ -22,6 +22,8 @@ from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 
 router = make_router("builds")
+MAX_NAMES = 2000
+"""Builds among which a misspelled one is looked for."""
 
 
 class BuildIn(Strict):
@@ -81,8 +83,9 @@ def look(context: Ctx, _who: Reader, name: str) -> ListedBuild:
         return from_object(ListedBuild, built_in, created_at=None)
     with context.reading() as session:
         build = stored.get(session, name)
-    if build is None:
-        raise missing("build", name)
+        if build is None:
+            registered = stored.list_(session, limit=MAX_NAMES).items
+            raise missing("build", name, [*own_builds(), *(known.name for known in registered)])
     return build
 
 
