@@ -104,13 +104,7 @@ def in_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
     Rows of gauges, and those with results of existing tests, keep their outputs.
     """
-    moved = {
-        place: outputs
-        for place, row in enumerate(rows)
-        if (outputs := row.get("outputs"))
-        and "part" not in row
-        and not any("outcome" in output for output in outputs.values())
-    }
+    moved = {place: row["outputs"] for place, row in enumerate(rows) if is_judged(row)}
     columns = columns_of([*moved.values()], [*moved])
     return {
         "rows": [
@@ -121,6 +115,16 @@ def in_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
         ],
         "columns": [part.to_json() for part in columns],
     }
+
+
+def is_judged(row: Mapping[str, Any]) -> bool:
+    """Return whether a row is that of a judged seed, whose outputs go into columns."""
+    outputs = row.get("outputs")
+    return (
+        bool(outputs)
+        and "part" not in row
+        and not any("outcome" in output for output in row["outputs"].values())
+    )
 
 
 def rows_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:

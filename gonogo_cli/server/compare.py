@@ -120,7 +120,7 @@ def report(
             line = Text.assemble(f"{test['name']}: ", references.flips_line(output))
             out.print(line, soft_wrap=True)
     sides = " against ".join(
-        f"{side['asked']} ({', '.join(side['builds']) or 'never run'})"
+        f"{side['requested']} ({', '.join(side['builds']) or 'never run'})"
         for side in (comparison["head"], comparison["base"])
     )
     out.print(f"{sides}: {comparison['words']}", markup=False, soft_wrap=True)

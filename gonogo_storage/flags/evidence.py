@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.selections import KERNEL, Selection, is_selection
+from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.tolerances import for_output
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.states import FlagKind, JobKind
@@ -21,18 +22,6 @@ from gonogo_storage.seed_rows import stored
 from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.seeds import stages
 from gonogo_storage.tables import ArtifactRow, JobRow, SeedResultRow, SeedSourceRow, TestSpecRow
-
-SHOWN = (
-    "tolerance_ratio",
-    "budget_ratio",
-    "chi",
-    "row_z",
-    "xhat_z",
-    "scale_z",
-    "max_abs",
-    "rms",
-    "pcc_deficit",
-)
 
 _EXPLAINED_RANK = {name.value: rank for rank, name in enumerate(Explanation)}  # worst first
 _SENTENCES = {
@@ -217,7 +206,7 @@ def _finding(
             "arithmetic": seed.arithmetic,
             "policy": seed.policy,
         }
-        evidence["statistics"] = {name: statistics.get(name) for name in SHOWN}
+        evidence["statistics"] = {name: statistics.get(name) for name in ROLLED_UP}
         evidence["needed_atol"] = statistics.get("needed_atol")
         if job.kind == JobKind.seeds:  # imported results can't be rerun
             evidence["check"] = check_line(
@@ -242,22 +231,22 @@ def _worst_output(
     """
     size = "budget_ratio" if hollow else "tolerance_ratio"
     table = SeedResultRow
-    query = stored.query(table.job_id == job.id, _on_healthy_device(sick))
+    conditions = [table.job_id == job.id, _on_healthy_device(sick)]
     if job.kernel != KERNEL:
-        query = query.where(table.verdict == verdict.value)
-    best: tuple[tuple[float, int, int, str], StoredSeed] | None = None
-    for seed in stored.read(session, query, size):
-        for name, output in seed.outputs.items():
+        conditions.append(table.verdict == verdict.value)
+    best: tuple[float, int, int, str] | None = None
+    for number, repeat, outputs in stored.read_outputs(session, conditions, size):
+        for name, output in outputs.items():
             if (job.kernel == KERNEL and output["verdict"] != verdict) or (
                 hollow and output["explanation"] != Explanation.unexplained
             ):
                 continue
-            place = (-(output[size] or 0.0), seed.seed, seed.repeat, name)
-            if best is None or place < best[0]:
-                best = place, seed
+            place = (-(output[size] or 0.0), number, repeat, name)
+            if best is None or place < best:
+                best = place
     if best is None:
         return None
-    (_, number, repeat, name), _ = best
+    _, number, repeat, name = best
     of_seed = stored.query(table.job_id == job.id, table.seed == number, table.repeat == repeat)
     (seed,) = stored.read(session, of_seed)
     return seed, name, seed.outputs[name]

@@ -155,8 +155,8 @@ def job_of(
         repeats=request.get("repeats", 1),
         import_=request.get("import"),
         reference=None if row.reference is None else ReferenceBuild(row.reference),
-        sequential=from_json(SeedProgress, row.sequential),
-        stop=from_json(SeedDecision, row.stop),
+        sequential=row.sequential and from_json(SeedProgress, row.sequential),
+        stop=row.stop and from_json(SeedDecision, row.stop),
         chunks=ChunkCounts(row.chunk_count, row.open_chunks),
         diagnosis_words=words,
     )

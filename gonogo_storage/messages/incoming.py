@@ -32,7 +32,7 @@ LEVEL = 1
 
 @dataclass(frozen=True)
 class RuleOutcome:
-    """What a rule started for a delivery, or why it started nothing."""
+    """The outcome of a rule for a delivery: what it started, or why it started nothing."""
 
     rule: str
     commit_checks: list[str]

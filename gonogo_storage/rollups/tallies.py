@@ -14,21 +14,24 @@ from typing import Any
 
 from gonogo.flakiness import sketches
 from gonogo.flakiness.sketches import Sketch
+from gonogo.spec.statistics import ROLLED_UP, STATISTICS
 from gonogo_storage.rollups.figures import total_figures
 from gonogo_storage.seed_rows.layouts import KINDS
 from gonogo_storage.tables import DayRollupRow, JobTallyRow
 
 WHOLE = ""
 """Stands for the whole seed instead of an output."""
-OF_OUTPUT = ("tolerance_ratio", "budget_ratio", "rms")
-OF_SEED = ("tolerance_ratio", "budget_ratio")
-"""The statistics of a whole seed are those of its worst output."""
+OF_OUTPUT = tuple(row.name for row in STATISTICS.values() if row.quantiles)
+OF_SEED = tuple(name for name in OF_OUTPUT if STATISTICS[name].rolled_up == "largest")
+"""The statistics with a sketch; those of a whole seed are its worst output's."""
 DURATION = "duration_ms"
 _NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": math.inf}
-MAXIMA = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "row_z", "xhat_z", "scale_z")
-MEANS = ("rms", "pcc_deficit")
+MAXIMA, MEANS = (
+    tuple(name for name in ROLLED_UP if STATISTICS[name].rolled_up == kind)
+    for kind in ("largest", "mean")
+)
 """The statistics whose maximum, or whose sum, an output's tally has."""
-READ = (*MAXIMA, *MEANS, "outcome", "nonfinite_statistics", KINDS)
+READ = (*ROLLED_UP, "outcome", "nonfinite_statistics", KINDS)
 """The statistics of an output that is counted, besides its verdict and explanation."""
 Output = Mapping[str, Any]
 

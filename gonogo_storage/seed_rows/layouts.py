@@ -21,32 +21,16 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from gonogo.spec import unseen_terms
-from gonogo.spec.arithmetic_words import OTHERS
+from gonogo.spec.statistics import STATISTICS
 from gonogo_storage.db.columns import EXPLANATIONS
 from gonogo_storage.db.encoding import encode, separate
 
-COLUMNS = (
-    "tolerance_ratio",
-    "budget_ratio",
-    "chi",
-    "max_abs",
-    "rms",
-    "pcc_deficit",
-    "row_z",
-    "xhat_z",
-    "scale_z",
-)
-"""The statistics that every output has, if only as None."""
-EXACT = frozenset({"tolerance_ratio", "budget_ratio", "rms", "pcc_deficit", "rel_frobenius"})
-"""Statistics that a tolerance names, or that are sketched or summed: they stay float64, as do the
-numbers within dictionaries, such as `needed_atol`."""
+EXACT = frozenset(row.name for row in STATISTICS.values() if row.exact)
+"""These stay float64, as do the numbers within dictionaries, such as `needed_atol`."""
 KINDS = "nonfinite_kinds"
 MAX_OUTPUTS = 16
 """Seeds with more outputs have no layout."""
-CONSTANT = frozenset(
-    {unseen_terms.NAME, "detection_limits", "arithmetic", "nearest_arithmetic", OTHERS}
-)
+CONSTANT = frozenset(row.name for row in STATISTICS.values() if row.shared)
 """Statistics that are in the layout, besides the counts."""
 HEAD, TAIL = ("verdict", "explanation"), ("outcome", "digest", KINDS)
 OUTPUT_EXPLANATIONS = (None, *EXPLANATIONS)

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.judging.columns import OutputColumns, SeedColumns, columns_of
+from gonogo.spec.statistics import ROLLED_UP
 from gonogo_storage.db.columns import VERDICTS
 from gonogo_storage.db.encoding import decode, encode
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seed_rows.layouts import (
-    COLUMNS,
     CONSTANT,
     DIGEST,
     DIGITS,
@@ -41,7 +41,7 @@ _VERDICT_CODES = {name: code for code, name in enumerate(VERDICTS)}
 _EXPLANATION_CODES = {name: code for code, name in enumerate(OUTPUT_EXPLANATIONS)}
 _HEXADECIMAL = "0123456789abcdef"
 _WIDE, _NARROW = 0, 1
-_PLACED = frozenset({*COLUMNS, *HEAD, *TAIL})
+_PLACED = frozenset({*ROLLED_UP, *HEAD, *TAIL})
 
 
 @dataclass
@@ -202,7 +202,7 @@ def _entries(output: OutputColumns, *, narrow: bool) -> list[list[Any]]:
             keys.setdefault(name, []).append(key)
     further = (name for name in output.statistics if name not in _PLACED)
     entries: list[list[Any]] = []
-    for name in (*COLUMNS, *further, *TAIL[1:]):
+    for name in (*ROLLED_UP, *further, *TAIL[1:]):
         form, detail = OTHER, None
         if name in floats:
             form = SINGLE if narrow and name not in EXACT else DOUBLE

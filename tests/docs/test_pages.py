@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from docs_pages import DATA, PAGES, RUNNABLE, Block, read_blocks
+from docs_pages import DATA, PAGES, RUNNABLE, SILENT, Block, read_blocks
+from newcomer import make_environment
 from readers import READERS, documents
 from running_service import answers, clean_environment, until
 from servers import free_port
@@ -22,8 +22,6 @@ from terminal import Terminal, differences
 
 PASTE_S = 100.0
 MESSAGE = 3000
-BIN = Path(sys.executable).parent
-"""Where the command is, as in a reader's activated environment."""
 PARSERS: dict[str, Callable[[str], Any]] = {
     "json": lambda text: list(documents(text)),
     "yaml": yaml.safe_load,
@@ -36,8 +34,14 @@ def test_a_page_can_be_pasted_from_top_to_bottom(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     blocks = read_blocks(page)
+    work = tmp_path / "work"
+    work.mkdir()
     environment = clean_environment(
-        COLUMNS="150", HOME=str(tmp_path), PWD=str(tmp_path), PATH=f"{BIN}:{os.environ['PATH']}"
+        COLUMNS="150",
+        HOME=str(tmp_path),
+        PATH=f"{make_environment(tmp_path / 'environment')}:{os.environ['PATH']}",
+        PIP_NO_BUILD_ISOLATION="false",  # pip's word for "no isolation"
+        PIP_NO_INDEX="1",
     )
     if needs_server(page):
         environment["GONOGO_URL"] = request.getfixturevalue("server_url")
@@ -45,11 +49,11 @@ def test_a_page_can_be_pasted_from_top_to_bottom(
     else:
         port = str(free_port())
     environment["GONOGO_PORT"] = port
-    with Terminal(tmp_path, environment) as terminal:
+    with Terminal(work, environment) as terminal:
         for block in blocks:
             if block.skip is None:
                 text = block.text.replace("8717", port)
-                _follow(block, text, terminal, tmp_path, port)
+                _follow(block, text, terminal, work, port)
 
 
 def needs_server(page: Path) -> bool:
@@ -110,7 +114,7 @@ def test_each_block_says_what_a_reader_does_with_it() -> None:
     for page in PAGES:
         for block in read_blocks(page):
             used = block.skip or block.attributes.keys() & {"file", "as"}
-            known = RUNNABLE | DATA | {"text"}
+            known = RUNNABLE | DATA | SILENT
             if block.language not in known or (block.language in DATA and not used):
                 silent.append(f"{block.place}: {block.language or 'no language'}")
     assert not silent, "\n".join(silent)

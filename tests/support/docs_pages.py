@@ -25,6 +25,8 @@ from checkout import ROOT
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 RUNNABLE = {"sh", "console", "python"}
+SILENT = {"text", "{toctree}"}
+"""Pictures, and lists of pages that Sphinx reads."""
 DATA = {"json", "yaml", "toml", "cpp", "sql", "ini", "cmake"}
 ATTRIBUTES = {"file", "skip", "as", "exit", "background", "output"}
 _FENCE = re.compile(

@@ -20,6 +20,8 @@ _VOLATILE = (
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?"), "TIME"),
     (re.compile(r"\b\d+(\.\d+)? ?(ms|s|min)\b"), "DURATION"),
     (re.compile(r"(?<![\w.:/])/([\w.+-]+/)+"), "FOLDER/"),
+    (re.compile(r"={3,}"), "==="),
+    (re.compile(r"  +"), "  "),
 )
 """Patterns that differ from one run to the next, and the word that stands for each."""
 
@@ -141,7 +143,7 @@ class Terminal:
 def differences(expected: str, printed: str) -> str:
     """Return the first line of `expected` that `printed` lacks in its place, or "".
 
-    A line of `...` stands for any lines. Times, durations, ids and folders are not compared.
+    A line of `...` stands for any lines. Times, durations, ids, folders and widths may differ.
     """
     want, got = _lines(expected), _lines(printed)
     place = 0

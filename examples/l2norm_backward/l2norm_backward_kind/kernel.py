@@ -1,4 +1,4 @@
-"""What a test's spec must know of l2norm_bw. No NumPy: the API process imports this module."""
+"""The kernel l2norm_bw as a test sees it. No NumPy: the API process imports this module."""
 
 from gonogo.spec.kernels.kernel import Kernel
 

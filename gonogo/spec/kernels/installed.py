@@ -44,8 +44,8 @@ def load(name: str, field: str) -> Kernel | None:
         reason = f"can't be loaded from {packages}: {in_words(problem)}"
         raise FieldError(field, name, reason) from problem
     if not isinstance(kernel, Kernel) or kernel.name != name:
-        found = f"the kernel {kernel.name!r}" if isinstance(kernel, Kernel) else repr(kernel)
-        reason = f"{packages} offers {found} under this name"
+        offer = f"the kernel {kernel.name!r}" if isinstance(kernel, Kernel) else repr(kernel)
+        reason = f"{packages} offers {offer} under this name"
         limit = f"{point.value} is a gonogo.spec.kernels.kernel.Kernel named {name!r}"
         raise FieldError(field, name, reason, limit=limit)
     return kernel

@@ -202,7 +202,8 @@ def test_the_example_of_the_documentation_says_what_stands_there(
     tmp_path: Path, run: Pytest
 ) -> None:
     text = (ROOT / "docs/pytest.md").read_text()
-    (tmp_path / "test_ln.py").write_text(text.partition("```python\n")[2].partition("```")[0])
+    code = text.partition("cat > test_ln.py <<'EOF'\n")[2].partition("EOF\n")[0]
+    (tmp_path / "test_ln.py").write_text(code)
     shown = text.partition("$ pytest -q\n")[2].partition("```")[0].splitlines()
     output_lines = run(tmp_path, status=0)
 

@@ -12,11 +12,12 @@ from sqlalchemy import Engine, select
 
 import stored_jobs
 from gonogo.judging.columns import in_columns
+from gonogo.spec.statistics import ROLLED_UP
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.rollups import rebuild, rollups
 from gonogo_storage.seed_rows import layouts, slots, unpacking
 from gonogo_storage.seed_rows.batch import Batch
-from gonogo_storage.seed_rows.layouts import COLUMNS, EXACT
+from gonogo_storage.seed_rows.layouts import EXACT
 from gonogo_storage.seeds import results, strips
 from gonogo_storage.tables import JobRow, SeedLayoutRow, SeedResultRow
 
@@ -84,7 +85,7 @@ def _job(engine: Engine, rows: list[dict[str, Any]]) -> str:
 
 def _expected(sent: dict[str, Any]) -> dict[str, Any]:
     """Return an output as the HTTP API shows it."""
-    return {**dict.fromkeys((*COLUMNS, "digest", "nonfinite_kinds", "explanation")), **sent}
+    return {**dict.fromkeys((*ROLLED_UP, "digest", "nonfinite_kinds", "explanation")), **sent}
 
 
 @pytest.mark.parametrize("changes", UNUSUAL.values(), ids=UNUSUAL)
@@ -110,14 +111,14 @@ def test_every_statistic_comes_back_as_it_was_sent(engine: Engine, changes: dict
 
 def test_numbers_have_seven_digits_and_those_that_are_compared_have_all(engine: Engine) -> None:
     exact = 1 / 3
-    sent = {**DX, **dict.fromkeys(COLUMNS, exact), "needed_atol": {"0": exact}}
+    sent = {**DX, **dict.fromkeys(ROLLED_UP, exact), "needed_atol": {"0": exact}}
     job_id = _job(engine, [{**SEED, "outputs": {"dx": sent}}])
     with reading(engine) as current:
         stored = results.get(current, job_id, SEED["seed"], SEED["repeat"])
     assert stored is not None
-    expected = {name: exact if name in EXACT else 0.3333333 for name in COLUMNS}
-    assert {name: stored["outputs"]["dx"][name] for name in COLUMNS} == expected
-    assert {name: layouts.stored_number(name, exact) for name in COLUMNS} == expected
+    expected = {name: exact if name in EXACT else 0.3333333 for name in ROLLED_UP}
+    assert {name: stored["outputs"]["dx"][name] for name in ROLLED_UP} == expected
+    assert {name: layouts.stored_number(name, exact) for name in ROLLED_UP} == expected
     assert stored["outputs"]["dx"]["needed_atol"] == {"0": exact}
 
 

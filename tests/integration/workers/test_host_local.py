@@ -3,7 +3,6 @@ suite, and the documented example."""
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -235,10 +234,3 @@ def test_the_suite_finds_each_broken_promise(build: str, broken: str) -> None:
         except (AssertionError, KernelError):
             failures.add(check.name.split(":")[0])
     assert broken in failures
-
-
-def test_the_documented_example_is_the_one_that_is_tested() -> None:
-    text = (ROOT / "docs" / "executors.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    assert blocks[0] == (NUMPY_EXECUTOR / "numpy_executor.py").read_text()
-    compile(blocks[1], "docs/executors.md", "exec")

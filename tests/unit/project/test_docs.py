@@ -15,11 +15,13 @@ import gonogo_settings
 from checks import reference
 from gonogo.spec.builds import own_builds
 from gonogo.spec.executors import EXECUTORS
+from gonogo.spec.statistics import STATISTICS
 from gonogo_cli.app import COMMANDS, load
 from gonogo_cli.operate import secrets
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
+SHOWN = (".py", ".toml")
 
 
 def default_of(name: str) -> str:
@@ -64,12 +66,21 @@ def executors_table() -> str:
     return "\n".join(rows)
 
 
+def statistics_table() -> str:
+    """The table of the statistics of an output."""
+    rows = ["| name | reference | unit | meaning |", "|---|---|---|---|"]
+    for row in STATISTICS.values():
+        rows.append(f"| `{row.name}` | {row.reference} | {row.unit} | {row.sentence} |")
+    return "\n".join(rows)
+
+
 @pytest.mark.parametrize(
     ("page", "mark", "table"),
     [
         ("settings.md", "settings", settings_table()),
         ("settings.md", "outside", outside_table()),
         ("executors.md", "executors", executors_table()),
+        ("verdicts.md", "statistics", statistics_table()),
     ],
 )
 def test_a_table_is_the_code_s(page: str, mark: str, table: str) -> None:
@@ -242,6 +253,17 @@ def test_the_dev_lock_holds_the_run_lock() -> None:
 
 def test_the_front_end_s_lock_names_no_registry() -> None:
     assert '"resolved"' not in (ROOT / "dashboards/web/package-lock.json").read_text()
+
+
+def test_the_packages_that_the_documents_write_are_those_in_examples() -> None:
+    shown: dict[str, str] = {}
+    for page in DOCS.glob("*.md"):
+        shown |= re.findall(r"^cat > (\S+) <<'EOF'\n(.*?)^EOF$", page.read_text(), re.S | re.M)
+    packages = [path.parent for path in (ROOT / "examples").glob("*/pyproject.toml")]
+    files = [path for package in packages for path in package.rglob("*") if path.suffix in SHOWN]
+    assert len(files) > 8
+    for path in files:
+        assert shown[str(path.relative_to(ROOT / "examples"))] == path.read_text(), path
 
 
 def test_commands_in_the_documents_exist() -> None:
