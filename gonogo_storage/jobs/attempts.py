@@ -250,7 +250,7 @@ def store(
 
 
 def _unrequested(
-    pairs: Collection[results.Pair], work: Sequence[Sequence[int]]
+    pairs: Collection[results.Pair], work: Sequence[list[int]]
 ) -> Collection[results.Pair]:
     """Return the pairs that aren't in the work, of which there may be a hundred thousand."""
 
