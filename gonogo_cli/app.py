@@ -12,18 +12,15 @@ import sys
 from typing import Any, NamedTuple, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from gonogo_cli.kit import extras
 from gonogo_cli.kit import problem as problems
+from gonogo_cli.kit.groups import Group, UsageError, in_one_line, is_help
 
 INFRASTRUCTURE = 3
 """Exit code when a server, a database, a broker or a device is not there: nothing is said about a
 kernel."""
-
-
-UsageError: Any = typer.BadParameter.__base__
-"""Click's, which newer versions of typer bring along under another name."""
 
 
 class Entry(NamedTuple):
@@ -34,9 +31,10 @@ class Entry(NamedTuple):
     line: str
 
 
-LOCAL, SERVER, RUN, ADMIN = (
+LOCAL, SERVER, NOUNS, RUN, ADMIN = (
     "Local, no server",
     "Talk to a server",
+    "What a server has: list, show, create, change, remove",
     "Run the service",
     "Look after it",
 )
@@ -74,13 +72,22 @@ COMMANDS: dict[str, Entry] = {
     "judge": Entry(
         "gonogo_cli.local.judge:judge", LOCAL, "Judge stored .npy tensors against a test."
     ),
+    "kernels": Entry(
+        "gonogo_cli.local.kernels:app",
+        LOCAL,
+        "List the kernels that can be tested, and their emulated builds.",
+    ),
     "submit": Entry(
         "gonogo_cli.server.submit:submit",
         SERVER,
         "Submit a job, or a suite file as one run; with --watch, wait for its verdict.",
     ),
+    "ci": Entry(
+        "gonogo_cli.pipeline.ci:ci",
+        SERVER,
+        "Gate a pipeline: register the build, run a suite, compare with the base.",
+    ),
     "watch": Entry("gonogo_cli.server.jobs:watch", SERVER, "Follow a job until it ends."),
-    "jobs": Entry("gonogo_cli.server.jobs:jobs", SERVER, "List the newest jobs."),
     "results": Entry(
         "gonogo_cli.server.results:results", SERVER, "Print every seed's numbers of a job."
     ),
@@ -93,11 +100,6 @@ COMMANDS: dict[str, Entry] = {
         "gonogo_cli.server.compare:compare",
         SERVER,
         "Compare a build or a run with another, test by test; the exit code is a gate for CI.",
-    ),
-    "waiver": Entry(
-        "gonogo_cli.server.waivers:app",
-        SERVER,
-        "Take tests on until a day, so that they stop no commit: add, list, end.",
     ),
     "import": Entry(
         "gonogo_cli.server.imports:import_",
@@ -114,36 +116,91 @@ COMMANDS: dict[str, Entry] = {
         SERVER,
         "Find the build of a series that changed a test, although its runs are noisy.",
     ),
-    "cancel": Entry("gonogo_cli.server.jobs:cancel", SERVER, "Cancel a job."),
+    "suites": Entry(
+        "gonogo_cli.server.nouns.suites:app",
+        NOUNS,
+        "Store suites of tests, and look at them.",
+    ),
+    "runs": Entry(
+        "gonogo_cli.server.nouns.runs:app",
+        NOUNS,
+        "Look at runs of suites, and cancel them.",
+    ),
+    "jobs": Entry(
+        "gonogo_cli.server.nouns.jobs:app",
+        NOUNS,
+        "Look at jobs, and cancel them.",
+    ),
+    "builds": Entry(
+        "gonogo_cli.server.nouns.builds:app",
+        NOUNS,
+        "Register builds, and look at them.",
+    ),
+    "schedules": Entry(
+        "gonogo_cli.server.nouns.schedules:app",
+        NOUNS,
+        "Run suites at the times of a cron line.",
+    ),
+    "flags": Entry(
+        "gonogo_cli.server.nouns.flags:app",
+        NOUNS,
+        "Look at flags, acknowledge and resolve them.",
+    ),
+    "waivers": Entry(
+        "gonogo_cli.server.nouns.waivers:app",
+        NOUNS,
+        "Accept findings until a date, so that they block no commit.",
+    ),
+    "devices": Entry(
+        "gonogo_cli.server.nouns.devices:app",
+        NOUNS,
+        "Look at the devices of all hosts; take one out of service.",
+    ),
+    "webhooks": Entry(
+        "gonogo_cli.server.nouns.webhooks:app",
+        NOUNS,
+        "Send messages about jobs, runs and flags to other programs.",
+    ),
+    "rules": Entry(
+        "gonogo_cli.server.nouns.rules:app",
+        NOUNS,
+        "Say which deliveries of GitHub and other CI start which suites.",
+    ),
+    "hooks": Entry(
+        "gonogo_cli.server.nouns.hooks:app",
+        NOUNS,
+        "Look at deliveries of GitHub and other CI; fetch missed ones.",
+    ),
+    "tokens": Entry(
+        "gonogo_cli.server.nouns.tokens:app",
+        NOUNS,
+        "Make bearer tokens, list and revoke them.",
+    ),
     "doctor": Entry(
         "gonogo_cli.operate.doctor:doctor",
         ADMIN,
         "Look at this machine and its settings, and say what is missing.",
     ),
-    "device": Entry(
-        "gonogo_cli.operate.device:app",
+    "chips": Entry(
+        "gonogo_cli.operate.chips:app",
         ADMIN,
         "List this host's chips; run a program while no worker uses one.",
     ),
     "db": Entry("gonogo_cli.operate.db:app", ADMIN, "Migrate the database."),
+    "secrets": Entry(
+        "gonogo_cli.operate.secrets:secrets",
+        ADMIN,
+        "Make the secrets that docker-compose.yml needs, in files for their owner only.",
+    ),
     "rollups": Entry(
         "gonogo_cli.operate.rollups:app",
         ADMIN,
-        "Make the sums that pages show anew from the stored rows.",
+        "Compute the sums that pages show from the stored rows.",
     ),
-    "webhook": Entry(
-        "gonogo_cli.server.webhook:app", ADMIN, "Check webhooks that this service sent."
-    ),
-    "hooks": Entry(
-        "gonogo_cli.server.hooks:app",
-        ADMIN,
-        "Deliveries of GitHub and other CI: store the rules, list them, fetch what was missed.",
-    ),
-    "token": Entry("gonogo_cli.operate.token:app", ADMIN, "Make bearer tokens."),
 }
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(Group):
     """A group that lists its commands from COMMANDS and imports a command's module to run it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -176,7 +233,16 @@ def load(name: str) -> Any:
         app_or_function = single
     command = typer.main.get_command(app_or_function)
     command.name = name
+    _reflow(command)
     return command
+
+
+def _reflow(command: Any) -> None:
+    """Join the lines of each paragraph of the help: the terminal has a width of its own."""
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(lines.split()) for lines in paragraphs)
+    for member in getattr(command, "commands", {}).values():
+        _reflow(member)
 
 
 def _version(value: bool) -> None:
@@ -219,20 +285,35 @@ def fail(problem: BaseException, code: int) -> NoReturn:
 
 
 def run() -> NoReturn:
-    """Run the command.
-
-    Typer draws usage errors for people; with --json they are a problem document.
-    """
-    if not problems.json_requested(sys.argv[1:]):
-        app()
+    """Run the command. A usage error is one line, or with --json a problem document."""
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="gonogo")
     except UsageError as problem:
-        problems.tell(problem.format_message(), problem.exit_code)
         code = problem.exit_code
+        if not is_help(problem):
+            words = in_one_line(problem)
+            if problems.json_requested(sys.argv[1:]):
+                problems.tell(words, code)
+            else:
+                print(f"gonogo: {words}", file=sys.stderr)
     except typer.Abort:
         code = 1
     raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _settings_in_words(problem: Any) -> str:
+    """Return what is wrong with each setting: variable, reason, value; secrets are not shown."""
+    from gonogo_settings import PREFIX, Settings
+
+    words = []
+    for error in problem.errors(include_url=False):
+        name = str(error["loc"][0]) if error["loc"] else ""
+        field = Settings.model_fields.get(name)
+        is_secret = field is not None and "Secret" in str(field.annotation)
+        reason = str(error["msg"]).removeprefix("Value error, ")
+        value = "" if is_secret or not name else f"; got {error['input']!r}"
+        words.append(f"{PREFIX}{name.upper()}: {reason}{value}" if name else reason)
+    return "; ".join(words)
 
 
 def main() -> None:
@@ -262,5 +343,5 @@ def main() -> None:
             type(problem).__name__ == "ValidationError"
             and getattr(problem, "title", "") == "Settings"
         ):
-            fail(problem, 2)
+            fail(JobError(_settings_in_words(problem)), 2)
         raise

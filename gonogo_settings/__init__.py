@@ -115,7 +115,7 @@ class Settings(BaseSettings):
     webhook_secret: SecretStr | None = Field(
         None,
         description=(
-            "command line: the subscription's secret (`whsec_...`) for `gonogo webhook verify`"
+            "command line: the subscription's secret (`whsec_...`) for `gonogo webhooks verify`"
         ),
     )
     host: str = Field("127.0.0.1", description="address that the API binds")
@@ -150,10 +150,18 @@ class Settings(BaseSettings):
     builds: str | None = Field(
         None, description="worker: the TOML file that says what a build's name means on this host"
     )
+    kernels: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description=(
+            "comma-separated kernels of other installed packages that the service and its workers "
+            "load (docs/kernels.md); local commands and pytest need no such list"
+        ),
+    )
     executors: str = Field(
         "",
         description=(
-            "worker: plug-ins, comma-separated `name=package.module:Factory@/path/to/python`"
+            "worker: plug-ins, comma-separated `name=package.module:Factory@/path/to/python`, or "
+            "the name of an entry point `gonogo.executors`"
         ),
     )
     arch: str = Field(
@@ -299,7 +307,7 @@ class Settings(BaseSettings):
         "info", description="least level that is logged"
     )
 
-    @field_validator("hosts", "proxies", "webhook_private", mode="before")
+    @field_validator("hosts", "proxies", "webhook_private", "kernels", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -62,7 +62,7 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class Factor:
     """One factor with its evidence.
 
     It says how many seeds were compared and how many differed, with examples, and which
@@ -80,14 +80,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types."""
-        return {
-            "cause": self.cause.value,
-            "holds": self.holds,
-            "compared": self.compared.to_json(),
-            "examples": [dict(example) for example in self.examples],
-            "rows": [row.to_json() for row in self.rows],
-            "words": self.words,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -99,11 +92,11 @@ class Attribution:
 
     cause: Cause
     causes: tuple[Cause, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Factor, ...]
     failures: Rate
     """The failure rate of runs that add information (samples.distinct_places): a seed that fails
     in the same way every night is one failure."""
-    lost: Rate
+    infrastructure: Rate
     """The rate of hangs, crashes and errors among all runs tried."""
     contexts: tuple[Configuration, ...]
     devices: tuple[Configuration, ...]
@@ -114,18 +107,7 @@ class Attribution:
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types."""
-        return {
-            "cause": self.cause.value,
-            "causes": [cause.value for cause in self.causes],
-            "findings": [finding.to_json() for finding in self.findings],
-            "failures": self.failures.to_json(),
-            "infrastructure": self.lost.to_json(),
-            "contexts": [row.to_json() for row in self.contexts],
-            "devices": [row.to_json() for row in self.devices],
-            "words": self.words,
-            "policy": self.policy,
-            "repeated": self.repeated,
-        }
+        return asdict(self)
 
 
 def attribute(
@@ -195,7 +177,7 @@ def attribute(
     )
 
 
-def _repeats(digested: Sequence[Sample], policy: FlakinessPolicy) -> tuple[Finding, Finding]:
+def _repeats(digested: Sequence[Sample], policy: FlakinessPolicy) -> tuple[Factor, Factor]:
     """Return the findings of nondeterminism, and of state left by earlier runs in the process.
 
     A group of firsts that differs is nondeterminism without doubt. A group behind others that
@@ -216,7 +198,7 @@ def _repeats(digested: Sequence[Sample], policy: FlakinessPolicy) -> tuple[Findi
         and firsts[0].failures == 0
         and (greater(others[0], firsts[0], policy) or 0.0) > policy.level
     )
-    state = Finding(
+    state = Factor(
         Cause.context_dependent,
         by_state and others[0].failures > 0,
         others[0],
@@ -238,18 +220,18 @@ def _repeats(digested: Sequence[Sample], policy: FlakinessPolicy) -> tuple[Findi
         if compared.known
         else "no seed was run twice in equal conditions"
     )
-    return Finding(
+    return Factor(
         Cause.nondeterministic, compared.failures > 0, compared, examples, words=words
     ), state
 
 
 def _context(
     digested: Sequence[Sample],
-    state: Finding,
+    state: Factor,
     repeats: Rate,
     rows: Sequence[Configuration],
     policy: FlakinessPolicy,
-) -> Finding:
+) -> Factor:
     """Return the finding of the effect of earlier runs in the process.
 
     It covers differences between contexts, between first and not first, and state within one
@@ -265,7 +247,7 @@ def _context(
         policy,
     )
     if state.holds and not between.holds:
-        return Finding(
+        return Factor(
             Cause.context_dependent, True, state.compared, state.examples, between.rows, state.words
         )
     return between
@@ -279,7 +261,7 @@ def _between(
     rows: Sequence[Configuration],
     repeats: Rate,
     policy: FlakinessPolicy,
-) -> Finding:
+) -> Factor:
     """Return whether a seed's digests depend on the level of a factor, with all else equal.
 
     all_else: the values that must be equal. A seed counts as compared when two levels or more have
@@ -312,11 +294,11 @@ def _between(
     telling = significant(rows, policy)
     parts = [f"{share.words} seeds differ" if share.known else "no seed was run in two of them"]
     parts += [
-        f"{row.name}: {row.rate.words} failed, p = {row.p:.2g}"
+        f"{row.name}: {rate(row.failed, row.runs, policy).words} failed, p = {row.p:.2g}"
         for row in telling
         if row.p is not None
     ]
-    return Finding(
+    return Factor(
         cause,
         beyond_chance(share, repeats, policy) or bool(telling),
         share,
@@ -351,7 +333,7 @@ def _all_but_device(sample: Sample) -> Hashable:
     )
 
 
-def _seeds(samples: Sequence[Sample], repeats: Finding, policy: FlakinessPolicy) -> Finding:
+def _seeds(samples: Sequence[Sample], repeats: Factor, policy: FlakinessPolicy) -> Factor:
     """Return whether some seeds always fail while the others always pass.
 
     Outcomes must agree within each (build, seed), and differ between them.
@@ -383,7 +365,7 @@ def _seeds(samples: Sequence[Sample], repeats: Finding, policy: FlakinessPolicy)
         pairs = max(repeated, repeats.compared.runs)
         words += f"; not enough seeds were run twice: {pairs} of {policy.few_pairs}"
     examples = tuple({"build": build, "seed": seed} for build, seed in failing[:EXAMPLES])
-    return Finding(
+    return Factor(
         Cause.seed_sensitive,
         holds,
         rate(len(failing), len(outcomes), policy),
@@ -397,7 +379,7 @@ def _decide(
     sick_devices: set[str],
     failures: Rate,
     lost: Rate,
-    findings: Sequence[Finding],
+    findings: Sequence[Factor],
     repeated: int,
     policy: FlakinessPolicy,
 ) -> tuple[Cause, str]:

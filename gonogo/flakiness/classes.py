@@ -135,36 +135,34 @@ class OpenFlag:
     words: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "acknowledged": self.acknowledged,
-            "owner": self.owner,
-            "reason": self.reason,
-            "expires": self.expires,
-            "words": self.words,
-        }
+        """Return it in plain JSON types, as in the evidence of a finding."""
+        return {name: value for name, value in vars(self).items() if name != "from_head"}
 
 
 @dataclass(frozen=True)
-class RunSummary:
+class RunCounts:
     """The results of a test on one side, over all its jobs there."""
 
     build: str
     jobs: tuple[str, ...] = ()
-    """Newest first."""
+    """Newest first"""
     counts: Mapping[str, int] = field(default_factory=dict)
     """The number of (seed, repeat) by verdict; for a test within a gtest or pytest suite, of
-    iterations."""
+    iterations"""
     not_judged_red: int = 0
-    """The number of not judged runs that report red."""
+    """The number of not judged runs that report red"""
     sick: Mapping[str, int] = field(default_factory=dict)
-    """Device -> runs that are in no count, because the device was sick when they ran."""
+    """Device -> runs that are in no count, because the device was sick when they ran"""
     waiting: int = 0
-    """Jobs that have not finished."""
+    """Jobs that have not finished"""
     ended_empty: Mapping[str, int] = field(default_factory=dict)
-    """Reason -> jobs that ended without any result (queue deadline, canceled)."""
+    """Reason -> jobs that ended without any result (queue deadline, canceled)"""
+
+
+@dataclass(frozen=True)
+class RunSummary(RunCounts):
+    """The results of a test on one side, with what a comparison of the errors needs."""
+
     record: Record | None = None
     """Its seeds and forensic terms, for comparing errors; None where nothing depends on it."""
     programs: BuildPrograms | None = None
@@ -193,20 +191,14 @@ class RunSummary:
         """Return `number` as a rate among the runs that are green or red."""
         return rate(number, self.answered, policy)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
+    @property
+    def shown(self) -> RunCounts:
+        """The results as people read them: the counts in the order of verdicts, without zeros."""
         counts = {
             verdict.value: self.counts[verdict] for verdict in Verdict if self.counts.get(verdict)
         }
-        return {
-            "build": self.build,
-            "jobs": list(self.jobs),
-            "counts": counts,
-            "not_judged_red": self.not_judged_red,
-            "sick": dict(self.sick),
-            "waiting": self.waiting,
-            "ended_empty": dict(self.ended_empty),
-        }
+        names = RunCounts.__dataclass_fields__
+        return RunCounts(**{**{name: getattr(self, name) for name in names}, "counts": counts})
 
 
 @dataclass(frozen=True)
@@ -223,17 +215,6 @@ class Finding:
     """`head` and `base`: rates of the verdict; `p`: Fisher's test that they differ; `flag`;
     `change`: the result of masking, in JSON. Waived findings also have `waiver`, and
     `otherwise`: the class without the waiver."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "class": self.kind.value,
-            "verdict": self.verdict.value,
-            "sentence": self.kind.sentence,
-            "words": self.words,
-            "new": self.new,
-            "evidence": dict(self.evidence),
-        }
 
 
 @dataclass(frozen=True)
@@ -256,12 +237,3 @@ class Classification:
     def verdict(self) -> Verdict:
         """The verdict of the first finding."""
         return self.findings[0].verdict
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the first finding's class, verdict and words, and all findings, in plain JSON."""
-        return {
-            "class": self.kind.value,
-            "verdict": self.verdict.value,
-            "words": self.words,
-            "findings": [finding.to_json() for finding in self.findings],
-        }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gonogo.flakiness import arithmetic_changes
@@ -46,7 +46,7 @@ def classify(
     if head is None or not (head.counts or head.sick or head.waiting or head.ended_empty):
         words = f"{before.answered} runs on {before.build}, none on head"
         return Classification(
-            (Finding(Class.not_run, Verdict.not_run, words, False, {"base": before.to_json()}),)
+            (Finding(Class.not_run, Verdict.not_run, words, False, {"base": asdict(before.shown)}),)
         )
     change = (
         compare_builds(before.record, head.record, policy)

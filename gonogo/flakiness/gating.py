@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from gonogo.flakiness.classes import LOST, Class, Classification, Finding
 from gonogo.spec.verdicts import Verdict
@@ -48,19 +47,9 @@ class Gate:
 
     code: int
     reasons: Mapping[str, int]
-    """Class -> number of tests that close it."""
-
-    @property
-    def words(self) -> str:
-        """The reasons in one phrase."""
-        return (
-            ", ".join(Class(kind).counted(number) for kind, number in self.reasons.items())
-            or "nothing new"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {"code": self.code, "reasons": dict(self.reasons), "words": self.words}
+    """Class -> number of tests that close it"""
+    words: str
+    """The reasons in one phrase"""
 
 
 def gate(classifications: Iterable[Classification], fail_on: FailOn | str = FailOn.new) -> Gate:
@@ -82,17 +71,12 @@ def gate(classifications: Iterable[Classification], fail_on: FailOn | str = Fail
             closing = {finding.kind for finding in findings if _closes(finding, level) == code}
             for kind in closing:
                 codes[code][kind.value] = codes[code].get(kind.value, 0) + 1
-    for code in (1, 3):
-        if codes[code]:
-            return Gate(
-                code,
-                {
-                    kind.value: codes[code][kind.value]
-                    for kind in Class
-                    if kind.value in codes[code]
-                },
-            )
-    return Gate(0, {}) if ran else Gate(3, {Class.not_run.value: 0})
+    code = next((code for code in (1, 3) if codes[code]), 0)
+    reasons = {kind.value: codes[code][kind.value] for kind in Class if kind in codes.get(code, ())}
+    if not code and not ran:
+        code, reasons = 3, {Class.not_run.value: 0}
+    words = ", ".join(Class(kind).counted(number) for kind, number in reasons.items())
+    return Gate(code, reasons, words or "nothing new")
 
 
 def _closes(finding: Finding, level: FailOn) -> int:

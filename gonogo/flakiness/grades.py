@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.predicted_rates import Tail
 from gonogo.flakiness.rates import Rate, rate
 from gonogo.spec.verdicts import Verdict
-
-if TYPE_CHECKING:
-    from gonogo.flakiness.tails import Tail
 
 MAX_NAMED = 5
 """Mutants that pass, named in words; the gauge has all of them."""
@@ -86,17 +84,7 @@ class Grade:
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types."""
-        return {
-            "stability": self.stability.value,
-            "sharpness": self.sharpness.value,
-            "hollow": self.hollow,
-            "latent": self.latent,
-            "failures": self.failures.to_json(),
-            "tail": None if self.tail is None else self.tail.to_json(),
-            "missed": {name: passes.to_json() for name, passes in self.missed.items()},
-            "words": self.words,
-            "policy": self.policy,
-        }
+        return asdict(self)
 
 
 def stability(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from statistics import median
 from types import MappingProxyType
@@ -106,19 +106,7 @@ class BuildChange:
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types."""
-        return {
-            "before": self.before,
-            "after": self.after,
-            "change": self.change.value,
-            "turned_green": self.turned_green,
-            "red": [side.to_json() for side in self.red],
-            "unexplained": [side.to_json() for side in self.unexplained],
-            "same": list(self.same),
-            "differing": list(self.differing),
-            "by": self.by,
-            "words": self.words,
-            "policy": self.policy,
-        }
+        return asdict(self)
 
 
 def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLICY) -> BuildChange:

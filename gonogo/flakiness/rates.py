@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -48,14 +48,7 @@ class Rate:
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types."""
-        return {
-            "failures": self.failures,
-            "runs": self.runs,
-            "mean": self.mean,
-            "low": self.low,
-            "high": self.high,
-            "level": self.level,
-        }
+        return asdict(self)
 
 
 def _percent(share: float) -> str:

@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.predicted_rates import Tail
 from gonogo.flakiness.rates import rate
 from gonogo.flakiness.special import beta_cdf
-from gonogo.flakiness.tails import LIMIT, Tail, rates_in_words, tail
+from gonogo.flakiness.tails import LIMIT, rates_in_words, tail
 
 MAX_SEEDS = 32
 """Seeds that get a tail of their own, the worst ones: each takes some milliseconds."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.flakiness.rates import Outcome, Rate, fisher, greater, rate_of
+from gonogo.flakiness.rates import Outcome, fisher, greater, rate_of
 
 ISOLATED = "isolated"
 
@@ -38,40 +38,27 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Configuration:
-    """A row of the table of a factor: how often the test failed in that configuration.
+    """A row of the table of a factor: how often the test passed in that configuration.
 
-    It is compared with the first row (isolated), or with all others.
+    It is compared with the first row if that is `isolated`, else with all others together.
     """
 
     name: str
-    rate: Rate
     runs: int
-    """Child processes that the samples came from."""
+    passed: int
+    failed: int
+    host_runs: int
+    """Child processes that the runs came from"""
+    pass_rate: float | None
+    pass_low: float | None
+    pass_high: float | None
     p: float | None
-    """Fisher's exact test, two-sided, before Bonferroni; None for the row that the others are
-    compared with."""
+    """Fisher's exact test, two-sided, before Bonferroni; null for the row that the others are
+    compared with"""
     higher: float | None
-    """Posterior probability that it fails more often than the row it is compared with."""
-    repeated: int = 0
-    """Runs that the rate leaves out, because they repeat another of the row bit for bit."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types, with the pass rate besides the failure rate."""
-        known = self.rate.low is not None and self.rate.high is not None
-        passed = self.rate.runs - self.rate.failures
-        return {
-            "name": self.name,
-            "runs": self.rate.runs,
-            "passed": passed,
-            "failed": self.rate.failures,
-            "host_runs": self.runs,
-            "pass_rate": passed / self.rate.runs if self.rate.runs else None,
-            "pass_low": 1 - self.rate.high if known and self.rate.high is not None else None,
-            "pass_high": 1 - self.rate.low if known and self.rate.low is not None else None,
-            "p": self.p,
-            "higher": self.higher,
-            "repeated": self.repeated,
-        }
+    """Posterior probability that it fails more often than the row it is compared with"""
+    repeated: int
+    """Runs that repeat another of the row bit for bit; they count in no rate"""
 
 
 def nondeterministic_builds(samples: Iterable[Sample]) -> frozenset[str]:
@@ -184,7 +171,22 @@ def table(
             )
             p = fisher(row_rate.failures, row_rate.runs, other_rate.failures, other_rate.runs)
             higher = greater(row_rate, other_rate, policy)
-        rows.append(Configuration(name, row_rate, len(hosts[name]), p, higher, repeated[name]))
+        passed = row_rate.runs - row_rate.failures
+        rows.append(
+            Configuration(
+                name,
+                runs=row_rate.runs,
+                passed=passed,
+                failed=row_rate.failures,
+                host_runs=len(hosts[name]),
+                pass_rate=passed / row_rate.runs if row_rate.runs else None,
+                pass_low=None if row_rate.high is None else 1 - row_rate.high,
+                pass_high=None if row_rate.low is None else 1 - row_rate.low,
+                p=p,
+                higher=higher,
+                repeated=repeated[name],
+            )
+        )
     return tuple(rows)
 
 

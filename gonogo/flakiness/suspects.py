@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from gonogo.spec import arithmetic_words, missed_rows, unseen_terms
@@ -64,7 +65,7 @@ def _arithmetic(seeds: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "arithmetic": None if None in names else next(iter(arithmetic_words.counted(names))),
         "may_store": any(row.get("may_store") for row in replayed),
         **_largest(replayed, "fault_share"),
-        **({} if missed is None else {missed_rows.NAME: missed.to_json()}),
+        **({} if missed is None else {missed_rows.NAME: asdict(missed)}),
         **({unseen_terms.NAME: list(terms)} if terms else {}),
     }
 

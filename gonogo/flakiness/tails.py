@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.flakiness.rates import Rate, rate
+from gonogo.flakiness.predicted_rates import Tail, Threshold
+from gonogo.flakiness.rates import rate
 
 Array = NDArray[np.float64]
 
@@ -27,59 +26,6 @@ lognormal series of 20 seeds; with it the worst of six distributions has .89, Pa
 (calibrated)."""
 _BLOCK = 2_000_000
 """Numbers in one intermediate array of the bootstrap: 16 MB."""
-
-
-@dataclass(frozen=True)
-class Tail:
-    """The predicted failure rate per seed and its one-sided upper bound.
-
-    If nothing can be predicted they are None, and `words` says why.
-    """
-
-    seeds: int
-    """The number of samples, in the unit `per`."""
-    left_out: int
-    """The number of seeds without a number (NaN), which are left out."""
-    failures: Rate
-    """The observed rate of seeds above the limit."""
-    predicted: float | None
-    upper: float | None
-    at_most: bool
-    """True if `predicted` is the smallest rate that may be predicted, 1/(10 x seeds): the fit
-    gives that or less."""
-    level: float
-    thresholds: tuple[tuple[float, int, float], ...]
-    """(threshold, exceedances, predicted rate) of every fit."""
-    largest: float | None
-    words: str
-    distinct: int
-    """Distinct seeds among the samples."""
-    per: str = "seeds"
-    """The unit of the rates: "seeds"; or "runs", where seeds ran again and gave other numbers
-    (gonogo.flakiness.repeated)."""
-    repeated: int = 0
-    """Runs that are no samples, because they repeat a seed's numbers."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "seeds": self.seeds,
-            "left_out": self.left_out,
-            "observed": self.failures.to_json(),
-            "predicted": self.predicted,
-            "upper": self.upper,
-            "at_most": self.at_most,
-            "level": self.level,
-            "thresholds": [
-                {"threshold": threshold, "exceedances": count, "predicted": predicted}
-                for threshold, count, predicted in self.thresholds
-            ],
-            "largest": self.largest,
-            "words": self.words,
-            "distinct": self.distinct,
-            "per": self.per,
-            "repeated": self.repeated,
-        }
 
 
 def tail(
@@ -150,7 +96,7 @@ def tail(
     predicted = max(floor, middle)
     upper = min(1.0, max(predicted, bound))
     words = f"{rates_in_words(predicted, upper, middle <= floor, level, unit)} ({seeds} {unit})"
-    swept = tuple((threshold, count, rate_above) for threshold, count, rate_above, _ in fits)
+    swept = tuple(Threshold(*fit[:3]) for fit in fits)
     return Tail(
         seeds,
         left_out,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gonogo.errors import FieldError
 from gonogo.gauge.kernels import Kind, foreign, stands_for
@@ -31,15 +31,6 @@ class Planned:
     kind: Kind
     executor: str
     build: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "name": self.name,
-            "kind": self.kind.value,
-            "executor": self.executor,
-            "build": self.build,
-        }
 
 
 def planned(

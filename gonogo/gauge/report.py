@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from gonogo.flakiness.grades import Sharpness
@@ -101,7 +101,7 @@ class Gauge:
             },
             "broken": dict(self.broken),
             "arithmetic": {
-                part: [{**output.to_json(), "model": output.model} for output in outputs]
+                part: [{**asdict(output.summary), "model": output.model} for output in outputs]
                 for part, outputs in self.arithmetic.items()
             },
             "windows": [window.to_json() for window in self.windows],

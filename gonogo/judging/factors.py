@@ -170,6 +170,46 @@ class CommonFactor:
 
 
 @dataclass(frozen=True)
+class FlipsSummary:
+    """Outputs that differ between a build and its reference build, pooled over seeds."""
+
+    output: str
+    seeds: int
+    elements: int
+    """Elements that are finite in both builds"""
+    differing: int
+    """Elements that differ"""
+    rows: int
+    """Rows; each value of mean, rstd, dgamma and dbeta is one"""
+    stepped_up: int
+    """Rows that moved as a whole by a step of rstd, outward"""
+    stepped_down: int
+    """Such rows that moved inward"""
+    pivot: str
+    """The value that the factor leaves in place: zero or beta"""
+    away: int
+    """Elements farther from the pivot than the reference build's"""
+    toward: int
+    """Elements nearer to the pivot"""
+    rows_away: int
+    """Rows most of whose moves point away from the pivot"""
+    rows_toward: int
+    probability: float
+    """Sign test over rows, two-sided"""
+    factor: float | None
+    """d, if this build's values are 1 + d times"""
+    factor_low: float | None
+    factor_high: float | None
+    factor_limit: float | None
+    """The least factor that would have been seen"""
+    common_factor: bool
+    """Whether the two builds differ by that factor"""
+    rounded_otherwise: bool
+    """Whether all elements moved half a step one way, as by truncation"""
+    words: str
+
+
+@dataclass(frozen=True)
 class Flips:
     """The flips of one output on equal seeds, pooled."""
 
@@ -233,31 +273,32 @@ class Flips:
                 parts.append(f"a common factor beyond {_signed(limit)} would show")
         return "; ".join(parts)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types, as the API shows it."""
+    @property
+    def summary(self) -> FlipsSummary:
+        """Return what people read, about the pivot on which the rows agree most."""
         best = self.best
-        return {
-            "output": self.output,
-            "seeds": self.seeds,
-            "elements": self.elements,
-            "differing": self.differing,
-            "rows": self.rows,
-            "stepped_up": self.stepped_up,
-            "stepped_down": self.stepped_down,
-            "pivot": best.pivot,
-            "away": best.away,
-            "toward": best.toward,
-            "rows_away": best.rows_away,
-            "rows_toward": best.rows_toward,
-            "probability": best.probability,
-            "factor": best.factor,
-            "factor_low": best.low,
-            "factor_high": best.high,
-            "factor_limit": best.limit,
-            "common_factor": best.seen,
-            "rounded_otherwise": self.is_rounded_otherwise,
-            "words": self.words,
-        }
+        return FlipsSummary(
+            output=self.output,
+            seeds=self.seeds,
+            elements=self.elements,
+            differing=self.differing,
+            rows=self.rows,
+            stepped_up=self.stepped_up,
+            stepped_down=self.stepped_down,
+            pivot=best.pivot,
+            away=best.away,
+            toward=best.toward,
+            rows_away=best.rows_away,
+            rows_toward=best.rows_toward,
+            probability=best.probability,
+            factor=best.factor,
+            factor_low=best.low,
+            factor_high=best.high,
+            factor_limit=best.limit,
+            common_factor=best.seen,
+            rounded_otherwise=self.is_rounded_otherwise,
+            words=self.words,
+        )
 
 
 def pooled(counts: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[Flips, ...]:

@@ -6,7 +6,7 @@ At import it loads only the standard library; `judge` needs NumPy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gonogo.public import handover, tensors
@@ -249,7 +249,7 @@ def _pooled_entry(name: str, seeds: Sequence[Judgment], unseen: Sequence[str]) -
     if OTHERS in worst:
         worst = {**worst, OTHERS: list(shared_others(rows))}
     if (missed := missed_rows.pooled(rows)) is not None:
-        worst = {**worst, missed_rows.NAME: missed.to_json()}
+        worst = {**worst, missed_rows.NAME: asdict(missed)}
     if unseen_terms.NAME not in worst:
         return worst
     limits = shared_limits(row["detection_limits"] for row in rows if "detection_limits" in row)

@@ -47,6 +47,40 @@ def counted(names: Mapping[str | None, int]) -> dict[str | None, int]:
 
 
 @dataclass(frozen=True)
+class ProgramCount:
+    """The number of seeds with an arithmetic model."""
+
+    arithmetic: str | None
+    """null: no program reproduces the output"""
+    seeds: int
+
+
+@dataclass(frozen=True)
+class ArithmeticSummary:
+    """The arithmetic model of an output, over the seeds of a job."""
+
+    output: str
+    arithmetic: str | None
+    """The model of most seeds, such as "fp32-inside" or "bf16: mean, rstd stored", or the budget
+    that rules them, such as "tt-train"; null if no program reproduces the output"""
+    nearest_arithmetic: str | None
+    """The program nearest to the seeds that none reproduces; null if all are"""
+    programs: list[ProgramCount]
+    """All models, the most frequent first"""
+    seeds: int
+    """The seeds that were read: the first 4,000 rows of the job"""
+    detection_limits: list[str]
+    """The faults that none of the seeds could have seen"""
+    reproduced_by: str | None
+    """The program that reproduces the seeds which no named one reproduces"""
+    also_explained_by: list[str]
+    """Other models that explain every seed; sought where x is small"""
+    missed_rows: MissedRows | None
+    """null where no such program reproduces most of the rows"""
+    words: str
+
+
+@dataclass(frozen=True)
 class OutputArithmetic:
     """The arithmetic models of one output over several seeds.
 
@@ -95,22 +129,21 @@ class OutputArithmetic:
         limits = f"; {unseen(self.detection_limits)}" if self.detection_limits else ""
         return f"arithmetic model of {self.output}: {self.model}{too}{rows}{limits}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types; the most frequent program comes first."""
-        return {
-            "output": self.output,
-            "arithmetic": self.arithmetic,
-            "nearest_arithmetic": self.nearest,
-            "programs": [
-                {"arithmetic": name, "seeds": seeds} for name, seeds in self.programs.items()
-            ],
-            "seeds": self.seeds,
-            "detection_limits": list(self.detection_limits),
-            "reproduced_by": self.reproduced_by,
-            OTHERS: list(self.others),
-            "missed_rows": None if self.missed is None else self.missed.to_json(),
-            "words": self.words,
-        }
+    @property
+    def summary(self) -> ArithmeticSummary:
+        """Return what people read; the most frequent program comes first."""
+        return ArithmeticSummary(
+            output=self.output,
+            arithmetic=self.arithmetic,
+            nearest_arithmetic=self.nearest,
+            programs=[ProgramCount(name, seeds) for name, seeds in self.programs.items()],
+            seeds=self.seeds,
+            detection_limits=list(self.detection_limits),
+            reproduced_by=self.reproduced_by,
+            also_explained_by=list(self.others),
+            missed_rows=self.missed,
+            words=self.words,
+        )
 
 
 def was_replayed(statistics: Mapping[str, Any]) -> bool:

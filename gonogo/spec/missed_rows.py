@@ -29,18 +29,14 @@ MIN_UNEXPLAINED = 2
 
 @dataclass(frozen=True)
 class MissedRows:
-    """The rows of an output that the nearest storing program misses, over any number of seeds.
-
-    Attributes:
-        arithmetic: the program's name.
-        missed: the rows that it does not reproduce.
-        rows: all rows of these seeds.
-        seeds: the seeds.
-    """
+    """The rows of an output that the nearest storing program misses, over any number of seeds."""
 
     arithmetic: str
+    """The program's name"""
     missed: int
+    """The rows that it does not reproduce"""
     rows: int
+    """All rows of these seeds"""
     seeds: int = 1
 
     @property
@@ -60,15 +56,6 @@ class MissedRows:
         return (
             f"all but {self.missed:,} of {self.rows:,} rows{where} are those of {self.arithmetic}"
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "arithmetic": self.arithmetic,
-            "missed": self.missed,
-            "rows": self.rows,
-            "seeds": self.seeds,
-        }
 
 
 def least_unexplained(rows: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -127,7 +128,7 @@ def flips(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | None:
     """
     from gonogo.judging.factors import pooled_rows
 
-    return [output.to_json() for output in pooled_rows(rows)] or None
+    return [asdict(output.summary) for output in pooled_rows(rows)] or None
 
 
 def flips_line(output: Mapping[str, Any]) -> Text:

@@ -16,6 +16,7 @@ import typer
 
 import gonogo_settings
 from gonogo.errors import GonogoError
+from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import show
 
 LEAST_FREE_BYTES = 2**30
@@ -34,7 +35,7 @@ def python() -> Finding:
     """The interpreter."""
     return Finding(
         "python",
-        sys.version_info[:2] in {(3, 11), (3, 12)},
+        (3, 11) <= sys.version_info[:2] < (3, 15),
         f"{platform.python_version()} at {sys.executable}",
     )
 
@@ -47,11 +48,9 @@ def unknown_variables() -> Finding:
     strange = sorted(
         name for name in os.environ if name.startswith(gonogo_settings.PREFIX) and name not in known
     )
-    return Finding(
-        "settings",
-        not strange,
-        f"nobody reads {', '.join(strange)}" if strange else "every GONOGO_ variable is known",
-    )
+    unread = ", ".join(name + did_you_mean(name, known) for name in strange)
+    words = f"nobody reads {unread}" if strange else "every GONOGO_ variable is known"
+    return Finding("settings", not strange, words)
 
 
 def compiled_code() -> Finding:
@@ -146,6 +145,19 @@ def server() -> Finding:
     return Finding("server", True, url)
 
 
+def kernels() -> Finding:
+    """The kernels of other packages: those that a service here would know, and the others."""
+    from gonogo.spec.kernels import installed, registry
+
+    registry.load(gonogo_settings.load().kernels)  # raises for one that can't be loaded
+    known, others = registry.loaded(), set(installed.names()) - set(registry.loaded())
+    if not known and not others:
+        return Finding("kernels", None, "no installed package offers one")
+    allowed = f"{registry.SETTING} allows {', '.join(known) or 'none'}"
+    words = f"; installed, for local commands and pytest only: {', '.join(sorted(others))}"
+    return Finding("kernels", True, allowed + (words if others else ""))
+
+
 def builds(canary: bool = False) -> Iterator[Finding]:
     """Each build of this host's builds file."""
     if gonogo_settings.load().builds is None and not gonogo_settings.load().executors:
@@ -187,6 +199,7 @@ CHECKS: Mapping[str, Callable[[], Finding | Iterator[Finding]]] = {
     "temporary": temporary,
     "server": server,
     "chips": chips,
+    "kernels": kernels,
     "builds": builds,
 }
 """By the name of the part: what `--part` takes and the output says."""

@@ -120,7 +120,14 @@ def submit(
             if base is not None and not wait:
                 raise typer.BadParameter("--base needs --watch: what is compared has to be over")
             return suites.submit(
-                content, build, labels, wait=wait, fail_on=fail_on, as_json=as_json, base=base
+                content,
+                build,
+                labels,
+                wait=wait,
+                fail_on=fail_on,
+                as_json=as_json,
+                base=base,
+                path=file,
             )
         jobs = jobs_of(content, file)
     else:

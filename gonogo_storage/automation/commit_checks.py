@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.states import RunState
+from gonogo_storage.db.paging import Page, newest_first
+from gonogo_storage.db.records import from_object
+from gonogo_storage.db.states import HookSource, RunState
 from gonogo_storage.tables import CommitCheckRow, RunJobRow, RunRow
 
 
@@ -22,8 +23,8 @@ class CommitCheck:
     """One suite that a rule started for one delivery (`suite` null: the rule's gauges)."""
 
     id: str
-    delivery_id: str
-    source: str
+    delivery: str
+    source: HookSource
     """"github" or "ci": only the first can be answered at GitHub."""
     event: str
     rule: str
@@ -44,27 +45,13 @@ class CommitCheck:
     base_sha: str | None
     head_build: str | None
     base_build: str | None
-    run_id: str | None
-    base_run_id: str | None
-    gauges: tuple[str, ...]
+    run: str | None
+    base_run: str | None
+    gauges: list[str]
     error: str | None
-    """Why the head's run (run_id null) or the base's (base_run_id null) could not start, or
-    null."""
+    """Why the head's run (run null) or the base's (base_run null) could not start"""
     occurred_at: datetime
     created_at: datetime
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the commit check as the API shows it."""
-        plain = {column.name: getattr(self, column.name) for column in fields(self)}
-        plain["delivery"], plain["run"], plain["base_run"] = (
-            plain.pop(name) for name in ("delivery_id", "run_id", "base_run_id")
-        )
-        return {
-            **plain,
-            "gauges": list(self.gauges),
-            "occurred_at": timestamp(self.occurred_at),
-            "created_at": timestamp(self.created_at),
-        }
 
 
 def add(session: Session, values: dict[str, Any], *, now: datetime | None = None) -> CommitCheck:
@@ -74,7 +61,7 @@ def add(session: Session, values: dict[str, Any], *, now: datetime | None = None
     """
     values = {**values, "gauges": list(values.get("gauges", ()))}
     query = select(CommitCheckRow).where(
-        CommitCheckRow.delivery_id == values["delivery_id"], CommitCheckRow.rule == values["rule"]
+        CommitCheckRow.delivery == values["delivery"], CommitCheckRow.rule == values["rule"]
     )
     row = session.scalars(
         query.where(CommitCheckRow.suite.is_not_distinct_from(values["suite"]))
@@ -101,7 +88,7 @@ def of_run(session: Session, run_id: str, *, limit: int | None = None) -> list[C
     """
     query = (
         select(CommitCheckRow)
-        .where(or_(CommitCheckRow.run_id == run_id, CommitCheckRow.base_run_id == run_id))
+        .where(or_(CommitCheckRow.run == run_id, CommitCheckRow.base_run == run_id))
         .order_by(CommitCheckRow.id)
     )
     return [_commit_check(row) for row in session.scalars(query.limit(limit))]
@@ -177,7 +164,7 @@ def of_delivery(session: Session, delivery_id: str) -> list[CommitCheck]:
     """Return the commit checks that a delivery started."""
     query = (
         select(CommitCheckRow)
-        .where(CommitCheckRow.delivery_id == delivery_id)
+        .where(CommitCheckRow.delivery == delivery_id)
         .order_by(CommitCheckRow.id)
     )
     return [_commit_check(row) for row in session.scalars(query)]
@@ -193,19 +180,13 @@ def list_(
     cursor: str | None = None,
 ) -> Page[CommitCheck]:
     """Return commit checks, newest first. Raises BadCursor."""
-    query = select(CommitCheckRow).order_by(CommitCheckRow.id.desc()).limit(limit + 1)
-    if repository is not None:
-        query = query.where(CommitCheckRow.repository == repository)
-    if pull_request is not None:
-        query = query.where(CommitCheckRow.pull_request == pull_request)
+    query = select(CommitCheckRow)
     if run is not None:
         if not is_id(run):
             return Page((), None)
-        query = query.where(or_(CommitCheckRow.run_id == run, CommitCheckRow.base_run_id == run))
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(CommitCheckRow.id < cursor)
+        query = query.where(or_(CommitCheckRow.run == run, CommitCheckRow.base_run == run))
+    filters = {CommitCheckRow.repository: repository, CommitCheckRow.pull_request: pull_request}
+    query = newest_first(query, CommitCheckRow.id, limit=limit, cursor=cursor, filters=filters)
     return Page.cut(
         [_commit_check(row) for row in session.scalars(query)], limit, lambda item: item.id
     )
@@ -224,8 +205,8 @@ def started(
         CommitCheckRow.suite_key == suite_key,
     )
     columns = (
-        (CommitCheckRow.run_id, CommitCheckRow.head_sha, CommitCheckRow.head_build),
-        (CommitCheckRow.base_run_id, CommitCheckRow.base_sha, CommitCheckRow.base_build),
+        (CommitCheckRow.run, CommitCheckRow.head_sha, CommitCheckRow.head_build),
+        (CommitCheckRow.base_run, CommitCheckRow.base_sha, CommitCheckRow.base_build),
     )
     newest_runs: list[str] = []
     for run, commit, build_column in columns:
@@ -262,5 +243,4 @@ def newest_head(
 
 
 def _commit_check(row: CommitCheckRow) -> CommitCheck:
-    values = {column.name: getattr(row, column.name) for column in fields(CommitCheck)}
-    return CommitCheck(**{**values, "gauges": tuple(row.gauges)})
+    return from_object(CommitCheck, row, source=HookSource(row.source))

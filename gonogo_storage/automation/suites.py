@@ -31,6 +31,11 @@ class Suite:
     archived_at: datetime | None
 
 
+def names(session: Session) -> list[str]:
+    """Return the names of the suites that can run."""
+    return list(session.scalars(select(SuiteRow.name).where(SuiteRow.archived_at.is_(None))))
+
+
 def put(
     session: Session, name: str, content: dict[str, Any], *, owner: str, now: datetime
 ) -> tuple[Suite, bool]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.judging.factors import Flips
+from gonogo.judging.factors import FlipsSummary
 from gonogo_storage.comparison.comparison_side import Place
 from gonogo_storage.db.states import JobKind
 from gonogo_storage.rollups.variants import context_name
@@ -30,16 +29,7 @@ class BuildPair:
     job: str
     build: str
     reference: str
-    flips: tuple[Flips, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "job": self.job,
-            "build": self.build,
-            "reference": self.reference,
-            "flips": [output.to_json() for output in self.flips],
-        }
+    flips: tuple[FlipsSummary, ...]
 
 
 def read(
@@ -70,6 +60,6 @@ def read(
     for row in session.execute(query):
         place = Place(row.test_key, row.arch, row.board, context_name(row.context), "")
         if place not in pairs:
-            pooled = flips.of_job(session, row.id)
-            pairs[place] = BuildPair(row.id, row.build, row.reference, pooled)
+            summaries = tuple(output.summary for output in flips.of_job(session, row.id))
+            pairs[place] = BuildPair(row.id, row.build, row.reference, summaries)
     return pairs

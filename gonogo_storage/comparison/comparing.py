@@ -80,26 +80,6 @@ class Compared:
     pair: BuildPair | None = None
     """Head's build against base's on equal seeds, if a job compared them."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the test in plain JSON types (links are the API's)."""
-        place = self.place
-        return {
-            "name": self.name,
-            "test_key": place.test_key,
-            "workload_key": self.workload_key,
-            "kernel": self.kernel,
-            "test": dict(self.canonical),
-            "within": place.within or None,
-            "arch": place.arch,
-            "board": place.board,
-            "context": place.context,
-            **self.classification.to_json(),
-            "base": None if self.base is None else self.base.to_json(),
-            "head": None if self.head is None else self.head.to_json(),
-            "check": self.check,
-            "pair": None if self.pair is None else self.pair.to_json(),
-        }
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -137,18 +117,6 @@ class Comparison:
         """Return the gate's answer: whether head may pass."""
         return gate((test.classification for test in self.tests), fail_on)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison in plain JSON types, without the tests."""
-        return {
-            "base": self.base.to_json(),
-            "head": self.head.to_json(),
-            "complete": self.complete,
-            "counts": self.counts,
-            "words": self.words,
-            "tests": len(self.tests),
-            "policy": self.policy,
-        }
-
 
 def compare(
     session: Session,
@@ -171,7 +139,7 @@ def compare(
     if not sides[1].jobs:
         raise FieldError(
             "head",
-            second.text,
+            second.requested,
             "nothing was submitted for it",
             limit="a build that has jobs, or a run's id",
         )

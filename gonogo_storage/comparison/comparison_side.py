@@ -77,38 +77,34 @@ class Place(NamedTuple):
 class Side:
     """The jobs of a side. `build` None: all of the run, which then has one build."""
 
-    text: str
-    """The side as it was requested."""
+    requested: str
+    """The requested name"""
     build: str | None
     run: str | None
 
 
 @dataclass(frozen=True)
-class SideResults:
-    """The result of each test on one side."""
+class SideCounts:
+    """The builds and jobs of base or head."""
 
-    side: Side
     builds: tuple[str, ...]
     jobs: int
     waiting: int
+    """Jobs that are not over"""
     more_jobs: bool
-    """True if older jobs were left out."""
+    """Whether older jobs were not read"""
+
+
+@dataclass(frozen=True)
+class SideResults(SideCounts):
+    """The result of each test on one side."""
+
+    side: Side
     tests: Mapping[Place, RunSummary]
     facts: Mapping[Place, tuple[JobFacts, ...]] = field(default_factory=dict)
     """For kernels: the jobs that have results, newest first."""
     branches: Mapping[Place, str] = field(default_factory=dict)
     ids: frozenset[str] = frozenset()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the side in plain JSON types, without the tests."""
-        return {
-            "asked": self.side.text,
-            "builds": list(self.builds),
-            "run": self.side.run,
-            "jobs": self.jobs,
-            "waiting": self.waiting,
-            "more_jobs": self.more_jobs,
-        }
 
 
 def find(session: Session, text: str, path: str) -> Side:
@@ -186,11 +182,11 @@ def read(session: Session, side: Side) -> SideResults:
         if row.kernel != KERNEL and row.done:
             facts.setdefault(whole, []).append(_facts(row))
     return SideResults(
-        side,
         tuple(dict.fromkeys(row.build for row in rows)),
         len(rows),
         sum(not JobState(row.state).final for row in rows),
         more_jobs,
+        side,
         tests,
         {place: tuple(jobs) for place, jobs in facts.items()},
         branches,

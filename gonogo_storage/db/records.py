@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from gonogo_storage.db.base import Base
 
 T = TypeVar("T")
 
 
-def from_object(shape: type[T], source: object, **others: Any) -> T:
+def from_object(shape: type[T], source: object, /, *more: object, **others: Any) -> T:
     """Return the dataclass with the attributes of the same names, and the `others`.
 
-    The source is a row, or a dataclass with fewer fields.
+    A source is a row, or a dataclass with fewer fields. Of several, the first that has an attribute
+    counts.
     """
-    copied = {name: getattr(source, name) for name in _names(shape) if name not in others}
+    copied = {
+        name: getattr(source if not more or hasattr(source, name) else _holder(more, name), name)
+        for name in _names(shape)
+        if name not in others
+    }
     return shape(**copied, **others)
 
 
-def from_json(shape: type[T], stored: Mapping[str, Any] | None) -> T | None:
-    """Return the dataclass with the object's members of the same names; None for None."""
-    return None if stored is None else shape(**{name: stored[name] for name in _names(shape)})
+def _holder(sources: Sequence[object], name: str) -> object:
+    return next((source for source in sources if hasattr(source, name)), sources[-1])
+
+
+def from_json(shape: type[T], stored: Mapping[str, Any]) -> T:
+    """Return the dataclass, with those inside it, of an object in a JSON column.
+
+    Members that the dataclass doesn't have are ignored. Raises ValueError for an object that isn't
+    of this shape, such as one that another version has stored.
+    """
+    known: Any = shape
+    read: T = _reader(known).validate_python(stored)
+    return read
+
+
+@cache
+def _reader(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
 
 
 def as_columns(table: type[Base], source: object) -> dict[str, Any]:

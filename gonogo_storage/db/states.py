@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -90,6 +91,14 @@ class ChunkState(StrEnum):
 
 
 CLOSED_CHUNK = (ChunkState.done, ChunkState.lost)
+
+
+@dataclass(frozen=True)
+class ChunkCounts:
+    """The chunks of a job or a gauge: all, and those that haven't ended."""
+
+    total: int
+    open: int
 
 
 class AttemptState(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
@@ -33,6 +33,18 @@ _SENTENCES = {
         " allow."
     ),
 }
+
+
+class _Fact(NamedTuple):
+    """The part of a seed's row that decides which seed is the most telling, with its statistics."""
+
+    verdict: str
+    explanation: str
+    budget_ratio: float
+    outputs: Mapping[str, Mapping[str, Any]]
+
+
+_GREEN = _Fact(Verdict.pass_.value, Explanation.explained.value, 0.0, {})
 
 
 def diagnosis(session: Session, job_id: str) -> dict[str, Any] | None:
@@ -71,28 +83,36 @@ def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
     if not artifacts:
         return None
     table = SeedResultRow
-    facts: dict[tuple[int, int], tuple[str, str, float]] = {}
+    facts: dict[tuple[int, int], _Fact] = {}
     query = stored.query(table.job_id == job_id, table.seed.in_({row.seed for row in artifacts}))
-    for seed in stored.read(session, query, "budget_ratio"):
+    for seed in stored.read(session, query, "budget_ratio", "exact", "fault"):
         ratios = [output["budget_ratio"] or 0.0 for output in seed.outputs.values()]
-        explained = seed.explanation or Explanation.not_judged.value
-        facts[seed.seed, seed.repeat] = (seed.verdict, explained, max(ratios, default=0.0))
+        facts[seed.seed, seed.repeat] = _Fact(
+            seed.verdict,
+            seed.explanation or Explanation.not_judged.value,
+            max(ratios, default=0.0),
+            seed.outputs,
+        )
 
     def order(row: Any) -> tuple[int, int, float, int, int]:
-        verdict, explanation, ratio = facts.get(
-            (row.seed, row.repeat), (Verdict.pass_.value, Explanation.explained.value, 0.0)
+        fact = facts.get((row.seed, row.repeat), _GREEN)
+        return (
+            _EXPLAINED_RANK[fact.explanation],
+            Verdict(fact.verdict).rank,
+            -fact.budget_ratio,
+            row.seed,
+            row.repeat,
         )
-        return (_EXPLAINED_RANK[explanation], Verdict(verdict).rank, -ratio, row.seed, row.repeat)
 
     best = min(artifacts, key=order)
     content = session.scalars(select(ArtifactRow.content).where(ArtifactRow.id == best.id)).one()
-    fact = facts.get((best.seed, best.repeat), (None, None))
+    fact = facts.get((best.seed, best.repeat))
     return {
         "seed": best.seed,
         "repeat": best.repeat,
-        "verdict": fact[0],
-        "explanation": fact[1],
-        **consistent_diagnosis(content, fact[1]),
+        "verdict": fact and fact.verdict,
+        "explanation": fact and fact.explanation,
+        **consistent_diagnosis(content, fact and fact.explanation, fact and fact.outputs),
     }
 
 

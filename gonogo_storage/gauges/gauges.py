@@ -2,34 +2,99 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, defer
 
+from gonogo.flakiness.grades import Sharpness
+from gonogo.gauge.elsewhere import OtherInputs
+from gonogo.gauge.kernels import Kind
+from gonogo.gauge.plan import Planned
 from gonogo.gauge.rates import Rate
-from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id
-from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.states import JobState
+from gonogo_storage.db.paging import Page, newest_first
+from gonogo_storage.db.records import from_object
+from gonogo_storage.db.states import ChunkCounts, JobState
 from gonogo_storage.tables import GaugeRow, JobRow, TestSpecRow
 
 
-def get(session: Session, gauge_id: str) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class GaugeTarget:
+    """The device that a gauge runs on."""
+
+    arch: str
+    board: str
+
+
+@dataclass(frozen=True)
+class GaugeSummary:
+    """A gauge in a list."""
+
+    id: str
+    state: JobState
+    error: str | None
+    waiting_reason: str | None
+    version: int
+    owner: str
+    test: dict[str, Any]
+    """The test in its canonical form, without fields that have their default"""
+    test_key: str
+    workload_key: str
+    kernel: str
+    branch: str
+    target: GaugeTarget
+    seeds: list[int]
+    search: bool
+    total: int
+    """Runs: (seed, part); more if other inputs are tried"""
+    done: int
+    chunks: ChunkCounts
+    sharpness: Sharpness | None
+    """null until it is over"""
+    words: str | None
+    created_at: datetime
+    deadline_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True)
+class GaugePart(Planned):
+    """A part of a gauge; `where` is its place in `elsewhere`, or null for the test's inputs."""
+
+    where: int | None
+
+
+@dataclass(frozen=True)
+class Gauge(GaugeSummary):
+    """A gauge with its parts and its report."""
+
+    parts: list[GaugePart]
+    elsewhere: list[OtherInputs]
+    """Other inputs, which were tried because no tolerance works with those of the test"""
+    report: dict[str, Any] | None
+    """The report of `gonogo gauge --json`, with the command that measures it again"""
+
+
+AnyGauge = TypeVar("AnyGauge", bound=GaugeSummary)
+
+
+def get(session: Session, gauge_id: str) -> Gauge | None:
     """Return a gauge with its report, or None."""
-    if not is_id(gauge_id):
-        return None
     query = _joined().where(GaugeRow.id == gauge_id)
-    row = session.execute(query).one_or_none()
+    row = session.execute(query).one_or_none() if is_id(gauge_id) else None
     if row is None:
         return None
-    gauge, job, canonical = row
-    return {
-        **_summary(gauge, job, canonical),
-        "elsewhere": gauge.elsewhere,
-        "parts": gauge.parts,
-        "report": gauge.report,
-    }
+    gauge: GaugeRow = row[0]
+    return _gauge(
+        Gauge,
+        *row,
+        parts=[GaugePart(**{**part, "kind": Kind(part["kind"])}) for part in gauge.parts],
+        elsewhere=[OtherInputs(**inputs) for inputs in gauge.elsewhere],
+    )
 
 
 def list_(
@@ -40,30 +105,28 @@ def list_(
     sharpness: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[dict[str, Any]]:
+) -> Page[GaugeSummary]:
     """Return gauges without their reports, newest first. Raises BadCursor."""
     query = _joined().options(
         defer(GaugeRow.report), defer(GaugeRow.parts), defer(GaugeRow.elsewhere)
     )
-    for column, value in (
-        (GaugeRow.test_key, test),
-        (JobRow.state, state),
-        (GaugeRow.sharpness, sharpness),
-    ):
-        if value is not None:
-            query = query.where(column == value)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(GaugeRow.id < cursor)
-    rows = session.execute(query.order_by(GaugeRow.id.desc()).limit(limit + 1)).all()
-    return Page.cut([_summary(*row) for row in rows], limit, lambda item: str(item["id"]))
+    filters = {GaugeRow.test_key: test, JobRow.state: state, GaugeRow.sharpness: sharpness}
+    query = newest_first(query, GaugeRow.id, limit=limit, cursor=cursor, filters=filters)
+    rows = session.execute(query)
+    return Page.cut([_gauge(GaugeSummary, *row) for row in rows], limit, lambda item: item.id)
 
 
-def last(
-    session: Session, test_key: str, branch: str, arch: str, board: str
-) -> dict[str, Any] | None:
-    """Return {"id", "finished_at", "report"} of a variant's last finished gauge, or None.
+@dataclass(frozen=True)
+class LastReport:
+    """The report of a variant's last finished gauge."""
+
+    gauge: str
+    finished_at: datetime
+    report: dict[str, Any]
+
+
+def last(session: Session, test_key: str, branch: str, arch: str, board: str) -> LastReport | None:
+    """Return the report of a variant's last finished gauge, or None.
 
     The gauge is chosen as in `sharpness_of`.
     """
@@ -77,11 +140,7 @@ def last(
     row = session.execute(
         query.order_by((GaugeRow.branch == branch).desc(), GaugeRow.id.desc()).limit(1)
     ).one_or_none()
-    return (
-        None
-        if row is None
-        else {"id": row.id, "finished_at": timestamp(row.finished_at), "report": row.report}
-    )
+    return None if row is None else LastReport(*row)
 
 
 def sharpness_of(
@@ -112,29 +171,21 @@ def _joined() -> Any:
     return query.join(TestSpecRow, TestSpecRow.key == GaugeRow.test_key)
 
 
-def _summary(gauge: GaugeRow, job: JobRow, canonical: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "id": gauge.id,
-        "state": job.state,
-        "error": job.error,
-        "waiting_reason": job.waiting_reason,
-        "version": job.version,
-        "owner": job.owner,
-        "test": canonical,
-        "test_key": gauge.test_key,
-        "workload_key": job.workload_key,
-        "kernel": job.kernel,
-        "branch": gauge.branch,
-        "target": {"arch": gauge.arch, "board": gauge.board},
-        "seeds": gauge.seeds,
-        "search": gauge.search,
-        "total": job.total,
-        "done": gauge.done,
-        "chunks": {"total": job.chunk_count, "open": job.open_chunks},
-        "sharpness": gauge.sharpness,
-        "words": gauge.words,
-        "created_at": timestamp(job.created_at),
-        "deadline_at": timestamp(job.deadline_at),
-        "started_at": timestamp(job.started_at),
-        "finished_at": timestamp(job.finished_at),
-    }
+def _gauge(
+    shape: type[AnyGauge],
+    gauge: GaugeRow,
+    job: JobRow,
+    canonical: dict[str, Any],
+    **others: Any,
+) -> AnyGauge:
+    return from_object(
+        shape,
+        gauge,
+        job,
+        state=JobState(job.state),
+        test=canonical,
+        target=from_object(GaugeTarget, gauge),
+        chunks=ChunkCounts(job.chunk_count, job.open_chunks),
+        sharpness=None if gauge.sharpness is None else Sharpness(gauge.sharpness),
+        **others,
+    )

@@ -7,7 +7,7 @@ so the API process must not import it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -78,7 +78,7 @@ class Assessment:
     def to_json(self) -> dict[str, Any]:
         """Return the assessment in plain JSON types."""
         return {
-            **self.variant.to_json(),
+            **asdict(self.variant),
             "build": self.job.build,
             "build_sequence": self.job.sequence,
             "job": self.job.id,
@@ -88,7 +88,7 @@ class Assessment:
             "changes": dict(self.changes),
             "builds": [dict(build) for build in self.builds],
             "era": list(self.era),
-            "looked": self.extent.to_json(),
+            "looked": asdict(self.extent),
             "left_out": {device: dict(note) for device, note in self.left_out.items()},
             "policy": self.policy.version,
         }

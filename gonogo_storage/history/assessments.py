@@ -8,6 +8,7 @@ gonogo_storage.history.assessing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.dialect import insert_once
-from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import JobState
 from gonogo_storage.flags import flag_changes, flags
 from gonogo_storage.flags.flag_expiry import Quiet
@@ -125,7 +125,7 @@ def put(session: Session, assessment: Assessment, *, now: datetime) -> None:
     An assessment of an older build renews only `builds` and `changes`.
     """
     content = assessment.to_json()
-    key = assessment.variant.to_json()
+    key = asdict(assessment.variant)
     fresh = _columns(assessment) | {"content": content, "version": 0, "assessed_at": now}
     insert_once(session, AssessmentRow, [key | fresh])
     row = session.get_one(
@@ -159,7 +159,7 @@ def get(session: Session, variant: Variant) -> dict[str, Any] | None:
 def _summary(row: Any) -> dict[str, Any]:
     return {name: getattr(row, name) for name in _SUMMARY} | {
         "job": row.job_id,
-        "assessed_at": timestamp(row.assessed_at),
+        "assessed_at": row.assessed_at,
     }
 
 

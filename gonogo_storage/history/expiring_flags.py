@@ -71,4 +71,4 @@ def _ruled_out(attribution: Attribution, cause: Cause, min_runs: int) -> bool:
         Cause.context_dependent: attribution.contexts,
         Cause.device_dependent: attribution.devices,
     }.get(cause, ())
-    return len(rows) > 1 and min(row.rate.runs for row in rows) >= min_runs
+    return len(rows) > 1 and min(row.runs for row in rows) >= min_runs

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import arithmetic_changes, masking
-from gonogo.flakiness.attribution import Cause
-from gonogo.flakiness.attribution import Finding as Factor
+from gonogo.flakiness.attribution import Cause, Factor
 from gonogo.flakiness.grades import Stability
 from gonogo.flakiness.rates import Outcome, outcome_of, rate
 from gonogo.spec.verdicts import Explanation, Verdict
@@ -86,7 +85,7 @@ def _with_rerun(assessment: Assessment, job_runs: Sequence[Run], base: Finding) 
     details = {
         "words": f"{share.words} seeds",
         "figures": {"seeds": share.to_json()},
-        "looked": assessment.extent.to_json(),
+        "looked": asdict(assessment.extent),
         "examples": [run_evidence.example(run) for run in worst[: run_evidence.EXAMPLES]],
         "rerun": run_evidence.rerun(evidence_runs, worst),
         "left_out": {name: dict(entry) for name, entry in assessment.left_out.items()},
@@ -132,11 +131,11 @@ def _flaky(
     )  # the grade has more runs where not every seed was read
     figures = {
         "failures": failures.to_json(),
-        "infrastructure": attribution.lost.to_json(),
+        "infrastructure": attribution.infrastructure.to_json(),
         "cause": attribution.cause.value,
         "causes": [cause.value for cause in attribution.causes],
-        "contexts": [row.to_json() for row in attribution.contexts],
-        "devices": [row.to_json() for row in attribution.devices],
+        "contexts": [asdict(row) for row in attribution.contexts],
+        "devices": [asdict(row) for row in attribution.devices],
     }
     repeats = REPEATS if Cause.nondeterministic in attribution.causes else 1
     examples = [*red[-run_evidence.EXAMPLES // 2 :], *green[-run_evidence.EXAMPLES // 2 :]]
@@ -175,13 +174,13 @@ def _factor(
     ] or list(job_runs)
     figures = {
         **factor.to_json(),
-        "contexts": [row.to_json() for row in assessment.attribution.contexts],
+        "contexts": [asdict(row) for row in assessment.attribution.contexts],
     }
     # the check line must show it in a context, not isolated
     if kind is FlagKind.context_dependent:
         evidence_runs.sort(key=lambda run: run.job.context == ISOLATED)
     if kind is FlagKind.device_dependent:
-        figures["devices"] = [row.to_json() for row in assessment.attribution.devices]
+        figures["devices"] = [asdict(row) for row in assessment.attribution.devices]
     repeats = 1 if kind is FlagKind.device_dependent else REPEATS
     return run_evidence.finding(
         assessment,

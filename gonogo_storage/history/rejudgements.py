@@ -6,7 +6,8 @@ The verdicts of jobs are never changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,9 +18,9 @@ from gonogo.judging.rejudging import rejudge
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import POLICY, Policy, Verdict, worst
 from gonogo_storage.catalogue import test_specs
-from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import JobRow, RejudgementRow
@@ -32,6 +33,80 @@ The report counts what was left out.
 ENDED = (JobState.finished, JobState.cancelled)
 
 
+@dataclass(frozen=True)
+class Rejudged:
+    """Old and new verdicts of seeds; the stored numbers can't decide the `undecided` ones."""
+
+    seeds: int
+    changed: int
+    undecided: int
+    old: dict[str, int]
+    """By verdict"""
+    new: dict[str, int]
+
+
+@dataclass(frozen=True)
+class RejudgedBuild(Rejudged):
+    """The verdicts of all jobs of a build."""
+
+    build: str
+    branch: str
+    sequence: int
+    jobs: int
+
+
+@dataclass(frozen=True)
+class RejudgedJob(Rejudged):
+    """The verdicts of a job; `new_verdict` is null if a seed is undecided."""
+
+    job: str
+    build: str
+    old_verdict: Verdict | None
+    new_verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """The declared tolerance, and the one that the seeds are judged with."""
+
+    old: dict[str, Any]
+    new: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Policies:
+    """The policies that the seeds were judged with, and the one that applies now."""
+
+    stored: list[str]
+    applied: str
+
+
+@dataclass(frozen=True)
+class Rejudgement:
+    """The report; id, owner and created_at are null unless stored. In lists `jobs` is empty."""
+
+    test_key: str
+    new_test_key: str
+    tolerance: Tolerances
+    policy: Policies
+    build: str | None
+    builds: list[RejudgedBuild]
+    jobs: list[RejudgedJob]
+    seeds: int
+    changed: int
+    undecided: int
+    reasons: dict[str, int]
+    """Why the numbers don't decide -> seeds"""
+    jobs_left_out: int
+    id: str | None = None
+    owner: str | None = None
+    reason: str | None = None
+    created_at: datetime | None = None
+
+
+_OF_ROW = ("id", "owner", "reason", "created_at")
+
+
 def report(
     session: Session,
     declared: TestSpec,
@@ -39,14 +114,10 @@ def report(
     *,
     build: str | None = None,
     policy: Policy = POLICY,
-) -> dict[str, Any]:
+) -> Rejudgement:
     """Judge every stored seed of a test's jobs again.
 
     proposed: the same test with another tolerance, or with the same one for another policy.
-
-    Returns {"test_key", "new_test_key", "tolerance": {"old", "new"}, "policy": {"stored",
-    "applied"}, "build", "builds": [...], "jobs": [...], "seeds", "changed", "undecided", "reasons",
-    "jobs_left_out"}. Builds and jobs have old and new counts by verdict.
     """
     wheres: list[ColumnElement[bool]] = [
         JobRow.test_key == declared.key,
@@ -55,65 +126,67 @@ def report(
     ]
     if build is not None:
         wheres.append(JobRow.build == build)
+    table = JobRow
     query = select(
-        JobRow.id,
-        JobRow.build,
-        JobRow.branch,
-        JobRow.build_sequence,
-        JobRow.verdict,
-        JobRow.done,
+        table.id, table.build, table.branch, table.build_sequence, table.verdict, table.done
     ).where(*wheres)
-    jobs: list[dict[str, Any]] = []
-    builds: dict[str, dict[str, Any]] = {}
+    jobs: list[RejudgedJob] = []
+    places: dict[str, tuple[str, int]] = {}
     policies: set[str] = set()
     reasons: Counter[str] = Counter()
     seeds = 0
-    for row in session.execute(query.order_by(JobRow.id.desc())):
+    for row in session.execute(query.order_by(table.id.desc())):
         if jobs and seeds + row.done > MAX_SEEDS:
             break
-        job = _job(session, row.id, declared, proposed, policy, policies, reasons)
-        seeds += job["seeds"]
-        jobs.append({"job": row.id, "build": row.build, "old_verdict": row.verdict, **job})
-        group = builds.setdefault(row.build, _empty(row.build, row.branch, row.build_sequence))
-        group["jobs"] += 1
-        for name in ("seeds", "changed", "undecided"):
-            group[name] += job[name]
-        for name in ("old", "new"):
-            group[name].update(job[name])
-    for entry in (*jobs, *builds.values()):
-        entry["old"], entry["new"] = _ordered(entry["old"]), _ordered(entry["new"])
-    job_total = session.scalar(select(func.count()).select_from(JobRow).where(*wheres)) or 0
-    return {
-        "test_key": declared.key,
-        "new_test_key": proposed.key,
-        "tolerance": {
-            "old": declared.canonical().get("tolerance", {}),
-            "new": proposed.canonical().get("tolerance", {}),
-        },
-        "policy": {"stored": sorted(policies), "applied": policy.version},
-        "build": build,
-        "builds": sorted(
-            builds.values(), key=lambda entry: (entry["branch"], entry["sequence"], entry["build"])
+        rejudged, verdict = _job(session, row.id, declared, proposed, policy, policies, reasons)
+        seeds += rejudged.seeds
+        before = None if row.verdict is None else Verdict(row.verdict)
+        jobs.append(
+            from_object(
+                RejudgedJob,
+                rejudged,
+                job=row.id,
+                build=row.build,
+                old_verdict=before,
+                new_verdict=verdict,
+            )
+        )
+        places.setdefault(row.build, (row.branch, row.build_sequence))
+    builds = [
+        _build(name, *place, [job for job in jobs if job.build == name])
+        for name, place in places.items()
+    ]
+    job_total = session.scalar(select(func.count()).select_from(table).where(*wheres)) or 0
+    return Rejudgement(
+        test_key=declared.key,
+        new_test_key=proposed.key,
+        tolerance=Tolerances(
+            declared.canonical().get("tolerance", {}), proposed.canonical().get("tolerance", {})
         ),
-        "jobs": jobs,
-        "seeds": seeds,
-        "changed": sum(job["changed"] for job in jobs),
-        "undecided": sum(job["undecided"] for job in jobs),
-        "reasons": dict(reasons),
-        "jobs_left_out": job_total - len(jobs),
-    }
+        policy=Policies(sorted(policies), policy.version),
+        build=build,
+        builds=sorted(builds, key=lambda entry: (entry.branch, entry.sequence, entry.build)),
+        jobs=jobs,
+        seeds=seeds,
+        changed=sum(job.changed for job in jobs),
+        undecided=sum(job.undecided for job in jobs),
+        reasons=dict(reasons),
+        jobs_left_out=job_total - len(jobs),
+    )
 
 
-def _empty(build: str, branch: str, sequence: int) -> dict[str, Any]:
-    numbers = dict.fromkeys(("jobs", "seeds", "changed", "undecided"), 0)
-    return {
-        "build": build,
-        "branch": branch,
-        "sequence": sequence,
-        **numbers,
-        "old": Counter(),
-        "new": Counter(),
-    }
+def _build(name: str, branch: str, sequence: int, jobs: Sequence[RejudgedJob]) -> RejudgedBuild:
+    return RejudgedBuild(
+        seeds=sum(job.seeds for job in jobs),
+        changed=sum(job.changed for job in jobs),
+        undecided=sum(job.undecided for job in jobs),
+        old=_ordered(sum((Counter(job.old) for job in jobs), Counter())),
+        new=_ordered(sum((Counter(job.new) for job in jobs), Counter())),
+        build=name,
+        branch=branch,
+        sequence=sequence,
+        jobs=len(jobs),
+    )
 
 
 def _job(
@@ -124,7 +197,8 @@ def _job(
     policy: Policy,
     policies: set[str],
     reasons: Counter[str],
-) -> dict[str, Any]:
+) -> tuple[Rejudged, Verdict | None]:
+    """Judge the seeds of a job again; return them with the job's new verdict."""
     old: Counter[str] = Counter()
     new: Counter[str] = Counter()
     changed = undecided = 0
@@ -139,32 +213,23 @@ def _job(
             continue
         new[rejudged.verdict.value] += 1
         changed += rejudged.verdict.value != row["verdict"]
-    verdict = None if undecided or not new else worst(new).value
-    return {
-        "seeds": old.total(),
-        "old": old,
-        "new": new,
-        "new_verdict": verdict,
-        "changed": changed,
-        "undecided": undecided,
-    }
+    verdict = None if undecided or not new else worst(new)
+    return Rejudged(old.total(), changed, undecided, _ordered(old), _ordered(new)), verdict
 
 
 def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
-    return {
-        verdict.value: counts[verdict.value] for verdict in Verdict if counts.get(verdict.value)
-    }
+    return {verdict.value: counts[verdict] for verdict in Verdict if counts.get(verdict)}
 
 
 def add(
     session: Session,
-    report: dict[str, Any],
+    report: Rejudgement,
     proposed: TestSpec,
     *,
     owner: str,
     reason: str | None,
     now: datetime,
-) -> dict[str, Any]:
+) -> Rejudgement:
     """Store a report, and the test with the new tolerance, so that jobs and pages can name it."""
     test_specs.ensure(
         session,
@@ -176,13 +241,13 @@ def add(
     )
     row = RejudgementRow(
         id=new_id(),
-        test_key=report["test_key"],
-        new_test_key=report["new_test_key"],
-        policy=report["policy"]["applied"],
-        build=report["build"],
+        test_key=report.test_key,
+        new_test_key=report.new_test_key,
+        policy=report.policy.applied,
+        build=report.build,
         owner=owner,
         reason=reason,
-        report=report,
+        report={name: value for name, value in asdict(report).items() if name not in _OF_ROW},
         created_at=now,
     )
     session.add(row)
@@ -190,7 +255,7 @@ def add(
     return _with_report(row)
 
 
-def get(session: Session, rejudgement_id: str) -> dict[str, Any] | None:
+def get(session: Session, rejudgement_id: str) -> Rejudgement | None:
     """Return a stored rejudgement, or None."""
     row = session.get(RejudgementRow, rejudgement_id) if is_id(rejudgement_id) else None
     return None if row is None else _with_report(row)
@@ -198,27 +263,33 @@ def get(session: Session, rejudgement_id: str) -> dict[str, Any] | None:
 
 def list_(
     session: Session, *, test: str | None = None, limit: int = 50, cursor: str | None = None
-) -> Page[dict[str, Any]]:
+) -> Page[Rejudgement]:
     """Return stored rejudgements, newest first, without their jobs. Raises BadCursor."""
-    query = select(RejudgementRow).order_by(RejudgementRow.id.desc()).limit(limit + 1)
-    if test is not None:
-        query = query.where(RejudgementRow.test_key == test)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(RejudgementRow.id < cursor)
-    return Page.cut(
-        [_with_report(row) | {"jobs": []} for row in session.scalars(query)],
-        limit,
-        lambda item: str(item["id"]),
+    table = RejudgementRow
+    query = newest_first(
+        select(table), table.id, limit=limit, cursor=cursor, filters={table.test_key: test}
+    )
+    rows = session.scalars(query).all()
+    page = Page.cut(rows, limit, lambda row: row.id)
+    return Page(tuple(replace(_with_report(row), jobs=[]) for row in page.items), page.next)
+
+
+def _with_report(row: RejudgementRow) -> Rejudgement:
+    stored = {**row.report, **{name: getattr(row, name) for name in _OF_ROW}}
+    return Rejudgement(
+        **{
+            **stored,
+            "tolerance": Tolerances(**stored["tolerance"]),
+            "policy": Policies(**stored["policy"]),
+            "builds": [RejudgedBuild(**build) for build in stored["builds"]],
+            "jobs": [_rejudged_job(job) for job in stored["jobs"]],
+        }
     )
 
 
-def _with_report(row: RejudgementRow) -> dict[str, Any]:
-    stored = {
-        "id": row.id,
-        "owner": row.owner,
-        "reason": row.reason,
-        "created_at": timestamp(row.created_at),
+def _rejudged_job(stored: Mapping[str, Any]) -> RejudgedJob:
+    verdicts = {
+        name: None if stored[name] is None else Verdict(stored[name])
+        for name in ("old_verdict", "new_verdict")
     }
-    return {**row.report, **stored}
+    return RejudgedJob(**{**stored, **verdicts})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from gonogo.flakiness import masking
@@ -62,7 +63,7 @@ def finding(
         "build": job.build,
         "seeds": len({run.seed for run in evidence_runs}),
         "of": assessment.extent.seeds,
-        "looked": assessment.extent.to_json(),
+        "looked": asdict(assessment.extent),
         "tolerance": dict(canonical.get("tolerance") or {}),
         "seed": head.seed,
         "repeat": head.repeat,

@@ -23,7 +23,7 @@ from gonogo_storage.seed_rows.layouts import KINDS
 from gonogo_storage.tables import SeedResultRow
 
 if TYPE_CHECKING:
-    from gonogo.flakiness.tails import Tail
+    from gonogo.flakiness.predicted_rates import Tail
 
 MAX_SEEDS = 5000
 """The (seed, repeat) that one read takes.
@@ -64,32 +64,24 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadExtent:
-    """The part of a history that was read."""
+    """The part of a history that the answer is based on."""
 
     jobs: int
     seeds: int
-    """(seed, repeat) read."""
+    """(seed, repeat) pairs that were read"""
     of_seeds: int
-    """(seed, repeat) that these jobs have."""
+    """(seed, repeat) pairs of these jobs"""
     more_jobs: bool
-    """True if older jobs were left out."""
+    """Whether there are older jobs"""
+    words: str
 
-    @property
-    def words(self) -> str:
-        """Return the extent as one phrase."""
-        older = ", older jobs not read" if self.more_jobs else ""
-        jobs = f"{self.jobs} job{'' if self.jobs == 1 else 's'}"
-        return f"{self.seeds} of {self.of_seeds} seeds of {jobs}{older}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the extent in plain JSON types."""
-        return {
-            "jobs": self.jobs,
-            "seeds": self.seeds,
-            "of_seeds": self.of_seeds,
-            "more_jobs": self.more_jobs,
-            "words": self.words,
-        }
+    @classmethod
+    def of(cls, jobs: int, seeds: int, of_seeds: int, *, more_jobs: bool) -> ReadExtent:
+        """Return the extent with its words."""
+        older = ", older jobs not read" if more_jobs else ""
+        counted = f"{jobs} job{'' if jobs == 1 else 's'}"
+        words = f"{seeds} of {of_seeds} seeds of {counted}{older}"
+        return cls(jobs, seeds, of_seeds, more_jobs, words)
 
 
 @dataclass(frozen=True)
@@ -150,9 +142,8 @@ def of_jobs(
         seeds_left -= job.done
     runs = tuple(_runs(session, jobs_read, whole_jobs, partial_job))
     total = sum(job.done for job in chosen)
-    return History(
-        variant, tuple(chosen), runs, ReadExtent(len(jobs_read), len(runs), total, more_jobs)
-    )
+    extent = ReadExtent.of(len(jobs_read), len(runs), total, more_jobs=more_jobs)
+    return History(variant, tuple(chosen), runs, extent)
 
 
 def samples(history: History, *, job: str | None = None) -> list[Sample]:

@@ -9,8 +9,9 @@ present jobs; otherwise it computes the trend by the same function.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,10 +21,11 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.masking import BuildChange, Record, compare_builds, series
 from gonogo.flakiness.policy import POLICY
-from gonogo.flakiness.rates import rate
+from gonogo.flakiness.rates import Rate, rate
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db import dialect
 from gonogo_storage.db.encoding import encode
+from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.db.states import JobState
 from gonogo_storage.history import build_series
 from gonogo_storage.history.build_series import MAX_POINTS_JOBS, METRICS, Point
@@ -31,7 +33,7 @@ from gonogo_storage.rollups.variants import COUNTED, JobFacts, Variant, jobs_of
 from gonogo_storage.tables import JobRow, TrendRow
 
 if TYPE_CHECKING:
-    from gonogo.flakiness.changes import Changes
+    from gonogo.flakiness.changes import Change, Changes
 
 DEFAULT_METRIC = METRICS[0]
 OF_TOLERANCE = "tolerance_ratio"
@@ -54,34 +56,71 @@ OVERS: tuple[Over, ...] = ("builds", "days")
 
 
 @dataclass(frozen=True)
+class Spread:
+    """The seeds of a point."""
+
+    seeds: int
+    low: float
+    mean: float
+    high: float
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """A build, or a day."""
+
+    name: str
+    failures: Rate
+    jobs: int
+    numbers: dict[str, Spread]
+    """By output"""
+
+
+@dataclass(frozen=True)
+class TrendChange:
+    """A change at the point `at`, which is within `between` at `level`."""
+
+    place: int
+    low: int
+    high: int
+    at: str
+    between: tuple[str, str]
+    level: float
+    before: float
+    """Mean logarithm of the number, or the failure rate"""
+    after: float
+    p: float | None
+    odds: float | None
+    """Bayes factor against no change, for rates"""
+    rates: tuple[Rate, Rate] | None
+    words: str
+
+
+@dataclass(frozen=True)
+class TrendChanges:
+    """The change points of one series."""
+
+    changes: list[TrendChange]
+    points: int
+    left_out: int
+    moved: int
+    """Points that came before an earlier one"""
+    words: str
+
+
+@dataclass(frozen=True)
 class Trend:
-    """Points in order, the changes of each output's numbers and of the failure rate.
+    """Points in order, and the changes between them."""
 
-    Between builds also the steps: how the kernel changed.
-    """
-
-    variant: Variant
     over: Over
     metric: str
-    points: tuple[Point, ...]
-    numbers: Mapping[str, Changes]
-    rates: Changes
-    steps: tuple[BuildChange, ...]
-    """Each build against the nearest earlier one with judged seeds; empty over days."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the trend in plain JSON types; each change names its place. `steps` come last."""
-        names = [point.name for point in self.points]
-        return {
-            "over": self.over,
-            "metric": self.metric,
-            "points": [_point(point) for point in self.points],
-            "numbers": {
-                output: _changes(changes, names) for output, changes in self.numbers.items()
-            },
-            "rates": _changes(self.rates, names),
-            "steps": [step.to_json() for step in self.steps],
-        }
+    points: list[TrendPoint]
+    numbers: dict[str, TrendChanges]
+    """By output: change points of the logarithm of `metric`"""
+    rates: TrendChanges
+    """Change points of the failure rate"""
+    steps: list[BuildChange]
+    """Each build compared with the nearest earlier judged one; empty over days"""
 
 
 @dataclass(frozen=True)
@@ -91,14 +130,13 @@ class StoredTrend:
     variant: Variant
     over: Over
     stamp: str
-    content: Mapping[str, Any]
-    steps: Sequence[Mapping[str, Any]]
+    trend: Trend
 
 
 def read(
     session: Session, variant: Variant, *, over: Over = "builds", metric: str = DEFAULT_METRIC
-) -> dict[str, Any]:
-    """Return the trend of a variant in plain JSON (`Trend.to_json`).
+) -> Trend:
+    """Return the trend of a variant.
 
     It is the stored one where nothing has run since, else computed. Raises ValueError for a metric
     that isn't in METRICS.
@@ -116,13 +154,11 @@ def read(
     )
     stored = session.execute(query).one_or_none()
     if stored is None:
-        return _computed(session, variant, siblings, over, metric).to_json()
+        return _computed(session, variant, siblings, over, metric)
     if default_metric:
-        return {**stored.content, "steps": stored.steps}
-    return {
-        **_computed(session, variant, siblings, over, metric, with_steps=False).to_json(),
-        "steps": stored.steps,
-    }
+        return from_json(Trend, {**stored.content, "steps": stored.steps})
+    computed = _computed(session, variant, siblings, over, metric, with_steps=False)
+    return replace(computed, steps=[from_json(BuildChange, step) for step in stored.steps])
 
 
 def trends_to_store(session: Session, variant: Variant) -> tuple[StoredTrend, ...]:
@@ -136,9 +172,8 @@ def trends_to_store(session: Session, variant: Variant) -> tuple[StoredTrend, ..
             others = _siblings(session, member)
             stamp = _stamp(session, (member, *others))
             for over in OVERS:
-                plain = _computed(session, member, others, over, DEFAULT_METRIC).to_json()
-                steps = plain.pop("steps")
-                trends.append(StoredTrend(member, over, stamp, plain, steps))
+                trend = _computed(session, member, others, over, DEFAULT_METRIC)
+                trends.append(StoredTrend(member, over, stamp, trend))
     return tuple(trends)
 
 
@@ -149,15 +184,16 @@ def store(session: Session, trends: Iterable[StoredTrend], *, now: datetime) -> 
     """
     rows = [
         {
-            **trend.variant.to_json(),
-            "over": trend.over,
+            **asdict(stored.variant),
+            "over": stored.over,
             "form": FORM,
-            "stamp": trend.stamp,
-            "content": dict(trend.content),
-            "steps": list(trend.steps),
+            "stamp": stored.stamp,
+            "content": {name: value for name, value in trend.items() if name != "steps"},
+            "steps": trend["steps"],
             "made_at": now,
         }
-        for trend in trends
+        for stored in trends
+        for trend in (asdict(stored.trend),)
     ]
     dialect.upsert(session, TrendRow, rows)
 
@@ -171,7 +207,7 @@ def _stamp(session: Session, family: Iterable[Variant]) -> str:
     keys = {
         f"{name}{number}": value
         for number, member in enumerate(members)
-        for name, value in member.to_json().items()
+        for name, value in asdict(member).items()
     }
     summaries = [
         [str(value) for value in row] for row in session.execute(_stamp_query(len(members)), keys)
@@ -225,18 +261,19 @@ def _computed(
     points = build_series.points(
         session, variant, by=by, metric=metric, siblings=() if metric == OF_TOLERANCE else siblings
     )
+    names = [point.name for point in points]
     outputs = sorted({output for point in points for output in point.numbers})
     numbers = {
-        output: number_changes([point.numbers.get(output) for point in points])
+        output: _changes(number_changes([point.numbers.get(output) for point in points]), names)
         for output in outputs
     }
-    rates = rate_changes([(point.failures, point.runs) for point in points])
+    rates = _changes(rate_changes([(point.failures, point.runs) for point in points]), names)
     steps = (
         series(build_series.records(session, jobs_of(session, variant)))
         if over == "builds" and with_steps
         else ()
     )
-    return Trend(variant, over, metric, points, numbers, rates, steps)
+    return Trend(over, metric, [_point(point) for point in points], numbers, rates, list(steps))
 
 
 def compare(session: Session, variant: Variant, base: str | None, head: str | None) -> BuildChange:
@@ -273,37 +310,30 @@ def _siblings(session: Session, variant: Variant) -> list[Variant]:
     return [Variant(key, variant.branch, variant.arch, variant.board) for key in keys]
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _point(point: Point) -> TrendPoint:
     numbers = {
-        output: {
-            "seeds": len(values),
-            "low": min(values),
-            "mean": sum(values) / len(values),
-            "high": max(values),
-        }
+        output: Spread(len(values), min(values), sum(values) / len(values), max(values))
         for output, values in point.numbers.items()
         if values
     }
-    return {
-        "name": point.name,
-        "failures": rate(point.failures, point.runs).to_json(),
-        "jobs": len(point.jobs),
-        "numbers": numbers,
-    }
+    return TrendPoint(point.name, rate(point.failures, point.runs), len(point.jobs), numbers)
 
 
-def _changes(changes: Changes, names: Sequence[str]) -> dict[str, Any]:
-    """Return the changes in JSON, with builds' or days' names in place of points, in words too."""
-    plain = changes.to_json()
-    for change, raw in zip(plain["changes"], changes.changes, strict=True):
-        place, low, high = (
-            names[min(point, len(names) - 1)] for point in (raw.place, raw.low, raw.high)
-        )
-        words = raw.words.replace(f"from point {raw.place} on", f"from {place} on")
-        between = f"between {raw.low} and {raw.high}"
-        if raw.low == raw.high:  # the place is exact: no interval to mention
-            words = words.replace(f"({between}, ", "(").replace(f" ({between})", "")
-        words = words.replace(between, f"between {low} and {high}")
-        change.update({"at": place, "between": [low, high], "words": words})
-    plain["words"] = "; ".join(change["words"] for change in plain["changes"]) or changes.words
-    return plain
+def _changes(changes: Changes, names: Sequence[str]) -> TrendChanges:
+    """Return the changes with builds' or days' names in place of points, in words too."""
+    named = [_named(change, names) for change in changes.changes]
+    words = "; ".join(change.words for change in named) or changes.words
+    return from_object(TrendChanges, changes, changes=named, words=words)
+
+
+def _named(change: Change, names: Sequence[str]) -> TrendChange:
+    place, low, high = (
+        names[min(point, len(names) - 1)] for point in (change.place, change.low, change.high)
+    )
+    words = change.words.replace(f"from point {change.place} on", f"from {place} on")
+    between = f"between {change.low} and {change.high}"
+    if change.low == change.high:  # the place is exact: no interval to mention
+        words = words.replace(f"({between}, ", "(").replace(f" ({between})", "")
+    words = words.replace(between, f"between {low} and {high}")
+    odds = change.odds if change.odds is not None and math.isfinite(change.odds) else None
+    return from_object(TrendChange, change, at=place, between=(low, high), odds=odds, words=words)

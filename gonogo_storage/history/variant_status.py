@@ -6,41 +6,78 @@ seeds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Literal
 
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import grades
-from gonogo.flakiness.attribution import attribute
+from gonogo.flakiness.attribution import Attribution, attribute
+from gonogo.flakiness.grades import Grade
 from gonogo.flakiness.rates import Outcome, Rate, rate
 from gonogo.spec.verdicts import Verdict
-from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.history import assessments, samples
 from gonogo_storage.history.samples import ReadExtent
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of, variants_of
 
-NOTHING_READ = ReadExtent(0, 0, 0, False)
+NOTHING_READ = ReadExtent.of(0, 0, 0, more_jobs=False)
 
 _GREEN = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
 
 
 @dataclass(frozen=True)
+class AssessmentSource:
+    """The source of an assessment."""
+
+    source: Literal["stored", "computed"]
+    """Stored by the background process, or computed for this answer"""
+    at: datetime | None
+    """Time of the assessment; null if computed for this answer"""
+
+
+COMPUTED = AssessmentSource("computed", None)
+
+
+@dataclass(frozen=True)
 class VariantStatus:
-    """The grade and attribution of a variant, as the plain JSON of gonogo.flakiness."""
+    """The grade and attribution of a variant."""
 
     variant: Variant
     build: str | None
     """The build that is graded: the newest, or the requested one; None while nothing has run."""
-    grade: Mapping[str, Any]
-    attribution: Mapping[str, Any]
-    extent: Mapping[str, Any]
-    """The part of the history that was read (gonogo_storage.history.samples.ReadExtent)."""
-    source: str
-    """`stored` by the background's assessment, or `computed` for this call."""
-    at: str | None
-    """The time of the assessment; None when computed for this call."""
+    grade: Grade
+    attribution: Attribution
+    extent: ReadExtent
+    assessed: AssessmentSource
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rates of some jobs, from their counters."""
+
+    failures: Rate
+    infrastructure: Rate
+    """Rate of hangs, crashes and errors among all runs"""
+    hollow: Rate
+    """Rate of passing seeds that rounding doesn't explain"""
+
+
+@dataclass(frozen=True)
+class BuildHistory(Rates):
+    """The results of a test on one build of a variant."""
+
+    build: str
+    sequence: int
+    jobs: int
+    seeds: int
+    counts: dict[str, int]
+    last_job: str
+    last_at: datetime | None
 
 
 def variants(session: Session, key: str) -> tuple[Variant, ...]:
@@ -87,8 +124,15 @@ def read(
         and stored["job"] >= newest
     ):
         content = stored["content"]
-        parts = content["grade"], content["attribution"], content["looked"]
-        return VariantStatus(variant, build_name, *parts, "stored", stored["assessed_at"])
+        with suppress(ValueError):  # another version stored it
+            return VariantStatus(
+                variant,
+                build_name,
+                from_json(Grade, content["grade"]),
+                from_json(Attribution, content["attribution"]),
+                from_json(ReadExtent, content["looked"]),
+                AssessmentSource("stored", stored["assessed_at"]),
+            )
     return _computed(session, variant, build_name, newest)
 
 
@@ -100,18 +144,12 @@ def _computed(
     )
 
     assessment = assessing.assess(session, job) if job is not None else None
-    if assessment is None:
-        unknown = grades.grade(rate(0, 0)).to_json(), attribute([]).to_json()
-        return VariantStatus(variant, build, *unknown, NOTHING_READ.to_json(), "computed", None)
-    return VariantStatus(
-        variant,
-        build,
-        assessment.grade.to_json(),
-        assessment.attribution.to_json(),
-        assessment.extent.to_json(),
-        "computed",
-        None,
+    parts = (
+        (grades.grade(rate(0, 0)), attribute([]), NOTHING_READ)
+        if assessment is None
+        else (assessment.grade, assessment.attribution, assessment.extent)
     )
+    return VariantStatus(variant, build, *parts, COMPUTED)
 
 
 def newest_build(jobs: Sequence[JobFacts]) -> str | None:
@@ -122,47 +160,37 @@ def newest_build(jobs: Sequence[JobFacts]) -> str | None:
     return max(jobs, key=lambda job: (job.sequence, job.id)).build if jobs else None
 
 
-def builds(jobs: Sequence[JobFacts], most: int | None = None) -> list[dict[str, Any]]:
-    """Return the results of a variant's builds, newest first: counts, and rates with intervals.
-
-    most: at most this many builds. [{"build", "sequence", "jobs", "seeds", "counts", "failures",
-    "infrastructure", "hollow", "last_job", "last_at"}]
-    """
+def builds(jobs: Sequence[JobFacts], most: int | None = None) -> list[BuildHistory]:
+    """Return the results of a variant's builds, newest first; at most this many builds."""
     groups: dict[tuple[int, str], list[JobFacts]] = {}
     for job in jobs:
         groups.setdefault((job.sequence, job.build), []).append(job)
     return [_build(groups[place]) for place in sorted(groups, reverse=True)[:most]]
 
 
-def rates(jobs: Sequence[JobFacts]) -> dict[str, Any]:
-    """Return {"failures", "infrastructure", "hollow"} of some jobs.
-
-    Each is a rate with its interval, in plain JSON.
-    """
+def rates(jobs: Sequence[JobFacts]) -> Rates:
+    """Return the rates of some jobs with their intervals."""
     outcomes = [samples.outcomes_of(job) for job in jobs]
     lost = sum(counts[Outcome.infrastructure] for counts in outcomes)
     failures = samples.failures_of(jobs)
-    return {
-        "failures": failures.to_json(),
-        "infrastructure": rate(lost, lost + failures.runs).to_json(),
-        "hollow": _hollow(jobs).to_json(),
-    }
+    return Rates(failures, rate(lost, lost + failures.runs), _hollow(jobs))
 
 
-def _build(jobs: Sequence[JobFacts]) -> dict[str, Any]:
+def _build(jobs: Sequence[JobFacts]) -> BuildHistory:
     last = max(jobs, key=lambda job: job.id)
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for job in jobs:
-        for verdict, number in job.counts.items():
-            counts[verdict] = counts.get(verdict, 0) + number
-    about = {
-        "build": last.build,
-        "sequence": last.sequence,
-        "jobs": len(jobs),
-        "seeds": sum(job.done for job in jobs),
-        "counts": counts,
-    }
-    return {**about, **rates(jobs), "last_job": last.id, "last_at": timestamp(last.finished_at)}
+        counts.update(job.counts)
+    return from_object(
+        BuildHistory,
+        rates(jobs),
+        last,
+        jobs=len(jobs),
+        seeds=sum(job.done for job in jobs),
+        counts=dict(counts),
+        last_job=last.id,
+        last_at=last.finished_at,
+    )
 
 
 def _hollow(jobs: Sequence[JobFacts]) -> Rate:

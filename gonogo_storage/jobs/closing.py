@@ -172,8 +172,8 @@ def advance_sequential(session: Session, job: JobRow, *, now: datetime) -> None:
         if step.beyond is not None:
             cancel_open_chunks(session, job, now=now, after_seed=step.beyond)
         return
+    assert job.stop is not None
     decision = from_json(sequential.SeedDecision, job.stop)
-    assert decision is not None
     events.add(
         session,
         job,
@@ -372,7 +372,7 @@ def _end(
     details = {
         name: value
         for name, value in (
-            ("stop", from_json(sequential.SeedDecision, job.stop)),
+            ("stop", job.stop and from_json(sequential.SeedDecision, job.stop)),
             ("suspects", job.suspects),
         )
         if value is not None

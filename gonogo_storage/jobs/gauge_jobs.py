@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,7 +16,7 @@ from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.gauges import gauge_work
-from gonogo_storage.gauges.gauges import get
+from gonogo_storage.gauges.gauges import Gauge, get
 from gonogo_storage.jobs import chunks, jobs
 from gonogo_storage.messages import events
 from gonogo_storage.tables import GaugeRow, JobRow
@@ -45,7 +45,7 @@ class NewGauge:
     """The body as it was posted."""
 
 
-def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> dict[str, Any]:
+def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> Gauge:
     """Store the gauge with its hidden job and chunks in the caller's transaction.
 
     Notify the dispatcher after the commit. Raises ValueError without seeds or parts, or when the
@@ -102,7 +102,7 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
     )
     session.add(job)
     session.flush()
-    parts = [{**part.to_json(), "where": None} for part in new.parts]
+    parts = [{**asdict(part), "where": None} for part in new.parts]
     session.add(
         GaugeRow(
             id=gauge_id,
@@ -126,9 +126,7 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
     return gauge
 
 
-def cancel(
-    session: Session, gauge_id: str, *, now: datetime | None = None
-) -> dict[str, Any] | None:
+def cancel(session: Session, gauge_id: str, *, now: datetime | None = None) -> Gauge | None:
     """Cancel a gauge as a job is canceled; None when there is no such gauge.
 
     Notify the dispatcher after the commit.

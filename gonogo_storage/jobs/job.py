@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.records import from_json, from_object
-from gonogo_storage.db.states import JobKind, JobState
+from gonogo_storage.db.states import ChunkCounts, JobKind, JobState
 from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
 from gonogo_storage.tables import JobRow
 
@@ -69,14 +69,6 @@ class ReferenceBuild:
     """The build that a job's build is compared with."""
 
     build: str
-
-
-@dataclass(frozen=True)
-class ChunkCounts:
-    """A job's chunks: all, and those that haven't ended."""
-
-    total: int
-    open: int
 
 
 @dataclass(frozen=True)
@@ -163,8 +155,8 @@ def job_of(
         repeats=request.get("repeats", 1),
         import_=request.get("import"),
         reference=None if row.reference is None else ReferenceBuild(row.reference),
-        sequential=from_json(SeedProgress, row.sequential),
-        stop=from_json(SeedDecision, row.stop),
+        sequential=row.sequential and from_json(SeedProgress, row.sequential),
+        stop=row.stop and from_json(SeedDecision, row.stop),
         chunks=ChunkCounts(row.chunk_count, row.open_chunks),
         diagnosis_words=words,
     )

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, delete, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from gonogo_storage.db.dialect import insert_once
-from gonogo_storage.db.encoding import storable, timestamp, utcnow
+from gonogo_storage.db.encoding import storable, utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DeliveryState
 from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import DeliveryRow, DeliveryTryRow
@@ -31,24 +32,51 @@ MAX_ANSWER_CHARS = 1000
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message to send now."""
+    """A message to a subscription; `id` is the header `webhook-id` of every try."""
 
     id: str
-    webhook_id: str
+    webhook: str
     type: str
-    payload: dict[str, Any]
+    state: DeliveryState
     tries: int
+    due_at: datetime | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Message(Delivery):
+    """A message with its payload."""
+
+    payload: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Try:
-    """The outcome of one try: an HTTP status, or the error why there is none."""
+    """One try: the receiver's status and the beginning of its answer, or an error."""
 
     at: datetime
     duration_ms: float
     status: int | None = None
     error: str | None = None
     answer: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggedTry(Try):
+    """A try with its number; the first is 1."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class DeliveryDetails(Message):
+    """A message with its payload and every try."""
+
+    log: list[LoggedTry]
+
+
+AnyDelivery = TypeVar("AnyDelivery", bound=Delivery)
 
 
 def add(
@@ -86,14 +114,14 @@ def due(
     without: Collection[str] = (),
     now: datetime | None = None,
     limit: int = 200,
-) -> list[Delivery]:
+) -> list[Message]:
     """Return the messages to send now, the longest due first.
 
     The subscriptions `without` are left out: their messages may outnumber all others.
     """
     query = select(DeliveryRow).where(DeliveryRow.webhook_id.not_in(without))
     return [
-        Delivery(row.id, row.webhook_id, row.type, row.payload, row.tries)
+        _delivery(Message, row)
         for row in session.scalars(DELIVERIES.due(query, now=now, limit=limit))
     ]
 
@@ -137,15 +165,14 @@ def list_(
     state: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[dict[str, Any]]:
+) -> Page[Delivery]:
     """Return a subscription's deliveries, newest first, without their tries. Raises BadCursor."""
     filters = {DeliveryRow.webhook_id: webhook_id, DeliveryRow.state: state}
     query = newest_first(
         select(DeliveryRow), DeliveryRow.id, limit=limit, cursor=cursor, filters=filters
     )
-    return Page.cut(
-        [_json(row) for row in session.scalars(query)], limit, lambda item: str(item["id"])
-    )
+    rows = session.scalars(query.options(defer(DeliveryRow.payload)))
+    return Page.cut([_delivery(Delivery, row) for row in rows], limit, lambda item: item.id)
 
 
 def waiting(session: Session) -> dict[str, int]:
@@ -158,7 +185,7 @@ def waiting(session: Session) -> dict[str, int]:
     return {str(webhook_id): int(number) for webhook_id, number in session.execute(query)}
 
 
-def look(session: Session, webhook_id: str, delivery_id: str) -> dict[str, Any] | None:
+def look(session: Session, webhook_id: str, delivery_id: str) -> DeliveryDetails | None:
     """Return a delivery with payload and tries; None if the subscription doesn't have it."""
     row = session.get(DeliveryRow, delivery_id) if is_id(delivery_id) else None
     if row is None or row.webhook_id != webhook_id:
@@ -168,30 +195,20 @@ def look(session: Session, webhook_id: str, delivery_id: str) -> dict[str, Any] 
         .where(DeliveryTryRow.delivery_id == row.id)
         .order_by(DeliveryTryRow.number)
     )
-    tries = [
-        {
-            "number": attempt.number,
-            "at": timestamp(attempt.at),
-            "status": attempt.status,
-            "error": attempt.error,
-            "answer": attempt.answer,
-            "duration_ms": attempt.duration_ms,
-        }
-        for attempt in session.scalars(query)
-    ]
-    return {**_json(row), "payload": row.payload, "log": tries}
+    tries = [from_object(LoggedTry, attempt) for attempt in session.scalars(query)]
+    return _delivery(DeliveryDetails, row, log=tries)
 
 
 def replay(
     session: Session, webhook_id: str, delivery_id: str, *, now: datetime | None = None
-) -> dict[str, Any] | None:
+) -> Delivery | None:
     """Send a delivery again under the same id; None if the subscription doesn't have it."""
     row = DELIVERIES.locked(session, delivery_id, ended=True)
     if row is None or row.webhook_id != webhook_id:
         return None
     row.state, row.due_at, row.ended_at = DeliveryState.waiting.value, now or utcnow(), None
     session.flush()
-    return _json(row)
+    return _delivery(Delivery, row)
 
 
 def purge(session: Session, *, now: datetime | None = None) -> int:
@@ -210,14 +227,5 @@ def forget(session: Session, which: ColumnElement[bool]) -> int:
     return int(getattr(deleted, "rowcount", 0))
 
 
-def _json(row: DeliveryRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "webhook": row.webhook_id,
-        "type": row.type,
-        "state": row.state,
-        "tries": row.tries,
-        "due_at": timestamp(row.due_at),
-        "created_at": timestamp(row.created_at),
-        "ended_at": timestamp(row.ended_at),
-    }
+def _delivery(shape: type[AnyDelivery], row: DeliveryRow, **others: Any) -> AnyDelivery:
+    return from_object(shape, row, webhook=row.webhook_id, state=DeliveryState(row.state), **others)

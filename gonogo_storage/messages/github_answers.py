@@ -11,9 +11,10 @@ from sqlalchemy import Select, and_, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from gonogo_storage.db.dialect import insert_once, upsert
-from gonogo_storage.db.encoding import storable, timestamp, utcnow
+from gonogo_storage.db.encoding import storable, utcnow
 from gonogo_storage.db.ids import floor, is_id
 from gonogo_storage.db.paging import Page, newest_first
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import AnswerState, HookSource, RunState
 from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import AnswerRow, CommentRow, CommitCheckRow, RunRow
@@ -30,55 +31,39 @@ _RUNNING = (RunState.running, RunState.cancelling)
 class Answer:
     """The state of our report to GitHub about a commit check."""
 
-    commit_check_id: str
+    commit_check: str
     state: AnswerState
-    sent_digests: Mapping[str, str]
-    """Part (status, check, comment) -> hash of what GitHub last accepted."""
-    check_id: int | None
+    check: int | None
+    """GitHub's number of the check run"""
     tries: int
+    """Failed tries since GitHub accepted a part"""
     error: str | None
     due_at: datetime | None
     created_at: datetime
     updated_at: datetime
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "commit_check": self.commit_check_id,
-            "state": self.state.value,
-            "told": sorted(self.sent_digests),
-            "check": self.check_id,
-            "tries": self.tries,
-            "error": self.error,
-            "due_at": timestamp(self.due_at),
-            "created_at": timestamp(self.created_at),
-            "updated_at": timestamp(self.updated_at),
-        }
+
+@dataclass(frozen=True)
+class SentAnswer(Answer):
+    """An answer with what GitHub last accepted of it."""
+
+    sent_digests: Mapping[str, str]
+    """Part (status, check, comment) -> hash"""
 
 
 @dataclass(frozen=True)
-class About:
+class AnswerDetails(Answer):
     """An answer with its commit check."""
 
-    answer: Answer
     repository: str
     head_sha: str
     pull_request: int | None
     event: str
     rule: str
     suite: str | None
-    run_id: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        answer = self.answer.to_json()
-        names = ("repository", "head_sha", "pull_request", "event", "rule", "suite")
-        return {
-            "commit_check": answer["commit_check"],
-            **{name: getattr(self, name) for name in names},
-            "run": self.run_id,
-            **answer,
-        }
+    run: str | None
+    accepted_parts: list[str]
+    """The parts that GitHub accepted: status, check, comment"""
 
 
 def create_missing(session: Session, *, now: datetime | None = None) -> int:
@@ -113,12 +98,12 @@ def any_missing(session: Session, *, now: datetime | None = None) -> bool:
 def _missing(now: datetime) -> Select[str]:
     """Return the query of recent commit checks of GitHub deliveries without an answer."""
     query = select(CommitCheckRow.id).outerjoin(
-        AnswerRow, AnswerRow.commit_check_id == CommitCheckRow.id
+        AnswerRow, AnswerRow.commit_check == CommitCheckRow.id
     )
     return query.where(
         CommitCheckRow.id >= floor(now - YOUNG),
         CommitCheckRow.source == HookSource.github.value,
-        AnswerRow.commit_check_id.is_(None),
+        AnswerRow.commit_check.is_(None),
     ).order_by(CommitCheckRow.id)
 
 
@@ -133,43 +118,43 @@ def due(session: Session, *, now: datetime | None = None, limit: int = 50) -> li
         or_(base.id.is_(None), base.state.not_in(_RUNNING)),
     )
     query = (
-        select(AnswerRow.commit_check_id)
-        .join(CommitCheckRow, CommitCheckRow.id == AnswerRow.commit_check_id)
-        .outerjoin(head, head.id == CommitCheckRow.run_id)
-        .outerjoin(base, base.id == CommitCheckRow.base_run_id)
+        select(AnswerRow.commit_check)
+        .join(CommitCheckRow, CommitCheckRow.id == AnswerRow.commit_check)
+        .outerjoin(head, head.id == CommitCheckRow.run)
+        .outerjoin(base, base.id == CommitCheckRow.base_run)
         .where(or_(AnswerRow.state != AnswerState.pending.value, over))
     )
     return list(session.scalars(ANSWERS.due(query, now=now, limit=limit)))
 
 
-def get(session: Session, commit_check_id: str) -> Answer | None:
+def get(session: Session, commit_check_id: str) -> SentAnswer | None:
     """Return the answer about a commit check, or None."""
     row = session.get(AnswerRow, commit_check_id) if is_id(commit_check_id) else None
-    return None if row is None else _answer(row)
+    return None if row is None else from_object(SentAnswer, row, state=AnswerState(row.state))
 
 
-def about(session: Session, commit_check_id: str) -> About:
+def details(session: Session, commit_check_id: str) -> AnswerDetails:
     """Return an existing answer with its commit check."""
-    return _about(
-        *session.execute(_joined().where(AnswerRow.commit_check_id == commit_check_id)).one()
+    return _details(
+        *session.execute(_joined().where(AnswerRow.commit_check == commit_check_id)).one()
     )
 
 
 def list_(
     session: Session, *, state: str | None = None, limit: int = 50, cursor: str | None = None
-) -> Page[About]:
+) -> Page[AnswerDetails]:
     """Return answers, those about the newest commit checks first. Raises BadCursor."""
     query = newest_first(
         _joined(),
-        AnswerRow.commit_check_id,
+        AnswerRow.commit_check,
         limit=limit,
         cursor=cursor,
         filters={AnswerRow.state: state},
     )
     return Page.cut(
-        [_about(*row) for row in session.execute(query)],
+        [_details(*row) for row in session.execute(query)],
         limit,
-        lambda item: item.answer.commit_check_id,
+        lambda item: item.commit_check,
     )
 
 
@@ -179,7 +164,7 @@ def record_accepted(
     """Record that GitHub accepted a part of the answer (status, check, comment)."""
     row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
     row.sent_digests = {**row.sent_digests, part: digest}
-    row.check_id = check_id or row.check_id
+    row.check = check_id or row.check
     row.tries, row.error, row.updated_at = 0, None, utcnow()
     session.flush()
 
@@ -218,16 +203,16 @@ def postponed(
     session.flush()
 
 
-def again(session: Session, commit_check_id: str, *, now: datetime | None = None) -> Answer | None:
-    """Report everything again in its present state; None if there is no such answer."""
+def again(session: Session, commit_check_id: str, *, now: datetime | None = None) -> bool:
+    """Report everything again in its present state; False if there is no such answer."""
     row = ANSWERS.locked(session, commit_check_id, ended=True)
     if row is None:
-        return None
+        return False
     now = now or utcnow()
     row.state, row.due_at, row.updated_at = AnswerState.waiting.value, now, now
     row.sent_digests, row.error, row.tries = {}, None, 0
     session.flush()
-    return _answer(row)
+    return True
 
 
 def superseded(session: Session, commit_check_id: str) -> bool:
@@ -294,21 +279,15 @@ def commented(
 
 def _joined() -> Select[AnswerRow, CommitCheckRow]:
     return select(AnswerRow, CommitCheckRow).join(
-        CommitCheckRow, CommitCheckRow.id == AnswerRow.commit_check_id
+        CommitCheckRow, CommitCheckRow.id == AnswerRow.commit_check
     )
 
 
-def _about(row: AnswerRow, commit_check: CommitCheckRow) -> About:
-    return About(
-        _answer(row),
-        **{
-            name: getattr(commit_check, name)
-            for name in About.__dataclass_fields__
-            if name != "answer"
-        },
+def _details(row: AnswerRow, commit_check: CommitCheckRow) -> AnswerDetails:
+    return from_object(
+        AnswerDetails,
+        row,
+        commit_check,
+        state=AnswerState(row.state),
+        accepted_parts=sorted(row.sent_digests),
     )
-
-
-def _answer(row: AnswerRow) -> Answer:
-    values = {name: getattr(row, name) for name in Answer.__dataclass_fields__}
-    return Answer(**{**values, "state": AnswerState(row.state)})

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from gonogo_storage.db.dialect import insert_once
-from gonogo_storage.db.encoding import storable, timestamp, utcnow
+from gonogo_storage.db.encoding import storable, utcnow
 from gonogo_storage.db.ids import floor, is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import IncomingDeliveryRow
@@ -30,16 +31,43 @@ LEVEL = 1
 
 
 @dataclass(frozen=True)
+class RuleOutcome:
+    """The outcome of a rule for a delivery: what it started, or why it started nothing."""
+
+    rule: str
+    commit_checks: list[str]
+    started: bool
+    reason: str | None
+
+
+@dataclass(frozen=True)
 class IncomingDelivery:
-    """A waiting delivery, with its body as received."""
+    """A delivery; `delivery` is the sender's ID."""
 
     id: str
     source: HookSource
     delivery: str
     event: str
-    body: bytes
+    repository: str | None
+    size: int
+    state: IncomingState
+    reason: str | None
+    outcome: list[RuleOutcome]
+    """For each matching rule"""
     tries: int
+    due_at: datetime | None
     received_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class WaitingDelivery(IncomingDelivery):
+    """A delivery to process, with its body as received."""
+
+    body: bytes
+
+
+AnyDelivery = TypeVar("AnyDelivery", bound=IncomingDelivery)
 
 
 def store(
@@ -87,7 +115,7 @@ def known(session: Session, source: HookSource, deliveries: Collection[str]) -> 
 
 
 def same_before(
-    session: Session, waiting: IncomingDelivery, repository: str, *, limit: int = 20
+    session: Session, waiting: WaitingDelivery, repository: str, *, limit: int = 20
 ) -> str | None:
     """Return the id of an earlier delivery with the same event and body that started something.
 
@@ -119,12 +147,12 @@ def due(session: Session, *, now: datetime | None = None, limit: int = 100) -> l
     return list(session.scalars(INCOMING.due(select(IncomingDeliveryRow.id), now=now, limit=limit)))
 
 
-def read(session: Session, incoming_id: str) -> IncomingDelivery | None:
+def read(session: Session, incoming_id: str) -> WaitingDelivery | None:
     """Return a waiting delivery; None if it is already processed."""
     return _waiting(session.get(IncomingDeliveryRow, incoming_id))
 
 
-def lock(session: Session, incoming_id: str) -> IncomingDelivery | None:
+def lock(session: Session, incoming_id: str) -> WaitingDelivery | None:
     """Lock a waiting delivery and return it; None if it is already processed.
 
     The caller then calls `ended` or `postponed` in the same transaction.
@@ -139,13 +167,13 @@ def ended(
     *,
     reason: str | None = None,
     repository: str | None = None,
-    outcome: Sequence[dict[str, Any]] = (),
+    outcome: Sequence[RuleOutcome] = (),
     now: datetime | None = None,
 ) -> None:
     """Store the outcome of a delivery that the caller has locked."""
     row = session.get_one(IncomingDeliveryRow, incoming_id)
     row.state, row.reason, row.ended_at = state.value, storable(reason), now or utcnow()
-    row.repository, row.outcome = repository, list(outcome)
+    row.repository, row.outcome = repository, [asdict(of_rule) for of_rule in outcome]
     INCOMING.done(row)
     session.flush()
 
@@ -165,7 +193,7 @@ def postponed(
 
 def again(
     session: Session, incoming_id: str, *, now: datetime | None = None
-) -> dict[str, Any] | None:
+) -> IncomingDelivery | None:
     """Process a delivery again; None if it doesn't exist or its body is deleted.
 
     A delivery that started something stays as it is.
@@ -177,7 +205,7 @@ def again(
         row.state, row.due_at = IncomingState.waiting.value, now or utcnow()
         row.reason = row.ended_at = None
         session.flush()
-    return _json(row)
+    return _delivery(IncomingDelivery, row)
 
 
 def list_(
@@ -189,31 +217,28 @@ def list_(
     repository: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[dict[str, Any]]:
+) -> Page[IncomingDelivery]:
     """Return deliveries without their bodies, newest first. Raises BadCursor."""
-    columns = [column for column in IncomingDeliveryRow.__table__.columns if column.name != "body"]
     filters = {
         IncomingDeliveryRow.source: source,
         IncomingDeliveryRow.state: state,
         IncomingDeliveryRow.event: event,
         IncomingDeliveryRow.repository: repository,
     }
-    query = newest_first(
-        select(*columns), IncomingDeliveryRow.id, limit=limit, cursor=cursor, filters=filters
-    )
-    return Page.cut(
-        [_json(row) for row in session.execute(query)], limit, lambda item: str(item["id"])
-    )
+    table = IncomingDeliveryRow
+    query = select(table).options(defer(table.body))
+    query = newest_first(query, table.id, limit=limit, cursor=cursor, filters=filters)
+    items = [_delivery(IncomingDelivery, row) for row in session.scalars(query)]
+    return Page.cut(items, limit, lambda item: item.id)
 
 
-def look(session: Session, incoming_id: str) -> tuple[dict[str, Any], bytes | None] | None:
+def look(session: Session, incoming_id: str) -> tuple[IncomingDelivery, bytes | None] | None:
     """Return a delivery and its body (None: deleted), or None if there is no such delivery."""
     row = session.get(IncomingDeliveryRow, incoming_id) if is_id(incoming_id) else None
-    return (
-        None
-        if row is None
-        else (_json(row), None if row.body is None else zlib.decompress(row.body))
-    )
+    if row is None:
+        return None
+    body = None if row.body is None else zlib.decompress(row.body)
+    return _delivery(IncomingDelivery, row), body
 
 
 def purge(session: Session, *, now: datetime | None = None) -> int:
@@ -240,30 +265,18 @@ def newest(session: Session, source: HookSource) -> datetime | None:
     return session.scalar(query)
 
 
-def _waiting(row: IncomingDeliveryRow | None) -> IncomingDelivery | None:
+def _waiting(row: IncomingDeliveryRow | None) -> WaitingDelivery | None:
     if row is None or row.state != IncomingState.waiting or row.body is None:
         return None
-    body = zlib.decompress(row.body)
-    return IncomingDelivery(
-        row.id, HookSource(row.source), row.delivery, row.event, body, row.tries, row.received_at
-    )
+    return _delivery(WaitingDelivery, row, body=zlib.decompress(row.body))
 
 
-def _json(row: Any) -> dict[str, Any]:
-    names = (
-        "id",
-        "source",
-        "delivery",
-        "event",
-        "repository",
-        "size",
-        "state",
-        "reason",
-        "outcome",
-        "tries",
+def _delivery(shape: type[AnyDelivery], row: IncomingDeliveryRow, **others: Any) -> AnyDelivery:
+    return from_object(
+        shape,
+        row,
+        source=HookSource(row.source),
+        state=IncomingState(row.state),
+        outcome=[RuleOutcome(**of_rule) for of_rule in row.outcome],
+        **others,
     )
-    times = ("due_at", "received_at", "ended_at")
-    return {
-        **{name: getattr(row, name) for name in names},
-        **{name: timestamp(getattr(row, name)) for name in times},
-    }

@@ -8,61 +8,57 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DeliveryState, WebhookState
 from gonogo_storage.messages import deliveries
 from gonogo_storage.tables import DeliveryRow, WebhookRow
 
+Kind = Literal["standard", "slack", "email"]
+
 
 @dataclass(frozen=True)
 class Webhook:
-    """A subscription; the secrets are ciphertext."""
+    """A subscription without its secrets."""
 
     id: str
-    kind: str
-    target: str
-    events: tuple[str, ...]
+    kind: Kind
+    url: str
+    """An http(s) address; for `email` an email address"""
+    events: list[str]
     description: str
-    secret: str | None
-    old_secret: str | None
-    old_until: datetime | None
     state: WebhookState
     reason: str | None
     created_by: str
     created_at: datetime
     updated_at: datetime
+    old_secret_until: datetime | None
     version: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON without the secrets."""
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "target": self.target,
-            "events": list(self.events),
-            "description": self.description,
-            "state": self.state.value,
-            "reason": self.reason,
-            "created_by": self.created_by,
-            "created_at": timestamp(self.created_at),
-            "updated_at": timestamp(self.updated_at),
-            "old_secret_until": timestamp(self.old_until),
-            "version": self.version,
-        }
+
+@dataclass(frozen=True)
+class SigningWebhook(Webhook):
+    """A subscription with its secrets, as ciphertext."""
+
+    secret: str | None
+    old_secret: str | None
+
+
+AnyWebhook = TypeVar("AnyWebhook", bound=Webhook)
 
 
 def create(
     session: Session,
     *,
-    kind: str,
-    target: str,
+    kind: Kind,
+    url: str,
     events: Sequence[str],
     description: str,
     secret: str | None,
@@ -73,7 +69,7 @@ def create(
     row = WebhookRow(
         id=new_id(),
         kind=kind,
-        target=target,
+        url=url,
         events=list(events),
         description=description,
         secret=secret,
@@ -85,19 +81,26 @@ def create(
     )
     session.add(row)
     session.flush()
-    return _webhook(row)
+    return _webhook(Webhook, row)
 
 
 def get(session: Session, webhook_id: str) -> Webhook | None:
     """Return a subscription, or None."""
     row = session.get(WebhookRow, webhook_id) if is_id(webhook_id) else None
-    return None if row is None else _webhook(row)
+    return None if row is None else _webhook(Webhook, row)
+
+
+def signing(session: Session, webhook_id: str) -> SigningWebhook | None:
+    """Return a subscription with its secrets, or None."""
+    row = session.get(WebhookRow, webhook_id) if is_id(webhook_id) else None
+    return None if row is None else _webhook(SigningWebhook, row)
 
 
 def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[Webhook]:
     """Return subscriptions, newest first. Raises BadCursor."""
     query = newest_first(select(WebhookRow), WebhookRow.id, limit=limit, cursor=cursor, filters={})
-    return Page.cut([_webhook(row) for row in session.scalars(query)], limit, lambda item: item.id)
+    items = [_webhook(Webhook, row) for row in session.scalars(query)]
+    return Page.cut(items, limit, lambda item: item.id)
 
 
 def subscribed(session: Session, type_: str) -> list[Webhook]:
@@ -107,14 +110,14 @@ def subscribed(session: Session, type_: str) -> list[Webhook]:
         .where(WebhookRow.state == WebhookState.active.value)
         .order_by(WebhookRow.id)
     )
-    return [_webhook(row) for row in rows if type_ in row.events or "*" in row.events]
+    return [_webhook(Webhook, row) for row in rows if type_ in row.events or "*" in row.events]
 
 
 def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> Webhook | None:
     """Change fields of a subscription; None if it doesn't exist.
 
-    The fields: target, events, description, state, reason, secret, old_secret, old_until. Disabling
-    a subscription cancels its waiting deliveries.
+    The fields: url, events, description, state, reason, secret, old_secret, old_secret_until.
+    Disabling a subscription cancels its waiting deliveries.
     """
     row = (
         session.get(WebhookRow, webhook_id, with_for_update=True, populate_existing=True)
@@ -137,7 +140,7 @@ def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> Webh
             )
         )
     session.flush()
-    return _webhook(row)
+    return _webhook(Webhook, row)
 
 
 def delete(session: Session, webhook_id: str) -> Webhook | None:
@@ -145,27 +148,12 @@ def delete(session: Session, webhook_id: str) -> Webhook | None:
     row = session.get(WebhookRow, webhook_id) if is_id(webhook_id) else None
     if row is None:
         return None
-    deleted = _webhook(row)
+    deleted = _webhook(Webhook, row)
     deliveries.forget(session, DeliveryRow.webhook_id == row.id)
     session.delete(row)
     session.flush()
     return deleted
 
 
-def _webhook(row: WebhookRow) -> Webhook:
-    return Webhook(
-        id=row.id,
-        kind=row.kind,
-        target=row.target,
-        events=tuple(row.events),
-        description=row.description,
-        secret=row.secret,
-        old_secret=row.old_secret,
-        old_until=row.old_until,
-        state=WebhookState(row.state),
-        reason=row.reason,
-        created_by=row.created_by,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        version=row.version,
-    )
+def _webhook(shape: type[AnyWebhook], row: WebhookRow) -> AnyWebhook:
+    return from_object(shape, row, state=WebhookState(row.state))

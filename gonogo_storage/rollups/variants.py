@@ -6,7 +6,7 @@ All reads are bounded. The API process imports this module, so it must not impor
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -50,15 +50,6 @@ class Variant:
     branch: str
     arch: str
     board: str
-
-    def to_json(self) -> dict[str, str]:
-        """Return plain JSON types."""
-        return {
-            "test_key": self.test_key,
-            "branch": self.branch,
-            "arch": self.arch,
-            "board": self.board,
-        }
 
 
 @dataclass(frozen=True)
@@ -109,7 +100,7 @@ def jobs_of(
     that went back puts a job behind older ones; nothing else depends on it.
     """
     of_build = {} if build is None else {"build": build}
-    parameters = {**variant.to_json(), **of_build, "limit": limit}
+    parameters = {**asdict(variant), **of_build, "limit": limit}
     return tuple(_facts(row) for row in session.execute(_newest_of(*of_build), parameters))
 
 
@@ -119,7 +110,7 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
     It need not be the variant's latest job.
     """
     query = _jobs_query().order_by(JobRow.build_sequence.desc(), JobRow.id.desc()).limit(1)
-    row = session.execute(query, variant.to_json()).one_or_none()
+    row = session.execute(query, asdict(variant)).one_or_none()
     return None if row is None else _facts(row)
 
 

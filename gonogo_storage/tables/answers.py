@@ -21,12 +21,13 @@ class AnswerRow(DueColumns, Base):
     """
 
     __tablename__ = "github_answers"
-    commit_check_id: Mapped[str] = mapped_column(
-        IdType, ForeignKey("commit_checks.id"), primary_key=True
+    commit_check: Mapped[str] = mapped_column(
+        "commit_check_id", IdType, ForeignKey("commit_checks.id"), primary_key=True
     )
     state: Mapped[str]  # gonogo_storage.db.states.AnswerState
     sent_digests: Mapped[dict[str, Any]] = mapped_column("told")
-    check_id: Mapped[int | None] = mapped_column(BigInteger)  # GitHub's number of our check run
+    # GitHub's number of our check run
+    check: Mapped[int | None] = mapped_column("check_id", BigInteger)
     error: Mapped[str | None]
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]

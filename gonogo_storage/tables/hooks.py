@@ -61,7 +61,9 @@ class CommitCheckRow(Base):
 
     __tablename__ = "commit_checks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    delivery_id: Mapped[str] = mapped_column(IdType, ForeignKey("incoming_deliveries.id"))
+    delivery: Mapped[str] = mapped_column(
+        "delivery_id", IdType, ForeignKey("incoming_deliveries.id")
+    )
     source: Mapped[str]
     event: Mapped[str]
     rule: Mapped[str]
@@ -78,9 +80,9 @@ class CommitCheckRow(Base):
     head_build: Mapped[str | None]
     base_build: Mapped[str | None]
     # The head's run; null: it could not be started (see `error`), or the row is for gauges.
-    run_id: Mapped[str | None] = mapped_column(IdType)
+    run: Mapped[str | None] = mapped_column("run_id", IdType)
     # The base's run; an earlier delivery may have started it.
-    base_run_id: Mapped[str | None] = mapped_column(IdType)
+    base_run: Mapped[str | None] = mapped_column("base_run_id", IdType)
     gauges: Mapped[list[Any]]
     error: Mapped[str | None]  # why the head's or the base's run is missing
     # By the sender's clock. Of two deliveries about one pull request, the later one counts.

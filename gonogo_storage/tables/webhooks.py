@@ -17,18 +17,18 @@ class WebhookRow(Base):
     """A subscription.
 
     Secrets are encrypted with a key derived from GONOGO_SECRET_KEY. `old_secret` also signs until
-    `old_until`.
+    `old_secret_until`.
     """
 
     __tablename__ = "webhooks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     kind: Mapped[str]
-    target: Mapped[str]
+    url: Mapped[str] = mapped_column("target")
     events: Mapped[list[Any]]
     description: Mapped[str]
     secret: Mapped[str | None]
     old_secret: Mapped[str | None]
-    old_until: Mapped[datetime | None]
+    old_secret_until: Mapped[datetime | None] = mapped_column("old_until")
     state: Mapped[str]
     reason: Mapped[str | None]
     created_by: Mapped[str]

@@ -17,7 +17,7 @@ def test_a_message_is_sent_again_with_a_click(guarded, page: Page) -> None:
         token = issue_token(session, "ada", ["admin"], keys=guarded.app.state.context.keys)
         fields = {
             "kind": "standard",
-            "target": "https://ci.example/hook",
+            "url": "https://ci.example/hook",
             "events": ["job.finished"],
             "description": "",
         }
@@ -28,7 +28,7 @@ def test_a_message_is_sent_again_with_a_click(guarded, page: Page) -> None:
         (message,) = deliveries.list_(session, hook.id).items
         deliveries.tried(
             session,
-            message["id"],
+            message.id,
             Try(utcnow(), 12.5, 500, None, "broken"),
             state=DeliveryState.failed,
             again_at=None,
@@ -48,4 +48,4 @@ def test_a_message_is_sent_again_with_a_click(guarded, page: Page) -> None:
     expect(page.locator("#tries tbody tr")).to_contain_text("500")
     with guarded.reading() as session:
         (again,) = deliveries.list_(session, hook.id).items
-    assert again["state"] == "waiting"
+    assert again.state == "waiting"

@@ -176,14 +176,10 @@ def _messages(house: House, session: Session) -> None:
         "secret": None,
         "actor": HOSTILE,
     }
-    hook = webhooks.create(
-        session, target=f"https://ci.example/{LONG}", description=HOSTILE, **fields
-    )
+    hook = webhooks.create(session, url=f"https://ci.example/{LONG}", description=HOSTILE, **fields)
     webhooks.change(
         session,
-        webhooks.create(
-            session, target="https://ci.example/", description=RIGHT_TO_LEFT, **fields
-        ).id,
+        webhooks.create(session, url="https://ci.example/", description=RIGHT_TO_LEFT, **fields).id,
         {"state": "disabled", "reason": HOSTILE},
     )
     for state in (DeliveryState.failed, DeliveryState.delivered, DeliveryState.waiting):
@@ -193,14 +189,14 @@ def _messages(house: House, session: Session) -> None:
         failed = Try(utcnow(), 12.5, 500, None, f"{HOSTILE} is broken")
         deliveries.tried(
             session,
-            newest["id"],
+            newest.id,
             failed,
             state=state,
             again_at=utcnow() if state is DeliveryState.waiting else None,
         )
     house.show(
         "/webhooks/{webhook_id}/deliveries/{delivery_id}",
-        urls.webhook_delivery(hook.id, newest["id"]),
+        urls.webhook_delivery(hook.id, newest.id),
         hostile=True,
     )
     house.show("/webhooks/{webhook_id}", urls.webhook(hook.id), hostile=True)
@@ -264,7 +260,7 @@ def _answers(session: Session, run: str, base_run: str) -> None:
         commit_checks.add(
             session,
             {
-                "delivery_id": delivery.id,
+                "delivery": delivery.id,
                 "source": "github",
                 "event": "pull_request",
                 "rule": rule,
@@ -278,14 +274,14 @@ def _answers(session: Session, run: str, base_run: str) -> None:
                 "base_sha": "a1" * 20,
                 "head_build": HOSTILE,
                 "base_build": None,
-                "run_id": run,
-                "base_run_id": base_run,
+                "run": run,
+                "base_run": base_run,
                 "error": None,
                 "occurred_at": now,
             },
         )
     github_answers.create_missing(session)
-    answered = github_answers.list_(session).items[0].answer.commit_check_id
+    answered = github_answers.list_(session).items[0].commit_check
     for _ in range(9):  # then it is given up
         github_answers.postponed(session, answered, HOSTILE)
 

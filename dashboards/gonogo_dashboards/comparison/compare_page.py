@@ -195,7 +195,7 @@ def _side(results: SideResults) -> SideLine:
         urls.run(results.side.run) if results.side.run else urls.jobs({"build": results.side.build})
     )
     return SideLine(
-        results.side.text,
+        results.side.requested,
         results.builds,
         results.side.run,
         url,
@@ -277,7 +277,7 @@ def _finding(finding: Finding) -> FindingLine:
 def _counts(ran: RunSummary | None) -> str:
     if ran is None:
         return "not run"
-    verdict_counts = ran.to_json()["counts"]
+    verdict_counts = ran.shown.counts
     parts = [
         f"{number:,} {words.inline(words.mark(name).label)}"
         for name, number in verdict_counts.items()

@@ -142,7 +142,7 @@ def line(flag: Flag, test: Mapping[str, Any], now: datetime) -> FindingLine:
         version=flag.version,
         opened_at=timestamp(flag.opened_at),
         updated_at=timestamp(flag.updated_at),
-        age=words.since(timestamp(flag.updated_at), now),
+        age=words.since(flag.updated_at, now),
         expires_at=timestamp(flag.expires_at),
     )
 
@@ -158,7 +158,7 @@ def _change(entry: FlagEntry, now: datetime) -> FlagChange:
     )
     return FlagChange(
         timestamp(entry.at),
-        words.since(timestamp(entry.at), now),
+        words.since(entry.at, now),
         entry.actor,
         entry.what,
         entry.reason or "",

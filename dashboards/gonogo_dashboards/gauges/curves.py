@@ -21,6 +21,7 @@ from gonogo.gauge.report import with_numbers
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import words
 from gonogo_storage.gauges import gauge_rows
+from gonogo_storage.gauges.gauges import Gauge
 
 CHOICES = ("comparator", "of")
 ALL = "all outputs"
@@ -105,19 +106,21 @@ class Picture:
     outputs: tuple[Choice, ...]
 
 
-def read(session: Session, gauge: Mapping[str, Any], query: Mapping[str, str]) -> Picture | None:
-    """Return the chart of a gauge with a report.
+def read(session: Session, gauge: Gauge, query: Mapping[str, str]) -> Picture | None:
+    """Return the chart of a gauge.
 
-    None where no comparator bounds a right kernel's error, or nothing ran.
+    None before its report, where no comparator bounds a right kernel's error, or nothing ran.
     """
-    report = gauge["report"]
+    report = gauge.report
+    if report is None:
+        return None
     windows = [window for window in report["windows"] if window["outputs"]]
     if not windows:
         return None
-    chosen = _chosen(windows, gauge["test"], report, query.get("comparator", ""))
+    chosen = _chosen(windows, gauge.test, report, query.get("comparator", ""))
     names = list(chosen["outputs"])
     of = query["of"] if query.get("of") in names and len(names) > 1 else ALL
-    rows = with_numbers(gauge_rows.on_test_inputs(session, gauge["id"]))
+    rows = with_numbers(gauge_rows.on_test_inputs(session, gauge.id))
     go, able = (
         [row for row in rows if row["kind"] == "go"],
         [row for row in rows if row["kind"] == "no_go" and row.get("able")],
@@ -128,7 +131,7 @@ def read(session: Session, gauge: Mapping[str, Any], query: Mapping[str, str]) -
         return None
     needed = chosen["single"]["lower"] if of == ALL else chosen["outputs"][of]["lower"]
     window = _window(needed, rates)
-    today = _today(gauge["test"], comparator, names if of == ALL else [of])
+    today = _today(gauge.test, comparator, names if of == ALL else [of])
     marked = (
         [("the window begins", window[0]), ("the window ends", window[1])]
         if window
@@ -144,7 +147,7 @@ def read(session: Session, gauge: Mapping[str, Any], query: Mapping[str, str]) -
     ) -> tuple[Choice, ...]:
         current = {"comparator": str(comparator), "of": None if of == ALL else of}
         links = [
-            urls.gauge(gauge["id"], {**current, name: None if value == ALL else value})
+            urls.gauge(gauge.id, {**current, name: None if value == ALL else value})
             for value in values
         ]
         return tuple(

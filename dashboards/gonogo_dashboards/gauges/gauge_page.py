@@ -16,8 +16,9 @@ from gonogo_dashboards.gauges.curves import Picture
 from gonogo_dashboards.gauges.report_rows import GaugeReport
 from gonogo_dashboards.kit import commands, words
 from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.states import JobState
+from gonogo_storage.db.records import from_object
 from gonogo_storage.gauges import gauges as stored
+from gonogo_storage.gauges.gauges import Gauge, GaugeSummary
 
 FILTERS = ("test", "state", "sharpness")
 SENTENCES: Mapping[str, str] = {
@@ -112,60 +113,47 @@ def one(
     line = _line(gauge, now)
     return GaugeView(
         gauge=line,
-        sentence=SENTENCES.get(gauge["sharpness"] or "", ""),
-        test=gauge["test"],
-        test_key=gauge["test_key"],
+        sentence=SENTENCES.get(gauge.sharpness or "", ""),
+        test=gauge.test,
+        test_key=gauge.test_key,
         facts=_facts(gauge),
-        report=None if gauge["report"] is None else report_rows.read(gauge["report"]),
-        picture=None if gauge["report"] is None else curves.read(session, gauge, query),
+        report=None if gauge.report is None else report_rows.read(gauge.report),
+        picture=curves.read(session, gauge, query),
         links={
             "self": line.url,
             "json_url": urls.gauge(
                 gauge_id, {name: query.get(name) for name in curves.CHOICES}, as_json=True
             ),
-            "history": urls.history(gauge["test_key"]),
-            "test": urls.gauges({"test": gauge["test_key"]}),
+            "history": urls.history(gauge.test_key),
+            "test": urls.gauges({"test": gauge.test_key}),
             "cancel": urls.cancel_gauge(gauge_id),
         },
         at=timestamp(now),
     )
 
 
-def _line(gauge: Mapping[str, Any], now: datetime) -> GaugeLine:
-    test, state = gauge["test"], JobState(gauge["state"])
-    return GaugeLine(
-        **{
-            name: gauge[name]
-            for name in (
-                "id",
-                "kernel",
-                "state",
-                "done",
-                "total",
-                "waiting_reason",
-                "error",
-                "sharpness",
-                "created_at",
-            )
-        },
-        url=urls.gauge(gauge["id"]),
+def _line(gauge: GaugeSummary, now: datetime) -> GaugeLine:
+    test = gauge.test
+    return from_object(
+        GaugeLine,
+        gauge,
+        gauge.target,
+        url=urls.gauge(gauge.id),
         shape=words.shape(test.get("shape", ())),
         tolerance=commands.tolerance_words(test.get("tolerance", {})),
-        branch=gauge["branch"],
-        arch=gauge["target"]["arch"],
-        board=gauge["target"]["board"],
-        state_words=words.STATES.get(state, state.value),
-        final=state.final,
-        looks=words.GRADES.get(gauge["sharpness"] or ""),
-        words=gauge["words"] or "",
-        age=words.since(gauge["created_at"], now),
+        state_words=words.STATES.get(gauge.state, gauge.state.value),
+        final=gauge.state.final,
+        looks=words.GRADES.get(gauge.sharpness or ""),
+        words=gauge.words or "",
+        created_at=timestamp(gauge.created_at),
+        age=words.since(gauge.created_at, now),
     )
 
 
-def _facts(gauge: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    test, seeds = gauge["test"], gauge["seeds"]
+def _facts(gauge: Gauge) -> tuple[tuple[str, str], ...]:
+    test, seeds = gauge.test, gauge.seeds
     facts = [
-        ("kernel", gauge["kernel"]),
+        ("kernel", gauge.kernel),
         ("shape", words.shape(test.get("shape", ()))),
         ("tolerance", commands.tolerance_words(test.get("tolerance", {}))),
         ("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"),
@@ -177,9 +165,9 @@ def _facts(gauge: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         ),
         (
             "branch and board",
-            f"{gauge['branch']} on {gauge['target']['arch']} · {gauge['target']['board']}",
+            f"{gauge.branch} on {gauge.target.arch} · {gauge.target.board}",
         ),
         ("seeds", f"{seeds[0]} … {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]} (one)"),
-        ("requested", f"{gauge['created_at'][:19].replace('T', ' ')} UTC by {gauge['owner']}"),
+        ("requested", f"{gauge.created_at:%Y-%m-%d %H:%M:%S} UTC by {gauge.owner}"),
     ]
     return tuple(facts)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -16,8 +15,10 @@ from gonogo_dashboards.kit import words
 from gonogo_storage.automation import commit_checks
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.db.encoding import decode, timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages import incoming
+from gonogo_storage.messages.incoming import IncomingDelivery, RuleOutcome
 
 FILTERS = ("source", "state", "event", "repository")
 MAX_TEXT = 64_000
@@ -161,14 +162,14 @@ def hook(session: Session, incoming_id: str, now: datetime, *, whole: bool) -> H
     links = _runs(session, checks.values())
     payload, payload_words = _payload(body, whole=whole)
     push = None
-    if delivery["source"] == HookSource.pull_request_lookup and body is not None:
+    if delivery.source is HookSource.pull_request_lookup and body is not None:
         push = str(decode(body).get("push") or "") or None
     return HookView(
         hook=_line(delivery, now),
-        outcome=tuple(_outcome(item, checks, links) for item in delivery["outcome"]),
+        outcome=tuple(_outcome(item, checks, links) for item in delivery.outcome),
         push=None if push is None else urls.hook(push),
         replay=urls.replay_hook(incoming_id)
-        if whole and body is not None and delivery["state"] in AGAIN
+        if whole and body is not None and delivery.state in AGAIN
         else None,
         payload=payload,
         payload_words=payload_words,
@@ -193,40 +194,29 @@ def origins(
     checks = [] if run is None else commit_checks.of_run(session, run, limit=MAX_ORIGINS)
     lines = (
         OriginLine(
-            urls.hook(check.delivery_id), f"{check.event} to {check.repository}, rule {check.rule}"
+            urls.hook(check.delivery), f"{check.event} to {check.repository}, rule {check.rule}"
         )
         for check in checks
     )
     return tuple(dict.fromkeys(lines))
 
 
-def _line(item: Mapping[str, Any], now: datetime) -> HookLine:
-    state = IncomingState(item["state"])
-    same = (
-        "id",
-        "source",
-        "delivery",
-        "event",
-        "repository",
-        "reason",
-        "tries",
-        "received_at",
-        "ended_at",
-        "due_at",
-    )
-    return HookLine(
-        **{name: item[name] for name in same},
-        url=urls.hook(item["id"]),
-        source_words=words.SOURCES[item["source"]],
-        state=state.value,
-        state_words=words.INCOMING[state].words,
-        verdict=words.INCOMING[state].verdict,
-        rules=tuple(
-            item_outcome["rule"] for item_outcome in item["outcome"] if item_outcome["started"]
-        ),
-        size=f"{item['size']:,} bytes",
-        age=words.since(item["received_at"], now),
-        due_words=words.until(item["due_at"], now),
+def _line(item: IncomingDelivery, now: datetime) -> HookLine:
+    state = words.INCOMING[item.state]
+    return from_object(
+        HookLine,
+        item,
+        url=urls.hook(item.id),
+        source_words=words.SOURCES[item.source],
+        state_words=state.words,
+        verdict=state.verdict,
+        rules=tuple(outcome.rule for outcome in item.outcome if outcome.started),
+        size=f"{item.size:,} bytes",
+        received_at=timestamp(item.received_at),
+        age=words.since(item.received_at, now),
+        ended_at=timestamp(item.ended_at),
+        due_at=timestamp(item.due_at),
+        due_words=words.until(item.due_at, now),
     )
 
 
@@ -235,7 +225,7 @@ def _runs(
 ) -> dict[str, tuple[str, str, str | None]]:
     """Return run -> state, its words, verdict."""
     runs = dict.fromkeys(
-        run for check in checks for run in (check.run_id, check.base_run_id) if run is not None
+        run for check in checks for run in (check.run, check.base_run) if run is not None
     )
     states = commit_checks.run_states(session, list(runs)[:MAX_RUNS])
     return {
@@ -245,25 +235,21 @@ def _runs(
 
 
 def _outcome(
-    item: Mapping[str, Any],
+    item: RuleOutcome,
     checks: Mapping[str, CommitCheck],
     links: Mapping[str, tuple[str, str, str | None]],
 ) -> OutcomeLine:
     started = tuple(
-        _started(checks[check_id], links)
-        for check_id in item["commit_checks"]
-        if check_id in checks
+        _started(checks[check_id], links) for check_id in item.commit_checks if check_id in checks
     )
     state = (
         IncomingState.started
-        if item["started"]
+        if item.started
         else IncomingState.failed
         if started
         else IncomingState.ignored
     )
-    return OutcomeLine(
-        item["rule"], item["started"], item["reason"], words.INCOMING[state].verdict, started
-    )
+    return OutcomeLine(item.rule, item.started, item.reason, words.INCOMING[state].verdict, started)
 
 
 def _started(
@@ -275,11 +261,11 @@ def _started(
         state, state_words, verdict = links.get(run, ("", "", None))
         return RunLink(run, urls.run(run), build, sha, state, state_words, verdict)
 
-    same = ("id", "suite", "pull_request", "branch", "head_sha", "base_sha", "error")
-    return StartedLine(
-        **{name: getattr(commit_check, name) for name in same},
-        head=link(commit_check.run_id, commit_check.head_build, commit_check.head_sha),
-        base=link(commit_check.base_run_id, commit_check.base_build, commit_check.base_sha),
+    return from_object(
+        StartedLine,
+        commit_check,
+        head=link(commit_check.run, commit_check.head_build, commit_check.head_sha),
+        base=link(commit_check.base_run, commit_check.base_build, commit_check.base_sha),
         gauges=tuple(urls.gauge(gauge) for gauge in commit_check.gauges),
     )
 

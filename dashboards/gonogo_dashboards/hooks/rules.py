@@ -92,6 +92,6 @@ def _rule(item: CiRule, now: datetime) -> RuleLine:
         base=content.get("base", True),
         owner=item.owner,
         updated_at=timestamp(item.updated_at),
-        age=words.since(timestamp(item.updated_at), now),
+        age=words.since(item.updated_at, now),
         came_url=urls.hooks({"repository": repositories[0]}) if alone else None,
     )

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import Explanation
+from gonogo_storage.db.records import from_object
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.job_seeds import SeedRecord
 from gonogo_storage.seeds import flips as stored_flips
@@ -52,19 +53,7 @@ def flip_lines(session: Session, job: Job) -> tuple[FlipLine, ...]:
     if job.reference is None:
         return ()
     return tuple(
-        FlipLine(
-            output=flips.output,
-            seeds=flips.seeds,
-            elements=flips.elements,
-            differing=flips.differing,
-            away=flips.best.away,
-            toward=flips.best.toward,
-            rows_away=flips.best.rows_away,
-            rows_toward=flips.best.rows_toward,
-            common_factor=flips.best.seen,
-            seen=flips.seen,
-            words=flips.words,
-        )
+        from_object(FlipLine, flips.summary, flips)
         for flips in stored_flips.of_job(session, job.id)
     )
 

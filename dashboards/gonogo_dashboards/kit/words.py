@@ -368,17 +368,21 @@ def variant_of(stored: Variant) -> str:
     return variant(stored.branch, stored.arch, stored.board)
 
 
-def since(moment: str | None, now: datetime) -> str:
+def since(moment: datetime | str | None, now: datetime) -> str:
     """Return how long ago a stored time is; "" for none."""
-    return "" if moment is None else ago((now - datetime.fromisoformat(moment)).total_seconds())
+    return "" if moment is None else ago((now - _moment(moment)).total_seconds())
 
 
-def until(moment: str | None, now: datetime) -> str:
+def until(moment: datetime | str | None, now: datetime) -> str:
     """Return how soon a stored time comes, "now" or "in 5 min"; "" for none."""
     if moment is None:
         return ""
-    seconds = (datetime.fromisoformat(moment) - now).total_seconds()
+    seconds = (_moment(moment) - now).total_seconds()
     return "now" if seconds < 1 else f"in {duration(seconds)}"
+
+
+def _moment(stored: datetime | str) -> datetime:
+    return datetime.fromisoformat(stored) if isinstance(stored, str) else stored
 
 
 def mark(verdict: str | None) -> Mark:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts.charts import AXIS, Options
 from gonogo_dashboards.kit import words
+from gonogo_storage.db.records import from_object
 from gonogo_storage.history.build_series import MAX_BUILDS
+from gonogo_storage.history.trends import Trend, TrendPoint
 
 _FLOOR = 1e-300
 
@@ -54,25 +55,22 @@ class Curve:
     summary: str
 
 
-def read(trend: Mapping[str, Any], output: str) -> Curve | None:
-    """Return the curve of an output from the JSON of gonogo_storage.history.trends.
+def read(trend: Trend, output: str) -> Curve | None:
+    """Return the curve of an output from a trend.
 
     None: no point has a number.
     """
-    points = tuple(_point(point, output) for point in trend["points"])
+    points = tuple(_point(point, output) for point in trend.points)
     known = [point for point in points if point.mean is not None]
     if not known:
         return None
-    changes = tuple(
-        CurveChange(change["place"], change["low"], change["high"], change["words"])
-        for change in trend["numbers"][output]["changes"]
-    )
-    metric, over = str(trend["metric"]), str(trend["over"])
+    changes = tuple(from_object(CurveChange, change) for change in trend.numbers[output].changes)
+    metric, over = trend.metric, trend.over
     means = [point.mean for point in known if point.mean is not None]
     noun = "build" if over == "builds" else "day"
     low, high = words.number(min(means)), words.number(max(means))
     spread = f"is {high}" if low == high else f"lies between {low} and {high}"
-    changed = _first_up(trend["numbers"][output]["words"])
+    changed = _first_up(trend.numbers[output].words)
     newest = "the newest " if len(points) >= MAX_BUILDS else ""
     points_words = f"{newest}{words.count(len(known), noun)}"
     summary = f"{output}: the mean {label(metric)} of {points_words} {spread}. {changed}."
@@ -214,17 +212,12 @@ def _changes(curve: Curve) -> Options:
     }
 
 
-def _point(point: Mapping[str, Any], output: str) -> CurvePoint:
-    spread = point["numbers"].get(output)
-    failures = point["failures"]
+def _point(point: TrendPoint, output: str) -> CurvePoint:
+    spread, failures = point.numbers.get(output), point.failures
+    counts = failures.failures, failures.runs
     if spread is None:
-        return CurvePoint(
-            point["name"], 0, None, None, None, failures["failures"], failures["runs"]
-        )
-    low, mean, high = (float(spread[name]) for name in ("low", "mean", "high"))
-    return CurvePoint(
-        point["name"], spread["seeds"], low, mean, high, failures["failures"], failures["runs"]
-    )
+        return CurvePoint(point.name, 0, None, None, None, *counts)
+    return CurvePoint(point.name, spread.seeds, spread.low, spread.mean, spread.high, *counts)
 
 
 def _short(value: float | None) -> float | None:

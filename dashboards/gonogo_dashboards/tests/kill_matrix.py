@@ -17,6 +17,7 @@ from gonogo.gauge.advice import spelled
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.gauges import report_rows
 from gonogo_dashboards.kit import words
+from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.gauges import gauges
 from gonogo_storage.rollups.variants import Variant
 
@@ -66,10 +67,10 @@ class KillMatrix:
 
 def read(session: Session, variant: Variant, now: datetime) -> KillMatrix | None:
     """Return the kill matrix; None where no gauge has measured the test."""
-    gauge = gauges.last(session, variant.test_key, variant.branch, variant.arch, variant.board)
-    if gauge is None:
+    last = gauges.last(session, variant.test_key, variant.branch, variant.arch, variant.board)
+    if last is None:
         return None
-    report = gauge["report"]
+    report = last.report
     known = report_rows.read(report)
     advice = report["advice"]
     lines = tuple(
@@ -80,9 +81,9 @@ def read(session: Session, variant: Variant, now: datetime) -> KillMatrix | None
     passing = [line for line in lines if line.declared.looks == Verdict.pass_by_tolerance]
     able = [line for line in lines if line.declared.looks != Verdict.inconclusive]
     return KillMatrix(
-        url=urls.gauge(gauge["id"]),
-        at=gauge["finished_at"],
-        age=words.since(gauge["finished_at"], now),
+        url=urls.gauge(last.gauge),
+        at=timestamp(last.finished_at),
+        age=words.since(last.finished_at, now),
         sharpness=report["sharpness"],
         sentence=f"{len(passing)} of {len(able)} mutants (known-wrong kernels) pass this test."
         if able

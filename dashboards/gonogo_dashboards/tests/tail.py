@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.policy import POLICY
+from gonogo.flakiness.predicted_rates import Tail, Threshold
 from gonogo.flakiness.sketches import Sketch
 from gonogo_dashboards.charts.charts import AXIS, LABEL, Options
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.evidence_view import rate_words
+from gonogo_storage.db.records import from_object
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.seeds import strips as reads
-
-
-@dataclass(frozen=True)
-class FitLine:
-    """A threshold of the tail, the seeds above it, and the prediction from them."""
-
-    threshold: float
-    exceedances: int
-    predicted: float
 
 
 @dataclass(frozen=True)
@@ -45,47 +37,35 @@ class TailView:
     level: float
     target: float
     largest: float | None
-    fits: tuple[FitLine, ...]
+    fits: tuple[Threshold, ...]
     curve: tuple[tuple[float, float], ...]
     summary: str
     per: str = "seeds"
 
 
-def read(
-    session: Session, tail: Mapping[str, Any] | None, jobs: Sequence[JobFacts]
-) -> TailView | None:
-    """Return the tail from a grade's tail in plain JSON and the jobs of its build.
+def read(session: Session, tail: Tail | None, jobs: Sequence[JobFacts]) -> TailView | None:
+    """Return the tail from a grade's tail and the jobs of its build.
 
     None where nothing was predicted from numbers.
     """
-    if tail is None or not tail["seeds"]:
+    if tail is None or not tail.seeds:
         return None
     sketch = reads.together(
         list(reads.sums(session, [job.id for job in jobs], WHOLE, TOLERANCE_RATIO).values())
     ).sketch
     # a chart of few seeds shows nothing of a tail, however often they ran
-    curve = [] if min(sketch.count, tail["seeds"]) < POLICY.least_seeds else _curve(sketch)
-    fits = tuple(
-        FitLine(fit["threshold"], fit["exceedances"], fit["predicted"])
-        for fit in tail["thresholds"]
+    curve = [] if min(sketch.count, tail.seeds) < POLICY.least_seeds else _curve(sketch)
+    view = from_object(
+        TailView,
+        tail,
+        observed=rate_words(vars(tail.observed)),
+        target=POLICY.latent_target,
+        sentence=tail.words,
+        fits=tail.thresholds,
+        curve=tuple(curve),
+        summary="",
     )
-    target = POLICY.latent_target
-    view = TailView(
-        tail["words"],
-        tail["seeds"],
-        rate_words(tail["observed"]),
-        tail["predicted"],
-        tail["upper"],
-        bool(tail["at_most"]),
-        tail["level"],
-        target,
-        tail["largest"],
-        fits,
-        tuple(curve),
-        "",
-        tail.get("per", "seeds"),
-    )
-    return TailView(**{**vars(view), "summary": _summary(view)})
+    return replace(view, summary=_summary(view))
 
 
 def _curve(sketch: Sketch) -> list[tuple[float, float]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.flakiness.grades import Grade
 from gonogo_dashboards.kit import commands, words
 from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
 from gonogo_storage.catalogue import test_list
@@ -91,16 +91,13 @@ def listed(
     )
 
 
-def badges(grade: Mapping[str, Any]) -> tuple[Badge, ...]:
-    """Return badges of both axes of a grade, and of hollow passes and latent flakes.
-
-    `grade` has stability, sharpness, hollow and latent.
-    """
+def badges(grade: Grade | GradeRecord) -> tuple[Badge, ...]:
+    """Return badges of both axes of a grade, and of hollow passes and latent flakes."""
     shown = [
-        Badge(grade[axis], words.GRADES[grade[axis]], words.GRADE_SENTENCES[grade[axis]])
-        for axis in ("stability", "sharpness")
+        Badge(axis, words.GRADES[axis], words.GRADE_SENTENCES[axis])
+        for axis in (grade.stability, grade.sharpness)
     ]
-    if grade["hollow"]:
+    if grade.hollow:
         shown.append(
             Badge(
                 "hollow pass",
@@ -108,7 +105,7 @@ def badges(grade: Mapping[str, Any]) -> tuple[Badge, ...]:
                 "On this build it passes only by tolerance: rounding doesn't explain the error.",
             )
         )
-    if grade["latent"]:
+    if isinstance(grade, Grade) and grade.latent:
         shown.append(
             Badge(
                 "latent flake",
@@ -120,7 +117,7 @@ def badges(grade: Mapping[str, Any]) -> tuple[Badge, ...]:
 
 
 def _variant_line(variant: Variant, grade: GradeRecord | None) -> VariantLine:
-    graded = () if grade is None else badges({**asdict(grade), "latent": False})
+    graded = () if grade is None else badges(grade)
     url = urls.history(
         variant.test_key, {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
     )
@@ -143,5 +140,5 @@ def _test_line(test: TestRecord, now: datetime) -> TestLine:
         state_words=words.STATES.get(test.state or "", "Never run"),
         verdict=test.verdict,
         at=timestamp(test.at),
-        age=words.since(timestamp(test.at), now),
+        age=words.since(test.at, now),
     )

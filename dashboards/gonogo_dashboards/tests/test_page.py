@@ -13,8 +13,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.attribution import Cause
-from gonogo.flakiness.masking import Change
+from gonogo.flakiness.masking import BuildChange, Change
+from gonogo.flakiness.rates import Rate
+from gonogo.flakiness.samples import Configuration
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
 from gonogo_dashboards.kit import arithmetic_view, words
@@ -33,9 +34,12 @@ from gonogo_dashboards.tests.tail import TailView
 from gonogo_dashboards.tests.test_list import Badge, badges
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.flags import flags
 from gonogo_storage.history import trends, variant_status
 from gonogo_storage.history.build_series import METRICS
+from gonogo_storage.history.trends import Trend
+from gonogo_storage.history.variant_status import BuildHistory
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of
 from gonogo_storage.seeds import arithmetics
 
@@ -259,7 +263,7 @@ def _judged(
     )
     over: trends.Over = "days" if requested.get("over") == "days" else "builds"
     trend = trends.read(session, variant, over=over, metric=str(metric))
-    outputs, names = sorted(trend["numbers"]), [point["name"] for point in trend["points"]]
+    outputs, names = sorted(trend.numbers), [point.name for point in trend.points]
     output = requested.get("output", "")
     if output not in outputs:
         output = _first(
@@ -299,33 +303,33 @@ def _judged(
         "variant_words": words.variant_of(variant),
         "badges": badges(status.grade),
         "build": status.build,
-        "grade_words": tuple(status.grade["words"].split("; ")),
-        "failures": _interval(status.grade["failures"]),
-        "assessed": f"assessed {words.since(status.at, now)}, from {status.extent['words']}"
-        if status.at
-        else f"from {status.extent['words']}",
+        "grade_words": tuple(status.grade.words.split("; ")),
+        "failures": _interval(status.grade.failures),
+        "assessed": f"assessed {words.since(status.assessed.at, now)}, from {status.extent.words}"
+        if status.assessed.at
+        else f"from {status.extent.words}",
         "builds": tuple(
             _build_line(
                 build,
-                of_any_build + urls.further("build", build["build"]),
-                build["build"] == status.build,
+                of_any_build + urls.further("build", build.build),
+                build.build == status.build,
                 now,
             )
             for build in variant_status.builds(jobs, MAX_BUILDS)
         ),
         "more_builds": max(0, len({(job.sequence, job.build) for job in jobs}) - MAX_BUILDS),
-        "cause": words.CAUSES[cause["cause"]],
-        "cause_sentence": Cause(cause["cause"]).sentence,
-        "cause_words": cause["words"],
+        "cause": words.CAUSES[cause.cause],
+        "cause_sentence": cause.cause.sentence,
+        "cause_words": cause.words,
         "factors": tuple(
-            FactorLine(words.CAUSES[finding["cause"]], finding["holds"], finding["words"])
-            for finding in cause["findings"]
+            FactorLine(words.CAUSES[finding.cause], finding.holds, finding.words)
+            for finding in cause.findings
         ),
-        "contexts": tuple(_row_line(row) for row in cause["contexts"]),
-        "devices": tuple(_row_line(row) for row in cause["devices"]),
+        "contexts": tuple(_row_line(row) for row in cause.contexts),
+        "devices": tuple(_row_line(row) for row in cause.devices),
         "strip": strips.read(session, jobs, output, canonical, advised, here) if output else None,
         "tail": tails.read(
-            session, status.grade["tail"], [job for job in jobs if job.build == status.build]
+            session, status.grade.tail, [job for job in jobs if job.build == status.build]
         ),
         "kills": killed,
         "curve": error_curve.read(trend, output) if output else None,
@@ -334,16 +338,16 @@ def _judged(
         "overs": choices("over", ("builds", "days"), {"builds": "by build", "days": "by day"}),
         "changes": tuple(
             ChangeLine(
-                words.tamed(f"{name}: {change['words']}", names),
-                urls.history(variant.test_key, {**chosen, "output": name, "build": change["at"]})
+                words.tamed(f"{name}: {change.words}", names),
+                urls.history(variant.test_key, {**chosen, "output": name, "build": change.at})
                 if over == "builds"
                 else None,
             )
             for name in outputs
-            for change in trend["numbers"][name]["changes"]
+            for change in trend.numbers[name].changes
         ),
-        "rate_changes": words.tamed(trend["rates"]["words"], names),
-        "steps": tuple(_step_line(step) for step in reversed(trend["steps"])),
+        "rate_changes": words.tamed(trend.rates.words, names),
+        "steps": tuple(_step_line(step) for step in reversed(trend.steps)),
         "arithmetic": _arithmetic(session, jobs, status.build, noun_of(canonical)),
         "flags": tuple(flag_page.line(flag, canonical, now) for flag in of_variant),
         "links": {
@@ -374,69 +378,56 @@ def _worst_of(worst: Sequence[str], outputs: Sequence[str]) -> Sequence[str]:
     return [output for output in outputs if output in worst] or outputs
 
 
-def _first(trend: Mapping[str, Any], outputs: Sequence[str]) -> str:
+def _first(trend: Trend, outputs: Sequence[str]) -> str:
     """Return the output to show: one that changed, else the one whose error varies most.
 
     "" where there is none.
     """
 
     def interest(output: str) -> tuple[int, float]:
-        spreads = [
-            point["numbers"][output] for point in trend["points"] if output in point["numbers"]
-        ]
-        edges = [spread[edge] for spread in spreads for edge in ("low", "high") if spread[edge] > 0]
-        return len(trend["numbers"][output]["changes"]), max(edges) / min(edges) if edges else 0.0
+        spreads = [point.numbers[output] for point in trend.points if output in point.numbers]
+        edges = [edge for spread in spreads for edge in (spread.low, spread.high) if edge > 0]
+        return len(trend.numbers[output].changes), max(edges) / min(edges) if edges else 0.0
 
     return max(outputs, key=interest) if outputs else ""
 
 
-def _build_line(build: Mapping[str, Any], url: str, chosen: bool, now: datetime) -> BuildLine:
-    return BuildLine(
-        build=build["build"],
+def _build_line(build: BuildHistory, url: str, chosen: bool, now: datetime) -> BuildLine:
+    return from_object(
+        BuildLine,
+        build,
         url=url,
         chosen=chosen,
-        seeds=build["seeds"],
-        jobs=build["jobs"],
-        counts=counts(build["counts"], max(build["seeds"], 1)),
-        failures=_interval(build["failures"]),
-        hollow=_interval(build["hollow"]),
-        lost=_interval(build["infrastructure"]),
-        job_url=urls.job(build["last_job"]),
-        at=build["last_at"],
-        age=words.since(build["last_at"], now),
+        counts=counts(build.counts, max(build.seeds, 1)),
+        failures=_interval(build.failures),
+        hollow=_interval(build.hollow),
+        lost=_interval(build.infrastructure),
+        job_url=urls.job(build.last_job),
+        at=timestamp(build.last_at),
+        age=words.since(build.last_at, now),
     )
 
 
-def _row_line(row: Mapping[str, Any]) -> RowLine:
-    share = row["pass_rate"]
+def _row_line(row: Configuration) -> RowLine:
     text = (
-        f"{percent(share)}, {percent(row['pass_low'])} to {percent(row['pass_high'])}"
-        if row["pass_low"] is not None
+        f"{percent(row.pass_rate)}, {percent(row.pass_low)} to {percent(row.pass_high)}"
+        if row.pass_low is not None
         else "Unknown"
     )
-    passes = Interval(text, share, row["pass_low"], row["pass_high"])
-    return RowLine(
-        row["name"],
-        row["runs"],
-        row["passed"],
-        row["failed"],
-        row["host_runs"],
-        passes,
-        row["p"],
-        row["higher"],
-    )
+    passes = Interval(text, row.pass_rate, row.pass_low, row.pass_high)
+    return from_object(RowLine, row, passes=passes)
 
 
-def _step_line(step: Mapping[str, Any]) -> StepLine:
-    change = Change(step["change"])
+def _step_line(step: BuildChange) -> StepLine:
+    change = step.change
     looks = words.CHANGES[change], words.CHANGE_VERDICTS[change]
-    text = words.tamed(step["words"], (step["before"], step["after"]))
-    return StepLine(step["before"], step["after"], *looks, change not in _QUIET, text)
+    text = words.tamed(step.words, (step.before, step.after))
+    return StepLine(step.before, step.after, *looks, change not in _QUIET, text)
 
 
-def _interval(rate: Mapping[str, Any]) -> Interval:
-    share = rate["failures"] / rate["runs"] if rate["runs"] else None
-    return Interval(rate_words(rate), share, rate["low"], rate["high"])
+def _interval(rate: Rate) -> Interval:
+    share = rate.failures / rate.runs if rate.runs else None
+    return Interval(rate_words(vars(rate)), share, rate.low, rate.high)
 
 
 def _named(variant: Variant) -> dict[str, str]:

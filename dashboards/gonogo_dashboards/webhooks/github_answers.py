@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import AnswerState
 from gonogo_storage.messages import github_answers
+from gonogo_storage.messages.github_answers import AnswerDetails
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def answers(
     )
     next_url = urls.answers(given, cursor=page.next) if page.next else None
     return AnswersView(
-        tuple(_answer(answer.to_json(), now) for answer in page.items),
+        tuple(_answer(answer, now) for answer in page.items),
         given,
         page.next,
         next_url,
@@ -72,30 +73,18 @@ def answers(
     )
 
 
-def _answer(item: Mapping[str, Any], now: datetime) -> AnswerLine:
-    same = (
-        "commit_check",
-        "repository",
-        "head_sha",
-        "pull_request",
-        "event",
-        "rule",
-        "suite",
-        "run",
-        "state",
-        "tries",
-        "error",
-        "due_at",
-    )
-    state = AnswerState(item["state"])
-    return AnswerLine(
-        **{name: item[name] for name in same},
-        run_url=urls.run(item["run"]) if item["run"] else None,
-        state_words=words.ANSWERS[state].words,
-        verdict=words.ANSWERS[state].verdict,
-        reported=tuple(item["told"]),
-        due_words=words.until(item["due_at"], now),
-        updated_at=item["updated_at"],
-        age=words.since(item["updated_at"], now),
-        again=urls.answer_again(item["commit_check"]),
+def _answer(item: AnswerDetails, now: datetime) -> AnswerLine:
+    state = words.ANSWERS[item.state]
+    return from_object(
+        AnswerLine,
+        item,
+        run_url=None if item.run is None else urls.run(item.run),
+        state_words=state.words,
+        verdict=state.verdict,
+        reported=tuple(item.accepted_parts),
+        due_at=timestamp(item.due_at),
+        due_words=words.until(item.due_at, now),
+        updated_at=timestamp(item.updated_at),
+        age=words.since(item.updated_at, now),
+        again=urls.answer_again(item.commit_check),
     )

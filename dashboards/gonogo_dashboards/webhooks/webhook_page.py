@@ -6,16 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DeliveryState, WebhookState
 from gonogo_storage.messages import deliveries
 from gonogo_storage.messages import webhooks as stored
+from gonogo_storage.messages.deliveries import Delivery, LoggedTry
 from gonogo_storage.messages.webhooks import Webhook
 
 SECRET_PATHS = ("slack",)
@@ -159,8 +160,8 @@ def delivery(
     return DeliveryView(
         webhook=_webhook(session, subscription, deliveries.waiting(session), now),
         delivery=_delivery(whole, subscription, now),
-        payload=json.dumps(whole["payload"], indent=2, ensure_ascii=False),
-        tries=tuple(_try(attempt, now) for attempt in whole["log"]),
+        payload=json.dumps(whole.payload, indent=2, ensure_ascii=False),
+        tries=tuple(_try(attempt, now) for attempt in whole.log),
         at=timestamp(now),
     )
 
@@ -169,23 +170,18 @@ def _webhook(
     session: Session, webhook: Webhook, waiting: Mapping[str, int], now: datetime
 ) -> WebhookLine:
     newest = deliveries.list_(session, webhook.id, limit=1).items
-    return WebhookLine(
-        id=webhook.id,
+    until = webhook.old_secret_until
+    return from_object(
+        WebhookLine,
+        webhook,
         url=urls.webhook(webhook.id),
-        kind=webhook.kind,
-        target=webhook.target.split("?")[0]
+        target=webhook.url.split("?")[0]
         if webhook.kind not in SECRET_PATHS
-        else _host(webhook.target),
-        events=webhook.events,
-        description=webhook.description,
-        state=webhook.state.value,
+        else _host(webhook.url),
+        events=tuple(webhook.events),
         active=webhook.state is WebhookState.active,
-        reason=webhook.reason,
-        created_by=webhook.created_by,
         created_at=timestamp(webhook.created_at),
-        old_secret_until=timestamp(webhook.old_until)
-        if webhook.old_until is not None and webhook.old_until > now
-        else None,
+        old_secret_until=timestamp(until) if until is not None and until > now else None,
         waiting=waiting.get(webhook.id, 0),
         last=_delivery(newest[0], webhook, now) if newest else None,
         test=urls.test_webhook(webhook.id),
@@ -198,32 +194,29 @@ def _host(target: str) -> str:
     return f"{target.partition('://')[0]}://{head}/…"
 
 
-def _delivery(item: Mapping[str, Any], webhook: Webhook, now: datetime) -> DeliveryLine:
-    state = DeliveryState(item["state"])
-    return DeliveryLine(
-        id=item["id"],
-        url=urls.webhook_delivery(webhook.id, item["id"]),
-        type=item["type"],
-        state=state.value,
-        state_words=words.DELIVERIES[state].words,
-        verdict=words.DELIVERIES[state].verdict,
-        tries=item["tries"],
-        created_at=item["created_at"],
-        age=words.since(item["created_at"], now),
-        due_at=item["due_at"],
-        due_words=words.until(item["due_at"], now),
-        replay=urls.replay(webhook.id, item["id"])
-        if webhook.state is WebhookState.active
-        else None,
+def _delivery(item: Delivery, webhook: Webhook, now: datetime) -> DeliveryLine:
+    state = words.DELIVERIES[item.state]
+    active = webhook.state is WebhookState.active
+    return from_object(
+        DeliveryLine,
+        item,
+        url=urls.webhook_delivery(webhook.id, item.id),
+        state_words=state.words,
+        verdict=state.verdict,
+        created_at=timestamp(item.created_at),
+        age=words.since(item.created_at, now),
+        due_at=timestamp(item.due_at),
+        due_words=words.until(item.due_at, now),
+        replay=urls.replay(webhook.id, item.id) if active else None,
     )
 
 
-def _try(item: Mapping[str, Any], now: datetime) -> TryLine:
-    same = {name: item[name] for name in ("number", "at", "status", "error", "answer")}
-    accepted = item["status"] is not None and 200 <= item["status"] < 300
-    return TryLine(
-        **same,
-        age=words.since(item["at"], now),
-        duration=words.duration(item["duration_ms"] / 1000),
-        accepted=accepted,
+def _try(item: LoggedTry, now: datetime) -> TryLine:
+    return from_object(
+        TryLine,
+        item,
+        at=timestamp(item.at),
+        age=words.since(item.at, now),
+        duration=words.duration(item.duration_ms / 1000),
+        accepted=item.status is not None and 200 <= item.status < 300,
     )

@@ -31,7 +31,7 @@ from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.db.encoding import encode, utcnow
 from gonogo_storage.db.states import AnswerState
 from gonogo_storage.messages import github_answers
-from gonogo_storage.messages.github_answers import Answer
+from gonogo_storage.messages.github_answers import SentAnswer
 
 log = structlog.get_logger("gonogo.github")
 
@@ -124,7 +124,7 @@ class Answerer:
                 lambda session: github_answers.status_taken(session, commit_check_id)
             ):
                 self._try(problems, lambda: self._close(commit_check, answer))
-                parts: tuple[Callable[[Report, Answer], None], ...] = (self._comment,)
+                parts: tuple[Callable[[Report, SentAnswer], None], ...] = (self._comment,)
             else:
                 parts = (self._status, self._check, self._comment)
             for part in parts:
@@ -167,20 +167,20 @@ class Answerer:
         except GitHubError as problem:
             problems.append(problem)
 
-    def _postpone(self, answer: Answer, problems: list[GitHubError]) -> None:
+    def _postpone(self, answer: SentAnswer, problems: list[GitHubError]) -> None:
         """Postpone an answer: until the end of a rate limit, else with a growing delay."""
         message = "; ".join(dict.fromkeys(str(problem) for problem in problems))
         limits = [problem.until for problem in problems if isinstance(problem, Limited)]
         self._context.session(
             partial(
                 github_answers.postponed,
-                commit_check_id=answer.commit_check_id,
+                commit_check_id=answer.commit_check,
                 error=message,
                 limited_until=max(limits, default=None),
             )
         )
 
-    def _status(self, current: Report, answer: Answer) -> None:
+    def _status(self, current: Report, answer: SentAnswer) -> None:
         digest = _digest(current.status())
         if answer.sent_digests.get("status") != digest:
             self._github.set_status(
@@ -188,7 +188,7 @@ class Answerer:
             )
             self._took(answer, "status", digest)
 
-    def _check(self, current: Report, answer: Answer) -> None:
+    def _check(self, current: Report, answer: SentAnswer) -> None:
         digest = _digest({**current.check(), "annotations": current.annotations})
         commit_check = current.commit_check
         if answer.sent_digests.get("check") == digest or not self._github.may_check(
@@ -209,10 +209,10 @@ class Answerer:
             self._annotate(commit_check, number, fields, current.annotations)
         self._took(answer, "check", digest, check_id=number)
 
-    def _check_of(self, commit_check: CommitCheck, name: str, answer: Answer) -> int | None:
+    def _check_of(self, commit_check: CommitCheck, name: str, answer: SentAnswer) -> int | None:
         """Return the number of our check run, as stored or else as GitHub lists it."""
-        if answer.check_id is not None:
-            return answer.check_id
+        if answer.check is not None:
+            return answer.check
         return self._github.find_check(
             commit_check.repository, commit_check.head_sha, name=name, external_id=commit_check.id
         )
@@ -236,7 +236,7 @@ class Answerer:
             self._github.change_check(commit_check.repository, number, {**fields, "output": output})
             there, first = there + len(batch), False
 
-    def _comment(self, current: Report, answer: Answer) -> None:
+    def _comment(self, current: Report, answer: SentAnswer) -> None:
         commit_check = current.commit_check
         if not current.over or commit_check.pull_request is None:
             return
@@ -285,22 +285,24 @@ class Answerer:
             return False
         return True
 
-    def _close(self, commit_check: CommitCheck, answer: Answer) -> None:
+    def _close(self, commit_check: CommitCheck, answer: SentAnswer) -> None:
         """Close the check run of a superseded commit check, so that it doesn't run forever."""
         fields = report.superseded(commit_check)
         digest = _digest(fields)
         if (
-            answer.check_id is not None
+            answer.check is not None
             and answer.state is AnswerState.pending
             and answer.sent_digests.get("check") != digest
         ):
-            self._github.change_check(commit_check.repository, answer.check_id, fields)
+            self._github.change_check(commit_check.repository, answer.check, fields)
             self._took(answer, "check", digest)
 
-    def _took(self, answer: Answer, part: str, digest: str, *, check_id: int | None = None) -> None:
+    def _took(
+        self, answer: SentAnswer, part: str, digest: str, *, check_id: int | None = None
+    ) -> None:
         self._context.session(
             lambda session: github_answers.record_accepted(
-                session, answer.commit_check_id, part, digest, check_id=check_id
+                session, answer.commit_check, part, digest, check_id=check_id
             )
         )
 
@@ -327,12 +329,12 @@ def _next_check_at(
     """
     now = utcnow()
     if state is AnswerState.pending:
-        return now + (POLL_GAUGES if commit_check.run_id is None else timedelta(0))
+        return now + (POLL_GAUGES if commit_check.run is None else timedelta(0))
     if finds_pulls and now < commit_check.created_at + github_answers.YOUNG:
         # doubles the delay each time: eleven times in a day
         return now + max(MAY_START, now - commit_check.created_at)
     unstarted = (
-        state is AnswerState.reported and commit_check.run_id is None and not commit_check.gauges
+        state is AnswerState.reported and commit_check.run is None and not commit_check.gauges
     )
     return (
         now + MAY_START

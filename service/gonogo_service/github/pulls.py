@@ -69,7 +69,7 @@ def _store(session: Session, commit_check: CommitCheck, pull_request: Mapping[st
     body = {
         "rule": commit_check.rule,
         "head_build": commit_check.head_build,
-        "push": commit_check.delivery_id,
+        "push": commit_check.delivery,
         "pull_request": {
             name: pull_request[name]
             for name in ("number", "updated_at", "head", "base")

@@ -15,7 +15,6 @@ from gonogo_storage.automation import commit_checks, runs
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.comparison import comparing
 from gonogo_storage.comparison.comparing import Comparison
-from gonogo_storage.db.states import JobState
 from gonogo_storage.gauges import gauges
 from gonogo_storage.jobs import jobs
 
@@ -29,18 +28,18 @@ def read(session: Session, commit_check: CommitCheck, base_url: str | None) -> R
     page = _page_addresses(base_url)
     if commit_check.suite is None and commit_check.gauges:
         return _gauges(session, commit_check, page)
-    if commit_check.run_id is None:
+    if commit_check.run is None:
         return report.broken(commit_check, commit_check.error or "the rule named nothing to run")
-    run_url = page(urls.run(commit_check.run_id))
-    for run_id in (commit_check.run_id, commit_check.base_run_id):
+    run_url = page(urls.run(commit_check.run))
+    for run_id in (commit_check.run, commit_check.base_run):
         stored = None if run_id is None else runs.get(session, run_id)
         if stored is not None and not stored[0].state.final:
             return report.running(
                 commit_check,
                 run_url,
-                f"{stored[0].jobs.total} tests" if run_id == commit_check.run_id else "base",
+                f"{stored[0].jobs.total} tests" if run_id == commit_check.run else "base",
             )
-    base, head = _base(commit_check), _side(commit_check.head_build, commit_check.run_id)
+    base, head = _base(commit_check), _side(commit_check.head_build, commit_check.run)
     try:
         comparison = comparing.compare(session, base, head)
     except FieldError as problem:
@@ -71,14 +70,14 @@ def _gauges(
         for gauge in (gauges.get(session, gauge_id) for gauge_id in commit_check.gauges)
         if gauge is not None
     ]
-    if any(not JobState(gauge["state"]).final for gauge in stored):
+    if any(not gauge.state.final for gauge in stored):
         return report.running(commit_check, None, f"{len(stored)} gauges")
     return report.gauged(commit_check, stored, lambda gauge_id: page(urls.gauge(gauge_id)))
 
 
 def _base(commit_check: CommitCheck) -> str:
-    if commit_check.base_run_id is not None:
-        return _side(commit_check.base_build, commit_check.base_run_id)
+    if commit_check.base_run is not None:
+        return _side(commit_check.base_build, commit_check.base_run)
     return commit_check.base_build or NO_BASE
 
 

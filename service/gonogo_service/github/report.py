@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gonogo.ci.events import BOTH
+from gonogo.flakiness.annotations import LEVELS, file_of
 from gonogo.flakiness.classes import Class, Finding
-from gonogo_service.github import markdown
+from gonogo.flakiness.grades import Sharpness
+from gonogo.reports import markdown
 from gonogo_service.github.client import MAX_TEXT, shortened
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.comparison.comparing import Compared, Comparison
+from gonogo_storage.db.states import JobState
+from gonogo_storage.gauges.gauges import GaugeSummary
 
 State = Literal["pending", "success", "failure", "error"]
 
@@ -22,19 +26,6 @@ MAX_LISTED = 20
 MAX_ANNOTATED = 200
 MAX_MESSAGE = 4000
 QUIET = frozenset({Class.passed})
-LEVELS: Mapping[Class, str] = {
-    Class.new_failure: "failure",
-    Class.new_hollow_pass: "failure",
-    Class.unknown: "warning",
-    Class.infrastructure: "warning",
-    Class.pending: "warning",
-    Class.false_alarm: "warning",
-    Class.broken_on_base: "notice",
-    Class.known_flaky: "notice",
-    Class.known_hollow: "notice",
-    Class.arithmetic_changed: "notice",
-}
-"""Levels of annotations; other classes get no annotation."""
 CONCLUSIONS: Mapping[State, str] = {
     "success": "success",
     "failure": "failure",
@@ -159,7 +150,7 @@ def compared(
     more = f" · [full comparison]({links.compare})" if links.compare else ""
     note = (
         ""
-        if commit_check.base_run_id or comparison.base.jobs
+        if commit_check.base_run or comparison.base.jobs
         else f"\nBase was not run{_why(commit_check)}: what this commit changed is unknown.\n"
     )
     details = f"{markdown.text(words)}{more}\n{note}\n" + "\n".join(lines)
@@ -176,34 +167,34 @@ def compared(
 
 def gauged(
     commit_check: CommitCheck,
-    gauges: Sequence[Mapping[str, Any]],
+    gauges: Sequence[GaugeSummary],
     page: Callable[[str], str | None],
 ) -> Report:
     """Return the report of the rule's gauges. Only unfinished gauges close the gate."""
-    ended = [gauge for gauge in gauges if gauge["state"] == "finished"]
-    kinds = [str(gauge["sharpness"] or "unmeasured") for gauge in ended]
+    ended = [gauge for gauge in gauges if gauge.state is JobState.finished]
+    kinds = [gauge.sharpness or Sharpness.unmeasured for gauge in ended]
     counted = [f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)]
     lost = len(gauges) - len(ended)
     words = ", ".join([*counted, *([f"{lost} without a result"] if lost else [])]) or "no gauge"
     lines = [
-        f"- {markdown.link(_gauge_name(gauge), page(gauge['id']))}: "
-        f"{markdown.text(str(gauge['words'] or gauge['error'] or gauge['state']))}"
+        f"- {markdown.link(_gauge_name(gauge), page(gauge.id))}: "
+        f"{markdown.text(gauge.words or gauge.error or gauge.state.value)}"
         for gauge in gauges
     ]
     state: State = "error" if lost else "success"
-    url = page(str(gauges[0]["id"])) if len(gauges) == 1 else None
+    url = page(gauges[0].id) if len(gauges) == 1 else None
     return Report(
         commit_check,
         state,
         words,
         f"{markdown.text(words)}\n\n" + "\n".join(lines) + "\n",
         url,
-        worth=bool(lost) or "blunt" in kinds,
+        worth=bool(lost) or Sharpness.blunt in kinds,
     )
 
 
-def _gauge_name(gauge: Mapping[str, Any]) -> str:
-    return f"{gauge['kernel']} " + "x".join(map(str, gauge["test"].get("shape", ())))
+def _gauge_name(gauge: GaugeSummary) -> str:
+    return f"{gauge.kernel} " + "x".join(map(str, gauge.test.get("shape", ())))
 
 
 def comment(reports: Sequence[Report]) -> str:
@@ -318,26 +309,13 @@ def _annotations(comparison: Comparison, diagnoses: Mapping[str, str]) -> Iterat
                 test.check and f"\n{test.check}",
             ]
             yield {
-                "path": _path(test),
+                "path": file_of(test.place.within) or NOWHERE,
                 "start_line": 1,
                 "end_line": 1,
                 "annotation_level": LEVELS[finding.kind],
                 "title": shortened(f"{finding.kind.label}: {test.name}", 255),
                 "message": shortened("\n".join(line for line in lines if line), MAX_MESSAGE),
             }
-
-
-def _path(test: Compared) -> str:
-    """Return the file of a pytest test ("tests/test_x.py::test_y"), else NOWHERE."""
-    file, mark, _ = test.place.within.partition("::")
-    return (
-        file
-        if mark
-        and file.endswith(".py")
-        and not file.startswith("/")
-        and ".." not in file.split("/")
-        else NOWHERE
-    )
 
 
 def _job(test: Compared) -> str | None:

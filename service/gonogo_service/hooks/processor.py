@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from gonogo.ci.events import CommitEvent, Ignored, Rerequest, from_ci, from_github, from_polled
 from gonogo.ci.rules import Rule
 from gonogo.errors import FieldError
-from gonogo_service.hooks.rerequest import Outcome, rule_outcome, run_again
+from gonogo_service.hooks.rerequest import rule_outcome, run_again
 from gonogo_service.hooks.runs import Cause, start
 from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_settings import Settings
@@ -24,7 +24,7 @@ from gonogo_storage.automation import ci_rules, commit_checks
 from gonogo_storage.db.encoding import decode, utcnow
 from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages import incoming
-from gonogo_storage.messages.incoming import IncomingDelivery
+from gonogo_storage.messages.incoming import RuleOutcome, WaitingDelivery
 
 Paths = Callable[[CommitEvent], tuple[str, ...] | None]
 """Reads from the sender's API the paths that an event changes; None if unknown."""
@@ -97,7 +97,7 @@ class Processor:
         return None if event is None else self._paths(event)
 
 
-def parse(waiting: IncomingDelivery) -> CommitEvent | Rerequest | Ignored:
+def parse(waiting: WaitingDelivery) -> CommitEvent | Rerequest | Ignored:
     """Return the event of a delivery. Raises FieldError."""
     try:
         payload: Any = decode(waiting.body)
@@ -125,7 +125,7 @@ def process(
             session, incoming_id, IncomingState.failed, reason=f"can't be parsed: {problem}"
         )
         return IncomingState.failed
-    result: list[Outcome] | CommitEvent | Ignored
+    result: list[RuleOutcome] | CommitEvent | Ignored
     result = run_again(session, event, waiting, settings) if isinstance(event, Rerequest) else event
     if isinstance(result, Ignored):
         incoming.ended(
@@ -143,10 +143,10 @@ def process(
             waiting,
             settings,
         )
-    ran = [outcome for outcome in result if outcome["commit_checks"]]
+    ran = [outcome for outcome in result if outcome.commit_checks]
     state = IncomingState.ignored
     if ran:
-        any_started = any(outcome["started"] for outcome in ran)
+        any_started = any(outcome.started for outcome in ran)
         state = IncomingState.started if any_started else IncomingState.failed
     reason = None
     if not ran:
@@ -160,15 +160,15 @@ def process(
     return state
 
 
-def _reasons(outcomes: Sequence[Outcome]) -> str:
-    return "; ".join(f"{outcome['rule']}: {outcome['reason']}" for outcome in outcomes)
+def _reasons(outcomes: Sequence[RuleOutcome]) -> str:
+    return "; ".join(f"{outcome.rule}: {outcome.reason}" for outcome in outcomes)
 
 
 def _apply_rules(
-    session: Session, event: CommitEvent, waiting: IncomingDelivery, settings: Settings
-) -> list[Outcome]:
+    session: Session, event: CommitEvent, waiting: WaitingDelivery, settings: Settings
+) -> list[RuleOutcome]:
     """Apply each rule that concerns an event; return their outcomes."""
-    outcomes: list[Outcome] = []
+    outcomes: list[RuleOutcome] = []
     for stored in ci_rules.in_use(session):
         rule = Rule.of(stored.content)
         if rule.concerns(event):

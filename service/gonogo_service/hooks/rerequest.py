@@ -16,18 +16,14 @@ from gonogo_service.hooks.runs import Cause, start
 from gonogo_settings import Settings
 from gonogo_storage.automation import ci_rules, commit_checks, runs
 from gonogo_storage.automation.commit_checks import CommitCheck
-from gonogo_storage.db.states import JobState
 from gonogo_storage.gauges import gauges
 from gonogo_storage.messages import incoming
-from gonogo_storage.messages.incoming import IncomingDelivery
-
-Outcome = dict[str, Any]
-"""The outcome of one rule for a delivery: {"rule", "commit_checks", "started", "reason"}."""
+from gonogo_storage.messages.incoming import RuleOutcome, WaitingDelivery
 
 
 def run_again(
-    session: Session, request: Rerequest, waiting: IncomingDelivery, settings: Settings
-) -> list[Outcome] | CommitEvent | Ignored:
+    session: Session, request: Rerequest, waiting: WaitingDelivery, settings: Settings
+) -> list[RuleOutcome] | CommitEvent | Ignored:
     """Start the requested checks in the caller's transaction.
 
     A check suite without a stored run is an event like any other. Only checks of the settings' App
@@ -58,20 +54,16 @@ def run_again(
 
 def rule_outcome(
     rule: str, commit_checks: list[CommitCheck], refusal: str | None = None
-) -> Outcome:
+) -> RuleOutcome:
     """Return what a rule started, or why it started nothing."""
     errors = [
         commit_check.error for commit_check in commit_checks if commit_check.error is not None
     ]
     started = any(
-        commit_check.run_id is not None or commit_check.gauges for commit_check in commit_checks
+        commit_check.run is not None or commit_check.gauges for commit_check in commit_checks
     )
-    return {
-        "rule": rule,
-        "commit_checks": [commit_check.id for commit_check in commit_checks],
-        "started": started,
-        "reason": refusal or "; ".join(errors) or None,
-    }
+    reason = refusal or "; ".join(errors) or None
+    return RuleOutcome(rule, [commit_check.id for commit_check in commit_checks], started, reason)
 
 
 def _requested(session: Session, request: Rerequest) -> list[CommitCheck]:
@@ -100,9 +92,9 @@ def _start_again(
     session: Session,
     commit_check: CommitCheck,
     request: Rerequest,
-    waiting: IncomingDelivery,
+    waiting: WaitingDelivery,
     settings: Settings,
-) -> Outcome:
+) -> RuleOutcome:
     stored = ci_rules.get(session, commit_check.rule)
     if stored is None:
         return rule_outcome(commit_check.rule, [], "the rule is no longer in use")
@@ -141,12 +133,12 @@ def _start_again(
 
 def _under_way(session: Session, commit_check: CommitCheck) -> str | None:
     """Return a refusal if the check is still running, so that a second click changes nothing."""
-    for run_id in (commit_check.run_id, commit_check.base_run_id):
+    for run_id in (commit_check.run, commit_check.base_run):
         stored = None if run_id is None else runs.get(session, run_id)
         if stored is not None and not stored[0].state.final:
             return f"it is already running: run {run_id}"
     for gauge_id in commit_check.gauges:
         gauge = gauges.get(session, gauge_id)
-        if gauge is not None and not JobState(gauge["state"]).final:
+        if gauge is not None and not gauge.state.final:
             return f"it is already running: gauge {gauge_id}"
     return None

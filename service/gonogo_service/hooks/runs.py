@@ -37,7 +37,7 @@ RULE_LABEL = "ci-rule"
 class Cause:
     """The delivery behind a run, and the owner of the jobs that its rule starts."""
 
-    delivery_id: str
+    delivery: str
     source: HookSource
     received_at: datetime
     owner: str
@@ -84,9 +84,9 @@ def _suite(
     errors = [f"{side.name}: {side.error}" for side in (head, base) if side.error is not None]
     values = {
         **known,
-        "run_id": head.run,
+        "run": head.run,
         "head_build": head.build,
-        "base_run_id": base.run,
+        "base_run": base.run,
         "base_build": base.build,
         "error": "; ".join(errors) or None,
     }
@@ -212,7 +212,7 @@ def _gauges(
     for number, gauge in enumerate(rule.gauges):
         try:
             body = GaugeIn.model_validate(gauge)
-            started.append(str(gauges.submit(session, body, settings, cause.owner)["id"]))
+            started.append(gauges.submit(session, body, settings, cause.owner).id)
         except ValidationError as problem:
             errors.append(f"gauges.{number}: {field_errors(problem.errors(), GaugeIn)[0]}")
         except (JobError, problems.Problem) as problem:
@@ -226,10 +226,10 @@ def _commit_check(
     session: Session, event: CommitEvent, rule: Rule, cause: Cause, values: Mapping[str, Any]
 ) -> CommitCheck:
     empty = dict.fromkeys(
-        ("suite", "suite_key", "run_id", "base_run_id", "head_build", "base_build", "error")
+        ("suite", "suite_key", "run", "base_run", "head_build", "base_build", "error")
     )
     about = {
-        "delivery_id": cause.delivery_id,
+        "delivery": cause.delivery,
         "source": cause.source.value,
         "event": event.event,
         "rule": rule.name,

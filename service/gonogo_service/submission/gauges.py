@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -14,11 +13,12 @@ from gonogo.spec.builds import EMULATOR, check_kernel
 from gonogo_service.submission import jobs
 from gonogo_service.submission.bodies import GaugeIn
 from gonogo_settings import Settings
+from gonogo_storage.gauges.gauges import Gauge
 from gonogo_storage.jobs import gauge_jobs
 from gonogo_storage.jobs.gauge_jobs import NewGauge
 
 
-def submit(session: Session, body: GaugeIn, settings: Settings, owner: str) -> dict[str, Any]:
+def submit(session: Session, body: GaugeIn, settings: Settings, owner: str) -> Gauge:
     """Store a gauge with its chunks in the caller's transaction. Raises FieldError."""
     return gauge_jobs.create(session, order(session, body, settings, owner))
 

@@ -8,13 +8,12 @@ from email.message import EmailMessage
 from urllib.parse import unquote, urlsplit
 
 from gonogo_settings import Settings
-from gonogo_storage.messages.deliveries import Delivery
 
 TIMEOUT_S = 15.0
 DELIVERED = 250
 
 
-def send(settings: Settings, address: str, text: str, delivery: Delivery) -> int:
+def send(settings: Settings, address: str, text: str, message_id: str) -> int:
     """Send one message; return SMTP's status 250.
 
     Raises OSError (including smtplib.SMTPException), and ValueError without a server in the
@@ -26,7 +25,7 @@ def send(settings: Settings, address: str, text: str, delivery: Delivery) -> int
     message = EmailMessage()
     message["From"], message["To"] = settings.mail_from, address
     message["Subject"] = " ".join(f"GoNoGo: {text}".split())[:200]
-    message["Message-ID"] = f"<{delivery.id}@{settings.mail_from.rpartition('@')[2]}>"
+    message["Message-ID"] = f"<{message_id}@{settings.mail_from.rpartition('@')[2]}>"
     message.set_content(text)
     secure = parts.scheme == "smtps"
     host, port = parts.hostname or "localhost", parts.port or (465 if secure else 25)

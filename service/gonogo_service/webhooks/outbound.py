@@ -29,8 +29,8 @@ from gonogo_service.webhooks.signatures import signatures
 from gonogo_storage.db.encoding import encode, utcnow
 from gonogo_storage.db.states import WebhookState
 from gonogo_storage.messages import deliveries, webhooks
-from gonogo_storage.messages.deliveries import Delivery, Try
-from gonogo_storage.messages.webhooks import Webhook
+from gonogo_storage.messages.deliveries import Message, Try
+from gonogo_storage.messages.webhooks import SigningWebhook
 
 log = structlog.get_logger("gonogo.webhooks")
 
@@ -77,9 +77,9 @@ class Sender:
         with self._lock:
             busy = set(self._busy)
         due = self.context.reading(partial(deliveries.due, without=busy))
-        by_receiver: dict[str, list[Delivery]] = {}
+        by_receiver: dict[str, list[Message]] = {}
         for delivery in due:
-            by_receiver.setdefault(delivery.webhook_id, []).append(delivery)
+            by_receiver.setdefault(delivery.webhook, []).append(delivery)
         with self._lock:
             for webhook_id, waiting in by_receiver.items():
                 if webhook_id in self._busy or len(self._busy) >= MAX_RECEIVERS:
@@ -95,7 +95,7 @@ class Sender:
                 thread.start()
             return len(self._busy)
 
-    def _send_all(self, webhook_id: str, waiting: Sequence[Delivery]) -> None:
+    def _send_all(self, webhook_id: str, waiting: Sequence[Message]) -> None:
         until = time.monotonic() + TURN_S
         try:
             for delivery in waiting:
@@ -117,9 +117,9 @@ class Sender:
             with self._lock:
                 del self._busy[webhook_id]
 
-    def _send(self, webhook_id: str, delivery: Delivery) -> bool:
+    def _send(self, webhook_id: str, delivery: Message) -> bool:
         """Try to send one message; return whether the receiver may get more now."""
-        webhook = self.context.reading(lambda session: webhooks.get(session, webhook_id))
+        webhook = self.context.reading(lambda session: webhooks.signing(session, webhook_id))
         if webhook is None or webhook.state is not WebhookState.active:
             return False
         began, moment = time.perf_counter(), utcnow()
@@ -154,15 +154,15 @@ class Sender:
         )
         return answer.status is not None and answer.status < 300
 
-    def _deliver(self, webhook: Webhook, delivery: Delivery, moment: datetime) -> _Answer:
+    def _deliver(self, webhook: SigningWebhook, delivery: Message, moment: datetime) -> _Answer:
         """Send a message. Raises httpx.HTTPError, OSError, Refused, ValueError."""
         if webhook.kind == "email":
             return _Answer(
                 status=mail.send(
                     self.context.settings,
-                    webhook.target,
+                    webhook.url,
                     messages.sentence(delivery.payload),
-                    delivery,
+                    delivery.id,
                 )
             )
         if webhook.kind == "slack":
@@ -177,11 +177,11 @@ class Sender:
                     self._secrets(webhook, moment), delivery.id, moment, text
                 ),
             }
-        return post(webhook.target, body, headers, self._allowed(), self.resolver)
+        return post(webhook.url, body, headers, self._allowed(), self.resolver)
 
-    def _secrets(self, webhook: Webhook, moment: datetime) -> list[str]:
+    def _secrets(self, webhook: SigningWebhook, moment: datetime) -> list[str]:
         encrypted = [webhook.secret]
-        if webhook.old_until is not None and moment < webhook.old_until:
+        if webhook.old_secret_until is not None and moment < webhook.old_secret_until:
             encrypted.append(webhook.old_secret)
         return [self.box.open(secret) for secret in encrypted if secret is not None]
 
@@ -293,7 +293,11 @@ class Deadline:
 
 
 def _record(
-    session: Session, webhook: Webhook, delivery: Delivery, outcome: Try, follows: schedule.Next
+    session: Session,
+    webhook: SigningWebhook,
+    delivery: Message,
+    outcome: Try,
+    follows: schedule.Next,
 ) -> None:
     deliveries.tried(session, delivery.id, outcome, state=follows.state, again_at=follows.again_at)
     if follows.disable:

@@ -14,9 +14,9 @@ import nightly_history
 import stored_jobs
 from api import Api, in_process, on_port
 from gonogo import urls
+from gonogo.spec.arithmetic_words import ArithmeticSummary
 from gonogo.spec.verdicts import explain
 from gonogo_cli.app import load
-from gonogo_service.api.jobs.schemas import ArithmeticOut
 from replayed_rows import INSIDE, STORED, TEST, row
 from stored_histories import world
 
@@ -43,7 +43,7 @@ def job_of(api: Api, build: str) -> str:
 
 def test_the_api_has_the_model_and_what_no_seed_could_have_seen(api: Api) -> None:
     job = api.get(f"/jobs/{job_of(api, HEAD)}")
-    (model,) = map(ArithmeticOut.model_validate, job["arithmetic"])
+    (model,) = (ArithmeticSummary(**output) for output in job["arithmetic"])
     assert (model.output, model.arithmetic, model.seeds) == ("y", STORED, 4)
     (limit,) = model.detection_limits
     assert limit == "a common factor below 0.0003 %"
@@ -65,7 +65,7 @@ def test_a_budget_s_limits_are_shown_with_its_name(api: Api) -> None:
         job = stored_jobs.submit(session, build="correct", seeds=4)
         stored_jobs.report(session, job.id, rows)
         stored_jobs.finish(session, job.id)
-    (model,) = map(ArithmeticOut.model_validate, api.get(f"/jobs/{job.id}")["arithmetic"])
+    (model,) = (ArithmeticSummary(**output) for output in api.get(f"/jobs/{job.id}")["arithmetic"])
     assert (model.output, model.arithmetic, model.seeds) == ("dgamma", "tt-train", 4)
     assert model.detection_limits == ["mean", limit]
     key = api.get(f"/jobs/{job.id}")["test_key"]

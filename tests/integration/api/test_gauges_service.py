@@ -355,7 +355,7 @@ def test_builds_of_somebody_s_go_to_the_queue_of_their_executor(api: Api) -> Non
     with api.context.session() as session:
         queues.explain(session, ["emulator.wormhole.n150"], now=utcnow())
         assert (
-            gauges.get(session, gauge)["waiting_reason"]
+            gauges.get(session, gauge).waiting_reason
             == "no live worker serves the queue mine.wormhole.n150"
         )  # type: ignore[index]
         ran = list(played(session, {"mine:broken": PASSES}))

@@ -123,7 +123,7 @@ def commit_check(
     session.add(delivery)
     session.flush()
     values: dict[str, Any] = {
-        "delivery_id": delivery.id,
+        "delivery": delivery.id,
         "source": "github",
         "event": "pull_request",
         "rule": "kernels",
@@ -137,8 +137,8 @@ def commit_check(
         "base_sha": BASE,
         "head_build": None,
         "base_build": None,
-        "run_id": run,
-        "base_run_id": base_run,
+        "run": run,
+        "base_run": base_run,
         "error": None,
         "occurred_at": now,
     }
@@ -292,9 +292,7 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
         with api.context.session() as session:
             first_check = commit_checks.get(session, first)
             assert first_check is not None
-            commit_checks.add(
-                session, {**subject_fields(first_check), "run_id": run, "error": None}
-            )
+            commit_checks.add(session, {**subject_fields(first_check), "run": run, "error": None})
         clock.shift(timedelta(seconds=61))
         tell(answerer)
         assert server.statuses[-1]["state"] == "pending"
@@ -315,7 +313,7 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
     assert f'data-post="{line["again"]}"' in page
     gone = state(api, unknown)
     answer = api.client.post(line["again"], json={})
-    assert (answer.status_code, answer.json()["state"], answer.json()["told"]) == (
+    assert (answer.status_code, answer.json()["state"], answer.json()["accepted_parts"]) == (
         202,
         "waiting",
         [],

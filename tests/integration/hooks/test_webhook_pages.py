@@ -31,7 +31,7 @@ def store_message(
     """Store a subscription with one message that was tried once; return their ids."""
     fields = {
         "kind": "standard",
-        "target": "https://ci.example/hook?key=1",
+        "url": "https://ci.example/hook?key=1",
         "events": ["job.finished"],
         "description": HOSTILE,
     }
@@ -41,8 +41,8 @@ def store_message(
         deliveries.add(session, [hook.id], f"job.finished:{new_id()}", "job.finished", payload)
         (message,) = deliveries.list_(session, hook.id).items
         outcome = Try(utcnow(), 12.5, 500, None, f"{HOSTILE} is broken")
-        deliveries.tried(session, message["id"], outcome, state=state, again_at=None)
-    return hook.id, message["id"]
+        deliveries.tried(session, message.id, outcome, state=state, again_at=None)
+    return hook.id, message.id
 
 
 def browser(api: Api, *scopes: str) -> tuple[Any, dict[str, str]]:
@@ -95,7 +95,7 @@ def test_an_address_that_is_a_secret_is_not_shown_and_a_disabled_one_is_told_not
     api: Api,
 ) -> None:
     hook, message = store_message(
-        api, kind="slack", target="https://hooks.slack.example/services/T0/B0/secret"
+        api, kind="slack", url="https://hooks.slack.example/services/T0/B0/secret"
     )
     with api.context.session() as session:
         webhooks.change(

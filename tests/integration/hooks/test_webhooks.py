@@ -26,7 +26,6 @@ from gonogo_service.webhooks.secrets import Box
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.flags import flags
 from gonogo_storage.messages import deliveries as stored
-from gonogo_storage.messages.deliveries import Delivery
 from job_flow import KEY
 from running_service import until
 from stored_jobs import finished
@@ -345,7 +344,7 @@ def test_words_of_others_call_nobody_in_slack_and_make_no_headers_in_mail() -> N
         settings,
         "me@lab.example",
         messages.sentence(message),
-        Delivery("d1", "w1", message["type"], message, 0),
+        "d1",
     )
     server.close()
     (sent,) = server.got

@@ -102,14 +102,14 @@ class Webhooks(Messages):
         self.hook = webhooks.create(
             current,
             kind="http",
-            target="https://receiver.example/",
+            url="https://receiver.example/",
             events=["*"],
             description="",
             secret=None,
             actor="test",
         ).id
         deliveries.add(current, [self.hook], new_id(), "webhook.test", {})
-        return str(deliveries.list_(current, self.hook).items[0]["id"])
+        return deliveries.list_(current, self.hook).items[0].id
 
     def due(self, current: Session, now: datetime) -> list[str]:
         return [delivery.id for delivery in deliveries.due(current, now=now)]
@@ -135,13 +135,13 @@ class Answers(Messages):
     def add(self, current: Session) -> str:
         delivery = incoming.store(current, HookSource.github, new_id(), "push", b"{}")[0]
         incoming.ended(current, delivery, IncomingState.started)
-        unknown = ("suite", "installation", "branch", "pull_request", "base_sha", "run_id", "error")
-        builds = ("head_build", "base_build", "base_run_id")
+        unknown = ("suite", "installation", "branch", "pull_request", "base_sha", "run", "error")
+        builds = ("head_build", "base_build", "base_run")
         check = commit_checks.add(
             current,
             {
                 **dict.fromkeys((*unknown, *builds)),
-                "delivery_id": delivery,
+                "delivery": delivery,
                 "source": HookSource.github.value,
                 "event": "push",
                 "rule": "kernels",

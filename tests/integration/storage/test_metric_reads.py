@@ -51,7 +51,7 @@ def test_devices_webhooks_queues_and_background_are_counted(engine: Engine) -> N
         hook = webhooks.create(
             session,
             kind="standard",
-            target="https://a.example",
+            url="https://a.example",
             events=events,
             description="",
             secret=None,

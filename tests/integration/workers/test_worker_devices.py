@@ -16,6 +16,7 @@ import pytest
 
 from gonogo_workers import queue
 from gonogo_workers.devices.discovery import host_name
+from servers import RedisServer
 from worker_process import Workplace
 
 pytestmark = pytest.mark.timeout(120)
@@ -72,6 +73,28 @@ def lab(tmp_path: Path, redis_url: str) -> Iterator[Lab]:
     place = Workplace(redis_url, tmp_path)
     yield Lab(place, tmp_path)
     place.close()
+
+
+@pytest.fixture(scope="module")
+def lab_at_work(
+    tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer
+) -> Iterator[Lab]:
+    """A worker whose device must be good again after each test."""
+    folder = tmp_path_factory.mktemp("devices")
+    place = Workplace(redis_server.url.removesuffix("/0") + "/5", folder)
+    lab = Lab(place, folder)
+    lab.start(GONOGO_CHILD_MEMORY_BYTES=str(512 * 2**20))
+    yield lab
+    place.close()
+
+
+@pytest.fixture
+def shared_lab(lab_at_work: Lab) -> Lab:
+    """The worker at work; what it said before is forgotten."""
+    place = lab_at_work.place
+    place.redis.delete(queue.HEARTBEAT_QUEUE, queue.device_key(DEVICE))
+    place.healths.clear()
+    return lab_at_work
 
 
 MEND = "import os, sys; os.unlink(sys.argv[2]); print('reset', sys.argv[1])"
@@ -191,8 +214,8 @@ def test_a_hung_seed_runs_again_under_the_watcher_which_names_the_kernel(lab: La
     assert lab.place.run("fine", 1).verdicts == {0: "pass"}
 
 
-def test_a_device_that_vanishes_costs_no_seed(lab: Lab) -> None:
-    lab.start()
+def test_a_device_that_vanishes_costs_no_seed(shared_lab: Lab) -> None:
+    lab = shared_lab
     assert lab.place.run("fine", 1).verdicts == {0: "pass"}
     lab.gone.touch()
     answer = lab.place.run("fine", 3)
@@ -205,15 +228,18 @@ def test_a_device_that_vanishes_costs_no_seed(lab: Lab) -> None:
     assert lab.place.run("fine", 1).verdicts == {0: "pass"}
 
 
-def test_a_build_that_can_t_be_opened_on_a_good_device_is_the_build_s_error(lab: Lab) -> None:
-    lab.start()
-    answer = lab.place.run("nonsense", 2)
+def test_a_build_that_can_t_be_opened_on_a_good_device_is_the_build_s_error(
+    shared_lab: Lab,
+) -> None:
+    answer = shared_lab.place.run("nonsense", 2)
     assert set(answer.verdicts.values()) == {"error"}
-    assert lab.place.healths == []
+    assert shared_lab.place.healths == []
 
 
-def test_a_drained_device_ends_its_seed_hands_the_rest_back_and_comes_back(lab: Lab) -> None:
-    lab.start()
+def test_a_drained_device_ends_its_seed_hands_the_rest_back_and_comes_back(
+    shared_lab: Lab,
+) -> None:
+    lab = shared_lab
     attempt = lab.place.publish("slow", 100)
     lab.place.wait(attempt, lambda answer: len(answer.rows) > 1)
     lab.order("drain")
@@ -273,10 +299,9 @@ def test_a_chunk_has_a_deadline_of_its_own(lab: Lab) -> None:
     ],
 )
 def test_bad_luck_leaves_a_log_no_process_and_a_good_device(
-    lab: Lab, build: str, verdict: str, message: str
+    shared_lab: Lab, build: str, verdict: str, message: str
 ) -> None:
-    worker = lab.start(GONOGO_CHILD_MEMORY_BYTES=str(512 * 2**20))
-    began = psutil.Process(worker.pid).create_time()
+    lab, began = shared_lab, time.time()
     answer = lab.place.run(
         f"{build}-sometimes", 4, seed_deadline_s=1.0 if verdict == "hang" else 20.0
     )
@@ -303,8 +328,8 @@ def test_bad_luck_leaves_a_log_no_process_and_a_good_device(
         time.sleep(0.05)
 
 
-def test_a_gigabyte_of_prints_does_not_hold_the_kernel(lab: Lab) -> None:
-    lab.start()
+def test_a_gigabyte_of_prints_does_not_hold_the_kernel(shared_lab: Lab) -> None:
+    lab = shared_lab
     began = time.monotonic()
     answer = lab.place.run("gigabyte", 1)
     assert answer.verdicts == {0: "pass"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from gonogo.flakiness.attribution import Cause
@@ -13,29 +14,29 @@ from gonogo_dashboards.kit import evidence_view, words
 from gonogo_dashboards.tests import error_curve
 from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.history.build_series import MAX_BUILDS
+from gonogo_storage.history.trends import Spread, Trend, TrendChange, TrendChanges, TrendPoint
 
 
 def trend(
     *means: float | None, red: tuple[int, ...] = (), changes: tuple[dict[str, Any], ...] = ()
-) -> dict[str, Any]:
+) -> Trend:
     points = [
-        {
-            "name": f"b{place}",
-            "failures": rate(int(place in red), 2).to_json(),
-            "jobs": 1,
-            "numbers": {}
-            if mean is None
-            else {"dx": {"seeds": 2, "low": mean / 2, "mean": mean, "high": 2 * mean}},
-        }
+        TrendPoint(
+            name=f"b{place}",
+            failures=rate(int(place in red), 2),
+            jobs=1,
+            numbers={} if mean is None else {"dx": Spread(2, mean / 2, mean, 2 * mean)},
+        )
         for place, mean in enumerate(means)
     ]
     sentence = "; ".join(change["words"] for change in changes) or "no change in 3 points"
-    return {
-        "over": "builds",
-        "metric": "rms",
-        "points": points,
-        "numbers": {"dx": {"changes": list(changes), "words": sentence}},
-    }
+    same = {"at": "b2", "between": ("b1", "b3"), "level": 0.95, "before": 0.0, "after": 1.0}
+    unknown: dict[str, Any] = dict.fromkeys(("p", "odds", "rates"))
+    steps = [TrendChange(**change, **same, **unknown) for change in changes]
+    none = TrendChanges([], len(points), 0, 0, "")
+    return Trend(
+        "builds", "rms", points, {"dx": replace(none, changes=steps, words=sentence)}, none, []
+    )
 
 
 def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:

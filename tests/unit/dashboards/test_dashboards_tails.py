@@ -7,15 +7,16 @@ import json
 
 import pytest
 
+from gonogo.flakiness.predicted_rates import Threshold
 from gonogo.flakiness.sketches import Sketch
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.tests import tail
-from gonogo_dashboards.tests.tail import FitLine, TailView
+from gonogo_dashboards.tests.tail import TailView
 
 
 def view(predicted: float | None, upper: float | None = 0.01) -> TailView:
     curve = ((0.1, 1.0), (0.4, 0.1), (0.8, 0.01), (0.9, 0.01))
-    fits = (FitLine(0.4, 10, 0.004),)
+    fits = (Threshold(0.4, 10, 0.004),)
     draft = TailView(
         "not enough seeds: 1 of 20",
         100,

@@ -3,27 +3,31 @@ text, and nothing is too long."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from gonogo.flakiness.classes import Class, Classification, Finding, RunSummary
+from gonogo.flakiness.grades import Sharpness
 from gonogo.flakiness.waivers import Waiver, waived
+from gonogo.reports import markdown
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.github import markdown, report
+from gonogo_service.github import report
 from gonogo_service.github.client import MAX_TEXT
 from gonogo_service.github.report import Links
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.comparison.comparing import Compared, Comparison
 from gonogo_storage.comparison.comparison_side import Place, Side, SideResults
+from gonogo_storage.db.states import HookSource, JobState
+from gonogo_storage.gauges.gauges import GaugeSummary
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SUBJECT = CommitCheck(
     id="0195",
-    delivery_id="0194",
-    source="github",
+    delivery="0194",
+    source=HookSource.github,
     event="pull_request",
     rule="nightly",
     suite="small",
@@ -37,9 +41,9 @@ SUBJECT = CommitCheck(
     base_sha="b" * 40,
     head_build="head",
     base_build="base",
-    run_id="0196",
-    base_run_id="0197",
-    gauges=(),
+    run="0196",
+    base_run="0197",
+    gauges=[],
     error=None,
     occurred_at=NOW,
     created_at=NOW,
@@ -71,14 +75,14 @@ def a_test(
 
 def comparison(*tests: Compared, base_jobs: int = 1) -> Comparison:
     base, head = (
-        SideResults(Side(name, name, None), (name,), jobs, 0, False, {})
+        SideResults((name,), jobs, 0, False, Side(name, name, None), {})
         for name, jobs in (("base", base_jobs), ("head", 1))
     )
     return Comparison(base, head, tests, "1")
 
 
 def report_of(*tests: Compared, **changes: Any) -> report.Report:
-    jobs = 0 if "base_run_id" in changes else 1
+    jobs = 0 if "base_run" in changes else 1
     return report.compared(
         replace(SUBJECT, **changes),
         comparison(*tests, base_jobs=jobs),
@@ -142,18 +146,13 @@ def test_where_all_is_well_there_is_nothing_to_say() -> None:
     assert (answer.state, answer.worth, answer.annotations) == ("success", False, ())
     assert "PASSED" not in answer.details
     assert "is unknown" not in answer.details
-    gauge = {
-        "id": "g",
-        "state": "finished",
-        "sharpness": "blunt",
-        "kernel": "k",
-        "test": {"shape": [1]},
-        "words": "5 of 9 pass",
-        "error": None,
-    }
+    unread: Any = dict.fromkeys(field.name for field in fields(GaugeSummary))
+    shown = {"kernel": "k", "test": {"shape": [1]}, "words": "5 of 9 pass"}
+    state, sharpness = JobState.finished, Sharpness.blunt
+    gauge = GaugeSummary(**{**unread, "id": "g", "state": state, "sharpness": sharpness, **shown})
     measured = report.gauged(
         replace(SUBJECT, suite=None),
-        [gauge, {**gauge, "state": "failed"}],
+        [gauge, replace(gauge, state=JobState.failed)],
         lambda gauge_id: f"https://g.example/{gauge_id}",
     )
     assert (measured.state, measured.words) == ("error", "1 blunt, 1 without a result")
@@ -174,7 +173,7 @@ def test_text_of_others_stays_text_and_calls_nobody() -> None:
     answer = report_of(
         a_test(Class.new_failure, Verdict.fail, name=HOSTILE, check="echo ``` && x"),
         error=HOSTILE,
-        base_run_id=None,
+        base_run=None,
     )
     text = report.comment([answer])
     for wrong in ("<script>", "@everyone", "](javascript", "**b**", "\n# h"):

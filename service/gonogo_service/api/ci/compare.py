@@ -5,21 +5,24 @@ Every test is classified with its evidence. The gate says whether the commit may
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Query, Response
-from pydantic import BaseModel, Field
+from fastapi import Query
 
 from gonogo import urls
-from gonogo.flakiness.classes import Class
-from gonogo.flakiness.gating import FailOn
+from gonogo.flakiness.classes import Class, RunCounts
+from gonogo.flakiness.gating import FailOn, Gate
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.access.context import Ctx, Reader
-from gonogo_service.api.jobs.schemas import FlipsOut
-from gonogo_service.kit.answers import MAX_FILTER, Cursor, Limit, answer, make_router
+from gonogo_service.kit.answers import MAX_FILTER, Cursor, Limit, make_router
 from gonogo_storage.comparison import comparing
+from gonogo_storage.comparison.build_pairs import BuildPair
 from gonogo_storage.comparison.comparing import Compared
+from gonogo_storage.comparison.comparison_side import SideCounts
 from gonogo_storage.db import paging
+from gonogo_storage.db.records import from_object
 
 router = make_router("compare")
 NAMES = "a build, a run ID, `build@run`, or the commit of a registered build"
@@ -31,68 +34,40 @@ Head = Annotated[
 ]
 
 
-class SideOut(BaseModel):
+@dataclass(frozen=True)
+class SideOut(SideCounts):
     """The builds, run and jobs of base or head."""
 
-    requested: str = Field(alias="asked", description="The requested name")
-    builds: list[str]
+    requested: str
+    """The requested name"""
     run: str | None
-    jobs: int
-    waiting: int = Field(description="Jobs that are not over")
-    more_jobs: bool = Field(description="Whether older jobs were not read")
 
 
-class GateOut(BaseModel):
-    """The gate's answer: whether the commit may pass.
+@dataclass(frozen=True)
+class FindingOut:
+    """A finding about a test."""
 
-    `code` is 0 for yes, 1 for no, 3 for unknown. `reasons` counts the blocking tests by class.
-    """
-
-    code: int
-    reasons: dict[str, int]
-    words: str
-
-
-class RanOut(BaseModel):
-    """The results of a test on one side.
-
-    `sick` are excluded runs by sick device. `ended_empty` are jobs without a result, by reason.
-    """
-
-    build: str
-    jobs: list[str]
-    counts: dict[str, int]
-    not_judged_red: int
-    sick: dict[str, int]
-    waiting: int
-    ended_empty: dict[str, int]
-
-
-class FindingOut(BaseModel):
-    """A finding about a test. `new` says that base is known not to have it."""
-
-    class_: Class = Field(alias="class")
+    class_: Class
     verdict: Verdict
     sentence: str
     words: str
     new: bool
-    evidence: dict[str, Any] = Field(
-        description=(
-            "Rates of head and base, p where head is worse, the flag, the comparison of errors"
-        )
-    )
+    """Whether base is known not to have it"""
+    evidence: Mapping[str, Any]
+    """Rates of head and base, p where head is worse, the flag, the comparison of errors"""
 
 
-class PairOut(BaseModel):
-    """The newest job of a test that has head's build and base's as `reference`."""
+@dataclass(frozen=True)
+class ComparedLinks:
+    """Pages of a test, and of its newest job on head and on base."""
 
-    job: str
-    build: str
-    reference: str
-    flips: list[FlipsOut]
+    test: str
+    head: str | None
+    base: str | None
 
 
-class ComparedOut(BaseModel):
+@dataclass(frozen=True)
+class ComparedOut:
     """A test of a comparison; `class`, `verdict` and `words` are those of its first finding."""
 
     name: str
@@ -100,47 +75,51 @@ class ComparedOut(BaseModel):
     workload_key: str
     kernel: str
     test: dict[str, Any]
-    within: str | None = Field(description="Test of a gtest or pytest selection")
+    within: str | None
+    """Test of a gtest or pytest selection"""
     arch: str
     board: str
     context: str
-    class_: Class = Field(alias="class")
+    class_: Class
     verdict: Verdict
     words: str
     findings: list[FindingOut]
-    base: RanOut | None
-    head: RanOut | None
-    check: str | None = Field(description="Command that runs the worst seed again")
-    pair: PairOut | None = Field(
-        description="Head's build against base's on equal seeds, if a job compared them"
-    )
-    links: dict[str, str | None] = Field(
-        description="Pages of the test, and of its newest job on head and on base"
-    )
+    base: RunCounts | None
+    head: RunCounts | None
+    check: str | None
+    """Command that runs the worst seed again"""
+    pair: BuildPair | None
+    """Head's build against base's on equal seeds, if a job compared them"""
+    links: ComparedLinks
 
 
-class ComparisonOut(BaseModel):
+@dataclass(frozen=True)
+class ComparisonLinks:
+    """The page of a comparison."""
+
+    page: str
+
+
+@dataclass(frozen=True)
+class ComparisonOut:
     """A page of tests, the most important first, with the result for all tests."""
 
     base: SideOut
     head: SideOut
-    complete: bool = Field(description="Whether every job of both sides is over")
-    counts: dict[str, int] = Field(description="Tests by class")
+    complete: bool
+    """Whether every job of both sides is over"""
+    counts: dict[str, int]
+    """Tests by class"""
     words: str
     tests: int
     policy: str
-    gate: GateOut
-    links: dict[str, str]
+    gate: Gate
+    links: ComparisonLinks
     items: list[ComparedOut]
     next: str | None
 
 
-@router.get(
-    "/compare",
-    responses={200: {"model": ComparisonOut}},
-    response_class=Response,
-    summary="Classify a commit's tests for CI",
-)
+@router.get("/compare", summary="Classify a commit's tests for CI")
 def compare(
     context: Ctx,
     _who: Reader,
@@ -152,7 +131,7 @@ def compare(
     ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> ComparisonOut:
     """Classify every test of head against base.
 
     Classes: waived, infrastructure, broken on base, known flaky, unknown (base was not run), new
@@ -163,25 +142,40 @@ def compare(
     with context.reading() as session:
         comparison = comparing.compare(session, base, head)
     tests = comparison.tests if class_ is None else comparison.of(class_)
-    following = str(start + limit) if start + limit < len(tests) else None
-    whole = {
-        **comparison.to_json(),
-        "gate": comparison.gate(fail_on).to_json(),
-        "links": {"page": urls.compare(base, head)},
-    }
-    return answer(
-        {
-            **whole,
-            "items": [_with_links(test) for test in tests[start : start + limit]],
-            "next": following,
-        }
+    return from_object(
+        ComparisonOut,
+        comparison,
+        base=from_object(SideOut, comparison.base, comparison.base.side),
+        head=from_object(SideOut, comparison.head, comparison.head.side),
+        tests=len(comparison.tests),
+        gate=comparison.gate(fail_on),
+        links=ComparisonLinks(urls.compare(base, head)),
+        items=[_compared(test) for test in tests[start : start + limit]],
+        next=str(start + limit) if start + limit < len(tests) else None,
     )
 
 
-def _with_links(test: Compared) -> dict[str, Any]:
-    sides = {"head": test.head, "base": test.base}
-    jobs = {
-        name: urls.job(ran.jobs[0]) if ran is not None and ran.jobs else None
-        for name, ran in sides.items()
-    }
-    return {**test.to_json(), "links": {"test": urls.history(test.place.test_key), **jobs}}
+def _compared(test: Compared) -> ComparedOut:
+    classification = test.classification
+    return from_object(
+        ComparedOut,
+        test,
+        test.place,
+        classification,
+        test=test.canonical,
+        within=test.place.within or None,
+        class_=classification.kind,
+        findings=[
+            from_object(FindingOut, finding, class_=finding.kind, sentence=finding.kind.sentence)
+            for finding in classification.findings
+        ],
+        base=None if test.base is None else test.base.shown,
+        head=None if test.head is None else test.head.shown,
+        links=ComparedLinks(
+            urls.history(test.place.test_key), _newest(test.head), _newest(test.base)
+        ),
+    )
+
+
+def _newest(ran: RunCounts | None) -> str | None:
+    return urls.job(ran.jobs[0]) if ran is not None and ran.jobs else None

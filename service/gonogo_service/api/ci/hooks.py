@@ -6,33 +6,30 @@ commits that runs are for.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 from anyio import to_thread
-from fastapi import Request, Response
-from pydantic import BaseModel, Field, SecretStr
+from fastapi import Request
+from pydantic import SecretStr
 
 from gonogo.ci.events import from_ci
 from gonogo.ci.payloads import without_secrets
 from gonogo_service.access.context import Admin, Context, Ctx, Reader
 from gonogo_service.hooks import signatures
-from gonogo_service.kit.answers import (
-    Cursor,
-    Filter,
-    Limit,
-    answer,
-    answer_page,
-    make_router,
-    missing,
-)
+from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.webhooks.signatures import Unverified
 from gonogo_storage.access import audit
 from gonogo_storage.automation import commit_checks
+from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.db.encoding import decode
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages import incoming as stored
+from gonogo_storage.messages.incoming import IncomingDelivery
 
 router = make_router("hooks")
 ANSWER_WITHIN_S = 0.9
@@ -45,89 +42,29 @@ BODY: dict[str, Any] = {
 }
 
 
-class DeliveryAccepted(BaseModel):
+@dataclass(frozen=True)
+class DeliveryAccepted:
     """The answer to a delivery that is stored, now or before."""
 
     id: str
-    new: bool = Field(description="false: this delivery came before, and has no further effect")
+    new: bool
+    """false: this delivery came before, and has no further effect"""
 
 
-class IncomingDeliveryOut(BaseModel):
-    """A delivery; `delivery` is the sender's ID."""
-
-    id: str
-    source: HookSource
-    delivery: str
-    event: str
-    repository: str | None
-    size: int
-    state: IncomingState
-    reason: str | None
-    outcome: list[dict[str, Any]] = Field(
-        description="For each matching rule: what it started, or why not"
-    )
-    tries: int
-    due_at: str | None
-    received_at: str
-    ended_at: str | None
-
-
-class IncomingDeliveryDetails(IncomingDeliveryOut):
+@dataclass(frozen=True)
+class IncomingDeliveryDetails(IncomingDelivery):
     """A delivery with its payload, without secrets; null if it was deleted or is not JSON."""
 
     payload: Any
 
 
-class IncomingDeliveryPage(BaseModel):
-    """A page of deliveries, newest first."""
-
-    items: list[IncomingDeliveryOut]
-    next: str | None
-
-
-class CommitCheckOut(BaseModel):
-    """The commit that a suite (null: the gauges) of a rule was started for."""
-
-    id: str
-    delivery: str
-    source: HookSource
-    event: str
-    rule: str
-    suite: str | None
-    suite_key: str | None
-    repository: str
-    installation: int | None
-    branch: str | None
-    pull_request: int | None
-    fork: bool
-    head_sha: str
-    base_sha: str | None
-    head_build: str | None
-    base_build: str | None
-    run: str | None
-    base_run: str | None
-    gauges: list[str]
-    error: str | None
-    occurred_at: str
-    created_at: str
-
-
-class CommitCheckPage(BaseModel):
-    """A page of commit checks, newest first."""
-
-    items: list[CommitCheckOut]
-    next: str | None
-
-
 @router.post(
     "/hooks/github",
     status_code=202,
-    responses={202: {"model": DeliveryAccepted}},
-    response_class=Response,
     summary="Receive a delivery from GitHub",
     openapi_extra=BODY,
 )
-async def github(context: Ctx, request: Request) -> Response:
+async def github(context: Ctx, request: Request) -> DeliveryAccepted:
     """Store a delivery that is signed with a secret of GONOGO_GITHUB_WEBHOOK_SECRET.
 
     The background process handles it. A redelivery changes nothing.
@@ -149,12 +86,10 @@ async def github(context: Ctx, request: Request) -> Response:
 @router.post(
     "/hooks/ci",
     status_code=202,
-    responses={202: {"model": DeliveryAccepted}},
-    response_class=Response,
     summary="Receive a delivery from another CI system",
     openapi_extra=BODY,
 )
-async def ci(context: Ctx, request: Request) -> Response:
+async def ci(context: Ctx, request: Request) -> DeliveryAccepted:
     """Store a delivery {"type": "commit", "timestamp", "data": {...}} of another CI system.
 
     It must be signed as in Standard Webhooks, with a secret of GONOGO_CI_WEBHOOK_SECRET.
@@ -179,8 +114,6 @@ async def ci(context: Ctx, request: Request) -> Response:
 
 @router.get(
     "/hooks/deliveries",
-    responses={200: {"model": IncomingDeliveryPage}},
-    response_class=Response,
     summary="List incoming webhooks",
 )
 def list_deliveries(
@@ -192,10 +125,10 @@ def list_deliveries(
     repository: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> Page[IncomingDelivery]:
     """List deliveries, newest first, with what each started, or why it started nothing."""
     with context.reading() as session:
-        page = stored.list_(
+        return stored.list_(
             session,
             source=source,
             state=state,
@@ -204,67 +137,61 @@ def list_deliveries(
             limit=limit,
             cursor=cursor,
         )
-    return answer_page(page)
 
 
 @router.get(
     "/hooks/deliveries/{incoming_id}",
-    responses={200: {"model": IncomingDeliveryDetails}},
-    response_class=Response,
     summary="Show an incoming webhook",
 )
-def look(context: Ctx, _who: Admin, incoming_id: str) -> Response:
+def look(context: Ctx, _who: Admin, incoming_id: str) -> IncomingDeliveryDetails:
     """Show a delivery with its payload, which may name private repositories.
 
     Payloads are deleted after 30 days.
     """
     with context.reading() as session:
-        delivery = stored.look(session, incoming_id)
-    if delivery is None:
+        result = stored.look(session, incoming_id)
+    if result is None:
         raise missing("delivery", incoming_id)
-    fields, body = delivery
+    delivery, body = result
     try:
         payload = None if body is None else decode(body)
     except ValueError:
         payload = None
-    return answer({**fields, "payload": without_secrets(payload)})
+    return from_object(IncomingDeliveryDetails, delivery, payload=without_secrets(payload))
 
 
 @router.post(
     "/hooks/deliveries/{incoming_id}:replay",
     status_code=202,
-    responses={202: {"model": IncomingDeliveryOut}},
-    response_class=Response,
     summary="Process an incoming webhook again",
 )
-def replay(context: Ctx, who: Admin, incoming_id: str) -> Response:
+def replay(context: Ctx, who: Admin, incoming_id: str) -> IncomingDelivery:
     """Process a delivery again by the current rules.
 
     A delivery that started something can't be processed again, so that nothing starts twice.
     """
     with context.session() as session:
-        delivery = stored.look(session, incoming_id)
-        if delivery is None:
+        result = stored.look(session, incoming_id)
+        if result is None:
             raise missing("delivery", incoming_id)
-        fields, body = delivery
-        if fields["state"] == IncomingState.started:
+        delivery, body = result
+        if delivery.state is IncomingState.started:
             raise BadField(
                 "state",
-                fields["state"],
+                delivery.state.value,
                 "has started something already; submit or resubmit that",
                 limit="ignored or failed",
             )
         if body is None:
             raise BadField("payload", None, "was deleted", limit=f"{stored.KEEP_BODIES.days} days")
         again = stored.again(session, incoming_id)
+        assert again is not None
         audit.record(session, actor=who.actor, action="hook.replayed", subject=incoming_id)
-    return answer(again, 202)
+    return again
 
 
 @router.get(
     "/hooks/commit_checks",
-    responses={200: {"model": CommitCheckPage}},
-    response_class=Response,
     summary="List commits that runs are for",
 )
 def list_commit_checks(
@@ -274,13 +201,12 @@ def list_commit_checks(
     run: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> Page[CommitCheck]:
     """List repository, commits, pull request, both runs and the rule, newest first."""
     with context.reading() as session:
-        page = commit_checks.list_(
+        return commit_checks.list_(
             session, repository=repository, run=run, limit=limit, cursor=cursor
         )
-    return answer_page(page, lambda commit_check: commit_check.to_json())
 
 
 def _secrets(setting: SecretStr | None, name: str) -> list[str]:
@@ -301,14 +227,14 @@ def _rejected(request: Request, problem: Unverified) -> Problem:
 
 async def _store(
     context: Context, source: HookSource, delivery: str, event: str, body: bytes
-) -> Response:
+) -> DeliveryAccepted:
     def store() -> tuple[str, bool]:
         with context.session() as session:
             return stored.store(session, source, delivery, event, body)
 
     with anyio.move_on_after(ANSWER_WITHIN_S):
         incoming_id, new = await to_thread.run_sync(store, abandon_on_cancel=True)
-        return answer({"id": incoming_id, "new": new}, 202)
+        return DeliveryAccepted(incoming_id, new)
     detail = (
         "The database did not store the delivery in time. It may still do so. "
         "Sending it again is harmless."

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from gonogo_service.access.context import Admin, Context, Ctx
-from gonogo_service.kit.answers import Cursor, Limit, answer, answer_page, make_router, missing
+from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Strict
 from gonogo_service.webhooks import addresses, messages, secrets
 from gonogo_storage.access import audit
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DeliveryState, WebhookState
 from gonogo_storage.messages import deliveries
 from gonogo_storage.messages import webhooks as stored
+from gonogo_storage.messages.deliveries import Delivery, DeliveryDetails
+from gonogo_storage.messages.webhooks import Kind, Webhook
 
 router = make_router("webhooks")
 
@@ -26,7 +30,6 @@ OLD_SECRET_LIFE = timedelta(hours=24)
 MAX_EVENTS = 20
 MAX_ADDRESS_CHARS = 254
 
-Kind = Literal["standard", "slack", "email"]
 Event = Literal[
     "job.finished",
     "run.finished",
@@ -68,94 +71,31 @@ class WebhookChange(Strict):
     )
 
 
-class WebhookOut(BaseModel):
-    """A subscription without its secret."""
-
-    id: str
-    kind: Kind
-    url: str
-    events: list[str]
-    description: str
-    state: WebhookState
-    reason: str | None
-    created_by: str
-    created_at: str
-    updated_at: str
-    old_secret_until: str | None
-    version: int
-
-
-class WebhookCreated(WebhookOut):
+@dataclass(frozen=True)
+class WebhookCreated(Webhook):
     """A subscription with its secret, which can't be shown again."""
 
     secret: str | None
 
 
-class WebhookPage(BaseModel):
-    """A page of subscriptions, newest first."""
-
-    items: list[WebhookOut]
-    next: str | None
-
-
-class DeliveryOut(BaseModel):
-    """A message to a subscription; `id` is the header `webhook-id` of every try."""
-
-    id: str
-    webhook: str
-    type: str
-    state: DeliveryState
-    tries: int
-    due_at: str | None
-    created_at: str
-    ended_at: str | None
-
-
-class TryOut(BaseModel):
-    """One try: the receiver's status and the beginning of its answer, or an error."""
-
-    number: int
-    at: str
-    status: int | None
-    error: str | None
-    answer: str | None
-    duration_ms: float
-
-
-class DeliveryDetails(DeliveryOut):
-    """A message with its payload and every try."""
-
-    payload: dict[str, Any]
-    log: list[TryOut]
-
-
-class DeliveryPage(BaseModel):
-    """A page of deliveries, newest first."""
-
-    items: list[DeliveryOut]
-    next: str | None
-
-
 @router.get(
     "/webhooks",
-    responses={200: {"model": WebhookPage}},
-    response_class=Response,
     summary="List subscriptions, newest first",
 )
-def list_webhooks(context: Ctx, _who: Admin, limit: Limit = 50, cursor: Cursor = None) -> Response:
+def list_webhooks(
+    context: Ctx, _who: Admin, limit: Limit = 50, cursor: Cursor = None
+) -> Page[Webhook]:
     """List subscriptions, including disabled ones, without secrets."""
     with context.reading() as session:
-        return answer_page(stored.list_(session, limit=limit, cursor=cursor), _public)
+        return stored.list_(session, limit=limit, cursor=cursor)
 
 
 @router.post(
     "/webhooks",
     status_code=201,
-    responses={201: {"model": WebhookCreated}},
-    response_class=Response,
     summary="Create a subscription",
 )
-def subscribe(context: Ctx, who: Admin, body: WebhookIn) -> Response:
+def subscribe(context: Ctx, who: Admin, body: WebhookIn) -> WebhookCreated:
     """Create a subscription.
 
     The answer has the secret that signs the messages; it can't be shown again.
@@ -175,38 +115,34 @@ def subscribe(context: Ctx, who: Admin, body: WebhookIn) -> Response:
         webhook = stored.create(
             session,
             kind=body.kind,
-            target=body.url,
+            url=body.url,
             events=list(dict.fromkeys(body.events)),
             description=body.description,
             secret=encrypted,
             actor=who.actor,
         )
-        detail = {"kind": body.kind, "url": body.url, "events": list(webhook.events)}
+        detail = {"kind": body.kind, "url": body.url, "events": webhook.events}
         audit.record(
             session, actor=who.actor, action="webhook.created", subject=webhook.id, detail=detail
         )
-    return answer({**_public(webhook), "secret": secret}, 201)
+    return from_object(WebhookCreated, webhook, secret=secret)
 
 
 @router.get(
     "/webhooks/{webhook_id}",
-    responses={200: {"model": WebhookOut}},
-    response_class=Response,
     summary="Show a subscription",
 )
-def look(context: Ctx, _who: Admin, webhook_id: str) -> Response:
+def look(context: Ctx, _who: Admin, webhook_id: str) -> Webhook:
     """Show a subscription without its secret."""
     with context.reading() as session:
-        return answer(_public(_require(stored.get(session, webhook_id), webhook_id)))
+        return _require(stored.get(session, webhook_id), webhook_id)
 
 
 @router.patch(
     "/webhooks/{webhook_id}",
-    responses={200: {"model": WebhookOut}},
-    response_class=Response,
     summary="Change a subscription",
 )
-def change(context: Ctx, who: Admin, webhook_id: str, body: WebhookChange) -> Response:
+def change(context: Ctx, who: Admin, webhook_id: str, body: WebhookChange) -> Webhook:
     """Change any of url, events, description, state."""
     fields = {
         name: value
@@ -221,25 +157,22 @@ def change(context: Ctx, who: Admin, webhook_id: str, body: WebhookChange) -> Re
         before = _require(stored.get(session, webhook_id), webhook_id)
         if body.url is not None:
             _check_target(before.kind, body.url, context)
-        values = {("target" if name == "url" else name): value for name, value in fields.items()}
+        reason = {}
         if body.state is not None:
-            values["reason"] = (
-                f"disabled by {who.actor}" if body.state is WebhookState.disabled else None
-            )
-        after = _require(stored.change(session, webhook_id, values), webhook_id)
+            disabled = body.state is WebhookState.disabled
+            reason = {"reason": f"disabled by {who.actor}" if disabled else None}
+        after = _require(stored.change(session, webhook_id, {**fields, **reason}), webhook_id)
         audit.record(
             session, actor=who.actor, action="webhook.changed", subject=webhook_id, detail=fields
         )
-    return answer(_public(after))
+    return after
 
 
 @router.delete(
     "/webhooks/{webhook_id}",
-    responses={200: {"model": WebhookOut}},
-    response_class=Response,
     summary="Delete a subscription",
 )
-def unsubscribe(context: Ctx, who: Admin, webhook_id: str) -> Response:
+def unsubscribe(context: Ctx, who: Admin, webhook_id: str) -> Webhook:
     """Delete a subscription with its deliveries and their log."""
     with context.session() as session:
         deleted = _require(stored.delete(session, webhook_id), webhook_id)
@@ -248,42 +181,40 @@ def unsubscribe(context: Ctx, who: Admin, webhook_id: str) -> Response:
             actor=who.actor,
             action="webhook.deleted",
             subject=webhook_id,
-            detail={"url": deleted.target},
+            detail={"url": deleted.url},
         )
-    return answer(_public(deleted))
+    return deleted
 
 
 @router.post(
     "/webhooks/{webhook_id}:rotate",
-    responses={200: {"model": WebhookCreated}},
-    response_class=Response,
     summary="Create a new secret",
 )
-def rotate(context: Ctx, who: Admin, webhook_id: str) -> Response:
+def rotate(context: Ctx, who: Admin, webhook_id: str) -> WebhookCreated:
     """Create a new secret; for a day both secrets sign, so that the receiver can switch."""
     secret = secrets.make()
     with context.session() as session:
-        before = _require(stored.get(session, webhook_id), webhook_id)
+        before = stored.signing(session, webhook_id)
+        if before is None:
+            raise missing("webhook", webhook_id)
         if before.kind != "standard":
             raise BadField("kind", before.kind, "has no secret", limit="standard")
         values = {
             "secret": _box(context).close(secret),
             "old_secret": before.secret,
-            "old_until": utcnow() + OLD_SECRET_LIFE,
+            "old_secret_until": utcnow() + OLD_SECRET_LIFE,
         }
         after = _require(stored.change(session, webhook_id, values), webhook_id)
         audit.record(session, actor=who.actor, action="webhook.rotated", subject=webhook_id)
-    return answer({**_public(after), "secret": secret})
+    return from_object(WebhookCreated, after, secret=secret)
 
 
 @router.post(
     "/webhooks/{webhook_id}:test",
     status_code=202,
-    responses={202: {"model": DeliveryOut}},
-    response_class=Response,
     summary="Send a test message",
 )
-def test(context: Ctx, who: Admin, webhook_id: str) -> Response:
+def test(context: Ctx, who: Admin, webhook_id: str) -> Delivery:
     """Send a message of type `webhook.test`, which is delivered like any other."""
     number = new_id()
     message = {
@@ -299,13 +230,11 @@ def test(context: Ctx, who: Admin, webhook_id: str) -> Response:
             )
         deliveries.add(session, [webhook_id], f"{messages.TEST}:{number}", messages.TEST, message)
         (sent,) = deliveries.list_(session, webhook_id, limit=1).items
-    return answer(sent, 202)
+    return sent
 
 
 @router.get(
     "/webhooks/{webhook_id}/deliveries",
-    responses={200: {"model": DeliveryPage}},
-    response_class=Response,
     summary="List deliveries, newest first",
 )
 def list_deliveries(
@@ -315,38 +244,32 @@ def list_deliveries(
     state: DeliveryState | None = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> Page[Delivery]:
     """List sent, waiting and failed deliveries."""
     with context.reading() as session:
         _require(stored.get(session, webhook_id), webhook_id)
-        return answer_page(
-            deliveries.list_(session, webhook_id, state=state, limit=limit, cursor=cursor)
-        )
+        return deliveries.list_(session, webhook_id, state=state, limit=limit, cursor=cursor)
 
 
 @router.get(
     "/webhooks/{webhook_id}/deliveries/{delivery_id}",
-    responses={200: {"model": DeliveryDetails}},
-    response_class=Response,
     summary="Show a delivery",
 )
-def show_delivery(context: Ctx, _who: Admin, webhook_id: str, delivery_id: str) -> Response:
+def show_delivery(context: Ctx, _who: Admin, webhook_id: str, delivery_id: str) -> DeliveryDetails:
     """Show a delivery with its payload and every try."""
     with context.reading() as session:
         delivery = deliveries.look(session, webhook_id, delivery_id)
     if delivery is None:
         raise missing("delivery", delivery_id)
-    return answer(delivery)
+    return delivery
 
 
 @router.post(
     "/webhooks/{webhook_id}/deliveries/{delivery_id}:replay",
     status_code=202,
-    responses={202: {"model": DeliveryOut}},
-    response_class=Response,
     summary="Send a delivery again",
 )
-def replay(context: Ctx, who: Admin, webhook_id: str, delivery_id: str) -> Response:
+def replay(context: Ctx, who: Admin, webhook_id: str, delivery_id: str) -> Delivery:
     """Send a delivery again with the same `webhook-id`, so that receivers can detect repeats."""
     with context.session() as session:
         webhook = _require(stored.get(session, webhook_id), webhook_id)
@@ -358,16 +281,10 @@ def replay(context: Ctx, who: Admin, webhook_id: str, delivery_id: str) -> Respo
         if again is None:
             raise missing("delivery", delivery_id)
         audit.record(session, actor=who.actor, action="delivery.replayed", subject=delivery_id)
-    return answer(again, 202)
+    return again
 
 
-def _public(webhook: stored.Webhook) -> dict[str, Any]:
-    fields = webhook.to_json()
-    fields["url"] = fields.pop("target")
-    return fields
-
-
-def _require(webhook: stored.Webhook | None, webhook_id: str) -> stored.Webhook:
+def _require(webhook: Webhook | None, webhook_id: str) -> Webhook:
     if webhook is None:
         raise missing("webhook", webhook_id)
     return webhook

@@ -13,11 +13,9 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
 from gonogo_service.api.jobs.schemas import (
-    ArithmeticOut,
     Estimate,
     Expected,
     ExpectedOf,
-    FlipsOut,
     JobAccepted,
     JobOut,
     ListedJob,
@@ -166,8 +164,8 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
     return from_object(
         JobOut,
         job,
-        flips=None if pooled is None else [FlipsOut(**output.to_json()) for output in pooled],
-        arithmetic=[ArithmeticOut(**output.to_json()) for output in models] or None,
+        flips=None if pooled is None else [output.summary for output in pooled],
+        arithmetic=[output.summary for output in models] or None,
         links=links(job_id),
     )
 

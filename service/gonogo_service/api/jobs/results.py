@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
 
 from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.api.jobs.jobs import require_job
@@ -17,6 +17,7 @@ from gonogo_service.exports.parts import Export, Order
 from gonogo_service.kit.answers import Cursor, Limit, answer_page, make_router, missing
 from gonogo_service.kit.problems import BadField
 from gonogo_storage.automation import runs
+from gonogo_storage.db.paging import Page
 from gonogo_storage.seeds import results as stored
 
 router = make_router("jobs")
@@ -26,13 +27,14 @@ PIECE = 65_536
 _STREAMS: dict[str, Any] = {form.media_type.partition(";")[0]: {} for form in FORMS.values()}
 
 
-class ResultOut(BaseModel):
+@dataclass(frozen=True)
+class ResultOut:
     """One (seed, repeat); `outputs` holds verdict, explanation and statistics of each output."""
 
-    seed: int | None = Field(
-        description="null if not controlled: an iteration of gtest or pytest tests"
-    )
-    iteration: int | None = Field(description="For a selection; null for a kernel's seed")
+    seed: int | None
+    """null if not controlled: an iteration of gtest or pytest tests"""
+    iteration: int | None
+    """For a selection; null for a kernel's seed"""
     repeat: int
     verdict: str
     explanation: str | None
@@ -48,18 +50,11 @@ class ResultOut(BaseModel):
     outputs: dict[str, dict[str, Any]]
 
 
-class ResultPage(BaseModel):
-    """A page of results."""
-
-    items: list[ResultOut]
-    next: str | None
-
-
 @router.get(
     "/jobs/{job_id}/results",
     responses={
         200: {
-            "model": ResultPage,
+            "model": Page[ResultOut],
             "content": {name: {} for name in _STREAMS if name != "application/json"},
         }
     },

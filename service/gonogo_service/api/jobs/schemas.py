@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, Field
-
 from gonogo import urls
+from gonogo.judging.factors import FlipsSummary
+from gonogo.spec.arithmetic_words import ArithmeticSummary
 from gonogo.urls import API
 from gonogo_storage.db.states import JobState
 from gonogo_storage.jobs.job import Job, JobSummary
@@ -86,79 +86,6 @@ class Estimate:
     """Expected wait; null while no live worker serves the queue"""
 
 
-class FlipsOut(BaseModel):
-    """Outputs that differ between a build and its reference build, pooled over seeds."""
-
-    output: str
-    seeds: int
-    elements: int = Field(description="Elements that are finite in both builds")
-    differing: int = Field(description="Elements that differ")
-    rows: int = Field(description="Rows; each value of mean, rstd, dgamma and dbeta is one")
-    stepped_up: int = Field(description="Rows that moved as a whole by a step of rstd, outward")
-    stepped_down: int = Field(description="Such rows that moved inward")
-    pivot: str = Field(description="The value that the factor leaves in place: zero or beta")
-    away: int = Field(description="Elements farther from the pivot than the reference build's")
-    toward: int = Field(description="Elements nearer to the pivot")
-    rows_away: int = Field(description="Rows most of whose moves point away from the pivot")
-    rows_toward: int
-    probability: float = Field(description="Sign test over rows, two-sided")
-    factor: float | None = Field(description="d, if this build's values are 1 + d times")
-    factor_low: float | None
-    factor_high: float | None
-    factor_limit: float | None = Field(description="The least factor that would have been seen")
-    common_factor: bool = Field(description="Whether the two builds differ by that factor")
-    rounded_otherwise: bool = Field(
-        description="Whether all elements moved half a step one way, as by truncation"
-    )
-    words: str
-
-
-class ProgramCount(BaseModel):
-    """The number of seeds with an arithmetic model."""
-
-    arithmetic: str | None = Field(description="null: no program reproduces the output")
-    seeds: int
-
-
-class MissedRowsOut(BaseModel):
-    """The rows of an output that the nearest program which stores values does not reproduce."""
-
-    arithmetic: str
-    missed: int
-    rows: int = Field(description="All rows of these seeds")
-    seeds: int
-
-
-class ArithmeticOut(BaseModel):
-    """The arithmetic model of an output, over the seeds of a job."""
-
-    output: str
-    arithmetic: str | None = Field(
-        description=(
-            'The model of most seeds, such as "fp32-inside" or "bf16: mean, rstd stored", or the '
-            'budget that rules them, such as "tt-train"; null if no program reproduces the output'
-        )
-    )
-    nearest_arithmetic: str | None = Field(
-        description="The program nearest to the seeds that none reproduces; null if all are"
-    )
-    programs: list[ProgramCount] = Field(description="All models, the most frequent first")
-    seeds: int = Field(description="The seeds that were read: the first 4,000 rows of the job")
-    detection_limits: list[str] = Field(
-        description="The faults that none of the seeds could have seen"
-    )
-    reproduced_by: str | None = Field(
-        description="The program that reproduces the seeds which no named one reproduces"
-    )
-    also_explained_by: list[str] = Field(
-        description="Other models that explain every seed; sought where x is small"
-    )
-    missed_rows: MissedRowsOut | None = Field(
-        description="null where no such program reproduces most of the rows"
-    )
-    words: str
-
-
 @dataclass(frozen=True)
 class ListedJob(JobSummary):
     """A job in a list. `GET /jobs/{id}` also has its diagnosis and its suspect seeds."""
@@ -170,10 +97,10 @@ class ListedJob(JobSummary):
 class JobOut(Job):
     """A job with its state, its counts, its diagnosis, and what its outputs show."""
 
-    flips: list[FlipsOut] | None
+    flips: list[FlipsSummary] | None
     """For a job with `reference`: each output's flips against the reference build, pooled over
     seeds; else null"""
-    arithmetic: list[ArithmeticOut] | None
+    arithmetic: list[ArithmeticSummary] | None
     """Each output's arithmetic model and detection limits, where it was replayed or a budget
     explains it; else null"""
     links: JobLinks

@@ -2,64 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Query, Response
-from pydantic import BaseModel, Field
+from fastapi import Query
 
-from gonogo.flakiness.attribution import Cause
+from gonogo.flakiness.attribution import Attribution
+from gonogo.flakiness.outcomes import Outcome
 from gonogo_service.access.context import Ctx, Reader
-from gonogo_service.api.tests.schemas import (
-    Configuration,
-    Extent,
-    FactorOut,
-    RateOut,
-    SampleOut,
-    Source,
-    VariantOut,
-)
-from gonogo_service.api.tests.tests import Arch, Board, Branch, chosen, shape
-from gonogo_service.kit.answers import Filter, answer, make_router
+from gonogo_service.api.tests.schemas import VariantOut, shape
+from gonogo_service.api.tests.tests import Arch, Board, Branch, chosen
+from gonogo_service.kit.answers import Filter, make_router
+from gonogo_storage.db.records import from_object
 from gonogo_storage.history import samples as stored
 from gonogo_storage.history import variant_status
+from gonogo_storage.history.samples import ReadExtent
+from gonogo_storage.history.variant_status import AssessmentSource
 
 router = make_router("tests")
 MAX_SAMPLES = 500
 
 
-class AttributionOut(BaseModel):
+@dataclass(frozen=True)
+class SampleOut:
+    """One run of the attribution."""
+
+    seed: int | None
+    repeat: int
+    device: str
+    build: str
+    context: str
+    host_run: str
+    position: int
+    digest: str | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributionOut(Attribution):
     """The cause, every factor with its evidence, and the tables.
 
     `causes` are all causes that hold; `cause` is the first one. `samples` are the newest runs,
-    newest first. `looked` says how many runs the answer is based on.
+    newest first. `extent` says how many runs the answer is based on.
     """
 
     key: str
     variant: VariantOut
     variants: list[VariantOut]
     build: str | None
-    cause: Cause
     sentence: str
-    words: str
-    causes: list[Cause]
-    findings: list[FactorOut]
-    failures: RateOut
-    infrastructure: RateOut
-    contexts: list[Configuration]
-    devices: list[Configuration]
     samples: list[SampleOut]
-    extent: Extent = Field(alias="looked")
-    assessed: Source
-    policy: str
-    repeated: int = Field(
-        default=0, description="Runs that repeat another run bit for bit; they count in no rate"
-    )
+    extent: ReadExtent
+    assessed: AssessmentSource
 
 
 @router.get(
     "/tests/{key}/attribution",
-    responses={200: {"model": AttributionOut}},
-    response_class=Response,
     summary="Explain why a test's outcomes differ",
 )
 def attribution(
@@ -73,7 +71,7 @@ def attribution(
     samples: Annotated[
         int, Query(ge=0, le=MAX_SAMPLES, description="Number of the newest runs to list")
     ] = 100,
-) -> Response:
+) -> AttributionOut:
     """Explain the outcomes of one variant on its newest build, or on the named one.
 
     Without `branch`, `arch` and `board` it is the variant that ran last. `contexts` is the table of
@@ -88,18 +86,13 @@ def attribution(
             if status.build
             else []
         )
-    return answer(
-        {
-            "key": key,
-            "variant": shape(variant),
-            "variants": [shape(other) for other in variants],
-            "build": status.build,
-            **status.attribution,
-            "sentence": Cause(status.attribution["cause"]).sentence,
-            "samples": [
-                {**run._asdict(), "outcome": run.outcome.value} for run in reversed(newest_runs)
-            ],
-            "looked": status.extent,
-            "assessed": {"source": status.source, "at": status.at},
-        }
+    return from_object(
+        AttributionOut,
+        status.attribution,
+        status,
+        key=key,
+        variant=shape(variant),
+        variants=[shape(other) for other in variants],
+        sentence=status.attribution.cause.sentence,
+        samples=[SampleOut(*run) for run in reversed(newest_runs)],
     )

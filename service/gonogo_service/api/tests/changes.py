@@ -5,42 +5,36 @@ A comparison says whether the kernel was fixed, masked, or unchanged.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Query, Response
-from pydantic import BaseModel, Field
+from fastapi import Query
 
-from gonogo.flakiness.masking import Change
+from gonogo.flakiness.masking import BuildChange
 from gonogo_service.access.context import Ctx, Reader
-from gonogo_service.api.tests.schemas import BuildChangeOut, ChangesOut, PointOut, VariantOut
-from gonogo_service.api.tests.tests import Arch, Board, Branch, chosen, shape
-from gonogo_service.kit.answers import Filter, answer, make_router
+from gonogo_service.api.tests.schemas import VariantOut, shape
+from gonogo_service.api.tests.tests import Arch, Board, Branch, chosen
+from gonogo_service.kit.answers import Filter, make_router
 from gonogo_service.kit.problems import BadField
+from gonogo_storage.db.records import from_object
 from gonogo_storage.history import trends
 from gonogo_storage.history.build_series import METRICS
+from gonogo_storage.history.trends import Trend
 
 router = make_router("tests")
 
 
-class TrendOut(BaseModel):
+@dataclass(frozen=True)
+class TrendOut(Trend):
     """Points in order, and the changes between them."""
 
     key: str
     variant: VariantOut
     variants: list[VariantOut]
-    over: trends.Over
-    metric: str
-    points: list[PointOut]
-    numbers: dict[str, ChangesOut] = Field(
-        description="By output: change points of the logarithm of `metric`"
-    )
-    rates: ChangesOut = Field(description="Change points of the failure rate")
-    steps: list[BuildChangeOut] = Field(
-        description="Each build compared with the nearest earlier judged one; empty over days"
-    )
 
 
-class BuildComparisonOut(BuildChangeOut):
+@dataclass(frozen=True)
+class BuildComparisonOut(BuildChange):
     """Two builds of one variant, and the meaning of `change`."""
 
     key: str
@@ -50,8 +44,6 @@ class BuildComparisonOut(BuildChangeOut):
 
 @router.get(
     "/tests/{key}/changes",
-    responses={200: {"model": TrendOut}},
-    response_class=Response,
     summary="List change points of a test",
 )
 def changes(
@@ -63,7 +55,7 @@ def changes(
     board: Board = None,
     over: trends.Over = "builds",
     metric: Annotated[str | None, Query(json_schema_extra={"enum": list(METRICS)})] = None,
-) -> Response:
+) -> TrendOut:
     """List change points over builds in order, or over days (UTC).
 
     A change has an interval of builds or days. Numbers are those of the workload, so that a test
@@ -80,20 +72,17 @@ def changes(
     with context.reading() as session:
         variant, variants = chosen(session, key, branch, arch, board)
         trend = trends.read(session, variant, over=over, metric=chosen_metric)
-    return answer(
-        {
-            "key": key,
-            "variant": shape(variant),
-            "variants": [shape(other) for other in variants],
-            **trend,
-        }
+    return from_object(
+        TrendOut,
+        trend,
+        key=key,
+        variant=shape(variant),
+        variants=[shape(other) for other in variants],
     )
 
 
 @router.get(
     "/tests/{key}/comparison",
-    responses={200: {"model": BuildComparisonOut}},
-    response_class=Response,
     summary="Compare two builds: fixed or masked?",
 )
 def comparison(
@@ -105,7 +94,7 @@ def comparison(
     branch: Branch = None,
     arch: Arch = None,
     board: Board = None,
-) -> Response:
+) -> BuildComparisonOut:
     """Compare two builds by digests, then by forensic coefficients, then by statistics.
 
     The default for `head` is the newest build, and for `base` the build before it. A build without
@@ -114,12 +103,10 @@ def comparison(
     with context.reading() as session:
         variant, _ = chosen(session, key, branch, arch, board)
         change = trends.compare(session, variant, base, head)
-    sentence = Change(change.change).sentence
-    return answer(
-        {
-            "key": key,
-            "variant": shape(variant),
-            "sentence": sentence,
-            **change.to_json(),
-        }
+    return from_object(
+        BuildComparisonOut,
+        change,
+        key=key,
+        variant=shape(variant),
+        sentence=change.change.sentence,
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
 from gonogo import urls
@@ -17,22 +16,25 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    answer,
-    answer_page,
+    extend_page,
     make_router,
     missing,
 )
 from gonogo_service.submission import gauges
 from gonogo_service.submission.bodies import GaugeIn
 from gonogo_storage.access import audit
+from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import JobState
 from gonogo_storage.gauges import gauges as stored
+from gonogo_storage.gauges.gauges import Gauge, GaugeSummary
 from gonogo_storage.jobs import gauge_jobs
 
 router = make_router("gauges")
 
 
-class GaugeLinks(BaseModel):
+@dataclass(frozen=True)
+class GaugeLinks:
     """Paths of a gauge's resources."""
 
     self: str
@@ -40,64 +42,31 @@ class GaugeLinks(BaseModel):
     page: str
 
 
-class GaugeAccepted(BaseModel):
-    """The answer to a new gauge.
-
-    `runs` are its parts times its seeds. `chunks` are the units that workers process.
-    """
+@dataclass(frozen=True)
+class GaugeAccepted:
+    """The answer to a new gauge."""
 
     id: str
     state: JobState
     chunks: int
+    """The units that workers process"""
     runs: int
+    """Its parts times its seeds"""
     links: GaugeLinks
 
 
-class GaugeSummary(BaseModel):
+@dataclass(frozen=True)
+class ListedGauge(GaugeSummary):
     """A gauge in a list."""
 
-    id: str
-    state: JobState
-    error: str | None
-    waiting_reason: str | None
-    version: int
-    owner: str
-    test: dict[str, Any]
-    test_key: str
-    workload_key: str
-    kernel: str
-    branch: str
-    target: dict[str, str]
-    seeds: list[int]
-    search: bool
-    total: int = Field(description="Runs: (seed, part); more if other inputs are tried")
-    done: int
-    chunks: dict[str, int]
-    sharpness: Sharpness | None = Field(description="null until it is over")
-    words: str | None
-    created_at: str
-    deadline_at: str
-    started_at: str | None
-    finished_at: str | None
     links: GaugeLinks
 
 
-class GaugeOut(GaugeSummary):
-    """A gauge with its parts and its report.
+@dataclass(frozen=True)
+class GaugeOut(Gauge):
+    """A gauge with its parts and its report."""
 
-    The report is that of `gonogo gauge --json`, with the command that measures it again.
-    """
-
-    parts: list[dict[str, Any]]
-    elsewhere: list[dict[str, Any]]
-    report: dict[str, Any] | None
-
-
-class GaugePage(BaseModel):
-    """A page of gauges, newest first."""
-
-    items: list[GaugeSummary]
-    next: str | None
+    links: GaugeLinks
 
 
 @router.post(
@@ -123,10 +92,11 @@ def submit(
             session,
             actor=who.actor,
             action="gauge.created",
-            subject=gauge["id"],
-            detail={"test": gauge["test_key"]},
+            subject=gauge.id,
+            detail={"test": gauge.test_key},
         )
-        return _accepted(gauge)
+        accepted = _accepted(gauge)
+        return 202, accepted, {"Location": accepted.links.self}
 
     response, new = idempotency_keys.once(
         context, request, who, key, body.model_dump(mode="json"), make
@@ -138,8 +108,6 @@ def submit(
 
 @router.get(
     "/gauges",
-    responses={200: {"model": GaugePage}},
-    response_class=Response,
     summary="List gauges, newest first",
 )
 def list_gauges(
@@ -150,38 +118,34 @@ def list_gauges(
     sharpness: Sharpness | None = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> Page[ListedGauge]:
     """List gauges that match all filters; `test` is a test's key."""
     with context.reading() as session:
         page = stored.list_(
             session, test=test, state=state, sharpness=sharpness, limit=limit, cursor=cursor
         )
-    return answer_page(page, _with_links)
+    return extend_page(page, lambda gauge: from_object(ListedGauge, gauge, links=_links(gauge)))
 
 
 @router.get(
     "/gauges/{gauge_id}",
-    responses={200: {"model": GaugeOut}},
-    response_class=Response,
     summary="Show a gauge",
 )
-def look(context: Ctx, _who: Reader, gauge_id: str) -> Response:
+def look(context: Ctx, _who: Reader, gauge_id: str) -> GaugeOut:
     """Show the progress of a gauge, then its report."""
     with context.reading() as session:
         gauge = stored.get(session, gauge_id)
     if gauge is None:
         raise missing("gauge", gauge_id)
-    return answer(_with_links(gauge))
+    return from_object(GaugeOut, gauge, links=_links(gauge))
 
 
 @router.post(
     "/gauges/{gauge_id}:cancel",
     status_code=202,
-    responses={202: {"model": GaugeAccepted}},
-    response_class=Response,
     summary="Cancel a gauge",
 )
-def cancel(context: Ctx, who: Submitter, gauge_id: str) -> Response:
+def cancel(context: Ctx, who: Submitter, gauge_id: str, response: Response) -> GaugeAccepted:
     """Cancel a gauge: unstarted chunks at once, running kernels within seconds.
 
     Finished runs are reported; no flag changes.
@@ -191,32 +155,21 @@ def cancel(context: Ctx, who: Submitter, gauge_id: str) -> Response:
         after = gauge_jobs.cancel(session, gauge_id)
         if before is None or after is None:
             raise missing("gauge", gauge_id)
-        if after["state"] != before["state"]:
+        if after.state != before.state:
             audit.record(session, actor=who.actor, action="gauge.cancelled", subject=gauge_id)
     context.notifier.notify()
-    status, body, headers = _accepted(after)
-    return answer(body, status, headers)
+    accepted = _accepted(after)
+    response.headers["Location"] = accepted.links.self
+    return accepted
 
 
-def _links(gauge: dict[str, Any]) -> dict[str, str]:
-    return {
-        "self": f"{API}/gauges/{gauge['id']}",
-        "test": f"{API}/tests/{gauge['test_key']}",
-        "page": urls.gauge(gauge["id"]),
-    }
+def _links(gauge: GaugeSummary) -> GaugeLinks:
+    return GaugeLinks(
+        self=f"{API}/gauges/{gauge.id}",
+        test=f"{API}/tests/{gauge.test_key}",
+        page=urls.gauge(gauge.id),
+    )
 
 
-def _accepted(gauge: dict[str, Any]) -> idempotency_keys.Answer:
-    where = _links(gauge)
-    body = {
-        "id": gauge["id"],
-        "state": gauge["state"],
-        "chunks": gauge["chunks"]["total"],
-        "runs": gauge["total"],
-        "links": where,
-    }
-    return 202, body, {"Location": where["self"]}
-
-
-def _with_links(gauge: dict[str, Any]) -> dict[str, Any]:
-    return {**gauge, "links": _links(gauge)}
+def _accepted(gauge: Gauge) -> GaugeAccepted:
+    return GaugeAccepted(gauge.id, gauge.state, gauge.chunks.total, gauge.total, _links(gauge))

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from fastapi import Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from gonogo.errors import FieldError
 from gonogo.spec.selections import is_selection
 from gonogo.spec.test_spec import TestSpec
-from gonogo.spec.verdicts import Verdict
 from gonogo_service.access.context import Ctx, Reader, Submitter
-from gonogo_service.kit.answers import (
-    Cursor,
-    Filter,
-    Limit,
-    answer,
-    answer_page,
-    make_router,
-    missing,
-)
+from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.access import audit
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.paging import Page
 from gonogo_storage.history import rejudgements as stored
+from gonogo_storage.history.rejudgements import Rejudgement
 
 router = make_router("rejudgements")
-Counts = dict[Verdict, int]
 ANY_SIZE = 2**53
 """Nothing runs, so the limit of elements doesn't apply."""
+AUDITED = frozenset(
+    {"test_key", "new_test_key", "tolerance", "policy", "build", "seeds", "changed"}
+)
 
 
 class RejudgementIn(Strict):
@@ -49,72 +45,12 @@ class RejudgementIn(Strict):
     reason: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
 
 
-class Rejudged(BaseModel):
-    """Old and new verdicts of seeds; the stored numbers can't decide the `undecided` ones."""
-
-    seeds: int
-    changed: int
-    undecided: int
-    old: Counts
-    new: Counts
-
-
-class RejudgedBuild(Rejudged):
-    """The verdicts of all jobs of a build."""
-
-    build: str
-    branch: str
-    sequence: int
-    jobs: int
-
-
-class RejudgedJob(Rejudged):
-    """The verdicts of a job; `new_verdict` is null if a seed is undecided."""
-
-    job: str
-    build: str
-    old_verdict: Verdict | None
-    new_verdict: Verdict | None
-
-
-class RejudgementOut(BaseModel):
-    """The report; id, owner and created_at are null unless stored. In lists `jobs` is empty."""
-
-    id: str | None
-    test_key: str
-    new_test_key: str
-    tolerance: dict[str, dict[str, Any]]
-    policy: dict[str, Any]
-    build: str | None
-    builds: list[RejudgedBuild]
-    jobs: list[RejudgedJob]
-    seeds: int
-    changed: int
-    undecided: int
-    reasons: dict[str, int]
-    jobs_left_out: int
-    owner: str | None
-    reason: str | None
-    created_at: str | None
-
-
-class RejudgementPage(BaseModel):
-    """A page of stored rejudgements, newest first."""
-
-    items: list[RejudgementOut]
-    next: str | None
-
-
 @router.post(
     "/rejudgements",
-    responses={
-        200: {"model": RejudgementOut},
-        201: {"model": RejudgementOut, "description": "Stored"},
-    },
-    response_class=Response,
+    responses={201: {"model": Rejudgement, "description": "Stored"}},
     summary="Judge a test's stored seeds again",
 )
-def rejudge(context: Ctx, who: Submitter, body: RejudgementIn) -> Response:
+def rejudge(context: Ctx, who: Submitter, body: RejudgementIn, response: Response) -> Rejudgement:
     """Compute the new verdicts for each build and job from stored numbers.
 
     No kernel runs, and no stored verdict changes. A seed whose numbers can't decide is undecided,
@@ -132,12 +68,10 @@ def rejudge(context: Ctx, who: Submitter, body: RejudgementIn) -> Response:
         declared, requested = _tests(spec.test, body)
         report = stored.report(session, declared, requested, build=body.build)
     if not body.store:
-        return answer(
-            {**report, "id": None, "owner": None, "reason": body.reason, "created_at": None}
-        )
-    if report["undecided"]:
-        why = next(iter(report["reasons"]))
-        reason = f"{report['undecided']} of {report['seeds']} seeds can't be decided: {why}"
+        return replace(report, reason=body.reason)
+    if report.undecided:
+        why = next(iter(report.reasons))
+        reason = f"{report.undecided} of {report.seeds} seeds can't be decided: {why}"
         raise FieldError(
             "tolerance", body.tolerance, reason, limit="a tolerance that stored numbers decide"
         )
@@ -145,55 +79,41 @@ def rejudge(context: Ctx, who: Submitter, body: RejudgementIn) -> Response:
         rejudgement = stored.add(
             session, report, requested, owner=who.name, reason=body.reason, now=utcnow()
         )
-        detail = {
-            name: report[name]
-            for name in (
-                "test_key",
-                "new_test_key",
-                "tolerance",
-                "policy",
-                "build",
-                "seeds",
-                "changed",
-            )
-        }
+        detail = {name: value for name, value in asdict(report).items() if name in AUDITED}
         audit.record(
             session,
             actor=who.actor,
             action="rejudgement.stored",
-            subject=rejudgement["id"],
+            subject=str(rejudgement.id),
             detail=detail,
         )
-    return answer(rejudgement, 201)
+    response.status_code = 201
+    return rejudgement
 
 
 @router.get(
     "/rejudgements",
-    responses={200: {"model": RejudgementPage}},
-    response_class=Response,
     summary="List rejudgements",
 )
 def list_rejudgements(
     context: Ctx, _who: Reader, test: Filter = None, limit: Limit = 50, cursor: Cursor = None
-) -> Response:
+) -> Page[Rejudgement]:
     """List stored rejudgements without their jobs, newest first; `test` is a test's key."""
     with context.reading() as session:
-        return answer_page(stored.list_(session, test=test, limit=limit, cursor=cursor))
+        return stored.list_(session, test=test, limit=limit, cursor=cursor)
 
 
 @router.get(
     "/rejudgements/{rejudgement_id}",
-    responses={200: {"model": RejudgementOut}},
-    response_class=Response,
     summary="Show a rejudgement",
 )
-def look(context: Ctx, _who: Reader, rejudgement_id: str) -> Response:
+def look(context: Ctx, _who: Reader, rejudgement_id: str) -> Rejudgement:
     """Show a stored rejudgement."""
     with context.reading() as session:
         rejudgement = stored.get(session, rejudgement_id)
     if rejudgement is None:
         raise missing("rejudgement", rejudgement_id)
-    return answer(rejudgement)
+    return rejudgement
 
 
 def _tests(canonical: dict[str, Any], body: RejudgementIn) -> tuple[TestSpec, TestSpec]:

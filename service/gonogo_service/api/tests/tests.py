@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Query
-from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.grades import Grade
 from gonogo_service.access.context import Ctx, Reader
-from gonogo_service.api.tests.schemas import Extent, GradeOut, RateOut, Source, VariantOut
+from gonogo_service.api.tests.schemas import VariantOut, shape
 from gonogo_service.kit.answers import (
     MAX_FILTER,
     Cursor,
@@ -27,6 +27,8 @@ from gonogo_storage.db.records import from_object
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flags import Flag
 from gonogo_storage.history import variant_status
+from gonogo_storage.history.samples import ReadExtent
+from gonogo_storage.history.variant_status import AssessmentSource, BuildHistory, Rates
 from gonogo_storage.rollups.variants import Variant, jobs_of
 
 router = make_router("tests")
@@ -40,32 +42,18 @@ Arch = Annotated[str | None, Query(max_length=MAX_FILTER)]
 Board = Annotated[str | None, Query(max_length=MAX_FILTER)]
 
 
-class BuildHistory(BaseModel):
-    """The results of a test on one build of a variant."""
-
-    build: str
-    sequence: int
-    jobs: int
-    seeds: int
-    counts: dict[str, int]
-    failures: RateOut
-    infrastructure: RateOut = Field(description="Rate of hangs, crashes and errors among all runs")
-    hollow: RateOut = Field(description="Rate of passing seeds that rounding doesn't explain")
-    last_job: str
-    last_at: str | None
-
-
-class GradedVariant(VariantOut):
+@dataclass(frozen=True)
+class GradedVariant(Rates):
     """A test on one branch and one kind of board; the grade is for `build`, the newest one."""
 
+    branch: str
+    arch: str
+    board: str
     build: str | None
-    grade: GradeOut
-    failures: RateOut
-    infrastructure: RateOut
-    hollow: RateOut
+    grade: Grade
     builds: list[BuildHistory]
-    extent: Extent = Field(alias="looked")
-    assessed: Source
+    extent: ReadExtent
+    assessed: AssessmentSource
 
 
 @dataclass(frozen=True)
@@ -121,7 +109,7 @@ def look(
             TestHistory,
             test,
             variants=[_graded(session, variant) for variant in variants[:MAX_VARIANTS]],
-            more_variants=[VariantOut(**shape(variant)) for variant in variants[MAX_VARIANTS:]],
+            more_variants=[shape(variant) for variant in variants[MAX_VARIANTS:]],
             builds=stored.builds_of(session, key),
             flags=list(raised.items),
         )
@@ -143,11 +131,6 @@ def chosen(
     if variant is None:
         raise _no_variant(branch, arch, board, variants)
     return variant, variants
-
-
-def shape(variant: Variant) -> dict[str, str]:
-    """Return a variant in plain JSON types."""
-    return {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
 
 
 def _matches(variant: Variant, branch: str | None, arch: str | None, board: str | None) -> bool:
@@ -178,13 +161,10 @@ def _no_variant(
 def _graded(session: Session, variant: Variant) -> GradedVariant:
     status = variant_status.read(session, variant)
     jobs = jobs_of(session, variant)
-    graded: dict[str, Any] = {
-        **shape(variant),
-        "build": status.build,
-        "grade": status.grade,
-        **variant_status.rates(jobs),
-        "builds": variant_status.builds(jobs),
-        "looked": status.extent,
-        "assessed": {"source": status.source, "at": status.at},
-    }
-    return GradedVariant(**graded)
+    return from_object(
+        GradedVariant,
+        variant,
+        status,
+        variant_status.rates(jobs),
+        builds=variant_status.builds(jobs),
+    )

@@ -180,7 +180,7 @@ def test_every_case_has_its_class(
         classification.kind.sentence != "",
         classification.words != "",
     ) == (expected, True, True)
-    assert classification.to_json()["findings"][0]["class"] == expected
+    assert classification.findings[0].kind == expected
 
 
 def test_one_kind_of_trouble_hides_no_other() -> None:
@@ -203,7 +203,7 @@ def test_what_the_errors_look_like_decides_whether_it_is_the_same_failure() -> N
     ]
     other = classify(red, ran("head", record("head", green=False, terms=part), fail=8))
     assert (other.kind, "with another error" in other.words) == (Class.new_failure, True)
-    assert other.findings[0].evidence["change"]["differing"] == ["dx s2"]
+    assert other.findings[0].evidence["change"]["differing"] == ("dx s2",)
 
     # green from now on, and still wrong in the same way: the pass hides the fault
     masked = classify(

@@ -181,11 +181,11 @@ def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
     ]
     first, second = devices(runs)
     assert (
-        first.rate.runs,
-        second.rate.runs,
-        second.rate.failures,
-        second.repeated,
+        first.runs,
         second.runs,
+        second.failed,
+        second.repeated,
+        second.host_runs,
     ) == (2, 2, 1, 58, NIGHTS)
     attribution = attribute(runs)
     assert attribution.cause is Cause.seed_sensitive
@@ -199,7 +199,7 @@ def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
         run._replace(digest=f"{night}") for night, run in enumerate(runs)
     ]  # it never repeats itself: each run is a trial
     assert attribute(mixed).failures.runs == 120
-    assert devices(mixed)[1].rate.runs == 60
+    assert devices(mixed)[1].runs == 60
 
 
 def test_one_bad_seed_run_again_on_every_other_device_is_no_difference_of_devices() -> None:

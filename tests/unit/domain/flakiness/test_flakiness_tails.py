@@ -76,7 +76,7 @@ def test_equal_ratios_have_no_tail_but_a_bound_by_their_count(value: float) -> N
 
 def test_infinite_ratios_and_failures_count() -> None:
     prediction = tail([*exponential(100, 0.01), np.inf, np.inf])
-    assert prediction.failures.failures >= 2
+    assert prediction.observed.failures >= 2
     assert prediction.predicted is not None
     assert prediction.predicted > 2 / 102
     most = tail([5.0 + k for k in range(40)])

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def test_every_part_of_every_kernel_is_planned_under_its_name_and_kind(kernel: s
 
 def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
     test = spec("layernorm_fw", (8, 64), numerics={"fidelity": "hifi3"})
-    listed = [{"number": number, **part.to_json()} for number, part in enumerate(planned(test))]
+    listed = [{"number": number, **asdict(part)} for number, part in enumerate(planned(test))]
     parts = gauge_parts.parse({"parts": listed}, test, "emulator")
     assert parts is not None
     known = {listed[number]["name"]: gauge_part for number, gauge_part in parts.items()}

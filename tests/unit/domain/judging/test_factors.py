@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -139,9 +140,9 @@ def test_the_pivot_that_the_rows_agree_about_is_reported() -> None:
         counts(42, rows=(26, 0), factor=3e-6, error=4e-7)["pivots"]["zero"],
     )
     result = one(counts() | {"pivots": {"zero": mixed, "beta": clear}})
-    assert result.best.pivot == result.to_json()["pivot"] == "beta"
+    assert result.best.pivot == result.summary.pivot == "beta"
     assert "in gamma x^ of y" in result.words
-    json.dumps(result.to_json(), allow_nan=False)
+    json.dumps(asdict(result.summary), allow_nan=False)
 
 
 def test_repeats_of_a_seed_count_once_and_rows_without_a_comparison_not_at_all() -> None:

@@ -12,7 +12,7 @@ import pytest
 from gonogo.numerics.replay.program import ColumnOrder, Order, Program
 from gonogo.spec import arithmetic_words
 from gonogo.spec.arithmetic_names import ALIASES, BUDGETS
-from gonogo.spec.arithmetic_words import counted, difference, meaning, of_output
+from gonogo.spec.arithmetic_words import ProgramCount, counted, difference, meaning, of_output
 from gonogo.spec.program_name import ProgramName, same
 
 INSIDE = Program()
@@ -134,7 +134,7 @@ def test_the_models_of_results_leave_out_builds_that_name_theirs() -> None:
     )
     (alone,) = arithmetic_words.of_results(rows[:1])
     assert alone.words == "arithmetic model of y: fp32-inside; couldn't have seen: beta"
-    assert alone.to_json()["programs"] == [{"arithmetic": "fp32-inside", "seeds": 1}]
+    assert alone.summary.programs == [ProgramCount("fp32-inside", 1)]
 
 
 def test_a_program_that_nobody_named_is_told_from_none_at_all() -> None:
@@ -143,7 +143,7 @@ def test_a_program_that_nobody_named_is_told_from_none_at_all() -> None:
         "arithmetic model of y: none reproduces it in 1 of 1 seeds (nearest: fp32-inside)"
     )
     other = of_output("y", [row, {**row, "reproduced_by": "bf16: x^ stored"}])
-    assert other.to_json()["reproduced_by"] == "bf16: x^ stored"
+    assert other.summary.reproduced_by == "bf16: x^ stored"
     assert other.words == (
         "arithmetic model of y: none that is named reproduces it in 2 of 2 seeds (nearest:"
         " fp32-inside); bf16: x^ stored reproduces it, which is not named"
@@ -158,6 +158,6 @@ def test_the_rows_that_the_nearest_storing_program_misses_stand_beside_the_model
         "arithmetic model of y: none reproduces it in 2 of 2 seeds (nearest: fp32-inside); "
         "all but 6 of 64 rows in 2 seeds are those of bf16: rstd stored"
     )
-    assert output.to_json()["missed_rows"] == {**counted, "missed": 6, "rows": 64, "seeds": 2}
+    assert vars(output.missed) == {**counted, "missed": 6, "rows": 64, "seeds": 2}
     right = {**wrong, "arithmetic": "bf16: rstd stored", "missed_rows": {**counted, "missed": 0}}
     assert of_output("y", [right]).words == "arithmetic model of y: bf16: rstd stored"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -77,7 +78,7 @@ def test_seeds_of_one_program_count_and_others_say_nothing() -> None:
     assert together == MissedRows(STORED, 2, 64, 2)
     assert pooled([{}]) is None
     assert not is_unexplained([{}])
-    again = pooled([{"missed_rows": together.to_json()}, row(0)])
+    again = pooled([{"missed_rows": asdict(together)}, row(0)])
     assert again == MissedRows(STORED, 2, 96, 3)
 
 
