@@ -28,7 +28,7 @@ def from_object(shape: type[T], source: object, /, *more: object, **others: Any)
 
 
 def _holder(sources: Sequence[object], name: str) -> object:
-    return next((each for each in sources if hasattr(each, name)), sources[-1])
+    return next((source for source in sources if hasattr(source, name)), sources[-1])
 
 
 def from_json(shape: type[T], stored: Mapping[str, Any]) -> T:

@@ -33,7 +33,7 @@ LEVEL = 1
 
 @dataclass(frozen=True)
 class RuleOutcome:
-    """What a rule started for a delivery, or why it started nothing."""
+    """The work that a rule started for a delivery, or the reason why it started nothing."""
 
     rule: str
     commit_checks: list[str]
