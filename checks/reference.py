@@ -57,12 +57,14 @@ def _row(parameter: Any) -> str | None:
     if parameter.name == "help" or getattr(parameter, "hidden", False):
         return None
     is_option = parameter.param_type_name == "option"
-    names = (
-        ", ".join(f"`{name}`" for name in parameter.opts) if is_option else f"`{parameter.name}`"
-    )
+    name = parameter.metavar or parameter.name.upper()
+    words = (*parameter.opts, *parameter.secondary_opts) if is_option else (name,)
+    names = ", ".join(f"`{word}`" for word in words)
     text = _plain(getattr(parameter, "help", None) or "")
     default = parameter.default
-    if is_option and default not in (None, False, "", ()) and not callable(default):
+    if isinstance(default, list):
+        default = ", ".join(str(getattr(item, "value", item)) for item in default)
+    if is_option and default not in (None, False, True, "", ()) and not callable(default):
         shown = getattr(default, "value", default)
         text = f"{text} Default: `{shown}`." if text else f"Default: `{shown}`."
     if parameter.required:

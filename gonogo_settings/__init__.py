@@ -7,6 +7,8 @@ holds the same table, and a test compares the two: a setting without a documente
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from ipaddress import ip_network
 from typing import Annotated, Literal
@@ -393,6 +395,13 @@ class Settings(BaseSettings):
                 "would lose an attempt"
             )
         return self
+
+
+def unread(environment: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the variables with our prefix that nobody reads, with the names that are meant."""
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | set(OUTSIDE_VARIABLES)
+    strange = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+    return {name: get_close_matches(name, known, n=1) for name in strange}
 
 
 @lru_cache(maxsize=1)

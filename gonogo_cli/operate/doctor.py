@@ -16,7 +16,6 @@ import typer
 
 import gonogo_settings
 from gonogo.errors import GonogoError
-from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import show
 
 LEAST_FREE_BYTES = 2**30
@@ -42,15 +41,12 @@ def python() -> Finding:
 
 def unknown_variables() -> Finding:
     """GONOGO_ variables that nobody reads: mostly typing mistakes."""
-    known = {
-        f"{gonogo_settings.PREFIX}{name.upper()}" for name in gonogo_settings.Settings.model_fields
-    } | set(gonogo_settings.OUTSIDE_VARIABLES)
-    strange = sorted(
-        name for name in os.environ if name.startswith(gonogo_settings.PREFIX) and name not in known
+    unread = ", ".join(
+        name + "".join(f" (did you mean {meant}?)" for meant in names)
+        for name, names in gonogo_settings.unread(os.environ).items()
     )
-    unread = ", ".join(name + did_you_mean(name, known) for name in strange)
-    words = f"nobody reads {unread}" if strange else "every GONOGO_ variable is known"
-    return Finding("settings", not strange, words)
+    words = f"nobody reads {unread}" if unread else "every GONOGO_ variable is known"
+    return Finding("settings", not unread, words)
 
 
 def compiled_code() -> Finding:
@@ -230,7 +226,7 @@ def doctor(
     canary: bool = typer.Option(
         False,
         "--canary",
-        help="Have each build run a small known LayerNorm, too (needs its device).",
+        help="Run a small known LayerNorm with each build as well (needs its device).",
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:

@@ -155,10 +155,11 @@ def _base(
         return None, True, f"There is no base: {head} is its own, as its name has no commit in it."
     if builds.has_run(client, str(content.get("name")), before):
         return before, True, ""
-    if run_base and builds.is_known(client, before):
+    is_known = builds.is_known(client, before)
+    if run_base and is_known:
         _tell(f"the base {before} hasn't run this suite: it runs as well")
         return before, False, ""
-    how = "is registered, but hasn't run this suite" if not run_base else "was never registered"
+    how = "hasn't run this suite" if is_known else "was never registered"
     return (
         None,
         True,

@@ -100,7 +100,9 @@ def submit(
     inputs: str | None = typer.Option(None, help="Input regimes as JSON."),
     numerics: str | None = typer.Option(None, help="Numerics as JSON."),
     priority: int | None = typer.Option(None, help="0 to 9; higher runs first."),
-    label: list[str] = typer.Option([], "--label", help="name=value; repeatable."),
+    label: list[str] = typer.Option(
+        [], "--label", help="Label the jobs with NAME=VALUE; repeatable."
+    ),
     wait: bool = typer.Option(False, "--watch", help="Wait for the verdict."),
     fail_on: FailOn = typer.Option(
         FailOn.new, "--fail-on", help="With --watch: what makes the exit code 1."

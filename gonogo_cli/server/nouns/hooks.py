@@ -50,7 +50,7 @@ def catch_up(
         help="Ask GitHub to send it once more, signed, in the place of fetching it.",
     ),
     patience: float = typer.Option(
-        60.0, min=0, max=7200, help="Seconds that GitHub's rate limits may be waited for."
+        60.0, min=0, max=7200, help="Wait at most this many seconds for GitHub's rate limits."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:

@@ -60,7 +60,7 @@ def create(
     name: list[str] = typer.Option(
         [],
         "--name",
-        help="Pattern of names as `gonogo compare` shows them; repeatable; ! takes back.",
+        help="Pattern of names as `gonogo compare` shows them; repeatable; ! excludes.",
     ),
     label: list[str] = typer.Option(
         [], "--label", help="NAME=VALUE of the test's jobs; repeatable."

@@ -122,9 +122,9 @@ def test_the_command_stores_a_rules_file_and_lists_what_came(
 
 def test_the_examples_of_the_document_are_taken(lite: Api) -> None:
     written = (Path(__file__).parents[3] / "docs/hooks.md").read_text()
-    rules = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", written, re.DOTALL)[0])
+    rules = yaml.safe_load(re.findall(r"```yaml[^\n]*\n(.*?)```", written, re.DOTALL)[0])
     assert lite.client.put("/api/v1/rules", json=rules).json()["stored"] == ["kernels"]
-    event = from_ci(json.loads(re.findall(r"```json\n(.*?)```", written, re.DOTALL)[0]))
+    event = from_ci(json.loads(re.findall(r"```json[^\n]*\n(.*?)```", written, re.DOTALL)[0]))
     assert isinstance(event, CommitEvent)
     assert Rule.of(rules["rules"][0]).repositories == (event.repository,)
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import gonogo_settings
 from gonogo.errors import FieldError
 from gonogo_cli.app import COMMANDS, main
 
@@ -42,6 +43,27 @@ def test_a_wrong_word_is_told_in_one_line(
     (line_of_error,) = error.splitlines()
     assert words in line_of_error
     assert len(line_of_error) < 300
+
+
+def test_a_misspelled_setting_is_named_where_a_command_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GONOGO_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("GONOGO_TOKN", "x")
+    gonogo_settings.load.cache_clear()
+    monkeypatch.setattr(sys, "argv", ["gonogo", "jobs", "list"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    first, second = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, "can't be reached" in first) == (3, True)
+    assert second == "nobody reads GONOGO_TOKN; did you mean 'GONOGO_TOKEN'?"
+    monkeypatch.setenv("GONOGO_PORT", "none")
+    gonogo_settings.load.cache_clear()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    first, _ = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, first.startswith("gonogo: GONOGO_PORT: ")) == (2, True)
+    gonogo_settings.load.cache_clear()
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
