@@ -65,9 +65,12 @@ def faults(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 def adds(terms: Sequence[Mapping[str, Any]], shown: Mapping[str, str]) -> bool:
     """Return whether a diagnosis by tiles says more of the faults that are shown already.
 
-    It does where it names the same term, or an output about which nothing is shown.
+    It does where it says in which tiles the same term is wrong, or names an output about which
+    nothing is shown.
     """
     wrong = [term for term in terms if term["wrong"]]
     return bool(wrong) and all(
-        term["output"] not in shown or term["name"] in shown[term["output"]] for term in wrong
+        term["output"] not in shown
+        or (term["name"] in shown[term["output"]] and (term.get("tiles") or 0) > 1)
+        for term in wrong
     )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import AuditRow
 
@@ -60,17 +61,13 @@ def list_(
 ) -> Page[AuditEntry]:
     """Return entries, newest first. Raises BadCursor."""
     filters = filters or AuditFilter()
-    query = select(AuditRow).order_by(AuditRow.id.desc()).limit(limit + 1)
-    for column, value in (
-        (AuditRow.action, filters.action),
-        (AuditRow.actor, filters.actor),
-        (AuditRow.subject, filters.subject),
-    ):
-        if value is not None:
-            query = query.where(column == value)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(AuditRow.id < cursor)
-    entries = [from_object(AuditEntry, row) for row in session.scalars(query)]
-    return Page.cut(entries, limit, lambda entry: entry.id)
+    table = AuditRow
+    columns = {
+        table.action: filters.action,
+        table.actor: filters.actor,
+        table.subject: filters.subject,
+    }
+    entry = partial(from_object, AuditEntry)
+    return newest_first(
+        session, select(table), table.id, entry, limit=limit, cursor=cursor, filters=columns
+    )

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import SessionRow, TokenRow
 
@@ -80,12 +80,7 @@ def get(session: Session, token_id: str) -> Token | None:
 
 def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[Token]:
     """Return tokens, newest first, including revoked ones. Raises BadCursor."""
-    query = select(TokenRow).order_by(TokenRow.id.desc()).limit(limit + 1)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(TokenRow.id < cursor)
-    return Page.cut([of_row(row) for row in session.scalars(query)], limit, lambda token: token.id)
+    return newest_first(session, select(TokenRow), TokenRow.id, of_row, limit=limit, cursor=cursor)
 
 
 def revoke(session: Session, token_id: str) -> Token | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import func, select
@@ -20,7 +21,7 @@ from gonogo.spec.verdicts import Explanation
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import BisectionState, JobState
 from gonogo_storage.jobs.job import NewJob
@@ -178,23 +179,14 @@ def list_(
     cursor: str | None = None,
 ) -> Page[BisectionSummary]:
     """Return bisections without their probes, newest first. Raises BadCursor."""
-    query = (
-        _joined()
-        .options(defer(BisectionRow.moves), defer(BisectionRow.tracks))
-        .order_by(BisectionRow.id.desc())
-        .limit(limit + 1)
-    )
-    for column, value in ((BisectionRow.test_key, test), (BisectionRow.state, state)):
-        if value is not None:
-            query = query.where(column == value)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(BisectionRow.id < cursor)
-    return Page.cut(
-        [_bisection(BisectionSummary, *row) for row in session.execute(query)],
-        limit,
-        lambda bisection: bisection.id,
+    return newest_first(
+        session,
+        _joined().options(defer(BisectionRow.moves), defer(BisectionRow.tracks)),
+        BisectionRow.id,
+        partial(_bisection, BisectionSummary),
+        limit=limit,
+        cursor=cursor,
+        filters={BisectionRow.test_key: test, BisectionRow.state: state},
     )
 
 

@@ -10,26 +10,16 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.spec.canonical import key_of
-from gonogo_storage.db.dialect import insert_once
+from gonogo_storage.automation import versioned
+from gonogo_storage.automation.versioned import Versioned
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import CiRuleRow
 
 
 @dataclass(frozen=True)
-class CiRule:
+class CiRule(Versioned):
     """A rule in its newest version."""
-
-    name: str
-    version: int
-    key: str
-    """The digest of its content"""
-    content: dict[str, Any]
-    owner: str
-    created_at: datetime
-    updated_at: datetime
-    archived_at: datetime | None
 
 
 def put(
@@ -39,32 +29,7 @@ def put(
 
     Returns (the rule, whether it has a new version); equal content makes no new version.
     """
-    key = key_of(content)
-    fresh = {
-        "name": name,
-        "version": 0,
-        "key": "",
-        "content": content,
-        "owner": owner,
-        "created_at": now,
-        "updated_at": now,
-    }
-    insert_once(session, CiRuleRow, [fresh])
-    row = session.execute(
-        select(CiRuleRow).where(CiRuleRow.name == name).with_for_update()
-    ).scalar_one()
-    changed = row.key != key or row.archived_at is not None
-    if changed:
-        row.version += 1
-        row.key, row.content, row.owner, row.updated_at, row.archived_at = (
-            key,
-            content,
-            owner,
-            now,
-            None,
-        )
-        session.flush()
-    return from_object(CiRule, row), changed
+    return versioned.put(session, CiRuleRow, CiRule, name, content, owner=owner, now=now)
 
 
 def get(session: Session, name: str) -> CiRule | None:
@@ -75,17 +40,7 @@ def get(session: Session, name: str) -> CiRule | None:
 
 def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[CiRule]:
     """Return rules in use, by name."""
-    query = (
-        select(CiRuleRow)
-        .where(CiRuleRow.archived_at.is_(None))
-        .order_by(CiRuleRow.name)
-        .limit(limit + 1)
-    )
-    if cursor is not None:
-        query = query.where(CiRuleRow.name > cursor)
-    return Page.cut(
-        [from_object(CiRule, row) for row in session.scalars(query)], limit, lambda rule: rule.name
-    )
+    return versioned.listed(session, CiRuleRow, CiRule, limit=limit, cursor=cursor)
 
 
 def in_use(session: Session) -> list[CiRule]:

@@ -186,9 +186,14 @@ def list_(
             return Page((), None)
         query = query.where(or_(CommitCheckRow.run == run, CommitCheckRow.base_run == run))
     filters = {CommitCheckRow.repository: repository, CommitCheckRow.pull_request: pull_request}
-    query = newest_first(query, CommitCheckRow.id, limit=limit, cursor=cursor, filters=filters)
-    return Page.cut(
-        [_commit_check(row) for row in session.scalars(query)], limit, lambda item: item.id
+    return newest_first(
+        session,
+        query,
+        CommitCheckRow.id,
+        _commit_check,
+        limit=limit,
+        cursor=cursor,
+        filters=filters,
     )
 
 

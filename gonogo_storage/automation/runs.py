@@ -20,7 +20,7 @@ from gonogo.spec.verdicts import Verdict
 from gonogo.spec.verdicts import worst as worst_verdict
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import JobState, RunState
 from gonogo_storage.jobs import closing, jobs
@@ -184,26 +184,18 @@ def list_(
     cursor: str | None = None,
 ) -> Page[Run]:
     """Return runs, newest first. Raises BadCursor."""
-    query = select(RunRow).order_by(RunRow.id.desc()).limit(limit + 1)
-    if name is not None:
-        query = query.where(RunRow.name == name)
-    if state is not None:
-        query = query.where(RunRow.state == state)
-    if schedule is not None:
-        if not is_id(schedule):
-            return Page((), None)
-        query = query.where(RunRow.schedule_id == schedule)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(RunRow.id < cursor)
-    page_runs = [_run(row) for row in session.scalars(query)]
-    live = {
-        run.id: _live(run, members(session, run.id))
-        for run in page_runs[:limit]
-        if not run.state.final
-    }
-    return Page.cut([live.get(run.id, run) for run in page_runs], limit, lambda run: run.id)
+    if schedule is not None and not is_id(schedule):
+        return Page((), None)
+
+    def current(row: RunRow) -> Run:
+        run = _run(row)
+        return run if run.state.final else _live(run, members(session, run.id))
+
+    table = RunRow
+    filters = {table.name: name, table.state: state, table.schedule_id: schedule}
+    return newest_first(
+        session, select(table), table.id, current, limit=limit, cursor=cursor, filters=filters
+    )
 
 
 def members(session: Session, run_id: str) -> list[RunJob]:

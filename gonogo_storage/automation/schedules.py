@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 from sqlalchemy import select
@@ -14,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DueOutcome
 from gonogo_storage.tables import DueRow, ScheduleRow
@@ -96,22 +97,14 @@ def list_(
     session: Session, *, suite: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[Schedule]:
     """Return schedules in use, newest first. Raises BadCursor."""
-    query = (
-        select(ScheduleRow)
-        .where(ScheduleRow.archived_at.is_(None))
-        .order_by(ScheduleRow.id.desc())
-        .limit(limit + 1)
-    )
-    if suite is not None:
-        query = query.where(ScheduleRow.suite == suite)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(ScheduleRow.id < cursor)
-    return Page.cut(
-        [from_object(Schedule, row) for row in session.scalars(query)],
-        limit,
-        lambda schedule: schedule.id,
+    return newest_first(
+        session,
+        select(ScheduleRow).where(ScheduleRow.archived_at.is_(None)),
+        ScheduleRow.id,
+        partial(from_object, Schedule),
+        limit=limit,
+        cursor=cursor,
+        filters={ScheduleRow.suite: suite},
     )
 
 

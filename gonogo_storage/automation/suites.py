@@ -9,26 +9,16 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.spec.canonical import key_of
-from gonogo_storage.db.dialect import insert_once
+from gonogo_storage.automation import versioned
+from gonogo_storage.automation.versioned import Versioned
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import SuiteRow
 
 
 @dataclass(frozen=True)
-class Suite:
+class Suite(Versioned):
     """A suite in its newest version."""
-
-    name: str
-    version: int
-    key: str
-    """The digest of its content"""
-    content: dict[str, Any]
-    owner: str
-    created_at: datetime
-    updated_at: datetime
-    archived_at: datetime | None
 
 
 def names(session: Session) -> list[str]:
@@ -44,32 +34,7 @@ def put(
     Returns (the suite, whether it has a new version); equal content makes no new version. An
     archived suite comes back with the next version.
     """
-    key = key_of(content)
-    fresh = {
-        "name": name,
-        "version": 0,
-        "key": "",
-        "content": content,
-        "owner": owner,
-        "created_at": now,
-        "updated_at": now,
-    }
-    insert_once(session, SuiteRow, [fresh])
-    row = session.execute(
-        select(SuiteRow).where(SuiteRow.name == name).with_for_update()
-    ).scalar_one()
-    changed = row.key != key or row.archived_at is not None
-    if changed:
-        row.version += 1
-        row.key, row.content, row.owner, row.updated_at, row.archived_at = (
-            key,
-            content,
-            owner,
-            now,
-            None,
-        )
-        session.flush()
-    return from_object(Suite, row), changed
+    return versioned.put(session, SuiteRow, Suite, name, content, owner=owner, now=now)
 
 
 def get(session: Session, name: str) -> Suite | None:
@@ -82,14 +47,7 @@ def list_(
     session: Session, *, archived: bool = False, limit: int = 50, cursor: str | None = None
 ) -> Page[Suite]:
     """Return suites by name; archived ones only when `archived`."""
-    query = select(SuiteRow).order_by(SuiteRow.name).limit(limit + 1)
-    if not archived:
-        query = query.where(SuiteRow.archived_at.is_(None))
-    if cursor is not None:
-        query = query.where(SuiteRow.name > cursor)
-    return Page.cut(
-        [from_object(Suite, row) for row in session.scalars(query)], limit, lambda suite: suite.name
-    )
+    return versioned.listed(session, SuiteRow, Suite, archived=archived, limit=limit, cursor=cursor)
 
 
 def archive(session: Session, name: str, *, now: datetime) -> tuple[Suite, bool] | None:

@@ -15,8 +15,7 @@ from gonogo.spec.selections import FIELD, KERNEL, Selection, is_selection
 from gonogo.spec.statistics import ROLLED_UP
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.ids import is_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.rollups import rollups
@@ -197,11 +196,8 @@ def history(
         JobRow.state.in_((JobState.finished, JobState.cancelled)),
     )
     query = query.where(JobRow.kind.in_(LISTED_KINDS))
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(JobRow.id < cursor)
-    jobs = list(session.scalars(query.order_by(JobRow.id.desc()).limit(limit + 1)))
+    page = newest_first(session, query, JobRow.id, lambda job: job, limit=limit, cursor=cursor)
+    jobs: tuple[JobRow, ...] = page.items
     outputs: dict[str, dict[str, dict[str, Any]]] = {}
     table = JobTallyRow
     figures = select(table.job_id, table.output, table.figures).where(
@@ -221,7 +217,7 @@ def history(
         )
         for job in jobs
     ]
-    return Page.cut(items, limit, lambda item: item.job)
+    return Page(tuple(items), page.next)
 
 
 def workload(session: Session, workload_key: str) -> list[StoredTest]:

@@ -21,7 +21,7 @@ from gonogo_storage.access import audit
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WaiverState
 from gonogo_storage.flags.flag_changes import Outdated, check_end
@@ -238,11 +238,9 @@ def list_(
     test: those that name its key and, of the newest MAX_WITHOUT_KEY others, those that match it.
     """
     table = WaiverRow
-    query = select(table).order_by(table.id.desc()).limit(limit + 1)
+    query = select(table)
     if state is not None:
         query = query.where(_is(state, now))
-    if owner is not None:
-        query = query.where(table.owner == owner)
     if test is not None:
         without_key = _concerning(
             session, test, _without_key(session, None if state is None else _is(state, now))
@@ -250,12 +248,14 @@ def list_(
         query = query.where(
             or_(table.test_key == test, table.id.in_([waiver.id for waiver in without_key]))
         )
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(table.id < cursor)
-    return Page.cut(
-        [_stored(row, now) for row in session.scalars(query)], limit, lambda waiver: waiver.id
+    return newest_first(
+        session,
+        query,
+        table.id,
+        lambda row: _stored(row, now),
+        limit=limit,
+        cursor=cursor,
+        filters={table.owner: owner},
     )
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from gonogo_storage.db.ids import is_id
 
 T = TypeVar("T")
-Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,30 @@ class BadCursor(ValueError):
 
 
 def newest_first(
-    query: Q, key: Any, *, limit: int, cursor: str | None, filters: Mapping[Any, object]
-) -> Q:
-    """Return the query of a page of a list by id, to be cut with `Page.cut`. Raises BadCursor.
+    session: Session,
+    query: Select[*tuple[Any, ...]],
+    key: InstrumentedAttribute[str],
+    make: Callable[..., T],
+    *,
+    limit: int,
+    cursor: str | None,
+    filters: Mapping[Any, object] | None = None,
+) -> Page[T]:
+    """Return a page of a list by id. Raises BadCursor.
 
-    `filters` maps columns to values; None allows any value.
+    The query's first column is the row that has the `key`. `make` returns the item of a result's
+    values. `filters` maps columns to values; None allows any value.
     """
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(key < cursor)
-    wheres = [column == value for column, value in filters.items() if value is not None]
-    return query.where(*wheres).order_by(key.desc()).limit(limit + 1)
+    wheres = [column == value for column, value in (filters or {}).items() if value is not None]
+    query = query.where(*wheres).order_by(key.desc()).limit(limit + 1)
+    page = Page.cut(
+        session.execute(query).all(), limit, lambda values: str(getattr(values[0], key.key))
+    )
+    return Page(tuple(make(*values) for values in page.items), page.next)
 
 
 def numbers(cursor: str | None, count: int) -> tuple[int, ...] | None:

@@ -17,7 +17,7 @@ from gonogo.devices import golden
 from gonogo.devices.golden import CanaryResult, Change, Finding, Golden
 from gonogo_storage.access import audit
 from gonogo_storage.db.states import CanaryOutcome, DeviceHealth
-from gonogo_storage.devices import devices, periods
+from gonogo_storage.devices import device_changes, heartbeats, periods
 from gonogo_storage.tables import CanaryRow, DeviceRow, GoldenRow
 
 COUNTED = (DeviceHealth.good.value, DeviceHealth.suspect.value)
@@ -55,7 +55,7 @@ class _Key:
 
 
 def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> ReportOutcome:
-    """Record a worker's report on its device (see `devices.report`).
+    """Record a worker's report on its device (see `heartbeats.report`).
 
     The digests of a passed canary are compared with those of other devices. Raises IntegrityError
     if two first canaries arrive at the same time: try again.
@@ -74,7 +74,7 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Repor
         and digests
     )
     if not passed_canary:
-        changed = devices.report(session, body, now=now)
+        changed = heartbeats.report(session, body, now=now)
         if arch is not None and body.get("health") == DeviceHealth.bad and evidence.get("canary"):
             periods.record_canary(session, str(body["device"]), CanaryOutcome.failed, now=now)
         return ReportOutcome(changed)
@@ -83,12 +83,12 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Repor
     golden_row = session.get(
         GoldenRow, (key.executor, key.build, key.arch), with_for_update=True, populate_existing=True
     )
-    changed = devices.report(session, body, now=now)
+    changed = heartbeats.report(session, body, now=now)
     row = session.scalar(
         select(DeviceRow).where(DeviceRow.identity == str(body["device"])).with_for_update()
     )
     assert row is not None
-    is_new = _store(session, row, key, digests, devices.canary_time(body, now))
+    is_new = _store(session, row, key, digests, heartbeats.canary_time(body, now))
     if is_new is None or row.health not in COUNTED:
         return ReportOutcome(changed)
     canaries = _canaries(session, key, row)
@@ -100,7 +100,7 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Repor
     strays = is_new and finding.golden.digest != _digest(digests)
     if strays:
         words = _difference(finding.golden, digests)
-        devices.note(
+        device_changes.note(
             session,
             row,
             "health",
@@ -288,7 +288,7 @@ def _accuse(
             "golden": finding.golden.digest,
             "witness": accusation.witness,
         }
-        if not canary.accused and devices.suspect(
+        if not canary.accused and device_changes.suspect(
             session, accusation.device, accusation.words, evidence, now=now
         ):
             canary.accused = True
@@ -315,7 +315,7 @@ def _excuse(
                 reason = (
                     "other devices give the same bits now: the build has changed, not the device"
                 )
-                devices.change(
+                device_changes.change(
                     session, device, DeviceHealth.good, actor=ACTOR, reason=reason, now=now
                 )
                 excused.append(device.identity)

@@ -14,7 +14,7 @@ from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WorkerState
-from gonogo_storage.devices import devices
+from gonogo_storage.devices import orders
 from gonogo_storage.tables import WorkerRow
 
 TIMEOUT_S = 30.0
@@ -115,7 +115,7 @@ def live(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> Co
             WorkerRow.heard_at >= now - timedelta(seconds=timeout_s)
         )
     ).all()
-    idle = devices.without_work(session)
+    idle = orders.without_work(session)
     return Counter(queue for name, queues in rows for queue in queues if (name, queue) not in idle)
 
 

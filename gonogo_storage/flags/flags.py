@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState, JobState
 from gonogo_storage.flags import flag_history
@@ -192,24 +192,23 @@ def list_(
     `state="open"` includes reopened flags. `job` and `build` are those of the newest evidence.
     Raises BadCursor.
     """
-    query = select(FlagRow).order_by(FlagRow.id.desc()).limit(limit + 1)
-    if kind is not None:
-        query = query.where(FlagRow.kind == kind)
+    if job is not None and not is_id(job):
+        return Page((), None)
+    table = FlagRow
+    query = select(table)
     if state is not None:
         states = (FlagState.open, FlagState.reopened) if state == FlagState.open else (state,)
-        query = query.where(FlagRow.state.in_(states))
-    for column, value in ((FlagRow.test_key, test), (FlagRow.owner, owner), (FlagRow.build, build)):
-        if value is not None:
-            query = query.where(column == value)
-    if job is not None:
-        if not is_id(job):
-            return Page((), None)
-        query = query.where(FlagRow.last_job == job)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        query = query.where(FlagRow.id < cursor)
-    return Page.cut([of_row(row) for row in session.scalars(query)], limit, lambda flag: flag.id)
+        query = query.where(table.state.in_(states))
+    columns = {
+        table.kind: kind,
+        table.test_key: test,
+        table.owner: owner,
+        table.build: build,
+        table.last_job: job,
+    }
+    return newest_first(
+        session, query, table.id, of_row, limit=limit, cursor=cursor, filters=columns
+    )
 
 
 def get(session: Session, flag_id: str) -> Flag | None:

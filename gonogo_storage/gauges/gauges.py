@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import select
@@ -111,9 +112,15 @@ def list_(
         defer(GaugeRow.report), defer(GaugeRow.parts), defer(GaugeRow.elsewhere)
     )
     filters = {GaugeRow.test_key: test, JobRow.state: state, GaugeRow.sharpness: sharpness}
-    query = newest_first(query, GaugeRow.id, limit=limit, cursor=cursor, filters=filters)
-    rows = session.execute(query)
-    return Page.cut([_gauge(GaugeSummary, *row) for row in rows], limit, lambda item: item.id)
+    return newest_first(
+        session,
+        query,
+        GaugeRow.id,
+        partial(_gauge, GaugeSummary),
+        limit=limit,
+        cursor=cursor,
+        filters=filters,
+    )
 
 
 @dataclass(frozen=True)

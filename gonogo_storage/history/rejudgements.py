@@ -266,12 +266,15 @@ def list_(
 ) -> Page[Rejudgement]:
     """Return stored rejudgements, newest first, without their jobs. Raises BadCursor."""
     table = RejudgementRow
-    query = newest_first(
-        select(table), table.id, limit=limit, cursor=cursor, filters={table.test_key: test}
+    return newest_first(
+        session,
+        select(table),
+        table.id,
+        lambda row: replace(_with_report(row), jobs=[]),
+        limit=limit,
+        cursor=cursor,
+        filters={table.test_key: test},
     )
-    rows = session.scalars(query).all()
-    page = Page.cut(rows, limit, lambda row: row.id)
-    return Page(tuple(replace(_with_report(row), jobs=[]) for row in page.items), page.next)
 
 
 def _with_report(row: RejudgementRow) -> Rejudgement:

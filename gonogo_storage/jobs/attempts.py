@@ -5,13 +5,14 @@ Everything that a worker's message, or its silence, changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import or_, select, update
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session, aliased, defer
 
 from gonogo_storage.db.encoding import storable
 from gonogo_storage.db.ids import is_id
@@ -248,6 +249,19 @@ def store(
     return job.id
 
 
+def _unrequested(
+    pairs: Collection[results.Pair], work: Sequence[list[int]]
+) -> Collection[results.Pair]:
+    """Return the pairs that aren't in the work, of which there may be a hundred thousand."""
+
+    def is_found(pair: results.Pair) -> bool:  # at once where the work is in order, as it nearly is
+        place = bisect_left(work, [*pair])
+        return place < len(work) and work[place] == [*pair]
+
+    others = [pair for pair in pairs if not is_found(pair)]
+    return set(others) - set(map(tuple, work)) if others else ()
+
+
 def _fresh(
     session: Session, job: JobRow, attempt: AttemptRow, batch: Batch, *, current: bool
 ) -> Batch:
@@ -257,7 +271,7 @@ def _fresh(
     for place, row in enumerate(batch.rows):
         if current or place in with_outputs:
             places.setdefault((int(row["seed"]), int(row["repeat"])), place)
-    unrequested = places.keys() - set(map(tuple, attempt.work))
+    unrequested = _unrequested(places, attempt.work)
     stored = results.present(session, job.id, list(places))
     return batch.take(
         [place for pair, place in places.items() if pair not in stored and pair not in unrequested]
@@ -363,7 +377,10 @@ def _locked(session: Session, attempt_id: str) -> tuple[JobRow, ChunkRow, Attemp
     job = closing.lock(session, home.job_id)
     if job is None:
         return None
-    chunk = session.get_one(ChunkRow, home.chunk_id, populate_existing=True)
+    # its work is as long as the attempt's, and few messages need it
+    chunk = session.get_one(
+        ChunkRow, home.chunk_id, populate_existing=True, options=[defer(ChunkRow.work)]
+    )
     return job, chunk, session.get_one(AttemptRow, attempt_id, populate_existing=True)
 
 

@@ -105,7 +105,7 @@ def record(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now:
     results.add(session, job, attempt_id, batch, arrival=job.done)
     seed_grids.fill(session, job, rows)
     worst_before = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
-    added = Counter(row["verdict"] for row in rows)
+    added = Counter([row["verdict"] for row in rows])
     job.counts = counts = dict(Counter(job.counts) + added)
     if job.kernel == KERNEL:
         job.outcomes = _outcomes(job.outcomes or {}, batch)

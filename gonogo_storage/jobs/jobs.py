@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, defer
 
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
-from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import as_columns, from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobKind, JobState
 from gonogo_storage.jobs import chunks, closing, sequential
@@ -117,36 +119,28 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
 
 def get(session: Session, job_id: str) -> Job | None:
     """Return the job, or None when no job has that id."""
-    rows = _read(session, Job, JobRow.id == job_id) if is_id(job_id) else []
-    return rows[0] if rows else None
+    query = _query(Job).where(JobRow.id == job_id)
+    row = session.execute(query).one_or_none() if is_id(job_id) else None
+    return None if row is None else job_of(Job, *row)
 
 
 def many(session: Session, job_ids: Collection[str]) -> dict[str, JobSummary]:
     """Return the jobs of these ids that exist, in one statement."""
-    rows = _read(session, JobSummary, JobRow.id.in_(job_ids)) if job_ids else []
-    return {job.id: job for job in rows}
+    query = _query(JobSummary).where(JobRow.id.in_(job_ids))
+    rows = session.execute(query) if job_ids else ()
+    return {row[0].id: job_of(JobSummary, *row) for row in rows}
 
 
-def _read(
-    session: Session,
-    shape: type[AnyJob],
-    *conditions: ColumnElement[bool],
-    limit: int | None = None,
-) -> list[AnyJob]:
-    """Return the jobs that meet the conditions, newest first.
+def _query(shape: type[AnyJob]) -> Select[JobRow, dict[str, Any], str]:
+    """Return the query of the jobs' rows, tests and words of diagnoses.
 
     Summaries don't read the columns that only a whole job has: a diagnosis is up to 20 KB.
     """
     query = select(JobRow, TestSpecRow.canonical, JobRow.diagnosis["words"].as_string())
     if not issubclass(shape, Job):
         query = query.options(defer(JobRow.diagnosis), defer(JobRow.suspects))
-    query = (
-        query.join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
-        .where(JobRow.kind.in_(LISTED_KINDS), *conditions)
-        .order_by(JobRow.id.desc())
-        .limit(limit)
-    )
-    return [job_of(shape, *row) for row in session.execute(query)]
+    query = query.join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
+    return query.where(JobRow.kind.in_(LISTED_KINDS))
 
 
 def list_(
@@ -167,19 +161,22 @@ def list_(
         JobRow.verdict: filters.verdict,
         JobRow.kind: filters.kind,
     }
-    conditions = [column == value for column, value in columns.items() if value is not None]
+    query = _query(JobSummary)
     if filters.label is not None:
         name, equals, value = filters.label.partition("=")
         labeled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
         if equals:
             labeled = labeled.where(JobLabelRow.value == value)
-        conditions.append(JobRow.id.in_(labeled))
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadCursor(cursor)
-        conditions.append(JobRow.id < cursor)
-    rows = _read(session, JobSummary, *conditions, limit=limit + 1)
-    return Page.cut(rows, limit, lambda job: job.id)
+        query = query.where(JobRow.id.in_(labeled))
+    return newest_first(
+        session,
+        query,
+        JobRow.id,
+        partial(job_of, JobSummary),
+        limit=limit,
+        cursor=cursor,
+        filters=columns,
+    )
 
 
 def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, delete, func, select
@@ -168,11 +169,15 @@ def list_(
 ) -> Page[Delivery]:
     """Return a subscription's deliveries, newest first, without their tries. Raises BadCursor."""
     filters = {DeliveryRow.webhook_id: webhook_id, DeliveryRow.state: state}
-    query = newest_first(
-        select(DeliveryRow), DeliveryRow.id, limit=limit, cursor=cursor, filters=filters
+    return newest_first(
+        session,
+        select(DeliveryRow).options(defer(DeliveryRow.payload)),
+        DeliveryRow.id,
+        partial(_delivery, Delivery),
+        limit=limit,
+        cursor=cursor,
+        filters=filters,
     )
-    rows = session.scalars(query.options(defer(DeliveryRow.payload)))
-    return Page.cut([_delivery(Delivery, row) for row in rows], limit, lambda item: item.id)
 
 
 def waiting(session: Session) -> dict[str, int]:

@@ -144,17 +144,14 @@ def list_(
     session: Session, *, state: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[AnswerDetails]:
     """Return answers, those about the newest commit checks first. Raises BadCursor."""
-    query = newest_first(
+    return newest_first(
+        session,
         _joined(),
         AnswerRow.commit_check,
+        _details,
         limit=limit,
         cursor=cursor,
         filters={AnswerRow.state: state},
-    )
-    return Page.cut(
-        [_details(*row) for row in session.execute(query)],
-        limit,
-        lambda item: item.commit_check,
     )
 
 

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import select, update
@@ -32,7 +33,7 @@ LEVEL = 1
 
 @dataclass(frozen=True)
 class RuleOutcome:
-    """The outcome of a rule for a delivery: what it started, or why it started nothing."""
+    """The work that a rule started for a delivery, or the reason why it started nothing."""
 
     rule: str
     commit_checks: list[str]
@@ -226,10 +227,15 @@ def list_(
         IncomingDeliveryRow.repository: repository,
     }
     table = IncomingDeliveryRow
-    query = select(table).options(defer(table.body))
-    query = newest_first(query, table.id, limit=limit, cursor=cursor, filters=filters)
-    items = [_delivery(IncomingDelivery, row) for row in session.scalars(query)]
-    return Page.cut(items, limit, lambda item: item.id)
+    return newest_first(
+        session,
+        select(table).options(defer(table.body)),
+        table.id,
+        partial(_delivery, IncomingDelivery),
+        limit=limit,
+        cursor=cursor,
+        filters=filters,
+    )
 
 
 def look(session: Session, incoming_id: str) -> tuple[IncomingDelivery, bytes | None] | None:

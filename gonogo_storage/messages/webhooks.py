@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import select, update
@@ -98,9 +99,10 @@ def signing(session: Session, webhook_id: str) -> SigningWebhook | None:
 
 def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[Webhook]:
     """Return subscriptions, newest first. Raises BadCursor."""
-    query = newest_first(select(WebhookRow), WebhookRow.id, limit=limit, cursor=cursor, filters={})
-    items = [_webhook(Webhook, row) for row in session.scalars(query)]
-    return Page.cut(items, limit, lambda item: item.id)
+    shape = partial(_webhook, Webhook)
+    return newest_first(
+        session, select(WebhookRow), WebhookRow.id, shape, limit=limit, cursor=cursor
+    )
 
 
 def subscribed(session: Session, type_: str) -> list[Webhook]:

@@ -68,19 +68,18 @@ def _of_seeds(batch: Batch) -> Tally:
         worst = _worst(batch, name)
         sketches[name] = Sketch.of_array(worst, missing=len(batch) - len(worst))
     outcomes: Counter[str] = Counter()
-    judged = Counter(
-        (row["verdict"], _green(batch.objects.get(place, {}).values()))
-        for place, row in enumerate(batch.rows)
-    )
-    for (verdict, green), number in judged.items():
-        outcomes[outcome_of(verdict, green).value] += number
+    verdicts = [row["verdict"] for row in batch.rows]
+    green = {place: _green(outputs.values()) for place, outputs in batch.objects.items()}
+    judged = Counter([(verdict, green.get(place)) for place, verdict in enumerate(verdicts)])
+    for (verdict, is_green), number in judged.items():
+        outcomes[outcome_of(verdict, is_green).value] += number
     return Tally(
         seeds=len(batch),
         empty=len(batch) - len(with_outputs),
         # whole microseconds, whose sums are exact; impossible times count as none
         duration_us=int(np.rint(1000 * known[(known > 0) & (known < 1e12)]).astype(np.int64).sum()),
-        counts=_count(row["verdict"] for row in batch.rows),
-        explanations=_count(row.get("explanation") for row in batch.rows),
+        counts=_count(verdicts),
+        explanations=_count([row.get("explanation") for row in batch.rows]),
         outcomes=dict(sorted(outcomes.items())),
         figures={DURATION: mean(measured)} if len(measured) else {},
         sketches=dict(sorted(sketches.items())),

@@ -139,7 +139,8 @@ def _sources(
     query = select(table.number, *(getattr(table, name) for name in names))
     of_attempt = query.where(table.job_id == job_id, table.attempt_id == attempt_id)
     known = {tuple(key): number for number, *key in session.execute(of_attempt)}
-    keys = [(attempt_id, *(row.get(name) for name in _SOURCE)) for row in rows]
+    columns = [[row.get(name) for row in rows] for name in _SOURCE]
+    keys = [(attempt_id, *key) for key in zip(*columns, strict=True)]
     new_keys = [key for key in dict.fromkeys(keys) if key not in known]
     new: list[dict[str, Any]] = []
     if new_keys:

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 import stored_jobs
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.devices import devices
+from gonogo_storage.devices import device_changes
 
 
 def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -> None:
@@ -58,7 +58,7 @@ def test_a_device_s_page_shows_what_happened_and_follows_it(server, page: Page) 
     history.first.locator("summary").click()
     expect(history.first).to_contain_text("reset_device")
     with server.writing() as session:
-        devices.patch(
+        device_changes.patch(
             session,
             machines["wormhole:3"],
             {"health": "maintenance", "reason": "a new fan"},

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import AttemptState
-from gonogo_storage.devices import devices, goldens, periods
+from gonogo_storage.devices import device_changes, devices, goldens, heartbeats, periods
 from gonogo_storage.tables import AttemptRow
 
 HOST, NAME = "lab-7", "wormhole:0"
@@ -36,7 +36,7 @@ WORK = timedelta(minutes=30)
 
 def heard(session: Session, now: datetime) -> None:
     """A heartbeat of its worker."""
-    devices.heard(session, FACTS, worker=f"{DEVICE}/1", attempt=None, now=now)
+    heartbeats.heard(session, FACTS, worker=f"{DEVICE}/1", attempt=None, now=now)
 
 
 def attempt(device: str, began: datetime, ended: datetime, **changes: Any) -> AttemptRow:
@@ -82,13 +82,13 @@ def month(
     heard(session, began)
     away = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=5)
     events: dict[datetime, Callable[[datetime], object]] = {
-        away + timedelta(minutes=1): lambda at: devices.went_offline(session, now=at),
+        away + timedelta(minutes=1): lambda at: heartbeats.went_offline(session, now=at),
         away + OUTAGE: lambda at: heard(session, at),
         away + timedelta(days=1): lambda at: goldens.report(session, bad(), now=at),
         away + timedelta(days=1, hours=1): lambda at: goldens.report(
             session, {**bad(), **well()}, now=at
         ),
-        away + timedelta(days=2): lambda at: devices.suspect(
+        away + timedelta(days=2): lambda at: device_changes.suspect(
             session, DEVICE, "9 of 10 tests fail here only", {}, now=at
         ),
         away + timedelta(days=2, hours=6): lambda at: person(session, at),
@@ -106,8 +106,8 @@ def month(
                 "power_w": 30.0 + place % 5,
                 "at": at.timestamp(),
             }
-            devices.measured(session, DEVICE, heartbeat, now=at)
-            devices.measured(
+            heartbeats.measured(session, DEVICE, heartbeat, now=at)
+            heartbeats.measured(
                 session, DEVICE, {**heartbeat, "power_w": heartbeat["power_w"] + 6}, now=at
             )  # an hour has a range
             sing(session, "c0ffee", at)
@@ -149,6 +149,6 @@ def person(session: Session, now: datetime) -> None:
     (record,) = [
         device for device in devices.list_(session, now=now).items if device.device == DEVICE
     ]
-    devices.patch(
+    device_changes.patch(
         session, record.id, {"health": "good", "reason": "looked at"}, actor="ada", now=now
     )

@@ -17,7 +17,7 @@ from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import ChunkState, JobState
-from gonogo_storage.devices import devices, goldens
+from gonogo_storage.devices import devices, goldens, heartbeats
 from gonogo_storage.jobs import artifacts, attempts, chunks, closing, jobs
 from gonogo_storage.jobs.job import Job, NewJob
 from gonogo_storage.seed_rows.batch import Batch
@@ -216,7 +216,7 @@ def device(session: Session) -> None:
         "source": "tt-smi",
     }
     now = utcnow()
-    devices.heard(session, facts, worker="worker-1", attempt=None, now=now)
+    heartbeats.heard(session, facts, worker="worker-1", attempt=None, now=now)
     evidence = {"steps": [{"rung": "re-open", "outcome": "no answer", "output": ""}]}
     heartbeat = {
         "device": facts["device"],
@@ -225,7 +225,7 @@ def device(session: Session) -> None:
         "evidence": evidence,
         "worker": "worker-1",
     }
-    devices.report(session, heartbeat, now=now)
+    heartbeats.report(session, heartbeat, now=now)
 
 
 def fleet(
@@ -279,7 +279,7 @@ def fleet(
             "driver": "TT-KMD 2.0.0",
             "source": "tt-smi",
         }
-        devices.heard(
+        heartbeats.heard(
             session, facts, worker=f"{host}/{name}/1", attempt=None if index else attempt, now=now
         )
         telemetry = {
@@ -289,7 +289,7 @@ def fleet(
             "voltage_v": 0.8,
             "current_a": 40.0,
         }
-        devices.measured(session, facts["device"], telemetry)
+        heartbeats.measured(session, facts["device"], telemetry)
     for index, bits, seconds in (
         (0, "c0ffee123456", 90),
         (1, "c0ffee123456", 80),
@@ -307,5 +307,5 @@ def fleet(
         "evidence": {"steps": steps},
         "worker": "w",
     }
-    devices.report(session, heartbeat, now=now)
+    heartbeats.report(session, heartbeat, now=now)
     return {device.name: device.id for device in devices.list_(session, now=now).items}

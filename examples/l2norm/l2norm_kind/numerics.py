@@ -1,4 +1,4 @@
-"""The numerics of l2norm_fw: its reference, its budget and its emulated builds.
+"""The numerics of l2norm_fw: its reference, its budget, its emulated builds and a diagnosis.
 
 The budget belongs to kernels that compute in fp32, and that may store the norm (or r) and x^ = x r
 in the test's `buffers` format. u is fp32's unit roundoff, b that of `buffers`, and h(v) half an ulp
@@ -17,8 +17,10 @@ import numpy as np
 
 from gonogo.kernels.kind import EVERYTHING, Fault, Numerics, with_min_step
 from gonogo.kernels.layernorm.arithmetic.terms import UNIT_ROUNDOFF
+from gonogo.numerics.diagnosis import Diagnosis, Term
 from gonogo.numerics.expectation import Direction, Expectation, Keyed, Shared, binade, output_step
 from gonogo.numerics.formats import round_to
+from gonogo.spec.diagnoses import RIGHT
 
 FP32 = UNIT_ROUNDOFF["fp32"]
 TILE = 32
@@ -88,6 +90,33 @@ class L2Norm(Numerics):
             )
         }
 
+    def right_variants(self, test):
+        """Return no other right kernels: this emulation has neither fidelity nor SrcB."""
+        return []
+
+    def diagnose(self, test, given, outputs):
+        """Say how much of the sum a wrong y has, where its rows are off by a factor only."""
+        y, expected = (
+            np.asarray(outputs["y"], np.float64),
+            self.expectations(test, given, None)["y"],
+        )
+        reference = expected.reference
+        with np.errstate(all="ignore"):
+            factors = (y * reference).sum(axis=1, keepdims=True)
+            factors /= (reference**2).sum(axis=1, keepdims=True)
+            rest = np.abs(y - factors * reference)
+            can_tell = bool((rest <= 2 * np.abs(factors) * expected.bound).all())
+            share = float(np.median(1 / factors**2))
+        words, wrong = "cannot tell: the rows of y are off by more than a factor", False
+        if can_tell:
+            wrong = abs(share - 1) > 2 * (
+                UNIT_ROUNDOFF[test.numerics.buffers] + test.features * FP32
+            )
+            words = f"the sum has {100 * share:.3g} % of its squares" if wrong else RIGHT
+        term = Term("y", "sum", 1, (share,), (None,), words, wrong=wrong, can_tell=can_tell)
+        return Diagnosis((term,), words, can_tell)
+
+    @np.errstate(divide="ignore", invalid="ignore")  # a row of zeros without epsilon is NaN
     def _logic(self, test, given, build):
         self.faults[build]  # KeyError for an unknown build
         x, gamma = given["x"], given["gamma"]

@@ -129,6 +129,10 @@ class L2NormBackward(Numerics):
         """Return the outputs of the build's logic in float64."""
         return self._logic(test, given, build, np.float64)
 
+    def right_variants(self, test):
+        """Return no other right kernels: this emulation has neither fidelity nor SrcB."""
+        return []
+
     def _logic(self, test, given, build, dtype):
         _, _, how = LOGIC[build]  # KeyError for an unknown build
         x, gamma, dy = (np.asarray(given[name], dtype) for name in ("x", "gamma", "dy"))

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_service.kit.background_context import BackgroundContext, Stopping, log
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.devices import devices, goldens, workers
+from gonogo_storage.devices import goldens, heartbeats, workers
 from gonogo_storage.jobs import attempts
 from gonogo_workers.queue import (
     FINISHED,
@@ -107,7 +107,7 @@ def heartbeat(context: BackgroundContext, body: Body) -> None:
         attempt_device = attempts.device_of(session, attempt)
         for facts in body.get("devices") or ():
             running = attempt if attempt_device in (None, facts["device"]) else None
-            devices.heard(session, facts, worker=body["worker"], attempt=running, now=now)
+            heartbeats.heard(session, facts, worker=body["worker"], attempt=running, now=now)
         return workers.heard(
             session,
             body["worker"],
@@ -135,7 +135,7 @@ def finished(context: BackgroundContext, body: Body) -> None:
     def work(session: Session) -> None:
         attempts.finished(session, body["attempt"], body, now=utcnow())
         if body.get("telemetry"):
-            devices.measured(
+            heartbeats.measured(
                 session, attempts.device_of(session, body["attempt"]), body["telemetry"]
             )
 

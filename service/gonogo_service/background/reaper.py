@@ -13,7 +13,7 @@ from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_storage.db import partitions
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import AttemptState
-from gonogo_storage.devices import devices, periods, workers
+from gonogo_storage.devices import heartbeats, orders, periods, workers
 from gonogo_storage.jobs import attempts, queues
 from gonogo_storage.messages import deliveries, incoming, leases, outbox
 from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, cancel_key, device_key
@@ -68,8 +68,8 @@ class Reaper:
                 self._silent(AttemptState.reported, "some of its results never arrived", before)
         self._deadlines(now)
         if tick - self._checked_devices_at >= timeout_s:
-            if context.reading(partial(devices.silent, now=now, timeout_s=timeout_s)):
-                context.session(partial(devices.went_offline, now=now, timeout_s=timeout_s))
+            if context.reading(partial(heartbeats.silent, now=now, timeout_s=timeout_s)):
+                context.session(partial(heartbeats.went_offline, now=now, timeout_s=timeout_s))
             self._checked_devices_at = tick
         if tick - self._suspected_at >= SUSPECT_EVERY_S:
             sickness.run_once(context, now)
@@ -85,9 +85,9 @@ class Reaper:
         """
         for attempt in context.reading(attempts.to_cancel):
             context.redis.set(cancel_key(attempt), "1", ex=CANCEL_KEY_S)
-        if orders := context.reading(devices.orders):
+        if by_device := context.reading(orders.orders):
             with context.redis.pipeline(transaction=False) as pipe:
-                for device, order in orders.items():
+                for device, order in by_device.items():
                     if order == NO_ORDER:
                         pipe.delete(device_key(device))
                     else:

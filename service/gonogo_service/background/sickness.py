@@ -7,7 +7,7 @@ from functools import partial
 
 from gonogo.devices import suspicion
 from gonogo_service.kit.background_context import BackgroundContext, log
-from gonogo_storage.devices import devices, outcomes
+from gonogo_storage.devices import device_changes, outcomes
 
 LOOK_BACK = timedelta(days=1)
 
@@ -18,7 +18,7 @@ def run_once(context: BackgroundContext, now: datetime) -> int:
     count = 0
     for suspected in suspicion.suspects(by_device):
         mark = partial(
-            devices.suspect,
+            device_changes.suspect,
             identity=suspected.device,
             reason=suspected.words,
             evidence=suspected.to_json(),

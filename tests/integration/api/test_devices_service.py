@@ -18,7 +18,7 @@ from gonogo_storage.access import audit
 from gonogo_storage.db.encoding import decode, encode
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.states import DeviceHealth
-from gonogo_storage.devices import devices, outcomes, workers
+from gonogo_storage.devices import device_changes, devices, heartbeats, orders, outcomes, workers
 from gonogo_storage.jobs import chunks, jobs
 from gonogo_storage.messages import outbox
 from job_flow import new_job, row
@@ -47,7 +47,7 @@ def announce(
     """Store a heartbeat of the device's worker; return the device."""
     facts = {**FACTS, **changes}
     with session(engine) as current:
-        devices.heard(current, facts, worker="worker-1", attempt=attempt, now=now)
+        heartbeats.heard(current, facts, worker="worker-1", attempt=attempt, now=now)
         workers.heard(
             current,
             "worker-1",
@@ -80,7 +80,7 @@ def report(
         "worker": "worker-1",
     }
     with session(engine) as current:
-        return devices.report(current, body, now=NOW)
+        return heartbeats.report(current, body, now=NOW)
 
 
 def test_a_device_is_known_by_its_heartbeats(engine: Engine) -> None:
@@ -124,17 +124,17 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
 def test_in_maintenance_only_a_person_s_word_counts(engine: Engine) -> None:
     device = announce(engine)
     with session(engine) as current:
-        devices.patch(
+        device_changes.patch(
             current, device["id"], {"health": "maintenance", "reason": "new fan"}, actor="me"
         )
     assert not report(engine, "bad")
     assert look(engine)["health"] == "maintenance"
     assert look(engine)["history"][0]["evidence"]["told"] == "bad"
     with session(engine) as current:
-        back = devices.patch(
+        back = device_changes.patch(
             current, device["id"], {"health": "good", "reason": "it turns"}, actor="me"
         )
-        assert devices.orders(current) == {FACTS["device"]: {"order": "work", "asked": 1}}
+        assert orders.orders(current) == {FACTS["device"]: {"order": "work", "asked": 1}}
     assert back is not None
     assert back.health == "good"
 
@@ -151,15 +151,15 @@ def test_a_bad_or_drained_device_counts_as_no_worker(engine: Engine) -> None:
     assert served() == 0
     report(engine, "good")
     with session(engine) as current:
-        assert devices.drain_host(current, "lab-1", True, actor="me", reason="moving") == [
+        assert device_changes.drain_host(current, "lab-1", True, actor="me", reason="moving") == [
             device["id"]
         ]
-        assert devices.drain_host(current, "lab-1", True, actor="me", reason="again") == []
-        assert devices.drain_host(current, "lab-2", True, actor="me", reason="?") is None
-        assert devices.orders(current)[FACTS["device"]]["order"] == "drain"
+        assert device_changes.drain_host(current, "lab-1", True, actor="me", reason="again") == []
+        assert device_changes.drain_host(current, "lab-2", True, actor="me", reason="?") is None
+        assert orders.orders(current)[FACTS["device"]]["order"] == "drain"
     assert served() == 0
     with session(engine) as current:
-        devices.drain_host(current, "lab-1", False, actor="me", reason="moved")
+        device_changes.drain_host(current, "lab-1", False, actor="me", reason="moved")
     assert served() == 1
     assert [change["what"] for change in look(engine)["history"][:2]] == ["drain", "drain"]
 
@@ -168,9 +168,9 @@ def test_going_offline_and_coming_back_are_noted_once(engine: Engine) -> None:
     announce(engine)
     later = NOW + timedelta(minutes=1)
     with session(engine) as current:
-        assert devices.silent(current, now=later)
-        assert devices.went_offline(current, now=later) == 1
-        assert devices.went_offline(current, now=later) == 0
+        assert heartbeats.silent(current, now=later)
+        assert heartbeats.went_offline(current, now=later) == 1
+        assert heartbeats.went_offline(current, now=later) == 0
     announce(engine, later)
     assert [(change["what"], change["after"]) for change in look(engine, later)["history"][:2]] == [
         ("state", "online"),
@@ -181,17 +181,19 @@ def test_going_offline_and_coming_back_are_noted_once(engine: Engine) -> None:
 def test_a_suspicion_is_not_lifted_by_one_canary(engine: Engine) -> None:
     device = announce(engine)
     with session(engine) as current:
-        assert devices.suspect(
+        assert device_changes.suspect(
             current, FACTS["device"], "9 of 10 tests fail here", {"failing": 9}, now=NOW
         )
-        assert not devices.suspect(current, FACTS["device"], "again", {}, now=NOW)
-        assert devices.orders(current)[FACTS["device"]] == {"order": "work", "asked": 1}
+        assert not device_changes.suspect(current, FACTS["device"], "again", {}, now=NOW)
+        assert orders.orders(current)[FACTS["device"]] == {"order": "work", "asked": 1}
     assert not report(engine, "good")
     assert look(engine)["health"] == DeviceHealth.suspect
     with reading(engine) as current:
         assert workers.live(current, now=NOW)[FACTS["queue"]] == 1
     with session(engine) as current:
-        devices.patch(current, device["id"], {"health": "good", "reason": "looked at"}, actor="me")
+        device_changes.patch(
+            current, device["id"], {"health": "good", "reason": "looked at"}, actor="me"
+        )
     assert look(engine)["health"] == "good"
 
 
@@ -226,7 +228,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
     """The HTTP service with one known device."""
     with in_process(f"sqlite:///{tmp_path / 'api.sqlite'}") as service:
         with service.context.session() as current:
-            devices.heard(current, FACTS, worker="worker-1", attempt=None, now=datetime.now(UTC))
+            heartbeats.heard(current, FACTS, worker="worker-1", attempt=None, now=datetime.now(UTC))
         yield service
 
 
@@ -255,7 +257,7 @@ def test_a_single_worker_is_drained_by_its_name_with_slashes(api: Api) -> None:
     (device,) = api.get("/devices")["items"]
     with api.context.session() as current:
         other = {**FACTS, "device": "lab-1/wormhole:1", "name": "wormhole:1"}
-        devices.heard(
+        heartbeats.heard(
             current, other, worker="lab-1/wormhole:1/77", attempt=None, now=datetime.now(UTC)
         )
     drained = api.client.post(

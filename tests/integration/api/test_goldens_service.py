@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from gonogo_storage.access import audit
 from gonogo_storage.db.encoding import decode, encode
 from gonogo_storage.db.engine import make_engine, reading, session
-from gonogo_storage.devices import devices, goldens
+from gonogo_storage.devices import device_changes, devices, goldens, heartbeats
 from gonogo_storage.devices.goldens import ReportOutcome
 from gonogo_storage.ops import schema
 
@@ -64,7 +64,7 @@ class Fleet:
             "routine": True,
         }
         with session(self.engine) as current:
-            devices.heard(current, facts, worker=f"{identity}/1", attempt=None, now=self.now)
+            heartbeats.heard(current, facts, worker=f"{identity}/1", attempt=None, now=self.now)
             return goldens.report(
                 current, {**report, "worker": "w", "at": (at or self.now).timestamp()}, now=self.now
             )
@@ -126,7 +126,7 @@ def test_a_person_s_word_stands_until_the_bits_change_again(fleet: Fleet) -> Non
     for name, bits in (("a", "11"), ("b", "11"), ("c", "22"), ("a", "11")):
         fleet.sing(name, bits)
     with session(fleet.engine) as current:
-        devices.patch(
+        device_changes.patch(
             current,
             fleet.look("c")["id"],
             {"health": "good", "reason": "known"},
@@ -178,7 +178,7 @@ def test_builds_are_apart_and_who_is_not_there_is_not_waited_for(fleet: Fleet) -
     fleet.sing("gone", "11")
     fleet.sing("a", "11", minutes=10)
     with session(fleet.engine) as current:
-        assert devices.went_offline(current, now=fleet.now) == 2
+        assert heartbeats.went_offline(current, now=fleet.now) == 2
     fleet.sing("b", "22")
     fleet.sing("a", "22")
     assert fleet.audited()[-1] == "golden.replaced"
@@ -190,7 +190,7 @@ def test_an_old_report_and_one_of_a_device_in_maintenance_count_for_nothing(flee
     early = fleet.now - timedelta(hours=1)
     assert fleet.sing("b", "22", at=early) == ReportOutcome(False)
     with session(fleet.engine) as current:
-        devices.patch(
+        device_changes.patch(
             current,
             fleet.look("b")["id"],
             {"health": "maintenance", "reason": "a fan"},

@@ -19,7 +19,7 @@ from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import JobState
-from gonogo_storage.devices import devices, workers
+from gonogo_storage.devices import device_changes, workers
 from gonogo_storage.flags import flag_changes, flags
 from gonogo_storage.jobs import closing
 from gonogo_storage.rollups import day_totals
@@ -149,7 +149,7 @@ def test_a_bad_device_needs_someone_and_a_busy_one_leads_to_its_job(engine: Engi
         "lab-1/wormhole:2",
     ]
     with session(engine) as current:
-        devices.drain_host(current, "lab-1", True, actor="ada", reason="moving")
+        device_changes.drain_host(current, "lab-1", True, actor="ada", reason="moving")
     assert look(engine).fleet.trouble == ()
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import func, select, update
 import stored_jobs
 from api import Api, in_process
 from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import decode, encode
 from gonogo_storage.history import assessments, build_series, trends
 from gonogo_storage.history.trends import Over
 from gonogo_storage.rollups.variants import jobs_of
@@ -44,7 +45,9 @@ def night(
 
 def trends_of(here: World, test: dict[str, Any], **chosen: Any) -> dict[str, Any]:
     with engines.reading(here.engine) as session:
-        return trends.read(session, variant(test), **chosen)
+        trend = trends.read(session, variant(test), **chosen)
+    plain: dict[str, Any] = decode(encode(trend))
+    return plain
 
 
 def stored(here: World, test: dict[str, Any], **chosen: Any) -> dict[str, Any] | None:
@@ -66,7 +69,7 @@ def computed(here: World, test: dict[str, Any], over: Over) -> dict[str, Any]:
     with engines.session(here.engine) as session:
         session.execute(update(TrendRow).values(stamp=TrendRow.stamp + "-"))
         session.flush()
-        recomputed = trends.read(session, variant(test), over=over)
+        recomputed: dict[str, Any] = decode(encode(trends.read(session, variant(test), over=over)))
         session.rollback()
     return recomputed
 

@@ -115,8 +115,8 @@ def test_a_wedged_device_is_reset_and_the_other_seeds_go_on(lab: Lab) -> None:
     assert lab.place.run("fine", 2).verdicts == {0: "pass", 1: "pass"}
 
 
-def test_a_canary_that_passes_as_usual_tells_its_bits(lab: Lab) -> None:
-    lab.start(GONOGO_CANARY_EVERY_JOBS="1")
+def test_the_canary_runs_after_every_so_many_chunks_and_tells_its_bits(lab: Lab) -> None:
+    lab.start(GONOGO_CANARY_EVERY_JOBS="1", GONOGO_RETEST_S="600")
     for _ in range(3):
         assert lab.place.run("fine", 1).verdicts == {0: "pass"}
     first, second = lab.place.routine
@@ -127,6 +127,11 @@ def test_a_canary_that_passes_as_usual_tells_its_bits(lab: Lab) -> None:
     assert first["evidence"]["digests"] == second["evidence"]["digests"]
     assert set(first["evidence"]["digests"]) == {"dx", "dgamma", "dbeta"}
     assert second["at"] > first["at"]
+    lab.wedged.touch()  # only the canary notices: this build does not check
+    answer = lab.place.run("fine", 1)
+    assert answer.finished is not None
+    assert (answer.finished["outcome"], answer.rows) == ("handed_back", [])
+    assert "1 chunks had run" in lab.place.heard(lambda body: body["health"] == "bad")["reason"]
 
 
 def test_a_reset_that_hangs_is_given_up_and_the_next_rung_mends(lab: Lab) -> None:
@@ -267,16 +272,6 @@ def test_a_worker_of_a_drained_device_takes_nothing_from_its_start(lab: Lab) -> 
     assert answer.finished is None
     lab.order("work")
     lab.place.wait(waiting)
-
-
-def test_the_canary_runs_after_every_so_many_chunks(lab: Lab) -> None:
-    lab.start(GONOGO_CANARY_EVERY_JOBS="1", GONOGO_RETEST_S="600")
-    assert lab.place.run("fine", 1).verdicts == {0: "pass"}
-    lab.wedged.touch()  # only the canary notices: this build does not check
-    answer = lab.place.run("fine", 1)
-    assert answer.finished is not None
-    assert (answer.finished["outcome"], answer.rows) == ("handed_back", [])
-    assert "1 chunks had run" in lab.place.heard(lambda body: body["health"] == "bad")["reason"]
 
 
 def test_a_chunk_has_a_deadline_of_its_own(lab: Lab) -> None:

@@ -24,7 +24,7 @@ def place(
     """One worker for the whole module, because a bad kernel must not spoil the next chunk."""
     place = Workplace(redis_server.url.removesuffix("/0") + "/5", tmp_path_factory.mktemp("worker"))
     path = os.pathsep.join((PYTHONPATH, str(ROOT / "tests/plugins"), str(example_site)))
-    place.start(PYTHONPATH=path, GONOGO_KERNELS="l2norm_fw")
+    place.start("emulator,troublesome,numpy", PYTHONPATH=path, GONOGO_KERNELS="l2norm_fw")
     yield place
     place.close()
 
@@ -195,6 +195,11 @@ def test_a_build_of_another_kernel_ends_the_chunk_with_the_builds_that_belong(
         assert answer.finished["outcome"] == "error"
         assert "is not a build of layernorm_bw, only of groupnorm_fw" in answer.finished["error"]
         assert answer.rows == []
+
+
+def test_an_executor_of_a_package_serves_where_the_command_names_it(place: Workplace) -> None:
+    answer = place.run("float32", 1, executor="numpy", arithmetic="fp32")
+    assert answer.verdicts == {0: "pass"}
 
 
 def test_a_kernel_of_a_package_runs_where_the_setting_allows_it(place: Workplace) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from gonogo.errors import FieldError
 from gonogo_cli.app import app
 
-EXAMPLES = Path(__file__).parents[3] / "examples/numpy_executor"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "numpy_executor"
 PLUGIN = """
 import os, numpy as np
 

@@ -12,6 +12,7 @@ from gonogo_service.kit.answers import make_router, missing
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.db.paging import Page
+from gonogo_storage.devices import device_changes
 from gonogo_storage.devices import devices as stored
 from gonogo_storage.devices.devices import Device, DeviceWithHistory
 
@@ -85,7 +86,7 @@ def change(context: Ctx, who: Admin, device_id: str, body: DeviceIn) -> DeviceWi
     }:
         raise BadField("body", fields, "nothing to change", limit="any of health, drained, test")
     with context.session() as session:
-        device = stored.patch(session, device_id, fields, actor=who.actor)
+        device = device_changes.patch(session, device_id, fields, actor=who.actor)
         if device is None:
             raise missing("device", device_id)
     context.notifier.notify()
@@ -94,7 +95,7 @@ def change(context: Ctx, who: Admin, device_id: str, body: DeviceIn) -> DeviceWi
 
 def _drain(context: Ctx, actor: str, host: str, reason: str, drained: bool) -> HostOut:
     with context.session() as session:
-        changed = stored.drain_host(session, host, drained, actor=actor, reason=reason)
+        changed = device_changes.drain_host(session, host, drained, actor=actor, reason=reason)
     if changed is None:
         raise missing("host", host)
     context.notifier.notify()

@@ -8,7 +8,7 @@ from gonogo_service.access.context import Admin, Ctx, Reader
 from gonogo_service.api.fleet.devices import HostChange
 from gonogo_service.kit.answers import make_router, missing
 from gonogo_storage.db.paging import Page
-from gonogo_storage.devices import devices
+from gonogo_storage.devices import device_changes
 from gonogo_storage.devices import workers as stored
 from gonogo_storage.devices.workers import Worker
 
@@ -32,7 +32,7 @@ def workers(context: Ctx, _who: Reader) -> Page[Worker]:
 
 def _drain(context: Ctx, actor: str, name: str, reason: str, drained: bool) -> WorkerChanged:
     with context.session() as session:
-        changed = devices.drain_worker(session, name, drained, actor=actor, reason=reason)
+        changed = device_changes.drain_worker(session, name, drained, actor=actor, reason=reason)
     if changed is None:
         raise missing("worker", name)
     context.notifier.notify()

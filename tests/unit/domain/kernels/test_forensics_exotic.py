@@ -97,7 +97,7 @@ def test_defects_are_told_in_coarse_arithmetic_too(
 
 def test_what_the_replay_and_exact_inputs_show_leads_a_diagnosis() -> None:
     """A Wormhole's budget is too wide for an fp32 kernel: its terms alone can't tell."""
-    term = {"output": "y", "name": "gamma", "wrong": True}
+    term = {"output": "y", "name": "gamma", "tiles": 2, "wrong": True}
     blind = {"terms": [{**term, "wrong": False}], "words": RIGHT, "can_tell": True}
     other = {"terms": [term], "words": "gamma is halved", "can_tell": True}
     outputs = {"y": {"fault": "the variance divides by N - 1: explains 99.9 % of the error"}}

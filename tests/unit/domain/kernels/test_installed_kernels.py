@@ -41,6 +41,7 @@ def test_a_local_command_loads_the_kernel_that_it_names() -> None:
     assert command("check", *FORWARD, "--build", "correct", "--rtol", "0.01")[0] == 0
     code, result = command("check", *FORWARD, "--build", "sum-tile-missing", "--rtol", "0.05")
     assert (code, result["verdict"]) == (1, "pass_by_tolerance")
+    assert result["diagnosis"]["words"] == "the sum has 96.9 % of its squares"
     assert registry.loaded() == ("l2norm_fw",), "the other package was not named"
     with pytest.raises(FieldError, match="did you mean 'l2norm_fw'"):
         TestSpec.parse({**SPEC, "kernel": "l2nrm_fw"})

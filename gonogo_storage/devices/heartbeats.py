@@ -1,0 +1,179 @@
+"""Workers' messages about their devices: heartbeats, reports on health, telemetry, silence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo_storage.db.encoding import storable, timestamp, utcnow
+from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.states import DeviceHealth, DeviceState
+from gonogo_storage.devices import periods
+from gonogo_storage.devices.device_changes import change, locked, note
+from gonogo_storage.devices.devices import TIMEOUT_S
+from gonogo_storage.tables import (
+    DeviceRow,
+)
+
+_FACTS = ("host", "name", "arch", "board", "serial", "pci", "driver", "source")
+
+
+def heard(
+    session: Session, facts: Mapping[str, Any], *, worker: str, attempt: str | None, now: datetime
+) -> None:
+    """Record a heartbeat's facts: {"device", "host", "name", "arch", "board", "queue", ...}.
+
+    The first heartbeat of a device creates its row, with the health that the worker reports. Later
+    only `report` changes the health.
+    """
+    row = locked(session, facts["device"])
+    values = {name: storable(facts.get(name)) for name in _FACTS}
+    firmware = dict(facts.get("firmware") or {})
+    if row is None:
+        health = DeviceHealth.bad if facts.get("health") == DeviceHealth.bad else DeviceHealth.good
+        row = DeviceRow(
+            id=new_id(),
+            identity=str(facts["device"]),
+            **values,
+            firmware=firmware,
+            queues=[facts["queue"]],
+            worker=worker,
+            attempt_id=attempt if is_id(attempt or "") else None,
+            online=True,
+            health=health,
+            reason=storable(facts.get("reason")),
+            drained=False,
+            test_requests=0,
+            version=1,
+            first_heard_at=now,
+            heard_at=now,
+            changed_at=now,
+            health_at=now,
+        )
+        session.add(row)
+        session.flush()
+        note(session, row, "health", None, health, f"worker:{worker}", "announced", now=now)
+        return
+    changed = {
+        name: value
+        for name, value in (*values.items(), ("firmware", firmware), ("worker", worker))
+        if getattr(row, name) != value
+    }
+    for name, value in changed.items():
+        setattr(row, name, value)
+    if facts["queue"] not in row.queues:
+        row.queues = sorted({*row.queues, facts["queue"]})
+    row.attempt_id = attempt if is_id(attempt or "") else None
+    row.heard_at = max(now, row.heard_at)
+    if not row.online:
+        row.online = True
+        note(
+            session, row, "state", DeviceState.offline, "online", f"worker:{worker}", None, now=now
+        )
+    session.flush()
+
+
+def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
+    """Record a worker's report on its device's health; return whether the health changed.
+
+    The report is {"device", "health", "reason", "evidence", "worker"}. A routine canary that passes
+    adds no row to the history unless the device was bad. Two reports are recorded without changing
+    the health: any report in maintenance, which only a person ends, and a passed canary of a
+    suspect device, because a suspicion rests on more than one canary.
+    """
+    row = locked(session, str(body.get("device")))
+    if row is None:
+        return False
+    after = DeviceHealth(str(body["health"]))
+    evidence = dict(body.get("evidence") or {})
+    digests = evidence.get("digests")
+    if after is DeviceHealth.good and digests:
+        row.digests = {
+            "executor": evidence.get("executor") or "",
+            "build": evidence.get("canary"),
+            "arch": row.arch,
+            "outputs": digests,
+            "at": timestamp(canary_time(body, now)),
+        }
+    if body.get("routine") and after is DeviceHealth.good and row.health != DeviceHealth.bad:
+        return False
+    unchanged = row.health == DeviceHealth.maintenance or (
+        row.health == DeviceHealth.suspect and after is DeviceHealth.good
+    )
+    return change(
+        session,
+        row,
+        DeviceHealth(row.health) if unchanged else after,
+        actor=f"worker:{body.get('worker')}",
+        reason=str(storable(body.get("reason")) or ""),
+        evidence={**evidence, "told": after.value},
+        now=now,
+    )
+
+
+def canary_time(body: Mapping[str, Any], now: datetime) -> datetime:
+    """Return when a report's canary passed, by the clock of the worker's host.
+
+    It is `now` if the report has no valid time.
+    """
+    try:
+        return datetime.fromtimestamp(float(body["at"]), UTC)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        return now
+
+
+def measured(
+    session: Session,
+    identity: str | None,
+    telemetry: Mapping[str, Any],
+    *,
+    now: datetime | None = None,
+) -> None:
+    """Store the latest temperature, clock, power and firmware of a device.
+
+    The numbers are also added to the sums of their hour.
+    """
+    row = None if identity is None else locked(session, identity)
+    if row is not None:
+        row.telemetry = dict(telemetry)
+        periods.record_telemetry(session, row.identity, telemetry, now=now or utcnow())
+
+
+def went_offline(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> int:
+    """Mark devices without a recent heartbeat as offline; return how many."""
+    silent = DeviceRow.heard_at < now - timedelta(seconds=timeout_s)
+    rows = list(
+        session.scalars(
+            select(DeviceRow)
+            .where(DeviceRow.online, silent)
+            .order_by(DeviceRow.id)
+            .with_for_update()
+        )
+    )
+    for row in rows:
+        row.online = False
+        note(
+            session,
+            row,
+            "state",
+            "online",
+            DeviceState.offline,
+            "background",
+            f"no heartbeat for {timeout_s:g} s",
+            now=now,
+        )
+    return len(rows)
+
+
+def silent(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> bool:
+    """Return whether `went_offline` would mark a device."""
+    query = (
+        select(DeviceRow.id)
+        .where(DeviceRow.online, DeviceRow.heard_at < now - timedelta(seconds=timeout_s))
+        .limit(1)
+    )
+    return session.scalar(query) is not None
