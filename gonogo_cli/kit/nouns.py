@@ -27,6 +27,10 @@ CURSOR = typer.Option(
 )
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _HIDDEN = ("links",)
+EMPTY: tuple[object, ...] = (None, "", [], {})
+"""Values that say nothing."""
+MAX_LINE, MAX_MEMBER = 120, 60
+"""Characters of an object that is shown on one line, and of an object within it."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ def print_fields(out: Console, fields: Item) -> None:
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(overflow="fold")
     for name, value in fields.items():
-        if value not in (None, "", [], {}):
+        if value not in EMPTY:
             lines.add_row(_label(name), cell(name, value))
     out.print(lines)
 
@@ -221,13 +225,23 @@ def _words(value: Any) -> str:
     if isinstance(value, str):
         return value[:19].replace("T", " ") + " UTC" if _TIME.match(value) else value
     if isinstance(value, Mapping):
-        return ", ".join(
-            f"{name}={json.dumps(item) if isinstance(item, dict | list) else _words(item)}"
-            for name, item in value.items()
-            if item is not None
-        )
+        members = {name: _member(item) for name, item in value.items() if item not in EMPTY}
+        whole = ", ".join(f"{name}={words}" for name, words in members.items())
+        return whole if len(whole) <= MAX_LINE else _lines(members)
     if isinstance(value, list | tuple):
-        if any(isinstance(item, dict) for item in value):
-            return json.dumps(value)
-        return ", ".join(map(_words, value))
+        if not any(isinstance(item, dict) for item in value):
+            return ", ".join(map(_words, value))
+        return "\n".join(str(item.get("words") or _member(item)) for item in value)
     return str(value)
+
+
+def _member(value: Any) -> str:
+    """Return a member of an object in one short word; `--json` has all of a large one."""
+    if not isinstance(value, dict | list):
+        return _words(value)
+    text = json.dumps(value)
+    return text if len(text) <= MAX_MEMBER else f"... ({len(value)} members, see --json)"
+
+
+def _lines(members: Mapping[str, str]) -> str:
+    return "\n".join(f"{_label(name)}: {words}" for name, words in members.items())
