@@ -78,7 +78,10 @@ def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
         ({"executor": "emulator"}, "executor"),
         ({"arithmetic": "moreh"}, "arithmetic"),
         ({"sequence": -1}, "sequence"),
+        ({"sequence": True}, "sequence"),
+        ({"commit": 7}, "commit"),
         ({"outputs": []}, "outputs"),
+        ({"outputs": [" "]}, "outputs.0"),
     ],
 )
 def test_a_wrong_build_is_refused_by_its_field(

@@ -5,15 +5,16 @@ They contain nothing executable: the worker hosts define what a name means.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from pydantic import Field
 
-from gonogo.spec import arithmetic_names
-from gonogo.spec.builds import EMULATOR, Build, known_build, own_builds
+from gonogo.spec.builds import EMULATOR, DeclaredBuild, known_build, own_builds
 from gonogo_service.access.context import Admin, Ctx, Reader
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Strict
-from gonogo_service.submission.bodies import NAME, Word
+from gonogo_service.submission.bodies import NAME
 from gonogo_storage.access import audit
 from gonogo_storage.catalogue import builds as stored
 from gonogo_storage.catalogue.builds import ListedBuild
@@ -23,26 +24,13 @@ from gonogo_storage.db.records import from_object
 router = make_router("builds")
 
 
-class BuildIn(Strict):
+class BuildIn(DeclaredBuild, Strict):
     """A build to register."""
 
     name: str = Field(pattern=NAME, max_length=200)
-    executor: Word
     branch: str = Field("default", pattern=NAME, max_length=200)
     sequence: int = Field(0, ge=0, le=2**53)
     commit: str | None = Field(None, pattern=NAME, max_length=200)
-    arithmetic: str | None = Field(
-        None,
-        max_length=arithmetic_names.MAX_CHARS,
-        description="Arithmetic model of its kernels; null: found by replay. Allowed: "
-        + arithmetic_names.ALLOWED,
-    )
-    outputs: list[str] | None = Field(
-        None,
-        min_length=1,
-        max_length=16,
-        description="Outputs that it produces; null: all outputs of the kernel",
-    )
 
 
 @router.get("/builds", summary="List builds")
@@ -76,7 +64,7 @@ def register(context: Ctx, who: Admin, body: BuildIn) -> ListedBuild:
 
     Another build with an existing name is rejected (409), so that a name's meaning never changes.
     """
-    build = Build.parse(body.model_dump(), path="")
+    build = body.named(body.name, branch=body.branch, sequence=body.sequence, commit=body.commit)
     if build.executor == EMULATOR:
         raise BadField(
             "executor",
@@ -90,7 +78,7 @@ def register(context: Ctx, who: Admin, body: BuildIn) -> ListedBuild:
     with context.session() as session:
         existing = stored.get(session, build.name)
         try:
-            registered = stored.add(session, **build.to_json())
+            registered = stored.add(session, **asdict(build))
         except stored.BuildExists:
             raise BadField(
                 "name", build.name, "is the name of another build", limit="another name", status=409
@@ -101,6 +89,6 @@ def register(context: Ctx, who: Admin, body: BuildIn) -> ListedBuild:
                 actor=who.actor,
                 action="build.registered",
                 subject=build.name,
-                detail=build.to_json(),
+                detail=asdict(build),
             )
     return registered
