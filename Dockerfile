@@ -1,19 +1,20 @@
 # GoNoGo in one image: `serve`, `background`, `worker`, `db upgrade` are its commands (docker-compose.yml). Runs as nobody in particular.
-FROM python:3.12-slim AS build
+FROM python:3.12.12-slim-bookworm AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 COPY requirements requirements
 # what runs, exactly as locked, in a folder of its own
 RUN python -m venv /opt/gonogo \
  && /opt/gonogo/bin/python -m pip install --no-deps --require-hashes --only-binary :all: -r requirements/run-py312.txt
-# what builds (hatchling, node), also as locked
+# what builds (hatchling, node, Sphinx), also as locked
 RUN python -m venv /opt/build \
  && /opt/build/bin/python -m pip install --no-deps --require-hashes --only-binary :all: -r requirements/dev-py312.txt
 COPY . .
-RUN PATH=/opt/build/bin:$PATH /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
+RUN PYTHONPATH=. /opt/build/bin/python -m checks.manual \
+ && PATH=/opt/build/bin:$PATH /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
  && /opt/gonogo/bin/python -m pip install --no-deps /dist/gonogo-*.whl
 
-FROM python:3.12-slim
+FROM python:3.12.12-slim-bookworm
 RUN groupadd --gid 10001 gonogo \
  && useradd --uid 10001 --gid gonogo --no-create-home --home-dir /var/lib/gonogo --shell /usr/sbin/nologin gonogo \
  && install -d -o gonogo -g gonogo /var/lib/gonogo /var/cache/gonogo

@@ -6,6 +6,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
+# what runs is installed; so is what tests, lint and docs need
+RUNS := $(VENV)/.gonogo-run
 STAMP := $(VENV)/.gonogo-setup
 BUNDLE := $(VENV)/.gonogo-bundle
 # more than there are processors: services and kills are mostly waited for
@@ -18,15 +20,16 @@ TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSIO
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test test-sim wormhole-sim torch libraries lint bench pictures lock clean
+.PHONY: help setup demo up compiled test docs docs-test test-sim wormhole-sim torch libraries lint bench pictures lock pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
 
-setup: $(BUNDLE) ## make .venv from the locks, build the pages' scripts (all other targets do it by themselves)
+setup: $(STAMP) ## make .venv from the locks, build the pages' scripts (all other targets do it by themselves)
+	@$(MAKE) --no-print-directory $(BUNDLE)
 
-# The first of $(PYTHON) and these that runs (a shim may exist and fail) and has a lock; 3.14 comes last, as no test has run on it.
-$(STAMP): $(wildcard requirements/dev-py3*.txt) pyproject.toml hatch_build.py
+# Install the lock $(1). The first of $(PYTHON) and these that runs (a shim may exist and fail) and has a lock; 3.14 comes last, as no test has run on it.
+define install
 	@set -euo pipefail; \
 	for python in $(PYTHON) python3.12 python3.11 python3.13 python3 python3.14; do \
 	  tag=$$("$$python" -c 'import sys; print("py%d%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
@@ -39,20 +42,30 @@ $(STAMP): $(wildcard requirements/dev-py3*.txt) pyproject.toml hatch_build.py
 	if ! [ -x $(BIN)/python ] || [ "$$($(BIN)/python -c 'import sys; print("py%d%d" % sys.version_info[:2])' 2>/dev/null)" != "$$tag" ]; then \
 	  echo "making $(VENV) with $$python ($$version)"; "$$python" -m venv --clear $(VENV); fi; \
 	echo "installing the locked packages"; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes --only-binary :all: -r requirements/dev-$$tag.txt; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes --only-binary :all: -r requirements/$(1)-$$tag.txt; \
 	echo "installing gonogo and building the pages' scripts"; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
-	touch $@ $(BUNDLE)
+	touch $(RUNS) $(BUNDLE)
+endef
 
-# A change of the front end alone: build the scripts again, leave the packages.
-$(BUNDLE): $(STAMP) $(FRONT)
-	@if [ -n "$(filter-out $(STAMP),$?)" ]; then $(BIN)/python hatch_build.py; fi
+$(STAMP): $(wildcard requirements/dev-py3*.txt) pyproject.toml hatch_build.py
+	$(call install,dev)
 	@touch $@
 
-demo: setup ## start everything and show the pass that isn't (ARGS=--exit: then stop)
+$(RUNS): $(wildcard requirements/demo-py3*.txt) pyproject.toml hatch_build.py
+	$(call install,demo)
+
+# After a change of the front end alone: build the scripts again, leave the packages.
+$(BUNDLE): $(FRONT)
+	@$(BIN)/python hatch_build.py
+	@touch $@
+
+demo: $(RUNS) ## start everything and show the pass that isn't (ARGS=--exit: then stop)
+	@$(MAKE) --no-print-directory $(BUNDLE)
 	@$(BIN)/gonogo demo $(ARGS)
 
-up: setup ## run the service here until Ctrl-C
+up: $(RUNS) ## run the service here until Ctrl-C
+	@$(MAKE) --no-print-directory $(BUNDLE)
 	@$(BIN)/gonogo up $(ARGS)
 
 # compiled code once, before several processes of the tests want it at the same time
@@ -61,7 +74,13 @@ compiled: setup
 
 test: setup compiled ## all tests but those of test-sim; ARGS go to pytest
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
-	  $(BIN)/python -m pytest $(PYTEST_SPREAD) --ignore=tests/simulator $(ARGS)
+	  $(BIN)/python -m pytest $(PYTEST_SPREAD) --ignore=tests/simulator --ignore=tests/docs $(ARGS)
+
+docs: setup ## the manual as a site, in dashboards/gonogo_dashboards/manual; the service shows it under /manual
+	@$(BIN)/python -m checks.manual
+
+docs-test: docs compiled ## paste every command of README and docs, compare what they print, follow every link
+	@$(BIN)/python -m pytest $(PYTEST_SPREAD) tests/docs $(ARGS)
 
 wormhole-sim: setup ## a simulated Wormhole that runs real ttnn kernels, in the cache folder (docs/wormhole.md)
 	@$(BIN)/python -m simulator
@@ -110,6 +129,12 @@ lock: ## make the locks anew; needs three interpreters (PYTHON311, PYTHON312, PY
 	lock $(or $(PYTHON313),python3.13) pip-tools; \
 	lock $(or $(PYTHON313),python3.13) uv --for 3.14
 
+pin: ## docker-compose.digests.yml, which pins the images by digest (needs Docker and the network)
+	@docker compose --profile monitoring pull --quiet --ignore-buildable
+	@docker compose --profile monitoring config --images | sort -u | while read -r image; do \
+	  docker image inspect --format '{{json (index .RepoDigests 0)}}' "$$image" 2>/dev/null | sed "s|^|$$image |" || true; done \
+	  | $(or $(wildcard $(BIN)/python),python3) requirements/pin.py
+
 clean: ## remove what the targets above made (var/, the demo's database, too)
-	rm -rf $(VENV) var dist build dashboards/gonogo_dashboards/static dashboards/web/node_modules .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) var dist build dashboards/gonogo_dashboards/static dashboards/gonogo_dashboards/manual dashboards/web/node_modules .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

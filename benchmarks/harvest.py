@@ -27,6 +27,7 @@ from gonogo_storage.jobs import closing, jobs
 from gonogo_storage.jobs.job import NewJob
 from gonogo_storage.rollups import rollups
 from gonogo_storage.rollups.tallies import Tally, total
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import (
     ChunkRow,
     DayRollupRow,
@@ -174,7 +175,7 @@ def stored(session: Session, kind: Kind, place: Place, count: int) -> str:
     job = closing.lock(session, submitted(session, place, count))
     assert job is not None
     job.state, job.started_at = JobState.running, place.at
-    closing.record(session, job, new_id(), list(rows(kind, count)), now=place.at)
+    closing.record(session, job, new_id(), Batch.of(list(rows(kind, count))), now=place.at)
     for chunk in list(session.scalars(select(ChunkRow).where(ChunkRow.job_id == job.id))):
         closing.end_chunk(session, job, chunk, ChunkState.done, now=place.at)
     session.flush()

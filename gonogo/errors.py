@@ -4,6 +4,7 @@ GonogoError
 ├── InfrastructureError      broker, database, device or host: says nothing about the kernel
 ├── JobError                 the request can't be done as it is
 │   ├── FieldError           a field of the input is wrong: has the field, the value and the limit
+│   │   └── FieldErrors      several fields are wrong: has a FieldError for each
 │   └── KernelOutputError    a kernel's output can't be judged (a shape, a type, a missing tensor)
 └── Bug                      ours
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -24,6 +25,8 @@ _QUOTED = 200
 """The same limit in a document for programs: a response must not grow with a hostile request."""
 _FIELD = 500
 """Characters of a field's path; the names in it may be a stranger's."""
+_NAMES = 8
+"""Names of a list of allowed ones that a sentence has: a message is no catalogue."""
 _DIGITS = 24
 """A whole number with more digits is shown by its first digits and their count."""
 
@@ -57,8 +60,20 @@ class FieldError(JobError):
         self.value = value
         self.reason = reason = shorten(reason)
         self.limit = limit
-        allowed = "" if limit is None else f" (allowed: {limit})"
+        allowed = "" if limit is None else f" (allowed: {brief(limit)})"
         super().__init__(f"{field}: {reason}{allowed}; got {_cut(_written(value), _SHOWN)}")
+
+
+class FieldErrors(FieldError):
+    """Several fields of the input are wrong; `problems` has an error for each.
+
+    Where one error is expected, it is the first of them.
+    """
+
+    def __init__(self, problems: Sequence[FieldError]) -> None:
+        first = problems[0]
+        super().__init__(first.field, first.value, first.reason, limit=first.limit)
+        self.problems = tuple(problems)
 
 
 class KernelOutputError(JobError):
@@ -70,6 +85,15 @@ def shorten(text: str) -> str:
     return re.sub(
         rf"\d{{{_DIGITS + 1},}}", lambda match: f"{match[0][:8]}...({len(match[0])} digits)", text
     )
+
+
+def brief(limit: object) -> str:
+    """Return what is allowed for a sentence: of a long list of names the first few."""
+    words = str(limit)
+    names = words.removeprefix("one of ").split(", ")
+    if not words.startswith("one of ") or len(names) <= _NAMES + 2:
+        return words
+    return f"one of {', '.join(names[:_NAMES])}, ... ({len(names)} in all)"
 
 
 def quote(value: object) -> Any:

@@ -1,4 +1,4 @@
-"""The table of subcommands, imported on demand: `gonogo --help` loads neither NumPy nor SQLAlchemy.
+"""The program. It imports a command on demand: `gonogo --help` loads neither NumPy nor SQLAlchemy.
 
 Exit codes: 0 as hoped, 1 worse than --fail-on, 2 usage, 3 infrastructure (no server, no database,
 no broker, `var/` in use).
@@ -9,141 +9,22 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
+from gonogo_cli.commands import COMMANDS as COMMANDS
 from gonogo_cli.kit import extras
 from gonogo_cli.kit import problem as problems
+from gonogo_cli.kit.groups import Group, UsageError, in_one_line, is_help
 
 INFRASTRUCTURE = 3
 """Exit code when a server, a database, a broker or a device is not there: nothing is said about a
 kernel."""
 
 
-UsageError: Any = typer.BadParameter.__base__
-"""Click's, which newer versions of typer bring along under another name."""
-
-
-class Entry(NamedTuple):
-    """A subcommand: its `module:function` or `module:typer app`, help panel and help line."""
-
-    target: str
-    panel: str
-    line: str
-
-
-LOCAL, SERVER, RUN, ADMIN = (
-    "Local, no server",
-    "Talk to a server",
-    "Run the service",
-    "Look after it",
-)
-
-COMMANDS: dict[str, Entry] = {
-    "demo": Entry(
-        "gonogo_cli.operate.demo:demo",
-        RUN,
-        "Start everything and show the pass that isn't: two builds, one of them wrong and green.",
-    ),
-    "up": Entry(
-        "gonogo_cli.operate.up:up",
-        RUN,
-        "Run the whole service here: SQLite, a private Redis, API, background, an emulator worker.",
-    ),
-    "serve": Entry(
-        "gonogo_cli.operate.processes:serve", RUN, "Run the HTTP service (API and pages)."
-    ),
-    "background": Entry(
-        "gonogo_cli.operate.processes:background",
-        RUN,
-        "Run the dispatcher, the ingest of results, the reaper and the delivery.",
-    ),
-    "worker": Entry(
-        "gonogo_cli.operate.processes:worker",
-        RUN,
-        "Run a device worker: takes chunks from its queue and runs kernels.",
-    ),
-    "check": Entry("gonogo_cli.local.check:check", LOCAL, "Run a test here and judge every seed."),
-    "gauge": Entry(
-        "gonogo_cli.local.gauge:gauge",
-        LOCAL,
-        "Measure a test with right and wrong kernels: its misses, and a better tolerance.",
-    ),
-    "judge": Entry(
-        "gonogo_cli.local.judge:judge", LOCAL, "Judge stored .npy tensors against a test."
-    ),
-    "submit": Entry(
-        "gonogo_cli.server.submit:submit",
-        SERVER,
-        "Submit a job, or a suite file as one run; with --watch, wait for its verdict.",
-    ),
-    "watch": Entry("gonogo_cli.server.jobs:watch", SERVER, "Follow a job until it ends."),
-    "jobs": Entry("gonogo_cli.server.jobs:jobs", SERVER, "List the newest jobs."),
-    "results": Entry(
-        "gonogo_cli.server.results:results", SERVER, "Print every seed's numbers of a job."
-    ),
-    "diagnose": Entry(
-        "gonogo_cli.server.jobs:diagnose",
-        SERVER,
-        "Say what is wrong with a job's kernel: which term, which tiles.",
-    ),
-    "compare": Entry(
-        "gonogo_cli.server.compare:compare",
-        SERVER,
-        "Compare a build or a run with another, test by test; the exit code is a gate for CI.",
-    ),
-    "waiver": Entry(
-        "gonogo_cli.server.waivers:app",
-        SERVER,
-        "Take tests on until a day, so that they stop no commit: add, list, end.",
-    ),
-    "import": Entry(
-        "gonogo_cli.server.imports:import_",
-        SERVER,
-        "Store the report of a run that happened elsewhere: JUnit, gtest, CTRF.",
-    ),
-    "rejudge": Entry(
-        "gonogo_cli.server.rejudge:rejudge",
-        SERVER,
-        "Judge a test's stored seeds again: under another tolerance, or another policy.",
-    ),
-    "bisect": Entry(
-        "gonogo_cli.server.bisect:bisect",
-        SERVER,
-        "Find the build of a series that changed a test, although its runs are noisy.",
-    ),
-    "cancel": Entry("gonogo_cli.server.jobs:cancel", SERVER, "Cancel a job."),
-    "doctor": Entry(
-        "gonogo_cli.operate.doctor:doctor",
-        ADMIN,
-        "Look at this machine and its settings, and say what is missing.",
-    ),
-    "device": Entry(
-        "gonogo_cli.operate.device:app",
-        ADMIN,
-        "List this host's chips; run a program while no worker uses one.",
-    ),
-    "db": Entry("gonogo_cli.operate.db:app", ADMIN, "Migrate the database."),
-    "rollups": Entry(
-        "gonogo_cli.operate.rollups:app",
-        ADMIN,
-        "Make the sums that pages show anew from the stored rows.",
-    ),
-    "webhook": Entry(
-        "gonogo_cli.server.webhook:app", ADMIN, "Check webhooks that this service sent."
-    ),
-    "hooks": Entry(
-        "gonogo_cli.server.hooks:app",
-        ADMIN,
-        "Deliveries of GitHub and other CI: store the rules, list them, fetch what was missed.",
-    ),
-    "token": Entry("gonogo_cli.operate.token:app", ADMIN, "Make bearer tokens."),
-}
-
-
-class LazyGroup(TyperGroup):
+class LazyGroup(Group):
     """A group that lists its commands from COMMANDS and imports a command's module to run it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -176,7 +57,16 @@ def load(name: str) -> Any:
         app_or_function = single
     command = typer.main.get_command(app_or_function)
     command.name = name
+    _reflow(command)
     return command
+
+
+def _reflow(command: Any) -> None:
+    """Join the lines of each paragraph of the help: the terminal has a width of its own."""
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(lines.split()) for lines in paragraphs)
+    for member in getattr(command, "commands", {}).values():
+        _reflow(member)
 
 
 def _version(value: bool) -> None:
@@ -215,24 +105,49 @@ def fail(problem: BaseException, code: int) -> NoReturn:
         problems.tell(problem, code)
     else:
         print(f"gonogo: {problem}", file=sys.stderr)
+        _tell_unread_variables()
     raise SystemExit(code)
 
 
-def run() -> NoReturn:
-    """Run the command.
+def _tell_unread_variables() -> None:
+    """Name misspelled GONOGO_ variables, which may be why a command failed."""
+    import gonogo_settings
 
-    Typer draws usage errors for people; with --json they are a problem document.
-    """
-    if not problems.json_requested(sys.argv[1:]):
-        app()
+    for name, meant in gonogo_settings.unread(os.environ).items():
+        if meant:
+            print(f"nobody reads {name}; did you mean {meant[0]!r}?", file=sys.stderr)
+
+
+def run() -> NoReturn:
+    """Run the command. A usage error is one line, or with --json a problem document."""
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="gonogo")
     except UsageError as problem:
-        problems.tell(problem.format_message(), problem.exit_code)
         code = problem.exit_code
+        if not is_help(problem):
+            words = in_one_line(problem)
+            if problems.json_requested(sys.argv[1:]):
+                problems.tell(words, code)
+            else:
+                print(f"gonogo: {words}", file=sys.stderr)
     except typer.Abort:
         code = 1
     raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _settings_in_words(problem: Any) -> str:
+    """Return what is wrong with each setting: variable, reason, value; secrets are not shown."""
+    from gonogo_settings import PREFIX, Settings
+
+    words = []
+    for error in problem.errors(include_url=False):
+        name = str(error["loc"][0]) if error["loc"] else ""
+        field = Settings.model_fields.get(name)
+        is_secret = field is not None and "Secret" in str(field.annotation)
+        reason = str(error["msg"]).removeprefix("Value error, ")
+        value = "" if is_secret or not name else f"; got {error['input']!r}"
+        words.append(f"{PREFIX}{name.upper()}: {reason}{value}" if name else reason)
+    return "; ".join(words)
 
 
 def main() -> None:
@@ -262,5 +177,5 @@ def main() -> None:
             type(problem).__name__ == "ValidationError"
             and getattr(problem, "title", "") == "Settings"
         ):
-            fail(problem, 2)
+            fail(JobError(_settings_in_words(problem)), 2)
         raise

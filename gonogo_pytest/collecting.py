@@ -18,7 +18,7 @@ import pytest
 
 from gonogo_pytest import summary
 from gonogo_pytest.delivery import Undelivered, catch_up, deliver
-from gonogo_pytest.gathering import STRICT, gathered
+from gonogo_pytest.gathering import HOLLOW, gathered
 from gonogo_pytest.lines import Outcome
 from gonogo_pytest.records import Record, new_id
 from gonogo_pytest.spool import Run, Spool
@@ -29,7 +29,7 @@ class Collector:
 
     `to`: the server or the SQLite file that gets the run at its end; None: none. Until then it is
     spooled in the folder `root`. `requested`: whether the user named the server or file. Otherwise
-    nothing is written before a test has compared something.
+    nothing is written before a test has compared something. `strict`: whether hollow passes fail.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Collector:
         root: Path,
         to: str | None,
         requested: bool,
+        strict: bool = False,
     ) -> None:
         """Start a run.
 
@@ -46,6 +47,9 @@ class Collector:
         something to record.
         """
         self._header_of, self.root, self.to, self.requested = header, root, to, requested
+        self.strict = strict
+        self.hollow: list[Record] = []
+        """The tests that --gonogo-strict turns red."""
         self.started_at = _now()
         self.run = new_id()
         self.records: list[Record] = []
@@ -125,12 +129,15 @@ class Collector:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Write the hollow passes by test, and where the numbers are."""
-        summary.write(terminalreporter, self.records, self.ended)
+        lines = [] if self.strict else summary.strict_line(self.hollow, len(self.records))
+        summary.write(terminalreporter, self.records, [*lines, *self.ended])
 
     def _done(self, test: _Test) -> None:
         record = test.record()
         record.repeat = self._repeats[record.name, record.seed]
         self._repeats[record.name, record.seed] += 1
+        if test.hollow:
+            self.hollow.append(record)
         self._add(record, test.node)
 
     def _add(self, record: Record, node: str | None = None) -> None:
@@ -210,6 +217,8 @@ class _Test:
         self.comparisons: list[Any] = []
         self.place: tuple[str | None, int | None] = (None, None)
         self.worker: str | None = None
+        self.hollow = False
+        """Whether --gonogo-strict turns its green call red."""
 
     def add(self, report: pytest.TestReport) -> bool:
         """Fold a phase in; return whether it had a seed or a comparison.
@@ -223,7 +232,8 @@ class _Test:
         self.worker = getattr(report, "worker_id", None)
         path, line, _ = report.location
         self.place = (path, None if line is None else line + 1)
-        if getattr(report, STRICT, False):
+        if getattr(report, HOLLOW, False):
+            self.hollow = True
             report = copy.copy(report)
             report.outcome, report.longrepr = "passed", None
         if report.when not in ("setup", "call", "teardown"):

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
 
+__tracebackhide__ = True
+"""pytest shows the test's line, and none of ours."""
+
+
 class ExactInputs(Mapping[str, Any]):
     """The tensors of one seed, by name: float32 arrays in the test's shapes, exact in its formats.
 
@@ -55,7 +59,6 @@ class ExactInputs(Mapping[str, Any]):
 
     def check(self, **outputs: Any) -> None:
         """Raise AssertionError with the wrong term in words, unless all outputs are exact."""
-        __tracebackhide__ = True
         wrong = [
             f"{name}: {judgement.words}"
             for name, judgement in self.judge(**outputs).items()
@@ -73,10 +76,16 @@ def draw(
     fmt: the format of all tensors and of stored intermediates. fields: further fields of the test
     (docs/spec.md), such as epsilon. Raises FieldError where the test can't be exact.
     """
+    from gonogo.errors import FieldError
     from gonogo.judging.inputs import generate, quantise
+    from gonogo.public import handover
     from gonogo.spec.test_spec import TestSpec
 
+    handover.known_kernel(kernel)  # loads that of an installed package
     numerics = {"input": fmt, "output": fmt, "buffers": fmt} | fields.pop("numerics", {})
     data = {"kernel": kernel, "shape": list(shape), "numerics": numerics, **fields}
-    test = TestSpec.parse(data | {"inputs": {"regime": "exact"}})
+    try:
+        test = TestSpec.parse(data | {"inputs": {"regime": "exact"}})
+    except FieldError as problem:
+        raise problem.with_traceback(None) from None
     return ExactInputs(test, quantise(test, generate(test, seed)))

@@ -18,8 +18,8 @@ from gonogo.public.recorded import Comparison
 
 ATTRIBUTE = "gonogo"
 """A report's attribute with JSON text, which every connection between processes carries."""
-STRICT = "gonogo_strict"
-"""A report's attribute that marks it as red only because of --gonogo-strict."""
+HOLLOW = "gonogo_hollow"
+"""A report's attribute that marks a green call with a hollow pass: --gonogo-strict turns it red."""
 SEED_FIXTURE = "gonogo_seed"
 
 
@@ -58,13 +58,10 @@ class Gatherer:
             setattr(report, ATTRIBUTE, json.dumps(content))
         self._phase.clear()
         hollow = [comparison for comparison in self._test if comparison.hollow]
-        if (
-            self.strict
-            and hollow
-            and report.when == "call"
-            and report.passed
-            and not hasattr(report, "wasxfail")
-        ):
+        if not (hollow and report.when == "call" and report.passed) or hasattr(report, "wasxfail"):
+            return
+        setattr(report, HOLLOW, True)
+        if self.strict:
             report.outcome = "failed"
             report.longrepr = "\n".join(
                 [
@@ -72,7 +69,6 @@ class Gatherer:
                     *(comparison.words for comparison in hollow),
                 ]
             )
-            setattr(report, STRICT, True)
 
     def pytest_unconfigure(self) -> None:
         """Stop listening: pytest may run again in this process."""

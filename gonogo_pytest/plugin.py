@@ -162,6 +162,7 @@ def _report(config: pytest.Config) -> None:
         root=config.rootpath,
         to=to,
         requested=requested,
+        strict=config.getoption("--gonogo-strict"),
     )
     config.pluginmanager.register(collector, "gonogo-collector")
 

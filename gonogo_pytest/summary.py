@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gonogo.public.recorded import FALSE_ALARM, Comparison, factor
@@ -15,7 +16,12 @@ LOOSE = 8.0
 """A limit in half ulps: a right kernel's last rounding needs one, and its budget a few; more is
 worth a line."""
 
+MAX_NAMED = 5
+"""Tests that one line names."""
+
 Group = tuple[str, str | None]
+"""(test, name of the comparison)"""
+Pair = tuple[Record, Comparison]
 
 
 def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> None:
@@ -28,14 +34,15 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
     terminal.write_sep(
         "=", f"gonogo: {len(hollow)} hollow" if hollow else "gonogo", yellow=bool(hollow)
     )
-    _titled(terminal, "HOLLOW PASS", hollow, yellow=True)
+    _titled(terminal, "HOLLOW PASS", hollow, ("budget_ratio", "cell_max"), yellow=True)
     _titled(
         terminal,
         "FALSE ALARM",
         _groups(pair for pair in pairs if pair[1].verdict == FALSE_ALARM),
+        ("tolerance_ratio",),
         cyan=True,
     )
-    _titled(terminal, "NOT JUDGED", _groups(pair for pair in pairs if pair[1].problem), red=True)
+    _problems(terminal, _groups(pair for pair in pairs if pair[1].problem))
     _not_judged(
         terminal,
         [pair for pair in pairs if pair[1].verdict == "not_judged" and not pair[1].problem],
@@ -54,29 +61,77 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
         terminal.write_line(line)
 
 
-def _groups(
-    pairs: Iterable[tuple[Record, Comparison]],
-) -> dict[Group, list[tuple[Record, Comparison]]]:
+def _groups(pairs: Iterable[Pair]) -> dict[Group, list[Pair]]:
     """Return the records and comparisons by test and name, so that seeds stand together."""
-    groups: dict[Group, list[tuple[Record, Comparison]]] = {}
+    groups: dict[Group, list[Pair]] = {}
     for record, comparison in pairs:
         groups.setdefault((record.name, comparison.name), []).append((record, comparison))
     return groups
 
 
 def _titled(
-    terminal: Any, title: str, groups: dict[Group, list[tuple[Record, Comparison]]], **color: bool
+    terminal: Any,
+    title: str,
+    groups: Mapping[Group, Sequence[Pair]],
+    statistics: Sequence[str],
+    **color: bool,
 ) -> None:
-    """Write a line for each test, with its seeds, and below it the words of the first."""
-    for shown, ((test, name), pairs) in enumerate(groups.items()):
+    """Write a line for each test, with its seeds, and below it the words of the worst.
+
+    statistics: what a seed is the worst by, the first of them first.
+    """
+    for shown, (group, pairs) in enumerate(groups.items()):
         if shown == MAX_SHOWN:
             terminal.write_line(f"... and {len(groups) - shown} more {title}")
             return
+        record, comparison = max(pairs, key=lambda pair: _size(pair[1], statistics))
+        worst = f", worst: seed {record.seed}" if len(pairs) > 1 and record.seed is not None else ""
         terminal.write(title, **color)
-        terminal.write_line(f" {test}{_seeds(pairs)}{f' ({name})' if name else ''}")
-        first = pairs[0][1]
-        for line in (first.problem or first.words).splitlines():
+        terminal.write_line(f" {_place(group, pairs)}{worst}")
+        for line in comparison.words.splitlines():
             terminal.write_line(f"  {line}")
+
+
+def _size(comparison: Comparison, statistics: Sequence[str]) -> tuple[float, ...]:
+    """Return the largest value of each statistic over the outputs; NaN and Inf are the largest."""
+
+    def largest(name: str) -> float:
+        values = [
+            math.inf if numbers.get("nonfinite") else numbers.get(name)
+            for numbers in comparison.outputs.values()
+        ]
+        return max((value for value in values if value is not None), default=-math.inf)
+
+    return tuple(map(largest, statistics))
+
+
+def _problems(terminal: Any, groups: Mapping[Group, Sequence[Pair]]) -> None:
+    """Write one line for each test with comparisons that can't be judged; it stays as it was."""
+    for shown, (group, pairs) in enumerate(groups.items()):
+        if shown == MAX_SHOWN:
+            terminal.write_line(f"... and {len(groups) - shown} more NOT JUDGED")
+            return
+        reason = " ".join(pairs[0][1].problem.split())
+        terminal.write("NOT JUDGED", red=True)
+        terminal.write_line(f" {_place(group, pairs)}: {reason}")
+
+
+def strict_line(hollow: Sequence[Record], tests: int) -> list[str]:
+    """Return what --gonogo-strict would do to this run, in one line; none where it does nothing.
+
+    hollow: the tests that it turns red. tests: the number of all that ran.
+    """
+    groups = _groups((record, Comparison()) for record in hollow)
+    places = [_place(group, pairs) for group, pairs in groups.items()]
+    more = f" and {len(places) - MAX_NAMED} more" if len(places) > MAX_NAMED else ""
+    return (
+        [
+            f"--gonogo-strict would fail {len(hollow)} of {tests} tests: "
+            f"{', '.join(places[:MAX_NAMED])}{more}"
+        ]
+        if hollow
+        else []
+    )
 
 
 def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> None:
@@ -85,7 +140,7 @@ def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> No
     Only tolerances of many times, or less than once, the rounding are written.
     """
     lines = []
-    for (test, name), group in _groups(pairs).items():
+    for key, group in _groups(pairs).items():
         for output in group[0][1].outputs:
             statistics = [
                 comparison.outputs[output]
@@ -105,11 +160,7 @@ def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> No
             tight = bool(least) and min(least) < 1
             if not times or not (tight or min(times) > LOOSE):
                 continue
-            where = (
-                f"{test}{_seeds(group)}"
-                + (f" ({name})" if name else "")
-                + (f" {output}" if output != "actual" else "")
-            )
+            where = _place(key, group) + (f" {output}" if output != "actual" else "")
             words = f"{_span(times)} times {statistics[0]['format']}'s own rounding"
             used = [
                 numbers["tolerance_ratio"]
@@ -135,7 +186,13 @@ def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> No
         terminal.write_line(f"... and {len(lines) - MAX_SHOWN} more not judged")
 
 
-def _seeds(pairs: Sequence[tuple[Record, Comparison]]) -> str:
+def _place(group: Group, pairs: Sequence[Pair]) -> str:
+    """Return the test with its seeds, and the name of the comparison."""
+    test, name = group
+    return f"{test}{_seeds(pairs)}" + (f" ({name})" if name else "")
+
+
+def _seeds(pairs: Sequence[Pair]) -> str:
     seeds = sorted({record.seed for record, _ in pairs if record.seed is not None})
     if not seeds:
         return ""

@@ -7,6 +7,8 @@ holds the same table, and a test compares the two: a setting without a documente
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from ipaddress import ip_network
 from typing import Annotated, Literal
@@ -115,7 +117,7 @@ class Settings(BaseSettings):
     webhook_secret: SecretStr | None = Field(
         None,
         description=(
-            "command line: the subscription's secret (`whsec_...`) for `gonogo webhook verify`"
+            "command line: the subscription's secret (`whsec_...`) for `gonogo webhooks verify`"
         ),
     )
     host: str = Field("127.0.0.1", description="address that the API binds")
@@ -150,10 +152,18 @@ class Settings(BaseSettings):
     builds: str | None = Field(
         None, description="worker: the TOML file that says what a build's name means on this host"
     )
+    kernels: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description=(
+            "comma-separated kernels of other installed packages that the service and its workers "
+            "load (docs/kernels.md); local commands and pytest need no such list"
+        ),
+    )
     executors: str = Field(
         "",
         description=(
-            "worker: plug-ins, comma-separated `name=package.module:Factory@/path/to/python`"
+            "worker: plug-ins, comma-separated `name=package.module:Factory@/path/to/python`, or "
+            "the name of an entry point `gonogo.executors`"
         ),
     )
     arch: str = Field(
@@ -299,7 +309,7 @@ class Settings(BaseSettings):
         "info", description="least level that is logged"
     )
 
-    @field_validator("hosts", "proxies", "webhook_private", mode="before")
+    @field_validator("hosts", "proxies", "webhook_private", "kernels", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return (
@@ -385,6 +395,13 @@ class Settings(BaseSettings):
                 "would lose an attempt"
             )
         return self
+
+
+def unread(environment: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the variables with our prefix that nobody reads, with the names that are meant."""
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | set(OUTSIDE_VARIABLES)
+    strange = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+    return {name: get_close_matches(name, known, n=1) for name in strange}
 
 
 @lru_cache(maxsize=1)

@@ -3,6 +3,7 @@ and skips that a CI may forbid."""
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from sqlalchemy import Engine, make_url
 
+import example_packages
 import gtest_programs as gtest_support
 import postgres_databases
 from gonogo.numerics.jit import load_for_all
@@ -37,8 +39,19 @@ REQUIRED = {
 }
 
 
+# Collecting makes millions of objects that stay. The garbage collector looks at them again and
+# again, which takes longer than the rest of the collection.
+gc.disable()
+
 # small tests are for compiled code, too; test_without_numba.py has the others
 load_for_all()
+
+
+def pytest_collection_finish() -> None:
+    """Turn the garbage collector on again, for the objects of the tests alone."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -59,6 +72,21 @@ def pytest_runtest_makereport(
                 f"{part} is named in GONOGO_REQUIRE, so this may not be skipped: {reason}"
             )
     return report
+
+
+@pytest.fixture(scope="session")
+def example_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the packages of examples/, for the path of any process."""
+    return example_packages.unpack(tmp_path_factory.mktemp("examples"))
+
+
+@pytest.fixture
+def examples_installed(example_site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The packages of examples/, importable in this process and in those that it starts."""
+    path = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (path, str(example_site)))))
+    with example_packages.importable(example_site):
+        yield example_site
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ from gonogo_dashboards.jobs import (
     seed_grid,
     term_charts,
 )
-from gonogo_dashboards.kit import assets, bidi, routes, words
+from gonogo_dashboards.kit import assets, bidi, manual, routes, words
 from gonogo_dashboards.matrix import cells
 from gonogo_dashboards.matrix import routes as matrix_pages
 from gonogo_dashboards.overview import overview
@@ -210,6 +210,15 @@ def make_router(
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:
         return render("kit/docs.html", csrf=context.csrf(request))
+
+    @router.get(urls.MANUAL)
+    @router.get(urls.MANUAL + "/{name:path}")
+    def manual_page(request: Request, name: str = "") -> Response:
+        return manual.serve(request, name) or error_page(
+            404,
+            "No such page of the manual" if manual.is_built() else "The manual is not built",
+            "" if manual.is_built() else "Run `make docs` in a clone; a wheel has it.",
+        )
 
     @router.get(urls.STATIC + "/{name}")
     def asset(request: Request, name: str) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from gonogo.ci.events import CommitEvent
 from gonogo.ci.patterns import fits, fits_any
@@ -168,7 +168,19 @@ def problem_of(template: str) -> str | None:
     )
 
 
-def build_name(template: str, sha: str, event: CommitEvent) -> str:
+class Origin(Protocol):
+    """The branch and pull request that a commit's build may be named after."""
+
+    @property
+    def branch(self) -> str | None:
+        """Return its branch."""
+
+    @property
+    def pull_request(self) -> int | None:
+        """Return the number of its pull request."""
+
+
+def build_name(template: str, sha: str, event: Origin) -> str:
     """Return the name of a commit's build.
 
     Characters of a branch that such names can't have become "-".

@@ -9,7 +9,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 PER_OCTAVE = 32
 """Buckets between a number and its double: a bucket's middle is at most 1.083% from each of its
@@ -36,6 +40,8 @@ def _edges() -> tuple[float, ...]:
 
 
 _EDGES = _edges()
+_FEW = 32
+"""Fewer values are faster one by one than in an array."""
 _FIRST = PER_OCTAVE + 1
 """frexp's mantissa is in [1/2, 1), and bisect counts the edges at or below it, always including
 the first."""
@@ -83,6 +89,30 @@ class Sketch:
             missing,
             min(finite, default=None),
             max(finite, default=None),
+        )
+
+    @classmethod
+    def of_array(cls, values: NDArray[np.float64], *, missing: int = 0) -> Sketch:
+        """Return the sketch of many values, and of a number of missing ones, as `of` does."""
+        if len(values) < _FEW:
+            return cls.of([*values.tolist(), *[None] * missing])
+        # Imported here because it loads NumPy, which pages don't need.
+        import numpy as np
+
+        sizes = np.abs(values)
+        finite = sizes[(sizes > 0) & (sizes < math.inf)]
+        fractions, exponents = np.frexp(finite)
+        steps = np.searchsorted(_EDGES, 2 * fractions, side="right")
+        places, counts = np.unique(PER_OCTAVE * exponents + steps - _FIRST, return_counts=True)
+        zero, inf = (int(np.count_nonzero(sizes == value)) for value in (0.0, math.inf))
+        return cls(
+            *_fitted(dict(zip(places.tolist(), counts.tolist(), strict=True)), 0),
+            zero,
+            inf,
+            len(sizes) - len(finite) - zero - inf,
+            missing,
+            float(finite.min()) if len(finite) else None,
+            float(finite.max()) if len(finite) else None,
         )
 
     def __add__(self, other: Sketch) -> Sketch:

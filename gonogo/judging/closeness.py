@@ -19,6 +19,9 @@ from gonogo.numerics.formats import FORMATS, half_ulp, round_to
 Array = NDArray[np.float64]
 Numbers = dict[str, Any]
 
+__tracebackhide__ = True
+"""pytest shows the line of the test that called gonogo.compare, and none of ours."""
+
 SMALLEST_NORMAL = 2.0**-126
 ULP_64 = 2.0**-53
 DEFAULTS: dict[str | None, tuple[float, float]] = {

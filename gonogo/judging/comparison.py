@@ -9,10 +9,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gonogo.errors import JobError
-from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge
 from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.kernels.registry import numerics
-from gonogo.numerics.diagnosis import Diagnosis
 from gonogo.spec import arithmetic_words, diagnoses, missed_rows
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict, verdict, within
@@ -92,11 +91,17 @@ def judge_against(
         }
     green = all(is_within.values())
     final_verdict = verdict(green, judgement.explanation)
-    words = (
-        ""
-        if final_verdict is Verdict.pass_
-        else _words(test, replace(judgement, verdict=final_verdict), given, outputs)
+    compared = replace(
+        judgement,
+        verdict=final_verdict,
+        outputs={
+            name: OutputJudgement(
+                verdict(is_within[name], output.explanation), output.explanation, statistics[name]
+            )
+            for name, output in judgement.outputs.items()
+        },
     )
+    words = "" if final_verdict is Verdict.pass_ else _words(test, compared, given, outputs)
     return _recorded(test, judgement, final_verdict, green, statistics) | {"words": words}
 
 
@@ -144,7 +149,6 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
         f"{test.kernel} {list(test.shape)}: {judgement.verdict.label} "
         f"(arithmetic: {judgement.arithmetic}). {judgement.verdict.sentence}"
     ]
-    faults: dict[str, str] = {}
     for name, output in judgement.outputs.items():
         if output.verdict is not Verdict.pass_:
             numbers = [
@@ -164,30 +168,17 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
         missed = missed_rows.pooled([output.statistics])
         if missed is not None and missed.words:
             lines.append(f"  {name}: {missed.words}")
-        if "fault" in output.statistics:
-            faults[name] = output.statistics["fault"]
         if "advice" in output.statistics:
             lines.append(f"  {name}: {output.statistics['advice']}")
         if limits := output.statistics.get("detection_limits"):
             lines.append(f"  {name}: {arithmetic_words.unseen(limits)}")
     if judgement.explanation is Explanation.unexplained:
-        diagnosis = numerics(test).diagnose(test, given, outputs)
-        diagnosed = diagnoses.consistent_diagnosis(
-            {"words": diagnosis.words}, judgement.explanation
-        )["words"]
-        lines += [f"  {name}: {words}" for name, words in faults.items()]
-        if diagnosed and (not faults or _adds(diagnosis, faults)):
-            lines.append(f"  {diagnosed}")
+        diagnosis = numerics(test).diagnose(test, given, outputs).to_json()
+        shown = diagnoses.faults(
+            {name: output.statistics for name, output in judgement.outputs.items()}
+        )
+        lines += [f"  {name}: {words}" for name, words in shown.items()]
+        if not shown or diagnoses.adds(diagnosis["terms"], shown):
+            diagnosed = diagnoses.consistent_diagnosis(diagnosis, judgement.explanation)
+            lines.append(f"  {diagnosed['words']}")
     return "\n".join(lines)
-
-
-def _adds(diagnosis: Diagnosis, faults: Mapping[str, str]) -> bool:
-    """Return whether a diagnosis by tiles says more of the faults that a replay shows.
-
-    It does where it names the same term, or an output that the replay says nothing about. Its ruler
-    is a Wormhole's budget, so that it may take the fault of an exact kernel for another one.
-    """
-    wrong = [term for term in diagnosis.terms if term.wrong]
-    return bool(wrong) and all(
-        term.output not in faults or term.name in faults[term.output] for term in wrong
-    )

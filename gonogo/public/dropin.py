@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from gonogo.judging.closeness import Gate
     from gonogo.public.tensors import Tensor
 
+__tracebackhide__ = True
+"""pytest shows the test's line, and none of ours (`--full-trace` shows all)."""
+
 NO_SPEC = "without the kernel's spec and inputs nobody can say whether rounding explains the error"
 KERNEL_FORMATS = ("bf16", "fp16", "fp32", "bfp8_b", "bfp4_b")
 
@@ -44,7 +47,6 @@ def compare(*given: Any, **named: Any) -> Any:
     `help(gonogo.public.handover.compare)` for those of the second. docs/pytest.md has complete
     examples.
     """
-    __tracebackhide__ = True  # pytest shows the test's line
     if "actual" in named or (given and not isinstance(given[0], str)):
         return against(*given, **named)
     return handover.compare(*given, **named)
@@ -72,7 +74,9 @@ def against(
     """Raise AssertionError unless every declared comparator holds; record and judge the numbers.
 
     Everything is computed in float64. If no comparator is given at all, the defaults of
-    torch.testing.assert_close for the output's dtype apply.
+    torch.testing.assert_close for the output's dtype apply. Where the error can't be judged, such
+    as for an unknown kernel or a missing input, the test passes and fails as without `kernel`; the
+    reason is in `problem`.
 
     Args:
         actual: a tensor (a NumPy array or anything that NumPy can read, a torch or ttnn tensor), or
@@ -104,11 +108,9 @@ def against(
 
     Raises:
         AssertionError: a comparator doesn't hold.
-        FieldError, JobError: the spec or the inputs are invalid.
-        TypeError: a value isn't a tensor, or a dtype has no default tolerance.
+        TypeError: `actual` or `expected` isn't a tensor, or its dtype has no default tolerance.
         ValueError: the tolerance is invalid.
     """
-    __tracebackhide__ = True
     from gonogo.judging.closeness import Gate
 
     if fields and kernel is None:
@@ -158,7 +160,6 @@ def assert_allclose(
     It has the arguments and defaults of NumPy's function. `more` are further arguments of
     `against`, such as kernel and inputs. Raises AssertionError if the arrays aren't close.
     """
-    __tracebackhide__ = True
     if more.pop("strict", False):
         _same("dtype", actual, desired)
         _same("shape", actual, desired)
@@ -186,7 +187,6 @@ def assert_close(
     `more` are further arguments of `against`, such as kernel and inputs. Raises AssertionError if
     the tensors aren't close, and ValueError if only one of rtol and atol is given.
     """
-    __tracebackhide__ = True
     if (rtol is None) != (atol is None):
         raise ValueError("rtol and atol must both be given, or neither")
     checks = (("dtype", check_dtype), ("device", check_device))
@@ -206,7 +206,6 @@ def assert_with_pcc(
     kernel and inputs. Returns True and the PCC in words. Raises AssertionError if the PCC is too
     low; the PCC of a constant is undefined, and so too low.
     """
-    __tracebackhide__ = True
     comparison = against(actual_pytorch_result, expected_pytorch_result, pcc=pcc, **more)
     deficits = [numbers.get("pcc_deficit") for numbers in comparison.outputs.values()]
     coefficients = (1 - deficit for deficit in deficits if deficit is not None)
@@ -265,7 +264,10 @@ class _PendingComparison:
             )
 
     def judged(self, inputs: dict[str, Any], raw: dict[str, Any]) -> Comparison:
-        """Return the comparison, judged in full if the kernel and its inputs are known."""
+        """Return the comparison, judged in full if the kernel and its inputs are known.
+
+        It never raises: a comparison that can't be judged changes no test's outcome.
+        """
         within = not any(self.missed.values())
         comparison = Comparison(
             within=within, name=self.name, tolerance=self.gate.to_json(), outputs=self.outputs
@@ -282,16 +284,27 @@ class _PendingComparison:
         ):
             comparison.words = "nothing could be compared"
             return comparison
+        try:
+            return self._judged_in_full(comparison, inputs, raw)
+        except Exception as problem:
+            comparison.problem = handover.in_words(problem)
+            return comparison
+
+    def _judged_in_full(
+        self, comparison: Comparison, inputs: dict[str, Any], raw: dict[str, Any]
+    ) -> Comparison:
+        """Return the comparison with the kernel's judgment, or as a worker will judge it."""
         given = {key: tensors.read(value, key) for key, value in inputs.items()}
         raw_arrays = {key: tensors.read(value, f"raw {key}").values for key, value in raw.items()}
         arrays = {
             key: tensor.values.astype("float32", copy=False)
             for key, tensor in {**given, **self.actual}.items()
         }
+        spec = dict(self.spec)
         fields = handover.test_fields(
-            self.spec.pop("kernel"),
+            spec.pop("kernel"),
             {**raw_arrays, **arrays},
-            {"tolerance": comparison.tolerance, **self.spec},
+            {"tolerance": comparison.tolerance, **spec},
         )
         fields["numerics"] = self._formats(given) | dict(fields.get("numerics") or {})
         if recorded.handed_over(
@@ -304,19 +317,14 @@ class _PendingComparison:
         except ImportError as problem:
             comparison.words = f"the numerics that could judge it are not installed ({problem})"
             return comparison
-        try:
-            judgement = judge_against(
-                fields,
-                arrays,
-                raw_arrays,
-                self.arithmetic,
-                self.outputs,
-                {key: not words for key, words in self.missed.items()},
-            )
-        except Exception as problem:
-            comparison.problem = f"{type(problem).__name__}: {problem}"
-            recorded.publish(comparison)
-            raise
+        judgement = judge_against(
+            fields,
+            arrays,
+            raw_arrays,
+            self.arithmetic,
+            self.outputs,
+            {key: not words for key, words in self.missed.items()},
+        )
         return Comparison(name=self.name, arithmetic=self.arithmetic, **judgement)
 
     def _formats(self, given: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -395,10 +403,12 @@ def _first(spec: Mapping[str, Any]) -> str | None:
     if "kernel" not in spec:
         return None
     try:
-        from gonogo.spec.kernels.registry import KERNELS
-    except ImportError:
-        return {"layernorm_fw": "y", "layernorm_bw": "dx"}.get(str(spec["kernel"]))
-    return KERNELS[spec["kernel"]].outputs[0] if spec["kernel"] in KERNELS else None
+        kernel = handover.known_kernel(spec["kernel"])
+    except Exception:  # a package's kernel that can't be loaded: judging says why
+        return None
+    if kernel is not None:
+        return str(kernel.outputs[0])
+    return {"layernorm_fw": "y", "layernorm_bw": "dx"}.get(str(spec["kernel"]))
 
 
 def _default_gate(gate: Gate, pairs: list[tuple[str, Tensor, Tensor]]) -> Gate:
@@ -423,7 +433,6 @@ def _default_gate(gate: Gate, pairs: list[tuple[str, Tensor, Tensor]]) -> Gate:
 
 
 def _same(attribute: str, actual: Any, expected: Any, label: str = "actual") -> None:
-    __tracebackhide__ = True
     value, reference = getattr(actual, attribute, None), getattr(expected, attribute, None)
     if value != reference:
         raise AssertionError(f"{label}: {attribute} {value}, expected {reference}")

@@ -10,15 +10,21 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gonogo.public import recorded, tensors
 from gonogo.public.recorded import Arrays
 
+if TYPE_CHECKING:
+    from gonogo.spec.kernels.kernel import Kernel
+
+__tracebackhide__ = True
+"""pytest shows the test's line, and none of ours."""
+
 TENSORS = ("x", "dy", "gamma", "beta", "mean", "rstd", "y", "dx", "dgamma", "dbeta")
 LAYERNORM = ("layernorm_fw", "layernorm_bw")
 BACKWARD = ("layernorm_bw", "rmsnorm_bw")
-"""The kernels that may be given the statistics of their rows."""
+"""The kernels that may be given the statistics of their rows, where the registry is missing."""
 MODES = ("fail", "warn", "off")
 """The possible reactions to a comparison that isn't a pass. The first is the default."""
 MAX_NAME = 200
@@ -58,7 +64,8 @@ def compare(
     Is its error within the tolerance, and does rounding explain it?
 
     Args:
-        kernel: "layernorm_fw", "layernorm_bw", or another kernel (docs/kernels.md).
+        kernel: "layernorm_fw", "layernorm_bw", or another kernel, also of an installed package
+            (docs/kernels.md).
         name: a name that distinguishes several comparisons of one test.
         arithmetic: the kernel's arithmetic model (docs/verdicts.md), unless the build has one.
         raw: unquantized inputs by name; the tolerance compares with their reference. An input that
@@ -76,11 +83,37 @@ def compare(
 
     Raises:
         AssertionError: the judgement isn't a pass (mode `fail`). The mode `warn` issues a
-            ComparisonWarning instead.
+            ComparisonWarning instead, also of the following.
+        FieldError, JobError: the kernel is unknown, or a field or an input is wrong.
         TypeError: a value is neither a tensor nor plain JSON, or x is missing.
         RuntimeError: the numerics aren't installed here.
     """
-    __tracebackhide__ = True  # pytest shows the test's line
+    label = None if name is None else str(name)[:MAX_NAME]
+    try:
+        arrays = _arrays(kernel, raw, given, label, arithmetic)
+        if recorded.handed_over(arrays) or _mode == "off":
+            return None
+        return _judged(arrays)
+    except (AssertionError, ComparisonWarning):
+        raise
+    except Exception as problem:
+        recorded.publish(recorded.Comparison(name=label, problem=in_words(problem)))
+        if _mode == "fail":
+            _show_only_the_test(problem)
+            raise
+        if _mode == "warn":
+            warnings.warn(f"not judged: {in_words(problem)}", ComparisonWarning, stacklevel=3)
+        return None
+
+
+def _arrays(
+    kernel: str,
+    raw: Mapping[str, Any] | None,
+    given: dict[str, Any],
+    label: str | None,
+    arithmetic: str | None,
+) -> Arrays:
+    """Return the tensors and the fields of a test among what `compare` was given."""
     names: tuple[str, ...] = TENSORS
     # Other kernels may have tensors of other names, which only the code that judges them knows.
     if kernel not in LAYERNORM:
@@ -101,10 +134,7 @@ def compare(
         {**raw_arrays, **arrays},
         {key: value for key, value in given.items() if value is not None},
     )
-    label = None if name is None else str(name)[:MAX_NAME]
-    if recorded.handed_over(Arrays(fields, arrays, raw_arrays, label, arithmetic)):
-        return None
-    return None if _mode == "off" else _judged(fields, arrays, raw_arrays, label, arithmetic)
+    return Arrays(fields, arrays, raw_arrays, label, arithmetic)
 
 
 def _array(name: str, value: Any, *, wide: bool = False) -> Any:
@@ -138,19 +168,51 @@ def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> d
             raise TypeError("x is missing: without it, or a shape, nothing can be compared")
         fields["shape"] = list(arrays["x"].shape)
     numerics = dict(fields.get("numerics") or {})
-    if kernel in BACKWARD and "mean" not in arrays and "rstd" not in arrays:
+    statistics = _given_statistics(kernel)
+    if statistics and not statistics & arrays.keys():
         fields["numerics"] = {"statistics": "own", **numerics}
     return fields
 
 
-def _judged(
-    fields: dict[str, Any],
-    arrays: dict[str, Any],
-    raw_arrays: dict[str, Any],
-    name: str | None,
-    arithmetic: str | None,
-) -> Any:
-    __tracebackhide__ = True
+def known_kernel(name: object) -> Kernel | None:
+    """Return the kernel of that name, also of an installed package.
+
+    None if nobody has it, or where the registry is missing. Raises FieldError for a package that
+    can't be loaded. The user of this process names the kernel, so that loading it is their wish.
+    """
+    try:
+        from gonogo.spec.kernels.registry import KERNELS, allow_installed
+    except ImportError:
+        return None
+    allow_installed()
+    return KERNELS.get(name) if isinstance(name, str) else None
+
+
+def _given_statistics(kernel: str) -> set[str]:
+    """Return the inputs that a kernel may be given, or compute itself: mean and rstd."""
+    known = known_kernel(kernel)
+    if known is not None:
+        return set(known.given or ()) - set(known.drawn)
+    return {"mean", "rstd"} if kernel in BACKWARD else set()
+
+
+def in_words(problem: Exception) -> str:
+    """Return the message of an error, as gonogo.errors has it where it is installed."""
+    try:
+        from gonogo import errors
+    except ImportError:
+        return f"{type(problem).__name__}: {problem}"
+    return errors.in_words(problem)
+
+
+def _show_only_the_test(problem: Exception) -> None:
+    """Leave the frames of an error that its message explains out of the traceback."""
+    if isinstance(problem, TypeError | ValueError) or type(problem).__module__ == "gonogo.errors":
+        problem.__traceback__, problem.__cause__ = None, None
+        problem.__suppress_context__ = True
+
+
+def _judged(given: Arrays) -> Any:
     try:
         from gonogo.judging.comparison import judge_here
     except ImportError as problem:
@@ -158,17 +220,13 @@ def _judged(
             f"gonogo.compare can't judge here ({problem}): install gonogo, run the test by a GoNoGo"
             " worker, or use --gonogo-compare=off"
         ) from problem
-    try:
-        judgement, words, serious, parts = judge_here(fields, arrays, raw_arrays, arithmetic)
-    except Exception as problem:
-        recorded.publish(
-            recorded.Comparison(name=name, problem=f"{type(problem).__name__}: {problem}")
-        )
-        raise
-    recorded.publish(recorded.Comparison(name=name, arithmetic=arithmetic, **parts))
+    judgement, words, serious, parts = judge_here(
+        given.fields, given.tensors, given.raw, given.arithmetic
+    )
+    recorded.publish(recorded.Comparison(name=given.name, arithmetic=given.arithmetic, **parts))
     if words is None:
         return judgement
-    message = f"{name}: {words}" if name else words
+    message = f"{given.name}: {words}" if given.name else words
     if serious and _mode == "fail":
         raise AssertionError(message)
     warnings.warn(message, ComparisonWarning, stacklevel=4)

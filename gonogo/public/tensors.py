@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+__tracebackhide__ = True
+"""pytest shows the test's line, and none of ours."""
+
 FORMATS = {
     "bfloat16": "bf16",
     "float16": "fp16",

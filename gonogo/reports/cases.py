@@ -39,8 +39,7 @@ class Comparison:
     words: str = ""
     """The diagnosis, or another remark."""
     problem: str = ""
-    """The reason why its arrays could not be judged, if that was tried: then the test is an
-    `error`."""
+    """The reason why its arrays could not be judged, if that was tried."""
 
 
 @dataclass(frozen=True)

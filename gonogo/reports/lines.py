@@ -25,6 +25,7 @@ from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean
 from gonogo.spec import fields
 from gonogo.spec.arithmetic_names import canonical
+from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 from gonogo.spec.tolerances import Tolerance
 
@@ -140,15 +141,17 @@ def _comparison(
 ) -> Comparison:
     given = fields.mapping(data, path)
     fields.known(given, COMPARISON, path)
-    test = None
-    if given.get("test") is not None:  # a thousand seeds share one spec: parse it once
-        text = json.dumps(given["test"], sort_keys=True)
+    spec, test, missing = given.get("test"), None, ""
+    if spec is not None and _lacks_kernel(spec):
+        missing = f"not judged: this server has no kernel {clean(spec['kernel'], MAX_NAME_CHARS)}"
+    elif spec is not None:  # a thousand seeds share one spec: parse it once
+        text = json.dumps(spec, sort_keys=True)
         test = specs.get(text) or TestSpec.parse(
-            given["test"], max_elements=max_elements, path=f"{path}.test"
+            spec, max_elements=max_elements, path=f"{path}.test"
         )
         specs[text] = test
     tolerance = given.get("tolerance")
-    if test is not None and tolerance is not None:
+    if spec is not None and tolerance is not None:
         raise FieldError(
             f"{path}.tolerance",
             tolerance,
@@ -173,9 +176,20 @@ def _comparison(
         if tolerance is None
         else Tolerance.parse(tolerance, f"{path}.tolerance").to_json(),
         arithmetic=canonical(given.get("arithmetic"), f"{path}.arithmetic"),
-        words=_text(given.get("words"), f"{path}.words", MAX_MESSAGE_CHARS) or "",
+        words="\n".join(
+            filter(None, (missing, _text(given.get("words"), f"{path}.words", MAX_MESSAGE_CHARS)))
+        ),
         problem=_text(given.get("problem"), f"{path}.problem", MAX_MESSAGE_CHARS) or "",
     )
+
+
+def _lacks_kernel(spec: object) -> bool:
+    """Return whether a spec names a kernel that this process doesn't have.
+
+    The numbers of a package's kernel are kept then, and the rest of the run is judged.
+    """
+    kernel = spec.get("kernel") if isinstance(spec, Mapping) else None
+    return isinstance(kernel, str) and kernel not in KERNELS
 
 
 def _statistics(data: object, path: str) -> dict[str, Any]:

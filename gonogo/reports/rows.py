@@ -10,7 +10,7 @@ from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.reports.cases import MAX_ITERATION_CASES, Case, Comparison, TestReport
-from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, ArraysVerdict, verdict_of
+from gonogo.reports.outcomes import OTHER_REASON, ArraysVerdict, verdict_of
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, short_name
 from gonogo.spec.verdicts import (
     POLICY,
@@ -108,12 +108,6 @@ def _judged(case: Case, name: str, outputs: Entries) -> tuple[Verdict, Explanati
         if result := _compared(comparison, label, outputs):
             arrays.append(result)
     case_verdict, explanation, otherwise = verdict_of(case.outcome, arrays)
-    if any(comparison.problem for comparison in case.comparisons):
-        case_verdict, explanation, otherwise = (
-            worst((WITHOUT_ARRAYS[case.outcome], Verdict.error)),
-            Explanation.not_judged,
-            False,
-        )
     message = "\n".join(filter(None, (*words, OTHER_REASON if otherwise else "")))
     return case_verdict, explanation, message[:MAX_MESSAGE_CHARS]
 

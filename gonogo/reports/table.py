@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gonogo.spec import statistics
+
 OF_JOB = ("job", "build", "test_key")
 """The first columns of a file with several jobs."""
 OF_SEED = (
@@ -18,12 +20,7 @@ OF_OUTPUT = (
     "output", "output_verdict", "output_explanation", "outcome", "output_arithmetic",
     "detection_limits",
 )  # fmt: skip
-STATISTICS = (
-    "tolerance_ratio", "budget_ratio", "chi", "max_abs", "mean_abs", "rms", "rel_frobenius",
-    "pcc_deficit", "ulp_max", "ulp_p99", "mismatch_fraction", "tolerance_ratio_quantised",
-    "over_budget_fraction", "row_z", "xhat_z", "scale_z", "col_z", "outliers", "rows_left_out",
-    "count", "digest",
-)  # fmt: skip
+STATISTICS = tuple(row.name for row in statistics.STATISTICS.values() if row.column)
 """Columns of the numbers; an output's other values are JSON in the last column."""
 OTHER = "other"
 """The last column: an output's other values, a mapping."""

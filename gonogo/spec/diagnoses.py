@@ -5,7 +5,7 @@ It reads and returns plain JSON: the API and the pages need no numbers for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gonogo.spec.verdicts import Explanation
@@ -21,12 +21,24 @@ NOT_FOUND = (
 AT_THE_EDGE = "no term stands out; the error is at the edge of what rounding explains"
 
 
-def consistent_diagnosis(content: Mapping[str, Any], explanation: str | None) -> dict[str, Any]:
-    """Return the diagnosis of a seed, made consistent with the seed's explanation.
+def consistent_diagnosis(
+    content: Mapping[str, Any],
+    explanation: str | None,
+    outputs: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Return the diagnosis of a seed, made consistent with the seed's verdict and statistics.
 
-    It must not call a kernel right if rounding doesn't explain its error.
+    It must not call a kernel right if rounding doesn't explain its error. What exact inputs and the
+    replay show of the outputs (output -> statistics) comes first: the terms by tiles are measured
+    with a Wormhole's budget, and may take the fault of another kernel for a different one.
     """
     diagnosis = dict(content)
+    shown = faults(outputs or {})
+    if shown and explanation in (Explanation.unexplained, Explanation.suspect):
+        words = [f"{output}: {fault}" for output, fault in shown.items()]
+        if adds(diagnosis.get("terms") or (), shown):
+            words.append(str(diagnosis["words"]))
+        return diagnosis | {"words": "; ".join(words), "can_tell": True, "faults": shown}
     parts = str(diagnosis.get("words") or "").split("; ")
     rest = [part for part in parts if part not in (RIGHT, PARTLY)]
     if rest == parts:  # it doesn't call anything right
@@ -36,3 +48,29 @@ def consistent_diagnosis(content: Mapping[str, Any], explanation: str | None) ->
     elif explanation == Explanation.suspect:
         diagnosis["words"] = "; ".join([AT_THE_EDGE, *rest])
     return diagnosis
+
+
+def faults(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return what exact inputs, else the replay, show of each wrong output (output -> words)."""
+    shown: dict[str, str] = {}
+    for output, statistics in outputs.items():
+        reading = statistics.get("exact") or {}
+        if reading.get("mismatches") and reading.get("words"):
+            shown[output] = str(reading["words"])
+        elif statistics.get("fault"):
+            shown[output] = str(statistics["fault"])
+    return shown
+
+
+def adds(terms: Sequence[Mapping[str, Any]], shown: Mapping[str, str]) -> bool:
+    """Return whether a diagnosis by tiles says more of the faults that are shown already.
+
+    It does where it says in which tiles the same term is wrong, or names an output about which
+    nothing is shown.
+    """
+    wrong = [term for term in terms if term["wrong"]]
+    return bool(wrong) and all(
+        term["output"] not in shown
+        or (term["name"] in shown[term["output"]] and (term.get("tiles") or 0) > 1)
+        for term in wrong
+    )

@@ -92,6 +92,7 @@ _ROWS = (
         seed_s=0.003,
         element_s=1.4e-7,
         on_wormhole=True,
+        default_build="correct",
         canary="correct",
     ),
     Executor(
@@ -102,6 +103,7 @@ _ROWS = (
         element_s=1e-7,
         package="torch",
         builds=tuple(_torch_builds()),
+        default_build="torch-eager",
     ),
     # bound by the host's comparison, about 3e7 elements a second
     Executor(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from gonogo.errors import FieldError
+from gonogo.errors import FieldError, FieldErrors
 from gonogo.spec import fields
 from gonogo.spec.selections import is_selection
 
@@ -54,31 +54,51 @@ def expand(content: Mapping[str, Any], path: str = "") -> list[Template]:
     content: {"defaults": {...}, "entries": [{"name", "test", ..., "matrix": {"shape": [...],
     "numerics": [...]}}]}. An entry's `test` and `target` are merged with those of the defaults,
     member by member. Each combination of a matrix is a test: its shape replaces the entry's, its
-    numerics are merged into the entry's. The bodies are not checked here. Raises FieldError if
-    there is no entry, for too many tests, and for duplicate names.
+    numerics are merged into the entry's. The bodies are not checked here. Raises FieldErrors if
+    there is no entry, for too many tests, for duplicate names, and for entries that can't be read.
     """
+    templates, problems = attempt(content, path)
+    if problems:
+        raise FieldErrors(problems)
+    return templates
+
+
+def attempt(content: Mapping[str, Any], path: str = "") -> tuple[list[Template], list[FieldError]]:
+    """Return the tests of a suite as `expand` does, and what is wrong with it."""
+    templates: list[Template] = []
+    problems: list[FieldError] = []
+    try:
+        _expand(content, path, templates, problems)
+    except FieldError as problem:  # one that says nothing about the other entries
+        problems.append(problem)
+    return templates, problems
+
+
+def _expand(
+    content: Mapping[str, Any], path: str, templates: list[Template], problems: list[FieldError]
+) -> None:
     defaults = fields.mapping(content.get("defaults") or {}, fields.join(path, "defaults"))
     entries = content.get("entries")
     where = fields.join(path, "entries")
     if not isinstance(entries, Sequence) or isinstance(entries, str) or not entries:
         raise FieldError(where, entries, "must be a list of tests", limit=f"1 to {MAX_TESTS} tests")
-    templates: list[Template] = []
     names: set[str] = set()
     for number, entry in enumerate(entries):
         place = f"{where}.{number}"
-        for template in _entry(merged(defaults, fields.mapping(entry, place)), place):
-            if len(template.name) > MAX_NAME:
-                raise FieldError(
-                    f"{place}.name", template.name, "is too long", limit=f"{MAX_NAME} characters"
-                )
-            if template.name in names:
-                raise FieldError(
-                    f"{place}.name",
-                    template.name,
-                    "is the name of two tests",
-                    limit="distinct names",
-                )
-            names.add(template.name)
+        try:
+            expanded = list(_entry(merged(defaults, fields.mapping(entry, place)), place))
+        except FieldError as problem:
+            problems.append(problem)
+            continue
+        for template in expanded:
+            name = template.name
+            if len(name) > MAX_NAME:
+                limit = f"{MAX_NAME} characters"
+                problems.append(FieldError(f"{place}.name", name, "is too long", limit=limit))
+            elif name in names:
+                reason, limit = "is the name of two tests", "distinct names"
+                problems.append(FieldError(f"{place}.name", name, reason, limit=limit))
+            names.add(name)
             templates.append(template)
             if len(templates) > MAX_TESTS:
                 raise FieldError(
@@ -87,7 +107,6 @@ def expand(content: Mapping[str, Any], path: str = "") -> list[Template]:
                     "makes too many tests",
                     limit=f"{MAX_TESTS} tests, matrices expanded",
                 )
-    return templates
 
 
 def merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:

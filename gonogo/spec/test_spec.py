@@ -18,7 +18,7 @@ from gonogo.errors import FieldError
 from gonogo.spec import fields, regimes, tolerances
 from gonogo.spec.canonical import key_of
 from gonogo.spec.kernels.kernel import Extent, Kernel
-from gonogo.spec.kernels.registry import KERNELS
+from gonogo.spec.kernels.registry import KERNELS, nameable
 from gonogo.spec.numerics import Numerics
 from gonogo.spec.regimes import Inputs, Regime
 from gonogo.spec.tolerances import AnyTolerance, Tolerance
@@ -31,10 +31,15 @@ MAX_GRID = 64
 
 
 def _known_kernel(name: str) -> str:
-    if name not in KERNELS:
-        allowed = {"limit": "one of " + ", ".join(KERNELS)}
+    try:
+        known = name in KERNELS
+    except FieldError as problem:  # its package is installed, and can't be loaded
+        raise Refused(FieldError("", name, problem.reason, limit=problem.limit)) from None
+    if not known:
+        names = nameable()
+        allowed = {"limit": "one of " + ", ".join(names)}
         raise PydanticCustomError(
-            "kernel", "unknown value" + fields.did_you_mean(name, KERNELS), allowed
+            "kernel", "unknown value" + fields.did_you_mean(name, names), allowed
         )
     return name
 

@@ -16,6 +16,8 @@ from gonogo.errors import InfrastructureError, JobError
 from gonogo.urls import API
 from gonogo_cli.kit.waiting import PATIENCE_S, POLL_S, Patience
 
+PAGE = 500
+"""Items that the API puts on a page at most."""
 ENDED = {"finished", "cancelled", "failed"}
 SEND_S = 300.0
 """A large file is stored in one transaction before it is answered."""
@@ -153,6 +155,19 @@ class Client:
             cursor = page.get("next")
             if cursor is None:
                 return
+
+    def some(
+        self, path: str, *, limit: int, cursor: str | None = None, **parameters: Any
+    ) -> dict[str, Any]:
+        """Return at most `limit` items of a list, and the cursor of the rest (null: no more)."""
+        items: list[Any] = []
+        while True:
+            size = min(limit - len(items), PAGE)
+            page = self.call("GET", path, cursor=cursor, limit=size, **parameters)
+            items += page["items"]
+            cursor = page.get("next")
+            if cursor is None or len(items) >= limit:
+                return {"items": items, "next": cursor}
 
     def job(self, job: str) -> dict[str, Any]:
         """GET /jobs/{id}."""

@@ -27,7 +27,8 @@ def check(
     ),
     build: str | None = typer.Option(
         None,
-        help="What to run: for the emulator a defect's name or correct; default for ttnn: ttnn.",
+        help="Build to run; default: correct on the emulator, torch-eager, ttnn. "
+        "`gonogo kernels show KERNEL` lists the emulator's.",
     ),
     kernel: str = options.KERNEL,
     executor: str = typer.Option(
@@ -75,8 +76,7 @@ def check(
     infrastructure.
     """
     import gonogo_settings
-    from gonogo.spec.builds import own_builds
-    from gonogo.spec.executors import EXECUTORS
+    from gonogo.spec.kernels.registry import allow_installed
     from gonogo.spec.regimes import check_exact_executor
     from gonogo.spec.selections import Selection, check_executor
     from gonogo.spec.test_spec import TestSpec
@@ -84,14 +84,8 @@ def check(
     from gonogo_workers.local import runner as executors
     from gonogo_workers.messages.chunk import ISOLATED, parse_context
 
-    build = build or (EXECUTORS[executor].default_build if executor in EXECUTORS else None)
-    if build is None:
-        raise FieldError(
-            "build",
-            None,
-            f"is needed for {executor}",
-            limit=", ".join(own_builds(executor)) or "the name of a build",
-        )
+    allow_installed()
+    build = build or default_build(executor)
     _check_counts(seeds, seed_start, deadline)
     if selections.requested(executor, suite, words, shuffle, stage):
         selection = Selection.parse(selections.from_flags(suite, words, shuffle, stage))
@@ -152,6 +146,24 @@ def check(
     if limits:
         report["known_limits"] = limits
     options.finish(report, test, title, as_json=as_json, fail_on=fail_on)
+
+
+def default_build(executor: str) -> str:
+    """Return the build that runs if none is named.
+
+    Raises FieldError for an unknown executor, and for one whose builds are all the host's own.
+    """
+    import gonogo_settings
+    from gonogo.spec.executors import EXECUTORS
+    from gonogo_workers.executors import builds_file, registry
+
+    registry.find(executor)
+    build = EXECUTORS[executor].default_build if executor in EXECUTORS else None
+    if build is not None:
+        return build
+    names = builds_file.read(gonogo_settings.load().builds).of(executor)
+    limit = "one of " + ", ".join(names) if names else "a name of the builds file (GONOGO_BUILDS)"
+    raise FieldError("build", None, f"is needed for {executor}", limit=limit)
 
 
 def _inputs(inputs: str | None, exact: bool) -> object:

@@ -97,7 +97,9 @@ def gauge(
     import gonogo_settings
     from gonogo.gauge.gates import named
     from gonogo.gauge.tests_file import parse
+    from gonogo.spec.kernels.registry import allow_installed
 
+    allow_installed()
     if deadline is not None and not deadline > 0:
         raise FieldError("deadline", deadline, "must be above 0 seconds")
     named(gate, "gate")

@@ -41,7 +41,9 @@ class FailOn(StrEnum):
 FAIL_ON = typer.Option(
     FailOn.any, "--fail-on", help="What makes the exit code 1; any: every verdict but pass."
 )
-KERNEL = typer.Option("layernorm_bw", help=f"One of {', '.join(KERNELS)}.")
+KERNEL = typer.Option(
+    "layernorm_bw", help=f"One of {', '.join(KERNELS)}, or of an installed package."
+)
 PARAMETERS = typer.Option(
     None, help='Fields that only this kernel has, as JSON, such as {"num_groups": 8}.'
 )
@@ -136,7 +138,7 @@ def diagnosed(
         if name in test.outputs  # a downstream output has no terms to diagnose
     }
     diagnosis = numerics(test).diagnose(test, given, flat)
-    return consistent_diagnosis(diagnosis.to_json(), row.get("explanation"))
+    return consistent_diagnosis(diagnosis.to_json(), row.get("explanation"), row["outputs"])
 
 
 def finish(

@@ -135,7 +135,7 @@ def check(
                     suspect.test,
                     suspect.given,
                     suspect.outputs,
-                    {"explanation": suspect.judgement.explanation.value},
+                    suspect.judgement.to_json(),
                 ),
             )
             for suspect in suspects

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import gonogo_settings as all_settings
 from gonogo.errors import GonogoError
 from gonogo.spec.executors import EXECUTORS
+from gonogo.spec.fields import did_you_mean
 from gonogo_workers.devices import health, programs
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import ExecutorFailure
@@ -57,7 +58,7 @@ def trials(canary: bool = False) -> Iterator[Trial]:
                 f"[executors.{name}]",
                 name,
                 False,
-                f"there is no executor {name}, only {', '.join(specs)}",
+                f"there is no executor {name}{did_you_mean(name, specs)}",
             )
     for name, spec in specs.items():
         if (
@@ -73,7 +74,7 @@ def trials(canary: bool = False) -> Iterator[Trial]:
                 build,
                 entry["executor"],
                 False,
-                f"there is no executor {entry['executor']}, only {', '.join(specs)}",
+                f"there is no executor {entry['executor']}{did_you_mean(entry['executor'], specs)}",
             )
             continue
         yield _trial(build, executor, file, settings.canary_deadline_s if canary else None)

@@ -12,20 +12,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from gonogo_cli.kit.groups import group
+
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Migrate the database.",
-)
-
-
-@app.callback()
-def root() -> None:
-    """Migrate the database."""
+app = group("Migrate the database.")
 
 
 def copy_sqlite(engine: Engine) -> Path | None:

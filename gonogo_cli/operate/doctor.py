@@ -34,24 +34,19 @@ def python() -> Finding:
     """The interpreter."""
     return Finding(
         "python",
-        sys.version_info[:2] in {(3, 11), (3, 12)},
+        (3, 11) <= sys.version_info[:2] < (3, 15),
         f"{platform.python_version()} at {sys.executable}",
     )
 
 
 def unknown_variables() -> Finding:
     """GONOGO_ variables that nobody reads: mostly typing mistakes."""
-    known = {
-        f"{gonogo_settings.PREFIX}{name.upper()}" for name in gonogo_settings.Settings.model_fields
-    } | set(gonogo_settings.OUTSIDE_VARIABLES)
-    strange = sorted(
-        name for name in os.environ if name.startswith(gonogo_settings.PREFIX) and name not in known
+    unread = ", ".join(
+        name + "".join(f" (did you mean {meant}?)" for meant in names)
+        for name, names in gonogo_settings.unread(os.environ).items()
     )
-    return Finding(
-        "settings",
-        not strange,
-        f"nobody reads {', '.join(strange)}" if strange else "every GONOGO_ variable is known",
-    )
+    words = f"nobody reads {unread}" if unread else "every GONOGO_ variable is known"
+    return Finding("settings", not unread, words)
 
 
 def compiled_code() -> Finding:
@@ -146,6 +141,19 @@ def server() -> Finding:
     return Finding("server", True, url)
 
 
+def kernels() -> Finding:
+    """The kernels of other packages: those that a service here would know, and the others."""
+    from gonogo.spec.kernels import installed, registry
+
+    registry.load(gonogo_settings.load().kernels)  # raises for one that can't be loaded
+    known, others = registry.loaded(), set(installed.names()) - set(registry.loaded())
+    if not known and not others:
+        return Finding("kernels", None, "no installed package offers one")
+    allowed = f"{registry.SETTING} allows {', '.join(known) or 'none'}"
+    words = f"; installed, for local commands and pytest only: {', '.join(sorted(others))}"
+    return Finding("kernels", True, allowed + (words if others else ""))
+
+
 def builds(canary: bool = False) -> Iterator[Finding]:
     """Each build of this host's builds file."""
     if gonogo_settings.load().builds is None and not gonogo_settings.load().executors:
@@ -187,6 +195,7 @@ CHECKS: Mapping[str, Callable[[], Finding | Iterator[Finding]]] = {
     "temporary": temporary,
     "server": server,
     "chips": chips,
+    "kernels": kernels,
     "builds": builds,
 }
 """By the name of the part: what `--part` takes and the output says."""
@@ -217,7 +226,7 @@ def doctor(
     canary: bool = typer.Option(
         False,
         "--canary",
-        help="Have each build run a small known LayerNorm, too (needs its device).",
+        help="Run a small known LayerNorm with each build as well (needs its device).",
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:

@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from gonogo.errors import JobError
+from gonogo_cli.kit.groups import group
 
 if TYPE_CHECKING:
     from gonogo_storage.rollups.rebuild import Progress as Done
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Sums over days, builds and devices.",
-)
-
-
-@app.callback()
-def root() -> None:
-    """Sums over days, builds and devices."""
+app = group("Compute the sums that pages show.")
 
 
 @app.command()

@@ -283,8 +283,10 @@ def up(
     """
     require_service()
     import gonogo_settings
+    from gonogo.spec.kernels import registry
 
     config = gonogo_settings.load()
+    registry.load(config.kernels)  # a wrong setting is said here, not in three logs
     if (config.database_url or config.broker_url) and not config.embedded:
         raise typer.BadParameter(
             "GONOGO_DATABASE_URL or GONOGO_BROKER_URL is set, but `up` brings its own: "

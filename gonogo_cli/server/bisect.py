@@ -22,10 +22,10 @@ def bisect(
         None, "--builds", help="The builds in order, with commas between them."
     ),
     branch: str | None = typer.Option(
-        None, help="In the place of --builds: all builds of this branch, by sequence."
+        None, help="Instead of --builds: search all builds of this branch, in their order."
     ),
-    first: str | None = typer.Option(None, help="Of the branch: the build to begin with."),
-    last: str | None = typer.Option(None, help="Of the branch: the build to end with."),
+    first: str | None = typer.Option(None, help="With --branch: begin with this build."),
+    last: str | None = typer.Option(None, help="With --branch: end with this build."),
     kernel: str = options.KERNEL,
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     executor: str = typer.Option("emulator", help="Executor of the target."),
@@ -35,16 +35,18 @@ def bisect(
     arch: str = typer.Option("wormhole", help="Architecture of the target."),
     board: str = typer.Option("n150", help="Board of the target."),
     signal: Signal | None = typer.Option(
-        None, help="What tells builds apart; default: numbers, of a suite verdicts."
+        None, help="Tell builds apart by this; default: numbers for a kernel, verdicts for a suite."
     ),
     expect: Expect = typer.Option(
         Expect.either, help="How the last build differs from the first; knowing it saves runs."
     ),
     several: bool = typer.Option(
-        False, "--several", help="By verdicts: look for further changes beside the first one ended."
+        False,
+        "--several",
+        help="With verdicts: look for further changes after the first one is found.",
     ),
     max_runs: int = typer.Option(
-        500, "--max-runs", help="Without an answer after so many it ends undecided."
+        500, "--max-runs", help="End undecided after this many runs without an answer."
     ),
     seed_start: int = typer.Option(0, "--seed-start", help="The first seed of every build."),
     parameters: str | None = options.PARAMETERS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.flakiness.classes import Class
+from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import Client
 from gonogo_cli.local import references
@@ -28,6 +30,8 @@ COLORS = {
 }
 GATES = {0: ("Clear", "green"), 1: ("Blocked", "bold red"), 3: ("Undecided", "yellow")}
 """The label of a gate's code, and its color."""
+MAX_NAMES = 2000
+"""Builds among which a misspelled one is looked for."""
 QUIET = ("passed", "not_run")
 """Classes that are counted, and listed with --all only."""
 
@@ -49,7 +53,17 @@ def compare(
             show.print_json(comparison)
         else:
             report(comparison, everything, client.url)
+            for side in (comparison["base"], comparison["head"]):
+                if not side["builds"]:
+                    _hint(client, side["asked"])
     raise typer.Exit(comparison["gate"]["code"])
+
+
+def _hint(client: Client, name: str) -> None:
+    """Tell which build was meant where a name has run nothing."""
+    names = [build["name"] for build in client.some("/builds", limit=MAX_NAMES)["items"]]
+    if name not in names and (hint := did_you_mean(name, names)):
+        print(f"no build {name!r}{hint}", file=sys.stderr)
 
 
 def read(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
@@ -83,7 +97,9 @@ def watch(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
     return waiting.until(glance, lambda comparison: bool(comparison["complete"]))
 
 
-def report(comparison: Mapping[str, Any], everything: bool, url: str) -> None:
+def report(
+    comparison: Mapping[str, Any], everything: bool, url: str, *, with_gate: bool = True
+) -> None:
     """Print a line per test, the gate's reasons, and the commands that run bad tests again."""
     out = show.console()
     shown = [
@@ -109,7 +125,8 @@ def report(comparison: Mapping[str, Any], everything: bool, url: str) -> None:
     )
     out.print(f"{sides}: {comparison['words']}", markup=False, soft_wrap=True)
     gate = comparison["gate"]
-    out.print(Text.assemble(GATES[gate["code"]], f": {gate['words']}"), soft_wrap=True)
+    if with_gate:
+        out.print(Text.assemble(GATES[gate["code"]], f": {gate['words']}"), soft_wrap=True)
     out.print(
         f"{url}{comparison['links']['page']}", style="underline", soft_wrap=True, highlight=False
     )

@@ -31,20 +31,22 @@ def import_(
         help="Reports: JUnit XML, gtest XML or JSON, CTRF, GoNoGo's own lines.",
     ),
     form: Format | None = typer.Option(
-        None, "--format", help="What the files are; guessed unless given."
+        None, "--format", help="Format of the files; default: guessed from each."
     ),
     suite: str | None = typer.Option(
-        None, help="Names the history; by default the file's own name does."
+        None, help="Name of the suite in the history; default: the file's own name."
     ),
     build: str | None = typer.Option(
         None, help="The build that was tested; by default the file's, else its commit."
     ),
-    arch: str | None = typer.Option(None, help="Where it ran: the architecture."),
-    board: str | None = typer.Option(None, help="Where it ran: the board."),
-    label: list[str] = typer.Option([], "--label", help="name=value; repeatable."),
-    repository: str | None = typer.Option(None, help="Of the commit, as org/name."),
-    sha: str | None = typer.Option(None, help="Of the commit."),
-    pull_request: int | None = typer.Option(None, help="Of the commit."),
+    arch: str | None = typer.Option(None, help="Architecture that it ran on."),
+    board: str | None = typer.Option(None, help="Board that it ran on."),
+    label: list[str] = typer.Option(
+        [], "--label", help="Label the import with NAME=VALUE; repeatable."
+    ),
+    repository: str | None = typer.Option(None, help="Repository of the commit, OWNER/NAME."),
+    sha: str | None = typer.Option(None, help="The commit."),
+    pull_request: int | None = typer.Option(None, help="Number of its pull request."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Store the tests of a run that happened elsewhere.

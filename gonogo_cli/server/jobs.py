@@ -1,4 +1,4 @@
-"""`gonogo watch, jobs, diagnose, cancel`: a server's jobs on the command line."""
+"""`gonogo watch, diagnose`: follow a server's job, and say what is wrong with its kernel."""
 
 from __future__ import annotations
 
@@ -113,33 +113,6 @@ def watch(
         report(client, follow(client, job, quiet=as_json), as_json, fail_on)
 
 
-def jobs(
-    state: str | None = typer.Option(None, help="Only jobs in this state."),
-    build: str | None = typer.Option(None, help="Only jobs of this build."),
-    test: str | None = typer.Option(None, help="Only jobs of this test's key."),
-    label: str | None = typer.Option(None, help="Only jobs with this label, name=value."),
-    limit: int = typer.Option(20, min=1, help="At most this many."),
-    as_json: bool = JSON,
-) -> None:
-    """List the newest jobs."""
-    with Client() as client:
-        items = list(
-            client.pages(
-                "/jobs",
-                most=limit,
-                limit=min(limit, 100),
-                state=state,
-                build=build,
-                test=test,
-                label=label,
-            )
-        )
-        if as_json:
-            show.print_json({"items": items})
-        else:
-            show.console().print(show.jobs_table(items, client.url))
-
-
 def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:
     """Say what is wrong with a job's kernel: which term, and which tiles were summed.
 
@@ -197,13 +170,3 @@ def _first_message(client: Client, job: dict[str, Any]) -> str | None:
     return (
         f"{noun} {show.sample(item)}: {item.get('message') or (messages or [item['verdict']])[0]}"
     )
-
-
-def cancel(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:
-    """Cancel a job: a running kernel is stopped within seconds, results that are there stay."""
-    with Client() as client:
-        record = client.call("POST", f"/jobs/{job}:cancel")
-    if as_json:
-        show.print_json(record)
-    else:
-        show.console().print(f"{job} is {record['state']}")

@@ -33,7 +33,7 @@ def rejudge(
         "--store",
         help="Keep the report on the server. The verdicts of the jobs stay as they are.",
     ),
-    reason: str | None = typer.Option(None, help="Why, for whoever finds the report."),
+    reason: str | None = typer.Option(None, help="Say why; the report keeps it."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Judge a test's stored seeds again, without running anything; show old and new verdicts.

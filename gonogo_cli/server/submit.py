@@ -100,7 +100,9 @@ def submit(
     inputs: str | None = typer.Option(None, help="Input regimes as JSON."),
     numerics: str | None = typer.Option(None, help="Numerics as JSON."),
     priority: int | None = typer.Option(None, help="0 to 9; higher runs first."),
-    label: list[str] = typer.Option([], "--label", help="name=value; repeatable."),
+    label: list[str] = typer.Option(
+        [], "--label", help="Label the jobs with NAME=VALUE; repeatable."
+    ),
     wait: bool = typer.Option(False, "--watch", help="Wait for the verdict."),
     fail_on: FailOn = typer.Option(
         FailOn.new, "--fail-on", help="With --watch: what makes the exit code 1."
@@ -120,7 +122,14 @@ def submit(
             if base is not None and not wait:
                 raise typer.BadParameter("--base needs --watch: what is compared has to be over")
             return suites.submit(
-                content, build, labels, wait=wait, fail_on=fail_on, as_json=as_json, base=base
+                content,
+                build,
+                labels,
+                wait=wait,
+                fail_on=fail_on,
+                as_json=as_json,
+                base=base,
+                path=file,
             )
         jobs = jobs_of(content, file)
     else:

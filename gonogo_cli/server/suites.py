@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +17,12 @@ from rich.text import Text
 
 from gonogo.errors import JobError
 from gonogo_cli.kit import show, waiting
-from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.client import Client, Refused
 from gonogo_cli.local import selections
 from gonogo_cli.server import compare
 
 ENDED = {"finished", "cancelled"}
+TELL_EVERY_S = 30.0
 OF_THE_RUN = ("builds", "labels", "commit")
 """Fields of the run that a file may have beside the suite; flags come before them."""
 
@@ -40,6 +44,20 @@ def read(path: Path) -> Any:
     except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as problem:
         raise JobError(f"{path} can't be read: {problem}") from problem
     return content
+
+
+@contextmanager
+def problems_in(path: Path) -> Iterator[None]:
+    """Tell all problems that the server finds in a file, each on a line with its place."""
+    try:
+        yield
+    except Refused as problem:
+        errors = problem.document.get("errors") or ()
+        if not errors:
+            raise
+        count = f"{len(errors)} problem{'s' * (len(errors) != 1)}"
+        lines = [f"{path} has {count}:", *(f"  {error['message']}" for error in errors)]
+        raise Refused("\n".join(lines), problem.document) from None
 
 
 def is_suite(content: Any) -> bool:
@@ -68,13 +86,15 @@ def submit(
     fail_on: str,
     as_json: bool,
     base: str | None = None,
+    path: Path,
 ) -> None:
-    """Submit a suite as one run.
+    """Submit the suite of a file as one run.
 
     With `wait`, follow it and exit with its code; with `base`, with that of the comparison.
     """
     with Client() as client:
-        run = client.call("POST", "/runs", body=request(content, builds, labels))
+        with problems_in(path):
+            run = client.call("POST", "/runs", body=request(content, builds, labels))
         url = client.url + run["links"]["page"]
         if wait:
             run = follow(client, run["id"], quiet=as_json)
@@ -102,11 +122,19 @@ def submit(
         )
 
 
-def follow(client: Client, run: str, *, quiet: bool = False) -> dict[str, Any]:
+def follow(
+    client: Client,
+    run: str,
+    *,
+    quiet: bool = False,
+    tell: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
     """Show a run's progress bar on stderr until it ends; return the run.
 
-    Waits for a server that is away.
+    Waits for a server that is away. Without a terminal, `tell` gets a line when jobs have ended, at
+    most one in TELL_EVERY_S: many pipelines take silence for a hang.
     """
+    last_line = (time.monotonic(), 0)
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task("run", total=None, note="", visible=not quiet)
 
@@ -120,12 +148,20 @@ def follow(client: Client, run: str, *, quiet: bool = False) -> dict[str, Any]:
                 total=seeds["total"],
                 note=note,
             )
+            nonlocal last_line
+            if tell is not None and jobs["ended"] > last_line[1] and _due(last_line[0]):
+                last_line = (time.monotonic(), jobs["ended"])
+                tell(note)
 
         return waiting.until(
             lambda: client.call("GET", f"/runs/{run}"),
             lambda record: record["state"] in ENDED,
             show_progress,
         )
+
+
+def _due(last_at: float) -> bool:
+    return not sys.stderr.isatty() and time.monotonic() - last_at >= TELL_EVERY_S
 
 
 def pairs(run: Mapping[str, Any], base: str) -> list[tuple[str, str]]:
@@ -189,13 +225,14 @@ def exit_code(run: Mapping[str, Any], fail_on: str) -> int:
 
     Else return 3 when the infrastructure failed a job, else 0.
     """
-    codes = [_code(test, fail_on) for test in run["tests"]]
+    codes = [test_code(test, fail_on) for test in run["tests"]]
     if 1 in codes or run["state"] != "finished":
         return 1
     return max(codes, default=1)
 
 
-def _code(test: Mapping[str, Any], fail_on: str) -> int:
+def test_code(test: Mapping[str, Any], fail_on: str) -> int:
+    """Return the exit code of a run's test: 1 as bad as `fail_on`, 3 could not be run, else 0."""
     if test["state"] != "finished":
         return 3 if test["state"] == "failed" else 1
     bad = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -26,13 +27,24 @@ class Token:
     name: str
     prefix: str
     scopes: tuple[str, ...]
+    builds: tuple[str, ...]
+    """Patterns of the names of builds that it may register with the scope submit"""
+    branches: tuple[str, ...]
+    """Patterns of their branches; empty: any"""
     created_at: datetime
     last_used_at: datetime | None
     revoked_at: datetime | None
 
 
 def create(
-    session: Session, *, name: str, prefix: str, digest: str, scopes: tuple[str, ...]
+    session: Session,
+    *,
+    name: str,
+    prefix: str,
+    digest: str,
+    scopes: tuple[str, ...],
+    builds: Sequence[str] = (),
+    branches: Sequence[str] = (),
 ) -> Token:
     """Store a new token by the keyed hash of its text."""
     row = TokenRow(
@@ -41,6 +53,8 @@ def create(
         prefix=prefix,
         hash=digest,
         scopes=list(scopes),
+        builds=list(builds),
+        branches=list(branches),
         created_at=utcnow(),
         last_used_at=None,
         revoked_at=None,
@@ -101,4 +115,5 @@ def touch(session: Session, token_id: str, now: datetime) -> None:
 
 def of_row(row: TokenRow) -> Token:
     """Return the value of a row (for modules of storage)."""
-    return from_object(Token, row, scopes=tuple(row.scopes))
+    lists = {name: tuple(getattr(row, name)) for name in ("scopes", "builds", "branches")}
+    return from_object(Token, row, **lists)

@@ -14,6 +14,7 @@ from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import IMPORT_EXECUTOR, JobKind, JobState
 from gonogo_storage.jobs import closing, job, jobs
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import JobLabelRow, JobRow
 
 MAX_SEEDS_SHOWN = 1000
@@ -103,7 +104,7 @@ def create(session: Session, new: NewImport, *, now: datetime | None = None) -> 
     )
     row = closing.lock(session, job_id)
     assert row is not None
-    closing.record(session, row, job_id, [dict(new_row) for new_row in new.rows], now=now)
+    closing.record(session, row, job_id, Batch.of(new.rows), now=now)
     closing.close(session, row, now=now)
     imported = jobs.get(session, job_id)
     assert imported is not None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.automation import versioned
@@ -18,6 +19,11 @@ from gonogo_storage.tables import SuiteRow
 @dataclass(frozen=True)
 class Suite(Versioned):
     """A suite in its newest version."""
+
+
+def names(session: Session) -> list[str]:
+    """Return the names of the suites that can run."""
+    return list(session.scalars(select(SuiteRow.name).where(SuiteRow.archived_at.is_(None))))
 
 
 def put(

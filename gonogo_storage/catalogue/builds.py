@@ -39,7 +39,7 @@ def add(
     name: str,
     executor: str,
     branch: str,
-    sequence: int,
+    sequence: int | None,
     commit: str | None = None,
     arithmetic: str | None = None,
     outputs: Sequence[str] | None = None,
@@ -47,9 +47,10 @@ def add(
 ) -> ListedBuild:
     """Register a build, or do nothing if it is registered already.
 
-    Raises BuildExists if another build has the name.
+    A sequence of None is the branch's next one, or the one that the build has already. Raises
+    BuildExists if another build has the name.
     """
-    fields = {
+    fields: dict[str, object] = {
         "executor": executor,
         "branch": branch,
         "sequence": sequence,
@@ -58,6 +59,8 @@ def add(
         "outputs": None if outputs is None else list(outputs),
     }
     row = session.get(BuildRow, name)
+    if sequence is None:
+        fields["sequence"] = next_sequence(session, branch) if row is None else row.sequence
     if row is None:
         row = BuildRow(name=name, created_at=now or utcnow(), **fields)
         session.add(row)

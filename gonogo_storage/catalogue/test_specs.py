@@ -12,6 +12,7 @@ from sqlalchemy import Text, cast, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import FIELD, KERNEL, Selection, is_selection
+from gonogo.spec.statistics import ROLLED_UP
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.paging import Page, newest_first
@@ -21,7 +22,6 @@ from gonogo_storage.rollups import rollups
 from gonogo_storage.rollups.figures import figure, total_figures
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.rollups.variants import COUNTED
-from gonogo_storage.seed_rows.packing import COLUMNS
 from gonogo_storage.tables import JobRow, JobTallyRow, TestSpecRow
 
 
@@ -181,7 +181,7 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
 
 def _metrics(figures: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the maximum of each metric, or for MEANS the mean over all seeds."""
-    return {name: figure(figures, name) for name in COLUMNS}
+    return {name: figure(figures, name) for name in ROLLED_UP}
 
 
 def history(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import Table, select, text
+from sqlalchemy import Column, Connection, Insert, Table, Uuid, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.base import Base
+from gonogo_storage.db.columns import Code
 from gonogo_storage.db.engine import is_postgres
 
 
@@ -28,47 +30,50 @@ def insert_once(session: Session, table: type[Base], rows: Sequence[dict[str, An
         session.execute(sqlite.insert(target).on_conflict_do_nothing(), rows)
 
 
-def load_once(
-    session: Session, table: type[Base], names: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> None:
-    """Insert many rows, given as values in the order of `names`, and leave existing rows unchanged.
+def load_once(session: Session, table: type[Base], columns: Mapping[str, Sequence[Any]]) -> None:
+    """Insert many rows, given as {column: values}, and leave existing rows unchanged.
 
     SQLite gets them by the driver itself. PostgreSQL gets them by COPY into a temporary table, and
     from there in one statement: that takes half the time of an INSERT for each.
     """
-    if not rows:
-        return
     target = cast(Table, table.__table__)
     session.flush()
     connection = session.connection()
-    binders = [
-        column.type.dialect_impl(connection.dialect).bind_processor(connection.dialect)
-        for column in (target.c[name] for name in names)
-    ]
-    bound = [(place, bind) for place, bind in enumerate(binders) if bind is not None]
-    prepared = [list(row) for row in rows]
-    for row in prepared:
-        for place, bind in bound:
-            row[place] = bind(row[place])
-    columns = ", ".join(names)
+    rows = zip(
+        *(_bound(target.c[name], values, connection) for name, values in columns.items()),
+        strict=True,
+    )
+    names = ", ".join(columns)
     if not is_postgres(session):
-        marks = ", ".join("?" * len(names))
-        insert = f"INSERT INTO {target.name} ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING"
-        connection.exec_driver_sql(insert, [tuple(row) for row in prepared])
+        marks = ", ".join("?" * len(columns))
+        insert = f"INSERT INTO {target.name} ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+        connection.exec_driver_sql(insert, list(rows))
         return
     staging = f"new_{target.name}"
     connection.exec_driver_sql(
         f"CREATE TEMP TABLE IF NOT EXISTS {staging} ON COMMIT DELETE ROWS"
-        f" AS SELECT {columns} FROM {target.name} WITH NO DATA"
+        f" AS SELECT {names} FROM {target.name} WITH NO DATA"
     )
     cursor = cast(Any, connection.connection.cursor())
-    with cursor.copy(f"COPY {staging} ({columns}) FROM STDIN") as copy:
-        for row in prepared:
+    with cursor.copy(f"COPY {staging} ({names}) FROM STDIN") as copy:
+        for row in rows:
             copy.write_row(row)
     cursor.close()
-    merge = f"INSERT INTO {target.name} ({columns}) SELECT {columns} FROM {staging}"
+    merge = f"INSERT INTO {target.name} ({names}) SELECT {names} FROM {staging}"
     connection.exec_driver_sql(f"{merge} ON CONFLICT DO NOTHING")
     connection.exec_driver_sql(f"TRUNCATE {staging}")
+
+
+def _bound(column: Column[Any], values: Sequence[Any], connection: Connection) -> Sequence[Any]:
+    """Return the values as the driver takes them."""
+    dialect = connection.dialect
+    bind = column.type.dialect_impl(dialect).bind_processor(dialect)
+    if bind is None:
+        return values
+    if isinstance(column.type, Code | Uuid):  # few of them are different
+        bound = {value: bind(value) for value in set(values)}
+        return [bound[value] for value in values]
+    return [bind(value) for value in values]
 
 
 def upsert(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
@@ -76,13 +81,17 @@ def upsert(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) 
 
     The caller holds a lock from reading the rows until this call.
     """
-    if not rows:
-        return
+    if rows:
+        session.execute(_upsert(is_postgres(session), table, tuple(rows[0])), rows)
+
+
+@cache  # building the statement takes longer than running it
+def _upsert(postgres: bool, table: type[Base], names: tuple[str, ...]) -> Insert:
     target = cast(Table, table.__table__)
     keys = [column.name for column in target.primary_key.columns]
-    insert = postgresql.insert(target) if is_postgres(session) else sqlite.insert(target)
-    changes = {name: insert.excluded[name] for name in rows[0] if name not in keys}
-    session.execute(insert.on_conflict_do_update(index_elements=keys, set_=changes), rows)
+    insert = postgresql.insert(target) if postgres else sqlite.insert(target)
+    changes = {name: insert.excluded[name] for name in names if name not in keys}
+    return insert.on_conflict_do_update(index_elements=keys, set_=changes)
 
 
 def increase(
@@ -92,13 +101,17 @@ def increase(
 
     Other columns of existing rows stay as they are. Needs no lock.
     """
-    if not rows:
-        return
+    if rows:
+        session.execute(_increase(is_postgres(session), table, tuple(counts)), rows)
+
+
+@cache
+def _increase(postgres: bool, table: type[Base], counts: tuple[str, ...]) -> Insert:
     target = cast(Table, table.__table__)
     keys = [column.name for column in target.primary_key.columns]
-    insert = postgresql.insert(target) if is_postgres(session) else sqlite.insert(target)
+    insert = postgresql.insert(target) if postgres else sqlite.insert(target)
     sums = {name: target.c[name] + insert.excluded[name] for name in counts}
-    session.execute(insert.on_conflict_do_update(index_elements=keys, set_=sums), rows)
+    return insert.on_conflict_do_update(index_elements=keys, set_=sums)
 
 
 def lock(session: Session, room: int, name: str) -> None:

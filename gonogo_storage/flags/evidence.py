@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
 from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.selections import KERNEL, Selection, is_selection
+from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.tolerances import for_output
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.states import FlagKind, JobKind
@@ -21,18 +22,6 @@ from gonogo_storage.seed_rows import stored
 from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.seeds import stages
 from gonogo_storage.tables import ArtifactRow, JobRow, SeedResultRow, SeedSourceRow, TestSpecRow
-
-SHOWN = (
-    "tolerance_ratio",
-    "budget_ratio",
-    "chi",
-    "row_z",
-    "xhat_z",
-    "scale_z",
-    "max_abs",
-    "rms",
-    "pcc_deficit",
-)
 
 _EXPLAINED_RANK = {name.value: rank for rank, name in enumerate(Explanation)}  # worst first
 _SENTENCES = {
@@ -44,6 +33,18 @@ _SENTENCES = {
         " allow."
     ),
 }
+
+
+class _Fact(NamedTuple):
+    """The part of a seed's row that decides which seed is the most telling, with its statistics."""
+
+    verdict: str
+    explanation: str
+    budget_ratio: float
+    outputs: Mapping[str, Mapping[str, Any]]
+
+
+_GREEN = _Fact(Verdict.pass_.value, Explanation.explained.value, 0.0, {})
 
 
 def diagnosis(session: Session, job_id: str) -> dict[str, Any] | None:
@@ -82,28 +83,36 @@ def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
     if not artifacts:
         return None
     table = SeedResultRow
-    facts: dict[tuple[int, int], tuple[str, str, float]] = {}
+    facts: dict[tuple[int, int], _Fact] = {}
     query = stored.query(table.job_id == job_id, table.seed.in_({row.seed for row in artifacts}))
-    for seed in stored.read(session, query, "budget_ratio"):
+    for seed in stored.read(session, query, "budget_ratio", "exact", "fault"):
         ratios = [output["budget_ratio"] or 0.0 for output in seed.outputs.values()]
-        explained = seed.explanation or Explanation.not_judged.value
-        facts[seed.seed, seed.repeat] = (seed.verdict, explained, max(ratios, default=0.0))
+        facts[seed.seed, seed.repeat] = _Fact(
+            seed.verdict,
+            seed.explanation or Explanation.not_judged.value,
+            max(ratios, default=0.0),
+            seed.outputs,
+        )
 
     def order(row: Any) -> tuple[int, int, float, int, int]:
-        verdict, explanation, ratio = facts.get(
-            (row.seed, row.repeat), (Verdict.pass_.value, Explanation.explained.value, 0.0)
+        fact = facts.get((row.seed, row.repeat), _GREEN)
+        return (
+            _EXPLAINED_RANK[fact.explanation],
+            Verdict(fact.verdict).rank,
+            -fact.budget_ratio,
+            row.seed,
+            row.repeat,
         )
-        return (_EXPLAINED_RANK[explanation], Verdict(verdict).rank, -ratio, row.seed, row.repeat)
 
     best = min(artifacts, key=order)
     content = session.scalars(select(ArtifactRow.content).where(ArtifactRow.id == best.id)).one()
-    fact = facts.get((best.seed, best.repeat), (None, None))
+    fact = facts.get((best.seed, best.repeat))
     return {
         "seed": best.seed,
         "repeat": best.repeat,
-        "verdict": fact[0],
-        "explanation": fact[1],
-        **consistent_diagnosis(content, fact[1]),
+        "verdict": fact and fact.verdict,
+        "explanation": fact and fact.explanation,
+        **consistent_diagnosis(content, fact and fact.explanation, fact and fact.outputs),
     }
 
 
@@ -197,7 +206,7 @@ def _finding(
             "arithmetic": seed.arithmetic,
             "policy": seed.policy,
         }
-        evidence["statistics"] = {name: statistics.get(name) for name in SHOWN}
+        evidence["statistics"] = {name: statistics.get(name) for name in ROLLED_UP}
         evidence["needed_atol"] = statistics.get("needed_atol")
         if job.kind == JobKind.seeds:  # imported results can't be rerun
             evidence["check"] = check_line(
@@ -222,22 +231,22 @@ def _worst_output(
     """
     size = "budget_ratio" if hollow else "tolerance_ratio"
     table = SeedResultRow
-    query = stored.query(table.job_id == job.id, _on_healthy_device(sick))
+    conditions = [table.job_id == job.id, _on_healthy_device(sick)]
     if job.kernel != KERNEL:
-        query = query.where(table.verdict == verdict.value)
-    best: tuple[tuple[float, int, int, str], StoredSeed] | None = None
-    for seed in stored.read(session, query, size):
-        for name, output in seed.outputs.items():
+        conditions.append(table.verdict == verdict.value)
+    best: tuple[float, int, int, str] | None = None
+    for number, repeat, outputs in stored.read_outputs(session, conditions, size):
+        for name, output in outputs.items():
             if (job.kernel == KERNEL and output["verdict"] != verdict) or (
                 hollow and output["explanation"] != Explanation.unexplained
             ):
                 continue
-            place = (-(output[size] or 0.0), seed.seed, seed.repeat, name)
-            if best is None or place < best[0]:
-                best = place, seed
+            place = (-(output[size] or 0.0), number, repeat, name)
+            if best is None or place < best:
+                best = place
     if best is None:
         return None
-    (_, number, repeat, name), _ = best
+    _, number, repeat, name = best
     of_seed = stored.query(table.job_id == job.id, table.seed == number, table.repeat == repeat)
     (seed,) = stored.read(session, of_seed)
     return seed, name, seed.outputs[name]

@@ -7,7 +7,6 @@ decide.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import func, select
@@ -24,7 +23,7 @@ from gonogo_storage.flags import unseen
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.flags.flags import Finding
 from gonogo_storage.seed_rows import stored
-from gonogo_storage.seed_rows.packing import TAIL
+from gonogo_storage.seed_rows.layouts import TAIL
 from gonogo_storage.tables import JobRow, SeedResultRow, TestSpecRow
 
 MAX_SEED = 2**53 - 1
@@ -301,11 +300,12 @@ def _outputs(session: Session, job_id: str) -> list[str]:
 
 def _statistics(session: Session, job_id: str, output: str) -> list[dict[str, Any]]:
     table = SeedResultRow
-    query = stored.query(table.job_id == job_id).order_by(table.seed.desc(), table.repeat)
-    of_output = (s.outputs[output] for s in stored.read(session, query) if output in s.outputs)
+    with_outputs = stored.query(table.job_id == job_id, table.layout.is_not(None))
+    last = with_outputs.order_by(table.seed.desc(), table.repeat).limit(MAX_POOLED)
     return [
-        {name: value for name, value in row.items() if name not in TAIL}
-        for row in islice(of_output, MAX_POOLED)
+        {name: value for name, value in seed.outputs[output].items() if name not in TAIL}
+        for seed in stored.read(session, last)
+        if output in seed.outputs
     ]
 
 

@@ -26,10 +26,10 @@ def outputs(session: Session, job_id: str) -> dict[str, tuple[str, ...]]:
     if not causes:
         return {}
     terms: dict[str, list[dict[str, Any]]] = {name: [] for name in sorted(causes)}
-    of_job = stored.query(SeedResultRow.job_id == job_id)
-    for seed in stored.read(session, of_job, unseen_terms.NAME):
-        for name in causes & seed.outputs.keys():
-            terms[name].append({unseen_terms.NAME: seed.outputs[name].get(unseen_terms.NAME)})
+    of_job = [SeedResultRow.job_id == job_id]
+    for _, _, of_seed in stored.read_outputs(session, of_job, unseen_terms.NAME):
+        for name in causes & of_seed.keys():
+            terms[name].append({unseen_terms.NAME: of_seed[name].get(unseen_terms.NAME)})
     return {name: unseen_terms.shared(rows) for name, rows in terms.items()}
 
 

@@ -19,7 +19,7 @@ from gonogo.flakiness.samples import Sample, distinct_places
 from gonogo_storage.rollups.tallies import value_of
 from gonogo_storage.rollups.variants import MAX_JOBS, JobFacts, Variant, jobs_of
 from gonogo_storage.seed_rows import stored
-from gonogo_storage.seed_rows.packing import KINDS
+from gonogo_storage.seed_rows.layouts import KINDS
 from gonogo_storage.tables import SeedResultRow
 
 if TYPE_CHECKING:

@@ -5,13 +5,14 @@ Everything that a worker's message, or its silence, changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import or_, select, update
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session, aliased, defer
 
 from gonogo_storage.db.encoding import storable
 from gonogo_storage.db.ids import is_id
@@ -20,6 +21,7 @@ from gonogo_storage.devices import periods
 from gonogo_storage.gauges import gauge_work
 from gonogo_storage.jobs import artifacts, closing
 from gonogo_storage.messages import events
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import AttemptRow, BuildRow, ChunkRow, GaugeRow, JobRow, TestSpecRow
 
@@ -222,21 +224,14 @@ def store(
         return None
     current = chunk.attempt_id == attempt.id and attempt.state in OPEN_ATTEMPT
     _begin(session, job, chunk, attempt, now=now)
-    requested_pairs = {(int(seed), int(repeat)) for seed, repeat in attempt.work}
-    rows: dict[results.Pair, dict[str, Any]] = {}
-    for row in body.get("rows") or ():
-        pair = (int(row["seed"]), int(row["repeat"]))
-        if pair in requested_pairs and (row.get("outputs") or current):
-            rows.setdefault(pair, row)
-    stored = results.present(session, job.id, list(rows))
-    fresh = [row for pair, row in rows.items() if pair not in stored]
-    closing.record(session, job, attempt.id, fresh, now=now)
+    batch = _fresh(session, job, attempt, Batch.parse(body), current=current)
+    closing.record(session, job, attempt.id, batch, now=now)
     artifacts.add(session, job.id, attempt.id, body.get("artifacts") or (), now=now)
     if attempt.state in OPEN_ATTEMPT:
         attempt.heard_at = now
-    batch = body.get("batch")
-    if isinstance(batch, int) and batch not in attempt.batches:
-        attempt.batches = [*attempt.batches, batch]
+    number = body.get("batch")
+    if isinstance(number, int) and number not in attempt.batches:
+        attempt.batches = [*attempt.batches, number]
     session.flush()
     closing.advance_sequential(session, job, now=now)
     if attempt.state == AttemptState.reported:
@@ -248,9 +243,39 @@ def store(
     ):
         closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
     session.flush()
-    if fresh and job.kind == JobKind.seeds:
-        periods.record_seeds(session, attempt.device or fresh[0].get("device"), len(fresh), now=now)
+    if batch.rows and job.kind == JobKind.seeds:
+        device = attempt.device or batch.rows[0].get("device")
+        periods.record_seeds(session, device, len(batch), now=now)
     return job.id
+
+
+def _unrequested(
+    pairs: Collection[results.Pair], work: Sequence[list[int]]
+) -> Collection[results.Pair]:
+    """Return the pairs that aren't in the work, of which there may be a hundred thousand."""
+
+    def is_found(pair: results.Pair) -> bool:  # at once where the work is in order, as it nearly is
+        place = bisect_left(work, [*pair])
+        return place < len(work) and work[place] == [*pair]
+
+    others = [pair for pair in pairs if not is_found(pair)]
+    return set(others) - set(map(tuple, work)) if others else ()
+
+
+def _fresh(
+    session: Session, job: JobRow, attempt: AttemptRow, batch: Batch, *, current: bool
+) -> Batch:
+    """Return the rows that count and aren't stored yet."""
+    with_outputs = set() if current else batch.with_outputs()
+    places: dict[results.Pair, int] = {}
+    for place, row in enumerate(batch.rows):
+        if current or place in with_outputs:
+            places.setdefault((int(row["seed"]), int(row["repeat"])), place)
+    unrequested = _unrequested(places, attempt.work)
+    stored = results.present(session, job.id, list(places))
+    return batch.take(
+        [place for pair, place in places.items() if pair not in stored and pair not in unrequested]
+    )
 
 
 def finished(
@@ -352,7 +377,10 @@ def _locked(session: Session, attempt_id: str) -> tuple[JobRow, ChunkRow, Attemp
     job = closing.lock(session, home.job_id)
     if job is None:
         return None
-    chunk = session.get_one(ChunkRow, home.chunk_id, populate_existing=True)
+    # its work is as long as the attempt's, and few messages need it
+    chunk = session.get_one(
+        ChunkRow, home.chunk_id, populate_existing=True, options=[defer(ChunkRow.work)]
+    )
     return job, chunk, session.get_one(AttemptRow, attempt_id, populate_existing=True)
 
 

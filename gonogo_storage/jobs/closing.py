@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -25,6 +24,7 @@ from gonogo_storage.jobs import chunking, seed_grids, sequential
 from gonogo_storage.messages import events, outbox
 from gonogo_storage.rollups import rollups
 from gonogo_storage.rollups.variants import variants_of
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import (
     AttemptRow,
@@ -70,7 +70,7 @@ def resolve_chunk(
             {"seed": seed, "repeat": repeat, "verdict": Verdict.error.value, "message": message}
             for seed, repeat in missing
         ]
-        record(session, job, attempt_id, rows, now=now)
+        record(session, job, attempt_id, Batch.of(rows), now=now)
         advance_sequential(session, job, now=now)
         end_chunk(session, job, chunk, ChunkState.lost, now=now)
 
@@ -86,14 +86,13 @@ def _still_needed(job: JobRow, chunk: ChunkRow) -> bool:
     )
 
 
-def record(
-    session: Session, job: JobRow, attempt_id: str, rows: list[dict[str, Any]], *, now: datetime
-) -> None:
-    """Store new result rows and count them, for the job and in its test's roll-ups.
+def record(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now: datetime) -> None:
+    """Store new results and count them, for the job and in its test's roll-ups.
 
-    The caller has removed rows that are stored already. Events: a `verdict` when a seed is the
+    The caller has removed what is stored already. Events: a `verdict` when a seed is the
     job's worst so far, and one `progress`, which also records the day that the rows belong to.
     """
+    rows = batch.rows
     if not rows:
         return
     if job.kind == JobKind.gauge:
@@ -103,20 +102,20 @@ def record(
         )
         return
     first = job.done + 1
-    results.add(session, job, attempt_id, rows, arrival=job.done)
+    results.add(session, job, attempt_id, batch, arrival=job.done)
     seed_grids.fill(session, job, rows)
     worst_before = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
-    counts = dict(job.counts)
-    for row in rows:
-        counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
-    job.counts = counts
+    added = Counter([row["verdict"] for row in rows])
+    job.counts = counts = dict(Counter(job.counts) + added)
     if job.kernel == KERNEL:
-        job.outcomes = _outcomes(job.outcomes or {}, rows)
+        job.outcomes = _outcomes(job.outcomes or {}, batch)
     job.done += len(rows)
-    worst_row = min(
-        rows, key=lambda row: (Verdict(row["verdict"]).rank, row["seed"], row["repeat"])
-    )
-    if worst_before is None or Verdict(worst_row["verdict"]).rank < worst_before.rank:
+    worst_added = worst_verdict([Verdict(name) for name in added])
+    if worst_before is None or worst_added.rank < worst_before.rank:
+        worst_row = min(
+            (row for row in rows if row["verdict"] == worst_added),
+            key=lambda row: (row["seed"], row["repeat"]),
+        )
         summary = {name: worst_row.get(name) for name in ("repeat", "verdict", "explanation")}
         sample_number = sample(
             session.get_one(TestSpecRow, job.test_key).canonical, worst_row["seed"]
@@ -130,21 +129,18 @@ def record(
         now=now,
     )
     # last: from here to the commit, other jobs of the test wait
-    rollups.add(session, job, rows, first=first, now=now)
+    rollups.add(session, job, batch, first=first, now=now)
 
 
-def _outcomes(before: dict[str, int], rows: list[dict[str, Any]]) -> dict[str, int]:
+def _outcomes(before: dict[str, int], batch: Batch) -> dict[str, int]:
     """Count the tests of all iterations by outcome.
 
     An iteration without any test counts by its verdict.
     """
     outcomes = Counter(before)
-    for row in rows:
-        iteration_outcomes = [
-            entry["outcome"]
-            for entry in (row.get("outputs") or {}).values()
-            if entry.get("outcome")
-        ]
+    for place, row in enumerate(batch.rows):
+        tests = batch.objects.get(place, {}).values()
+        iteration_outcomes = [test["outcome"] for test in tests if test.get("outcome")]
         outcomes.update(iteration_outcomes or [row["verdict"]])
     return dict(outcomes)
 

@@ -14,11 +14,12 @@ from typing import Any
 from sqlalchemy import union_all
 from sqlalchemy.orm import Session
 
+from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.verdicts import POLICY, WORST_FIRST
 from gonogo_storage.rollups.rollups import Sums
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.seed_rows import slots, stored
-from gonogo_storage.seed_rows.packing import COLUMNS, KINDS, TAIL
+from gonogo_storage.seed_rows.layouts import KINDS, TAIL
 from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.seeds import strips
 from gonogo_storage.seeds.strips import StripSeed
@@ -33,7 +34,7 @@ _NO_BUDGET = 1e300  # a NaN or a hang has no budget ratio: among equals it comes
 _CLASSES = (slots.SILENT, slots.UNGATED, slots.GATED)
 _LIMITS = {
     "chi": POLICY.chi,
-    **{name: POLICY.direction for name in COLUMNS if name.endswith("_z")},
+    **{name: POLICY.direction for name in ROLLED_UP if name.endswith("_z")},
 }
 _CANDIDATES = 100
 """With more than MAX_WHOLE seeds, the number of rows read of each output and verdict.
@@ -165,7 +166,7 @@ def _worst_of_all(session: Session, job_id: str, limit: int, rollup: RollUp) -> 
     query = stored.query(SeedResultRow.job_id == job_id)
     if rollup:
         query = query.where(SeedResultRow.verdict.in_(_enough(rollup[WHOLE].counts, limit)))
-    return _worst(stored.read(session, query, *COLUMNS), limit)
+    return _worst(stored.read(session, query, *ROLLED_UP), limit)
 
 
 def _worst(seeds: Iterable[StoredSeed], limit: int) -> list[int]:
@@ -200,7 +201,7 @@ def _worst_by_index(
             # Rows whose seed has a worse verdict are fewer than `limit`: leaving them out is cheap.
             query = stored.query(table.job_id == job_id, of_rank, table.verdict == verdict)
             largest = query.order_by(slots.axis_column(slot).desc()).limit(_CANDIDATES)
-            seeds += stored.read(session, largest, *COLUMNS)
+            seeds += stored.read(session, largest, *ROLLED_UP)
     return _worst(seeds, limit)
 
 
@@ -244,7 +245,7 @@ def _beyond(seed: StoredSeed) -> float:
 def _severity(output: Mapping[str, Any]) -> float:
     """Return how far an output is beyond what rounding explains.
 
-    It uses COLUMNS; gonogo.spec.verdicts.evidence uses all statistics.
+    It uses ROLLED_UP; gonogo.spec.verdicts.evidence uses all statistics.
     """
     budget = output["budget_ratio"]
     ratios = [output[name] / limit for name, limit in _LIMITS.items() if output[name] is not None]
@@ -252,7 +253,7 @@ def _severity(output: Mapping[str, Any]) -> float:
 
 
 def _of_strip(row: StripSeed) -> MarkRecord:
-    numbers = {**dict.fromkeys(COLUMNS), **_numbers(row.statistics)}
+    numbers = {**dict.fromkeys(ROLLED_UP), **_numbers(row.statistics)}
     return MarkRecord(row.seed, row.repeat, row.output, row.verdict, row.explanation, None, numbers)
 
 

@@ -22,8 +22,9 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.ids import made_at
 from gonogo_storage.rollups import rollups
-from gonogo_storage.rollups.tallies import READ, Tally, tallies
+from gonogo_storage.rollups.tallies import READ, Tally
 from gonogo_storage.seed_rows import stored
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import (
     DayRollupRow,
     EventRow,
@@ -223,7 +224,7 @@ def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
         _rows(current, job_id, first, last), key=lambda row: calendar(row["arrival"])
     ):
         sums = days.setdefault(day, {})  # a clock that went back can return to an earlier day
-        for place, tally in tallies(rows).items():
+        for place, tally in rollups.count(Batch.of(list(rows))).items():
             sums[place] = sums.get(place, Tally()) + tally
     rollups.merge(current, job, days, shadow=shadow)
     rollups.advance(current, job_id, last, shadow=shadow)

@@ -26,8 +26,9 @@ from gonogo.flakiness.outcomes import Outcome
 from gonogo.flakiness.sketches import Sketch
 from gonogo_storage.db import dialect
 from gonogo_storage.db.ids import is_id
-from gonogo_storage.rollups.tallies import WHOLE, Tally, tallies, total
+from gonogo_storage.rollups.tallies import WHOLE, Tally, total
 from gonogo_storage.rollups.variants import context_name
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import DayRollupRow, JobRow, JobTallyRow, RolledRow
 
 if TYPE_CHECKING:
@@ -224,22 +225,26 @@ def of_tests(
     return rollups
 
 
-def add(
-    session: Session, job: JobRow, seeds: Sequence[Mapping[str, Any]], *, first: int, now: datetime
-) -> None:
-    """Count seeds that this transaction stored, as in a results message, from arrival `first`.
+def add(session: Session, job: JobRow, batch: Batch, *, first: int, now: datetime) -> None:
+    """Count seeds that this transaction stored, from arrival `first`.
 
     The caller holds the job's lock. If earlier rows of the job aren't counted yet, these aren't
     either: gonogo_storage.rollups.rebuild.catch_up counts them all, in order. That happens if an
     older version stored rows, or during a rebuild.
     """
-    if not seeds:
-        return
-    sums = tallies(seeds)  # before the lock, so that others don't wait for arithmetic
+    sums = count(batch)  # before the lock, so that others don't wait for arithmetic
     lock(session, job.test_key)
     if upto(session, job.id) == first - 1:
         merge(session, job, {now.astimezone(UTC).date(): sums})
-        advance(session, job.id, first - 1 + len(seeds))
+        advance(session, job.id, first - 1 + len(batch))
+
+
+def count(batch: Batch) -> dict[tuple[str, str], Tally]:
+    """Return the sums by (device, output) of seeds."""
+    # Imported here because it loads NumPy, which the API doesn't need.
+    from gonogo_storage.rollups import counting
+
+    return counting.tallies(batch)
 
 
 def lock(session: Session, test_key: str) -> None:
@@ -284,7 +289,7 @@ def merge(
     whole: dict[str, Tally] = {}
     for parts in days.values():
         for (_, output), tally in parts.items():
-            whole[output] = whole.get(output, Tally()) + tally
+            whole[output] = whole[output] + tally if output in whole else tally
     table = JobTallyRow
     query = select(table.output, *Tally.of(table)).where(
         table.job_id == job.id, table.shadow.is_(shadow), table.output.in_(list(whole))
@@ -295,7 +300,7 @@ def merge(
             "job_id": job.id,
             "output": output,
             "shadow": shadow,
-            **(stored.get(output, Tally()) + tally).columns(),
+            **(stored[output] + tally if output in stored else tally).columns(),
         }
         for output, tally in whole.items()
     ]
@@ -319,7 +324,12 @@ def _merge_days(
     )
     stored = {row.key: Tally.stored(row) for row in session.execute(query)}
     rows = [
-        {"key": key, "shadow": shadow, **axes, **(stored.get(key, Tally()) + tally).columns()}
+        {
+            "key": key,
+            "shadow": shadow,
+            **axes,
+            **(stored[key] + tally if key in stored else tally).columns(),
+        }
         for key, (axes, tally) in sums.items()
     ]
     dialect.upsert(session, DayRollupRow, rows)

@@ -1,4 +1,4 @@
-"""Sums over result rows.
+"""Sums over seeds, which can be added (gonogo_storage.rollups.counting makes them).
 
 They are counts of seeds, verdicts, explanations and outcomes, device time, and sketches of four
 statistics.
@@ -13,25 +13,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gonogo.flakiness import sketches
-from gonogo.flakiness.outcomes import outcome_of
 from gonogo.flakiness.sketches import Sketch
-from gonogo_storage.rollups.figures import mean, total_figures
-from gonogo_storage.seed_rows.packing import KINDS, stored_number
+from gonogo.spec.statistics import ROLLED_UP, STATISTICS
+from gonogo_storage.rollups.figures import total_figures
+from gonogo_storage.seed_rows.layouts import KINDS
 from gonogo_storage.tables import DayRollupRow, JobTallyRow
 
 WHOLE = ""
 """Stands for the whole seed instead of an output."""
-OF_OUTPUT = ("tolerance_ratio", "budget_ratio", "rms")
-OF_SEED = ("tolerance_ratio", "budget_ratio")
-"""The statistics of a whole seed are those of its worst output."""
+OF_OUTPUT = tuple(row.name for row in STATISTICS.values() if row.quantiles)
+OF_SEED = tuple(name for name in OF_OUTPUT if STATISTICS[name].rolled_up == "largest")
+"""The statistics with a sketch; those of a whole seed are its worst output's."""
 DURATION = "duration_ms"
-_GREEN, _RED = "passed", frozenset({"failed", "error", "crash", "hang"})
 _NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": math.inf}
-MAXIMA = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "row_z", "xhat_z", "scale_z")
-MEANS = ("rms", "pcc_deficit")
+MAXIMA, MEANS = (
+    tuple(name for name in ROLLED_UP if STATISTICS[name].rolled_up == kind)
+    for kind in ("largest", "mean")
+)
 """The statistics whose maximum, or whose sum, an output's tally has."""
-READ = (*MAXIMA, *MEANS, "outcome", "nonfinite_statistics", KINDS)
-"""The statistics of an output that `tallies` reads, besides its verdict and explanation."""
+READ = (*ROLLED_UP, "outcome", "nonfinite_statistics", KINDS)
+"""The statistics of an output that is counted, besides its verdict and explanation."""
 Output = Mapping[str, Any]
 
 
@@ -114,76 +115,6 @@ def total(parts: Sequence[Tally]) -> Tally:
     )
 
 
-def tallies(seeds: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Tally]:
-    """Return the sums by (device, output) of seeds, as in a results message.
-
-    Results of existing tests (with an `outcome`) count into their iteration and have no separate
-    sums, because a suite has thousands.
-    """
-    whole: dict[str, list[Mapping[str, Any]]] = {}
-    outputs: dict[tuple[str, str], list[Output]] = {}
-    for seed in seeds:
-        device = seed.get("device") or ""
-        whole.setdefault(device, []).append(seed)
-        for name, output in (seed.get("outputs") or {}).items():
-            if output.get("outcome") is None:
-                outputs.setdefault((device, name), []).append(output)
-    sums = {(device, WHOLE): _of_seeds(members) for device, members in whole.items()}
-    return sums | {place: _of_output(members) for place, members in outputs.items()}
-
-
-def _of_seeds(seeds: Sequence[Mapping[str, Any]]) -> Tally:
-    outputs = [[*(seed.get("outputs") or {}).values()] for seed in seeds]
-    durations = [seed.get(DURATION) for seed in seeds]
-    values = {name: [_worst(_values(of_seed, name)) for of_seed in outputs] for name in OF_SEED}
-    measured = _finite(ms for ms, of_seed in zip(durations, outputs, strict=True) if of_seed)
-    outcomes: Counter[str] = Counter()
-    judged = Counter([(s["verdict"], _green(o)) for s, o in zip(seeds, outputs, strict=True)])
-    for (verdict, green), number in judged.items():
-        outcomes[outcome_of(verdict, green).value] += number
-    return Tally(
-        seeds=len(seeds),
-        empty=outputs.count([]),
-        duration_us=sum(map(_microseconds, durations)),
-        counts=_count([seed["verdict"] for seed in seeds]),
-        explanations=_count([seed.get("explanation") for seed in seeds]),
-        outcomes=_ordered(outcomes),
-        figures={DURATION: mean(measured)} if measured else {},
-        sketches={
-            name: Sketch.of(numbers)
-            for name, numbers in sorted({**values, DURATION: durations}.items())
-        },
-    )
-
-
-def _of_output(rows: Sequence[Output]) -> Tally:
-    values = {name: _values(rows, name) for name in (*MAXIMA, *MEANS)}
-    figures: dict[str, Any] = {}
-    for name in MAXIMA:
-        if known := _finite(values[name]):
-            figures[name] = stored_number(name, max(known))
-    for name in MEANS:
-        if known := _finite(values[name]):
-            figures[name] = mean(known)
-    return Tally(
-        seeds=len(rows),
-        counts=_count([row["verdict"] for row in rows]),
-        explanations=_count([row.get("explanation") for row in rows]),
-        figures=figures,
-        sketches={name: Sketch.of(values[name]) for name in sorted(OF_OUTPUT)},
-    )
-
-
-def _values(outputs: Sequence[Output], name: str) -> Sequence[float | None]:
-    """Return `value_of` each output."""
-    values = [output.get(name) for output in outputs]
-    return [value_of(output, name) for output in outputs] if None in values else values
-
-
-def _finite(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None and value - value == 0]
-
-
 def value_of(output: Output, name: str) -> float | None:
     """Return a statistic of an output, or None if there is none.
 
@@ -197,32 +128,11 @@ def value_of(output: Output, name: str) -> float | None:
     return _NONFINITE.get(str(kinds.get(name))) if kinds else None
 
 
-def _worst(values: Sequence[float | None]) -> float | None:
-    """Return the largest magnitude; NaN if one is NaN, None if all are."""
-    known = [abs(value) for value in values if value is not None]
-    return math.nan if math.isnan(sum(known)) else max(known, default=None)
-
-
-def _green(outputs: Sequence[Output]) -> bool | None:
-    """Return whether an iteration's tests passed; None for a kernel's seed, which has no tests."""
-    outcomes = {output["outcome"] for output in outputs if output.get("outcome") is not None}
-    return False if outcomes & _RED else True if _GREEN in outcomes else None
-
-
-def _microseconds(duration_ms: float | None) -> int:
-    """Return whole microseconds, whose sums are exact; 0 for an impossible time."""
-    return round(1000 * duration_ms) if duration_ms is not None and 0 < duration_ms < 1e12 else 0
-
-
 def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total_counts: Counter[str] = Counter()
     for part in counts:
         total_counts.update(part)
     return _ordered(total_counts)
-
-
-def _count(words: Iterable[str | None]) -> dict[str, int]:
-    return {str(word): number for word, number in sorted(Counter(filter(None, words)).items())}
 
 
 def _ordered(counts: Counter[str]) -> dict[str, int]:

@@ -6,15 +6,19 @@ which of its statistics is the axis of its test's plot. The outputs of existing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.columns import VERDICTS
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import JobRow, SeedResultRow
 from gonogo_storage.tables.numbers import SLOTS
+
+if TYPE_CHECKING:
+    from gonogo.judging.columns import OutputColumns
 
 GATED, UNGATED, SILENT, EMPTY = range(4)
 """The classes of a rank: the axis is tolerance_ratio; it is budget_ratio; there is neither, as for
@@ -39,17 +43,14 @@ def axis_column(slot: int) -> Column[Any]:
     return SeedResultRow.__table__.c[f"axis_{slot}"]  # type: ignore[return-value]
 
 
-def assign(job: JobRow, rows: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
+def assign(job: JobRow, batch: Batch) -> Mapping[str, int]:
     """Give new outputs a slot, as far as there are any; return {output: slot}.
 
     The caller holds the job's lock.
     """
     slots: list[str] = list(job.slots or ())
-    for row in rows:
-        outputs: Mapping[str, Mapping[str, Any]] = row.get("outputs") or {}
-        if len(slots) < SLOTS and not outputs.keys() <= set(slots):
-            new = (n for n in sorted(outputs) if n not in slots and "outcome" not in outputs[n])
-            slots += [*new][: SLOTS - len(slots)]
+    names = dict.fromkeys(output.name for part in batch.judged for output in part.outputs)
+    slots += [name for name in names if name not in slots][: SLOTS - len(slots)]
     if slots != job.slots:
         job.slots = slots
     return {output: slot for slot, output in enumerate(slots)}
@@ -64,21 +65,34 @@ def of_jobs(session: Session, job_ids: Sequence[str]) -> dict[str, Mapping[str, 
     }
 
 
-def values(
-    slots: Mapping[str, int], verdict: str, outputs: Mapping[str, Mapping[str, Any]]
-) -> list[float | None]:
-    """Return the values of the columns NAMES of a seed."""
-    columns: list[float | None] = [None] * (2 * SLOTS)
-    if not outputs:
-        columns[0] = rank(verdict, EMPTY)
-    for name, output in outputs.items():
-        slot = slots.get(name)
-        if slot is not None:
-            class_, axis = GATED, output.get("tolerance_ratio")
-            if axis is None or axis - axis != 0:  # NaN and Inf are stored as None
-                class_, axis = UNGATED, output.get("budget_ratio")
-            if axis is None or axis - axis != 0:
-                class_, axis = SILENT, None
-            columns[2 * slot] = rank(output["verdict"], class_)
-            columns[2 * slot + 1] = axis
+def values(slots: Mapping[str, int], batch: Batch) -> list[list[float | None]]:
+    """Return the columns NAMES of a batch's seeds."""
+    columns: list[list[float | None]] = [[None] * len(batch) for _ in NAMES]
+    with_outputs = batch.with_outputs()
+    for place, row in enumerate(batch.rows):
+        if place not in with_outputs:
+            columns[0][place] = rank(row["verdict"], EMPTY)
+    for part in batch.judged:
+        for output in part.outputs:
+            if output.name in slots:
+                slot = slots[output.name]
+                _fill(part.rows, output, columns[2 * slot], columns[2 * slot + 1])
     return columns
+
+
+def _fill(
+    places: Sequence[int],
+    output: OutputColumns,
+    ranks: list[float | None],
+    axes: list[float | None],
+) -> None:
+    """Write the ranks and the axes of an output's seeds to their places in the batch."""
+    statistics = map(output.values, ("verdict", "tolerance_ratio", "budget_ratio"))
+    for place, verdict, gated, ungated in zip(places, *statistics, strict=True):
+        class_, axis = GATED, gated
+        if axis is None or axis - axis != 0:  # NaN and Inf are stored as None
+            class_, axis = UNGATED, ungated
+        if axis is None or axis - axis != 0:
+            class_, axis = SILENT, None
+        ranks[place] = _CODES[verdict] + class_
+        axes[place] = axis

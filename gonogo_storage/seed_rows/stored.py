@@ -76,3 +76,20 @@ def read(
         for *columns, layout, numbers, rest in part:
             outputs = unpacking.unpack(layout, numbers, rest, names)
             yield StoredSeed._make((*columns, outputs))
+
+
+def read_outputs(
+    session: Session, conditions: Sequence[ColumnElement[bool]], *statistics: str
+) -> Iterator[tuple[int, int, unpacking.Outputs]]:
+    """Yield (seed, repeat, outputs) of the seeds that meet the conditions.
+
+    It takes half the time of `read`, for functions that hold a job's lock.
+    """
+    table = SeedResultRow
+    columns = table.seed, table.repeat, table.layout, table.numbers, table.rest
+    names = frozenset(statistics)
+    query = select(*columns).join(SeedSourceRow, OF_SOURCE).where(*conditions)
+    for part in session.execute(query).partitions(1000):
+        unpacking.load(session, {row.layout for row in part})
+        for seed, repeat, layout, numbers, rest in part:
+            yield seed, repeat, unpacking.unpack(layout, numbers, rest, names)

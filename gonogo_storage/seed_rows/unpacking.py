@@ -1,4 +1,4 @@
-"""The outputs of a stored seed, read from its compact form (gonogo_storage.seed_rows.packing).
+"""The outputs of a stored seed, read from its compact form (gonogo_storage.seed_rows.layouts).
 
 A reader names the statistics that it needs, because turning all of them into values takes longest.
 """
@@ -13,10 +13,10 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from gonogo.spec.statistics import ROLLED_UP
 from gonogo_storage.db.columns import VERDICTS
 from gonogo_storage.db.encoding import decode
-from gonogo_storage.seed_rows.packing import (
-    COLUMNS,
+from gonogo_storage.seed_rows.layouts import (
     DIGEST,
     DIGITS,
     DOUBLE,
@@ -69,7 +69,7 @@ def unpack(
 ) -> Outputs:
     """Return the outputs of a seed by name, each with its verdict, explanation and statistics.
 
-    The layout is loaded. Statistics that an output doesn't have are left out, except COLUMNS.
+    The layout is loaded. Statistics that an output doesn't have are left out, except ROLLED_UP.
     """
     if layout is None:
         return {} if rest is None else _plain(decode(rest), names)
@@ -106,13 +106,13 @@ def _output(values: Values, others: Any, place: int, readers: Readers) -> dict[s
 
 
 def statistics_of(output: dict[str, Any]) -> dict[str, Any]:
-    """Return an output without what every output has: verdict, COLUMNS, digest and the like."""
-    left_out = {"verdict", "explanation", *COLUMNS, *TAIL}
+    """Return an output without what every output has: verdict, ROLLED_UP, digest and the like."""
+    left_out = {"verdict", "explanation", *ROLLED_UP, *TAIL}
     return {name: value for name, value in output.items() if name not in left_out}
 
 
 def _plain(outputs: Outputs, names: Names) -> Outputs:
-    usual = dict.fromkeys((*COLUMNS, "digest", KINDS))
+    usual = dict.fromkeys((*ROLLED_UP, "digest", KINDS))
     read: Outputs = {}
     for name, sent in sorted(outputs.items()):
         output = {"verdict": sent["verdict"], "explanation": None, **usual, **sent}

@@ -12,8 +12,8 @@ from gonogo_storage.db.dialect import insert_once, load_once
 from gonogo_storage.db.encoding import storable
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.paging import Page, numbers
-from gonogo_storage.seed_rows import packing, slots, stored
-from gonogo_storage.seed_rows.packing import Layout
+from gonogo_storage.seed_rows import slots, stored
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.tables import (
     GaugeResultRow,
@@ -96,53 +96,38 @@ def present(session: Session, job_id: str, work: Sequence[Sequence[int]]) -> set
     return pairs & {(int(seed), int(repeat)) for seed, repeat in work}
 
 
-def add(
-    session: Session,
-    job: JobRow,
-    attempt_id: str,
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    arrival: int,
-) -> None:
-    """Insert new rows, as in a results message.
+def add(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, arrival: int) -> None:
+    """Insert new seeds.
 
-    The caller holds the job's lock and knows that the rows are new. `arrival` is the last number in
-    use.
+    The caller holds the job's lock and knows that the seeds are new. `arrival` is the last number
+    in use.
     """
-    job_slots = slots.assign(job, rows)
-    sources = _sources(session, job.id, attempt_id, rows)
-    layouts: dict[int, Layout] = {}
-    values = []
-    for number, (row, source) in enumerate(zip(rows, sources, strict=True), arrival + 1):
-        outputs: Mapping[str, Mapping[str, Any]] = row.get("outputs") or {}
-        packed = packing.pack(outputs)
-        layout = packed.layout
-        if layout is not None:
-            layouts[layout.id] = layout
-        position, duration_ms = row.get("position"), row.get("duration_ms")
-        if duration_ms is not None and duration_ms - duration_ms != 0:
-            duration_ms = None
-        values.append(
-            (
-                job.id,
-                int(row["seed"]),
-                int(row["repeat"]),
-                number,
-                source,
-                str(row["verdict"]),
-                row.get("explanation"),
-                position,
-                duration_ms,
-                storable(row.get("message")),
-                *slots.values(job_slots, row["verdict"], outputs),
-                None if layout is None else layout.id,
-                packed.numbers,
-                packed.rest,
-            )
-        )
+    # Imported here because it loads NumPy, which the API doesn't need.
+    from gonogo_storage.seed_rows.packing import pack
+
+    rows = batch.rows
+    packed = pack(batch)
+    layouts = {layout.id: layout for layout in packed.layouts if layout is not None}
     contents = [{"id": id_, "content": layouts[id_].outputs} for id_ in sorted(layouts)]
+    durations = [row.get("duration_ms") for row in rows]
+    columns: Sequence[Sequence[Any]] = (
+        [job.id] * len(rows),
+        [int(row["seed"]) for row in rows],
+        [int(row["repeat"]) for row in rows],
+        range(arrival + 1, arrival + 1 + len(rows)),
+        _sources(session, job.id, attempt_id, rows),
+        [str(row["verdict"]) for row in rows],
+        [row.get("explanation") for row in rows],
+        [row.get("position") for row in rows],
+        [None if ms is None or ms - ms != 0 else ms for ms in durations],
+        [storable(row.get("message")) for row in rows],
+        *slots.values(slots.assign(job, batch), batch),
+        [None if layout is None else layout.id for layout in packed.layouts],
+        packed.numbers,
+        packed.rest,
+    )
     insert_once(session, SeedLayoutRow, contents)
-    load_once(session, SeedResultRow, _COLUMNS, values)
+    load_once(session, SeedResultRow, dict(zip(_COLUMNS, columns, strict=True)))
 
 
 def _sources(
@@ -154,7 +139,8 @@ def _sources(
     query = select(table.number, *(getattr(table, name) for name in names))
     of_attempt = query.where(table.job_id == job_id, table.attempt_id == attempt_id)
     known = {tuple(key): number for number, *key in session.execute(of_attempt)}
-    keys = [(attempt_id, *(row.get(name) for name in _SOURCE)) for row in rows]
+    columns = [[row.get(name) for row in rows] for name in _SOURCE]
+    keys = [(attempt_id, *key) for key in zip(*columns, strict=True)]
     new_keys = [key for key in dict.fromkeys(keys) if key not in known]
     new: list[dict[str, Any]] = []
     if new_keys:

@@ -51,7 +51,10 @@ class SeedOrder:
         """Return the place of a (seed, repeat); None if the job doesn't have it."""
         if not 0 <= repeat < self.repeats:
             return None
-        index = bisect_left(self.seeds, seed)
+        if isinstance(self.seeds, range):  # consecutive seeds
+            index = min(max(seed - self.seeds.start, 0), len(self.seeds))
+        else:
+            index = bisect_left(self.seeds, seed)
         if index == len(self.seeds) or self.seeds[index] != seed:
             if seed not in self.added:
                 return None

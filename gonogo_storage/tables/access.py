@@ -21,6 +21,8 @@ class TokenRow(Base):
     prefix: Mapped[str]
     hash: Mapped[str] = mapped_column(unique=True)
     scopes: Mapped[list[Any]]
+    builds: Mapped[list[Any]]
+    branches: Mapped[list[Any]]
     created_at: Mapped[datetime]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]

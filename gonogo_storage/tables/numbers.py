@@ -31,7 +31,7 @@ def _slot_index(slot: int) -> Index:
 class SeedResultRow(Base):
     """The result of one (seed, repeat) of a job, with all its outputs.
 
-    `layout`, `numbers` and `rest` hold the outputs (gonogo_storage/seed_rows/packing.py). The
+    `layout`, `numbers` and `rest` hold the outputs (gonogo_storage/seed_rows/layouts.py). The
     outputs of a job have slots (JobRow.slots). There the rank of an output is 4 times the number of
     its verdict, plus its class (gonogo_storage/seed_rows/slots.py), and its axis is the statistic
     that its test is plotted by. So an index finds the worst seeds of a verdict. PostgreSQL

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 import gonogo_settings as configuration
+from gonogo.spec.kernels import registry as kernels
 from gonogo.urls import API
 from gonogo_dashboards import pages
 from gonogo_service.access import login
@@ -46,9 +47,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """Return the app with the API and the pages.
 
     It doesn't connect yet: the database and the broker may start later. Raises ValueError when
-    GONOGO_DATABASE_URL is missing, or GONOGO_SECRET_KEY outside of embedded mode.
+    GONOGO_DATABASE_URL is missing, or GONOGO_SECRET_KEY outside of embedded mode, and FieldError
+    for a kernel in GONOGO_KERNELS that can't be loaded.
     """
     settings = settings or configuration.load()
+    kernels.load(settings.kernels)
     context = make_context(settings)
 
     @asynccontextmanager
@@ -80,9 +83,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         triage_form.router,
         pages.make_router(context),
     ]
-    for router in all_routers:
-        app.include_router(router)
+    # not by include_router, which makes each route's schemas a second time at the first request
+    # (a quarter of a second) and matches the address twice
     routes = [route for router in all_routers for route in router.routes]
+    app.router.routes.extend(routes)
     openapi.install(app, routes)
     limits = BodyLimits.of_settings(settings)
     refusals.install(app, limits=limits, routes=routes)

@@ -62,7 +62,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def service(
-    tmp_path: Path, database_url: str, private_redis: RedisServer, github: GitHubServer
+    tmp_path: Path, migrated_postgres_url: str, private_redis: RedisServer, github: GitHubServer
 ) -> Iterator[Service]:
     key = tmp_path / "app.pem"
     key.write_text(github.pem)
@@ -77,7 +77,7 @@ def service(
     }
     new_service = Service(
         tmp_path,
-        database_url,
+        migrated_postgres_url,
         private_redis.url,
         **{f"GONOGO_{name}": value for name, value in extra.items()},
     )

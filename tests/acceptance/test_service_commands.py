@@ -1,5 +1,5 @@
 """The commands that talk to a server, as a shell script would use them: JSON, exit codes, a message
-that says what to do."""
+that says what to do; and a job that compares two builds over HTTP."""
 
 from __future__ import annotations
 
@@ -186,6 +186,45 @@ def test_the_first_token_is_made_beside_the_database_and_works(place: Service) -
     assert refused.status_code == 401
     assert "items" in json.loads(call(place, "jobs", "--json", GONOGO_TOKEN=token))
     assert call(place, "jobs", code=2, GONOGO_TOKEN="gng_wrong")
+
+
+COMPARED = {
+    "kernel": "layernorm_bw",
+    "shape": [1, 64, 1, 416],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
+
+
+def test_a_job_compares_two_builds_over_http(place: Service) -> None:
+    with place.client() as client:
+        body = {
+            "test": COMPARED,
+            "build": "correct",
+            "reference": {"build": "tt-train-2025"},
+            "seeds": {"start": 0, "count": 3},
+        }
+        assert client.call("POST", "/jobs:validate", body=body)["results"] == 3
+        job = client.call("POST", "/jobs", body=body)["id"]
+        ended = client.wait(job)
+        assert (ended["state"], ended["verdict"]) == ("finished", "pass_by_tolerance"), place.logs()
+        assert ended["reference"] == {"build": "tt-train-2025"}
+        items = list(client.pages(f"/jobs/{job}/results"))
+        assert sorted(item["seed"] for item in items) == [0, 1, 2]
+        for item in items:
+            dx = item["outputs"]["dx"]
+            assert dx["budget_ratio"] < 1.1  # against float64: this build is right
+            assert dx["reference"]["build"] == "tt-train-2025"
+            assert dx["reference"]["budget_ratio"] > 10
+            assert "the reference" in item["message"]
+        assert (
+            client.call("GET", f"/flags?job={job}")["items"] == []
+        )  # a flag is about one build and float64
+        again = client.call("POST", f"/jobs/{job}:resubmit")["id"]
+        assert client.wait(again)["reference"] == {"build": "tt-train-2025"}
+        page = httpx.get(f"{place.url}/jobs/{job}").text
+        assert "tt-train-2025 and float64" in page
+        assert "--reference-build tt-train-2025" in page
+        assert "Against tt-train-2025" in page
 
 
 def test_the_doctor_finds_everything_well_and_a_typing_mistake(place: Service) -> None:

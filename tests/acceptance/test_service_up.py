@@ -35,6 +35,9 @@ from running_service import (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
+TROUBLESOME = {"GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome"}
+
+
 class Up:
     """A `gonogo up` in a folder of its own."""
 
@@ -97,9 +100,8 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One `gonogo up` for all tests that leave it unchanged: a start takes ten seconds of a
-    processor."""
-    running = Up(tmp_path_factory.mktemp("up"))
+    """One `gonogo up` for the other tests: a start takes seven seconds of a processor."""
+    running = Up(tmp_path_factory.mktemp("up"), **TROUBLESOME)
     yield running
     running.close()
 
@@ -107,6 +109,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def test_it_runs_jobs_without_any_configuration_and_survives_the_death_of_each_child(
     up: Up,
 ) -> None:
+    """At the end it is killed itself, and nothing is left."""
     with Client(up.url) as client:
         ended = client.wait(submit(client, 3))
         assert (ended["state"], ended["verdict"]) == ("finished", "pass"), f"{ended}\n{up.logs()}"
@@ -123,6 +126,10 @@ def test_it_runs_jobs_without_any_configuration_and_survives_the_death_of_each_c
                 f"after {word} was killed: {ended}\n{up.logs()}"
             )
             every_seed_once(client, job, range(3))
+    processes = family(up.process.pid)
+    up.process.kill()
+    up.process.communicate()
+    until(lambda: gone(processes), 15, "the children to end")
 
 
 def test_a_second_one_says_where_the_first_is_and_exits_with_3(shared: Up) -> None:
@@ -152,66 +159,6 @@ def test_keys_and_socket_are_its_owner_s_alone(shared: Up) -> None:
     worker = shared.child("worker").environ()
     assert "GONOGO_SECRET_KEY" not in worker
     assert "GONOGO_DATABASE_URL" not in worker
-
-
-def test_it_stops_within_ten_seconds_with_pages_open_and_a_job_running(tmp_path: Path) -> None:
-    """Stop it by Ctrl-C and by SIGTERM; each time the next `gonogo up` continues the job."""
-    up = Up(tmp_path, GONOGO_EXECUTORS="troublesome=troublesome:Troublesome")
-    with Client(up.url) as client:
-        target = {"executor": "troublesome", "arch": "wormhole", "board": "n150"}
-        job = submit(client, 1000, build="slow", target=target)
-        until(lambda: client.job(job)["done"] > 0, what=f"the job to run\n{up.logs()}")
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
-        with Client(up.url) as idle:  # a connection that is kept open doesn't keep it
-            assert idle.job(job)["state"] == "running"
-            stops_in_time(up, job, signal_number)
-        up = Up(tmp_path, GONOGO_EXECUTORS="troublesome=troublesome:Troublesome")
-        with Client(up.url) as client:
-            done = client.job(job)["done"]
-            until(
-                lambda client=client, done=done: client.job(job)["done"] > done,
-                what="the job to go on",
-            )
-    with Client(up.url) as client:
-        client.call("POST", f"/jobs/{job}:cancel")
-        assert client.wait(job)["state"] == "cancelled"
-    up.close()
-
-
-def stops_in_time(up: Up, job: str, signal_number: int) -> None:
-    """End `gonogo up` by a signal while the job runs and a client reads the job's events."""
-    processes = family(up.process.pid)
-    opened = threading.Event()
-
-    def watch() -> None:
-        try:
-            with httpx.stream("GET", f"{up.url}/api/v1/jobs/{job}/events", timeout=60) as answer:
-                for _ in answer.iter_lines():
-                    opened.set()
-        except httpx.TransportError:
-            pass
-
-    page = threading.Thread(target=watch)
-    page.start()
-    assert opened.wait(10)
-    before = time.monotonic()
-    os.kill(up.process.pid, signal_number)
-    errors = up.process.communicate(timeout=20)[1]
-    took = time.monotonic() - before
-    page.join(10)
-    assert took < 10, f"{took:.1f} s"
-    assert up.process.returncode == 0, errors
-    assert gone(processes), [process for process in processes if process.is_running()]
-    assert not (up.folder / "var/up.json").exists()
-    assert not page.is_alive()
-
-
-def test_nothing_is_left_when_up_itself_is_killed(tmp_path: Path) -> None:
-    up = Up(tmp_path)
-    processes = family(up.process.pid)
-    up.process.kill()
-    up.process.communicate()
-    until(lambda: gone(processes), 15, "the children to end")
 
 
 def test_a_taken_port_is_a_clear_error(
@@ -272,3 +219,49 @@ def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
         ended = client.wait(job)
         assert ended["verdict"] == "pass", f"{ended}\n{shared.logs()}"
         every_seed_once(client, job, range(60))
+
+
+def test_it_stops_within_ten_seconds_with_pages_open_and_a_job_running(shared: Up) -> None:
+    """Stop it by Ctrl-C; the next `gonogo up` continues the job. Stop that one by SIGTERM.
+
+    The last test of this file, because it stops the one that they share.
+    """
+    with Client(shared.url) as client:
+        target = {"executor": "troublesome", "arch": "wormhole", "board": "n150"}
+        job = submit(client, 1000, build="slow", target=target)
+        until(lambda: client.job(job)["done"] > 0, what=f"the job to run\n{shared.logs()}")
+        # a connection that is kept open doesn't keep it
+        stops_in_time(shared, job, signal.SIGINT)
+    up = Up(shared.folder, **TROUBLESOME)
+    with Client(up.url) as client:
+        done = client.job(job)["done"]
+        until(lambda: client.job(job)["done"] > done, what="the job to go on")
+        stops_in_time(up, job, signal.SIGTERM)
+
+
+def stops_in_time(up: Up, job: str, signal_number: int) -> None:
+    """End `gonogo up` by a signal while the job runs and a client reads the job's events."""
+    processes = family(up.process.pid)
+    opened = threading.Event()
+
+    def watch() -> None:
+        try:
+            with httpx.stream("GET", f"{up.url}/api/v1/jobs/{job}/events", timeout=60) as answer:
+                for _ in answer.iter_lines():
+                    opened.set()
+        except httpx.TransportError:
+            pass
+
+    page = threading.Thread(target=watch)
+    page.start()
+    assert opened.wait(10)
+    before = time.monotonic()
+    os.kill(up.process.pid, signal_number)
+    errors = up.process.communicate(timeout=20)[1]
+    took = time.monotonic() - before
+    page.join(10)
+    assert took < 10, f"{took:.1f} s"
+    assert up.process.returncode == 0, errors
+    assert gone(processes), [process for process in processes if process.is_running()]
+    assert not (up.folder / "var/up.json").exists()
+    assert not page.is_alive()

@@ -85,7 +85,8 @@ def install(wheel: Path, folder: Path) -> Path:
 
     Other packages are borrowed from the environment at hand, by a .pth file. A folder named there
     is searched, but its own .pth files are not read: an editable install of this checkout stays
-    out.
+    out. So does numba, which would compile for forty seconds in a place that is new to it
+    (test_jit_cache.py has the places).
     """
     venv.create(folder, symlinks=True)
     programs = folder / "bin"
@@ -110,7 +111,8 @@ def install(wheel: Path, folder: Path) -> Path:
         ).strip()
     )
     borrowed = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-    (purelib / "borrowed.pth").write_text("\n".join(borrowed) + "\n")
+    without_numba = "import sys; sys.modules['numba'] = None"
+    (purelib / "borrowed.pth").write_text("\n".join([*borrowed, without_numba]) + "\n")
     return programs
 
 

@@ -20,6 +20,7 @@ from gonogo_storage.db.states import ChunkState, JobState
 from gonogo_storage.devices import devices, goldens, heartbeats
 from gonogo_storage.jobs import artifacts, attempts, chunks, closing, jobs
 from gonogo_storage.jobs.job import Job, NewJob
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import ChunkRow
 
 NIGHTLY: dict[str, Any] = {
@@ -162,7 +163,7 @@ def report(
     assert job is not None
     if job.state == JobState.queued:
         job.state, job.started_at = JobState.running, now
-    closing.record(session, job, new_id(), rows, now=now)
+    closing.record(session, job, new_id(), Batch.of(rows), now=now)
     if diagnosed:
         shape = test_specs.get(session, job.test_key).test.get("shape", [8462])  # type: ignore[union-attr]
         content = diagnosis(-(-shape[-1] // 32))

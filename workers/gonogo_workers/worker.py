@@ -19,8 +19,9 @@ from celery import Celery, signals
 from celery.platforms import SecurityWarning
 
 import gonogo_settings as all_settings
-from gonogo.errors import FieldError, InfrastructureError
+from gonogo.errors import InfrastructureError
 from gonogo.spec.executors import ON_CHIPS
+from gonogo.spec.kernels import registry as kernels
 from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import DeviceContext
@@ -74,12 +75,14 @@ def create_worker(
     """
     if settings.broker_url is None or settings.worker_key is None:
         raise InfrastructureError("a worker needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY")
+    kernels.load(settings.kernels)
     key = settings.worker_key.get_secret_value()
     app = queue.make_app(settings.broker_url)
     app.conf.worker_disable_prefetch = True
     app.steps["consumer"].add(QueueConsumer)
     known, builds = registry.known(settings.executors), builds_file.read(settings.builds)
     names = _executors(executor, known, builds)
+    known = {**known, **{name: registry.find(name, settings.executors) for name in names}}
     lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
     devices = _claimed(names, device, settings, lock_folder, interpreters(known, builds))
     first = devices[names[0]]
@@ -226,15 +229,11 @@ class Worker:
 
 
 def _executors(executor: str, known: Mapping[str, ExecutorSpec], builds: BuildsFile) -> list[str]:
-    """Return the names of the executors to serve. Raises FieldError."""
+    """Return the names of the executors to serve."""
     if executor == ALL:
         of_builds = (str(entry["executor"]) for entry in builds.builds.values())
         return registry.ready(known, (*builds.executors, *of_builds))
-    names = [name.strip() for name in executor.split(",")]
-    for name in names:
-        if name not in known:
-            raise FieldError("executor", name, "unknown executor", limit=", ".join(known))
-    return names
+    return [name.strip() for name in executor.split(",")]
 
 
 def _claimed(

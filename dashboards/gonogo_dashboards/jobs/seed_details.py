@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.spec import verdicts
+from gonogo.spec.statistics import STATISTICS
 from gonogo_dashboards.kit import arithmetic_view, imported, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_storage.flags.evidence import check_line
@@ -17,45 +18,8 @@ from gonogo_storage.jobs.job import Job
 from gonogo_storage.seeds import results
 from gonogo_storage.seeds.seed_order import SeedOrder
 
-STATISTICS = (
-    ("tolerance_ratio", "error ÷ tolerance", "1 = where green turns red"),
-    (
-        "budget_ratio",
-        "error ÷ budget",
-        "the largest error divided by the budget of its element",
-    ),
-    ("chi", "chi", "the errors divided by their standard deviations, rms"),
-    ("row_z", "along a constant per row, σ", "in standard deviations of what rounding leaves"),
-    ("xhat_z", "along x̂ in a row, σ", "in standard deviations of what rounding leaves"),
-    ("scale_z", "along the result itself, σ", "in standard deviations of what rounding leaves"),
-    (
-        "cell_max",
-        "beyond the replay, σ",
-        "the largest distance from the replayed value's rounding, in standard deviations of what"
-        " isn't stored; explained up to 8",
-    ),
-    (
-        "cell_row_max",
-        "shared by a row, σ",
-        "the largest error that a whole row shares, in its standard deviations; explained up to 8",
-    ),
-    (
-        "common_factor",
-        "shared by all rows",
-        "f of a factor 1 + f of rstd that all rows share; 0 where it may be chance; explained up to"
-        " 2.4e-7",
-    ),
-    ("max_abs", "max |e|", "the largest error"),
-    ("rms", "rms e", "root mean square error"),
-    ("ulp_max", "max ulp", "the largest distance in units in the last place"),
-    ("pcc_deficit", "1 − PCC", "1 minus the Pearson correlation"),
-    (
-        "mismatch_fraction",
-        "values that differ",
-        "fraction of the values that differ from the rounded reference",
-    ),
-)
-"""(statistic, label, meaning)"""
+_SHOWN = tuple(row for row in STATISTICS.values() if row.label)
+"""The statistics that have a column, with labels and meanings."""
 _MAX_OUTPUTS = 24
 
 
@@ -135,7 +99,7 @@ def read(
         else ("It never ran." if job.state.final else "It has not finished yet."),
         facts=_facts(result),
         message=result.get("message"),
-        columns=tuple((label, meaning) for _, label, meaning in STATISTICS),
+        columns=tuple((row.heading, row.sentence) for row in _SHOWN),
         outputs=tuple(outputs[:_MAX_OUTPUTS]),
         arithmetic=_arithmetic(
             result.get("outputs") or {},
@@ -178,9 +142,7 @@ def _outputs(stored: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
             verdict=str(output["verdict"]),
             explanation=output.get("explanation"),
             beyond=verdicts.evidence(output),
-            numbers=tuple(
-                words.reported_number(output.get(statistic)) for statistic, _, _ in STATISTICS
-            ),
+            numbers=tuple(words.reported_number(output.get(row.name)) for row in _SHOWN),
             nonfinite=dict(output.get("nonfinite_kinds") or {}),
             digest=output.get("digest"),
         )
@@ -220,6 +182,6 @@ def shown_columns(details: SeedDetails) -> Sequence[int]:
     """Return the columns that have a number in any output."""
     return [
         place
-        for place in range(len(STATISTICS))
+        for place in range(len(_SHOWN))
         if any(output.numbers[place] is not None for output in details.outputs)
     ]

@@ -14,7 +14,7 @@ from gonogo_storage.comparison import waivers
 from gonogo_storage.comparison.waivers import StoredWaiver
 from gonogo_storage.db.encoding import timestamp
 
-ADD = "gonogo waiver add --test {key} --days 14 --reason 'why'"
+ADD = "gonogo waivers create --test {key} --days 14 --reason 'why'"
 
 
 @dataclass(frozen=True)

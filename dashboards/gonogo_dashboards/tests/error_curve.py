@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts.charts import AXIS, Options
 from gonogo_dashboards.kit import words
@@ -78,16 +79,7 @@ def read(trend: Trend, output: str) -> Curve | None:
 
 def label(metric: str) -> str:
     """Return the label of a statistic."""
-    return _LABELS.get(metric, metric.replace("_", " "))
-
-
-_LABELS = {
-    "rms": "rms error",
-    "budget_ratio": "error ÷ budget",
-    "tolerance_ratio": "error ÷ declared tolerance",
-    "max_abs": "largest |error|",
-    "chi": "chi",
-}
+    return STATISTICS[metric].label
 
 
 def trend(curve: Curve) -> Options:

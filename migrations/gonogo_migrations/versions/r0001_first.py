@@ -347,6 +347,8 @@ def upgrade() -> None:
         sa.Column("prefix", sa.Text(), nullable=False),
         sa.Column("hash", sa.Text(), nullable=False),
         sa.Column("scopes", sa.JSON(), nullable=False),
+        sa.Column("builds", sa.JSON(), nullable=False),
+        sa.Column("branches", sa.JSON(), nullable=False),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("last_used_at", TIME, nullable=True),
         sa.Column("revoked_at", TIME, nullable=True),

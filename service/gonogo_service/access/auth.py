@@ -12,7 +12,7 @@ import hmac
 import secrets
 import string
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -57,11 +57,14 @@ def issue_token(
     name: str,
     scopes: Iterable[str],
     *,
+    builds: Sequence[str] = (),
+    branches: Sequence[str] = (),
     actor: str = "command line",
     keys: Keys | None = None,
 ) -> str:
     """Create a token in the caller's transaction; return its text, which is shown only once.
 
+    `builds` and `branches` are patterns of the builds that it may register with the scope submit.
     `keys` defaults to those of GONOGO_SECRET_KEY. Raises BadField for a bad name or scope, and
     ValueError without a secret key.
     """
@@ -76,6 +79,11 @@ def issue_token(
         )
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise BadField("name", name, "must be printable text", limit=f"1 to {MAX_NAME} characters")
+    for field, patterns in (("builds", builds), ("branches", branches)):
+        if patterns and all(pattern.startswith("!") for pattern in patterns):
+            raise BadField(field, list(patterns), "only excludes", limit="a pattern without !")
+    if branches and not builds:
+        raise BadField("branches", list(branches), "limits no builds", limit="with builds")
     text = make_token()
     prefix = text[: len(PREFIX) + _ID_LENGTH]
     token = tokens.create(
@@ -84,13 +92,21 @@ def issue_token(
         prefix=prefix,
         digest=(keys or own_keys()).digest("token", text),
         scopes=granted,
+        builds=builds,
+        branches=branches,
     )
     audit.record(
         session,
         actor=actor,
         action="token.created",
         subject=token.id,
-        detail={"name": name, "scopes": list(granted), "prefix": prefix},
+        detail={
+            "name": name,
+            "scopes": list(granted),
+            "prefix": prefix,
+            "builds": list(builds),
+            "branches": list(branches),
+        },
     )
     return text
 
@@ -114,7 +130,7 @@ def by_token(context: Context, text: str) -> Principal | None:
     if token is None:
         return None
     _touch(context, token)
-    return Principal("token", token.id, token.name, frozenset(token.scopes))
+    return _principal("token", token)
 
 
 def by_cookie(context: Context, cookie: str) -> Principal | None:
@@ -124,9 +140,12 @@ def by_cookie(context: Context, cookie: str) -> Principal | None:
     if login is None:
         return None
     _touch(context, login.token)
-    return Principal(
-        "session", login.token.id, login.token.name, frozenset(login.token.scopes), login.csrf
-    )
+    return _principal("session", login.token, login.csrf)
+
+
+def _principal(kind: str, token: tokens.Token, csrf: str = "") -> Principal:
+    scopes = frozenset(token.scopes)
+    return Principal(kind, token.id, token.name, scopes, csrf, token.builds, token.branches)
 
 
 def login(context: Context, text: str) -> str | None:

@@ -7,6 +7,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Final
 
+from gonogo.ci.patterns import fits
 from gonogo_service.kit.problems import Problem
 
 SCOPES: Final = ("read", "submit", "admin")
@@ -26,10 +27,21 @@ class Principal:
     name: str
     scopes: frozenset[str]
     csrf: str = ""
+    builds: tuple[str, ...] = ()
+    """Patterns of the names of builds that it may register without being an admin."""
+    branches: tuple[str, ...] = ()
+    """Patterns of their branches; empty: any."""
 
     def may(self, scope: str) -> bool:
         """Return whether one of the scopes is `scope` or contains it."""
         return any(SCOPES.index(granted) >= SCOPES.index(scope) for granted in self.scopes)
+
+    def may_register(self, build: str, branch: str) -> bool:
+        """Return whether it may register a build of that name and branch."""
+        if self.may("admin"):
+            return True
+        named = bool(self.builds) and fits(self.builds, build)
+        return self.may("submit") and named and fits(self.branches, branch)
 
     @property
     def actor(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from gonogo.spec.kernels import registry as kernels
 from gonogo_service.access.principals import Keys
 from gonogo_service.background import dispatcher, ingest, rollups, scheduler
 from gonogo_service.background.assess import Assessor
@@ -37,8 +38,10 @@ ANSWERS_STOP_S = 1.0
 def create_background(settings: Settings, stop: threading.Event) -> Background:
     """Return the parts of a background process, which works until `stop` is set.
 
-    They don't connect yet. Raises ValueError when a required setting is missing.
+    They don't connect yet. Raises ValueError when a required setting is missing, and FieldError for
+    a kernel in GONOGO_KERNELS that can't be loaded.
     """
+    kernels.load(settings.kernels)
     context = open_background_context(settings, stop)
     ingest.register(context)
     handlers = {

@@ -9,21 +9,11 @@ from typing import Any
 
 from gonogo.spec import arithmetic_words
 from gonogo.spec.selections import Selection, is_selection
+from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.exports.parts import Part, Row
 from gonogo_storage.db.states import JobKind
 from gonogo_storage.flags.evidence import check_line
-
-NUMBERS = (
-    "tolerance_ratio",
-    "budget_ratio",
-    "chi",
-    "row_z",
-    "xhat_z",
-    "scale_z",
-    "max_abs",
-    "pcc_deficit",
-)
 
 
 class Status(StrEnum):
@@ -244,7 +234,7 @@ def _arithmetic(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 def _numbers(judged: Mapping[str, Any]) -> str:
     values = [
         f"{name} {judged[name]:.4g}"
-        for name in NUMBERS
+        for name in ROLLED_UP
         if isinstance(judged.get(name), int | float)
     ]
     return ", ".join((f"{Verdict(judged['verdict']).label}, {judged['explanation']}", *values))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gonogo.ci.events import BOTH
+from gonogo.flakiness.annotations import LEVELS, file_of
 from gonogo.flakiness.classes import Class, Finding
 from gonogo.flakiness.grades import Sharpness
-from gonogo_service.github import markdown
+from gonogo.reports import markdown
 from gonogo_service.github.client import MAX_TEXT, shortened
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.comparison.comparing import Compared, Comparison
@@ -25,19 +26,6 @@ MAX_LISTED = 20
 MAX_ANNOTATED = 200
 MAX_MESSAGE = 4000
 QUIET = frozenset({Class.passed})
-LEVELS: Mapping[Class, str] = {
-    Class.new_failure: "failure",
-    Class.new_hollow_pass: "failure",
-    Class.unknown: "warning",
-    Class.infrastructure: "warning",
-    Class.pending: "warning",
-    Class.false_alarm: "warning",
-    Class.broken_on_base: "notice",
-    Class.known_flaky: "notice",
-    Class.known_hollow: "notice",
-    Class.arithmetic_changed: "notice",
-}
-"""Levels of annotations; other classes get no annotation."""
 CONCLUSIONS: Mapping[State, str] = {
     "success": "success",
     "failure": "failure",
@@ -321,26 +309,13 @@ def _annotations(comparison: Comparison, diagnoses: Mapping[str, str]) -> Iterat
                 test.check and f"\n{test.check}",
             ]
             yield {
-                "path": _path(test),
+                "path": file_of(test.place.within) or NOWHERE,
                 "start_line": 1,
                 "end_line": 1,
                 "annotation_level": LEVELS[finding.kind],
                 "title": shortened(f"{finding.kind.label}: {test.name}", 255),
                 "message": shortened("\n".join(line for line in lines if line), MAX_MESSAGE),
             }
-
-
-def _path(test: Compared) -> str:
-    """Return the file of a pytest test ("tests/test_x.py::test_y"), else NOWHERE."""
-    file, mark, _ = test.place.within.partition("::")
-    return (
-        file
-        if mark
-        and file.endswith(".py")
-        and not file.startswith("/")
-        and ".." not in file.split("/")
-        else NOWHERE
-    )
 
 
 def _job(test: Compared) -> str | None:

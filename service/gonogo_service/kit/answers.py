@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 
@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import ConfigDict
 
+from gonogo.spec.fields import did_you_mean
 from gonogo.urls import API
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_storage.db.encoding import encode
@@ -65,11 +66,12 @@ def answer_page(page: Page[T], form: Callable[[T], Any] = lambda item: item) -> 
     return answer({"items": [form(item) for item in page.items], "next": page.next})
 
 
-def missing(noun: str, name: str) -> Problem:
-    """Return a 404 that names the thing that doesn't exist."""
+def missing(noun: str, name: str, names: Iterable[str] = ()) -> Problem:
+    """Return a 404 that names what doesn't exist, and which of `names` was meant."""
+    hint = did_you_mean(name, names)
     return Problem(
         404,
-        f"There is no {noun} {name[:100]!r}.",
+        f"There is no {noun} {name[:100]!r}{hint or '.'}",
         slug="not-found",
         errors=[
             {

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from gonogo.errors import quote, shorten
+from gonogo.errors import FieldError, brief, quote, shorten
 from gonogo.spec.validation import MAX_ERRORS, field_errors
 
 MEDIA_TYPE = "application/problem+json"
@@ -92,7 +92,7 @@ def entry(field: str, value: object, reason: str, limit: object) -> dict[str, An
 
 def sentence(field: str, reason: str, limit: object) -> str:
     """Return a sentence that says what is wrong with a field, and what is allowed."""
-    return f"{field}: {shorten(reason)}" + ("" if limit is None else f" (allowed: {limit})")
+    return f"{field}: {shorten(reason)}" + ("" if limit is None else f" (allowed: {brief(limit)})")
 
 
 def models(annotation: object) -> Iterator[type[BaseModel]]:
@@ -127,9 +127,14 @@ def invalid(
             )
         inner = {**item, "loc": location[1:] if location[0] in _PLACES else location}
         (in_body if location[0] == "body" else elsewhere).append(inner)
+    return several((*field_errors(elsewhere), *field_errors(in_body, body)))
+
+
+def several(errors: Iterable[FieldError]) -> Problem:
+    """Return a 422 for wrong fields: all in `errors`, the first few in its sentence."""
     entries = [
         entry(error.field or "body", error.value, error.reason, error.limit)
-        for error in (*field_errors(elsewhere), *field_errors(in_body, body))
+        for error in islice(errors, MAX_ERRORS)
     ]
     return Problem(
         422,

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
-from gonogo.errors import FieldError, InfrastructureError, JobError
+from gonogo.errors import FieldError, FieldErrors, InfrastructureError, JobError
 from gonogo_dashboards.pages import error_page
 from gonogo_service.kit.body_limits import BodyLimit, BodyLimits
 from gonogo_service.kit.problems import (
@@ -31,6 +31,7 @@ from gonogo_service.kit.problems import (
     invalid,
     models,
     sentence,
+    several,
 )
 from gonogo_storage.db.paging import BadCursor
 
@@ -65,6 +66,8 @@ def from_exception(error: Exception, *, limit: BodyLimit) -> Problem:
     match error:
         case Problem():
             return error
+        case FieldErrors():
+            return several(error.problems)
         case FieldError():
             return BadField(error.field, error.value, error.reason, limit=error.limit)
         case BadCursor():

@@ -157,9 +157,8 @@ def _reference(
 
 def plugins(settings: Settings) -> set[str]:
     """Return the names of the executor plug-ins in GONOGO_EXECUTORS."""
-    return {
-        entry.partition("=")[0].strip() for entry in settings.executors.split(",") if "=" in entry
-    }
+    entries = (entry.partition("@")[0] for entry in settings.executors.split(","))
+    return {name for entry in entries if (name := entry.partition("=")[0].strip())}
 
 
 def check_size(test: TestSpec, settings: Settings, path: str) -> None:
@@ -260,7 +259,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
         raise FieldError(
             "target.executor",
             executor,
-            "unknown executor",
+            "unknown executor" + did_you_mean(executor, executors),
             limit="one of " + ", ".join(sorted(executors)),
         )
     if executor in (plugins(settings) | served) - set(EXECUTORS):

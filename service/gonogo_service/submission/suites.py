@@ -13,10 +13,11 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from gonogo.errors import FieldError
+from gonogo.errors import FieldError, FieldErrors
 from gonogo.spec import fields
-from gonogo.spec.suites import Template, expand
-from gonogo.spec.validation import field_errors
+from gonogo.spec.fields import did_you_mean
+from gonogo.spec.suites import Template, attempt, expand
+from gonogo.spec.validation import MAX_ERRORS, field_errors
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_service.submission.jobs import Submission
@@ -63,12 +64,36 @@ def check(
 ) -> list[tuple[Template, Submission]]:
     """Run the checks of a suite that need neither the database nor builds.
 
-    Raises FieldError with fields such as `entries.3.test.shape`.
+    Raises FieldErrors with fields such as `entries.3.test.shape`, for all tests at once.
     """
-    return [
-        (template, _checked(template, {"build": _ANY_BUILD}, settings))
-        for template in expand(content, path)
-    ]
+    templates, problems = attempt(content, path)
+    checked: list[tuple[Template, Submission]] = []
+    for template in templates:
+        try:
+            checked.append((template, _checked(template, {"build": _ANY_BUILD}, settings)))
+        except FieldErrors as errors:
+            problems.extend(errors.problems)
+            if len(problems) >= MAX_ERRORS:
+                break
+    if problems:
+        raise FieldErrors(_distinct(problems))
+    return checked
+
+
+def problems_of(content: Mapping[str, Any]) -> list[FieldError]:
+    """Return what is wrong with the tests of a suite that may have other problems as well."""
+    templates, problems = attempt(content)
+    for template in templates[:MAX_ERRORS]:
+        try:
+            _body(template, {"build": _ANY_BUILD})
+        except FieldErrors as errors:
+            problems.extend(_placed(template, error) for error in errors.problems)
+    return _distinct(problems)
+
+
+def _distinct(problems: Sequence[FieldError]) -> list[FieldError]:
+    """Return the problems, each field once: a test of a matrix repeats those of its entry."""
+    return list({problem.field: problem for problem in reversed(problems)}.values())[::-1]
 
 
 def submit(
@@ -83,6 +108,7 @@ def submit(
 
     The builds are the order's, else the suite's. Raises FieldError before anything is written.
     """
+    check(content, settings, path)
     templates = expand(content, path)
     uses_suite_builds = not order.builds
     builds = list(order.builds) or list(content.get("builds") or ())
@@ -143,7 +169,10 @@ def usable(session: Session, name: str) -> stored.Suite:
     """Return the stored suite with this name. Raises FieldError if it is missing or archived."""
     suite = stored.get(session, name)
     if suite is None or suite.archived_at is not None:
-        reason = "there is no suite with this name" if suite is None else "was archived"
+        reason = "was archived"
+        if suite is None:
+            reason = "there is no suite with this name"
+            reason += did_you_mean(name, stored.names(session))
         raise FieldError("suite", name, reason, limit="a stored suite (GET /api/v1/suites)")
     return suite
 
@@ -171,14 +200,19 @@ def described(content: Mapping[str, Any], settings: Settings) -> list[TestOfSuit
 def _checked(template: Template, supplied: Mapping[str, Any], settings: Settings) -> Submission:
     try:
         return submission.check(_body(template, supplied), settings)
+    except FieldErrors as errors:
+        raise FieldErrors([_placed(template, error) for error in errors.problems]) from None
     except FieldError as error:
-        raise FieldError(
-            template.where(error.field), error.value, error.reason, limit=error.limit
-        ) from None
+        raise FieldErrors([_placed(template, error)]) from None
+
+
+def _placed(template: Template, error: FieldError) -> FieldError:
+    """Return the error of a test with its place in the suite."""
+    return FieldError(template.where(error.field), error.value, error.reason, limit=error.limit)
 
 
 def _body(template: Template, supplied: Mapping[str, Any]) -> JobIn:
     try:
         return JobIn.model_validate({**template.body, **supplied})
     except ValidationError as error:
-        raise field_errors(error.errors(include_url=False), JobIn)[0] from None
+        raise FieldErrors(field_errors(error.errors(include_url=False), JobIn)) from None

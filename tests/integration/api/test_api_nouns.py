@@ -12,6 +12,7 @@ from api import JOB, Api, in_process
 from gonogo.kernels.layernorm.emulation.defects import DEFECTS
 from gonogo.spec.builds import emulator_builds, own_builds
 from gonogo.spec.kernels import layernorm
+from gonogo_service.access.auth import issue_token
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import workers
 
@@ -68,6 +69,42 @@ def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
     assert [entry["subject"] for entry in api.get("/audit?action=build.registered")["items"]] == [
         "v0.60"
     ]
+
+
+def test_a_token_for_submitting_appends_builds_within_its_patterns_only(api: Api) -> None:
+    with api.context.session() as session:
+        text = issue_token(
+            session,
+            "ci",
+            ["submit"],
+            builds=["kernels-*", "!kernels-0*"],
+            branches=["main", "main/pull-*"],
+            keys=api.context.keys,
+        )
+    bounded, unbounded = {"Authorization": f"Bearer {text}"}, api.token("submit")
+    build = {"name": "kernels-1", "executor": "ttnn", "branch": "main", "commit": "abc123"}
+
+    def register(headers: dict[str, str], **changes: Any) -> Any:
+        return api.client.post("/api/v1/builds", json={**build, **changes}, headers=headers)
+
+    sequences = [register(bounded, name=f"kernels-{n}").json()["sequence"] for n in (1, 2, 1)]
+    assert sequences == [1, 2, 1]
+    assert api.get("/builds/kernels-2")["sequence"] == 2
+    refused = [
+        register(bounded, name="release-1"),
+        register(bounded, name="kernels-01"),
+        register(bounded, name="kernels-3", branch="release"),
+        register(bounded, name="kernels-3", sequence=0),
+        register(unbounded, name="kernels-3"),
+        register(api.token("read"), name="kernels-3"),
+    ]
+    assert [answer.status_code for answer in refused] == [403] * 6
+    assert "names kernels-*, !kernels-0*; branches main" in refused[0].json()["detail"]
+    assert register(bounded, commit="other").status_code == 409
+    assert all(name != "kernels-3" for name in all_names(api))
+    assert register(api.token("admin"), name="anything", sequence=9).json()["sequence"] == 9
+    assert api.client.get("/api/v1/builds/nothing").status_code == 404
+    assert api.get("/builds/correct")["executor"] == "emulator"
 
 
 @pytest.mark.parametrize(

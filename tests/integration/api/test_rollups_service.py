@@ -30,6 +30,7 @@ from gonogo_storage.ops import schema
 from gonogo_storage.rollups import rebuild, rollups
 from gonogo_storage.rollups.rollups import AXES, Rollup, of_test
 from gonogo_storage.rollups.tallies import Tally
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import DayRollupRow, JobTallyRow, RolledRow
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -54,7 +55,7 @@ def store(engine: Engine, job_id: str, rows: list[dict[str, Any]], now: datetime
     with engines.session(engine) as session:
         job = closing.lock(session, job_id)
         assert job is not None
-        closing.record(session, job, new_id(), rows, now=now)
+        closing.record(session, job, new_id(), Batch.of(rows), now=now)
 
 
 def stored(engine: Engine) -> dict[str, dict[str, Any]]:

@@ -135,6 +135,46 @@ def test_a_wrong_suite_is_refused_by_the_place_of_the_field(
     assert lite.rows() == before
 
 
+def test_all_problems_of_a_suite_are_told_at_once(
+    lite: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [
+        {"name": "a", "test": {"shape": [0], "epsilon": -1}},
+        {"name": "a", "test": {"shape": [1, 2], "tolerance": {"rtoll": 1}}},
+        {"name": "b", "matrix": {"shapes": [[1, 2]]}},
+        {"name": "c", "test": {"kernel": "layernorm_bv", "shape": [1, 2]}, "sedes": 3},
+        {"name": "d", "test": {"shape": [50000, 5000]}},
+    ]
+    answers = {}
+    for path, body in (
+        ("suites", changed(entries=entries)),
+        ("runs", {"suite": changed(entries=[entries[0], entries[1], entries[4]])}),
+    ):
+        answers[path] = lite.client.post(f"/api/v1/{path}", json=body).json()["errors"]
+    by_field = {error["field"]: error["message"] for error in answers["suites"]}
+    assert set(by_field) == {  # a size is only measured once the form is right
+        "entries.0.test.shape.0",
+        "entries.0.test.epsilon",
+        "entries.1.name",
+        "entries.1.test.tolerance.rtoll",
+        "entries.2.matrix.shapes",
+        "entries.3.sedes",
+    }
+    assert "did you mean 'rtol'" in by_field["entries.1.test.tolerance.rtoll"]
+    assert "did you mean 'seeds'" in by_field["entries.3.sedes"]
+    assert [error["field"] for error in answers["runs"]] == [
+        "suite.entries.1.name",
+        "suite.entries.0.test.shape.0",
+        "suite.entries.0.test.epsilon",
+        "suite.entries.1.test.tolerance.rtoll",
+        "suite.entries.2.test.shape",
+    ]
+    stored = lite.client.post("/api/v1/suites", json=changed(name="typed"))
+    assert stored.status_code == 201
+    misspelled = lite.client.post("/api/v1/runs", json={"suite": "typd"})
+    assert "did you mean 'typed'" in misspelled.json()["detail"]
+
+
 def test_a_run_is_stored_whole_or_not_at_all(fresh: Api) -> None:
     before = fresh.rows()
     answer = fresh.client.post(

@@ -251,8 +251,8 @@ def test_the_command_adds_lists_and_ends(
         monkeypatch.setenv("GONOGO_URL", str(client.base_url))
         assert gonogo("compare", BASE, HEAD)[0] == 1
         _, output = gonogo(
-            "waiver",
-            "add",
+            "waivers",
+            "create",
             "--name",
             "layernorm_bw *",
             "--build",
@@ -271,12 +271,12 @@ def test_the_command_adds_lists_and_ends(
         )
         code, output = gonogo("compare", BASE, HEAD)
         assert (code, "Waived" in output, "by local: [b]known[/b]" in output) == (0, True, True)
-        code, output = gonogo("waiver", "list")
+        code, output = gonogo("waivers", "list")
         assert (
             waiver["id"] in output,
             f"layernorm_bw *, on {HEAD}" in output,
             "[b]known[/b]" in output,
         ) == (True, True, True)
-        assert "ended" in gonogo("waiver", "end", waiver["id"])[1]
-        assert json.loads(gonogo("waiver", "list", "--json")[1]) == []
+        assert "ended" in gonogo("waivers", "remove", waiver["id"])[1]
+        assert json.loads(gonogo("waivers", "list", "--json")[1])["items"] == []
         assert gonogo("compare", BASE, HEAD)[0] == 1

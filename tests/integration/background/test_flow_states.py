@@ -20,6 +20,7 @@ from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.messages import events, outbox
 from gonogo_storage.seeds import results
+from gonogo_storage.tables import AttemptRow
 from job_flow import QUEUE, empty_row, new_job, row
 from stored_attempts import attempts_of
 
@@ -109,11 +110,15 @@ def test_the_first_writer_of_a_seed_wins_with_all_its_outputs(current: Session) 
     assert (now_of(current, job).counts, now_of(current, job).done) == ({"pass": 2}, 2)
 
 
-def test_seeds_that_nobody_asked_for_are_dropped(current: Session) -> None:
-    job = submit(current, 1)
+@pytest.mark.parametrize("in_order", [True, False])
+def test_seeds_that_nobody_asked_for_are_dropped(current: Session, in_order: bool) -> None:
+    job = submit(current, 3)
     (item,) = send(current)
-    store(current, item, [row(0), row(99)])
-    assert seeds_of(current, job) == {0: "pass"}
+    attempt = current.get_one(AttemptRow, item.attempt)
+    attempt.work = sorted(attempt.work, reverse=not in_order)
+    current.flush()
+    store(current, item, [row(2), row(99), row(0)])
+    assert seeds_of(current, job) == {0: "pass", 2: "pass"}
 
 
 def test_a_shortfall_gets_an_attempt_for_exactly_the_missing_ones_and_at_last_an_error(

@@ -103,7 +103,9 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
     summary = output_lines[
         output_lines.index(next(line for line in output_lines if "gonogo: 1 hollow" in line)) :
     ]
-    assert summary[1] == "HOLLOW PASS test_kernel.py::test_backward[double-subtract] seeds 0-1"
+    assert summary[1].startswith(
+        "HOLLOW PASS test_kernel.py::test_backward[double-subtract] seeds 0-1, worst: seed "
+    )
     assert summary[2].startswith(
         "  layernorm_bw [1, 32, 64]: Hollow pass (arithmetic: tt-train). Green and wrong"
     )
@@ -200,7 +202,8 @@ def test_the_example_of_the_documentation_says_what_stands_there(
     tmp_path: Path, run: Pytest
 ) -> None:
     text = (ROOT / "docs/pytest.md").read_text()
-    (tmp_path / "test_ln.py").write_text(text.partition("```python\n")[2].partition("```")[0])
+    code = text.partition("cat > test_ln.py <<'EOF'\n")[2].partition("EOF\n")[0]
+    (tmp_path / "test_ln.py").write_text(code)
     shown = text.partition("$ pytest -q\n")[2].partition("```")[0].splitlines()
     output_lines = run(tmp_path, status=0)
 
@@ -210,6 +213,73 @@ def test_the_example_of_the_documentation_says_what_stands_there(
     assert output_lines[0].split()[0] == shown[0].split()[0]
     assert without_numbers(output_lines[1:-2]) == without_numbers(shown[1:-2])
     assert output_lines[-1].partition(" in ")[0] == shown[-1].partition(" in ")[0]
+
+
+ODD = """
+    import gonogo, numpy as np
+
+    ones = np.ones((8, 64), "float32")
+
+    def compare(inputs, kernel="layernorm_fw", expected=ones):
+        gonogo.compare(ones, expected, rtol=0.1, kernel=kernel, inputs=inputs)
+
+    def test_no_kernel(): compare({"x": ones}, "l2norm")
+    def test_no_input(): compare({"x": ones})
+    def test_no_array(): compare({"x": ones, "gamma": "ones"})
+    def test_red(): compare({"x": ones}, "l2norm", ones + 1)
+    def test_typo(): gonogo.compare(ones, ones, rtoll=1)
+
+    def test_own(gonogo_seed):
+        x = np.random.default_rng(gonogo_seed).normal(size=(16, 256)).astype("float32")
+        y = x.astype("float64") / np.sqrt((x.astype("float64") ** 2).sum(-1, keepdims=True) + 1e-6)
+        off = (y * (1.02 + 0.01 * gonogo_seed)).astype("float32")
+        inputs = {"x": x, "gamma": np.ones(256, "float32")}
+        gonogo.compare(off, y, rtol=0.1, kernel="l2norm_fw", inputs=inputs, name="own kernel")
+
+    def test_its_own_assertion(): gonogo.compare("l2norm", x=ones, y=ones)
+    """
+
+
+@pytest.mark.usefixtures("examples_installed")
+def test_what_cant_be_judged_changes_no_outcome_and_has_one_line(
+    tmp_path: Path, run: Pytest
+) -> None:
+    (tmp_path / "test_odd.py").write_text(dedent(ODD))
+    output = run(tmp_path, "--tb=short", "--gonogo=off")
+    assert output[0].split()[0] == "...FFHHHF"
+    start = next(number for number, line in enumerate(output) if "gonogo: 1 hollow" in line)
+    places = [line for line in output[:start] if re.match(r"[\w/.]+:\d+: in ", line)]
+    assert [line.split(": in ")[1] for line in places] == [
+        *("test_red", "compare"),
+        "test_typo",
+        "test_its_own_assertion",
+    ], "of a traceback only the test's lines are shown"
+    problems = [line for line in output if line.startswith("NOT JUDGED ")]
+    unknown = "test.kernel: unknown value; did you mean 'l2norm_"
+    assert [line.partition(": ")[::2] for line in problems[1:3]] == [
+        (
+            "NOT JUDGED test_odd.py::test_no_input",
+            "gamma, beta missing: layernorm_fw needs x, gamma, beta",
+        ),
+        (
+            "NOT JUDGED test_odd.py::test_no_array",
+            "TypeError: gamma must be an array of real numbers; got str of <U4",
+        ),
+    ]
+    for line, test in zip(
+        (problems[0], *problems[3:]), ("no_kernel", "red", "its_own_assertion"), strict=True
+    ):
+        assert line.startswith(f"NOT JUDGED test_odd.py::test_{test}: {unknown}")
+    hollow = "test_odd.py::test_own seeds 0-2"
+    assert output[start + 1] == f"HOLLOW PASS {hollow} (own kernel), worst: seed 2"
+    assert "tolerance_ratio 0.4" in output[start + 3], "the worst seed's numbers"
+    strict = f"--gonogo-strict would fail 3 of 9 tests: {hollow}"
+    assert strict in output
+    failing = run(tmp_path, "--gonogo=off", "--gonogo-strict")
+    assert failing[0].split()[0] == "...FFFFFF"
+    assert not [line for line in failing if "would fail" in line]
+    warned = run(tmp_path, "--gonogo=off", "--gonogo-compare=warn", "-k", "its_own", status=0)
+    assert any(f"ComparisonWarning: not judged: {unknown}" in line for line in warned)
 
 
 def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.Client) -> None:

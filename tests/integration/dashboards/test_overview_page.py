@@ -23,6 +23,7 @@ from gonogo_storage.devices import device_changes, workers
 from gonogo_storage.flags import flag_changes, flags
 from gonogo_storage.jobs import closing
 from gonogo_storage.rollups import day_totals
+from gonogo_storage.seed_rows.batch import Batch
 from suite_runs import conclude
 
 
@@ -164,7 +165,7 @@ def test_days_that_are_over_are_counted_once_and_today_each_time(engine: Engine)
                 current,
                 locked,
                 new_id(),
-                [stored_jobs.row(seed, wrong=seed % 2 == 1) for seed in seeds],
+                Batch.of([stored_jobs.row(seed, wrong=seed % 2 == 1) for seed in seeds]),
                 now=at,
             )
 

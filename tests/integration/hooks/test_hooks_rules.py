@@ -106,23 +106,25 @@ def test_the_command_stores_a_rules_file_and_lists_what_came(
         configuration.load.cache_clear()
         deliver(client, "push", push(), delivery="over a socket")
         stored = CliRunner().invoke(
-            app, ["hooks", "rules", str(file), "--json"], catch_exceptions=False
+            app, ["rules", "push", str(file), "--json"], catch_exceptions=False
         )
         listed = CliRunner().invoke(app, ["hooks", "list", "--json"], catch_exceptions=False)
         shown = CliRunner().invoke(app, ["hooks", "list"], catch_exceptions=False)
         file.write_text("rules: [{name: x}]")
         with pytest.raises(JobError, match=r"rules\.0\.events"):
-            CliRunner().invoke(app, ["hooks", "rules", str(file)], catch_exceptions=False)
+            CliRunner().invoke(app, ["rules", "push", str(file)], catch_exceptions=False)
     assert json.loads(stored.output) == {"stored": ["kernels"], "same": [], "archived": []}
-    assert [delivery["delivery"] for delivery in json.loads(listed.output)] == ["over a socket"]
+    assert [delivery["delivery"] for delivery in json.loads(listed.output)["items"]] == [
+        "over a socket"
+    ]
     assert "waiting" in shown.output
 
 
 def test_the_examples_of_the_document_are_taken(lite: Api) -> None:
     written = (Path(__file__).parents[3] / "docs/hooks.md").read_text()
-    rules = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", written, re.DOTALL)[0])
+    rules = yaml.safe_load(re.findall(r"```yaml[^\n]*\n(.*?)```", written, re.DOTALL)[0])
     assert lite.client.put("/api/v1/rules", json=rules).json()["stored"] == ["kernels"]
-    event = from_ci(json.loads(re.findall(r"```json\n(.*?)```", written, re.DOTALL)[0]))
+    event = from_ci(json.loads(re.findall(r"```json[^\n]*\n(.*?)```", written, re.DOTALL)[0]))
     assert isinstance(event, CommitEvent)
     assert Rule.of(rules["rules"][0]).repositories == (event.repository,)
 

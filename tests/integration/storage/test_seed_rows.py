@@ -3,6 +3,7 @@ PostgreSQL."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 from sqlalchemy import Engine, select
 
 import stored_jobs
+from gonogo.judging.columns import in_columns
+from gonogo.spec.statistics import ROLLED_UP
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.rollups import rebuild, rollups
-from gonogo_storage.seed_rows import packing, slots, unpacking
-from gonogo_storage.seed_rows.packing import COLUMNS, EXACT
+from gonogo_storage.seed_rows import layouts, slots, unpacking
+from gonogo_storage.seed_rows.batch import Batch
+from gonogo_storage.seed_rows.layouts import EXACT
 from gonogo_storage.seeds import results, strips
 from gonogo_storage.tables import JobRow, SeedLayoutRow, SeedResultRow
 
@@ -74,13 +78,14 @@ UNUSUAL: dict[str, dict[str, Any]] = {
 def _job(engine: Engine, rows: list[dict[str, Any]]) -> str:
     with session(engine) as current:
         job = stored_jobs.submit(current, seeds=len(rows))
-        results.add(current, current.get_one(JobRow, job.id), job.id, rows, arrival=0)
+        batch = Batch.parse(json.loads(json.dumps(in_columns(rows))))  # as workers send them
+        results.add(current, current.get_one(JobRow, job.id), job.id, batch, arrival=0)
     return job.id
 
 
 def _expected(sent: dict[str, Any]) -> dict[str, Any]:
     """Return an output as the HTTP API shows it."""
-    return {**dict.fromkeys((*COLUMNS, "digest", "nonfinite_kinds", "explanation")), **sent}
+    return {**dict.fromkeys((*ROLLED_UP, "digest", "nonfinite_kinds", "explanation")), **sent}
 
 
 @pytest.mark.parametrize("changes", UNUSUAL.values(), ids=UNUSUAL)
@@ -104,15 +109,17 @@ def test_every_statistic_comes_back_as_it_was_sent(engine: Engine, changes: dict
     assert statistics.items() <= stored["outputs"]["dx"].items()
 
 
-def test_numbers_have_seven_digits_and_those_that_are_compared_have_all() -> None:
+def test_numbers_have_seven_digits_and_those_that_are_compared_have_all(engine: Engine) -> None:
     exact = 1 / 3
-    sent = {**DX, **dict.fromkeys((*COLUMNS, "mean_abs"), exact)}
-    packed = packing.pack({"dx": sent})
-    assert packed.layout is not None
-    assert packed.numbers is not None
-    assert [packing.stored_number(name, exact) for name in COLUMNS] == [
-        exact if name in EXACT else 0.3333333 for name in COLUMNS
-    ]
+    sent = {**DX, **dict.fromkeys(ROLLED_UP, exact), "needed_atol": {"0": exact}}
+    job_id = _job(engine, [{**SEED, "outputs": {"dx": sent}}])
+    with reading(engine) as current:
+        stored = results.get(current, job_id, SEED["seed"], SEED["repeat"])
+    assert stored is not None
+    expected = {name: exact if name in EXACT else 0.3333333 for name in ROLLED_UP}
+    assert {name: stored["outputs"]["dx"][name] for name in ROLLED_UP} == expected
+    assert {name: layouts.stored_number(name, exact) for name in ROLLED_UP} == expected
+    assert stored["outputs"]["dx"]["needed_atol"] == {"0": exact}
 
 
 def test_a_number_that_is_not_finite_is_none_beside_its_kind(engine: Engine) -> None:
@@ -155,7 +162,7 @@ def test_seeds_of_a_kind_share_a_layout_and_the_first_writer_wins(engine: Engine
     with session(engine) as current:
         job = current.get_one(JobRow, job_id)
         again = [{**rows[0], "outputs": {"dx": other}}, {**rows[0], "repeat": 4}]
-        results.add(current, job, job_id, again, arrival=4)
+        results.add(current, job, job_id, Batch.of(again), arrival=4)
     with reading(engine) as current:
         assert len(current.scalars(select(SeedLayoutRow.id)).all()) == 2
         stored = results.get(current, job_id, SEED["seed"])

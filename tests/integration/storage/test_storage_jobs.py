@@ -227,6 +227,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     hollow = {"verdict": "pass_by_tolerance", "explanation": "unexplained"}
     rows = [row(0, **hollow), row(1, **hollow), row(2)]
     rows[1]["outputs"]["dx"]["budget_ratio"] = 157.0
+    rows[1]["outputs"]["dx"]["fault"] = "s2 is missing: explains 99.9 % of the error"
     diagnoses = [
         {
             "kind": "diagnosis",
@@ -244,7 +245,8 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
         {"pass_by_tolerance": 2, "pass": 1},
     )
     assert job.diagnosis is not None
-    assert (job.diagnosis["seed"], job.diagnosis["words"]) == (1, "words of seed 1")
+    words = "dx: s2 is missing: explains 99.9 % of the error"
+    assert (job.diagnosis["seed"], job.diagnosis["words"]) == (1, words)
     with reading(engine) as current:
         (flag,) = flags.list_(current, state="open").items
         assert [message.topic for message in outbox.due(current)] == [
@@ -262,7 +264,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     proof = flag.evidence
     assert (proof["seed"], proof["output"], proof["seeds"], proof["of"]) == (1, "dx", 2, 3)
     assert proof["statistics"]["budget_ratio"] == 157.0
-    assert proof["diagnosis"] == "words of seed 1"
+    assert proof["diagnosis"] == words
     assert proof["check"] == (
         "gonogo check --kernel layernorm_bw --shape 8,64 --build tt-train-2025 --seeds 1"
         " --seed-start 1 --rtol 0.001 --atol 0.5"

@@ -15,6 +15,7 @@ from gonogo_storage.db.engine import is_postgres, make_engine, normalize, sessio
 from gonogo_storage.jobs import jobs
 from gonogo_storage.ops import schema
 from gonogo_storage.ops.schema import SchemaState
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import Base, JobRow
 from job_flow import new_job
@@ -85,7 +86,7 @@ def test_seed_results_are_partitioned_by_month_on_postgres(postgres_url: str) ->
         job = jobs.create(current, new_job(1))
         job_row = current.get_one(JobRow, job.id)
         row = {"seed": 0, "repeat": 0, "verdict": "hang"}
-        results.add(current, job_row, job.id, [row], arrival=0)
+        results.add(current, job_row, job.id, Batch.of([row]), arrival=0)
         current.flush()
         home = current.scalar(text("SELECT tableoid::regclass::text FROM seed_results"))
     assert home == f"seed_results_{datetime.now(UTC):%Y_%m}"

@@ -1,4 +1,4 @@
-"""`gonogo device lock`: a person's program and the workers never share a chip."""
+"""`gonogo chips lock`: a person's program and the workers never share a chip."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from running_service import clean_environment, gonogo
 
 
 def lock(folder: Path, *words: str, wait: bool = True) -> subprocess.Popen[str]:
-    """Start `gonogo device lock` for the virtual device emulator:0."""
+    """Start `gonogo chips lock` for the virtual device emulator:0."""
     options = ["--device", "emulator:0", *([] if wait else ["--no-wait"])]
     environment = clean_environment(GONOGO_LOCK_DIR=str(folder))
     with (folder / "stderr").open("w") as stderr:
         return subprocess.Popen(
-            gonogo("device", "lock", *options, "--", *words),
+            gonogo("chips", "lock", *options, "--", *words),
             env=environment,
             stderr=stderr,
             text=True,
@@ -75,7 +75,7 @@ def test_a_killed_lock_leaves_its_program_to_the_next_user(tmp_path: Path) -> No
 def test_a_device_that_there_is_not_is_named(tmp_path: Path) -> None:
     environment = clean_environment(GONOGO_LOCK_DIR=str(tmp_path))
     done = subprocess.run(
-        gonogo("device", "lock", "--device", "5", "--", "true"),
+        gonogo("chips", "lock", "--device", "5", "--", "true"),
         env=environment,
         capture_output=True,
         text=True,

@@ -3,7 +3,6 @@ suite, and the documented example."""
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from gonogo_workers.executors.emulator_executor import EmulatorExecutor
 from gonogo_workers.local.runner import LocalRunner, load
 
 ROOT = Path(__file__).parents[3]
+NUMPY_EXECUTOR = ROOT / "examples/numpy_executor"
 TEST = TestSpec.parse(
     {"kernel": "layernorm_bw", "shape": [1, 1, 32, 96], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
 )
@@ -34,7 +34,7 @@ GIVEN = quantise(TEST, RAW)
 @pytest.fixture
 def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Declare two plug-ins, as an operator would."""
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'examples'}:{ROOT / 'tests' / 'plugins'}")
+    monkeypatch.setenv("PYTHONPATH", f"{NUMPY_EXECUTOR}:{ROOT / 'tests' / 'plugins'}")
     monkeypatch.setenv(
         "GONOGO_EXECUTORS",
         f"numpy=numpy_executor:NumpyExecutor, troublesome=troublesome:Troublesome@{sys.executable}",
@@ -145,14 +145,43 @@ def test_the_emulator_conforms(check: conformance.Check) -> None:
     check()
 
 
-def test_the_example_conforms_in_a_child_of_its_own(
+@pytest.mark.usefixtures("examples_installed")
+def test_the_suite_runs_what_an_installed_executor_says_that_it_offers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    assert conformance.main(["numpy_executor:NumpyExecutor", "float32"]) == 0
+    assert conformance.main(["numpy", "float32"]) == 0
     assert conformance.main(["numpy_executor:NumpyExecutor", "no-s2"]) == 1
     assert "FAIL  it is a LayerNorm: layernorm_bw" in capsys.readouterr().out
     assert conformance.main(["numpy_executor"]) == 2
+    from numpy_executor import NumpyExecutor
+
+    monkeypatch.setattr(NumpyExecutor, "kernels", ("l2norm_fw", "groupnorm_fw"))
+    assert conformance.main(["numpy", "float32"]) == 1
+    assert "it is the kernel l2norm_fw: l2norm_fw [7]" in capsys.readouterr().out
+    monkeypatch.setattr(NumpyExecutor, "kernels", ("l2norm",))
+    assert conformance.main(["numpy", "float32"]) == 2
+    assert "no installed package has this kernel; did you mean 'l2norm_" in capsys.readouterr().err
+    for check in conformance.checks(
+        EmulatorExecutor, "correct", kernels=("l2norm_fw", "l2norm_bw"), **SMALL
+    ):
+        check()
+
+
+@pytest.mark.usefixtures("examples_installed")
+def test_an_installed_executor_is_found_by_its_name_and_offers_what_it_says() -> None:
+    with load("numpy", "float32") as runner:
+        assert set(runner.run(TEST, GIVEN)) == set(TEST.outputs)
+        rms = TestSpec.parse({"kernel": "rmsnorm_fw", "shape": [2, 8]})
+        words = "this executor offers layernorm_fw, layernorm_bw, not rmsnorm_fw"
+        with pytest.raises(KernelError, match=words):
+            runner.run(rms, quantise(rms, generate(rms, 0)))
+    assert registry.parse("numpy@/opt/python") == {
+        "numpy": registry.ExecutorSpec("numpy", "numpy_executor", "NumpyExecutor", "/opt/python")
+    }
+    with pytest.raises(FieldError, match=r"no installed package offers it \(allowed: .*, numpy\)"):
+        registry.parse("nmpy")
+    with pytest.raises(FieldError, match="did you mean 'numpy'"):
+        registry.find("nmpy")
 
 
 class Rude:
@@ -205,10 +234,3 @@ def test_the_suite_finds_each_broken_promise(build: str, broken: str) -> None:
         except (AssertionError, KernelError):
             failures.add(check.name.split(":")[0])
     assert broken in failures
-
-
-def test_the_documented_example_is_the_one_that_is_tested() -> None:
-    text = (ROOT / "docs" / "executors.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    assert blocks[0] == (ROOT / "examples" / "numpy_executor.py").read_text()
-    compile(blocks[1], "docs/executors.md", "exec")

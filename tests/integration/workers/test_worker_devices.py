@@ -16,6 +16,7 @@ import pytest
 
 from gonogo_workers import queue
 from gonogo_workers.devices.discovery import host_name
+from servers import RedisServer
 from worker_process import Workplace
 
 pytestmark = pytest.mark.timeout(120)
@@ -74,6 +75,28 @@ def lab(tmp_path: Path, redis_url: str) -> Iterator[Lab]:
     place.close()
 
 
+@pytest.fixture(scope="module")
+def lab_at_work(
+    tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer
+) -> Iterator[Lab]:
+    """A worker whose device must be good again after each test."""
+    folder = tmp_path_factory.mktemp("devices")
+    place = Workplace(redis_server.url.removesuffix("/0") + "/5", folder)
+    lab = Lab(place, folder)
+    lab.start(GONOGO_CHILD_MEMORY_BYTES=str(512 * 2**20))
+    yield lab
+    place.close()
+
+
+@pytest.fixture
+def shared_lab(lab_at_work: Lab) -> Lab:
+    """The worker at work; what it said before is forgotten."""
+    place = lab_at_work.place
+    place.redis.delete(queue.HEARTBEAT_QUEUE, queue.device_key(DEVICE))
+    place.healths.clear()
+    return lab_at_work
+
+
 MEND = "import os, sys; os.unlink(sys.argv[2]); print('reset', sys.argv[1])"
 FAIL = "import sys; print('no such device'); sys.exit(4)"
 STALL = "import time; time.sleep(600)"
@@ -92,8 +115,8 @@ def test_a_wedged_device_is_reset_and_the_other_seeds_go_on(lab: Lab) -> None:
     assert lab.place.run("fine", 2).verdicts == {0: "pass", 1: "pass"}
 
 
-def test_a_canary_that_passes_as_usual_tells_its_bits(lab: Lab) -> None:
-    lab.start(GONOGO_CANARY_EVERY_JOBS="1")
+def test_the_canary_runs_after_every_so_many_chunks_and_tells_its_bits(lab: Lab) -> None:
+    lab.start(GONOGO_CANARY_EVERY_JOBS="1", GONOGO_RETEST_S="600")
     for _ in range(3):
         assert lab.place.run("fine", 1).verdicts == {0: "pass"}
     first, second = lab.place.routine
@@ -104,6 +127,11 @@ def test_a_canary_that_passes_as_usual_tells_its_bits(lab: Lab) -> None:
     assert first["evidence"]["digests"] == second["evidence"]["digests"]
     assert set(first["evidence"]["digests"]) == {"dx", "dgamma", "dbeta"}
     assert second["at"] > first["at"]
+    lab.wedged.touch()  # only the canary notices: this build does not check
+    answer = lab.place.run("fine", 1)
+    assert answer.finished is not None
+    assert (answer.finished["outcome"], answer.rows) == ("handed_back", [])
+    assert "1 chunks had run" in lab.place.heard(lambda body: body["health"] == "bad")["reason"]
 
 
 def test_a_reset_that_hangs_is_given_up_and_the_next_rung_mends(lab: Lab) -> None:
@@ -191,8 +219,8 @@ def test_a_hung_seed_runs_again_under_the_watcher_which_names_the_kernel(lab: La
     assert lab.place.run("fine", 1).verdicts == {0: "pass"}
 
 
-def test_a_device_that_vanishes_costs_no_seed(lab: Lab) -> None:
-    lab.start()
+def test_a_device_that_vanishes_costs_no_seed(shared_lab: Lab) -> None:
+    lab = shared_lab
     assert lab.place.run("fine", 1).verdicts == {0: "pass"}
     lab.gone.touch()
     answer = lab.place.run("fine", 3)
@@ -205,15 +233,18 @@ def test_a_device_that_vanishes_costs_no_seed(lab: Lab) -> None:
     assert lab.place.run("fine", 1).verdicts == {0: "pass"}
 
 
-def test_a_build_that_can_t_be_opened_on_a_good_device_is_the_build_s_error(lab: Lab) -> None:
-    lab.start()
-    answer = lab.place.run("nonsense", 2)
+def test_a_build_that_can_t_be_opened_on_a_good_device_is_the_build_s_error(
+    shared_lab: Lab,
+) -> None:
+    answer = shared_lab.place.run("nonsense", 2)
     assert set(answer.verdicts.values()) == {"error"}
-    assert lab.place.healths == []
+    assert shared_lab.place.healths == []
 
 
-def test_a_drained_device_ends_its_seed_hands_the_rest_back_and_comes_back(lab: Lab) -> None:
-    lab.start()
+def test_a_drained_device_ends_its_seed_hands_the_rest_back_and_comes_back(
+    shared_lab: Lab,
+) -> None:
+    lab = shared_lab
     attempt = lab.place.publish("slow", 100)
     lab.place.wait(attempt, lambda answer: len(answer.rows) > 1)
     lab.order("drain")
@@ -243,16 +274,6 @@ def test_a_worker_of_a_drained_device_takes_nothing_from_its_start(lab: Lab) -> 
     lab.place.wait(waiting)
 
 
-def test_the_canary_runs_after_every_so_many_chunks(lab: Lab) -> None:
-    lab.start(GONOGO_CANARY_EVERY_JOBS="1", GONOGO_RETEST_S="600")
-    assert lab.place.run("fine", 1).verdicts == {0: "pass"}
-    lab.wedged.touch()  # only the canary notices: this build does not check
-    answer = lab.place.run("fine", 1)
-    assert answer.finished is not None
-    assert (answer.finished["outcome"], answer.rows) == ("handed_back", [])
-    assert "1 chunks had run" in lab.place.heard(lambda body: body["health"] == "bad")["reason"]
-
-
 def test_a_chunk_has_a_deadline_of_its_own(lab: Lab) -> None:
     lab.start(GONOGO_CHUNK_DEADLINE_S="1.5")
     answer = lab.place.run("slow", 100)
@@ -273,10 +294,9 @@ def test_a_chunk_has_a_deadline_of_its_own(lab: Lab) -> None:
     ],
 )
 def test_bad_luck_leaves_a_log_no_process_and_a_good_device(
-    lab: Lab, build: str, verdict: str, message: str
+    shared_lab: Lab, build: str, verdict: str, message: str
 ) -> None:
-    worker = lab.start(GONOGO_CHILD_MEMORY_BYTES=str(512 * 2**20))
-    began = psutil.Process(worker.pid).create_time()
+    lab, began = shared_lab, time.time()
     answer = lab.place.run(
         f"{build}-sometimes", 4, seed_deadline_s=1.0 if verdict == "hang" else 20.0
     )
@@ -303,8 +323,8 @@ def test_bad_luck_leaves_a_log_no_process_and_a_good_device(
         time.sleep(0.05)
 
 
-def test_a_gigabyte_of_prints_does_not_hold_the_kernel(lab: Lab) -> None:
-    lab.start()
+def test_a_gigabyte_of_prints_does_not_hold_the_kernel(shared_lab: Lab) -> None:
+    lab = shared_lab
     began = time.monotonic()
     answer = lab.place.run("gigabyte", 1)
     assert answer.verdicts == {0: "pass"}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from checkout import PYTHONPATH, ROOT
 from gonogo_workers import queue
 from servers import RedisServer
 from worker_process import KEY, TINY, Workplace
@@ -16,11 +19,12 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture(scope="module")
 def place(
-    tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer
+    tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, example_site: Path
 ) -> Iterator[Workplace]:
     """One worker for the whole module, because a bad kernel must not spoil the next chunk."""
     place = Workplace(redis_server.url.removesuffix("/0") + "/5", tmp_path_factory.mktemp("worker"))
-    place.start()
+    path = os.pathsep.join((PYTHONPATH, str(ROOT / "tests/plugins"), str(example_site)))
+    place.start("emulator,troublesome,numpy", PYTHONPATH=path, GONOGO_KERNELS="l2norm_fw")
     yield place
     place.close()
 
@@ -191,6 +195,20 @@ def test_a_build_of_another_kernel_ends_the_chunk_with_the_builds_that_belong(
         assert answer.finished["outcome"] == "error"
         assert "is not a build of layernorm_bw, only of groupnorm_fw" in answer.finished["error"]
         assert answer.rows == []
+
+
+def test_an_executor_of_a_package_serves_where_the_command_names_it(place: Workplace) -> None:
+    answer = place.run("float32", 1, executor="numpy", arithmetic="fp32")
+    assert answer.verdicts == {0: "pass"}
+
+
+def test_a_kernel_of_a_package_runs_where_the_setting_allows_it(place: Workplace) -> None:
+    test = {"kernel": "l2norm_fw", "shape": [64, 1024], "tolerance": {"rtol": 0.05}}
+    answer = place.run("sum-tile-missing", 2, executor="emulator", test=test)
+    assert answer.verdicts == {0: "pass_by_tolerance", 1: "pass_by_tolerance"}
+    refused = place.run("correct", 1, executor="emulator", test={**test, "kernel": "l2norm_bw"})
+    assert refused.finished is not None
+    assert "test.kernel: unknown value; did you mean 'l2norm_fw'" in refused.finished["error"]
 
 
 def test_a_build_need_not_produce_every_output(place: Workplace) -> None:

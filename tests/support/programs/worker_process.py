@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from checkout import PYTHONPATH, ROOT
+from gonogo.judging.columns import rows_of
 from gonogo_workers import queue
 
 KEY = "worker-key-of-the-tests-" + "k" * 20
@@ -166,7 +167,7 @@ class Workplace:
             if task == queue.RESULTS:
                 assert body["batch"] == other.batches
                 other.batches += 1
-                other.rows += body["rows"]
+                other.rows += rows_of(body)
                 other.artifacts += body["artifacts"]
             else:
                 assert task == queue.FINISHED

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from gonogo.errors import FieldError
 from gonogo_cli.app import app
 
+EXAMPLES = Path(__file__).parents[3] / "examples" / "numpy_executor"
 PLUGIN = """
 import os, numpy as np
 
@@ -145,6 +146,17 @@ def test_a_green_and_wrong_kernel_is_a_pass_by_tolerance_with_its_diagnosis(run:
     assert (
         "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)"
         in check_report["diagnosis"]["words"]
+    )
+
+
+def test_the_fault_of_an_own_kernel_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
+    monkeypatch.setenv("GONOGO_EXECUTORS", "numpy=numpy_executor:NumpyExecutor")
+    words = ("--executor", "numpy", "--build", "no-s2", "--shape", "32,64", *GREEN)
+    fp32 = ("--numerics", '{"input": "fp32", "output": "fp32"}')
+    diagnosis = report(run(*words, *fp32, "--json"))["diagnosis"]
+    assert diagnosis["words"] == (
+        "dx: s2 is missing: explains 99.9 % of the error; s2 is missing in both tiles"
     )
 
 

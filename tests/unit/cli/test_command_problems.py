@@ -72,7 +72,7 @@ def test_wrong_usage_is_a_problem_document_too(words: tuple[str, ...]) -> None:
 
 def test_no_server_is_a_problem_of_the_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_URL", "http://127.0.0.1:9")
-    document = failed("jobs", code=3)
+    document = failed("jobs", "list", code=3)
     assert document["type"] == "urn:gonogo:problem:infrastructure"
     assert "127.0.0.1:9" in document["detail"]
 
@@ -106,7 +106,7 @@ def test_the_servers_own_document_is_passed_on(
     thread.start()
     try:
         monkeypatch.setenv("GONOGO_URL", f"http://127.0.0.1:{server.server_port}")
-        document = failed("jobs", code=code)
+        document = failed("jobs", "list", code=code)
     finally:
         server.shutdown()
         thread.join()

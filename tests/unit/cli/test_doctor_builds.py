@@ -107,3 +107,19 @@ def test_the_doctor_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_without_a_builds_file_nothing_is_missing() -> None:
     assert [finding.ok for finding in findings(["builds"])] == [None]
+
+
+@pytest.mark.usefixtures("examples_installed")
+def test_the_doctor_says_which_kernels_of_packages_a_service_would_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GONOGO_KERNELS", "l2norm_fw")
+    (finding,) = findings(["kernels"])
+    assert (finding.ok, finding.words) == (
+        True,
+        "GONOGO_KERNELS allows l2norm_fw; installed, for local commands and pytest only: l2norm_bw",
+    )
+    monkeypatch.setenv("GONOGO_KERNELS", "l2norm_fw, l2norm")
+    gonogo_settings.load.cache_clear()
+    (wrong,) = findings(["kernels"])
+    assert (wrong.ok, wrong.words.partition(":")[0]) == (False, "GONOGO_KERNELS")

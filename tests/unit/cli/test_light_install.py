@@ -55,7 +55,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["background"], "service"),
         (["worker"], "worker"),
         (["db", "upgrade"], "service"),
-        (["token", "create", "--name", "me"], "service"),
+        (["tokens", "create", "--name", "me"], "service"),
     ],
 )
 def test_commands_name_the_extra_that_they_need(

@@ -1,4 +1,4 @@
-"""`gonogo webhook verify` on messages that the standardwebhooks library signed."""
+"""`gonogo webhooks verify` on messages that the standardwebhooks library signed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from standardwebhooks import Webhook
 from typer.testing import CliRunner
 
-from gonogo_cli.server.webhook import app
+from gonogo_cli.server.nouns.webhooks import app
 from gonogo_service.webhooks import secrets
 
 BODY = '{"type":"job.finished"}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import tomllib
 from pathlib import Path
@@ -11,12 +12,16 @@ import pytest
 import yaml
 
 import gonogo_settings
+from checks import reference
 from gonogo.spec.builds import own_builds
 from gonogo.spec.executors import EXECUTORS
+from gonogo.spec.statistics import STATISTICS
 from gonogo_cli.app import COMMANDS, load
+from gonogo_cli.operate import secrets
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
+SHOWN = (".py", ".toml")
 
 
 def default_of(name: str) -> str:
@@ -61,12 +66,21 @@ def executors_table() -> str:
     return "\n".join(rows)
 
 
+def statistics_table() -> str:
+    """The table of the statistics of an output."""
+    rows = ["| name | reference | unit | meaning |", "|---|---|---|---|"]
+    for row in STATISTICS.values():
+        rows.append(f"| `{row.name}` | {row.reference} | {row.unit} | {row.sentence} |")
+    return "\n".join(rows)
+
+
 @pytest.mark.parametrize(
     ("page", "mark", "table"),
     [
         ("settings.md", "settings", settings_table()),
         ("settings.md", "outside", outside_table()),
         ("executors.md", "executors", executors_table()),
+        ("verdicts.md", "statistics", statistics_table()),
     ],
 )
 def test_a_table_is_the_code_s(page: str, mark: str, table: str) -> None:
@@ -108,13 +122,7 @@ def test_no_document_names_a_variable_that_nobody_reads(path: str) -> None:
 
 
 def compose(name: str) -> dict[str, Any]:
-    """A compose file. `!reset` is Compose's own tag."""
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    Loader.add_constructor("!reset", lambda loader, node: None)
-    content: dict[str, Any] = yaml.load((ROOT / name).read_text(), Loader)
+    content: dict[str, Any] = yaml.safe_load((ROOT / name).read_text())
     return content
 
 
@@ -149,19 +157,43 @@ def test_production_compose_keeps_its_promises() -> None:
             "condition": "service_completed_successfully"
         }
         assert services[name]["healthcheck"]["test"]
-    assert {"GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY"}.isdisjoint(
-        services["worker"]["environment"]
-    )
-    for service in services.values():  # secrets come from outside, without a default
+    images = [service["image"] for service in services.values() if service["image"] != "gonogo"]
+    assert [image for image in images if not re.search(r":v?\d+\.\d+", image)] == []
+
+
+def test_every_setting_reaches_the_containers_that_need_it() -> None:
+    """A file of settings does; a list of them in the compose file forgets the next one."""
+    services = compose("docker-compose.yml")["services"]
+    for name in ("migrate", "api", "background"):
+        assert services[name]["env_file"] == [secrets.SERVER]
+    for file in COMPOSE:
+        worker = compose(file)["services"]["worker"]
+        assert worker["env_file"] == [secrets.WORKER]
+        assert {"GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY"}.isdisjoint(worker["environment"])
+    for service in services.values():  # no secret is written here, or has a default
         for variable, value in (service.get("environment") or {}).items():
             if variable.endswith(("_KEY", "_PASSWORD")):
                 assert re.fullmatch(r"\$\{[A-Z_]+:\?.+\}", value), f"{variable}={value}"
 
 
-def test_the_overlay_for_a_wormhole_host_names_services_of_the_base() -> None:
-    assert set(compose("docker-compose.wormhole.yml")["services"]) <= set(
-        compose("docker-compose.yml")["services"]
-    )
+def test_a_host_with_boards_needs_no_secret_of_the_server() -> None:
+    text = (ROOT / "docker-compose.wormhole.yml").read_text()
+    for variable in ("POSTGRES_PASSWORD", "GONOGO_SECRET_KEY"):
+        assert variable not in text
+
+
+def test_the_pins_name_every_service_of_an_image() -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    images = {service["image"] for service in compose("docker-compose.yml")["services"].values()}
+    lines = [f'{image} "{image.partition(":")[0]}@sha256:00"' for image in images - {"gonogo"}]
+    spec = importlib.util.spec_from_file_location("pin", ROOT / "requirements" / "pin.py")
+    assert spec is not None
+    assert spec.loader is not None
+    pin = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pin)
+    pinned = yaml.safe_load(pin.overlay(lines, text))["services"]
+    assert set(pinned) == {"postgres", "redis", "prometheus", "grafana"}
+    assert all("@sha256:" in service["image"] for service in pinned.values())
 
 
 def test_the_image_runs_as_nobody_in_particular() -> None:
@@ -223,6 +255,17 @@ def test_the_front_end_s_lock_names_no_registry() -> None:
     assert '"resolved"' not in (ROOT / "dashboards/web/package-lock.json").read_text()
 
 
+def test_the_packages_that_the_documents_write_are_those_in_examples() -> None:
+    shown: dict[str, str] = {}
+    for page in DOCS.glob("*.md"):
+        shown |= re.findall(r"^cat > (\S+) <<'EOF'\n(.*?)^EOF$", page.read_text(), re.S | re.M)
+    packages = [path.parent for path in (ROOT / "examples").glob("*/pyproject.toml")]
+    files = [path for package in packages for path in package.rglob("*") if path.suffix in SHOWN]
+    assert len(files) > 8
+    for path in files:
+        assert shown[str(path.relative_to(ROOT / "examples"))] == path.read_text(), path
+
+
 def test_commands_in_the_documents_exist() -> None:
     for path in [ROOT / "README.md", *DOCS.glob("*.md")]:
         for name in re.findall(r"`gonogo ([a-z]+)", path.read_text()):
@@ -233,3 +276,19 @@ def test_links_between_the_documents_lead_somewhere() -> None:
     for path in [ROOT / "README.md", *DOCS.glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name} -> {target}"
+
+
+def test_the_reference_of_the_command_line_is_the_program_s() -> None:
+    assert reference.PAGE.read_text() == reference.page(), "run `python -m checks.reference`"
+
+
+def test_the_install_page_names_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    rows = re.findall(r"^\| `gonogo\[(\w+)\]` \|", (DOCS / "install.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(project["optional-dependencies"])
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (DOCS / "index.md").read_text()
+    listed = {line for line in index.splitlines() if (DOCS / f"{line}.md").is_file()}
+    assert listed == {path.stem for path in DOCS.glob("*.md")} - {"index"} | {"adr/README"}

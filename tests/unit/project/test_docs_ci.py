@@ -1,5 +1,5 @@
-"""The workflows in docs/ci.md: they are YAML of the right form, and each `gonogo` line in them is a
-real command with real options."""
+"""The pipelines of docs/ci.md are those of examples/repository, have the form that GitHub and
+GitLab want, and each `gonogo` line is a real command with real options."""
 
 from __future__ import annotations
 
@@ -14,49 +14,58 @@ import yaml
 
 from gonogo_cli.app import COMMANDS, UsageError, load
 
-PAGE = Path(__file__).parents[3] / "docs/ci.md"
-BLOCKS = {
-    name: yaml.safe_load(text)
-    for name, text in re.findall(r"```yaml\n# (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-}
-GITHUB, GITLAB = BLOCKS[".github/workflows/numerics.yml"], BLOCKS[".gitlab-ci.yml"]
-
-
-def scripts() -> list[str]:
-    """Return every line that a shell would run, also those that the page shows outside of the
-    workflows."""
-    steps = GITHUB["jobs"]["gauge"]["steps"]
-    texts = (
-        [step["run"] for step in steps if "run" in step]
-        + GITLAB["gauge"]["script"]
-        + GITLAB["gauge"]["after_script"]
-    )
-    texts += re.findall(r"```\n(gonogo .*?)```", PAGE.read_text(), re.DOTALL)
-    return [line.strip() for text in texts for line in text.splitlines()]
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples/repository"
+PAGE = (ROOT / "docs/ci.md").read_text()
+BLOCKS = dict(re.findall(r"```\w+ file=(\S+)\n(.*?)```", PAGE, re.DOTALL))
+ACTION = yaml.safe_load((EXAMPLE / ".github/actions/gonogo/action.yml").read_text())
+GITHUB = yaml.safe_load((EXAMPLE / ".github/workflows/numerics.yml").read_text())
+GITLAB = yaml.safe_load((EXAMPLE / ".gitlab-ci.yml").read_text())
+TEMPLATE = yaml.safe_load((EXAMPLE / ".gitlab/gonogo.yml").read_text())[".gonogo"]
 
 
 def commands() -> Iterator[list[str]]:
     """Yield the words of each gonogo line, without what belongs to the shell."""
-    for line in scripts():
+    texts = [step["run"] for step in ACTION["runs"]["steps"] if "run" in step]
+    texts += TEMPLATE["script"]
+    texts += re.findall(r"```(?:sh|text)[^\n]*\n(.*?)```", PAGE, re.DOTALL)
+    for line in (line.strip() for text in texts for line in text.splitlines()):
         if line.startswith("gonogo "):
-            yield shlex.split(re.split(r"\s(?:>|\|\|)\s", line)[0], comments=True)[1:]
+            yield [word for word in shlex.split(line, comments=True)[1:] if word != "$OPTIONS"]
 
 
 def parsed(words: list[str]) -> Any:
     """Return the parameters as the command reads them. Raises its error for a wrong one."""
-    command = load(words[0])
-    return command.make_context(words[0], words[1:]).params
+    command, rest = load(words[0]), words[1:]
+    if hasattr(command, "commands"):
+        command, rest = command.commands[rest[0]], rest[1:]
+    return command.make_context(words[0], rest).params
 
 
-def test_every_command_is_real_and_the_gates_watch() -> None:
+def test_the_page_shows_the_files_of_the_example() -> None:
+    assert set(BLOCKS) == {
+        "kernels/layernorm.py",
+        "kernels_executor.py",
+        "publish.sh",
+        "tests/numerics.yaml",
+        ".github/workflows/numerics.yml",
+        ".github/actions/gonogo/action.yml",
+        ".gitlab-ci.yml",
+        ".gitlab/gonogo.yml",
+    }
+    for path, text in BLOCKS.items():
+        assert text == (EXAMPLE / path).read_text(), path
+
+
+def test_every_command_is_real() -> None:
     lines = list(commands())
-    assert len(lines) == 9
-    assert {words[0] for words in lines} == {"submit", "compare"} <= set(COMMANDS)
-    calls = [(words[0], parsed(list(words))) for words in lines]
-    assert all(given["wait"] for name, given in calls if name == "submit")
-    assert any(given["base"] == "$BASE" for name, given in calls if name == "submit")
+    assert len(lines) >= 10
+    assert {words[0] for words in lines} == {"ci", "compare", "tokens", "up", "waivers"}
+    assert {words[0] for words in lines} <= set(COMMANDS)
+    for words in lines:
+        parsed(list(words))
     with pytest.raises(UsageError, match="--no-such-option"):
-        parsed(["submit", "x.yaml", "--no-such-option"])
+        parsed(["ci", "x.yaml", "--build", "x", "--no-such-option"])
 
 
 def test_the_github_workflow_has_the_form_that_github_wants() -> None:
@@ -67,14 +76,19 @@ def test_the_github_workflow_has_the_form_that_github_wants() -> None:
     }  # YAML 1.1 reads `on` as true; GitHub doesn't
     assert GITHUB["permissions"] == {"contents": "read"}
     assert {"runs-on", "timeout-minutes", "if", "env", "steps"} == set(job)
-    assert all(("uses" in step) != ("run" in step) for step in job["steps"])
+    steps = [*job["steps"], *ACTION["runs"]["steps"]]
+    assert all(("uses" in step) != ("run" in step) for step in steps)
+    assert all("shell" in step for step in ACTION["runs"]["steps"] if "run" in step)
     assert "head.repo.full_name == github.repository" in job["if"]
     # nothing of an event is pasted into a script, where a branch's name could be a command
-    assert not any("${{" in step.get("run", "") for step in job["steps"])
+    assert not any("${{" in step.get("run", "") for step in steps)
 
 
 def test_the_gitlab_job_has_the_form_that_gitlab_wants() -> None:
     job = GITLAB["gauge"]
-    assert all(isinstance(line, str) for line in (*job["script"], *job["after_script"]))
-    assert [set(rule) for rule in job["rules"]] == [{"if"}, {"if"}]
-    assert job["allow_failure"] == {"exit_codes": [3]}
+    assert GITLAB["include"] == [{"local": ".gitlab/gonogo.yml"}]
+    assert job["extends"] == ".gonogo"
+    assert all(isinstance(line, str) for line in (*TEMPLATE["script"], *job["before_script"]))
+    assert [set(rule) for rule in TEMPLATE["rules"]] == [{"if"}, {"if"}]
+    assert TEMPLATE["allow_failure"] == {"exit_codes": [3]}
+    assert set(TEMPLATE["artifacts"]["reports"]) == {"junit", "codequality"}

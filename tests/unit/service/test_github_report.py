@@ -12,8 +12,9 @@ import pytest
 from gonogo.flakiness.classes import Class, Classification, Finding, RunSummary
 from gonogo.flakiness.grades import Sharpness
 from gonogo.flakiness.waivers import Waiver, waived
+from gonogo.reports import markdown
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.github import markdown, report
+from gonogo_service.github import report
 from gonogo_service.github.client import MAX_TEXT
 from gonogo_service.github.report import Links
 from gonogo_storage.automation.commit_checks import CommitCheck

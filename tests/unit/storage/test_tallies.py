@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gonogo_storage.rollups.figures import figure
-from gonogo_storage.rollups.tallies import Tally, tallies, value_of
+from gonogo_storage.rollups import counting
+from gonogo_storage.rollups.figures import figure, mean
+from gonogo_storage.rollups.tallies import Tally, value_of
+from gonogo_storage.seed_rows.batch import Batch
 
 VERDICTS = ("pass", "fail", "pass_by_tolerance", "hang", "not_judged", "skipped")
 NUMBERS = st.one_of(st.none(), st.floats(0, 1e6), st.sampled_from([0.0, 0.0265, 5e-324]))
@@ -42,6 +46,11 @@ def part(seed: int, outputs: dict[str, Any] | None = None, **changes: Any) -> di
         "outputs": {"dx": output()} if outputs is None else outputs,
     }
     return usual | changes
+
+
+def tallies(seeds: list[dict[str, Any]]) -> dict[tuple[str, str], Tally]:
+    """The sums of seeds."""
+    return counting.tallies(Batch.of(seeds))
 
 
 @st.composite
@@ -138,6 +147,9 @@ def test_an_output_has_its_largest_errors_and_what_its_means_are_made_of() -> No
     figures = sums["emulator:0", "dx"].figures
     assert [figure(figures, name) for name in ("chi", "rms", "row_z")] == [2.25, 0.5, None]
     assert figure(sums["emulator:0", ""].figures, "duration_ms") == 5.0
+    numbers = [0.1, -1e-3, 2.0**-40, *(n / 7 for n in range(3000)), 5e-324, -1e300, 1e300]
+    sums_of, count = mean(np.array(numbers)), len(numbers)
+    assert figure({"rms": sums_of}, "rms") == float(sum(map(Fraction, numbers[:-3])) / count)
     means = [1e-300, 5e-324, 0.1, 1e300, 2e300]
     (huge,) = [tallies([part(n, {"dx": output(rms=rms)}) for n, rms in enumerate(means)])]
     assert figure(huge["emulator:0", "dx"].figures, "rms") == pytest.approx(6e299)

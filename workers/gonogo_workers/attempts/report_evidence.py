@@ -110,7 +110,14 @@ class ReportEvidence:
                     diagnoses.append(
                         (
                             arrays.name,
-                            consistent_diagnosis(artifact["content"], arrays.judgement.explanation),
+                            consistent_diagnosis(
+                                artifact["content"],
+                                arrays.judgement.explanation,
+                                {
+                                    name: output.statistics
+                                    for name, output in arrays.judgement.outputs.items()
+                                },
+                            ),
                         )
                     )
                 else:

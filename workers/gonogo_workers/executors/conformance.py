@@ -11,6 +11,9 @@ It is for our tests and for those of plug-ins:
 or, on a command line:
 
     python -m gonogo_workers.executors.conformance package.module:Factory build
+
+It tests the kernels that the executor says it offers, in its attribute `kernels`; kernels of
+installed packages, too.
 """
 
 from __future__ import annotations
@@ -24,10 +27,13 @@ from typing import Any
 
 import numpy as np
 
+from gonogo.errors import FieldError, GonogoError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels.registry import numerics
-from gonogo.spec.kernels.registry import KERNELS
+from gonogo.spec.fields import did_you_mean
+from gonogo.spec.kernels.registry import KERNELS, allow_installed, nameable
 from gonogo.spec.test_spec import TestSpec
+from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import (
     Executor,
     FloatArray,
@@ -47,7 +53,7 @@ This suite only asks whether it is that kernel at all.
 """
 NO_BUILD = "no-such-build-4711"
 LAYERNORM = ("layernorm_fw", "layernorm_bw")
-"""The kernels that an executor must run unless it declares others."""
+"""The kernels that an executor must run unless it says that it offers others."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ def checks(
     factory: Factory,
     build: str,
     *,
-    kernels: Sequence[str] = LAYERNORM,
+    kernels: Sequence[str] | None = None,
     shapes: Sequence[tuple[int, ...]] = SHAPES,
     produced: tuple[str, ...] | None = None,
     right: bool = True,
@@ -77,12 +83,14 @@ def checks(
 ) -> list[Check]:
     """Return the suite for one factory and one of its builds.
 
-    `kernels` and `shapes` are what the build is for, `produced` the outputs that it declares (None:
-    all). `right=False` leaves out the comparison with the reference (a build known to be wrong),
-    `deterministic=False` that of two runs (a build known to vary), `own_statistics=False` the
-    backward kernel without mean and rstd (a build that needs them as inputs).
+    `kernels` (None: what it says it offers) and `shapes` are what the build is for, `produced` the
+    outputs that it declares (None: all). `right=False` leaves out the comparison with the reference
+    (a build known to be wrong), `deterministic=False` that of two runs (a build known to vary),
+    `own_statistics=False` the backward kernel without mean and rstd (a build that needs them as
+    inputs). Shapes that a kernel can't have are left out.
     """
     suite = [Check("an unknown build is refused", lambda: unknown_build(factory))]
+    kernels = offered(factory, build) if kernels is None else tuple(kernels)
     for test in _tests(kernels, shapes, own_statistics):
         case = _Case(factory, build, test, produced)
         where = f"{test.kernel} {list(test.shape)} statistics {test.numerics.statistics}"
@@ -114,6 +122,33 @@ def checks(
     return suite
 
 
+def offered(factory: Factory, build: str) -> tuple[str, ...]:
+    """Return the kernels that a build says it offers, in its attribute `kernels`.
+
+    Without one they are those of LayerNorm. Raises FieldError for a kernel that nobody has defined
+    here, and AssertionError for something else than names.
+    """
+    declared: Any = getattr(factory, "kernels", None)
+    if declared is None:  # it may depend on the build
+        executor = factory(build)
+        declared = getattr(executor, "kernels", LAYERNORM)
+        _close(executor)
+    is_list = isinstance(declared, list | tuple) and len(declared) > 0
+    assert is_list, f"kernels must be a list of names of kernels; got {declared!r}"
+    allow_installed()
+    for name in declared:
+        if name not in KERNELS:
+            reason = "no installed package has this kernel" + did_you_mean(name, nameable())
+            raise FieldError("kernels", name, reason, limit=", ".join(nameable()))
+    return tuple(declared)
+
+
+def _close(executor: Executor) -> None:
+    close = getattr(executor, "close", None)
+    if close is not None:
+        close()
+
+
 def _named(kernel: str) -> str:
     return "a LayerNorm" if kernel in LAYERNORM else f"the kernel {kernel}"
 
@@ -136,9 +171,7 @@ class _Case:
             outputs = executor.run(self.test.canonical(), inputs)
             return check_outputs(outputs, output_shapes(self.test, self.produced))
         finally:
-            close = getattr(executor, "close", None)
-            if close is not None:
-                close()
+            _close(executor)
 
 
 def unknown_build(factory: Factory) -> None:
@@ -205,8 +238,7 @@ def results_unchanged(
     """
     executor = factory(build)
     returned: list[tuple[str, FloatArray, bytes]] = []
-    for seed, shape in enumerate([*shapes, *shapes]):
-        test = TestSpec.parse({"kernel": kernel, "shape": list(shape)})
+    for seed, test in enumerate(_possible(kernel, shapes) * 2):
         inputs = shaped_inputs(test, quantise(test, generate(test, seed)))
         outputs: Mapping[str, Any] = check_outputs(
             executor.run(test.canonical(), inputs), output_shapes(test, produced)
@@ -222,29 +254,50 @@ def _tests(
     kernels: Sequence[str], shapes: Sequence[tuple[int, ...]], own_statistics: bool
 ) -> Iterator[TestSpec]:
     for kernel in kernels:
-        for shape in shapes:
-            yield TestSpec.parse({"kernel": kernel, "shape": list(shape)})
+        tests = _possible(kernel, shapes)
+        yield from tests
         if KERNELS[kernel].given_statistics and own_statistics:
-            yield TestSpec.parse(
-                {"kernel": kernel, "shape": list(shapes[0]), "numerics": {"statistics": "own"}}
-            )
+            numerics = tests[0].numerics.replace(statistics="own")
+            yield tests[0].replace(numerics=numerics)
+
+
+def _possible(kernel: str, shapes: Sequence[tuple[int, ...]]) -> list[TestSpec]:
+    """Return a test for each shape that the kernel can have. Raises FieldError if it has none."""
+    tests = []
+    for shape in shapes:
+        try:
+            tests.append(TestSpec.parse({"kernel": kernel, "shape": list(shape)}))
+        except FieldError as problem:
+            if problem.field != "test.shape" or (shape == shapes[-1] and not tests):
+                raise
+    return tests
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the suite for `package.module:Factory` and a build, and print a line per check.
+    """Run the suite for an executor and a build, and print a line per check.
 
+    The executor is `package.module:Factory`, or the name by which an installed package offers it.
     Return 1 when a check fails.
     """
-    if len(arguments) != 2 or ":" not in arguments[0]:
+    if len(arguments) != 2:
         print(
             "usage: python -m gonogo_workers.executors.conformance package.module:Factory build",
             file=sys.stderr,
         )
         return 2
-    module, _, name = arguments[0].partition(":")
-    factory = getattr(importlib.import_module(module), name)
+    name, build = arguments
+    try:
+        module, _, factory_name = name.partition(":")
+        if not factory_name:
+            spec = registry.find(name)
+            sys.path[:0] = spec.paths
+            module, factory_name = spec.module, spec.factory
+        suite = checks(getattr(importlib.import_module(module), factory_name), build)
+    except GonogoError as problem:
+        print(problem, file=sys.stderr)
+        return 2
     failures = 0
-    for check in checks(factory, arguments[1]):
+    for check in suite:
         try:
             check()
             print(f"ok    {check}")

@@ -16,7 +16,9 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels import registry
 from gonogo.numerics.jit import load_for_all
 from gonogo.spec.builds import emulator_build
+from gonogo.spec.kernels.registry import load as load_kernels
 from gonogo.spec.test_spec import TestSpec
+from gonogo_settings import load as load_settings
 from gonogo_workers.executors.base import FloatArray
 
 WARM_UP = (
@@ -39,7 +41,11 @@ class EmulatorExecutor:
     placed: ClassVar[bool] = True
 
     def __init__(self, build: str) -> None:
-        """Raise FieldError with the known builds for any other build."""
+        """Raise FieldError with the known builds for any other build.
+
+        A process of its own first loads the kernels that the one which started it has loaded.
+        """
+        load_kernels(load_settings().kernels)
         self.build = emulator_build(build).name
 
     @staticmethod

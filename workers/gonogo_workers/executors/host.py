@@ -149,6 +149,9 @@ class Host:
         return {}
 
     def run(self, request: Request) -> Request:
+        offered, kernel = getattr(self.executor, "kernels", None), request["test"]["kernel"]
+        if isinstance(offered, (list, tuple)) and kernel not in offered:
+            return {"problem": f"this executor offers {', '.join(offered)}, not {kernel}"}
         inputs = {name: self.given(file) for name, file in request["inputs"].items()}
         position = self.position
         self.position += 1

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gonogo.spec.kernels import registry as kernels
 from gonogo_workers.executors.base import (
     ExecutorFailure,
     HostUnavailable,
@@ -87,6 +88,7 @@ class KernelHost:
             environment or {}
         )
         env[HOST_RUN_VARIABLE] = self.host_run
+        env[kernels.SETTING] = ",".join(kernels.loaded())
         try:
             self._process = subprocess.Popen(
                 [

@@ -1,4 +1,8 @@
-"""The executors of this host: the built-in ones, and the plug-ins that GONOGO_EXECUTORS names."""
+"""The executors of this host: the built-in ones, and the plug-ins that GONOGO_EXECUTORS names.
+
+A plug-in is named by its module and factory, or by the entry point of an installed package. A
+package's metadata are read here; only the executor's own process imports it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,17 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
 from gonogo.errors import FieldError
 from gonogo.spec.executors import EMULATOR as EMULATOR
 from gonogo.spec.executors import EXECUTORS
+from gonogo.spec.fields import did_you_mean
 from gonogo_settings import load as load_settings
 
+SETTING = "GONOGO_EXECUTORS"
 NEEDS = {
     row.name: row.package
     for row in EXECUTORS.values()
@@ -26,9 +33,13 @@ CHILD = str(Path(__file__).resolve().parent / "child")
 EMULATOR_PACKAGES = ("gonogo", "gonogo_workers", "gonogo_settings")
 """The packages of this project that the emulator's child imports."""
 
+GROUP = "gonogo.executors"
+"""The group of entry points by which a package offers executors."""
+ENTRY = "name=package.module:Factory@/path/to/python"
 _ENTRY = re.compile(
-    r"(?P<name>[a-z][a-z0-9_-]*)=(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)"
-    r":(?P<factory>[A-Za-z_]\w*)(?:@(?P<python>.+))?",
+    r"(?P<name>[a-z][a-z0-9_-]*)"
+    r"(?:=(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<factory>[A-Za-z_]\w*))?"
+    r"(?:@(?P<python>.+))?",
     re.ASCII,
 )
 
@@ -92,19 +103,42 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         match = _ENTRY.fullmatch(entry)
         if match is None:
-            raise FieldError(
-                "GONOGO_EXECUTORS",
-                entry,
-                "can't be read",
-                limit="name=package.module:Factory@/path/to/python",
-            )
-        spec = ExecutorSpec(match["name"], match["module"], match["factory"], match["python"])
+            limit = f"{ENTRY}, or the name of an entry point"
+            raise FieldError(SETTING, entry, "can't be read", limit=limit)
+        if match["module"] is None:
+            spec = _offered(match["name"], match["python"])
+        else:
+            spec = ExecutorSpec(match["name"], match["module"], match["factory"], match["python"])
+        if spec is None:
+            raise FieldError(SETTING, entry, "no installed package offers it", limit=_offers(ENTRY))
         if spec.name in specs or spec.name in EXECUTORS:
-            raise FieldError(
-                "GONOGO_EXECUTORS", spec.name, "an executor of this name exists already"
-            )
+            raise FieldError(SETTING, spec.name, "an executor of this name exists already")
         specs[spec.name] = spec
     return specs
+
+
+def offers() -> tuple[str, ...]:
+    """Return the names of the executors that installed packages offer; nothing is imported."""
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
+
+
+def _offers(*others: str) -> str:
+    return ", ".join((*others, *offers()))
+
+
+def _offered(name: str, python: str | None = None) -> ExecutorSpec | None:
+    """Return the executor that an installed package offers by this name; None if none does.
+
+    Raises FieldError where two packages offer the name, or where the entry point names no factory.
+    """
+    points = {point.value: point for point in entry_points(group=GROUP, name=name)}
+    if not points:
+        return None
+    point = next(iter(points.values()))
+    if len(points) > 1 or not point.attr.isidentifier():
+        reason = f"is offered as {' and '.join(points)}"
+        raise FieldError("executor", name, reason, limit="one package.module:Factory")
+    return ExecutorSpec(name, point.module, point.attr, python)
 
 
 def known(text: str | None = None) -> Mapping[str, ExecutorSpec]:
@@ -143,8 +177,15 @@ def ready(specs: Iterable[str], named: Iterable[str]) -> list[str]:
 
 
 def find(name: str, text: str | None = None) -> ExecutorSpec:
-    """Return the executor of that name. Raises FieldError, which lists the known ones."""
+    """Return the executor of that name; that of an installed package needs no setting.
+
+    For a name that this host's own user gives. Raises FieldError, which lists the known ones.
+    """
     specs = known(text)
     if name not in specs:
-        raise FieldError("executor", name, "unknown executor", limit=", ".join(specs))
+        spec = _offered(name)
+        if spec is None:
+            reason = "unknown executor" + did_you_mean(name, (*specs, *offers()))
+            raise FieldError("executor", name, reason, limit=_offers(*specs))
+        specs = _limited({name: spec})
     return specs[name]

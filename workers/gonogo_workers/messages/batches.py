@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+from gonogo.judging.columns import in_columns, is_judged
 from gonogo_workers import queue
 from gonogo_workers.messages.chunk import Work
 from gonogo_workers.messages.result_sender import ResultSender
@@ -13,6 +14,8 @@ from gonogo_workers.messages.rows import Row
 
 FLUSH_AFTER_S = 0.5
 FLUSH_FROM_BYTES = 512 * 1024
+BYTES_PER_STATISTIC = 12
+"""The size of a number in a column, in base64."""
 
 
 class Batches:
@@ -47,14 +50,14 @@ class Batches:
     def add(self, row: Row) -> None:
         """Add a row; the attempt's first row is sent at once, so that a page shows progress."""
         self._rows.append(row)
-        self._grow(row)
+        self._grow(_size(row))
         if self._number == 0:
             self.flush()
 
     def add_artifact(self, artifact: dict[str, Any]) -> None:
         """Add an artifact: {"kind", "seed", "repeat", "output", "content"}."""
         self._artifacts.append(artifact)
-        self._grow(artifact)
+        self._grow(len(json.dumps(artifact)))
 
     def flush_if_due(self) -> None:
         """Send the batch if its time has come."""
@@ -68,7 +71,7 @@ class Batches:
         body = {
             "attempt": self._attempt,
             "batch": self._number,
-            "rows": self._rows,
+            **in_columns(self._rows),
             "artifacts": self._artifacts,
         }
         self._sender.post(queue.BACKGROUND_QUEUE, queue.RESULTS, body)
@@ -76,9 +79,17 @@ class Batches:
         self._number += 1
         self._rows, self._artifacts, self._bytes, self._due = [], [], 0, None
 
-    def _grow(self, item: dict[str, Any]) -> None:
-        self._bytes += len(json.dumps(item))
+    def _grow(self, size: int) -> None:
+        self._bytes += size
         if self._due is None:
             self._due = time.monotonic() + FLUSH_AFTER_S
         if self._bytes >= FLUSH_FROM_BYTES:
             self.flush()
+
+
+def _size(row: Row) -> int:
+    """Return about how many bytes a row adds to a message."""
+    if not is_judged(row):
+        return len(json.dumps(row))
+    statistics = sum(map(len, row["outputs"].values()))
+    return BYTES_PER_STATISTIC * statistics + len(json.dumps({**row, "outputs": None}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -20,11 +20,20 @@ from gonogo_storage.db.records import from_object
 router = make_router("tokens")
 
 
+Patterns = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=20)
+]
+
+
 class TokenIn(Strict):
     """A token to issue. Each scope contains the ones before it: read, submit, admin."""
 
     name: str = Field(min_length=1, max_length=MAX_NAME)
     scopes: list[Literal["read", "submit", "admin"]] = Field(min_length=1, max_length=3)
+    builds: Patterns = Field(
+        [], description="Names of builds that it may register with the scope submit; patterns"
+    )
+    branches: Patterns = Field([], description="Their branches; patterns; empty: any")
 
 
 @dataclass(frozen=True)
@@ -45,10 +54,28 @@ def list_tokens(context: Ctx, _who: Admin, limit: Limit = 50, cursor: Cursor = N
 def issue(context: Ctx, who: Admin, body: TokenIn) -> TokenIssued:
     """Issue a token. The answer has its text, which can't be shown again."""
     with context.session() as session:
-        text = issue_token(session, body.name, body.scopes, actor=who.actor, keys=context.keys)
+        text = issue_token(
+            session,
+            body.name,
+            body.scopes,
+            builds=body.builds,
+            branches=body.branches,
+            actor=who.actor,
+            keys=context.keys,
+        )
         token = stored.by_hash(session, context.keys.digest("token", text))
     assert token is not None
     return from_object(TokenIssued, token, token=text)
+
+
+@router.get("/tokens/{token_id}", summary="Show a token")
+def look(context: Ctx, _who: Admin, token_id: str) -> Token:
+    """Show a token without its text."""
+    with context.reading() as session:
+        token = stored.get(session, token_id)
+    if token is None:
+        raise missing("token", token_id)
+    return token
 
 
 @router.delete("/tokens/{token_id}", summary="Revoke a token")

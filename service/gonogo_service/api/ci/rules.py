@@ -117,8 +117,8 @@ def look(context: Ctx, _who: Reader, name: str) -> CiRule:
     """Show a rule in its newest version."""
     with context.reading() as session:
         rule = stored.get(session, name)
-    if rule is None:
-        raise missing("rule", name)
+        if rule is None:
+            raise missing("rule", name, [known.name for known in stored.in_use(session)])
     return rule
 
 

@@ -10,9 +10,10 @@ from dataclasses import asdict
 from pydantic import Field
 
 from gonogo.spec.builds import EMULATOR, DeclaredBuild, known_build, own_builds
-from gonogo_service.access.context import Admin, Ctx, Reader
-from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router
-from gonogo_service.kit.problems import BadField
+from gonogo_service.access.context import Ctx, Reader, Submitter
+from gonogo_service.access.principals import Principal
+from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing
+from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission.bodies import NAME
 from gonogo_storage.access import audit
@@ -22,6 +23,8 @@ from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 
 router = make_router("builds")
+MAX_NAMES = 2000
+"""Builds among which a misspelled one is looked for."""
 
 
 class BuildIn(DeclaredBuild, Strict):
@@ -29,7 +32,9 @@ class BuildIn(DeclaredBuild, Strict):
 
     name: str = Field(pattern=NAME, max_length=200)
     branch: str = Field("default", pattern=NAME, max_length=200)
-    sequence: int = Field(0, ge=0, le=2**53)
+    sequence: int | None = Field(
+        None, ge=0, le=2**53, description="Its place in the branch; null: after all others"
+    )
     commit: str | None = Field(None, pattern=NAME, max_length=200)
 
 
@@ -58,13 +63,32 @@ def list_builds(
     return Page.cut(both, limit, lambda build: build.name)
 
 
+@router.get("/builds/{name:path}", summary="Show a build")
+def look(context: Ctx, _who: Reader, name: str) -> ListedBuild:
+    """Show a built-in build or a registered one."""
+    built_in = known_build(name)
+    if built_in is not None:
+        return from_object(ListedBuild, built_in, created_at=None)
+    with context.reading() as session:
+        build = stored.get(session, name)
+        if build is None:
+            registered = stored.list_(session, limit=MAX_NAMES).items
+            raise missing("build", name, [*own_builds(), *(known.name for known in registered)])
+    return build
+
+
 @router.post("/builds", status_code=201, summary="Register a build")
-def register(context: Ctx, who: Admin, body: BuildIn) -> ListedBuild:
+def register(context: Ctx, who: Submitter, body: BuildIn) -> ListedBuild:
     """Register a build. Registering the same build again is no error.
 
     Another build with an existing name is rejected (409), so that a name's meaning never changes.
+    An admin may register any build. A token with the scope submit may append builds whose name and
+    branch fit its patterns.
     """
-    build = body.named(body.name, branch=body.branch, sequence=body.sequence, commit=body.commit)
+    build = body.named(
+        body.name, branch=body.branch, sequence=body.sequence or 0, commit=body.commit
+    )
+    _check_bounds(who, body)
     if build.executor == EMULATOR:
         raise BadField(
             "executor",
@@ -78,7 +102,7 @@ def register(context: Ctx, who: Admin, body: BuildIn) -> ListedBuild:
     with context.session() as session:
         existing = stored.get(session, build.name)
         try:
-            registered = stored.add(session, **asdict(build))
+            registered = stored.add(session, **{**asdict(build), "sequence": body.sequence})
         except stored.BuildExists:
             raise BadField(
                 "name", build.name, "is the name of another build", limit="another name", status=409
@@ -89,6 +113,26 @@ def register(context: Ctx, who: Admin, body: BuildIn) -> ListedBuild:
                 actor=who.actor,
                 action="build.registered",
                 subject=build.name,
-                detail=asdict(build),
+                detail={**asdict(build), "sequence": registered.sequence},
             )
     return registered
+
+
+def _check_bounds(who: Principal, body: BuildIn) -> None:
+    """Raise Problem 403 for a build that the token may not register."""
+    if who.may("admin"):
+        return
+    if not who.may_register(body.name, body.branch):
+        names = ", ".join(who.builds) or "none"
+        branches = ", ".join(who.branches) or "any"
+        raise Problem(
+            403,
+            f"The token {who.name!r} may not register the build {body.name!r} of the branch "
+            f"{body.branch!r} (allowed: names {names}; branches {branches}). An admin makes a "
+            "token that may: gonogo tokens create --scope submit --build PATTERN.",
+            slug="scope",
+        )
+    if body.sequence is not None:
+        raise BadField(
+            "sequence", body.sequence, "can be chosen by an admin only", limit="null", status=403
+        )

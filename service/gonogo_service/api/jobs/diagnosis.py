@@ -30,6 +30,8 @@ class DiagnosisOut:
     words: str | None = None
     can_tell: bool | None = None
     terms: list[dict[str, Any]] = field(default_factory=list)
+    faults: dict[str, str] = field(default_factory=dict)
+    """The fault of each wrong output that exact inputs or the replay show"""
     residuals: dict[str, Any] | None = None
     seed: int | None = None
     iteration: int | None = None

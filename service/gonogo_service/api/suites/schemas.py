@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import (
+    Discriminator,
+    Field,
+    ModelWrapValidatorHandler,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from gonogo import urls
 from gonogo.spec.suites import MAX_NAME, MAX_TESTS
+from gonogo.spec.validation import Refused
 from gonogo.urls import API
 from gonogo_service.api.jobs.schemas import JobLinks
 from gonogo_service.kit.strict import Strict
@@ -20,7 +28,7 @@ from gonogo_service.submission.bodies import (
     SeedOptions,
     Seeds,
 )
-from gonogo_service.submission.suites import TestOfSuite
+from gonogo_service.submission.suites import TestOfSuite, problems_of
 from gonogo_storage.automation.runs import Run, RunJob
 from gonogo_storage.automation.suites import Suite
 from gonogo_storage.db.states import RunState
@@ -75,6 +83,33 @@ class SuiteIn(Strict):
     builds: Builds = Field([], description="Builds of a run that names none")
     defaults: Defaults = Defaults()
     entries: list[Entry] = Field(min_length=1, max_length=MAX_TESTS)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _all_problems(cls, data: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        """Add the problems of its tests to those of its form: people want to see all at once."""
+        try:
+            return read(data)
+        except ValidationError as problem:
+            errors = problem.errors(include_url=False)
+            places = {tuple(item["loc"][:2]) for item in errors}
+            if not isinstance(data, dict) or any(
+                len(place) < 2 or place[0] != "entries" for place in places
+            ):
+                raise
+            more = [
+                error
+                for error in problems_of(data)
+                if not any(f"{error.field}.".startswith(f"entries.{place[1]}.") for place in places)
+            ]
+            details: list[Any] = [
+                *errors,
+                *(
+                    {"type": "value_error", "input": data, "ctx": {"error": Refused(error)}}
+                    for error in more
+                ),
+            ]
+            raise ValidationError.from_exception_data(cls.__name__, details) from None
 
     def content(self) -> dict[str, Any]:
         """Return the stored content: the given fields, without defaults."""

@@ -71,8 +71,8 @@ def look(context: Ctx, _who: Reader, name: str) -> SuiteDetails:
     """
     with context.reading() as session:
         suite = stored.get(session, name)
-    if suite is None:
-        raise missing("suite", name)
+        if suite is None:
+            raise missing("suite", name, stored.names(session))
     try:
         tests = suites.described(suite.content, context.settings)
     except FieldError:
@@ -92,7 +92,7 @@ def archive(context: Ctx, who: Submitter, name: str) -> Suite:
     with context.session() as session:
         result = stored.archive(session, name, now=utcnow())
         if result is None:
-            raise missing("suite", name)
+            raise missing("suite", name, stored.names(session))
         suite, changed = result
         if changed:
             audit.record(session, actor=who.actor, action="suite.archived", subject=name)

@@ -61,7 +61,7 @@ def test_kernels_that_store_xhat_in_16_bits_have_no_mismatch(
     assert judgement.mismatches == 0, judgement.words
 
 
-@pytest.mark.parametrize("features", [64, 1000, 1024])
+@pytest.mark.parametrize("features", [64, 200])
 @pytest.mark.parametrize("fmt", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("edit", list(FORWARD_EDITS))
 def test_every_edit_is_found_and_its_term_is_named(features: int, fmt: str, edit: str) -> None:

@@ -26,7 +26,7 @@ PUBLIC: dict[str, Any] = {
     "tolerance": {"y": {"rtol": 0, "atol": 0.06}},
 }
 TEST = spec(**PUBLIC)
-SEEDS = 300
+SEEDS = 100
 ARITHMETIC = "fp32"
 
 
@@ -45,7 +45,7 @@ def rows() -> list[measure.Row]:
         measured_rows.append(
             measure.measured(perfect, drawn, outputs, arithmetic=ARITHMETIC, produced=None)
         )
-        if seed < 2:
+        if seed == 0:
             for part in kernels.wrong(TEST):
                 ideal = rounded(emulation.ideal(TEST, drawn.given, part.build))
                 measured_rows.append(

@@ -95,6 +95,26 @@ def test_defects_are_told_in_coarse_arithmetic_too(
     assert words in emulated(kernel, [160, 1000], numerics, build, inputs).words
 
 
+def test_what_the_replay_and_exact_inputs_show_leads_a_diagnosis() -> None:
+    """A Wormhole's budget is too wide for an fp32 kernel: its terms alone can't tell."""
+    term = {"output": "y", "name": "gamma", "tiles": 2, "wrong": True}
+    blind = {"terms": [{**term, "wrong": False}], "words": RIGHT, "can_tell": True}
+    other = {"terms": [term], "words": "gamma is halved", "can_tell": True}
+    outputs = {"y": {"fault": "the variance divides by N - 1: explains 99.9 % of the error"}}
+    shown = consistent_diagnosis(blind, "unexplained", outputs)
+    assert shown["words"] == f"y: {outputs['y']['fault']}"
+    assert shown["can_tell"] is True
+    assert consistent_diagnosis(other, "unexplained", outputs)["words"] == shown["words"]
+    same = {"y": {"fault": "gamma is off by a factor of .5: explains 99.9 % of the error"}}
+    assert consistent_diagnosis(other, "unexplained", same)["words"] == (
+        f"y: {same['y']['fault']}; gamma is halved"
+    )
+    reading = {"mismatches": 3, "words": "3 of 64 differ: s1 leaves out tile 1"}
+    exact = {"y": {"exact": reading}, "mean": {"exact": {"mismatches": 0, "words": ""}}}
+    assert consistent_diagnosis(blind, "unexplained", exact)["faults"] == {"y": reading["words"]}
+    assert consistent_diagnosis(blind, "explained", {"y": {}}) == blind
+
+
 def test_beside_an_unexplained_error_nothing_is_called_right() -> None:
     right = {"terms": [{"wrong": False}], "words": RIGHT, "can_tell": True}
     partly = {

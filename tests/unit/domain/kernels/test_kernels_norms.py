@@ -145,7 +145,7 @@ def test_group_norm_with_one_group_of_one_sample_row_is_layernorm() -> None:
     assert all(np.array_equal(group_outputs[name], layer_outputs[name]) for name in layer_outputs)
 
 
-STRIDE = 173
+STRIDE = 293
 
 
 @pytest.mark.parametrize("kernel", KINDS)
@@ -173,7 +173,7 @@ def test_right_kernels_of_many_arithmetics_are_explained(kernel: str) -> None:
                     test.canonical(),
                 )
                 seen += 1
-    assert seen > 50
+    assert seen > 25
 
 
 def hash_of(*words: str) -> int:

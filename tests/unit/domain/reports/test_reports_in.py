@@ -262,7 +262,7 @@ def test_numbers_with_a_spec_are_judged_here_whatever_the_file_says(
     assert row["outputs"]["t/dx"]["test"]["shape"] == [1, 1, 32, 64]
 
 
-def test_numbers_without_a_spec_are_not_judged_and_bad_arrays_are_an_error() -> None:
+def test_numbers_without_a_spec_are_not_judged_and_bad_arrays_change_no_outcome() -> None:
     gate = {
         "name": "late",
         "tolerance": {"rtol": 0.01},
@@ -277,7 +277,26 @@ def test_numbers_without_a_spec_are_not_judged_and_bad_arrays_are_an_error() -> 
         {"rtol": 0.01, "atol": 0.0},
     )
     row = row_of({"name": "t", "outcome": "passed", "comparisons": [{"problem": "x is missing"}]})
-    assert (row["verdict"], row["outputs"]["t"]["message"]) == ("error", "x is missing")
+    assert (row["verdict"], row["outputs"]["t"]["message"]) == ("not_judged", "x is missing")
+
+
+def test_a_comparison_of_a_kernel_that_is_not_here_is_kept_and_the_others_are_judged() -> None:
+    good = {"test": SPEC, "outputs": {"dx": RIGHT}}
+    foreign = {"test": {"kernel": "l2norm_fw", "anything": 1}, "outputs": {"y": {"max_abs": 0.5}}}
+    row = row_of(
+        {"name": "here", "outcome": "passed", "comparisons": [good]},
+        {"name": "there", "outcome": "passed", "comparisons": [{**foreign, "words": "a note"}]},
+    )
+    assert row["outputs"]["here/dx"]["verdict"] == "pass"
+    assert row["outputs"]["there"]["verdict"] == "not_judged"
+    assert row["outputs"]["there"]["message"] == (
+        "not judged: this server has no kernel l2norm_fw\na note"
+    )
+    assert row["outputs"]["there/y"] == {
+        "verdict": "not_judged",
+        "explanation": "not_judged",
+        "max_abs": 0.5,
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,32 @@
-"""`gonogo hooks`: deliveries in, and the rules that decide what they start."""
+"""`gonogo hooks`: deliveries of GitHub and other CI that came in."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import typer
 
 from gonogo.errors import InfrastructureError, JobError
+from gonogo_cli.kit import nouns
+from gonogo_cli.kit.groups import group
+from gonogo_cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Deliveries of GitHub and other CI.",
+HOOKS = Noun(
+    "hooks",
+    {
+        "delivery": "id",
+        "received": "received_at",
+        "event": "event",
+        "repository": "repository",
+        "state": "state",
+        "reason": "reason",
+    },
+    "a delivery",
+    path="/hooks/deliveries",
 )
+app = group("Look at deliveries of GitHub and other CI; fetch those that were missed.")
 KEPT_HOURS = 72.0
 """GitHub remembers deliveries for three days."""
-
-
-@app.callback()
-def root() -> None:
-    """Deliveries of GitHub and other CI."""
 
 
 @app.command("catch-up")
@@ -45,7 +50,7 @@ def catch_up(
         help="Ask GitHub to send it once more, signed, in the place of fetching it.",
     ),
     patience: float = typer.Option(
-        60.0, min=0, max=7200, help="Seconds that GitHub's rate limits may be waited for."
+        60.0, min=0, max=7200, help="Wait at most this many seconds for GitHub's rate limits."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -121,54 +126,10 @@ def catch_up(
         )
 
 
-@app.command()
-def rules(
-    file: Path = typer.Argument(
-        ..., help="YAML, TOML or JSON: {rules: [...]}. Rules that it does not name are archived."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
-) -> None:
-    """Store a rules file: all of it, or nothing where one rule is wrong."""
-    from gonogo_cli.kit import show
-    from gonogo_cli.kit.client import Client
-    from gonogo_cli.server.suites import read
-
-    content = read(file)
-    if not isinstance(content, dict):
-        raise JobError(f"{file} must hold an object with `rules`")
-    with Client() as client:
-        stored = client.call("PUT", "/rules", body=content)
-    if as_json:
-        show.print_json(stored)
-    else:
-        print("; ".join(f"{len(stored[word])} {word}" for word in ("stored", "same", "archived")))
-
-
 @app.command("list")
-def list_(
-    most: int = typer.Option(20, "-n", "--most", min=1, max=1000, help="How many at most."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
-) -> None:
+def list_(limit: int = LIMIT, cursor: str | None = CURSOR, as_json: bool = JSON) -> None:
     """List the newest deliveries that came in, and what became of each."""
-    from rich.table import Table
+    nouns.print_list(HOOKS, limit=limit, cursor=cursor, as_json=as_json)
 
-    from gonogo_cli.kit import show
-    from gonogo_cli.kit.client import Client
 
-    with Client() as client:
-        items = list(client.pages("/hooks/deliveries", most=most, limit=min(most, 500)))
-    if as_json:
-        show.print_json(items)
-        return
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("received", "event", "repository", "state", "reason"):
-        table.add_column(name)
-    for item in items:
-        table.add_row(
-            item["received_at"],
-            item["event"],
-            item["repository"] or "",
-            item["state"],
-            item["reason"] or "",
-        )
-    show.console().print(table)
+nouns.add_show(app, HOOKS, "Show a delivery and what it started.")

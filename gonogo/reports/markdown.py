@@ -1,4 +1,7 @@
-"""Untrusted text in GitHub's Markdown: it stays text, notifies nobody and closes nothing."""
+"""Untrusted text in the Markdown of GitHub and GitLab.
+
+It stays text, notifies nobody and closes nothing.
+"""
 
 from __future__ import annotations
 

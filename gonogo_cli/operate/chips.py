@@ -1,4 +1,4 @@
-"""`gonogo device`: list this host's chips, and lock one for a program of your own.
+"""`gonogo chips`: list this host's chips, and lock one for a program of your own.
 
 The lock keeps the program from sharing a chip with a worker.
 """
@@ -18,12 +18,9 @@ import typer
 import gonogo_settings as all_settings
 from gonogo.errors import FieldError, InfrastructureError
 from gonogo_cli.kit import show
+from gonogo_cli.kit.groups import group
 
-app = typer.Typer(
-    help="Look at this host's chips; use one without a worker in the way.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = group("Look at this host's chips; use one without a worker in the way.")
 
 
 @app.command("list")

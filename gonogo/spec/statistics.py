@@ -1,0 +1,276 @@
+"""The statistics of an output: one row says what each is, and how it is stored, added and shown.
+
+The docs' table, the columns of exports, the numbers on a seed's page, the forms of stored numbers
+and the roll-ups are made from these rows. gonogo/numerics computes the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A statistic of an output.
+
+    Attributes:
+        name: its key in results; `*_z` stands for all names that end so and have no row of their
+            own.
+        sentence: what it is, for the docs and for hovering on pages.
+        reference: what the output is compared with: the raw reference, the quantized one, or a
+            replay of its arithmetic model; "" where nothing is.
+        unit: the unit of its value, if it has one.
+        label: the heading of its column on the page of a seed, which doesn't show it without one.
+        column: exports have a column of that name; the others are JSON in the column `other`.
+        exact: all digits are stored, because a tolerance names it, or it is summed. Other floats
+            are stored as float32, with seven digits; those in objects always have all.
+        rolled_up: what roll-ups keep of its values. Every output in results has it, if only as
+            null.
+        quantiles: roll-ups keep its quantiles, too.
+        shared: its value seldom differs between seeds, and is stored once for all that share it.
+    """
+
+    name: str
+    sentence: str
+    reference: Literal["raw", "quantized", "replay", ""] = ""
+    unit: str = ""
+    label: str = ""
+    column: bool = False
+    exact: bool = False
+    rolled_up: Literal["largest", "mean"] | None = None
+    quantiles: bool = False
+    shared: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The label with its unit."""
+        return f"{self.label}, {self.unit}" if self.unit else self.label
+
+
+_ROWS = (
+    Statistic(
+        "tolerance_ratio",
+        "the largest error divided by its tolerance, atol + rtol abs(reference); above 1 is"
+        " outside. null without rtol and atol",
+        "raw",
+        label="error ÷ tolerance",
+        column=True,
+        exact=True,
+        rolled_up="largest",
+        quantiles=True,
+    ),
+    Statistic(
+        "budget_ratio",
+        "the largest error divided by the budget of its element",
+        "quantized",
+        label="error ÷ budget",
+        column=True,
+        exact=True,
+        rolled_up="largest",
+        quantiles=True,
+    ),
+    Statistic(
+        "chi",
+        "the root mean square of the errors divided by their standard deviations; near 1 or below"
+        " for a right kernel",
+        "quantized",
+        label="chi",
+        column=True,
+        rolled_up="largest",
+    ),
+    Statistic(
+        "row_z",
+        "the error along a constant per row, in standard deviations of what rounding leaves there;"
+        " the root mean square of the rows",
+        "quantized",
+        "σ",
+        "along a constant per row",
+        column=True,
+        rolled_up="largest",
+    ),
+    Statistic(
+        "xhat_z",
+        "the error along the normalized x of each row, in standard deviations of what rounding"
+        " leaves there; the root mean square of the rows",
+        "quantized",
+        "σ",
+        "along x̂ in a row",
+        column=True,
+        rolled_up="largest",
+    ),
+    Statistic(
+        "scale_z",
+        "the error along the result itself, in standard deviations of what rounding leaves there;"
+        " the root mean square of the rows",
+        "quantized",
+        "σ",
+        "along the result itself",
+        column=True,
+        rolled_up="largest",
+    ),
+    Statistic("col_z", "the same along a constant down each column", "quantized", "σ", column=True),
+    Statistic("*_z", "the same along another [direction](#directions)", "quantized", "σ"),
+    Statistic("*_z_max", "the largest of the rows or columns", "quantized", "σ"),
+    Statistic("*_count", "the number of rows or columns that have the direction"),
+    Statistic(
+        "cell_max",
+        "the largest distance from the replayed value's rounding, in standard deviations of what"
+        " isn't stored",
+        "replay",
+        "σ",
+        "beyond the replay",
+    ),
+    Statistic(
+        "cell_row_max",
+        "the largest error that a row's elements share, such as that of its mean, in its standard"
+        " deviations; fp32 outputs only",
+        "replay",
+        "σ",
+        "shared by a row",
+    ),
+    Statistic(
+        "common_factor",
+        "f of a factor 1 + f of rstd that all rows share; 0 where it may be chance",
+        "replay",
+        label="shared by all rows",
+    ),
+    Statistic(
+        "cell_mismatch", "the fraction of the elements beyond 8 standard deviations", "replay"
+    ),
+    Statistic(
+        "max_abs",
+        "the largest absolute error",
+        "raw",
+        label="max |e|",
+        column=True,
+        rolled_up="largest",
+    ),
+    Statistic("mean_abs", "the mean absolute error", "raw", column=True),
+    Statistic(
+        "rms",
+        "the root mean square of the errors",
+        "raw",
+        label="rms error",
+        column=True,
+        exact=True,
+        rolled_up="mean",
+        quantiles=True,
+    ),
+    Statistic(
+        "rel_frobenius",
+        "the 2-norm of the error divided by the 2-norm of the reference",
+        "raw",
+        column=True,
+        exact=True,
+    ),
+    Statistic(
+        "pcc_deficit",
+        "1 minus the Pearson correlation, computed without losing digits",
+        "raw",
+        label="1 − PCC",
+        column=True,
+        exact=True,
+        rolled_up="mean",
+    ),
+    Statistic(
+        "ulp_max",
+        "the largest distance to the rounded reference in units in the last place; huge near zeros"
+        " of the reference",
+        "raw",
+        "ulp",
+        "largest distance",
+        column=True,
+    ),
+    Statistic("ulp_p99", "its 99th percentile, in whole units", "raw", "ulp", column=True),
+    Statistic(
+        "needed_atol",
+        "the smallest atol that passes, for each rtol of 0, 1e-5, 1e-3, 1e-2, 1.6e-2 and 1e-1",
+        "raw",
+    ),
+    Statistic(
+        "mismatch_fraction",
+        "the fraction of the elements that differ from the rounded reference",
+        "quantized",
+        label="values that differ",
+        column=True,
+    ),
+    Statistic(
+        "tolerance_ratio_quantised",
+        "`tolerance_ratio` against the quantized reference",
+        "quantized",
+        column=True,
+    ),
+    Statistic(
+        "over_budget_fraction",
+        "the fraction of the elements beyond their budgets",
+        "quantized",
+        column=True,
+    ),
+    Statistic(
+        "outliers",
+        "the number of elements beyond 3 budgets that are near a power of two times the reference:"
+        " a known Wormhole erratum",
+        "quantized",
+        column=True,
+    ),
+    Statistic("rows_left_out", "the number of rows that give no information", column=True),
+    Statistic(
+        "worst_index",
+        "row and column of the largest error divided by its budget, or of the first NaN or Inf",
+    ),
+    Statistic("count", "the number of elements", column=True),
+    Statistic("digest", "the hash of the output's bytes and shape", column=True),
+    Statistic("nonfinite", "the number of NaN and Inf values of the output"),
+    Statistic("nonfinite_kinds", "their kinds, and those of statistics that aren't finite"),
+    Statistic("nonfinite_statistics", "the names of infinite statistics, and their kinds"),
+    Statistic(
+        "arithmetic",
+        "the [arithmetic model](#the-arithmetic-model) that explains the output, or null",
+        "replay",
+        shared=True,
+    ),
+    Statistic(
+        "nearest_arithmetic", "the arithmetic model that comes nearest", "replay", shared=True
+    ),
+    Statistic(
+        "also_explained_by",
+        "other programs that explain the output"
+        " ([small tests](#several-programs-explain-a-small-test) only)",
+        "replay",
+        shared=True,
+    ),
+    Statistic(
+        "reproduced_by",
+        "the program that reproduces the output where none of the named ones does",
+        "replay",
+    ),
+    Statistic("may_store", "whether the kernel may store narrow values in between", "replay"),
+    Statistic(
+        "missed_rows",
+        "the storing program that reproduces most rows, the number of rows that it `missed`, and"
+        " all `rows` ([below](#missed-rows))",
+        "replay",
+    ),
+    Statistic("fault", "the fault that explains most of an unexplained error", "replay"),
+    Statistic("fault_share", "the fraction of the error that it explains", "replay"),
+    Statistic(
+        "detection_limits",
+        "what the verdict could not have seen ([below](#detection-limits))",
+        shared=True,
+    ),
+    Statistic("unseen_terms", "the terms whose absence would be explained, too", shared=True),
+    Statistic("red_rate", "how often today's tolerance turns a right kernel red", "replay"),
+    Statistic("advice", "a sentence on the tolerance to take", "replay"),
+)
+STATISTICS: Mapping[str, Statistic] = {row.name: row for row in _ROWS}
+"""Name -> statistic, in the order of pages, docs and exports."""
+ROLLED_UP = tuple(row.name for row in _ROWS if row.rolled_up)
+"""The statistics that roll-ups keep, and every stored output has."""
+
+
+def find(name: str) -> Statistic | None:
+    """Return the row of a name, or of its ending; None if there is none."""
+    endings = (row for row in _ROWS if row.name.startswith("*") and name.endswith(row.name[1:]))
+    return STATISTICS.get(name) or next(endings, None)

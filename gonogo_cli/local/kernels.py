@@ -1,0 +1,80 @@
+"""`gonogo kernels`: the kernels that can be tested, and their emulated builds. Needs no server."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import typer
+
+from gonogo.spec.executors import EMULATOR
+from gonogo_cli.kit import nouns, show
+from gonogo_cli.kit.groups import group
+from gonogo_cli.kit.nouns import JSON
+
+app = group("Look at the kernels that can be tested, and at their emulated builds.")
+
+
+@app.command("list")
+def list_(as_json: bool = JSON) -> None:
+    """List the kernels."""
+    from gonogo.spec.kernels.registry import KERNELS
+
+    items = [_summary(name) for name in KERNELS]
+    if as_json:
+        show.print_json({"items": items, "next": None})
+    else:
+        columns = ("kernel", "inputs", "outputs", "parameters", "builds")
+        show.console().print(nouns.table(items, {name: name for name in columns}))
+
+
+@app.command("show")
+def show_one(
+    kernel: str = typer.Argument(help="Its name, such as layernorm_bw."), as_json: bool = JSON
+) -> None:
+    """Show a kernel: its tensors, its parameters, and a sentence for each emulated build."""
+    from gonogo.spec import fields
+    from gonogo.spec.kernels.registry import KERNELS
+
+    fields.choice(kernel, list(KERNELS), "kernel")
+    parameters = [
+        {"name": name, "default": parameter.default, "meaning": parameter.sentence}
+        for name, parameter in (KERNELS[kernel].parameters or {}).items()
+    ]
+    builds = [{"build": name, "what it does": words} for name, words in _builds(kernel).items()]
+    record = {**_summary(kernel), "parameters": parameters, "builds": builds}
+    if as_json:
+        show.print_json(record)
+        return
+    out = show.console()
+    nouns.print_fields(out, {name: record[name] for name in ("kernel", "inputs", "outputs")})
+    for name in ("parameters", "builds"):
+        if record[name]:
+            out.print(f"\n{name}", style="bold")
+            out.print(nouns.table(record[name], {column: column for column in record[name][0]}))
+    out.print(f"\ngonogo check --kernel {kernel} --shape 3,64 --build NAME", style="dim")
+
+
+def _summary(kernel: str) -> dict[str, Any]:
+    from gonogo.spec.kernels.registry import KERNELS
+
+    known = KERNELS[kernel]
+    return {
+        "kernel": kernel,
+        "inputs": list(known.inputs("own")),
+        "outputs": list(known.outputs),
+        "parameters": list(known.parameters or {}),
+        "builds": len(known.emulated_builds),
+        "executor": EMULATOR,
+    }
+
+
+def _builds(kernel: str) -> dict[str, str]:
+    """Return what each emulated build of a kernel does, in a sentence."""
+    from gonogo.spec.kernels.registry import KERNELS
+
+    faults = importlib.import_module(KERNELS[kernel].numerics).NUMERICS[kernel].faults
+    return {
+        name: faults[name].sentence if name in faults else ""
+        for name in KERNELS[kernel].emulated_builds
+    }

@@ -1,0 +1,1 @@
+"""Groups of commands, one per noun of the API: `gonogo NOUN list|show|create|change|remove`."""

@@ -1,0 +1,77 @@
+"""`gonogo builds`: names of what is tested. A device host's builds file says what a name means."""
+
+from __future__ import annotations
+
+import typer
+
+from gonogo_cli.kit import nouns
+from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.groups import group
+from gonogo_cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
+
+BUILDS = Noun(
+    "builds",
+    {
+        "name": "name",
+        "executor": "executor",
+        "branch": "branch",
+        "sequence": "sequence",
+        "commit": "commit",
+        "arithmetic": "arithmetic",
+        "outputs": "outputs",
+        "registered": "created_at",
+    },
+    "a build",
+    key="name",
+)
+
+app = group("Register builds, and look at them.")
+
+
+@app.command("list")
+def list_(
+    executor: str | None = typer.Option(None, help="List only builds of this executor."),
+    branch: str | None = typer.Option(None, help="List only builds of this branch."),
+    limit: int = LIMIT,
+    cursor: str | None = CURSOR,
+    as_json: bool = JSON,
+) -> None:
+    """List the built-in builds and the registered ones by name."""
+    filters = {"executor": executor, "branch": branch}
+    nouns.print_list(BUILDS, limit=limit, cursor=cursor, as_json=as_json, **filters)
+
+
+nouns.add_show(app, BUILDS, "Show a build.")
+
+
+@app.command()
+def create(
+    name: str = typer.Argument(help="Its name, such as kernels-5f3a9c2."),
+    executor: str = typer.Option(..., help="The executor that runs it, such as ttnn."),
+    branch: str | None = typer.Option(
+        None, help="The series that it is part of; default: default."
+    ),
+    sequence: int | None = typer.Option(
+        None, min=0, help="Its place in the branch; default: after all others."
+    ),
+    commit: str | None = typer.Option(None, help="The commit that it was made of."),
+    arithmetic: str | None = typer.Option(
+        None, help="Arithmetic model of its kernels; default: found by replay."
+    ),
+    output: list[str] = typer.Option(
+        [], "--output", help="An output that it produces; repeatable; default: all."
+    ),
+    as_json: bool = JSON,
+) -> None:
+    """Register a build. Registering the same build again changes nothing.
+
+    A token with the scope submit may register the names that it was made for.
+    """
+    body = nouns.given(
+        branch=branch, sequence=sequence, commit=commit, arithmetic=arithmetic, outputs=output
+    )
+    with Client() as client:
+        record = client.call(
+            "POST", BUILDS.address, body={"name": name, "executor": executor, **body}
+        )
+        nouns.stored(BUILDS, client, record, "registered", as_json=as_json)

@@ -1,0 +1,82 @@
+"""`gonogo flags`: findings about tests that need someone's attention."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import typer
+
+from gonogo import urls
+from gonogo_cli.kit import nouns
+from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.groups import group
+from gonogo_cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
+
+FLAGS = Noun(
+    "flags",
+    {
+        "flag": "id",
+        "kind": "kind",
+        "state": "state",
+        "kernel": "kernel",
+        "build": "build",
+        "where": lambda flag: f"{flag['arch']} {flag['board']}",
+        "jobs": "jobs",
+        "owner": "owner",
+        "updated": "updated_at",
+    },
+    "a flag",
+    page=urls.flag,
+    parts={
+        "history": {
+            "at": "at",
+            "before": "before",
+            "after": "after",
+            "actor": "actor",
+            "reason": "reason",
+        }
+    },
+)
+
+app = group("Look at flags, acknowledge and resolve them.")
+
+
+@app.command("list")
+def list_(
+    kind: str | None = typer.Option(None, help="List only this kind, such as flaky or hangs."),
+    state: str | None = typer.Option(
+        "open", help="List only this state: open, acknowledged, resolved; any lists all."
+    ),
+    test: str | None = typer.Option(None, help="List only flags of this test's key."),
+    build: str | None = typer.Option(None, help="List only flags of this build."),
+    owner: str | None = typer.Option(None, help="List only flags of this owner."),
+    limit: int = LIMIT,
+    cursor: str | None = CURSOR,
+    as_json: bool = JSON,
+) -> None:
+    """List the newest flags."""
+    state = None if state == "any" else state
+    filters = {"kind": kind, "state": state, "test": test, "build": build, "owner": owner}
+    nouns.print_list(FLAGS, limit=limit, cursor=cursor, as_json=as_json, **filters)
+
+
+nouns.add_show(app, FLAGS, "Show a flag with its evidence and its history.")
+
+
+@app.command()
+def change(
+    flag: str = typer.Argument(help="Its id."),
+    state: str | None = typer.Option(None, help="Set open, acknowledged or resolved."),
+    owner: str | None = typer.Option(None, help="Say who looks after it."),
+    reason: str | None = typer.Option(None, help="Say why."),
+    days: float | None = typer.Option(
+        None, min=0.01, max=3650, help="Acknowledge it for so many days; then it is open again."
+    ),
+    as_json: bool = JSON,
+) -> None:
+    """Acknowledge, resolve or reopen a flag. What you don't name stays."""
+    expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
+    body = nouns.given(state=state, owner=owner, reason=reason, expires=expires)
+    with Client() as client:
+        record = client.call("PATCH", FLAGS.of(flag), body=body)
+        nouns.stored(FLAGS, client, record, f"{record['state']}:", as_json=as_json)

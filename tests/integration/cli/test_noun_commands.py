@@ -1,0 +1,156 @@
+"""`gonogo NOUN list|show|create|change|remove` against a server: one grammar for all nouns."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import stored_jobs
+from api import on_port
+from gonogo_cli.app import COMMANDS, load, main
+from gonogo_cli.kit import client as clients
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import FlagKind
+from gonogo_storage.flags import flags
+from gonogo_storage.flags.flags import Finding
+from suite_runs import SUITE
+
+NOUNS = [
+    name for name, entry in COMMANDS.items() if entry.target.startswith("gonogo_cli.server.nouns")
+]
+Gonogo = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def gonogo(
+    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Gonogo]:
+    """Run the command against a server: (exit code, stdout, stderr)."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gonogo", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, error = capsys.readouterr()
+        return int(ended.value.code or 0), out, error
+
+    with on_port(migrated_sqlite_url) as (client, context):
+        monkeypatch.setenv("GONOGO_URL", str(client.base_url))
+        with context.session() as session:
+            job = stored_jobs.finished(session)
+            stored_jobs.device(session)
+            place = (job.test_key, job.branch, job.target.arch, job.target.board)
+            about = (job.workload_key, job.kernel, job.build, job.id)
+            finding = Finding(FlagKind.hangs, *place, *about, {"words": "[b]it hung[/b]"})
+            flags.upsert(session, finding, now=utcnow())
+        yield run
+
+
+def of(gonogo: Gonogo, *words: str) -> Any:
+    """Return what a command prints with --json; it must succeed."""
+    code, out, error = gonogo(*words, "--json")
+    assert (code, error) == (0, ""), error
+    return json.loads(out)
+
+
+def test_every_noun_has_list_and_show() -> None:
+    for noun in (*NOUNS, "kernels"):
+        assert {"list", "show"} <= set(load(noun).commands), noun
+    verbs = {verb for noun in NOUNS for verb in load(noun).commands}
+    assert verbs <= {"list", "show", "create", "change", "remove", "push", "cancel"} | {
+        *("run", "test", "rotate", "deliveries", "verify"),  # of schedules and webhooks
+        "catch-up",
+    }
+
+
+def test_each_noun_is_keys_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_path: Path) -> None:
+    file = tmp_path / "suite.yaml"
+    file.write_text(yaml.safe_dump(SUITE))
+    (suite,) = of(gonogo, "suites", "push", str(file))["items"]
+    assert (suite["name"], len(suite["tests"])) == ("nightly", 3)
+    assert gonogo("suites", "push", str(file))[1] == "stored nightly, version 1: 3 tests\n"
+    build = of(gonogo, "builds", "create", "kernels-1", "--executor", "ttnn", "--branch", "main")
+    assert (build["sequence"], build["branch"]) == (1, "main")
+    when = ("--suite", "nightly", "--cron", "30 2 * * *", "--label", "a=b")
+    schedule = of(gonogo, "schedules", "create", "every night", *when)
+    webhook = of(gonogo, "webhooks", "create", "https://example.org/x", "--event", "job.finished")
+    assert webhook["secret"].startswith("whsec_")
+    waiver = of(gonogo, "waivers", "create", "--name", "x *", "--reason", "moved", "--days", "3")
+    token = of(gonogo, "tokens", "list")
+    assert token == {"items": [], "next": None}
+    (flag,) = of(gonogo, "flags", "list", "--kind", "hangs")["items"]
+    (device,) = of(gonogo, "devices", "list")["items"]
+    (job,) = of(gonogo, "jobs", "list")["items"]
+    run = of(gonogo, "schedules", "run", schedule["id"])
+    keys = {
+        "suites": "nightly",
+        "builds": "kernels-1",
+        "schedules": schedule["id"],
+        "webhooks": webhook["id"],
+        "waivers": waiver["id"],
+        "flags": flag["id"],
+        "devices": device["device"],
+        "jobs": job["id"],
+        "runs": run["id"],
+    }
+    for noun, key in keys.items():
+        code, listed, _ = gonogo(noun, "list", *(["-n", "500"] if noun != "devices" else []))
+        assert (code, key in listed) == (0, True), noun
+        record = of(gonogo, noun, "show", key)
+        assert key in (record.get("id"), record.get("name"), record.get("device"))
+        code, shown, _ = gonogo(noun, "show", key)
+        assert code == 0
+        assert key in shown or noun == "runs"
+    assert "[b]it hung[/b]" in gonogo("flags", "show", flag["id"])[1]
+
+    changes = [
+        ("schedules", schedule["id"], ["--pause"], "paused", True),
+        ("webhooks", webhook["id"], ["--disable"], "state", "disabled"),
+        ("waivers", waiver["id"], ["--owner", "kim"], "owner", "kim"),
+        ("flags", flag["id"], ["--state", "resolved", "--reason", "mended"], "state", "resolved"),
+        ("devices", "lab-1/wormhole:0", ["--drain", "--reason", "fan"], "drained", True),
+    ]
+    for noun, key, words, field, value in changes:
+        assert of(gonogo, noun, "change", key, *words)[field] == value
+    assert of(gonogo, "runs", "cancel", run["id"])["state"] in ("cancelled", "cancelling")
+    for noun in ("suites", "schedules", "webhooks", "waivers"):
+        code, out, _ = gonogo(noun, "remove", keys[noun])
+        assert (code, keys[noun] in out) == (0, True)
+    assert of(gonogo, "webhooks", "list") == {"items": [], "next": None}
+
+    code, out, error = gonogo("builds", "show", "kernels-9")
+    line = "gonogo: There is no build 'kernels-9'; did you mean 'kernels-1'?\n"
+    assert (code, out, error) == (2, "", line)
+    code, out, error = gonogo("compare", "corect", "tt-train-2025")
+    assert (code, "no build 'corect'; did you mean 'correct'?" in error) == (3, True)
+    assert "did you mean 'lab-1/wormhole:0'" in gonogo("devices", "show", "lab-1/wormhole:1")[2]
+
+
+def test_a_list_goes_on_where_it_ended(gonogo: Gonogo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "PAGE", 7)
+    whole = of(gonogo, "builds", "list", "--limit", "500")
+    assert whole["next"] is None
+    first = of(gonogo, "builds", "list", "--limit", "10")
+    rest = of(gonogo, "builds", "list", "--limit", "500", "--cursor", first["next"])
+    assert (len(first["items"]), first["items"] + rest["items"]) == (10, whole["items"])
+    code, _, error = gonogo("builds", "list", "--limit", "10")
+    assert (code, f"--cursor {first['next']}" in error) == (0, True)
+
+
+def test_all_problems_of_a_file_are_told_each_on_a_line(gonogo: Gonogo, tmp_path: Path) -> None:
+    file = tmp_path / "suite.yaml"
+    wrong = [{"test": {"shape": [0]}}, {"test": {"shape": [1, 2], "epsilom": 1}}]
+    file.write_text(yaml.safe_dump({**SUITE, "entries": wrong}))
+    for words in (("suites", "push"), ("submit",)):
+        code, out, error = gonogo(*words, str(file))
+        assert (code, out) == (2, "")
+        title, *lines = error.splitlines()
+        assert title.endswith("suite.yaml has 2 problems:")
+        assert "entries.0.test.shape.0: is too small (allowed: >= 1)" in lines[0]
+        assert "entries.1.test.epsilom: unknown field; did you mean 'epsilon'?" in lines[1]

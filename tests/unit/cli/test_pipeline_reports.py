@@ -1,0 +1,179 @@
+"""A pipeline's commit as GitHub and GitLab tell it, and the reports that they read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from gonogo.errors import FieldError
+from gonogo_cli.pipeline import github, gitlab, origin, suite_lines
+from gonogo_cli.pipeline.origin import Origin
+from gonogo_cli.pipeline.outcome import Outcome, Remark
+
+HEAD, BASE, MERGE = "a" * 40, "b" * 40, "c" * 40
+PULL = {"number": 7, "head": {"sha": HEAD}, "base": {"sha": BASE, "ref": "main"}}
+GITHUB = {
+    "GITHUB_ACTIONS": "true",
+    "GITHUB_REPOSITORY": "org/kernels",
+    "GITHUB_REF_NAME": "main",
+}
+GITLAB = {"GITLAB_CI": "true", "CI_COMMIT_SHA": HEAD, "CI_PROJECT_PATH": "org/kernels"}
+REQUEST = {
+    "CI_MERGE_REQUEST_IID": "7",
+    "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+    "CI_MERGE_REQUEST_DIFF_BASE_SHA": BASE,
+}
+
+
+@pytest.mark.parametrize(
+    ("variables", "event", "expected"),
+    [
+        (
+            {**GITHUB, "GITHUB_SHA": HEAD},
+            {"before": BASE},
+            Origin("github", HEAD, "main", BASE, None, "org/kernels"),
+        ),
+        (
+            {**GITHUB, "GITHUB_SHA": HEAD},
+            {"before": "0" * 40},
+            Origin("github", HEAD, "main", None, None, "org/kernels"),
+        ),
+        (
+            {**GITHUB, "GITHUB_SHA": MERGE, "GITHUB_REF_NAME": "7/merge"},
+            {"pull_request": PULL},
+            Origin("github", HEAD, "main", BASE, 7, "org/kernels"),
+        ),
+        (
+            {**GITHUB, "GITHUB_SHA": MERGE, "GITHUB_REF_NAME": "gh-readonly-queue/main/x"},
+            {"merge_group": {"head_sha": HEAD, "base_sha": BASE, "base_ref": "refs/heads/main"}},
+            Origin("github", HEAD, "main", BASE, None, "org/kernels"),
+        ),
+        (
+            {**GITHUB, "GITHUB_SHA": HEAD},
+            {"schedule": "0 2 * * *"},
+            Origin("github", HEAD, "main", None, None, "org/kernels"),
+        ),
+        (
+            {**GITLAB, "CI_COMMIT_BRANCH": "main", "CI_COMMIT_BEFORE_SHA": BASE},
+            {},
+            Origin("gitlab", HEAD, "main", BASE, None, "org/kernels"),
+        ),
+        (
+            {**GITLAB, **REQUEST, "CI_COMMIT_BEFORE_SHA": "0" * 40},
+            {},
+            Origin("gitlab", HEAD, "main", BASE, 7, "org/kernels"),
+        ),
+        (
+            {
+                **GITLAB,
+                **REQUEST,
+                "CI_COMMIT_SHA": MERGE,
+                "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD,
+            },
+            {},
+            Origin("gitlab", HEAD, "main", BASE, 7, "org/kernels"),
+        ),
+    ],
+    ids=["push", "new branch", "pull request", "queue", "timer", "push", "request", "merged"],
+)
+def test_the_commit_and_its_base_are_those_of_the_pipeline(
+    variables: dict[str, str], event: dict[str, Any], expected: Origin, tmp_path: Path
+) -> None:
+    path = tmp_path / "event.json"
+    path.write_text(json.dumps(event))
+    environment = {**variables, "GITHUB_EVENT_PATH": str(path)}
+    assert origin.read(environment, {}) == expected
+    given = {"commit": MERGE, "base": HEAD, "branch": None}
+    changed = origin.read(environment, given)
+    assert (changed.commit, changed.base, changed.branch) == (MERGE, HEAD, expected.branch)
+    assert expected.series == ("main/pull-7" if expected.pull_request else "main")
+
+
+def test_without_a_pipeline_the_commit_must_be_named() -> None:
+    with pytest.raises(FieldError, match=r"--commit.*git rev-parse HEAD"):
+        origin.read({}, {"base": BASE})
+    assert origin.read({}, {"commit": HEAD, "base": HEAD}).base is None
+
+
+def test_each_test_of_a_suite_has_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "suite.yaml"
+    file.write_text(
+        "name: x\nentries:\n  - name: a\n    test: {shape: [1, 2]}\n\n"
+        "  # two tests\n  - name: b\n    matrix:\n      shape: [[1, 2], [3, 4]]\n"
+    )
+    content = {
+        "entries": [
+            {"name": "a", "test": {"shape": [1, 2]}},
+            {"name": "b", "matrix": {"shape": [[1, 2], [3, 4]]}},
+        ]
+    }
+    assert suite_lines.lines(file, content) == {"a": 3, "b 1x2": 7, "b 3x4": 7}
+    assert suite_lines.lines(file.with_suffix(".json"), content) == {}
+
+
+def remark(number: int, **changes: Any) -> Remark:
+    fields: dict[str, Any] = {
+        "name": f"test {number}: a, b 100%",
+        "label": "New failure",
+        "sentence": "It is red, and base isn't.",
+        "words": "4 of 4 <b>red</b>\x01",
+        "level": "failure",
+        "code": 1,
+        "file": "tests/numerics.yaml",
+        "line": 3,
+        "url": "https://gonogo.example.org/jobs/1",
+        "check": "gonogo check --shape 1,2",
+    }
+    return Remark(**{**fields, **changes})
+
+
+def outcome(*remarks: Remark, **changes: Any) -> Outcome:
+    fields: dict[str, Any] = {
+        "code": 1,
+        "title": "Blocked: 12 new failures",
+        "note": None,
+        "words": "12 new failures",
+        "suite": "numerics",
+        "run": "r",
+        "build": "head",
+        "base": "base",
+        "url": "https://gonogo.example.org/compare",
+    }
+    return Outcome(remarks=remarks, **{**fields, **changes})
+
+
+def test_github_reads_the_loudest_remarks_as_commands() -> None:
+    quiet = remark(0, label="Passed", level=None, code=0)
+    waiting = remark(1, label="Unknown", level="warning", code=3)
+    lines = list(
+        github.workflow_commands(outcome(quiet, waiting, *(remark(n) for n in range(2, 14))))
+    )
+    assert [line.partition(" ")[0] for line in lines] == ["::error"] * 10 + ["::warning"]
+    assert lines[0].startswith(
+        "::error file=tests/numerics.yaml,line=3,title=New failure%3A test 2%3A a%2C b 100%25::"
+        "It is red, and base isn't.%0A4 of 4"
+    )
+    assert all("\n" not in line for line in lines)
+    text = github.summary(outcome(quiet, waiting, remark(2), note="No base."))
+    assert "❌ GoNoGo: Blocked: 12 new failures" in text
+    assert "4 of 4 &lt;b>red&lt;/b" in text.replace("\\", "")
+    assert "**New failure** (1)" in text
+    assert "Passed" not in text
+
+
+def test_gitlab_gets_a_failure_for_what_closes_the_gate_only(tmp_path: Path) -> None:
+    known = remark(1, label="Known flaky", level="notice", code=0)
+    result = outcome(remark(0), known, remark(2, code=3), remark(3, level=None, code=0))
+    gitlab.write_junit(result, tmp_path / "junit.xml")
+    (suite,) = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "1", "1")
+    assert [case[0].tag for case in suite] == ["failure", "system-out", "error", "system-out"]
+    gitlab.write_code_quality(result, tmp_path / "quality.json")
+    issues = json.loads((tmp_path / "quality.json").read_text())
+    assert [issue["severity"] for issue in issues] == ["major", "info", "major"]
+    assert len({issue["fingerprint"] for issue in issues}) == 3
+    assert issues[0]["location"] == {"path": "tests/numerics.yaml", "lines": {"begin": 3}}

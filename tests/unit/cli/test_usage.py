@@ -1,0 +1,97 @@
+"""A wrong command line is told in one line, with the word that was meant."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import gonogo_settings
+from gonogo.errors import FieldError
+from gonogo_cli.app import COMMANDS, main
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("jbos list", "there is no command 'jbos'; did you mean 'jobs'? (gonogo --help)"),
+        ("suites lst", "there is no command 'lst'; did you mean 'list'? (gonogo suites --help)"),
+        ("waivers add", "'add'; did you mean 'create'? (gonogo waivers --help)"),
+        ("tokens revoke x", "'revoke'; did you mean 'remove'? (gonogo tokens --help)"),
+        ("check --shap 3,4", "no option --shap; did you mean '--shape'? (gonogo check --help)"),
+        ("watch x --fail-on hollo", "--fail-on: 'hollo' is not one of new, fail, hollow"),
+        ("watch x --fail-on hollo", "did you mean 'hollow'? (gonogo watch --help)"),
+        ("check --seeds few", "--seeds: must be an integer (gonogo check --help)"),
+        ("jobs list --limit 0", "--limit: must be at least 1 (gonogo jobs list --help)"),
+        ("tokens create", "--name is missing (gonogo tokens create --help)"),
+        ("jobs show", "ID is missing (gonogo jobs show --help)"),
+        ("check --kernel layernrm --shape 3,4", "test.kernel: unknown value; did you mean 'layern"),
+        ("check --shape 3,4 --build corect", "did you mean 'correct'? (allowed: one of correct, "),
+        ("check --shape 3,4 --executor emulatr", "unknown executor; did you mean 'emulator'?"),
+        ("check --shape 3,4 --executor gtest --suite x", "build: is needed for gtest"),
+        ("kernels show rmsnorm", "kernel: unknown value; did you mean 'rmsnorm_fw'?"),
+    ],
+)
+def test_a_wrong_word_is_told_in_one_line(
+    line: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gonogo", *line.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, error = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    (line_of_error,) = error.splitlines()
+    assert words in line_of_error
+    assert len(line_of_error) < 300
+
+
+def test_a_misspelled_setting_is_named_where_a_command_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GONOGO_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("GONOGO_TOKN", "x")
+    gonogo_settings.load.cache_clear()
+    monkeypatch.setattr(sys, "argv", ["gonogo", "jobs", "list"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    first, second = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, "can't be reached" in first) == (3, True)
+    assert second == "nobody reads GONOGO_TOKN; did you mean 'GONOGO_TOKEN'?"
+    monkeypatch.setenv("GONOGO_PORT", "none")
+    gonogo_settings.load.cache_clear()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    first, _ = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, first.startswith("gonogo: GONOGO_PORT: ")) == (2, True)
+    gonogo_settings.load.cache_clear()
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help_in_plain_sentences(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gonogo", name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    assert f"Usage: gonogo {name}" in capsys.readouterr().out
+    assert COMMANDS[name].line.endswith(".")
+
+
+def test_a_long_list_of_names_is_cut_in_the_sentence_alone() -> None:
+    names = "one of " + ", ".join(f"n{number}" for number in range(40))
+    problem = FieldError("build", "x", "unknown build", limit=names)
+    assert problem.limit == names
+    assert "n0, n1, n2, n3, n4, n5, n6, n7, ... (40 in all)" in str(problem)
+
+
+def test_every_kernel_is_listed_and_every_build_has_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gonogo", "kernels", "show", "groupnorm_fw"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "num_groups" in out
+    assert "The right kernel." in out
