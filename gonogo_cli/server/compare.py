@@ -55,7 +55,7 @@ def compare(
             report(comparison, everything, client.url)
             for side in (comparison["base"], comparison["head"]):
                 if not side["builds"]:
-                    _hint(client, side["asked"])
+                    _hint(client, side["requested"])
     raise typer.Exit(comparison["gate"]["code"])
 
 
