@@ -199,6 +199,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     (delivery,) = get(f"/api/v1/webhooks/{webhook['id']}/deliveries", headers=header).json()[
         "items"
     ]
+    token = get("/api/v1/tokens", headers=header).json()["items"][0]
     (artifact,) = get(job["links"]["artifacts"], headers=header).json()["items"]
     rule = {
         "name": SUITE["name"],
@@ -219,6 +220,8 @@ def test_the_answers_for_what_exists_keep_to_the_document(
         "key": job["test_key"],
         "workload_key": job["workload_key"],
         "name": SUITE["name"],
+        "build": "correct",
+        "token_id": token["id"],
         "gauge_id": gauge["id"],
         "webhook_id": webhook["id"],
         "delivery_id": delivery["id"],

@@ -74,7 +74,7 @@ def test_a_right_kernel_exits_with_0_and_a_hollow_pass_with_1(place: Service) ->
 
 def test_jobs_results_and_diagnosis_of_a_job(place: Service) -> None:
     job = submitted(place, "drop-s1", 1)["id"]
-    listed = json.loads(call(place, "jobs", "--build", "drop-s1", "--json"))["items"]
+    listed = json.loads(call(place, "jobs", "list", "--build", "drop-s1", "--json"))["items"]
     assert job in {item["id"] for item in listed}
     items = json.loads(call(place, "results", job, "--json"))["items"]
     assert sorted(item["seed"] for item in items) == [0, 1]
@@ -82,8 +82,8 @@ def test_jobs_results_and_diagnosis_of_a_job(place: Service) -> None:
     assert len(rows) == 1 + 2 * 3  # a header; each seed's dx, dgamma, dbeta
     assert "s1 is missing" in call(place, "diagnose", job)
     assert "Hollow pass" in call(place, "watch", job, code=1)
-    assert job in call(place, "jobs")
-    assert "drop-s1" in call(place, "jobs")
+    assert job in call(place, "jobs", "list")
+    assert "drop-s1" in call(place, "jobs", "list")
 
 
 def test_a_file_may_hold_several_jobs(place: Service) -> None:
@@ -159,7 +159,7 @@ def test_a_wrong_job_exits_with_2_and_names_the_field(
 def test_without_a_server_commands_exit_with_3_and_say_what_to_do(tmp_path: Path) -> None:
     for environment in ({}, {"GONOGO_URL": "http://127.0.0.1:9"}):
         done = subprocess.run(
-            gonogo("jobs"),
+            gonogo("jobs", "list"),
             cwd=tmp_path,
             env=clean_environment(**environment),
             capture_output=True,
@@ -175,7 +175,7 @@ def test_the_first_token_is_made_beside_the_database_and_works(place: Service) -
         name: place.environment[name] for name in ("GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY")
     }
     token = call(
-        place, "token", "create", "--name", "script", "--scope", "submit", **server
+        place, "tokens", "create", "--name", "script", "--scope", "submit", **server
     ).strip()
     answer = httpx.get(f"{place.url}/api/v1/jobs", headers={"Authorization": f"Bearer {token}"})
     assert answer.status_code == 200
@@ -184,8 +184,8 @@ def test_the_first_token_is_made_beside_the_database_and_works(place: Service) -
         headers={"Authorization": f"Bearer {token[:-1]}{'1' if token[-1] == '0' else '0'}"},
     )
     assert refused.status_code == 401
-    assert "items" in json.loads(call(place, "jobs", "--json", GONOGO_TOKEN=token))
-    assert call(place, "jobs", code=2, GONOGO_TOKEN="gng_wrong")
+    assert "items" in json.loads(call(place, "jobs", "list", "--json", GONOGO_TOKEN=token))
+    assert call(place, "jobs", "list", code=2, GONOGO_TOKEN="gng_wrong")
 
 
 COMPARED = {

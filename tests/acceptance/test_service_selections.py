@@ -352,7 +352,7 @@ def test_the_command_submits_and_a_red_test_is_never_exit_code_0(place: Service)
     shown = call(place, "results", red["id"], code=0)
     assert "Plain.FailsOnTwoExpressions" in shown
     assert "failed" in shown
-    assert "filter Plain.FailsOn*" in call(place, "jobs", code=0)
+    assert "filter Plain.FailsOn*" in call(place, "jobs", "list", code=0)
 
 
 def test_the_page_s_twin_has_the_tests(place: Service) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import pytest
@@ -27,11 +28,26 @@ NOUNS = [
 Gonogo = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[str]:
+    """The address of a server with a job, a flag and a device."""
+    place = tmp_path_factory.mktemp("nouns") / "gonogo.sqlite"
+    copyfile(sqlite_template, place)
+    with on_port(f"sqlite:///{place}") as (client, context):
+        with context.session() as session:
+            job = stored_jobs.finished(session)
+            stored_jobs.device(session)
+            variant = (job.test_key, job.branch, job.target.arch, job.target.board)
+            about = (job.workload_key, job.kernel, job.build, job.id)
+            finding = Finding(FlagKind.hangs, *variant, *about, {"words": "[b]it hung[/b]"})
+            flags.upsert(session, finding, now=utcnow())
+        yield str(client.base_url)
+
+
 @pytest.fixture
-def gonogo(
-    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Gonogo]:
-    """Run the command against a server: (exit code, stdout, stderr)."""
+def gonogo(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gonogo:
+    """Run the command against the server: (exit code, stdout, stderr)."""
+    monkeypatch.setenv("GONOGO_URL", url)
 
     def run(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["gonogo", *words])
@@ -40,16 +56,7 @@ def gonogo(
         out, error = capsys.readouterr()
         return int(ended.value.code or 0), out, error
 
-    with on_port(migrated_sqlite_url) as (client, context):
-        monkeypatch.setenv("GONOGO_URL", str(client.base_url))
-        with context.session() as session:
-            job = stored_jobs.finished(session)
-            stored_jobs.device(session)
-            place = (job.test_key, job.branch, job.target.arch, job.target.board)
-            about = (job.workload_key, job.kernel, job.build, job.id)
-            finding = Finding(FlagKind.hangs, *place, *about, {"words": "[b]it hung[/b]"})
-            flags.upsert(session, finding, now=utcnow())
-        yield run
+    return run
 
 
 def of(gonogo: Gonogo, *words: str) -> Any:
@@ -69,7 +76,7 @@ def test_every_noun_has_list_and_show() -> None:
     }
 
 
-def test_each_noun_is_keys_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_path: Path) -> None:
+def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_path: Path) -> None:
     file = tmp_path / "suite.yaml"
     file.write_text(yaml.safe_dump(SUITE))
     (suite,) = of(gonogo, "suites", "push", str(file))["items"]

@@ -63,18 +63,18 @@ def list_builds(
     return Page.cut(both, limit, lambda build: build.name)
 
 
-@router.get("/builds/{name:path}", summary="Show a build")
-def look(context: Ctx, _who: Reader, name: str) -> ListedBuild:
+@router.get("/builds/{build:path}", summary="Show a build")
+def look(context: Ctx, _who: Reader, build: str) -> ListedBuild:
     """Show a built-in build or a registered one."""
-    built_in = known_build(name)
+    built_in = known_build(build)
     if built_in is not None:
         return from_object(ListedBuild, built_in, created_at=None)
     with context.reading() as session:
-        build = stored.get(session, name)
-        if build is None:
-            registered = stored.list_(session, limit=MAX_NAMES).items
-            raise missing("build", name, [*own_builds(), *(known.name for known in registered)])
-    return build
+        registered = stored.get(session, build)
+        if registered is None:
+            others = stored.list_(session, limit=MAX_NAMES).items
+            raise missing("build", build, [*own_builds(), *(other.name for other in others)])
+    return registered
 
 
 @router.post("/builds", status_code=201, summary="Register a build")
