@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from gonogo.errors import FieldError
 from gonogo.spec import arithmetic_names, fields
 from gonogo.spec.executors import EMULATOR as EMULATOR
 from gonogo.spec.executors import EXECUTORS, ON_WORMHOLE
 from gonogo.spec.kernels.registry import KERNELS, emulated
+from gonogo.spec.validation import Model
 
 MAX_NAME = 200
 
@@ -35,37 +38,6 @@ class Build:
     """The outputs it produces; None = all. Outputs that it doesn't declare are `not produced`; a
     declared one that is missing is an `error`."""
 
-    @classmethod
-    def parse(cls, data: object, path: str = "build") -> Build:
-        """Parse a JSON object.
-
-        Raises FieldError for an unknown field, an empty name, or an unknown arithmetic model, whose
-        name gets its canonical spelling (gonogo.spec.arithmetic_names).
-        """
-        given = fields.mapping(data, path)
-        fields.known(
-            given,
-            ("name", "executor", "branch", "sequence", "commit", "arithmetic", "outputs"),
-            path,
-        )
-        texts = {
-            name: _text(given.get(name, default), fields.join(path, name))
-            for name, default in _TEXTS.items()
-        }
-        return cls(
-            **texts,
-            sequence=fields.integer(
-                given.get("sequence", 0), fields.join(path, "sequence"), least=0, most=2**53
-            ),
-            commit=None
-            if given.get("commit") is None
-            else _text(given["commit"], fields.join(path, "commit")),
-            arithmetic=arithmetic_names.canonical(
-                given.get("arithmetic"), fields.join(path, "arithmetic")
-            ),
-            outputs=_outputs(given.get("outputs"), fields.join(path, "outputs")),
-        )
-
     @property
     def order(self) -> tuple[str, int, str]:
         """The sort key: branch, then sequence; the name breaks ties."""
@@ -75,34 +47,33 @@ class Build:
         """Return whether the build is meant to produce this output."""
         return self.outputs is None or output in self.outputs
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types; Build.parse reads it back."""
-        return {
-            "name": self.name,
-            "executor": self.executor,
-            "branch": self.branch,
-            "sequence": self.sequence,
-            "commit": self.commit,
-            "arithmetic": self.arithmetic,
-            "outputs": None if self.outputs is None else list(self.outputs),
-        }
 
+class DeclaredBuild(Model):
+    """The content of a build, as it is registered, or declared on a worker's host."""
 
-_TEXTS: Mapping[str, str | None] = {"name": None, "executor": None, "branch": "default"}
+    executor: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)
+    arithmetic: str | None = Field(
+        None,
+        max_length=arithmetic_names.MAX_CHARS,
+        description="Arithmetic model of its kernels; null: found by replay. Allowed: "
+        + arithmetic_names.ALLOWED,
+    )
+    outputs: list[Annotated[str, Field(pattern=r"\S", max_length=MAX_NAME)]] | None = Field(
+        None,
+        min_length=1,
+        max_length=16,
+        description="Outputs that it produces; null: all outputs of the kernel",
+    )
 
+    def _normalize(self) -> None:
+        outputs = None if self.outputs is None else sorted(set(self.outputs))
+        arithmetic = arithmetic_names.canonical(self.arithmetic)
+        self.__dict__.update(arithmetic=arithmetic, outputs=outputs)
 
-def _text(value: object, path: str) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME:
-        raise FieldError(path, value, "must be text", limit=f"1 to {MAX_NAME} characters")
-    return value
-
-
-def _outputs(value: object, path: str) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list | tuple) or not value:
-        raise FieldError(path, value, "must be a list of output names, or null for all")
-    return tuple(sorted({_text(name, path) for name in value}))
+    def named(self, name: str, **others: Any) -> Build:
+        """Return the build with its name, and its place on a branch if given."""
+        outputs = None if self.outputs is None else tuple(self.outputs)
+        return Build(name, self.executor, arithmetic=self.arithmetic, outputs=outputs, **others)
 
 
 def ordered(builds: Iterable[Build]) -> list[Build]:

@@ -5,6 +5,7 @@ The emulator's builds are code (`gonogo.spec.builds`); callers look there as wel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -41,7 +42,7 @@ def add(
     sequence: int | None,
     commit: str | None = None,
     arithmetic: str | None = None,
-    outputs: list[str] | None = None,
+    outputs: Sequence[str] | None = None,
     now: datetime | None = None,
 ) -> ListedBuild:
     """Register a build, or do nothing if it is registered already.
@@ -55,7 +56,7 @@ def add(
         "sequence": sequence,
         "commit": commit,
         "arithmetic": arithmetic,
-        "outputs": outputs,
+        "outputs": None if outputs is None else list(outputs),
     }
     row = session.get(BuildRow, name)
     if sequence is None:

@@ -242,7 +242,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     registered = builds.get(session, name)
     known = known_build(name)
     if registered is not None:
-        known = Build.parse(registered.to_json())
+        known = registered
     if known is not None:
         if known.executor == executor:
             return known

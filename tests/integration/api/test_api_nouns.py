@@ -115,7 +115,10 @@ def test_a_token_for_submitting_appends_builds_within_its_patterns_only(api: Api
         ({"executor": "emulator"}, "executor"),
         ({"arithmetic": "moreh"}, "arithmetic"),
         ({"sequence": -1}, "sequence"),
+        ({"sequence": True}, "sequence"),
+        ({"commit": 7}, "commit"),
         ({"outputs": []}, "outputs"),
+        ({"outputs": [" "]}, "outputs.0"),
     ],
 )
 def test_a_wrong_build_is_refused_by_its_field(

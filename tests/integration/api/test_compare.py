@@ -20,7 +20,6 @@ from compared_builds import BASE, HEAD
 from gonogo.errors import FieldError
 from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.app import load
-from gonogo_service.api.ci.compare import ComparisonOut
 from gonogo_storage.catalogue import builds
 from gonogo_storage.comparison import comparing
 from gonogo_storage.db.states import FlagKind
@@ -55,7 +54,6 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
         with api.context.session() as session:
             head_jobs = compared_builds.history(session)
         comparison = api.get(f"/compare?base={BASE}&head={HEAD}&limit=500")
-        assert ComparisonOut.model_validate(comparison).tests == 16
         assert comparison["counts"] == COUNTS
         assert (comparison["tests"], comparison["next"], comparison["complete"]) == (
             16,

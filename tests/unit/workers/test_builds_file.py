@@ -116,7 +116,7 @@ def test_our_own_builds_need_no_entry() -> None:
     [
         ("[build.x]", "build", {"x": {}}, "one of executors, builds"),
         ("builds = 3", "builds", 3, None),
-        ("[builds.x]", "builds.x.executor", None, "1 to 200 characters"),
+        ("[builds.x]", "builds.x.executor", None, None),
         (
             '[builds.x]\nexecutor = "e"\nshell = "rm"',
             "builds.x.shell",

@@ -42,7 +42,7 @@ from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.spec import fields
-from gonogo.spec.builds import Build, default_arithmetic, known_build
+from gonogo.spec.builds import Build, DeclaredBuild, default_arithmetic, known_build
 from gonogo_workers.executors.registry import ExecutorSpec
 
 VARIABLE = "GONOGO_BUILD"
@@ -219,7 +219,7 @@ def _build(name: str, entry: Table) -> Build:
     data = {
         key: value for key, value in entry.items() if key in ("executor", "arithmetic", "outputs")
     }
-    return Build.parse({"name": name, **data}, f"builds.{name}")
+    return DeclaredBuild.parse(data, f"builds.{name}").named(name)
 
 
 def _child_table(name: str, defaults: Table, entry: Table) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from gonogo.ci.rules import OF_THE_COMMIT, problem_of
 from gonogo.errors import FieldError
-from gonogo.spec import arithmetic_names, fields
-from gonogo.spec.builds import EMULATOR, Build
+from gonogo.spec import fields
+from gonogo.spec.builds import EMULATOR, DeclaredBuild
 from gonogo_service.api.suites.schemas import Labels, SuiteIn, SuiteName
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission import gauges, suites
@@ -44,21 +44,13 @@ class BuildsOfRule(Strict):
     base: Template | None = Field(None, description="null: the same template as for head")
 
 
-class Register(Strict):
+class Register(DeclaredBuild, Strict):
     """The registration of unknown builds in `builds`.
 
     The worker hosts define what a build means.
     """
 
-    executor: Word
     branch: str = Field("default", pattern=NAME, max_length=150)
-    arithmetic: str | None = Field(
-        None,
-        max_length=arithmetic_names.MAX_CHARS,
-        description="Arithmetic model of its kernels; null: found by replay. Allowed: "
-        + arithmetic_names.ALLOWED,
-    )
-    outputs: list[str] | None = Field(None, min_length=1, max_length=16)
 
 
 class RuleIn(Strict):
@@ -181,11 +173,3 @@ def _check_builds(rule: RuleIn, path: str) -> None:
                 "the emulator's builds are part of it",
                 limit="any other executor",
             )
-        try:
-            Build.parse(
-                {"name": "x", "sequence": 0, "commit": None, **rule.register_.model_dump()}, path=""
-            )
-        except FieldError as error:
-            raise FieldError(
-                f"{where}.{error.field}", error.value, error.reason, limit=error.limit
-            ) from None

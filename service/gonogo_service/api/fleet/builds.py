@@ -5,16 +5,17 @@ They contain nothing executable: the worker hosts define what a name means.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from pydantic import Field
 
-from gonogo.spec import arithmetic_names
-from gonogo.spec.builds import EMULATOR, Build, known_build, own_builds
+from gonogo.spec.builds import EMULATOR, DeclaredBuild, known_build, own_builds
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.access.principals import Principal
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.kit.strict import Strict
-from gonogo_service.submission.bodies import NAME, Word
+from gonogo_service.submission.bodies import NAME
 from gonogo_storage.access import audit
 from gonogo_storage.catalogue import builds as stored
 from gonogo_storage.catalogue.builds import ListedBuild
@@ -26,28 +27,15 @@ MAX_NAMES = 2000
 """Builds among which a misspelled one is looked for."""
 
 
-class BuildIn(Strict):
+class BuildIn(DeclaredBuild, Strict):
     """A build to register."""
 
     name: str = Field(pattern=NAME, max_length=200)
-    executor: Word
     branch: str = Field("default", pattern=NAME, max_length=200)
     sequence: int | None = Field(
         None, ge=0, le=2**53, description="Its place in the branch; null: after all others"
     )
     commit: str | None = Field(None, pattern=NAME, max_length=200)
-    arithmetic: str | None = Field(
-        None,
-        max_length=arithmetic_names.MAX_CHARS,
-        description="Arithmetic model of its kernels; null: found by replay. Allowed: "
-        + arithmetic_names.ALLOWED,
-    )
-    outputs: list[str] | None = Field(
-        None,
-        min_length=1,
-        max_length=16,
-        description="Outputs that it produces; null: all outputs of the kernel",
-    )
 
 
 @router.get("/builds", summary="List builds")
@@ -97,7 +85,9 @@ def register(context: Ctx, who: Submitter, body: BuildIn) -> ListedBuild:
     An admin may register any build. A token with the scope submit may append builds whose name and
     branch fit its patterns.
     """
-    build = Build.parse({**body.model_dump(), "sequence": body.sequence or 0}, path="")
+    build = body.named(
+        body.name, branch=body.branch, sequence=body.sequence or 0, commit=body.commit
+    )
     _check_bounds(who, body)
     if build.executor == EMULATOR:
         raise BadField(
@@ -112,7 +102,7 @@ def register(context: Ctx, who: Submitter, body: BuildIn) -> ListedBuild:
     with context.session() as session:
         existing = stored.get(session, build.name)
         try:
-            registered = stored.add(session, **{**build.to_json(), "sequence": body.sequence})
+            registered = stored.add(session, **{**asdict(build), "sequence": body.sequence})
         except stored.BuildExists:
             raise BadField(
                 "name", build.name, "is the name of another build", limit="another name", status=409
@@ -123,7 +113,7 @@ def register(context: Ctx, who: Submitter, body: BuildIn) -> ListedBuild:
                 actor=who.actor,
                 action="build.registered",
                 subject=build.name,
-                detail={**build.to_json(), "sequence": registered.sequence},
+                detail={**asdict(build), "sequence": registered.sequence},
             )
     return registered
 

@@ -61,7 +61,7 @@ def gauge(rows: list[measure.Row]) -> Gauge:
 
 def test_the_rate_is_predicted(gauge: Gauge) -> None:
     assert gauge.predicted is not None
-    assert 0.003 < gauge.predicted < 0.04
+    assert 0.004 < gauge.predicted < 0.015
     expected = gauge.predicted * SEEDS
     assert abs(gauge.alarms.count - expected) < 4 * expected**0.5
 
@@ -71,7 +71,7 @@ def test_it_is_predicted_from_seeds_none_of_which_fails(rows: list[measure.Row])
     green_gauge = report(TEST, green)
     assert green_gauge.alarms.count == 0
     assert green_gauge.predicted is not None
-    assert 0.002 < green_gauge.predicted < 0.05
+    assert 0.003 < green_gauge.predicted < 0.015
 
 
 def test_a_relative_tolerance_is_advised_that_no_right_kernel_fails(

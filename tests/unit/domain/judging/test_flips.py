@@ -286,7 +286,7 @@ def test_truncation_is_no_factor() -> None:
     assert not result.best.seen
     assert result.seen
     assert result.words.startswith("y moved toward zero by 0.5 steps on average")
-    assert result.to_json()["rounded_otherwise"] is True
+    assert result.is_rounded_otherwise
     # further, it is one
     assert inputs.flips(truncated, inputs.y(output_factor=1.006)).best.seen
 
