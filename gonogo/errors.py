@@ -25,7 +25,7 @@ _QUOTED = 200
 """The same limit in a document for programs: a response must not grow with a hostile request."""
 _FIELD = 500
 """Characters of a field's path; the names in it may be a stranger's."""
-_NAMES = 8
+_NAMES = 12
 """Names of a list of allowed ones that a sentence has: a message is no catalogue."""
 _DIGITS = 24
 """A whole number with more digits is shown by its first digits and their count."""

@@ -175,6 +175,6 @@ def _every_event_arrived(client: Client, webhook: dict[str, Any], receiver: Rece
 
     until(lambda: len(arrived()) >= due.total(), what=f"{due}")
     assert Counter(message["type"] for message in arrived().values()) == due
-    known = client.call("GET", f"/webhooks/{webhook['id']}/deliveries?limit=100")["items"]
+    known = client.call("GET", f"/webhooks/{webhook['id']}/deliveries", limit=100)["items"]
     assert {delivery["id"] for delivery in known} == set(arrived())
     assert {delivery["state"] for delivery in known} == {"delivered"}

@@ -216,9 +216,8 @@ def test_a_job_compares_two_builds_over_http(place: Service) -> None:
             assert dx["reference"]["build"] == "tt-train-2025"
             assert dx["reference"]["budget_ratio"] > 10
             assert "the reference" in item["message"]
-        assert (
-            client.call("GET", f"/flags?job={job}")["items"] == []
-        )  # a flag is about one build and float64
+        # a flag is about one build and float64
+        assert client.call("GET", "/flags", job=job)["items"] == []
         again = client.call("POST", f"/jobs/{job}:resubmit")["id"]
         assert client.wait(again)["reference"] == {"build": "tt-train-2025"}
         page = httpx.get(f"{place.url}/jobs/{job}").text

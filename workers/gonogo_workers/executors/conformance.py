@@ -33,7 +33,6 @@ from gonogo.kernels.registry import numerics
 from gonogo.spec.fields import did_you_mean
 from gonogo.spec.kernels.registry import KERNELS, allow_installed, nameable
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import (
     Executor,
     FloatArray,
@@ -289,6 +288,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         module, _, factory_name = name.partition(":")
         if not factory_name:
+            # a build's interpreter may lack what reads our settings
+            from gonogo_workers.executors import registry
+
             spec = registry.find(name)
             sys.path[:0] = spec.paths
             module, factory_name = spec.module, spec.factory
