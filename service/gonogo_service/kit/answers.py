@@ -91,9 +91,7 @@ async def _strictly(request: Request) -> None:
     1e999, which JSON doesn't have. Lone surrogates and NUL can't be stored as text.
     """
     route = request.scope["route"]
-    known = {field.alias for field in route.dependant.query_params} | {
-        field.alias for sub in route.dependant.dependencies for field in sub.query_params
-    }
+    known = _query_names(route.dependant)
     for name in request.query_params:
         if name not in known:
             raise BadField(
@@ -104,6 +102,13 @@ async def _strictly(request: Request) -> None:
             )
     if route.body_field is not None and hasattr(request, "_json"):
         _check(await request.json(), "")
+
+
+def _query_names(dependant: Any) -> set[str]:
+    """Return the query parameters of an endpoint and of everything that it depends on."""
+    return {field.alias for field in dependant.query_params}.union(
+        *map(_query_names, dependant.dependencies)
+    )
 
 
 def _check(value: Any, path: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from types import FrameType
 from typing import Any
 
@@ -59,7 +59,7 @@ class Hub:
         """Return the number of open streams."""
         return sum(watched.streams for watched in self._watched.values())
 
-    async def follow(self, job_id: str, after: int) -> AsyncIterator[dict[str, Any]]:
+    async def follow(self, job_id: str, after: int) -> AsyncGenerator[dict[str, Any]]:
         """Yield the events of a job after number `after`, as they are stored.
 
         Ends when the job is final or the hub is closed.

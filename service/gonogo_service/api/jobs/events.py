@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from contextlib import aclosing
+from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -59,6 +60,18 @@ def start(
     return after
 
 
+async def follow(
+    context: Ctx, job_id: str, after: Annotated[int, Depends(start)]
+) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    """Yield the job's events as they are stored, until the answer is over.
+
+    A client may leave while an event is on its way. Without this, the stream would be counted, and
+    the job polled, until the garbage collector finds the answer.
+    """
+    async with aclosing(context.hub.follow(job_id, after)) as stored:
+        yield stored
+
+
 @router.get(
     "/jobs/{job_id}/events",
     response_class=EventSourceResponse,
@@ -66,7 +79,7 @@ def start(
     summary="Stream a job's events",
 )
 async def events(
-    context: Ctx, job_id: str, after: Annotated[int, Depends(start)]
+    stored: Annotated[AsyncIterator[dict[str, Any]], Depends(follow)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream events of three types: progress, verdict and state.
 
@@ -76,7 +89,7 @@ async def events(
     event's ID is its number. Comments keep the connection alive. The stream ends with the job.
     """
     yield ServerSentEvent(retry=RETRY_MS)  # also sends the headers at once
-    async for event in context.hub.follow(job_id, after):
+    async for event in stored:
         yield ServerSentEvent(
             id=str(event["number"]), event=event["type"], raw_data=encode(event["data"])
         )

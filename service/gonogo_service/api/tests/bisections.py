@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -330,6 +331,14 @@ def start(
     return after
 
 
+async def follow(
+    context: Ctx, bisection_id: str, after: Annotated[int, Depends(start)]
+) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    """Yield the bisection's events as they are stored, until the answer is over."""
+    async with aclosing(context.bisections.follow(bisection_id, after)) as following:
+        yield following
+
+
 @router.get(
     "/bisections/{bisection_id}/events",
     response_class=EventSourceResponse,
@@ -337,7 +346,7 @@ def start(
     summary="Stream a bisection's events",
 )
 async def events(
-    context: Ctx, bisection_id: str, after: Annotated[int, Depends(start)]
+    following: Annotated[AsyncIterator[dict[str, Any]], Depends(follow)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream `progress` events, and at the end a `state` event.
 
@@ -345,7 +354,7 @@ async def events(
     version. Slow clients get only the newest event. The stream ends when the bisection is over.
     """
     yield ServerSentEvent(retry=RETRY_MS)  # also sends the headers at once
-    async for event in context.bisections.follow(bisection_id, after):
+    async for event in following:
         yield ServerSentEvent(
             id=str(event["number"]), event=event["type"], raw_data=encode(event["data"])
         )
