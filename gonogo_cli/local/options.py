@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.errors import FieldError
+from gonogo.reports import red_hollow
 from gonogo.spec import missed_rows
 from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.kernels.registry import KERNELS
@@ -199,6 +200,8 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
         f" ({show.counts(report['counts'])}). {verdict.sentence}",
     )
     out.print(line, soft_wrap=True)
+    if both := red_hollow.words(*red_hollow.of_seeds(report["counts"]), "seed"):
+        out.print(both, soft_wrap=True)
 
 
 def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:

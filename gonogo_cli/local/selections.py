@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.errors import FieldError
+from gonogo.reports import red_hollow
 from gonogo.spec.verdicts import Verdict, worst
 from gonogo_cli.kit import show
 from gonogo_cli.local import options
@@ -213,6 +214,12 @@ def _print(report: Mapping[str, Any], title: str) -> None:
         f" ({show.counts(report['counts'])}). {verdict.sentence}",
     )
     out.print(line, soft_wrap=True)
+    counted = [
+        red_hollow.of_tests(row["outputs"].values(), row["verdict"]) for row in report["seeds"]
+    ]
+    red, hollow = (sum(column) for column in zip(*counted, strict=True))
+    if both := red_hollow.words(red, hollow, "test"):
+        out.print(both, soft_wrap=True)
     out.print(f"tests: {show.counts(report['outcomes'])}", soft_wrap=True)
 
 

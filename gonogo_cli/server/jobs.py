@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from gonogo import urls
+from gonogo.reports import red_hollow
 from gonogo_cli.kit import show
 from gonogo_cli.kit.client import ENDED, Client
 from gonogo_cli.local import references, selections
@@ -64,6 +65,8 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
     else:
         out = show.console()
         out.print(show.jobs_table([job], client.url))
+        if both := red_hollow.words(job["red"], job["hollow"], red_hollow.noun(job["test"])):
+            out.print(both, markup=False, soft_wrap=True)
         if job.get("outcomes"):
             out.print(f"tests: {show.counts(selections.ordered(job['outcomes']))}", markup=False)
         if diagnosis and diagnosis.get("words"):

@@ -115,6 +115,10 @@ class JobSummary:
     """The (seed, repeat) pairs with a result, by verdict"""
     outcomes: dict[str, int] | None
     """For a selection: the tests of all iterations by their own outcome (passed, failed, ...)"""
+    red: int
+    """The seeds, or the tests of a selection over all iterations, that are red"""
+    hollow: int
+    """The seeds or tests that are hollow passes; the verdict shows only the worse of the two"""
     chunks: ChunkCounts
     diagnosis_words: str | None
     """The diagnosis in a sentence"""
