@@ -307,6 +307,8 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
     verdict = worst_verdict(suspects.verdicts(session, job)) if job.counts else None
     if state is JobState.cancelled and verdict is Verdict.pass_:
         verdict = None  # seeds that never ran can't be green; a wrong result stays wrong
+    if verdict is Verdict.suspect and job.kind == JobKind.seeds:
+        suspects.undecided(session, job)
     session.flush()
     job.diagnosis = evidence.diagnosis(session, job.id)
     for finding in (*evidence.findings(session, job), *suspects.findings(session, job)):
