@@ -6,7 +6,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -20,6 +19,8 @@ from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation, Verdict, worst
 from gonogo_cli.kit import show
+from gonogo_cli.kit.fail_on import FAIL_ON as FAIL_ON
+from gonogo_cli.kit.fail_on import FailOn as FailOn
 from gonogo_cli.local import references
 
 if TYPE_CHECKING:
@@ -29,19 +30,6 @@ Row = dict[str, Any]
 """One seed's result, as the HTTP contract spells it."""
 
 
-class FailOn(StrEnum):
-    """Findings that make the exit code 1."""
-
-    any = "any"
-    suspect = "suspect"
-    hollow = "hollow"
-    fail = "fail"
-    new = "new"
-
-
-FAIL_ON = typer.Option(
-    FailOn.any, "--fail-on", help="What makes the exit code 1; any: every verdict but pass."
-)
 KERNEL = typer.Option(
     "layernorm_bw", help=f"One of {', '.join(KERNELS)}, or of an installed package."
 )

@@ -89,11 +89,11 @@ def failed(job: Mapping[str, Any], fail_on: str) -> bool:
     red test is `not_judged`, as a green one is, so the verdict alone can't decide.
     """
     verdict, outcomes = job.get("verdict"), job.get("outcomes") or {}
-    return (
-        show.failed(verdict, fail_on)
-        or any(outcomes.get(name) for name in RED)
-        or verdict == Verdict.not_run.value
-    )
+    if any(outcomes.get(name) for name in RED) or not outcomes.get("passed"):
+        return True
+    if verdict in (Verdict.not_judged, Verdict.skipped):  # some were, and some passed
+        return fail_on == "any"
+    return show.failed(verdict, fail_on)
 
 
 def check(
