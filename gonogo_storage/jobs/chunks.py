@@ -20,10 +20,9 @@ from gonogo_storage.jobs.chunking import MAX_WORK as MAX_WORK
 from gonogo_storage.jobs.chunking import add as add
 from gonogo_storage.jobs.chunking import cut as cut
 from gonogo_storage.jobs.chunking import grow as grow
-from gonogo_storage.rollups.figures import figure
-from gonogo_storage.rollups.tallies import DURATION, WHOLE
+from gonogo_storage.jobs.hang_limits import measured_seed_s
 from gonogo_storage.seeds import results
-from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow, JobTallyRow
+from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow
 
 REFERENCE_BYTES = 2**29  # a reference build's outputs that one attempt keeps in a worker's memory
 # per element of the shape: y or dx in fp32, and the same again for a downstream output
@@ -42,18 +41,9 @@ def estimate_seed_s(session: Session, workload_key: str, executor: str, elements
     Returns the mean of the workload's last job on this executor; without one, a guess from the
     size.
     """
-    table = JobTallyRow
-    query = (
-        select(table.figures)
-        .join(JobRow, JobRow.id == table.job_id)
-        .where(JobRow.workload_key == workload_key, JobRow.executor == executor)
-        .where(JobRow.state.in_((JobState.finished, JobState.cancelled)))
-        .where(table.output == WHOLE, table.shadow.is_(False), table.seeds > table.empty)
-    )
-    figures = session.scalar(query.order_by(JobRow.id.desc()).limit(1))
-    mean_ms = figure(figures or {}, DURATION)
-    if mean_ms:
-        return max(mean_ms / 1000, 1e-4)
+    measured = measured_seed_s(session, workload_key, executor)
+    if measured is not None:
+        return measured
     row = EXECUTORS.get(executor)
     fixed, per_element = UNKNOWN_SEED_S if row is None else (row.seed_s, row.element_s)
     return fixed + per_element * elements

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from gonogo_service.kit.background_context import BROKER_AWAY, BackgroundContext, log
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import workers
-from gonogo_storage.jobs import attempts, chunks
+from gonogo_storage.jobs import attempts, chunks, hang_limits
 from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.messages import outbox
 from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY, MAX_AGE_S, RUN_CHUNK, cancel_key, send
@@ -101,6 +101,7 @@ def chunk_message(context: BackgroundContext, item: Sendable) -> dict[str, objec
     It holds the build's name, never how to run it. It holds the build's arithmetic model and
     outputs if it is registered with them.
     """
+    limit_s, first_limit_s = hang_limits.of(item.seed_s, context.settings.per_seed_deadline_s)
     return {
         "attempt": item.attempt,
         "chunk": item.chunk,
@@ -110,7 +111,8 @@ def chunk_message(context: BackgroundContext, item: Sendable) -> dict[str, objec
         "build": item.build,
         "target": item.target,
         "context": item.context,
-        "seed_deadline_s": context.settings.per_seed_deadline_s,
+        "seed_deadline_s": limit_s,
+        "first_seed_deadline_s": first_limit_s,
         "artifacts": {"first": item.first, "worst": WORST_ARTIFACTS if item.gauge is None else 0},
         "arithmetic": item.arithmetic,
         "outputs": item.outputs,
