@@ -21,6 +21,7 @@ from gonogo_storage.jobs.chunking import add as add
 from gonogo_storage.jobs.chunking import cut as cut
 from gonogo_storage.jobs.chunking import grow as grow
 from gonogo_storage.jobs.hang_limits import measured_seed_s
+from gonogo_storage.jobs.job import BACKGROUND_PRIORITY
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow
 
@@ -87,11 +88,13 @@ def unstarted(session: Session) -> Counter[str]:
     return Counter(dict(session.execute(query).all()))
 
 
-def choose(session: Session, queue: str, count: int) -> list[str]:
+def choose(session: Session, queue: str, count: int, background: int | None = None) -> list[str]:
     """Choose the next chunks of a queue by fair share.
 
     Each owner's chunks are ordered by priority, then age. The owner with the fewest attempts in
-    flight comes first.
+    flight comes first. Chunks of a background priority (gauges and bisections have one) come after
+    everyone's others, and at most `background` of them are chosen: what a worker has been sent
+    can't be overtaken.
     """
     best = func.row_number().over(
         partition_by=JobRow.owner,
@@ -129,13 +132,16 @@ def choose(session: Session, queue: str, count: int) -> list[str]:
     rows = list(session.execute(select(ranked).where(ranked.c.rank <= count)))
     rows.sort(
         key=lambda row: (
+            row.priority <= BACKGROUND_PRIORITY,
             in_flight.get(row.owner, 0) + row.rank,
             -row.priority,
             row.job_id,
             row.number,
         )
     )
-    return [row.id for row in rows[:count]]
+    foreground = sum(row.priority > BACKGROUND_PRIORITY for row in rows)
+    most = count if background is None else min(count, foreground + background)
+    return [row.id for row in rows[:most]]
 
 
 def dispatch(session: Session, chunk_ids: Sequence[str], *, now: datetime) -> list[str]:

@@ -13,6 +13,10 @@ from gonogo_storage.db.states import ChunkCounts, JobKind, JobState
 from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
 from gonogo_storage.tables import JobRow
 
+USUAL_PRIORITY = 5
+BACKGROUND_PRIORITY = 2
+"""The priority of gauges and bisections, and the largest one that yields to other owners' jobs."""
+
 
 @dataclass(frozen=True)
 class NewJob:
@@ -32,7 +36,7 @@ class NewJob:
     seeds: tuple[int, ...]
     repeats: int = 1
     context: str | Mapping[str, Any] = "isolated"
-    priority: int = 5
+    priority: int = USUAL_PRIORITY
     queue_deadline_s: float = 86400.0
     labels: Mapping[str, str] = field(default_factory=dict)
     commit: Mapping[str, Any] | None = None

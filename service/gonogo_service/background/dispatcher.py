@@ -1,12 +1,13 @@
 """The dispatcher.
 
-It keeps two unstarted chunks per live worker in each queue, and signals running attempts to stop.
+It keeps two unstarted chunks per live worker in each queue (of gauges and bisections one, because
+jobs of people can't overtake what is sent), and signals running attempts to stop.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 
@@ -21,6 +22,8 @@ from gonogo_storage.messages import outbox
 from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY, MAX_AGE_S, RUN_CHUNK, cancel_key, send
 
 PER_WORKER = 2
+BACKGROUND_PER_WORKER = 1
+"""Nothing overtakes what a worker has been sent: a job waits for no more of a gauge than this."""
 CANCEL_KEY_S = 24 * 3600
 WORST_ARTIFACTS = 3
 TOPICS = ("job.created", "attempt.cancel")
@@ -121,6 +124,19 @@ def chunk_message(context: BackgroundContext, item: Sendable) -> dict[str, objec
     }
 
 
+def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) -> list[str]:
+    """Return the chunks to dispatch: on each queue as many as its live workers have room for."""
+    chosen: list[str] = []
+    unstarted = chunks.unstarted(session) if live else {}
+    for queue in waiting:
+        workers_here, sent = live.get(queue, 0), unstarted.get(queue, 0)
+        if (room := PER_WORKER * workers_here - sent) > 0:
+            chosen += chunks.choose(
+                session, queue, room, background=max(0, BACKGROUND_PER_WORKER * workers_here - sent)
+            )
+    return chosen
+
+
 def _choose(
     session: Session, context: BackgroundContext, broker_generation: str, now: datetime
 ) -> tuple[list[str], list[Sendable], Mapping[str, int]]:
@@ -128,16 +144,11 @@ def _choose(
 
     The workers are counted only when chunks wait.
     """
-    chosen: list[str] = []
     live: Mapping[str, int] = {}
     waiting = chunks.waiting(session)
     if waiting:
         live = workers.live(session, now=now, timeout_s=context.settings.heartbeat_timeout_s)
-        unstarted = chunks.unstarted(session)
-        for queue in waiting:
-            room = PER_WORKER * live.get(queue, 0) - unstarted[queue]
-            if room > 0:
-                chosen += chunks.choose(session, queue, room)
+    chosen = choose(session, waiting, live)
     return chosen, attempts.unpublished(session, broker_generation), live
 
 
