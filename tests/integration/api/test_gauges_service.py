@@ -143,7 +143,7 @@ def test_a_gauge_has_the_newest_build_of_every_line_graded_anew_whichever_ran_la
 ) -> None:
     """A gauge requests grades for each line's newest build, even if an older build ran last."""
     with api.context.session() as session:
-        lines = (("new", 2, "main"), ("old", 1, "main"), ("theirs", 1, "theirs"))
+        lines = (("new", 2, "main"), ("old", 1, "main"), ("bob_jobs", 1, "bob_jobs"))
         jobs = [
             nightly_history.night(session, build, place, range(2), test=TEST, branch=line).id
             for build, place, line in lines
@@ -499,9 +499,9 @@ def test_a_gauge_yields_to_the_jobs_that_come_after_it(api: Api) -> None:
         assert next_jobs() == []
         (unstarted,) = session.scalars(select(AttemptRow.id).where(AttemptRow.job_id == gauge))
         attempts.started(session, unstarted, {"worker": "w"}, now=utcnow())
-        theirs = [jobs.create(session, new_job(1, owner="bob")).id for _ in range(4)]
+        bob_jobs = [jobs.create(session, new_job(1, owner="bob")).id for _ in range(4)]
         # bob has more in flight then, but a gauge comes after everyone's jobs
-        assert sorted([*next_jobs(), *next_jobs()]) == sorted(theirs)
+        assert sorted([*next_jobs(), *next_jobs()]) == sorted(bob_jobs)
         assert next_jobs() == [gauge]
         late = jobs.create(session, new_job(1, owner="local", priority=2)).id
         assert next_jobs() == [gauge]  # of equal rank, and older
