@@ -17,7 +17,7 @@ HEAD = """# Command line
 
 You need the command `gonogo` ([install](install.md)). `gonogo COMMAND --help` shows the same.
 
-Exit codes of every command: 0 success, 1 worse than `--fail-on`, 2 wrong usage, 3 infrastructure
+Exit codes of every command: 0 success, 1 as bad as `--fail-on`, 2 wrong usage, 3 infrastructure
 (no server, no database, no broker). An error is one line on stderr. `--json` prints one JSON
 document on stdout; an error is then a [problem document](http.md).
 

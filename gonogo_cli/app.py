@@ -1,6 +1,6 @@
 """The program. It imports a command on demand: `gonogo --help` loads neither NumPy nor SQLAlchemy.
 
-Exit codes: 0 as hoped, 1 worse than --fail-on, 2 usage, 3 infrastructure (no server, no database,
+Exit codes: 0 as hoped, 1 as bad as --fail-on, 2 usage, 3 infrastructure (no server, no database,
 no broker, `var/` in use).
 """
 

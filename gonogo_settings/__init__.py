@@ -249,7 +249,9 @@ class Settings(BaseSettings):
         32 * 2**20, description="largest file of `POST /imports`, in bytes"
     )
     per_seed_deadline_s: PositiveFloat = Field(
-        600.0, description="a seed that takes longer is a `hang`"
+        600.0,
+        description="a seed that takes longer is a `hang`; jobs have a shorter limit where 20 times"
+        " what a seed is expected to take, at least 30 s (150 s for a child's first seed), is less",
     )
     heartbeat_s: PositiveFloat = Field(5.0, description="a worker says this often that it lives")
     heartbeat_timeout_s: PositiveFloat = Field(

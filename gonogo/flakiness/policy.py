@@ -101,6 +101,9 @@ class FlakinessPolicy:
     suspect_seeds: int = 8
     """Seeds that a suspect one adds to its job, at most `suspect_rounds` times (4-flakiness)."""
     suspect_rounds: int = 2
+    edge_sigmas: float = 2.0
+    """Standard errors between the mean evidence of suspect seeds and rounding's edge, from which on
+    they lie on one side of it: 95%."""
 
     # masked or fixed
     same_sigmas: float = 4.0

@@ -61,6 +61,10 @@ LEVELS: dict[str, frozenset[str]] = {
 base to compare with, so all is new."""
 
 
+NOTHING_JUDGED = frozenset({"not_judged", "skipped", "not_run"})
+"""Verdicts of kernels that are never a success. A selection is asked by its outcomes first."""
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a console; without a terminal it is 160 wide, so that a log keeps whole sentences."""
     out = Console(stderr=stderr)
@@ -91,9 +95,10 @@ def counts(verdicts: Mapping[str, int]) -> str:
 def failed(name: str | None, fail_on: str) -> bool:
     """Return whether a job with this verdict makes the exit code 1.
 
-    A job without a verdict (canceled, failed) always does.
+    A job without a verdict (canceled, failed) always does, and so does one in which nothing was
+    judged.
     """
-    if name is None:
+    if name is None or name in NOTHING_JUDGED:
         return True
     if fail_on == "any":
         return name != "pass"

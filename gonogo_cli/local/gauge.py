@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from contextlib import ExitStack
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import typer
 
 from gonogo.errors import FieldError, JobError
 from gonogo_cli.kit import show
+from gonogo_cli.kit.fail_on import FailOn, fail_on_option
 from gonogo_cli.local import options
 
 if TYPE_CHECKING:
@@ -32,12 +32,10 @@ SEARCH_SEEDS = 1
 """For each of the other inputs that are tried: they are advice to try, not a measurement."""
 
 
-class FailOn(StrEnum):
-    """Findings that make the exit code 1."""
-
-    any = "any"
-    hollow = "hollow"
-    fail = "fail"
+FAIL_ON = fail_on_option(
+    "For a gauged test, hollow: a wrong kernel passes it; fail: a right one fails it; the others:"
+    " both."
+)
 
 
 def gauge(
@@ -82,11 +80,7 @@ def gauge(
     deadline: float | None = typer.Option(
         None, help="Seconds after which a run is a hang (default GONOGO_PER_SEED_DEADLINE_S)."
     ),
-    fail_on: FailOn = typer.Option(
-        FailOn.any,
-        "--fail-on",
-        help="hollow: a wrong kernel passes; fail: a right one fails; any: both.",
-    ),
+    fail_on: FailOn = FAIL_ON,
     as_json: bool = options.JSON,
 ) -> None:
     """Measure a test with right and wrong kernels, and advise its tolerance.
@@ -301,7 +295,6 @@ def _finish(results: Sequence[Measured], *, single: bool, as_json: bool, fail_on
     hollow = any(result.sharpness is not Sharpness.sharp for _, result, _ in results)
     alarmed = any(result.alarms.count or not result.alarms.of for _, result, _ in results)
     broken = any(result.broken for _, result, _ in results)
-    failed = {FailOn.any: hollow or alarmed or broken, FailOn.hollow: hollow, FailOn.fail: alarmed}[
-        fail_on
-    ]
+    level = {FailOn.hollow: hollow, FailOn.fail: alarmed}
+    failed = level.get(fail_on, hollow or alarmed or broken) or not results
     raise typer.Exit(int(failed))

@@ -6,7 +6,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,11 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.errors import FieldError
+from gonogo.reports import red_hollow
 from gonogo.spec import missed_rows
 from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation, Verdict, worst
 from gonogo_cli.kit import show
+from gonogo_cli.kit.fail_on import FAIL_ON as FAIL_ON
+from gonogo_cli.kit.fail_on import FailOn as FailOn
 from gonogo_cli.local import references
 
 if TYPE_CHECKING:
@@ -28,19 +30,6 @@ Row = dict[str, Any]
 """One seed's result, as the HTTP contract spells it."""
 
 
-class FailOn(StrEnum):
-    """Findings that make the exit code 1."""
-
-    any = "any"
-    suspect = "suspect"
-    hollow = "hollow"
-    fail = "fail"
-    new = "new"
-
-
-FAIL_ON = typer.Option(
-    FailOn.any, "--fail-on", help="What makes the exit code 1; any: every verdict but pass."
-)
 KERNEL = typer.Option(
     "layernorm_bw", help=f"One of {', '.join(KERNELS)}, or of an installed package."
 )
@@ -199,6 +188,8 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
         f" ({show.counts(report['counts'])}). {verdict.sentence}",
     )
     out.print(line, soft_wrap=True)
+    if both := red_hollow.words(*red_hollow.of_seeds(report["counts"]), "seed"):
+        out.print(both, soft_wrap=True)
 
 
 def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.errors import FieldError
+from gonogo.reports import red_hollow
 from gonogo.spec.verdicts import Verdict, worst
 from gonogo_cli.kit import show
 from gonogo_cli.local import options
@@ -88,11 +89,11 @@ def failed(job: Mapping[str, Any], fail_on: str) -> bool:
     red test is `not_judged`, as a green one is, so the verdict alone can't decide.
     """
     verdict, outcomes = job.get("verdict"), job.get("outcomes") or {}
-    return (
-        show.failed(verdict, fail_on)
-        or any(outcomes.get(name) for name in RED)
-        or verdict == Verdict.not_run.value
-    )
+    if any(outcomes.get(name) for name in RED) or not outcomes.get("passed"):
+        return True
+    if verdict in (Verdict.not_judged, Verdict.skipped):  # some were, and some passed
+        return fail_on == "any"
+    return show.failed(verdict, fail_on)
 
 
 def check(
@@ -213,6 +214,12 @@ def _print(report: Mapping[str, Any], title: str) -> None:
         f" ({show.counts(report['counts'])}). {verdict.sentence}",
     )
     out.print(line, soft_wrap=True)
+    counted = [
+        red_hollow.of_tests(row["outputs"].values(), row["verdict"]) for row in report["seeds"]
+    ]
+    red, hollow = (sum(column) for column in zip(*counted, strict=True))
+    if both := red_hollow.words(red, hollow, "test"):
+        out.print(both, soft_wrap=True)
     out.print(f"tests: {show.counts(report['outcomes'])}", soft_wrap=True)
 
 

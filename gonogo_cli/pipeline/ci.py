@@ -15,13 +15,17 @@ from gonogo import urls
 from gonogo.errors import JobError
 from gonogo_cli.kit import nouns, show
 from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.fail_on import FailOn, fail_on_option
 from gonogo_cli.pipeline import builds, github, gitlab, origin, outcome, suite_lines
 from gonogo_cli.pipeline.origin import Origin
 from gonogo_cli.pipeline.outcome import Outcome
 from gonogo_cli.server import compare, suites
-from gonogo_cli.server.jobs import FailOn
 
 NONE = "none"
+
+FAIL_ON = fail_on_option(
+    "A pipeline without a base compares nothing: new then blocks only what could not run."
+)
 
 
 def ci(
@@ -49,7 +53,7 @@ def ci(
         "--run-base/--no-run-base",
         help="Run the base as well if it is registered and hasn't run the suite.",
     ),
-    fail_on: FailOn = typer.Option(FailOn.new, "--fail-on", help="Exit with 1 for these findings."),
+    fail_on: FailOn = FAIL_ON,
     label: list[str] = typer.Option([], "--label", help="NAME=VALUE of the run; repeatable."),
     commit: str | None = typer.Option(None, help="The commit; default: the pipeline's."),
     branch: str | None = typer.Option(

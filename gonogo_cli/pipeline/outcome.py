@@ -16,6 +16,7 @@ from gonogo_cli.server import suites
 
 Record = Mapping[str, Any]
 BLOCKED, UNDECIDED = 1, 3
+NOTHING_RAN = frozenset({Verdict.skipped, Verdict.not_run})
 _LEVELS_OF_CODES: Mapping[int, Level] = {BLOCKED: "failure", UNDECIDED: "warning"}
 
 
@@ -193,7 +194,9 @@ def of_run(
             )
         )
     codes = {remark.code for remark in remarks}
-    code = BLOCKED if run["state"] != "finished" or BLOCKED in codes else max(codes, default=0)
+    ran = any(test["verdict"] not in (None, *NOTHING_RAN) for test in run["tests"])
+    code = max(codes) if ran else max({UNDECIDED, *codes})  # zero tests run is never green
+    code = BLOCKED if run["state"] != "finished" or BLOCKED in codes else code
     words = Verdict(run["verdict"]).label if run["verdict"] else run["state"]
     label = "Blocked" if code == BLOCKED else "Undecided" if code else "Clear"
     return Outcome(

@@ -14,8 +14,9 @@ from gonogo.flakiness.classes import Class
 from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo_cli.local import references
-from gonogo_cli.server.jobs import JSON, FailOn
+from gonogo_cli.server.jobs import JSON
 
 COLORS = {
     "new_failure": "bold red",
@@ -42,7 +43,7 @@ def compare(
     ),
     head: str = typer.Argument(help="With the commit: the same."),
     wait: bool = typer.Option(False, "--watch", help="Wait until all jobs of both are over."),
-    fail_on: FailOn = typer.Option(FailOn.new, "--fail-on", help="What makes the exit code 1."),
+    fail_on: FailOn = FAIL_ON,
     everything: bool = typer.Option(False, "--all", help="List tests that passed as well."),
     as_json: bool = JSON,
 ) -> None:

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 import typer
 
 from gonogo import urls
+from gonogo.reports import red_hollow
 from gonogo_cli.kit import show
 from gonogo_cli.kit.client import ENDED, Client
+from gonogo_cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo_cli.local import references, selections
 
 JSON = typer.Option(False, "--json", help="Print JSON.")
 WITHOUT_NUMBERS = {"error", "crash", "hang"}
 """Verdicts of seeds whose message says what happened."""
-
-
-class FailOn(StrEnum):
-    """Findings that make the exit code 1."""
-
-    new = "new"
-    fail = "fail"
-    hollow = "hollow"
-    suspect = "suspect"
-    any = "any"
 
 
 def follow(client: Client, job: str, *, quiet: bool = False) -> dict[str, Any]:
@@ -64,6 +55,9 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
     else:
         out = show.console()
         out.print(show.jobs_table([job], client.url))
+        noun = red_hollow.noun(job.get("test") or {})
+        if both := red_hollow.words(job.get("red", 0), job.get("hollow", 0), noun):
+            out.print(both, markup=False, soft_wrap=True)
         if job.get("outcomes"):
             out.print(f"tests: {show.counts(selections.ordered(job['outcomes']))}", markup=False)
         if diagnosis and diagnosis.get("words"):
@@ -105,7 +99,7 @@ def decided(job: Mapping[str, Any]) -> list[str]:
 
 def watch(
     job: str = typer.Argument(help="The job's id."),
-    fail_on: FailOn = typer.Option(FailOn.new, "--fail-on", help="What makes the exit code 1."),
+    fail_on: FailOn = FAIL_ON,
     as_json: bool = JSON,
 ) -> None:
     """Follow a job until it ends, then say its verdict."""

@@ -11,9 +11,10 @@ from gonogo import urls
 from gonogo.errors import FieldError, JobError
 from gonogo_cli.kit import show
 from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.fail_on import FailOn, fail_on_option
 from gonogo_cli.local import options, selections
 from gonogo_cli.server import suites
-from gonogo_cli.server.jobs import FailOn, follow, report
+from gonogo_cli.server.jobs import follow, report
 
 SEQUENTIAL = "sequential"
 
@@ -57,6 +58,9 @@ def jobs_of(content: Any, path: Path) -> list[dict[str, Any]]:
             f"{path}: must hold a job, a list of jobs, or an object with the list `jobs`"
         )
     return jobs
+
+
+FAIL_ON = fail_on_option("Only with --watch.")
 
 
 def submit(
@@ -104,9 +108,7 @@ def submit(
         [], "--label", help="Label the jobs with NAME=VALUE; repeatable."
     ),
     wait: bool = typer.Option(False, "--watch", help="Wait for the verdict."),
-    fail_on: FailOn = typer.Option(
-        FailOn.new, "--fail-on", help="With --watch: what makes the exit code 1."
-    ),
+    fail_on: FailOn = FAIL_ON,
     base: str | None = typer.Option(
         None,
         "--base",

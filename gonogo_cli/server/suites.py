@@ -16,6 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.errors import JobError
+from gonogo.reports import red_hollow
+from gonogo.spec.verdicts import Verdict
 from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import Client, Refused
 from gonogo_cli.local import selections
@@ -182,6 +184,16 @@ def report(run: Mapping[str, Any], url: str, as_json: bool) -> None:
     out = show.console()
     out.print(table(run["tests"]))
     for test in run["tests"]:
+        both = red_hollow.words(test["red"], test["hollow"], red_hollow.noun(test["test"]))
+        if both:
+            out.print(f"{test['name']} on {test['build']}: {both}", markup=False, soft_wrap=True)
+        if test["verdict"] == Verdict.suspect:
+            out.print(
+                f"{test['name']} on {test['build']}: rounding is at its edge; its job says how many"
+                f" more seeds would decide (gonogo watch {test['id']})",
+                markup=False,
+                soft_wrap=True,
+            )
         if test["diagnosis"] and test["verdict"] != "pass":
             out.print(
                 f"{test['name']} on {test['build']}: {test['diagnosis']}",
@@ -198,6 +210,8 @@ def report(run: Mapping[str, Any], url: str, as_json: bool) -> None:
         f"{run['suite']['name']} {run['state']}, verdict: ", show.verdict(run["verdict"])
     )
     out.print(line, f"({show.counts(run['seeds']['verdicts'])})")
+    if both := red_hollow.words(run["red"], run["hollow"], "job"):
+        out.print(both, markup=False, soft_wrap=True)
     out.print(url, style="underline", soft_wrap=True)
 
 

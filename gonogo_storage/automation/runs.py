@@ -69,6 +69,9 @@ class RunJob:
     """The (seed, repeat) pairs with a result, by verdict"""
     outcomes: dict[str, int] | None
     """For a selection: the tests of all iterations by their own outcome"""
+    red: int
+    hollow: int
+    """Red and hollow seeds, or tests of a selection over all iterations"""
     diagnosis: str | None
     """The diagnosis in a sentence"""
     finished_at: datetime | None
@@ -121,6 +124,10 @@ class Run:
     commit: dict[str, Any] | None
     jobs: JobsOfRun
     seeds: SeedsOfRun
+    red: int
+    """The jobs with a red seed or test"""
+    hollow: int
+    """The jobs with a hollow pass; the verdict shows only the worse of the two"""
     created_at: datetime
     finished_at: datetime | None
 
@@ -294,6 +301,7 @@ def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
         live.seeds.verdicts,
         live.jobs.verdicts,
     )
+    row.red, row.hollow = live.red, live.hollow
     verdict = verdict_of([member.verdict for member in run_jobs])
     row.state = RunState.cancelled if row.state == RunState.cancelling else RunState.finished
     row.verdict = None if verdict is None else verdict.value
@@ -332,6 +340,8 @@ def _live(run: Run, run_jobs: Sequence[RunJob]) -> Run:
         run,
         jobs=JobsOfRun(run.jobs.total, ended, _ordered(verdicts)),
         seeds=SeedsOfRun(total, done, _ordered(seeds)),
+        red=sum(member.red > 0 for member in run_jobs),
+        hollow=sum(member.hollow > 0 for member in run_jobs),
     )
 
 

@@ -87,6 +87,8 @@ class Night:
     red: tuple[RedJob, ...]
     whole: bool
     """True if all runs and all red jobs were read."""
+    suspect: int
+    """Number of jobs of ended runs that are at the edge of what rounding explains."""
 
 
 def flags(session: Session, *, latest: int) -> tuple[list[OpenFlags], int]:
@@ -165,7 +167,11 @@ def night(session: Session, *, now: datetime) -> Night:
     red = _red(session, maybe_red)
     ended = sum(run.finished_at is not None for run in runs)
     return Night(
-        len(runs), ended, tuple(red[:MAX_RED]), len(rows) <= MAX_RUNS and len(red) <= MAX_RED
+        len(runs),
+        ended,
+        tuple(red[:MAX_RED]),
+        len(rows) <= MAX_RUNS and len(red) <= MAX_RED,
+        sum(run.job_counts.get(Verdict.suspect, 0) for run in runs),
     )
 
 

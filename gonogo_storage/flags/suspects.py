@@ -14,7 +14,12 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.sequential import more_for_suspects
-from gonogo.flakiness.suspects import pooled, pooled_explanations
+from gonogo.flakiness.suspects import (
+    MAX_SEEDS,
+    pooled,
+    pooled_explanations,
+    seeds_to_decide,
+)
 from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import POLICY as VERDICTS
 from gonogo.spec.verdicts import Explanation, Verdict, evidence, worst_explanation
@@ -34,12 +39,21 @@ MAX_POOLED = 1000
 
 More would only hold the job's lock longer.
 """
+_NOTHING_ADDED: Mapping[str, Any] = {
+    "seeds": [],
+    "count": 0,
+    "rounds": 0,
+    "added": [],
+    "explanation": None,
+    "pooled": None,
+    "words": "",
+}
 _LOST = (Verdict.error, Verdict.crash, Verdict.hang)
 _MEANS = {
     Explanation.explained: "rounding explains them together: it was chance",
     Explanation.suspect: (
         "together they are still at the edge of what rounding explains:"
-        " no finding, and no all-clear"
+        " no finding, and no all-clear"  # `undecided` adds how many more seeds would decide
     ),
     Explanation.inconclusive: (
         "rounding explains them together, but no seed could have seen every term"
@@ -88,15 +102,7 @@ def consider(session: Session, job: JobRow) -> list[int]:
     if status is None:
         if not suspect or unexplained:
             return []
-        status = {
-            "seeds": [],
-            "count": 0,
-            "rounds": 0,
-            "added": [],
-            "explanation": None,
-            "pooled": None,
-            "words": "",
-        }
+        status = {**_NOTHING_ADDED}
     else:
         status = {**status, **_judged(session, job, status, suspect, unexplained)}
     status |= {"seeds": suspect[:NAMED], "count": len(suspect), "policy": POLICY.version}
@@ -116,6 +122,31 @@ def consider(session: Session, job: JobRow) -> list[int]:
         }
     job.suspects = status
     return more
+
+
+def undecided(session: Session, job: JobRow) -> None:
+    """Tell of a job that ends suspect what would decide: more seeds, or other inputs."""
+    outputs = [_statistics(session, job.id, name) for name in _outputs(session, job.id)]
+    suspect = _seeds(session, job, Explanation.suspect)
+    if not suspect:
+        return
+    status = job.suspects or {
+        **_NOTHING_ADDED,
+        "seeds": suspect[:NAMED],
+        "count": len(suspect),
+        "policy": POLICY.version,
+        "words": (
+            f"{_named(suspect)}: rounding is at its edge, which is no finding, and no all-clear"
+        ),
+    }
+    more = seeds_to_decide(outputs)
+    about = "more than 1,000" if more >= MAX_SEEDS else f"about {more}"
+    remedy = (
+        f"{about} more seed{'s' * (more != 1)} would decide"
+        if more
+        else "the seeds agree, so more of them would not decide; exact inputs would"
+    )
+    job.suspects = {**status, "more": more, "words": f"{status['words']}; {remedy}"}
 
 
 def verdicts(session: Session, job: JobRow) -> set[Verdict]:

@@ -14,12 +14,14 @@ from typing import Any
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session, aliased, defer
 
+from gonogo.spec.executors import EMULATOR
 from gonogo_storage.db.encoding import storable
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.states import OPEN_ATTEMPT, AttemptState, ChunkState, JobKind, JobState
 from gonogo_storage.devices import periods
 from gonogo_storage.gauges import gauge_work
 from gonogo_storage.jobs import artifacts, closing
+from gonogo_storage.jobs.hang_limits import expected_seed_s
 from gonogo_storage.messages import events
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seeds import results
@@ -55,6 +57,8 @@ class Sendable:
     outputs: list[str] | None
     reference: dict[str, Any] | None
     """{"build", "arithmetic", "outputs"} of the build that this one is compared with."""
+    seed_s: float | None = None
+    """The seconds that a seed is expected to take; None if nobody knows."""
     gauge: dict[str, Any] | None = None
     """For a gauge: {"parts": [...]}; `work` then lists (seed, number of the part)."""
 
@@ -79,7 +83,7 @@ def unpublished(session: Session, broker_generation: str, *, limit: int = 200) -
     query = (
         select(
             AttemptRow,
-            ChunkRow.number,
+            ChunkRow,
             JobRow,
             TestSpecRow.canonical,
             BuildRow.arithmetic,
@@ -112,16 +116,19 @@ def unpublished(session: Session, broker_generation: str, *, limit: int = 200) -
             build=job.build,
             target={"executor": job.executor, "arch": job.arch, "board": job.board},
             context=job.context,
-            first=number == 0,
+            first=chunk.number == 0,
             arithmetic=arithmetic,
             outputs=outputs,
             reference=None
             if job.reference is None
             else {"build": job.reference, "arithmetic": other_arithmetic, "outputs": other_outputs},
+            seed_s=expected_seed_s(
+                session, job.workload_key, job.executor, chunk.estimate_s / len(chunk.work)
+            ),
         )
         for (
             attempt,
-            number,
+            chunk,
             job,
             canonical,
             arithmetic,
@@ -146,6 +153,8 @@ def _with_gauge_work(session: Session, item: Sendable) -> Sendable:
     return replace(
         item,
         first=False,
+        # a gauge runs other builds, too, and of those only the emulator's are alike
+        seed_s=item.seed_s if gauge_fields["executor"] == EMULATOR else None,
         target={**item.target, "executor": gauge_fields.pop("executor")},
         **gauge_fields,
     )

@@ -20,10 +20,10 @@ from gonogo_storage.jobs.chunking import MAX_WORK as MAX_WORK
 from gonogo_storage.jobs.chunking import add as add
 from gonogo_storage.jobs.chunking import cut as cut
 from gonogo_storage.jobs.chunking import grow as grow
-from gonogo_storage.rollups.figures import figure
-from gonogo_storage.rollups.tallies import DURATION, WHOLE
+from gonogo_storage.jobs.hang_limits import measured_seed_s
+from gonogo_storage.jobs.job import BACKGROUND_PRIORITY
 from gonogo_storage.seeds import results
-from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow, JobTallyRow
+from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow
 
 REFERENCE_BYTES = 2**29  # a reference build's outputs that one attempt keeps in a worker's memory
 # per element of the shape: y or dx in fp32, and the same again for a downstream output
@@ -42,18 +42,9 @@ def estimate_seed_s(session: Session, workload_key: str, executor: str, elements
     Returns the mean of the workload's last job on this executor; without one, a guess from the
     size.
     """
-    table = JobTallyRow
-    query = (
-        select(table.figures)
-        .join(JobRow, JobRow.id == table.job_id)
-        .where(JobRow.workload_key == workload_key, JobRow.executor == executor)
-        .where(JobRow.state.in_((JobState.finished, JobState.cancelled)))
-        .where(table.output == WHOLE, table.shadow.is_(False), table.seeds > table.empty)
-    )
-    figures = session.scalar(query.order_by(JobRow.id.desc()).limit(1))
-    mean_ms = figure(figures or {}, DURATION)
-    if mean_ms:
-        return max(mean_ms / 1000, 1e-4)
+    measured = measured_seed_s(session, workload_key, executor)
+    if measured is not None:
+        return measured
     row = EXECUTORS.get(executor)
     fixed, per_element = UNKNOWN_SEED_S if row is None else (row.seed_s, row.element_s)
     return fixed + per_element * elements
@@ -97,11 +88,13 @@ def unstarted(session: Session) -> Counter[str]:
     return Counter(dict(session.execute(query).all()))
 
 
-def choose(session: Session, queue: str, count: int) -> list[str]:
+def choose(session: Session, queue: str, count: int, background: int | None = None) -> list[str]:
     """Choose the next chunks of a queue by fair share.
 
     Each owner's chunks are ordered by priority, then age. The owner with the fewest attempts in
-    flight comes first.
+    flight comes first. Chunks of a background priority (gauges and bisections have one) come after
+    everyone's others, and at most `background` of them are chosen: what a worker has been sent
+    can't be overtaken.
     """
     best = func.row_number().over(
         partition_by=JobRow.owner,
@@ -139,13 +132,16 @@ def choose(session: Session, queue: str, count: int) -> list[str]:
     rows = list(session.execute(select(ranked).where(ranked.c.rank <= count)))
     rows.sort(
         key=lambda row: (
+            row.priority <= BACKGROUND_PRIORITY,
             in_flight.get(row.owner, 0) + row.rank,
             -row.priority,
             row.job_id,
             row.number,
         )
     )
-    return [row.id for row in rows[:count]]
+    foreground = sum(row.priority > BACKGROUND_PRIORITY for row in rows)
+    most = count if background is None else min(count, foreground + background)
+    return [row.id for row in rows[:most]]
 
 
 def dispatch(session: Session, chunk_ids: Sequence[str], *, now: datetime) -> list[str]:

@@ -12,6 +12,7 @@ from datetime import datetime
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from gonogo.reports import red_hollow
 from gonogo.spec.selections import KERNEL, sample
 from gonogo.spec.verdicts import Verdict
 from gonogo.spec.verdicts import worst as worst_verdict
@@ -109,6 +110,14 @@ def record(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now:
     job.counts = counts = dict(Counter(job.counts) + added)
     if job.kernel == KERNEL:
         job.outcomes = _outcomes(job.outcomes or {}, batch)
+        both = [
+            red_hollow.of_tests(batch.objects.get(place, {}).values(), row["verdict"])
+            for place, row in enumerate(rows)
+        ]
+    else:
+        both = [red_hollow.of_seeds(added)]
+    job.red += sum(red for red, _ in both)
+    job.hollow += sum(hollow for _, hollow in both)
     job.done += len(rows)
     worst_added = worst_verdict([Verdict(name) for name in added])
     if worst_before is None or worst_added.rank < worst_before.rank:
@@ -298,6 +307,8 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
     verdict = worst_verdict(suspects.verdicts(session, job)) if job.counts else None
     if state is JobState.cancelled and verdict is Verdict.pass_:
         verdict = None  # seeds that never ran can't be green; a wrong result stays wrong
+    if verdict is Verdict.suspect and job.kind == JobKind.seeds:
+        suspects.undecided(session, job)
     session.flush()
     job.diagnosis = evidence.diagnosis(session, job.id)
     for finding in (*evidence.findings(session, job), *suspects.findings(session, job)):

@@ -18,8 +18,12 @@ from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.gauges import gauge_work
 from gonogo_storage.gauges.gauges import Gauge, get
 from gonogo_storage.jobs import chunks, jobs
+from gonogo_storage.jobs.job import BACKGROUND_PRIORITY
 from gonogo_storage.messages import events
 from gonogo_storage.tables import GaugeRow, JobRow
+
+CHUNK_SECONDS = 5.0
+"""Estimated seconds of a gauge's chunk, at most: a job that comes waits for those that run."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,10 @@ class NewGauge:
     parts: tuple[Planned, ...]
     seeds: tuple[int, ...]
     search: bool = True
-    priority: int = 5
+    priority: int = BACKGROUND_PRIORITY
     queue_deadline_s: float = 86400.0
     owner: str = "local"
-    chunk_seconds: float = 20.0
+    chunk_seconds: float = CHUNK_SECONDS
     request: Mapping[str, Any] = field(default_factory=dict)
     """The body as it was posted."""
 

@@ -13,6 +13,10 @@ from gonogo_storage.db.states import ChunkCounts, JobKind, JobState
 from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
 from gonogo_storage.tables import JobRow
 
+USUAL_PRIORITY = 5
+BACKGROUND_PRIORITY = 2
+"""The priority of gauges and bisections, and the largest one that yields to other owners' jobs."""
+
 
 @dataclass(frozen=True)
 class NewJob:
@@ -32,7 +36,7 @@ class NewJob:
     seeds: tuple[int, ...]
     repeats: int = 1
     context: str | Mapping[str, Any] = "isolated"
-    priority: int = 5
+    priority: int = USUAL_PRIORITY
     queue_deadline_s: float = 86400.0
     labels: Mapping[str, str] = field(default_factory=dict)
     commit: Mapping[str, Any] | None = None
@@ -115,6 +119,10 @@ class JobSummary:
     """The (seed, repeat) pairs with a result, by verdict"""
     outcomes: dict[str, int] | None
     """For a selection: the tests of all iterations by their own outcome (passed, failed, ...)"""
+    red: int
+    """The seeds, or the tests of a selection over all iterations, that are red"""
+    hollow: int
+    """The seeds or tests that are hollow passes; the verdict shows only the worse of the two"""
     chunks: ChunkCounts
     diagnosis_words: str | None
     """The diagnosis in a sentence"""

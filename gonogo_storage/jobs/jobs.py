@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import as_columns, from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobKind, JobState
-from gonogo_storage.jobs import chunks, closing, sequential
+from gonogo_storage.jobs import chunks, closing, queues, sequential
 from gonogo_storage.jobs.job import AnyJob, Job, JobSummary, NewJob, job_of
 from gonogo_storage.messages import events, outbox
 from gonogo_storage.tables import ChunkRow, JobLabelRow, JobRow, TestSpecRow
@@ -118,10 +118,18 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
 
 
 def get(session: Session, job_id: str) -> Job | None:
-    """Return the job, or None when no job has that id."""
+    """Return the job, or None when no job has that id.
+
+    One that waits in a queue that workers serve says what is there before it.
+    """
     query = _query(Job).where(JobRow.id == job_id)
     row = session.execute(query).one_or_none() if is_id(job_id) else None
-    return None if row is None else job_of(Job, *row)
+    if row is None:
+        return None
+    job = job_of(Job, *row)
+    if job.state is not JobState.queued or job.waiting_reason is not None:
+        return job
+    return replace(job, waiting_reason=queues.behind(session, row[0]))
 
 
 def many(session: Session, job_ids: Collection[str]) -> dict[str, JobSummary]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, exists, select
+from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.states import AttemptState, ChunkState, JobState
+from gonogo_storage.db.states import CLOSED_CHUNK, AttemptState, ChunkState, JobKind, JobState
 from gonogo_storage.jobs import closing
 from gonogo_storage.messages import events
 from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow
 
 _LIVE = (JobState.queued, JobState.running)
+_STARTED = (ChunkState.running, ChunkState.stopping)
+NAMED = 3
+"""Maximum number of jobs that are named as those that another waits behind."""
 
 
 def unexplained(session: Session, served: Collection[str]) -> list[str]:
@@ -60,6 +63,48 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
         events.add(session, job, "state", data, now=now)
     session.flush()
     return changed
+
+
+def behind(session: Session, job: JobRow) -> str | None:
+    """Return in words what runs on the queue of a job that no worker has started yet.
+
+    None: it has started, or nothing else is in its queue.
+    """
+    if job.state != JobState.queued:
+        return None
+    of_chunk = AttemptRow.id == ChunkRow.attempt_id
+    query = (
+        select(
+            JobRow.id,
+            JobRow.kind,
+            JobRow.kernel,
+            JobRow.build,
+            func.count(),
+            func.count(AttemptRow.started_at),
+            func.min(AttemptRow.started_at),
+        )
+        .join(ChunkRow, ChunkRow.job_id == JobRow.id)
+        .outerjoin(AttemptRow, of_chunk & ChunkRow.state.in_(_STARTED))
+        .where(
+            ChunkRow.queue == job.queue,
+            ChunkRow.state.not_in(CLOSED_CHUNK),
+            JobRow.id != job.id,
+            (JobRow.id < job.id) | ChunkRow.state.in_((*_STARTED, ChunkState.sent)),
+        )
+        .group_by(JobRow.id, JobRow.kind, JobRow.kernel, JobRow.build)
+        .order_by(func.count(AttemptRow.started_at).desc(), JobRow.id)
+    )
+    parts = []
+    rows = session.execute(query.limit(NAMED + 1)).all()
+    for job_id, kind, kernel, build, chunks, started, since in rows[:NAMED]:
+        noun = "gauge" if kind == JobKind.gauge else "job"
+        what = f"{chunks} chunk{'s' * (chunks != 1)} of {noun} {job_id} ({kernel} on {build})"
+        running = f", {started} of them running since {since:%H:%M:%S} UTC" if started else ""
+        parts.append(what + running)
+    if not parts:
+        return None
+    more = "; and others" if len(rows) > NAMED else ""
+    return f"in its queue, {job.queue}, are {'; '.join(parts)}{more}"
 
 
 def expired(session: Session, served: Collection[str], *, now: datetime) -> list[str]:

@@ -57,6 +57,8 @@ class RunRow(Base):
     done: Mapped[int] = mapped_column(default=0)
     counts: Mapped[dict[str, Any]]  # seeds by verdict
     job_counts: Mapped[dict[str, Any]]  # jobs by verdict
+    red: Mapped[int] = mapped_column(default=0)  # jobs with anything red
+    hollow: Mapped[int] = mapped_column(default=0)  # jobs with a hollow pass
     created_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     __table_args__ = (

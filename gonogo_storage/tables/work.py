@@ -85,6 +85,9 @@ class JobRow(Base):
     counts: Mapped[dict[str, Any]]
     # Of a selection's job: the number of tests over all iterations that passed, failed, ...
     outcomes: Mapped[dict[str, Any] | None]
+    # Red and hollow seeds, or tests of a selection over all iterations (gonogo.reports.red_hollow).
+    red: Mapped[int] = mapped_column(default=0)
+    hollow: Mapped[int] = mapped_column(default=0)
     # The outputs whose worst seeds an index finds, by slot (gonogo_storage/seeds/slots.py).
     slots: Mapped[list[Any] | None]
     last_event: Mapped[int] = mapped_column(default=0)

@@ -30,15 +30,18 @@ SUITE: dict[str, Any] = {
 }
 
 
-def finish(session: Session, job_id: str, *, wrong: bool = False) -> None:
-    """A job ends, with all its seeds right, or wrong and green."""
+def finish(session: Session, job_id: str, *, wrong: bool = False, within: bool = True) -> None:
+    """A job ends, with all its seeds right, or wrong and green; or red, if not `within`."""
     job = jobs.get(session, job_id)
     assert job is not None
     first, _ = commands.first_seeds(job)
     stored_jobs.report(
         session,
         job_id,
-        [stored_jobs.row(first + number, wrong=wrong) for number in range(job.total)],
+        [
+            stored_jobs.row(first + number, wrong=wrong, within=within)
+            for number in range(job.total)
+        ],
     )
     stored_jobs.finish(session, job_id)
 

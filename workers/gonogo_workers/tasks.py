@@ -71,7 +71,7 @@ class Runner:
             attempt is not None
             and self._context.device_contexts[attempt.chunk.executor].device.name == device.name
         ):
-            grace_s = attempt.chunk.seed_deadline_s if patiently else 0.0
+            grace_s = attempt.chunk.first_seed_deadline_s if patiently else 0.0
             attempt.stop(
                 Outcome.handed_back,
                 grace_s,

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gonogo import urls
+from gonogo.reports import red_hollow
 from gonogo.spec.selections import Selection, is_selection
 from gonogo_dashboards.kit import commands, imported, words
 from gonogo_dashboards.kit.imported import ImportedView
@@ -61,6 +62,8 @@ class JobLine:
     state_words: str
     verdict: str | None
     verdict_words: str
+    both: str
+    """A sentence where there are red and hollow seeds or tests; the verdict shows the worse."""
     final: bool
     done: int
     total: int
@@ -112,6 +115,7 @@ def job_line(job: JobSummary, now: datetime) -> JobLine:
         state_words=state_words(job),
         verdict=job.verdict,
         verdict_words=words.mark(job.verdict).label if job.verdict else "",
+        both=red_hollow.words(job.red, job.hollow, red_hollow.noun(job.test)),
         final=job.state.final,
         done=job.done,
         total=job.total,

@@ -221,6 +221,7 @@ def _night(night: Night) -> NightView:
     summary = f"{words.count(night.runs, 'run')} in the last 24 hours"
     summary += f", {night.ended} finished:{more} {failures}"
     summary += f", {old} that failed the last time too" if old else ""
+    summary += f", {night.suspect} at the edge of rounding (suspect)" if night.suspect else ""
     summary = summary if night.runs else "No suite ran in the last 24 hours"
     return NightView(
         night.runs,

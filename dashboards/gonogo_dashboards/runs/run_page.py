@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.ci.cron import CronLine
+from gonogo.reports import red_hollow
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.hooks.incoming import OriginLine, origins
 from gonogo_dashboards.kit import words
@@ -42,6 +43,8 @@ class RunLine:
     state_words: str
     final: bool
     verdict: str | None
+    both: str
+    """A sentence where some jobs are red and some hollow; the verdict shows the worse."""
     jobs: int
     jobs_ended: int
     done: int
@@ -80,6 +83,8 @@ class TestLine:
     state: str
     state_words: str
     verdict: str | None
+    both: str
+    """A sentence where there are red and hollow seeds or tests; the verdict shows the worse."""
     final: bool
     done: int
     total: int
@@ -213,6 +218,7 @@ def _run(run: Run, now: datetime) -> RunLine:
         suite=run.suite.name,
         suite_version=run.suite.version,
         verdict=run.verdict,
+        both=red_hollow.words(run.red, run.hollow, "job"),
         jobs_ended=run.jobs.ended,
         done=run.seeds.done,
         total=run.seeds.total,
@@ -253,6 +259,7 @@ def _test(member: RunJob) -> TestLine:
         tolerance=tolerance_of(member.test),
         state=member.state.value,
         state_words=words.STATES[member.state],
+        both=red_hollow.words(member.red, member.hollow, red_hollow.noun(member.test)),
         final=member.state.final,
         counts=counts(member.counts, max(member.total, 1)),
         diagnosis="" if member.verdict == Verdict.pass_ else member.diagnosis or "",

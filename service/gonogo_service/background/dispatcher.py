@@ -1,12 +1,13 @@
 """The dispatcher.
 
-It keeps two unstarted chunks per live worker in each queue, and signals running attempts to stop.
+It keeps two unstarted chunks per live worker in each queue (of gauges and bisections one, because
+jobs of people can't overtake what is sent), and signals running attempts to stop.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 
@@ -15,12 +16,14 @@ from sqlalchemy.orm import Session
 from gonogo_service.kit.background_context import BROKER_AWAY, BackgroundContext, log
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import workers
-from gonogo_storage.jobs import attempts, chunks
+from gonogo_storage.jobs import attempts, chunks, hang_limits
 from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.messages import outbox
 from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY, MAX_AGE_S, RUN_CHUNK, cancel_key, send
 
 PER_WORKER = 2
+BACKGROUND_PER_WORKER = 1
+"""Nothing overtakes what a worker has been sent: a job waits for no more of a gauge than this."""
 CANCEL_KEY_S = 24 * 3600
 WORST_ARTIFACTS = 3
 TOPICS = ("job.created", "attempt.cancel")
@@ -101,6 +104,7 @@ def chunk_message(context: BackgroundContext, item: Sendable) -> dict[str, objec
     It holds the build's name, never how to run it. It holds the build's arithmetic model and
     outputs if it is registered with them.
     """
+    limit_s, first_limit_s = hang_limits.of(item.seed_s, context.settings.per_seed_deadline_s)
     return {
         "attempt": item.attempt,
         "chunk": item.chunk,
@@ -110,13 +114,27 @@ def chunk_message(context: BackgroundContext, item: Sendable) -> dict[str, objec
         "build": item.build,
         "target": item.target,
         "context": item.context,
-        "seed_deadline_s": context.settings.per_seed_deadline_s,
+        "seed_deadline_s": limit_s,
+        "first_seed_deadline_s": first_limit_s,
         "artifacts": {"first": item.first, "worst": WORST_ARTIFACTS if item.gauge is None else 0},
         "arithmetic": item.arithmetic,
         "outputs": item.outputs,
         "reference": item.reference,
         "gauge": item.gauge,
     }
+
+
+def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) -> list[str]:
+    """Return the chunks to dispatch: on each queue as many as its live workers have room for."""
+    chosen: list[str] = []
+    unstarted = chunks.unstarted(session) if live else {}
+    for queue in waiting:
+        workers_here, sent = live.get(queue, 0), unstarted.get(queue, 0)
+        if (room := PER_WORKER * workers_here - sent) > 0:
+            chosen += chunks.choose(
+                session, queue, room, background=max(0, BACKGROUND_PER_WORKER * workers_here - sent)
+            )
+    return chosen
 
 
 def _choose(
@@ -126,16 +144,11 @@ def _choose(
 
     The workers are counted only when chunks wait.
     """
-    chosen: list[str] = []
     live: Mapping[str, int] = {}
     waiting = chunks.waiting(session)
     if waiting:
         live = workers.live(session, now=now, timeout_s=context.settings.heartbeat_timeout_s)
-        unstarted = chunks.unstarted(session)
-        for queue in waiting:
-            room = PER_WORKER * live.get(queue, 0) - unstarted[queue]
-            if room > 0:
-                chosen += chunks.choose(session, queue, room)
+    chosen = choose(session, waiting, live)
     return chosen, attempts.unpublished(session, broker_generation), live
 
 

@@ -16,6 +16,7 @@ from gonogo.spec.selections import FIELD, TestBody, is_selection
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.validation import Bounded, Refused
 from gonogo_service.kit.strict import Strict
+from gonogo_storage.jobs.job import BACKGROUND_PRIORITY, USUAL_PRIORITY
 
 MAX_SEED = 2**53 - 1
 MAX_REPEATS = 1000
@@ -159,7 +160,12 @@ class JobOptions(Strict):
 
     target: Target = Target()
     context: ContextOf = "isolated"
-    priority: int = Field(5, ge=0, le=9, description="9 runs first")
+    priority: int = Field(
+        USUAL_PRIORITY,
+        ge=0,
+        le=9,
+        description="9 runs first; 0 to 2 only while nobody's other jobs wait",
+    )
     queue_deadline_s: float = Field(
         86400,
         ge=1,
@@ -225,7 +231,12 @@ class GaugeIn(Strict):
     search: bool = Field(
         True, description="If no tolerance works, try other inputs, with one seed each"
     )
-    priority: int = Field(5, ge=0, le=9, description="9 runs first")
+    priority: int = Field(
+        BACKGROUND_PRIORITY,
+        ge=0,
+        le=9,
+        description="9 runs first; 0 to 2 only while nobody's other jobs wait",
+    )
     queue_deadline_s: float = Field(
         86400,
         ge=1,

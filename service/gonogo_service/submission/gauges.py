@@ -15,7 +15,7 @@ from gonogo_service.submission.bodies import GaugeIn
 from gonogo_settings import Settings
 from gonogo_storage.gauges.gauges import Gauge
 from gonogo_storage.jobs import gauge_jobs
-from gonogo_storage.jobs.gauge_jobs import NewGauge
+from gonogo_storage.jobs.gauge_jobs import CHUNK_SECONDS, NewGauge
 
 
 def submit(session: Session, body: GaugeIn, settings: Settings, owner: str) -> Gauge:
@@ -77,7 +77,7 @@ def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
             priority=body.priority,
             queue_deadline_s=body.queue_deadline_s,
             owner=owner,
-            chunk_seconds=settings.chunk_seconds,
+            chunk_seconds=min(settings.chunk_seconds, CHUNK_SECONDS),
             request=body.model_dump(mode="json", exclude={"test"}),
         )
 

@@ -32,12 +32,12 @@ EVERY = "*"
 
 _JOB_FIELDS = (
     "id", "version", "state", "verdict", "error", "kernel", "test_key", "build", "branch",
-    "target", "labels", "commit", "total", "done", "counts", "outcomes", "created_at",
-    "finished_at",
+    "target", "labels", "commit", "total", "done", "counts", "outcomes", "red", "hollow",
+    "created_at", "finished_at",
 )  # fmt: skip
 _RUN_FIELDS = (
     "id", "version", "suite", "schedule", "due_at", "state", "verdict", "builds", "labels",
-    "commit", "jobs", "seeds", "created_at", "finished_at",
+    "commit", "jobs", "seeds", "red", "hollow", "created_at", "finished_at",
 )  # fmt: skip
 _FLAG_FIELDS = (
     "id", "version", "kind", "state", "kernel", "test_key", "build", "branch", "arch", "board",

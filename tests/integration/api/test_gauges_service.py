@@ -17,13 +17,23 @@ from api import JOB, Api, in_process
 from gauge_results import EDGE, FAILS, PASSES, TEST, UNSEEN, answer, dispatched, played
 from gonogo.gauge.rates import Rate
 from gonogo.spec.test_spec import TestSpec
+from gonogo_service.background import dispatcher
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import make_engine
 from gonogo_storage.gauges import gauges
-from gonogo_storage.jobs import attempts, queues
+from gonogo_storage.jobs import attempts, chunks, jobs, queues
 from gonogo_storage.ops import schema
-from gonogo_storage.tables import EventRow, GaugeResultRow, JobTallyRow, OutboxRow, SeedResultRow
+from gonogo_storage.tables import (
+    AttemptRow,
+    ChunkRow,
+    EventRow,
+    GaugeResultRow,
+    JobTallyRow,
+    OutboxRow,
+    SeedResultRow,
+)
+from job_flow import QUEUE, new_job
 
 KEY = TestSpec.parse(TEST).key
 VARIANT = ("emulator", "wormhole", "n150")
@@ -133,7 +143,7 @@ def test_a_gauge_has_the_newest_build_of_every_line_graded_anew_whichever_ran_la
 ) -> None:
     """A gauge requests grades for each line's newest build, even if an older build ran last."""
     with api.context.session() as session:
-        lines = (("new", 2, "main"), ("old", 1, "main"), ("theirs", 1, "theirs"))
+        lines = (("new", 2, "main"), ("old", 1, "main"), ("bob_jobs", 1, "bob_jobs"))
         jobs = [
             nightly_history.night(session, build, place, range(2), test=TEST, branch=line).id
             for build, place, line in lines
@@ -464,3 +474,38 @@ def test_the_page_draws_the_curves_of_the_comparator_that_is_asked_for(api: Api)
         api.client.get("/gauges.json?cursor=x").json()["detail"]
         == "cursor: unknown; follow the link `next` of this list"
     )
+
+
+def test_a_gauge_yields_to_the_jobs_that_come_after_it(api: Api) -> None:
+    """The dispatcher's own choice, on the database: a worker has at most one chunk of a gauge."""
+    live = {QUEUE: 1}
+    gauge = submit(api, test={**TEST, "shape": [512, 1024]}, seeds={"count": 20})
+    with api.context.session() as session:
+        parts = session.scalars(select(ChunkRow).where(ChunkRow.job_id == gauge)).all()
+        assert len(parts) > 2
+        assert max(part.estimate_s for part in parts) <= 5.0
+
+        def next_jobs(*, start: bool = True) -> list[str]:
+            """Dispatch what the dispatcher chooses, and say whose chunks these are."""
+            chosen = dispatcher.choose(session, chunks.waiting(session), live)
+            chunks.dispatch(session, chosen, now=utcnow())
+            sent = attempts.unpublished(session, "epoch")
+            attempts.published(session, [item.attempt for item in sent], "epoch", now=utcnow())
+            for item in sent if start else ():
+                attempts.started(session, item.attempt, {"worker": "w"}, now=utcnow())
+            return [item.job for item in sent]
+
+        assert next_jobs(start=False) == [gauge]
+        assert next_jobs() == []
+        (unstarted,) = session.scalars(select(AttemptRow.id).where(AttemptRow.job_id == gauge))
+        attempts.started(session, unstarted, {"worker": "w"}, now=utcnow())
+        bob_jobs = [jobs.create(session, new_job(1, owner="bob")).id for _ in range(4)]
+        # bob has more in flight then, but a gauge comes after everyone's jobs
+        assert sorted([*next_jobs(), *next_jobs()]) == sorted(bob_jobs)
+        assert next_jobs() == [gauge]
+        late = jobs.create(session, new_job(1, owner="local", priority=2)).id
+        assert next_jobs() == [gauge]  # of equal rank, and older
+        waiting = jobs.get(session, late)
+        assert waiting is not None
+        assert f"{len(parts)} chunks of gauge {gauge} (" in str(waiting.waiting_reason)
+        session.rollback()

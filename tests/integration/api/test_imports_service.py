@@ -143,6 +143,15 @@ def test_the_pages_say_that_it_was_imported_and_whether_it_has_numbers(api: Api)
     page = api.client.get(f"/jobs/{with_numbers}", headers={"Accept": "text/html"}).text
     assert "Imported from the lines of GoNoGo" in page
     assert "without numbers" not in page
+    # the verdict is the worse of the two; the sentence beside it counts both, in one iteration too
+    red = {"name": "t.py::test_red", "outcome": "failed", "seed": 1}
+    both = take(api, lines(hollow(1, 150.0), red, suite="both"), format="gonogo")["id"]
+    job = api.get(f"/jobs/{both}")
+    assert (job["verdict"], job["red"], job["hollow"]) == ("pass_by_tolerance", 1, 1)
+    words = "1 test is red, and 1 test passed only by the tolerance (hollow)."
+    for path in (f"/jobs/{both}", "/jobs"):
+        assert words in api.client.get(path, headers={"Accept": "text/html"}).text
+    assert words not in page
     twin = api.client.get(f"/jobs/{without}.json").json()
     assert twin["imported"]["numbers"] is False
 

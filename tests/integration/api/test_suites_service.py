@@ -266,24 +266,29 @@ def test_a_cancelled_run_is_never_green(api: Api) -> None:
 def test_pages_and_their_twins_show_runs(lite: Api) -> None:
     run_id = submit(lite, suite=changed(name="paged"), labels={"night": "<b>"})
     with lite.context.session() as session:
-        for job_id in session.scalars(
-            select(RunJobRow.job_id).where(RunJobRow.run_id == run_id)
-        ).all():
+        red, *hollow = session.scalars(
+            select(RunJobRow.job_id).where(RunJobRow.run_id == run_id).order_by(RunJobRow.number)
+        ).all()
+        finish(session, red, wrong=True, within=False)
+        for job_id in hollow:
             finish(session, job_id, wrong=True)
         conclude(session)
     twin = lite.client.get(f"/runs/{run_id}.json").json()
     assert (twin["verdict"], len(twin["tests"]), twin["run"]["jobs_ended"]) == (
-        "pass_by_tolerance",
+        "fail",
         3,
         3,
     )
     page = lite.client.get(f"/runs/{run_id}", headers={"Accept": "text/html"}).text
     assert "Hollow pass" in page
+    both = "1 job is red, and 2 jobs passed only by the tolerance (hollow)."
+    assert both in page
     assert all(test["url"] in page for test in twin["tests"])
     listed = lite.client.get("/runs.json?suite=paged").json()
     assert [line["url"] for line in listed["items"]] == [f"/runs/{run_id}"]
     text = lite.client.get("/runs", headers={"Accept": "text/html"}).text
     assert f"/runs/{run_id}" in text
+    assert both in text
     assert "<b>" not in text
     for path in ("/runs/x", "/runs/01890000-0000-7000-8000-000000000000.json"):
         assert lite.client.get(path).status_code == 404

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.states import AttemptState
-from gonogo_storage.jobs import attempts, chunks, closing, jobs, queues
+from gonogo_storage.jobs import attempts, chunks, closing, hang_limits, jobs, queues
 from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.messages import events, outbox
@@ -339,6 +339,48 @@ def test_a_queue_without_a_live_worker_is_named_in_the_job(current: Session) -> 
     assert queues.unexplained(current, []) == []
     queues.explain(current, [QUEUE], now=NOW)
     assert now_of(current, job).waiting_reason is None
+
+
+def test_a_waiting_job_says_what_is_before_it(current: Session) -> None:
+    first = submit(current, 4, chunk_seconds=1e-9)
+    second = submit(current, 1)
+    send(current, 1)
+    assert now_of(current, first).waiting_reason is None
+    reason = now_of(current, second).waiting_reason
+    since = f"{NOW:%H:%M:%S} UTC"
+    assert reason == (
+        f"in its queue, {QUEUE}, are 4 chunks of job {first.id} (layernorm_bw on tt-train-2025),"
+        f" 1 of them running since {since}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seed_s", "limits"),
+    [(None, (600, 600)), (0.003, (30, 150)), (5.0, (100, 220)), (29.0, (580, 600))],
+)
+def test_a_hangs_limit_follows_the_estimate(
+    seed_s: float | None, limits: tuple[float, float]
+) -> None:
+    assert hang_limits.of(seed_s, 600.0) == limits
+    assert hang_limits.of(seed_s, 2.0) == (2.0, 2.0)
+
+
+def test_an_estimate_is_a_guess_only_where_guesses_are_good(current: Session) -> None:
+    submit(current, 2)
+    submit(current, 2, executor="mine")
+    queues_of = [QUEUE, QUEUE.replace("emulator", "mine")]
+    chosen = [chunk for queue in queues_of for chunk in chunks.choose(current, queue, 1)]
+    chunks.dispatch(current, chosen, now=NOW)
+    by_queue = {item.queue: item for item in attempts.unpublished(current, "epoch")}
+    assert by_queue[queues_of[0]].seed_s == pytest.approx(0.003, rel=0.9)
+    assert by_queue[queues_of[1]].seed_s is None
+    item = by_queue[queues_of[1]]
+    store(current, item, [row(seed, 0, "pass") for seed, _ in item.work])
+    finish(current, item)
+    submit(current, 2, executor="mine")
+    chunks.dispatch(current, chunks.choose(current, queues_of[1], 1), now=NOW)
+    again = attempts.unpublished(current, "epoch")[-1]
+    assert again.seed_s is not None  # measured by the job before
 
 
 def test_a_job_fails_at_its_queue_deadline_and_says_nothing_about_the_kernel(

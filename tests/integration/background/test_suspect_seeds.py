@@ -120,6 +120,7 @@ def test_what_stays_at_the_edge_adds_eight_twice_and_raises_no_flag(current: Ses
         "seeds 0, 1, 2, 3, 4, 5, 6, 7 and 12 more are suspect; "
         "16 seeds were added: together they are still"
     )
+    assert job.suspects["words"].endswith("more of them would not decide; exact inputs would")
     assert flags.list_(current, job=job.id).items == ()
 
 
@@ -190,7 +191,13 @@ def test_who_gets_more_seeds(current: Session, changes: dict[str, Any]) -> None:
             4,
         )
     else:
-        assert (job.verdict, job.total, job.suspects) == ("suspect", 4, None)
+        assert job.suspects is not None
+        assert (job.verdict, job.total, job.suspects["added"]) == ("suspect", 4, [])
+        # evidence 1.5 and .5 three times: mean .75, deviation .5, so (2 x .5 / .25)^2 = 16 seeds
+        assert job.suspects["words"] == (
+            "seed 1 is suspect: rounding is at its edge, which is no finding, and no all-clear;"
+            " about 12 more seeds would decide"
+        )
 
 
 def test_seeds_without_numbers_end_it(current: Session) -> None:

@@ -8,7 +8,10 @@ import pytest
 
 import gonogo_settings
 from gonogo.errors import FieldError
-from gonogo_cli.app import COMMANDS, main
+from gonogo_cli.app import COMMANDS, load, main
+from gonogo_cli.kit import show
+from gonogo_cli.kit.fail_on import HELP, FailOn
+from gonogo_cli.local import selections
 
 
 @pytest.mark.parametrize(
@@ -95,3 +98,27 @@ def test_every_kernel_is_listed_and_every_build_has_a_sentence(
     assert ended.value.code == 0
     assert "num_groups" in out
     assert "The right kernel." in out
+
+
+def test_fail_on_is_one_option_wherever_it_is() -> None:
+    options = {
+        name: option
+        for name in COMMANDS
+        for option in load(name).params
+        if "--fail-on" in option.opts
+    }
+    assert set(options) == {"check", "judge", "gauge", "submit", "watch", "compare", "ci"}
+    assert {option.default for option in options.values()} == {"new"}
+    assert {option.type_descriptor.annotation for option in options.values()} == {FailOn}
+    assert all(option.help.startswith(HELP) for option in options.values())
+
+
+@pytest.mark.parametrize("level", FailOn)
+@pytest.mark.parametrize("verdict", ["not_judged", "skipped", "not_run", None])
+def test_nothing_judged_is_never_a_success(level: FailOn, verdict: str | None) -> None:
+    assert show.failed(verdict, level)
+    nothing: list[dict[str, int]] = [{}, {"skipped": 2}, {"not_run": 1, "skipped": 1}]
+    for outcomes in nothing:
+        assert selections.failed({"verdict": verdict, "outcomes": outcomes}, level)
+    green = {"verdict": "not_judged", "outcomes": {"passed": 1, "skipped": 1}}
+    assert selections.failed(green, level) is (level == "any")

@@ -84,6 +84,9 @@ def test_a_worker_of_all_serves_torch_where_the_builds_file_speaks_of_it(
 def test_a_chunk_is_read_with_its_defaults() -> None:
     chunk = parse()
     assert chunk.work == ((0, 0), (7, 1))
+    assert (chunk.limit_s(first=True), parse(seed_deadline_s=2).limit_s(first=True)) == (600.0, 2)
+    two = parse(seed_deadline_s=2, first_seed_deadline_s=9)
+    assert (two.limit_s(first=True), two.limit_s(first=False)) == (9, 2)
     assert (chunk.seed_deadline_s, chunk.evidence_first, chunk.evidence_worst, chunk.before) == (
         600.0,
         True,

@@ -412,7 +412,7 @@ class Attempt:
         slot.write(inputs)
         host.submit({"test": test.canonical(), "seed": self.chunk.work[0][0], **slot.request()})
         with contextlib.suppress(KernelError):
-            host.receive(time.monotonic() + self.chunk.seed_deadline_s)
+            host.receive(time.monotonic() + self.chunk.first_seed_deadline_s)
         slot.delete()
         self._pipeline.count_position()
 

@@ -80,6 +80,8 @@ class Item:
     """The free slots of its child, to which its slot returns (never those of a later child)."""
     inputs: Future[tuple[Arrays, Arrays]]
     deadline: float = math.inf
+    limit_s: float = math.inf
+    """The seconds from the start of the seed to its deadline."""
 
 
 @dataclass
@@ -126,6 +128,8 @@ class Pipeline:
         """Compares a judged seed with the reference build's result; None without a reference."""
         self._host_run = ""
         self._position = 0
+        self._warm = False
+        """Whether this child has answered: its first call may have compiled the kernel."""
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stop_at: float | None = None
         self._driving = False
@@ -167,6 +171,7 @@ class Pipeline:
         """
         self._host_run = host.host_run
         self._position = 0
+        self._warm = False
         self._free = deque()
         self._slots = 0
         self.answered = 0
@@ -361,7 +366,8 @@ class Pipeline:
         raise ChildLost("the child ended between two seeds") from crash
 
     def _make_head(self, item: Item) -> None:
-        item.deadline = time.monotonic() + self._chunk.seed_deadline_s
+        item.limit_s = self._chunk.limit_s(first=not self._warm)
+        item.deadline = time.monotonic() + item.limit_s
         self._vitals.seed = item.work[0]
 
     def _answer(self, host: KernelHost) -> None:
@@ -391,6 +397,7 @@ class Pipeline:
         """Return the item just answered, and start the deadline of the next one."""
         item = self._running.popleft()
         self.answered += 1
+        self._warm = True
         if self._running:
             self._make_head(self._running[0])
         return item
@@ -405,7 +412,7 @@ class Pipeline:
         item = self._running.popleft()
         self.answered += 1
         if isinstance(problem, KernelHang):
-            message = f"no answer within {self._chunk.seed_deadline_s:g} s"
+            message = f"no answer within {item.limit_s:g} s"
             raise ChildLost(
                 f"seed {item.work[0]}: {message}",
                 Hang(item.work, self._place(), message, problem.log_tail),

@@ -125,7 +125,7 @@ class References:
 
     def _one_child(self, host: KernelHost, lock_fd: int, threads: Threads, vitals: Vitals) -> None:
         """Run seeds in this child until none is left or it is lost."""
-        test, deadline_s = self._test, self._chunk.seed_deadline_s
+        test, deadline_s = self._test, self._chunk.first_seed_deadline_s
         try:
             host.open(self._reference.build, lock_fd=lock_fd)
         except (Stopped, HostUnavailable):
@@ -162,6 +162,7 @@ class References:
                 host.kill()
                 return
             self._todo.popleft()
+            deadline_s = self._chunk.seed_deadline_s
 
     def _run(
         self, host: KernelHost, slot: Slot, seed: int, inputs: Future[Arrays], deadline_s: float

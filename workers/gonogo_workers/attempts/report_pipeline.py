@@ -137,7 +137,7 @@ class ReportPipeline(Pipeline):
                         self._selection,
                         item.work[0],
                         self._files[item.work],
-                        self._chunk.seed_deadline_s,
+                        self._chunk.limit_s(first=not self._warm),
                     )
                 )
             except KernelCrash as crash:

@@ -149,7 +149,7 @@ def _run(
         host.open(chunk.build, lock_fd=lock_fd)
         file = host.folder / "watched.json"
         host.submit(_request(chunk, work, resolved, host, file))
-        host.receive(time.monotonic() + chunk.seed_deadline_s)
+        host.receive(time.monotonic() + chunk.first_seed_deadline_s)
         hung = isinstance(chunk.test, Selection) and any(
             report.outcome is Outcome.hang for report in read_reports(file)
         )
@@ -175,7 +175,7 @@ def _request(
     """
     test = chunk.test
     if isinstance(test, Selection):
-        return request(test, work[0], file, chunk.seed_deadline_s)
+        return request(test, work[0], file, chunk.first_seed_deadline_s)
     inputs = shaped_inputs(test, quantise(test, generate(test, work[0])))
     shapes = {name: array.shape for name, array in inputs.items()}
     slot = Slot(host.folder, "watched", shapes, output_shapes(test, resolved.produced))

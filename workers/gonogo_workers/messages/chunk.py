@@ -45,6 +45,9 @@ class Chunk:
     context: str
     before: tuple[TestSpec, ...]
     seed_deadline_s: float
+    """A seed without an answer for this long is a hang."""
+    first_seed_deadline_s: float
+    """The same for the first seed of a child, whose call may compile the kernel."""
     evidence_first: bool
     evidence_worst: int
     arithmetic: str | None
@@ -58,9 +61,9 @@ class Chunk:
     def parse(cls, body: Mapping[str, Any], *, max_elements: int, seed_deadline_s: float) -> Chunk:
         """Return the chunk of a `run_chunk` message's body. Raises FieldError.
 
-        Optional: "seed_deadline_s", "context", "artifacts", "gauge" (a gauge's chunk), "arithmetic"
-        and "outputs". The last two are what the service knows of a build that this host's builds
-        file doesn't describe.
+        Optional: "seed_deadline_s", "first_seed_deadline_s", "context", "artifacts", "gauge" (a
+        gauge's chunk), "arithmetic" and "outputs". The last two are what the service knows of a
+        build that this host's builds file doesn't describe.
         """
         artifacts = fields.mapping(body.get("artifacts") or {}, "artifacts")
         target = fields.mapping(body.get("target"), "target")
@@ -75,6 +78,9 @@ class Chunk:
             and any(part is not None and part.part.unsure for part in gauge.values())
         ):
             before = (test,)  # this fault depends on what ran before, so something must run before
+        deadline_s = fields.number(
+            body.get("seed_deadline_s") or seed_deadline_s, "seed_deadline_s", above=0
+        )
         return cls(
             attempt=_text(body, "attempt"),
             chunk=_text(body, "chunk"),
@@ -85,8 +91,9 @@ class Chunk:
             build=_text(body, "build"),
             context=context,
             before=before,
-            seed_deadline_s=fields.number(
-                body.get("seed_deadline_s") or seed_deadline_s, "seed_deadline_s", above=0
+            seed_deadline_s=deadline_s,
+            first_seed_deadline_s=fields.number(
+                body.get("first_seed_deadline_s") or deadline_s, "first_seed_deadline_s", above=0
             ),
             evidence_first=bool(artifacts.get("first", True)),
             evidence_worst=fields.integer(
@@ -97,6 +104,10 @@ class Chunk:
             reference=Reference.parse(body.get("reference")),
             gauge=gauge,
         )
+
+    def limit_s(self, *, first: bool) -> float:
+        """Return the seconds after which a seed is a hang; `first`: its child has run no other."""
+        return self.first_seed_deadline_s if first else self.seed_deadline_s
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:

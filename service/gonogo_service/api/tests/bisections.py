@@ -57,6 +57,7 @@ from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import BisectionState
 from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import BACKGROUND_PRIORITY
 
 router = make_router("bisections")
 MAX_BUILDS = 1000
@@ -69,6 +70,12 @@ Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 class BisectionIn(JobOptions):
     """A test, and a series of builds in order: a list, or the builds of a branch."""
 
+    priority: int = Field(
+        BACKGROUND_PRIORITY,
+        ge=0,
+        le=9,
+        description="9 runs first; 0 to 2 only while nobody's other jobs wait",
+    )
     test: TestBody = Field(
         description="As in a job: a test of a kernel, or a selection of a gtest or pytest suite"
     )
