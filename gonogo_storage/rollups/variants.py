@@ -11,14 +11,26 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Integer, Select, bindparam, select, tuple_
+from sqlalchemy import (
+    CompoundSelect,
+    Integer,
+    Select,
+    bindparam,
+    literal_column,
+    select,
+    tuple_,
+    union_all,
+)
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.spec.selections import KERNEL
+from gonogo_storage.db.paging import batched
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.tables import JobRow, TestSpecRow
 
 ISOLATED = "isolated"
+MAX_VARIANTS = 50
+"""Variants whose newest build one statement reads."""
 MAX_JOBS = 200
 """Maximum number of a variant's newest jobs that are read: two hundred nights."""
 _FACTS = (
@@ -112,6 +124,39 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
     query = _jobs_query().order_by(JobRow.build_sequence.desc(), JobRow.id.desc()).limit(1)
     row = session.execute(query, asdict(variant)).one_or_none()
     return None if row is None else _facts(row)
+
+
+def newest_builds(session: Session, variants: Collection[Variant]) -> dict[Variant, str]:
+    """Return the newest build of each variant that has results."""
+    newest = {}
+    for batch in batched(sorted(set(variants)), MAX_VARIANTS):
+        values = {
+            f"{name}{number}": value
+            for number, variant in enumerate(batch)
+            for name, value in asdict(variant).items()
+        }
+        rows = session.execute(_newest_builds_query(len(batch)), values)
+        newest |= {batch[number]: build for number, build in rows}
+    return newest
+
+
+@cache  # building the statement takes longer than running it
+def _newest_builds_query(members: int) -> CompoundSelect[Any]:
+    table, parts = JobRow, []
+    for number in range(members):
+        named = (
+            getattr(table, name) == bindparam(f"{name}{number}")
+            for name in ("test_key", "branch", "arch", "board")
+        )
+        of_variant = select(literal_column(str(number)).label("number"), table.build).where(
+            *named,
+            COUNTED,
+            table.state.in_((JobState.finished, JobState.cancelled)),
+            table.done > 0,
+        )
+        newest = of_variant.order_by(table.build_sequence.desc(), table.id.desc()).limit(1)
+        parts.append(select(newest.subquery()))
+    return union_all(*parts)
 
 
 def _jobs_query(*further: str) -> Select[Any]:

@@ -233,7 +233,9 @@ def job(
             lambda: arithmetic_view.of_job(arithmetics.of_job(session, job_id), line.noun),
         )
         or (),
-        worst=tuple(map(worst_seeds.line, worst)) if tests is None else (),
+        worst=tuple(worst_seeds.line(seed, stored.test.get("tolerance", {})) for seed in worst)
+        if tests is None
+        else (),
         reference=None if stored.reference is None else stored.reference.build,
         comparison=reference_comparison.lines(worst) if tests is None else (),
         flips=_flips.get(fixed, lambda: reference_comparison.flip_lines(session, stored)) or (),
