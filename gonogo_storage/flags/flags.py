@@ -90,8 +90,8 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[Flag, 
 
     An opening goes into the flag's history and, as `flag.opened`, into the outbox. The same job,
     judged or assessed again, is no new evidence: it counts once, and doesn't reopen a flag that was
-    resolved since. Evidence of a build that newer ones have followed, and of a job that ended before
-    the resolution, reopens nothing. Evidence of an older build than the flag's doesn't replace it.
+    resolved since. Evidence of an older build than the variant's newest, and of a job that ended
+    before the resolution, reopens nothing. Evidence of an older build doesn't replace newer one.
     """
     new_row = {
         "id": new_id(),

@@ -31,6 +31,7 @@ from gonogo_storage.tables import JobRow, TestSpecRow
 ISOLATED = "isolated"
 MAX_VARIANTS = 50
 """Variants whose newest build one statement reads."""
+_NEWEST_JOBS = 64
 MAX_JOBS = 200
 """Maximum number of a variant's newest jobs that are read: two hundred nights."""
 _FACTS = (
@@ -127,7 +128,7 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
 
 
 def newest_builds(session: Session, variants: Collection[Variant]) -> dict[Variant, str]:
-    """Return the newest build of each variant that has results."""
+    """Return the newest build of each variant that has results, among its newest jobs."""
     newest = {}
     for batch in batched(sorted(set(variants)), MAX_VARIANTS):
         values = {
@@ -148,14 +149,16 @@ def _newest_builds_query(members: int) -> CompoundSelect[Any]:
             getattr(table, name) == bindparam(f"{name}{number}")
             for name in ("test_key", "branch", "arch", "board")
         )
-        of_variant = select(literal_column(str(number)).label("number"), table.build).where(
+        ended = select(table.id, table.build, table.build_sequence).where(
             *named,
             COUNTED,
             table.state.in_((JobState.finished, JobState.cancelled)),
             table.done > 0,
         )
-        newest = of_variant.order_by(table.build_sequence.desc(), table.id.desc()).limit(1)
-        parts.append(select(newest.subquery()))
+        jobs = ended.order_by(table.id.desc()).limit(_NEWEST_JOBS).subquery().c
+        place = literal_column(str(number)).label("number")
+        newest = select(place, jobs.build).order_by(jobs.build_sequence.desc(), jobs.id.desc())
+        parts.append(select(newest.limit(1).subquery()))
     return union_all(*parts)
 
 

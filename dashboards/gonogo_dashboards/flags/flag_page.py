@@ -18,6 +18,7 @@ from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flag_history import FlagEntry
 from gonogo_storage.flags.flags import Flag
+from gonogo_storage.rollups.variants import Variant, newest_builds
 
 _SHOWN_ELSEWHERE = ("reason", "check")
 
@@ -42,6 +43,8 @@ class FindingLine:
     tolerance: str
     test_url: str
     build: str
+    still: str
+    """Whether the newest build still has it."""
     variant: str
     owner: str | None
     reason: str | None
@@ -87,7 +90,8 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     if flag is None:
         return None
     test = test_list.specs(session, {flag.test_key}).get(flag.test_key, {})
-    shown = line(flag, test, now)
+    variant = variant_of(flag)
+    shown = line(flag, test, now, newest_builds(session, [variant]).get(variant))
     facts = [
         ("build", flag.build),
         ("branch and board", shown.variant),
@@ -112,8 +116,18 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     )
 
 
-def line(flag: Flag, test: Mapping[str, Any], now: datetime) -> FindingLine:
-    """Return a stored flag as a line of a list; `test` is its canonical form."""
+def variant_of(flag: Flag) -> Variant:
+    """Return the variant that a flag is about."""
+    return Variant(flag.test_key, flag.branch, flag.arch, flag.board)
+
+
+def line(
+    flag: Flag, test: Mapping[str, Any], now: datetime, newest_build: str | None
+) -> FindingLine:
+    """Return a stored flag as a line of a list; `test` is its canonical form.
+
+    newest_build: the newest build of its variant that has results.
+    """
     kind, evidence = flag.kind, flag.evidence
     variant = {"branch": flag.branch, "arch": flag.arch, "board": flag.board}
     return FindingLine(
@@ -134,6 +148,7 @@ def line(flag: Flag, test: Mapping[str, Any], now: datetime) -> FindingLine:
         tolerance=tolerance_of(test) if test else "",
         test_url=urls.history(flag.test_key, variant),
         build=flag.build,
+        still=words.still_there(kind, flag.build, newest_build),
         variant=words.variant(flag.branch, flag.arch, flag.board),
         owner=flag.owner,
         reason=flag.reason,

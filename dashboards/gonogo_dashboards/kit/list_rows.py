@@ -91,6 +91,8 @@ class FlagLine:
     shape: str
     tolerance: str
     build: str
+    still: str
+    """Whether the newest build still has it."""
     jobs: int
     job_url: str
     updated_at: str | None
@@ -185,6 +187,7 @@ def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
         shape=shape_of(flag.test),
         tolerance=tolerance_of(flag.test),
         build=flag.build,
+        still=words.still_there(flag.kind, flag.build, flag.newest_build),
         jobs=flag.jobs,
         job_url=source_url(flag.kind, flag.last_job),
         updated_at=timestamp(flag.updated_at),

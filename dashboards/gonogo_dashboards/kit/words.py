@@ -315,6 +315,18 @@ CLASS_VERDICTS: dict[str, str] = {
 """The verdict whose shape and color a class takes: only new findings are loud."""
 
 
+def still_there(kind: str, build: str, newest: str | None) -> str:
+    """Return whether the newest build of a flag's test still has it; "" where nobody knows.
+
+    `build` is that of the flag's evidence. A gauge measures a test, whatever the build.
+    """
+    if newest is None or kind == FlagKind.blunt_test:
+        return ""
+    if build == newest:
+        return "The newest build still has it"
+    return f"Not found on the newest build, {brief(newest)}"
+
+
 def inline(label: str) -> str:
     """Return a label for the middle of a sentence: "Hollow pass" becomes "hollow pass"."""
     return label[:1].lower() + label[1:] if label[1:2].islower() else label

@@ -354,7 +354,10 @@ def _judged(
         "rate_changes": words.tamed(trend.rates.words, names),
         "steps": tuple(_step_line(step) for step in reversed(trend.steps)),
         "arithmetic": _arithmetic(session, jobs, status.build, noun_of(canonical)),
-        "flags": tuple(flag_page.line(flag, canonical, now) for flag in of_variant),
+        "flags": tuple(
+            flag_page.line(flag, canonical, now, variant_status.newest_build(jobs))
+            for flag in of_variant
+        ),
         "links": {
             "attribution": urls.of_test(
                 variant.test_key, "attribution", {**here, "build": status.build}
