@@ -279,6 +279,9 @@ DELIVERIES: dict[str, Standing] = {
 }
 """States of a message to a webhook."""
 
+RETRIED = Standing("Not delivered yet", Verdict.error)
+"""A message that waits after an attempt that failed."""
+
 INCOMING: dict[str, Standing] = {
     IncomingState.waiting: Standing("Waiting", Verdict.inconclusive),
     IncomingState.started: Standing("Started something", Verdict.pass_),

@@ -153,9 +153,7 @@ def overview(
 
     A device or worker without a heartbeat for `timeout_s` is offline.
     """
-    running = tuple(
-        job_line(job, now) for job in reads.latest_jobs(session, reads.OPEN_STATES, RUNNING)
-    )
+    running = tuple(job_line(job, now) for job in reads.open_jobs(session, RUNNING))
     recent = tuple(
         job_line(job, now) for job in reads.latest_jobs(session, reads.FINAL_STATES, RECENT)
     )

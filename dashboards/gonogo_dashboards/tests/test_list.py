@@ -40,7 +40,10 @@ class VariantLine:
 
 @dataclass(frozen=True)
 class TestLine:
-    """A test in the list; `verdict` is that of its last job."""
+    """A test in the list; `verdict` is that of its last job that was judged.
+
+    The state is that of its newest job, which may be another.
+    """
 
     __test__ = False  # pytest: not a test case
 
@@ -56,6 +59,8 @@ class TestLine:
     build: str | None
     state_words: str
     verdict: str | None
+    verdict_url: str | None
+    verdict_build: str | None
     at: str | None
     age: str
 
@@ -138,7 +143,9 @@ def _test_line(test: TestRecord, now: datetime) -> TestLine:
         job_url=urls.job(test.job) if test.job else None,
         build=test.build,
         state_words=words.STATES.get(test.state or "", "Never run"),
-        verdict=test.verdict,
+        verdict=test.judged_verdict,
+        verdict_url=urls.job(test.judged_job) if test.judged_job else None,
+        verdict_build=test.judged_build,
         at=timestamp(test.at),
         age=words.since(test.at, now),
     )
