@@ -13,7 +13,7 @@ from gonogo import urls
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
 from gonogo_dashboards.kit import words
-from gonogo_storage.catalogue import test_list
+from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import triage
@@ -134,11 +134,16 @@ def listed(
     page = triage.listed(session, query, limit=limit, cursor=cursor or None)
     tests = test_list.specs(session, {flag.test_key for flag in page.items})
     newest = newest_builds(session, [flag_page.variant_of(flag) for flag in page.items])
+    entries = entry_names.latest(session, {flag.test_key for flag in page.items})
     waiting = triage.open_by_kind(session)
     return FlagsView(
         items=tuple(
             flag_page.line(
-                flag, tests.get(flag.test_key, {}), now, newest.get(flag_page.variant_of(flag))
+                flag,
+                tests.get(flag.test_key, {}),
+                now,
+                newest.get(flag_page.variant_of(flag)),
+                entries.get(flag.test_key),
             )
             for flag in page.items
         ),

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit import evidence_view, words
 from gonogo_dashboards.kit.evidence_view import EvidenceView
-from gonogo_dashboards.kit.list_rows import shape_of, source_url, tolerance_of
-from gonogo_storage.catalogue import test_list
+from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
+from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flag_history import FlagEntry
@@ -41,6 +41,8 @@ class FindingLine:
     kernel: str
     shape: str
     tolerance: str
+    details: str
+    """What else tells its test from others."""
     test_url: str
     build: str
     still: str
@@ -91,7 +93,9 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
         return None
     test = test_list.specs(session, {flag.test_key}).get(flag.test_key, {})
     variant = variant_of(flag)
-    shown = line(flag, test, now, newest_builds(session, [variant]).get(variant))
+    newest = newest_builds(session, [variant]).get(variant)
+    entry = entry_names.latest(session, [flag.test_key]).get(flag.test_key)
+    shown = line(flag, test, now, newest, entry)
     facts = [
         ("build", flag.build),
         ("branch and board", shown.variant),
@@ -122,11 +126,16 @@ def variant_of(flag: Flag) -> Variant:
 
 
 def line(
-    flag: Flag, test: Mapping[str, Any], now: datetime, newest_build: str | None
+    flag: Flag,
+    test: Mapping[str, Any],
+    now: datetime,
+    newest_build: str | None,
+    entry: str | None = None,
 ) -> FindingLine:
     """Return a stored flag as a line of a list; `test` is its canonical form.
 
-    newest_build: the newest build of its variant that has results.
+    newest_build: the newest build of its variant that has results. entry: a suite's name for its
+    test.
     """
     kind, evidence = flag.kind, flag.evidence
     variant = {"branch": flag.branch, "arch": flag.arch, "board": flag.board}
@@ -146,6 +155,7 @@ def line(
         kernel=flag.kernel,
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
+        details=details_of(test, entry),
         test_url=urls.history(flag.test_key, variant),
         build=flag.build,
         still=words.still_there(kind, flag.build, newest_build),

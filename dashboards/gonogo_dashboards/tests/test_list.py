@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.grades import Grade
 from gonogo_dashboards.kit import commands, words
-from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
-from gonogo_storage.catalogue import test_list
+from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
+from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.catalogue.test_list import GradeRecord, TestRecord
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.rollups.variants import Variant
@@ -52,6 +52,8 @@ class TestLine:
     kernel: str
     shape: str
     tolerance: str
+    details: str
+    """What else tells it from others."""
     variants: tuple[VariantLine, ...]
     flags: int
     flags_url: str
@@ -85,9 +87,10 @@ def listed(
     """Return a page of tests, latest submitted first. Raises gonogo_storage.db.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = test_list.list_(session, limit=limit, cursor=cursor or None, **given)
+    entries = entry_names.latest(session, {record.key for record in page.items})
     next_url = urls.catalogue(given, cursor=page.next) if page.next else None
     return TestsView(
-        tuple(_test_line(record, now) for record in page.items),
+        tuple(_test_line(record, now, entries.get(record.key)) for record in page.items),
         given,
         page.next,
         next_url,
@@ -129,7 +132,7 @@ def _variant_line(variant: Variant, grade: GradeRecord | None) -> VariantLine:
     return VariantLine(words.variant_of(variant), url, graded)
 
 
-def _test_line(test: TestRecord, now: datetime) -> TestLine:
+def _test_line(test: TestRecord, now: datetime, entry: str | None) -> TestLine:
     variants = tuple(_variant_line(variant, test.grades.get(variant)) for variant in test.variants)
     return TestLine(
         key=test.key,
@@ -137,6 +140,7 @@ def _test_line(test: TestRecord, now: datetime) -> TestLine:
         kernel=test.kernel,
         shape=shape_of(test.canonical),
         tolerance=tolerance_of(test.canonical),
+        details=details_of(test.canonical, entry),
         variants=variants,
         flags=test.open_flags,
         flags_url=urls.flags({"test": test.key, "state": "unresolved"}),

@@ -23,7 +23,14 @@ from gonogo_dashboards.flags.flag_page import FindingLine
 from gonogo_dashboards.kit import arithmetic_view, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.evidence_view import percent, rate_words
-from gonogo_dashboards.kit.list_rows import Count, counts, noun_of, shape_of, tolerance_of
+from gonogo_dashboards.kit.list_rows import (
+    Count,
+    counts,
+    details_of,
+    noun_of,
+    shape_of,
+    tolerance_of,
+)
 from gonogo_dashboards.tests import active_waivers, error_curve
 from gonogo_dashboards.tests import kill_matrix as kills
 from gonogo_dashboards.tests import strip as strips
@@ -34,7 +41,7 @@ from gonogo_dashboards.tests.kill_matrix import KillMatrix
 from gonogo_dashboards.tests.strip import Strip
 from gonogo_dashboards.tests.tail import TailView
 from gonogo_dashboards.tests.test_list import Badge, badges
-from gonogo_storage.catalogue import test_specs
+from gonogo_storage.catalogue import entry_names, test_specs
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.flags import flags
@@ -147,6 +154,8 @@ class TestView:
     kernel: str
     shape: str
     tolerance: str
+    details: str
+    """What else tells it from others."""
     noun: str
     variant: Mapping[str, str] | None
     variant_words: str
@@ -205,6 +214,7 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
         "kernel": test.kernel,
         "shape": shape_of(canonical),
         "tolerance": tolerance_of(canonical),
+        "details": details_of(canonical, entry_names.latest(session, [key]).get(key)),
         "noun": noun_of(canonical),
         "jobs_url": urls.jobs({"test": key}),
         "at": timestamp(now),
