@@ -36,7 +36,7 @@ def _query(tests: int) -> CompoundSelect[Any]:
     for number in range(tests):
         jobs = select(JobRow.id).where(JobRow.test_key == bindparam(f"key{number}"))
         newest = jobs.order_by(JobRow.id.desc()).limit(_NEWEST_JOBS).subquery()
-        place = literal_column(str(number)).label("number")
+        place: Any = literal_column(str(number)).label("number")
         named = (
             select(
                 place,

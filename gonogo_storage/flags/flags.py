@@ -173,7 +173,7 @@ def _is_outdated(session: Session, row: FlagRow, finding: Finding) -> bool:
         last = session.get(JobRow, row.last_job)
         return last is not None and job.build_sequence < last.build_sequence
     resolved_at = flag_history.resolved_at(session, row.id)
-    if None not in (job.finished_at, resolved_at) and job.finished_at <= resolved_at:
+    if job.finished_at and resolved_at and job.finished_at <= resolved_at:
         return True
     if finding.kind is FlagKind.blunt_test:  # a gauge measures the test, whatever the build
         return False

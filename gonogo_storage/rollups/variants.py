@@ -129,7 +129,7 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
 
 def newest_builds(session: Session, variants: Collection[Variant]) -> dict[Variant, str]:
     """Return the newest build of each variant that has results, among its newest jobs."""
-    newest = {}
+    newest: dict[Variant, str] = {}
     for batch in batched(sorted(set(variants)), MAX_VARIANTS):
         values = {
             f"{name}{number}": value
@@ -156,7 +156,7 @@ def _newest_builds_query(members: int) -> CompoundSelect[Any]:
             table.done > 0,
         )
         jobs = ended.order_by(table.id.desc()).limit(_NEWEST_JOBS).subquery().c
-        place = literal_column(str(number)).label("number")
+        place: Any = literal_column(str(number)).label("number")
         newest = select(place, jobs.build).order_by(jobs.build_sequence.desc(), jobs.id.desc())
         parts.append(select(newest.limit(1).subquery()))
     return union_all(*parts)

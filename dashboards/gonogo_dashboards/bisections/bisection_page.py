@@ -38,7 +38,7 @@ class BisectionLine:
     title: str
     tolerance: str
     details: str
-    """What else tells its test from others."""
+    """The suite's name of its test, and its fields that differ from the default."""
     first: str
     last: str
     builds: int

@@ -150,7 +150,7 @@ def rail(high: float, off: float, shown: bool) -> list[Options]:
 
 def on_rail(high: float) -> float:
     """Return the height of the marks on the rail."""
-    return high * 10.0**0.4
+    return high * math.sqrt(10.0)
 
 
 def _marks(plot: SeedPlot, place: _Places, low: float, odd: float) -> list[Options]:

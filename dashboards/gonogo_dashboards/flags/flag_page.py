@@ -42,7 +42,7 @@ class FindingLine:
     shape: str
     tolerance: str
     details: str
-    """What else tells its test from others."""
+    """The suite's name of its test, and its fields that differ from the default."""
     test_url: str
     build: str
     still: str

@@ -40,7 +40,7 @@ class GaugeLine:
     shape: str
     tolerance: str
     details: str
-    """What else tells its test from others."""
+    """The suite's name of its test, and its fields that differ from the default."""
     branch: str
     arch: str
     board: str

@@ -58,7 +58,7 @@ class JobLine:
     """For a selection: its tests."""
     tolerance: str
     details: str
-    """What else tells its test from others."""
+    """The suite's name of its test, and its fields that differ from the default."""
     build: str
     queue: str
     state: str
@@ -95,7 +95,7 @@ class FlagLine:
     shape: str
     tolerance: str
     details: str
-    """What else tells its test from others."""
+    """The suite's name of its test, and its fields that differ from the default."""
     build: str
     still: str
     """Whether the newest build still has it."""

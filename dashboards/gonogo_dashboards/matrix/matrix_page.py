@@ -72,7 +72,7 @@ class MatrixRow:
     shape: str
     tolerance: str
     details: str
-    """What else tells it from others."""
+    """The suite's name for it, and its fields that differ from the default."""
     arch: str
     board: str
     cells: tuple[MatrixCell | None, ...]

@@ -77,7 +77,7 @@ class TestLine:
     kernel: str
     tolerance: str
     details: str
-    """What else tells its test from others."""
+    """The suite's name of its test, and its fields that differ from the default."""
     build: str
     state: str
     state_words: str

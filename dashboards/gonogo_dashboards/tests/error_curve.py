@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import Tolerance
@@ -207,7 +207,7 @@ def _marks(curve: Curve, verdict: str, noun: str, low: float, high: float) -> Op
                 place,
                 _short(height),
                 point.name,
-                ", ".join(f"{each.count:,} {each.label}" for each in point.counts) or "–",
+                ", ".join(f"{count.count:,} {count.label}" for count in point.counts) or "–",
                 point.seeds,
                 _short(point.mean),
                 _short(point.low),
@@ -283,10 +283,12 @@ def _changes(curve: Curve) -> Options:
 
 def _point(point: TrendPoint, output: str) -> CurvePoint:
     spread = point.numbers.get(output)
-    numbers = (0, None, None, None) if spread is None else astuple(spread)
     return CurvePoint(
         point.name,
-        *numbers,
+        0 if spread is None else spread.seeds,
+        None if spread is None else spread.low,
+        None if spread is None else spread.mean,
+        None if spread is None else spread.high,
         point.failures.failures,
         point.failures.runs,
         _verdict(point.counts),

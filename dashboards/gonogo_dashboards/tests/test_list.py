@@ -53,7 +53,7 @@ class TestLine:
     shape: str
     tolerance: str
     details: str
-    """What else tells it from others."""
+    """The suite's name for it, and its fields that differ from the default."""
     variants: tuple[VariantLine, ...]
     flags: int
     flags_url: str

@@ -155,7 +155,7 @@ class TestView:
     shape: str
     tolerance: str
     details: str
-    """What else tells it from others."""
+    """The suite's name for it, and its fields that differ from the default."""
     noun: str
     variant: Mapping[str, str] | None
     variant_words: str

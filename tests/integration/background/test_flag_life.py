@@ -147,7 +147,7 @@ def test_neither_an_older_build_nor_a_job_from_before_the_resolution_reopens_a_f
         (flag,) = api.get("/flags", params={"kind": kind.value})["items"]
         patch(api, flag, state="resolved")
 
-    def found(job: Job) -> None:
+    def judge_again(job: Job) -> None:
         place = (job.test_key, "main", "wormhole", "n150", job.workload_key, job.kernel)
         with api.context.session() as session:
             finding = Finding(kind, *place, job.build, job.id, {"sentence": "seen again"})
@@ -163,9 +163,9 @@ def test_neither_an_older_build_nor_a_job_from_before_the_resolution_reopens_a_f
         assert state() == ("open", "b2", "The newest build still has it")
         third = ran("b3", 3)
         resolve()
-        found(third)  # it ended before the resolution
+        judge_again(third)  # it ended before the resolution
         ran("b1", 1, wrong=True)
-        found(second)
+        judge_again(second)
         assert state() == ("resolved", "b2", "Not found on the newest build, b3")
         ran("b4", 4, wrong=True)
         assert state()[:2] == ("reopened", "b4")
