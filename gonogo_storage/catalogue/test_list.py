@@ -5,7 +5,7 @@ This module only reads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.states import LISTED_KINDS
+from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.flags.triage import STATES
 from gonogo_storage.rollups.variants import Variant, variants_of_all
 from gonogo_storage.tables import AssessmentRow, FlagRow, JobRow, TestSpecRow
@@ -48,6 +48,10 @@ class TestRecord:
     state: str | None
     verdict: str | None
     at: datetime | None
+    judged_job: str | None
+    """The newest job that was judged, which may be older than `job`."""
+    judged_build: str | None
+    judged_verdict: str | None
 
 
 def specs(session: Session, keys: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -72,11 +76,8 @@ def list_(
         query = query.where(or_(table.created_at < after.created_at, older))
     rows = list(session.scalars(query))
     keys = [row.key for row in rows]
-    flagged, graded, last = (
-        _open_flags(session, keys),
-        _grades(session, keys),
-        _last_jobs(session, keys),
-    )
+    flagged, graded = _open_flags(session, keys), _grades(session, keys)
+    last, judged = _last_jobs(session, keys), _last_judged(session, keys)
     ran = variants_of_all(session, keys)
     records = []
     for row in rows:
@@ -85,7 +86,14 @@ def list_(
         job = last.get(row.key, (None,) * 5)
         records.append(
             TestRecord(
-                row.key, row.kernel, row.canonical, variants, grades, flagged.get(row.key, 0), *job
+                row.key,
+                row.kernel,
+                row.canonical,
+                variants,
+                grades,
+                flagged.get(row.key, 0),
+                *job,
+                *judged.get(row.key, (None,) * 3),
             )
         )
     return Page.cut(records, limit, lambda item: item.key)
@@ -116,19 +124,36 @@ def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecor
 
 def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:
     """Return each test's newest job: (id, build, state, verdict, created_at)."""
+    table = JobRow
+    columns = table.id, table.build, table.state, table.verdict, table.created_at
+    return _newest(session, keys, columns)
+
+
+def _last_judged(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:
+    """Return each test's newest job that was judged: (id, build, verdict).
+
+    Jobs that wait or run, were canceled before a result, or could not run have no verdict about
+    the test.
+    """
+    table = JobRow
+    columns = table.id, table.build, table.verdict
+    return _newest(session, keys, columns, judged=True)
+
+
+def _newest(
+    session: Session, keys: Collection[str], columns: Sequence[Any], *, judged: bool = False
+) -> dict[str, tuple[Any, ...]]:
     table, newest = JobRow, aliased(JobRow)
+    ended = newest.state.in_((JobState.finished, JobState.cancelled))
     last = (
         select(newest.id)
         .where(newest.test_key == TestSpecRow.key, newest.kind.in_(LISTED_KINDS))
+        .where(*([ended, newest.verdict.is_not(None)] if judged else []))
         .order_by(newest.id.desc())
         .limit(1)
     )
-    query = select(
-        table.test_key, table.id, table.build, table.state, table.verdict, table.created_at
-    )
-    query = query.select_from(TestSpecRow).join(
-        table, table.id == last.correlate(TestSpecRow).scalar_subquery()
-    )
+    query = select(table.test_key, *columns).select_from(TestSpecRow)
+    query = query.join(table, table.id == last.correlate(TestSpecRow).scalar_subquery())
     return {
         row[0]: tuple(row[1:]) for row in session.execute(query.where(TestSpecRow.key.in_(keys)))
     }

@@ -18,6 +18,7 @@ from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_storage.db.ids import floor
 from gonogo_storage.db.states import FlagState, JobState
 from gonogo_storage.flags import triage
+from gonogo_storage.rollups.variants import Variant, newest_builds
 from gonogo_storage.tables import FlagRow, JobRow, RunJobRow, RunRow, TestSpecRow
 
 RED = (Verdict.error, Verdict.crash, Verdict.hang, Verdict.fail, Verdict.fail_by_tolerance)
@@ -46,6 +47,8 @@ class FlagRecord:
     updated_at: datetime
     evidence: Mapping[str, Any]
     test: Mapping[str, Any]
+    newest_build: str | None
+    """The newest build of the flag's variant that has results."""
 
 
 @dataclass(frozen=True)
@@ -135,17 +138,24 @@ def _latest(
         for kind, state in kinds_and_states
     ]
     ids = union_all(*(select(part.c.id) for part in parts))
-    names = [name for name in FlagRecord.__dataclass_fields__ if name != "test"]
+    joined = ("test", "newest_build")
+    names = [name for name in FlagRecord.__dataclass_fields__ if name not in joined]
     query = (
         select(FlagRow, TestSpecRow.canonical)
         .join(TestSpecRow, TestSpecRow.key == FlagRow.test_key)
         .where(FlagRow.id.in_(ids))
     )
-    for row, test in session.execute(query.order_by(FlagRow.updated_at.desc(), FlagRow.id.desc())):
-        by_kind.setdefault(row.kind, []).append(
-            FlagRecord(**{name: getattr(row, name) for name in names}, test=test)
-        )
+    rows = session.execute(query.order_by(FlagRow.updated_at.desc(), FlagRow.id.desc())).all()
+    newest = newest_builds(session, [_variant(row) for row, _ in rows])
+    for row, test in rows:
+        facts = {name: getattr(row, name) for name in names}
+        record = FlagRecord(**facts, test=test, newest_build=newest.get(_variant(row)))
+        by_kind.setdefault(row.kind, []).append(record)
     return by_kind
+
+
+def _variant(row: FlagRow) -> Variant:
+    return Variant(row.test_key, row.branch, row.arch, row.board)
 
 
 def night(session: Session, *, now: datetime) -> Night:

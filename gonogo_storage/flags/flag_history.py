@@ -33,6 +33,13 @@ class FlagEntry:
     detail: dict[str, Any] | None
 
 
+def resolved_at(session: Session, flag_id: str) -> datetime | None:
+    """Return when a flag was last resolved; None if it never was."""
+    table = FlagChangeRow
+    query = select(table.at).where(table.flag_id == flag_id, table.what == "resolved")
+    return session.scalar(query.order_by(table.version.desc()).limit(1))
+
+
 def note(
     session: Session,
     row: FlagRow,

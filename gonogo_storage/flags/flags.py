@@ -16,7 +16,7 @@ from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState, JobState
 from gonogo_storage.flags import flag_history
 from gonogo_storage.flags.flag_history import FlagEntry
-from gonogo_storage.rollups.variants import Variant
+from gonogo_storage.rollups.variants import Variant, graded_job
 from gonogo_storage.tables import FlagRow, JobRow
 
 
@@ -90,7 +90,8 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[Flag, 
 
     An opening goes into the flag's history and, as `flag.opened`, into the outbox. The same job,
     judged or assessed again, is no new evidence: it counts once, and doesn't reopen a flag that was
-    resolved since.
+    resolved since. Evidence of an older build than the variant's newest, and of a job that ended
+    before the resolution, reopens nothing. Evidence of an older build doesn't replace newer one.
     """
     new_row = {
         "id": new_id(),
@@ -122,6 +123,8 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[Flag, 
     ).scalar_one()
     again = row.version > 0 and row.last_job == finding.job
     if again and (row.state == FlagState.resolved or row.evidence == finding.evidence):
+        return of_row(row), False
+    if row.version > 0 and not again and _is_outdated(session, row, finding):
         return of_row(row), False
     before = None if row.version == 0 else row.state
     opened = before in (None, FlagState.resolved)
@@ -159,6 +162,24 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[Flag, 
         flag_history.publish(session, row, "flag.opened", now=now)
     session.flush()
     return of_row(row), opened
+
+
+def _is_outdated(session: Session, row: FlagRow, finding: Finding) -> bool:
+    """Return whether newer results, or the flag's resolution, say more than a finding does."""
+    job = session.get(JobRow, finding.job)
+    if job is None:
+        return False
+    if row.state != FlagState.resolved:
+        last = session.get(JobRow, row.last_job)
+        return last is not None and job.build_sequence < last.build_sequence
+    resolved_at = flag_history.resolved_at(session, row.id)
+    if job.finished_at and resolved_at and job.finished_at <= resolved_at:
+        return True
+    if finding.kind is FlagKind.blunt_test:  # a gauge measures the test, whatever the build
+        return False
+    variant = Variant(finding.test_key, finding.branch, finding.arch, finding.board)
+    newest = graded_job(session, variant)
+    return newest is not None and job.build_sequence < newest.sequence
 
 
 def _newest_job(session: Session, finding: Finding) -> str:

@@ -5,6 +5,7 @@ Bounded, indexed reads.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,7 +29,16 @@ MAX_POINTS_JOBS = 1000
 SEEDS_PER_BUILD = 64
 """Seeds of a build that are compared with another's, and the maximum for a point."""
 K = TypeVar("K")
-METRICS = ("rms", "budget_ratio", "tolerance_ratio", "max_abs", "chi")
+OF_COMPARATORS = {"pcc": "pcc_deficit", "frobenius": "rel_frobenius", "ulp": "ulp_max"}
+"""The statistic that each comparator besides allclose reads."""
+METRICS = (
+    "rms",
+    "budget_ratio",
+    "tolerance_ratio",
+    "max_abs",
+    "chi",
+    *OF_COMPARATORS.values(),
+)
 _EXPLAIN = ("budget_ratio", "chi", "row_z", "xhat_z", "scale_z")
 
 
@@ -51,6 +61,10 @@ class Point:
     runs: int
     """Counted over whole jobs, like `failures`; hangs, crashes and errors are in neither."""
     jobs: tuple[str, ...]
+    counts: Mapping[str, int]
+    """Seeds by verdict, counted over whole jobs."""
+    nonfinite: Mapping[str, int]
+    """By output: the seeds that were read and hold NaN or Inf, which are not in `numbers`."""
 
 
 def points(
@@ -84,13 +98,19 @@ def points(
     seeds_per_job = {
         job.id: number for jobs in groups.values() for job, number in _shared(jobs, seeds)
     }
-    values = _numbers(session, seeds_per_job, metric)
+    values, odd = _numbers(session, seeds_per_job, metric)
     series = []
     for (at, name), jobs in sorted(groups.items()):
-        outcomes = [outcomes_of(job) for job in jobs if job.variant == variant]
+        judged = [job for job in jobs if job.variant == variant]
+        outcomes = [outcomes_of(job) for job in judged]
+        counts: Counter[str] = Counter()
+        for job in judged:
+            counts.update(job.counts)
         failed = sum(counts[Outcome.failed] for counts in outcomes)
         numbers: dict[str, list[_Number]] = {}
+        nonfinite: Counter[str] = Counter()
         for job in jobs:
+            nonfinite.update(odd.get(job.id, {}))
             for output, job_values in values.get(job.id, {}).items():
                 numbers.setdefault(output, []).extend(
                     [number._replace(seed=None) for number in job_values]
@@ -101,7 +121,8 @@ def points(
             output: tuple(_once(output_values)) for output, output_values in sorted(numbers.items())
         }
         runs = failed + sum(counts[Outcome.passed] for counts in outcomes)
-        series.append(Point(name, at, once, failed, runs, tuple(job.id for job in jobs)))
+        ids = tuple(job.id for job in jobs)
+        series.append(Point(name, at, once, failed, runs, ids, dict(counts), dict(nonfinite)))
     return tuple(series)
 
 
@@ -225,22 +246,26 @@ def _once(numbers: Sequence[_Number]) -> list[float]:
 
 def _numbers(
     session: Session, seeds_per_job: Mapping[str, int], metric: str
-) -> dict[str, dict[str, list[_Number]]]:
-    """Return job -> output -> the finite values of its first arrivals.
+) -> tuple[dict[str, dict[str, list[_Number]]], dict[str, Counter[str]]]:
+    """Return job -> output -> the values of its first arrivals, and how many are not finite.
 
-    One statement per number of seeds.
+    The statistics of an output that holds NaN or Inf describe its finite elements only, so they
+    are no values of it. One statement per number of seeds.
     """
     table = SeedResultRow
     values: dict[str, dict[str, list[_Number]]] = {}
+    nonfinite: dict[str, Counter[str]] = {}
     for number, ids in _by_number(seeds_per_job).items():
         query = stored.query(table.job_id.in_(ids), table.arrival <= number)
         by_arrival = query.order_by(table.job_id, table.arrival)
-        for seed in stored.read(session, by_arrival, metric, "digest"):
+        for seed in stored.read(session, by_arrival, metric, "digest", "nonfinite"):
             for output, judged in seed.outputs.items():
-                if judged[metric] is not None:
+                if judged.get("nonfinite"):
+                    nonfinite.setdefault(seed.job, Counter())[output] += 1
+                elif judged.get(metric) is not None:
                     entry = _Number(seed.seed, judged["digest"], float(judged[metric]))
                     values.setdefault(seed.job, {}).setdefault(output, []).append(entry)
-    return values
+    return values, nonfinite
 
 
 def _by_number(seeds_per_job: Mapping[str, int]) -> dict[int, list[str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,7 +46,7 @@ MAX_TESTS = 8
 
 A tolerance is advised a few times in a test's life.
 """
-FORM = f"2/{POLICY.version}"
+FORM = f"3/{POLICY.version}"
 """The format of a stored trend and the policy's version.
 
 With another one, all trends are computed again (assessments.catch_up).
@@ -74,6 +74,10 @@ class TrendPoint:
     jobs: int
     numbers: dict[str, Spread]
     """By output"""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Seeds of the test by verdict"""
+    nonfinite: dict[str, int] = field(default_factory=dict)
+    """By output: seeds with NaN or Inf, which are not in `numbers`"""
 
 
 @dataclass(frozen=True)
@@ -316,7 +320,9 @@ def _point(point: Point) -> TrendPoint:
         for output, values in point.numbers.items()
         if values
     }
-    return TrendPoint(point.name, rate(point.failures, point.runs), len(point.jobs), numbers)
+    failures = rate(point.failures, point.runs)
+    counts, nonfinite = dict(point.counts), dict(point.nonfinite)
+    return TrendPoint(point.name, failures, len(point.jobs), numbers, counts, nonfinite)
 
 
 def _changes(changes: Changes, names: Sequence[str]) -> TrendChanges:

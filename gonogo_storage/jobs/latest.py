@@ -12,7 +12,7 @@ from gonogo_storage.jobs import jobs
 from gonogo_storage.jobs.job import JobSummary
 from gonogo_storage.tables import JobRow
 
-OPEN_STATES = tuple(state for state in JobState if not state.final)
+RUNNING_STATES = (JobState.running, JobState.cancelling)
 FINAL_STATES = tuple(state for state in JobState if state.final)
 
 
@@ -33,3 +33,20 @@ def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> lis
     ids = union_all(*(select(part.c.id) for part in parts))
     latest = jobs.many(session, sorted(session.scalars(ids), reverse=True)[:limit])
     return [latest[job_id] for job_id in sorted(latest, reverse=True)]
+
+
+def open_jobs(session: Session, limit: int) -> list[JobSummary]:
+    """Return the jobs that run, the newest first, then the queue in its order.
+
+    The queue's order is the priority, then the time of submission.
+    """
+    listed = latest_jobs(session, RUNNING_STATES, limit)
+    if room := limit - len(listed):
+        queued = select(JobRow.id).where(
+            JobRow.state == JobState.queued, JobRow.kind.in_(LISTED_KINDS)
+        )
+        order = queued.order_by(JobRow.priority.desc(), JobRow.id).limit(room)
+        ids = list(session.scalars(order))
+        waiting = jobs.many(session, ids)
+        listed += [waiting[job_id] for job_id in ids if job_id in waiting]
+    return listed

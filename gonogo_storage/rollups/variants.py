@@ -11,14 +11,27 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Integer, Select, bindparam, select, tuple_
+from sqlalchemy import (
+    CompoundSelect,
+    Integer,
+    Select,
+    bindparam,
+    literal_column,
+    select,
+    tuple_,
+    union_all,
+)
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.spec.selections import KERNEL
+from gonogo_storage.db.paging import batched
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.tables import JobRow, TestSpecRow
 
 ISOLATED = "isolated"
+MAX_VARIANTS = 50
+"""Variants whose newest build one statement reads."""
+_NEWEST_JOBS = 64
 MAX_JOBS = 200
 """Maximum number of a variant's newest jobs that are read: two hundred nights."""
 _FACTS = (
@@ -112,6 +125,41 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
     query = _jobs_query().order_by(JobRow.build_sequence.desc(), JobRow.id.desc()).limit(1)
     row = session.execute(query, asdict(variant)).one_or_none()
     return None if row is None else _facts(row)
+
+
+def newest_builds(session: Session, variants: Collection[Variant]) -> dict[Variant, str]:
+    """Return the newest build of each variant that has results, among its newest jobs."""
+    newest: dict[Variant, str] = {}
+    for batch in batched(sorted(set(variants)), MAX_VARIANTS):
+        values = {
+            f"{name}{number}": value
+            for number, variant in enumerate(batch)
+            for name, value in asdict(variant).items()
+        }
+        rows = session.execute(_newest_builds_query(len(batch)), values)
+        newest |= {batch[number]: build for number, build in rows}
+    return newest
+
+
+@cache  # building the statement takes longer than running it
+def _newest_builds_query(members: int) -> CompoundSelect[Any]:
+    table, parts = JobRow, []
+    for number in range(members):
+        named = (
+            getattr(table, name) == bindparam(f"{name}{number}")
+            for name in ("test_key", "branch", "arch", "board")
+        )
+        ended = select(table.id, table.build, table.build_sequence).where(
+            *named,
+            COUNTED,
+            table.state.in_((JobState.finished, JobState.cancelled)),
+            table.done > 0,
+        )
+        jobs = ended.order_by(table.id.desc()).limit(_NEWEST_JOBS).subquery().c
+        place: Any = literal_column(str(number)).label("number")
+        newest = select(place, jobs.build).order_by(jobs.build_sequence.desc(), jobs.id.desc())
+        parts.append(select(newest.limit(1).subquery()))
+    return union_all(*parts)
 
 
 def _jobs_query(*further: str) -> Select[Any]:

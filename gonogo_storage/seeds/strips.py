@@ -47,6 +47,7 @@ _SILENT: Mapping[str, Sequence[int]] = {
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 _LOST = (Verdict.error, Verdict.crash, Verdict.hang)
 """The verdicts of seeds without numbers; their row has no output."""
+_NONFINITE = "nonfinite"
 _FEW_SILENT = 8
 """At most one in this many marks of a column has no number, so that hangs don't hide the others."""
 _MAX_PARTS = 100
@@ -329,7 +330,7 @@ def _seeds(
 ) -> Iterator[StripSeed]:
     """Yield the rows that have the output, and those without any; `jobs` are those of the parts."""
     unpacking.load(session, {row.layout for row in rows})
-    names = None if more is None else frozenset({metric, *more})
+    names = None if more is None else frozenset({metric, _NONFINITE, *more})
     for place, seed, repeat, verdict, explanation, layout, numbers, rest in rows:
         if layout is None and rest is None:
             yield StripSeed(jobs[place], seed, repeat, verdict, explanation, None)
@@ -337,7 +338,8 @@ def _seeds(
         judged = unpacking.unpack_output(layout, numbers, rest, output, names)
         if judged is not None:
             judgment = judged.pop("verdict"), judged.pop("explanation")
-            number = judged.get(metric)
+            # Statistics of an output with NaN or Inf describe its finite elements only.
+            number = None if judged.get(_NONFINITE) else judged.get(metric)
             yield StripSeed(jobs[place], seed, repeat, *judgment, number, judged, output)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
 from gonogo_dashboards.kit import commands, words
+from gonogo_dashboards.kit.list_rows import details_of
 from gonogo_storage.automation import bisections as stored
 from gonogo_storage.automation.bisections import Bisection, BisectionSummary
 from gonogo_storage.db.encoding import timestamp
@@ -36,6 +37,8 @@ class BisectionLine:
     url: str
     title: str
     tolerance: str
+    details: str
+    """The suite's name of its test, and its fields that differ from the default."""
     first: str
     last: str
     builds: int
@@ -214,6 +217,7 @@ def _line(bisection: BisectionSummary, now: datetime) -> BisectionLine:
         url=urls.bisection(bisection.id),
         title=title,
         tolerance=commands.tolerance_words(test.get("tolerance", {})),
+        details=details_of({} if selection else test),
         first=bisection.builds[0],
         last=bisection.builds[-1],
         builds=len(bisection.builds),

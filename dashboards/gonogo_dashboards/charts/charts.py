@@ -47,6 +47,7 @@ def seeds(plot: SeedPlot) -> Options:
     Lines show the tolerance and what rounding explains.
     """
     low, high, off = _range(plot)
+    odd = any(mark.value is None for mark in plot.marks)
     place = _Places(plot)
     ratio = plot.metric == TOLERANCE_RATIO
     xs = [place(mark.seed) for mark in plot.marks] + (
@@ -56,7 +57,7 @@ def seeds(plot: SeedPlot) -> Options:
     own_dashes = len(plot.marks) <= _DASHES and not _one_line_will_do(plot)
     if own_dashes:
         series += _limit_dashes(plot, place, low)
-    series += _marks(plot, place, low, off)
+    series += _marks(plot, place, low, on_rail(high))
     return {
         "links": [""],  # a mark leads to the job's own page
         "grid": {"left": 62, "right": 18, "top": 30, "bottom": 44},
@@ -78,9 +79,9 @@ def seeds(plot: SeedPlot) -> Options:
             "name": "error ÷ declared tolerance" if ratio else "error ÷ what rounding explains",
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
             "min": low,
-            "max": off if any(mark.value is None for mark in plot.marks) else high,
+            "max": off if odd else high,
             "axisLine": {"show": True, "onZero": False, "lineStyle": {"color": "$line-strong"}},
-            "axisLabel": {"color": "$soft", "formatter": "power"},
+            "axisLabel": {"color": "$soft", "formatter": "power", "showMaxLabel": not odd},
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
         "dataZoom": [
@@ -92,18 +93,74 @@ def seeds(plot: SeedPlot) -> Options:
                 "moveOnMouseWheel": False,
             }
         ],
-        "series": [*series, _lines(plot, not own_dashes, low)],
+        "series": [*series, _lines(plot, not own_dashes, low), *rail(high, off, odd)],
     }
 
 
-def _marks(plot: SeedPlot, place: _Places, low: float, off: float) -> list[Options]:
+def rail(high: float, off: float, shown: bool) -> list[Options]:
+    """Return the band above every number, for marks without a finite one, where it is needed.
+
+    `high` is the top of the numbers, `off` that of the axis.
+    """
+    if not shown:
+        return []
+    label = {
+        **_TEXT,
+        "position": "insideTopLeft",
+        "formatter": "NaN, Inf or no result",
+        "color": "$soft",
+    }
+    return [
+        {
+            "type": "scatter",
+            "name": "rail",
+            "data": [],
+            "silent": True,
+            "z": 0,
+            "markLine": {
+                "silent": True,
+                "symbol": "none",
+                "animation": False,
+                "precision": 15,
+                "data": [
+                    {
+                        "yAxis": high,
+                        "lineStyle": {"color": "$line-strong", "type": "solid", "width": 1.5},
+                        "label": {"show": False},
+                    }
+                ],
+            },
+            "markArea": {
+                "silent": True,
+                "animation": False,
+                "data": [
+                    [
+                        {
+                            "yAxis": high,
+                            "label": label,
+                            "itemStyle": {"color": "$band", "opacity": 0.35},
+                        },
+                        {"yAxis": off},
+                    ]
+                ],
+            },
+        }
+    ]
+
+
+def on_rail(high: float) -> float:
+    """Return the height of the marks on the rail."""
+    return high * math.sqrt(10.0)
+
+
+def _marks(plot: SeedPlot, place: _Places, low: float, odd: float) -> list[Options]:
     """Return a series per verdict, the worst last and so on top.
 
     Only these series have `dimensions`: the texts of a tooltip, and what counts as a mark.
     """
     by_verdict: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
-        y = off / 3 if mark.value is None else max(low, mark.value)
+        y = odd if mark.value is None else max(low, mark.value)
         numbers = (_short(number) for number in (mark.value, mark.explained, mark.budget_ratio))
         by_verdict.setdefault(mark.verdict, []).append(
             [place(mark.seed), _short(y), mark.seed, mark.repeat, *numbers, 0]

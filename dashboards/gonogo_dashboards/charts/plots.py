@@ -176,6 +176,9 @@ def picture(
 
 
 def _mark(row: MarkRecord, metric: str) -> SeedMark:
+    # Statistics of an output with NaN or Inf describe its finite elements only.
+    if row.statistics.get("nonfinite"):
+        return SeedMark(row.seed, row.repeat, row.verdict, None, None, None, None)
     beyond = evidence(row)
     if metric == EVIDENCE:
         value, explained = beyond, None if beyond is None else 1.0

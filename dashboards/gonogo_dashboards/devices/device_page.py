@@ -15,6 +15,7 @@ from gonogo_dashboards.devices.activity import DeviceDays
 from gonogo_dashboards.devices.health_timeline import Timeline
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
+from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import encode, timestamp
 from gonogo_storage.db.states import DeviceState
 from gonogo_storage.devices import devices as stored
@@ -192,6 +193,8 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
     changes, all_of_them = device_history.changes(session, device_id, since=since)
     silent = record.heard_at if line.state == DeviceState.offline else None
     began = max(since, record.first_heard_at)
+    ran = device_history.recent_jobs(session, line.device, limit=RECENT_JOBS)
+    entries = entry_names.latest(session, {ran_job.job.test_key for ran_job in ran})
     return DeviceView(
         device=line,
         facts=tuple(facts),
@@ -201,10 +204,7 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
         days=activity.days(
             periods.hours(session, line.device, since=since), since, now, began=began
         ),
-        jobs=tuple(
-            _ran(ran_job, now)
-            for ran_job in device_history.recent_jobs(session, line.device, limit=RECENT_JOBS)
-        ),
+        jobs=tuple(_ran(ran_job, now, entries) for ran_job in ran),
         climbs=tuple(_climb(entry) for entry in history if entry.steps),
         history=history,
         whole=len(history) < stored.HISTORY,
@@ -212,9 +212,10 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
     )
 
 
-def _ran(ran_job: device_history.RanJob, now: datetime) -> RanLine:
+def _ran(ran_job: device_history.RanJob, now: datetime, entries: Mapping[str, str]) -> RanLine:
     last_at = timestamp(ran_job.last_at)
-    return RanLine(job_line(ran_job.job, now), ran_job.attempts, last_at, words.since(last_at, now))
+    line = job_line(ran_job.job, now, entries.get(ran_job.job.test_key))
+    return RanLine(line, ran_job.attempts, last_at, words.since(last_at, now))
 
 
 def _climb(entry: HistoryLine) -> Climb:

@@ -13,12 +13,13 @@ from gonogo import urls
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
 from gonogo_dashboards.kit import words
-from gonogo_storage.catalogue import test_list
+from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import triage
 from gonogo_storage.flags.flag_changes import Outcome
 from gonogo_storage.flags.triage import STATES, FlagFilter
+from gonogo_storage.rollups.variants import newest_builds
 
 FILTERS = ("kind", "state", "test", "owner", "build", "job")
 ACTIONS: Mapping[str, str] = {
@@ -132,9 +133,20 @@ def listed(
     query = FlagFilter(**given)
     page = triage.listed(session, query, limit=limit, cursor=cursor or None)
     tests = test_list.specs(session, {flag.test_key for flag in page.items})
+    newest = newest_builds(session, [flag_page.variant_of(flag) for flag in page.items])
+    entries = entry_names.latest(session, {flag.test_key for flag in page.items})
     waiting = triage.open_by_kind(session)
     return FlagsView(
-        items=tuple(flag_page.line(flag, tests.get(flag.test_key, {}), now) for flag in page.items),
+        items=tuple(
+            flag_page.line(
+                flag,
+                tests.get(flag.test_key, {}),
+                now,
+                newest.get(flag_page.variant_of(flag)),
+                entries.get(flag.test_key),
+            )
+            for flag in page.items
+        ),
         counts=tuple(_count(kind, number, given) for kind, number in waiting.items()),
         waiting=sum(waiting.values()),
         state=query.state,
@@ -171,7 +183,7 @@ def _refusal(outcome: Outcome, tests: Mapping[str, Any]) -> Refusal:
     flag = outcome.flag
     if flag is None:
         return Refusal(outcome.id[:50], None, "no such flag")
-    line = flag_page.line(flag, tests.get(flag.test_key, {}), flag.updated_at)
+    line = flag_page.line(flag, tests.get(flag.test_key, {}), flag.updated_at, None)
     return Refusal(
         f"{line.kernel} {line.shape}: {line.kind_words}",
         line.url,

@@ -12,12 +12,13 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit import evidence_view, words
 from gonogo_dashboards.kit.evidence_view import EvidenceView
-from gonogo_dashboards.kit.list_rows import shape_of, source_url, tolerance_of
-from gonogo_storage.catalogue import test_list
+from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
+from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flag_history import FlagEntry
 from gonogo_storage.flags.flags import Flag
+from gonogo_storage.rollups.variants import Variant, newest_builds
 
 _SHOWN_ELSEWHERE = ("reason", "check")
 
@@ -40,8 +41,12 @@ class FindingLine:
     kernel: str
     shape: str
     tolerance: str
+    details: str
+    """The suite's name of its test, and its fields that differ from the default."""
     test_url: str
     build: str
+    still: str
+    """Whether the newest build still has it."""
     variant: str
     owner: str | None
     reason: str | None
@@ -87,7 +92,10 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     if flag is None:
         return None
     test = test_list.specs(session, {flag.test_key}).get(flag.test_key, {})
-    shown = line(flag, test, now)
+    variant = variant_of(flag)
+    newest = newest_builds(session, [variant]).get(variant)
+    entry = entry_names.latest(session, [flag.test_key]).get(flag.test_key)
+    shown = line(flag, test, now, newest, entry)
     facts = [
         ("build", flag.build),
         ("branch and board", shown.variant),
@@ -112,8 +120,23 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     )
 
 
-def line(flag: Flag, test: Mapping[str, Any], now: datetime) -> FindingLine:
-    """Return a stored flag as a line of a list; `test` is its canonical form."""
+def variant_of(flag: Flag) -> Variant:
+    """Return the variant that a flag is about."""
+    return Variant(flag.test_key, flag.branch, flag.arch, flag.board)
+
+
+def line(
+    flag: Flag,
+    test: Mapping[str, Any],
+    now: datetime,
+    newest_build: str | None,
+    entry: str | None = None,
+) -> FindingLine:
+    """Return a stored flag as a line of a list; `test` is its canonical form.
+
+    newest_build: the newest build of its variant that has results. entry: a suite's name for its
+    test.
+    """
     kind, evidence = flag.kind, flag.evidence
     variant = {"branch": flag.branch, "arch": flag.arch, "board": flag.board}
     return FindingLine(
@@ -132,8 +155,10 @@ def line(flag: Flag, test: Mapping[str, Any], now: datetime) -> FindingLine:
         kernel=flag.kernel,
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
+        details=details_of(test, entry),
         test_url=urls.history(flag.test_key, variant),
         build=flag.build,
+        still=words.still_there(kind, flag.build, newest_build),
         variant=words.variant(flag.branch, flag.arch, flag.board),
         owner=flag.owner,
         reason=flag.reason,

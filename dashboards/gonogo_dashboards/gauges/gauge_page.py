@@ -15,6 +15,8 @@ from gonogo_dashboards.gauges import curves, report_rows
 from gonogo_dashboards.gauges.curves import Picture
 from gonogo_dashboards.gauges.report_rows import GaugeReport
 from gonogo_dashboards.kit import commands, words
+from gonogo_dashboards.kit.list_rows import details_of
+from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.gauges import gauges as stored
@@ -37,6 +39,8 @@ class GaugeLine:
     kernel: str
     shape: str
     tolerance: str
+    details: str
+    """The suite's name of its test, and its fields that differ from the default."""
     branch: str
     arch: str
     board: str
@@ -90,9 +94,10 @@ def listed(
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored.list_(session, **given, limit=limit, cursor=cursor or None)
+    entries = entry_names.latest(session, {gauge.test_key for gauge in page.items})
     following = urls.gauges(given, cursor=page.next) if page.next else None
     return GaugesView(
-        tuple(_line(gauge, now) for gauge in page.items),
+        tuple(_line(gauge, now, entries.get(gauge.test_key)) for gauge in page.items),
         given,
         page.next,
         following,
@@ -132,7 +137,7 @@ def one(
     )
 
 
-def _line(gauge: GaugeSummary, now: datetime) -> GaugeLine:
+def _line(gauge: GaugeSummary, now: datetime, entry: str | None = None) -> GaugeLine:
     test = gauge.test
     return from_object(
         GaugeLine,
@@ -141,6 +146,7 @@ def _line(gauge: GaugeSummary, now: datetime) -> GaugeLine:
         url=urls.gauge(gauge.id),
         shape=words.shape(test.get("shape", ())),
         tolerance=commands.tolerance_words(test.get("tolerance", {})),
+        details=details_of(test, entry),
         state_words=words.STATES.get(gauge.state, gauge.state.value),
         final=gauge.state.final,
         looks=words.GRADES.get(gauge.sharpness or ""),

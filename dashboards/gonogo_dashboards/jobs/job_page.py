@@ -40,6 +40,7 @@ from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
+from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.jobs import artifacts as stored_artifacts
@@ -145,8 +146,9 @@ def jobs(
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored_jobs.list_(session, JobFilter(**given), limit=limit, cursor=cursor or None)
+    entries = entry_names.latest(session, {job.test_key for job in page.items})
     return JobsView(
-        items=tuple(job_line(job, now) for job in page.items),
+        items=tuple(job_line(job, now, entries.get(job.test_key)) for job in page.items),
         filters=given,
         next=page.next,
         next_url=urls.jobs(given, cursor=page.next) if page.next else None,
@@ -170,7 +172,8 @@ def job(
     stored = stored_jobs.get(session, job_id)
     if stored is None:
         return None
-    line = job_line(stored, now)
+    entry = entry_names.latest(session, [stored.test_key]).get(stored.test_key)
+    line = job_line(stored, now, entry)
     rolled_up = rollups.of_job(session, job_id)
     outputs = job_seeds.outputs(session, job_id, rolled_up)
     tests = reports.read(session, stored)
@@ -233,7 +236,9 @@ def job(
             lambda: arithmetic_view.of_job(arithmetics.of_job(session, job_id), line.noun),
         )
         or (),
-        worst=tuple(map(worst_seeds.line, worst)) if tests is None else (),
+        worst=tuple(worst_seeds.line(seed, stored.test.get("tolerance", {})) for seed in worst)
+        if tests is None
+        else (),
         reference=None if stored.reference is None else stored.reference.build,
         comparison=reference_comparison.lines(worst) if tests is None else (),
         flips=_flips.get(fixed, lambda: reference_comparison.flip_lines(session, stored)) or (),

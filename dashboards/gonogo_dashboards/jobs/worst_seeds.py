@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.charts import plots
-from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit import comparators_view, words
 from gonogo_storage.jobs.job_seeds import MarkRecord, SeedRecord
 
 
@@ -25,6 +27,8 @@ class OutputLine:
     evidence: float | None
     max_abs: float | None
     nonfinite: Mapping[str, str]
+    decided: str
+    """The comparators that decided, where allclose isn't the only one."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,12 @@ class SeedLine:
     outputs: tuple[OutputLine, ...]
 
 
-def line(seed: SeedRecord) -> SeedLine:
-    """Return a stored (seed, repeat) as a line."""
+def line(seed: SeedRecord, tolerance: Mapping[str, Any]) -> SeedLine:
+    """Return a stored (seed, repeat) as a line; `tolerance` is its test's, {} for none."""
     order = words.ordered({mark.verdict for mark in seed.outputs.values()})
     lines = tuple(
         sorted(
-            (_output(mark) for mark in seed.outputs.values()),
+            (_output(mark, for_output(tolerance, mark.output)) for mark in seed.outputs.values()),
             key=lambda line: (order.index(line.verdict), -(line.evidence or 0.0)),
         )
     )
@@ -54,7 +58,7 @@ def line(seed: SeedRecord) -> SeedLine:
     )
 
 
-def _output(mark: MarkRecord) -> OutputLine:
+def _output(mark: MarkRecord, declared: Tolerance | None) -> OutputLine:
     numbers = mark.statistics
     return OutputLine(
         mark.output,
@@ -65,4 +69,5 @@ def _output(mark: MarkRecord) -> OutputLine:
         plots.evidence(mark),
         numbers.get("max_abs"),
         mark.nonfinite,
+        comparators_view.decided(declared, numbers) if comparators_view.others(declared) else "",
     )

@@ -18,6 +18,8 @@ from gonogo_storage.db.states import FlagKind, JobState
 from gonogo_storage.flags.attention import FlagRecord
 from gonogo_storage.jobs.job import JobSummary
 
+_IN_EVERY_LINE = ("kernel", "shape", "tolerance")
+
 
 @dataclass(frozen=True)
 class Count:
@@ -56,6 +58,8 @@ class JobLine:
     shape: str
     """For a selection: its tests."""
     tolerance: str
+    details: str
+    """The suite's name of its test, and its fields that differ from the default."""
     build: str
     queue: str
     state: str
@@ -93,15 +97,19 @@ class FlagLine:
     kernel: str
     shape: str
     tolerance: str
+    details: str
+    """The suite's name of its test, and its fields that differ from the default."""
     build: str
+    still: str
+    """Whether the newest build still has it."""
     jobs: int
     job_url: str
     updated_at: str | None
     age: str
 
 
-def job_line(job: JobSummary, now: datetime) -> JobLine:
-    """Return a job as a line of a list."""
+def job_line(job: JobSummary, now: datetime, entry: str | None = None) -> JobLine:
+    """Return a job as a line of a list; `entry`: a suite's name for its test."""
     return JobLine(
         id=job.id,
         url=urls.job(job.id),
@@ -109,6 +117,7 @@ def job_line(job: JobSummary, now: datetime) -> JobLine:
         noun=noun_of(job.test),
         shape=shape_of(job.test),
         tolerance=tolerance_of(job.test),
+        details=details_of(job.test, entry),
         build=job.build,
         queue=job.queue,
         state=job.state.value,
@@ -150,6 +159,19 @@ def tolerance_of(test: Mapping[str, Any]) -> str:
     )
 
 
+def details_of(test: Mapping[str, Any], entry: str | None = None) -> str:
+    """Return what tells a test from others with its kernel, shape and tolerance; "" for nothing.
+
+    It is the suite's name for it (`entry`), then every field that differs from the default.
+    """
+    differing = [
+        f"{name} {commands.plain(value)}"
+        for name, value in test.items()
+        if name not in _IN_EVERY_LINE and not is_selection(test)
+    ]
+    return " · ".join([entry, *differing] if entry else differing)
+
+
 def state_words(job: JobSummary) -> str:
     """Return the state of a job in words: "Canceled after 5 of 64 seeds"."""
     label = words.STATES.get(job.state, job.state.value)
@@ -173,8 +195,8 @@ def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
     return tuple(shown)
 
 
-def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
-    """Return a flag as a line of a list."""
+def flag_line(flag: FlagRecord, now: datetime, entry: str | None = None) -> FlagLine:
+    """Return a flag as a line of a list; `entry`: a suite's name for its test."""
     sentence = flag.evidence.get("sentence") or words.FLAGS.get(flag.kind, flag.kind)
     diagnosis = flag.evidence.get("diagnosis")
     return FlagLine(
@@ -188,7 +210,9 @@ def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
         kernel=flag.kernel,
         shape=shape_of(flag.test),
         tolerance=tolerance_of(flag.test),
+        details=details_of(flag.test, entry),
         build=flag.build,
+        still=words.still_there(flag.kind, flag.build, flag.newest_build),
         jobs=flag.jobs,
         job_url=source_url(flag.kind, flag.last_job),
         updated_at=timestamp(flag.updated_at),

@@ -279,6 +279,9 @@ DELIVERIES: dict[str, Standing] = {
 }
 """States of a message to a webhook."""
 
+RETRIED = Standing("Not delivered yet", Verdict.error)
+"""A message that waits after an attempt that failed."""
+
 INCOMING: dict[str, Standing] = {
     IncomingState.waiting: Standing("Waiting", Verdict.inconclusive),
     IncomingState.started: Standing("Started something", Verdict.pass_),
@@ -313,6 +316,18 @@ CLASS_VERDICTS: dict[str, str] = {
     Class.passed: Verdict.pass_,
 }
 """The verdict whose shape and color a class takes: only new findings are loud."""
+
+
+def still_there(kind: str, build: str, newest: str | None) -> str:
+    """Return whether the newest build of a flag's test still has it; "" where nobody knows.
+
+    `build` is that of the flag's evidence. A gauge measures a test, whatever the build.
+    """
+    if newest is None or kind == FlagKind.blunt_test:
+        return ""
+    if build == newest:
+        return "The newest build still has it"
+    return f"Not found on the newest build, {brief(newest)}"
 
 
 def inline(label: str) -> str:

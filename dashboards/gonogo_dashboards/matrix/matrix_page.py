@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_dashboards.kit import words
-from gonogo_dashboards.kit.list_rows import Count, counts, shape_of, tolerance_of
+from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of, tolerance_of
+from gonogo_storage.catalogue import entry_names
 from gonogo_storage.comparison import matrices as reads
 from gonogo_storage.comparison.matrices import GRADES, BuildRecord, CellPlace, RowRecord
 from gonogo_storage.db.encoding import timestamp
@@ -70,6 +71,8 @@ class MatrixRow:
     kernel: str
     shape: str
     tolerance: str
+    details: str
+    """The suite's name for it, and its fields that differ from the default."""
     arch: str
     board: str
     cells: tuple[MatrixCell | None, ...]
@@ -140,7 +143,8 @@ def read(
         if page.items
         else {}
     )
-    matrix_rows = _rows_of(page.items, names, branch or "", counts_by_place)
+    entries = entry_names.latest(session, {test.key for test in page.items})
+    matrix_rows = _rows_of(page.items, names, branch or "", counts_by_place, entries)
     before = [*(build.name for build in ordered[first + 1 : first + columns + 1]), None]
     heads = tuple(
         _head(build, [row.cells[place] for row in matrix_rows], before[place])
@@ -192,6 +196,7 @@ def _rows_of(
     names: Sequence[str],
     branch: str,
     counts_by_place: Mapping[CellPlace, Mapping[str, int]],
+    entries: Mapping[str, str],
 ) -> tuple[MatrixRow, ...]:
     """Return a row for each test and each kind of board that it ran on."""
     kinds: dict[str, set[tuple[str, str]]] = {}
@@ -202,7 +207,8 @@ def _rows_of(
     ]  # of a thousand addresses only this part differs within a row
     rows = []
     for test in tests:
-        about = test.kernel, shape_of(test.canonical), tolerance_of(test.canonical)
+        details = details_of(test.canonical, entries.get(test.key))
+        about = test.kernel, shape_of(test.canonical), tolerance_of(test.canonical), details
         for arch, board in sorted(kinds.get(test.key, ())):
             url = urls.history(test.key, {"branch": branch, "arch": arch, "board": board})
             stored_counts = (

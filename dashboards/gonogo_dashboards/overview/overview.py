@@ -5,7 +5,7 @@ It reads indexes and roll-ups only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +18,7 @@ from gonogo_dashboards.kit import commands, words
 from gonogo_dashboards.kit.list_rows import FlagLine, JobLine, flag_line, job_line
 from gonogo_dashboards.overview import days
 from gonogo_dashboards.overview.days import Days
+from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.devices import periods
 from gonogo_storage.flags import attention as needs
@@ -153,14 +154,15 @@ def overview(
 
     A device or worker without a heartbeat for `timeout_s` is offline.
     """
-    running = tuple(
-        job_line(job, now) for job in reads.latest_jobs(session, reads.OPEN_STATES, RUNNING)
-    )
-    recent = tuple(
-        job_line(job, now) for job in reads.latest_jobs(session, reads.FINAL_STATES, RECENT)
-    )
+    open_jobs = reads.open_jobs(session, RUNNING)
+    ended_jobs = reads.latest_jobs(session, reads.FINAL_STATES, RECENT)
     unseen, acknowledged = needs.flags(session, latest=EACH_KIND)
-    flags = tuple(_kind(kind, now) for kind in unseen)
+    keys = {job.test_key for job in (*open_jobs, *ended_jobs)}
+    keys |= {flag.test_key for kind in unseen for flag in kind.latest}
+    entries = entry_names.latest(session, keys)
+    running = tuple(job_line(job, now, entries.get(job.test_key)) for job in open_jobs)
+    recent = tuple(job_line(job, now, entries.get(job.test_key)) for job in ended_jobs)
+    flags = tuple(_kind(kind, now, entries) for kind in unseen)
     night = _night(needs.night(session, now=now))
     queues = tuple(
         _queue(status, now)
@@ -187,14 +189,14 @@ def overview(
     )
 
 
-def _kind(flags: needs.OpenFlags, now: datetime) -> FlagKindLine:
+def _kind(flags: needs.OpenFlags, now: datetime, entries: Mapping[str, str]) -> FlagKindLine:
     return FlagKindLine(
         kind=flags.kind,
         kind_words=words.FLAGS.get(flags.kind, flags.kind.replace("_", " ")),
         verdict=words.FLAG_VERDICTS.get(flags.kind, "suspect"),
         count=flags.count,
         url=urls.flags({"kind": flags.kind}),
-        items=tuple(flag_line(flag, now) for flag in flags.latest),
+        items=tuple(flag_line(flag, now, entries.get(flag.test_key)) for flag in flags.latest),
     )
 
 

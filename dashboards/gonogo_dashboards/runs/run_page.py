@@ -16,7 +16,7 @@ from gonogo.reports import red_hollow
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.hooks.incoming import OriginLine, origins
 from gonogo_dashboards.kit import words
-from gonogo_dashboards.kit.list_rows import Count, counts, tolerance_of
+from gonogo_dashboards.kit.list_rows import Count, counts, details_of, tolerance_of
 from gonogo_storage.automation import runs as stored_runs
 from gonogo_storage.automation import schedules as stored_schedules
 from gonogo_storage.automation.runs import Run, RunJob
@@ -79,6 +79,8 @@ class TestLine:
     url: str
     kernel: str
     tolerance: str
+    details: str
+    """The suite's name of its test, and its fields that differ from the default."""
     build: str
     state: str
     state_words: str
@@ -257,6 +259,7 @@ def _test(member: RunJob) -> TestLine:
         job=member.id,
         url=urls.job(member.id),
         tolerance=tolerance_of(member.test),
+        details=details_of(member.test),
         state=member.state.value,
         state_words=words.STATES[member.state],
         both=red_hollow.words(member.red, member.hollow, red_hollow.noun(member.test)),

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gonogo.spec.statistics import STATISTICS
+from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import Verdict
-from gonogo_dashboards.charts.charts import AXIS, Options
-from gonogo_dashboards.kit import words
+from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, on_rail, rail
+from gonogo_dashboards.kit import comparators_view, words
+from gonogo_dashboards.kit.list_rows import Count, counts
 from gonogo_storage.db.records import from_object
-from gonogo_storage.history.build_series import MAX_BUILDS
+from gonogo_storage.history.build_series import MAX_BUILDS, METRICS, OF_COMPARATORS
 from gonogo_storage.history.trends import Trend, TrendPoint
 
 _FLOOR = 1e-300
+_LABELS = {"rel_frobenius": "relative Frobenius error", "ulp_max": "largest distance, ulp"}
+"""The labels of statistics that have no column on a seed's page, or another one there."""
+_LOST = (Verdict.hang, Verdict.crash, Verdict.error)
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,11 @@ class CurvePoint:
     high: float | None
     failures: int
     runs: int
+    verdict: str
+    """The worst verdict of its seeds, lost seeds aside; `not_run`: only with other tolerances."""
+    counts: tuple[Count, ...]
+    nonfinite: int
+    """Seeds with NaN or Inf."""
 
 
 @dataclass(frozen=True)
@@ -52,34 +62,68 @@ class Curve:
     over: str
     points: tuple[CurvePoint, ...]
     changes: tuple[CurveChange, ...]
+    limit: float | None
+    """The largest value that the declared tolerance allows, where it is about this statistic."""
     summary: str
 
+    @property
+    def verdicts(self) -> list[str]:
+        """Return the verdicts of the marks, worst first, which the key explains."""
+        return words.ordered({point.verdict for point in self.points if _shown(point)})
 
-def read(trend: Trend, output: str) -> Curve | None:
+
+def read(trend: Trend, output: str, declared: Tolerance | None = None) -> Curve | None:
     """Return the curve of an output from a trend.
 
-    None: no point has a number.
+    None: no point has a number, nor NaN or Inf.
     """
     points = tuple(_point(point, output) for point in trend.points)
     known = [point for point in points if point.mean is not None]
-    if not known:
+    odd = [point for point in points if point.nonfinite]
+    if not known and not odd:
         return None
-    changes = tuple(from_object(CurveChange, change) for change in trend.numbers[output].changes)
+    changes_found = trend.numbers.get(output)
+    changes = tuple(
+        from_object(CurveChange, change)
+        for change in (changes_found.changes if changes_found else ())
+    )
     metric, over = trend.metric, trend.over
     means = [point.mean for point in known if point.mean is not None]
     noun = "build" if over == "builds" else "day"
-    low, high = words.number(min(means)), words.number(max(means))
-    spread = f"is {high}" if low == high else f"lies between {low} and {high}"
-    changed = _first_up(trend.numbers[output].words)
-    newest = "the newest " if len(points) >= MAX_BUILDS else ""
-    points_words = f"{newest}{words.count(len(known), noun)}"
-    summary = f"{output}: the mean {label(metric)} of {points_words} {spread}. {changed}."
-    return Curve(output, metric, over, points, changes, summary)
+    summary = f"{output}: no {noun} has a finite number."
+    if means:
+        low, high = words.number(min(means)), words.number(max(means))
+        spread = f"is {high}" if low == high else f"lies between {low} and {high}"
+        newest = "the newest " if len(points) >= MAX_BUILDS else ""
+        points_words = f"{newest}{words.count(len(known), noun)}"
+        summary = f"{output}: the mean {label(metric)} of {points_words} {spread}."
+        summary += f" {_first_up(changes_found.words)}." if changes_found else ""
+    hollow = [point.name for point in known if point.verdict == Verdict.pass_by_tolerance]
+    summary += f" Hollow passes: {_named(hollow, noun)}." if hollow else ""
+    summary += f" NaN or Inf: {_named([point.name for point in odd], noun)}." if odd else ""
+    limit = comparators_view.limit(declared, metric)
+    return Curve(output, metric, over, points, changes, limit, summary)
+
+
+def _named(names: Sequence[str], noun: str) -> str:
+    """Return some builds or days: "2 builds (a, b)"."""
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return f"{words.count(len(names), noun)} ({', '.join(map(words.brief, names[:4]))}{more})"
+
+
+def metrics(declared: Tolerance | None) -> list[str]:
+    """Return the statistics to choose from, the ones that decide first where allclose doesn't.
+
+    Those of comparators are offered where the test declares them.
+    """
+    compared = [OF_COMPARATORS[name] for name in comparators_view.others(declared)]
+    general = [name for name in METRICS if name not in OF_COMPARATORS.values()]
+    return [*general, *compared] if declared and declared.allclose else [*compared, *general]
 
 
 def label(metric: str) -> str:
     """Return the label of a statistic."""
-    return STATISTICS[metric].label
+    return _LABELS.get(metric) or STATISTICS[metric].label
 
 
 def trend(curve: Curve) -> Options:
@@ -92,7 +136,9 @@ def trend(curve: Curve) -> Options:
         for point in curve.points
         for edge in (point.low, point.high)
         if edge is not None and edge > 0
-    ] or [1.0]
+    ]
+    edges = [*edges, *([curve.limit] if curve.limit else [])] or [1.0]
+    odd = any(point.nonfinite for point in curve.points)
     low, high = (
         10.0 ** math.floor(math.log10(min(edges)) - 0.05),
         10.0 ** math.ceil(math.log10(max(edges)) + 0.05),
@@ -126,9 +172,9 @@ def trend(curve: Curve) -> Options:
             "name": label(curve.metric),
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
             "min": low,
-            "max": high,
+            "max": high * 10 if odd else high,
             "axisLine": {"show": True, "onZero": False, "lineStyle": {"color": "$line-strong"}},
-            "axisLabel": {"color": "$soft", "formatter": "power"},
+            "axisLabel": {"color": "$soft", "formatter": "power", "showMaxLabel": not odd},
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
         "series": [
@@ -140,52 +186,60 @@ def trend(curve: Curve) -> Options:
                 "silent": True,
                 "z": 1,
             },
-            _marks(rows, noun, low, failed=False),
-            _marks(rows, noun, low, failed=True),
+            *(_marks(curve, verdict, noun, low, high) for verdict in reversed(curve.verdicts)),
             _changes(curve),
+            *rail(high, high * 10, odd),
         ],
     }
 
 
-def _marks(
-    rows: Sequence[tuple[int, CurvePoint]], noun: str, low: float, *, failed: bool
-) -> Options:
-    """Return the means of the points with failed runs, or of those without.
-
-    Shape and color tell them apart.
-    """
-    looks = words.mark(Verdict.fail if failed else Verdict.pass_)
-    data = [
-        [
-            place,
-            _short(max(low, point.mean or _FLOOR)),
-            point.name,
-            point.seeds,
-            _short(point.mean),
-            _short(point.low),
-            _short(point.high),
-            f"{point.failures} of {point.runs}",
+def _marks(curve: Curve, verdict: str, noun: str, low: float, high: float) -> Options:
+    """Return the points with a verdict: their means, and on the rail those with NaN or Inf."""
+    looks = words.mark(verdict)
+    data = []
+    for place, point in enumerate(curve.points):
+        if point.verdict != verdict:
+            continue
+        heights = [] if point.mean is None else [max(low, point.mean or _FLOOR)]
+        heights += [on_rail(high)] if point.nonfinite else []
+        data += [
+            [
+                place,
+                _short(height),
+                point.name,
+                ", ".join(f"{count.count:,} {count.label}" for count in point.counts) or "–",
+                point.seeds,
+                _short(point.mean),
+                _short(point.low),
+                _short(point.high),
+                f"{point.failures} of {point.runs}",
+                point.nonfinite,
+            ]
+            for height in heights
         ]
-        for place, point in rows
-        if (point.failures > 0) is failed
-    ]
+    statistics = ["seeds with a number", "mean", "minimum", "maximum", "failed", "NaN or Inf"]
     return {
         "type": "scatter",
-        "name": "some runs failed" if failed else "no run failed",
+        "name": looks.label,
         "symbol": f"path://{looks.path}",
-        "symbolSize": 10,
-        "itemStyle": {"color": "$fail" if failed else "$pass"},
-        "dimensions": ["_x", "_y", noun, "seeds", "mean", "minimum", "maximum", "failed"],
+        "symbolSize": 11,
+        "symbolKeepAspect": True,
+        "itemStyle": {"color": f"${verdict}"},
+        "dimensions": ["_x", "_y", noun, "verdicts", *statistics],
         "encode": {"x": 0, "y": 1},
         "data": data,
         "z": 3,
     }
 
 
+def _shown(point: CurvePoint) -> bool:
+    return point.mean is not None or point.nonfinite > 0
+
+
 def _changes(curve: Curve) -> Options:
     """Return an empty series with a line at each change, and a band over the range of its place."""
     names = [point.name for point in curve.points]
-    lines = [
+    lines: list[Options] = [
         {
             "xAxis": names[change.place],
             "lineStyle": {"color": "$pass_by_tolerance", "type": "solid", "width": 1.5},
@@ -201,23 +255,53 @@ def _changes(curve: Curve) -> Options:
         for change in curve.changes
         if change.low != change.high
     ]
+    if curve.limit is not None:
+        label_of_limit = {**LABEL, "position": "insideEndTop", "formatter": "declared tolerance"}
+        lines.append(
+            {
+                "yAxis": curve.limit,
+                "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
+                "label": {**label_of_limit, "color": "$tolerance"},
+            }
+        )
     return {
         "type": "scatter",
         "name": "changes",
         "data": [],
         "silent": True,
         "z": 0,
-        "markLine": {"silent": True, "symbol": "none", "animation": False, "data": lines},
+        "markLine": {
+            "silent": True,
+            "symbol": "none",
+            "animation": False,
+            "precision": 15,
+            "data": lines,
+        },
         "markArea": {"silent": True, "animation": False, "data": areas},
     }
 
 
 def _point(point: TrendPoint, output: str) -> CurvePoint:
-    spread, failures = point.numbers.get(output), point.failures
-    counts = failures.failures, failures.runs
-    if spread is None:
-        return CurvePoint(point.name, 0, None, None, None, *counts)
-    return CurvePoint(point.name, spread.seeds, spread.low, spread.mean, spread.high, *counts)
+    spread = point.numbers.get(output)
+    return CurvePoint(
+        point.name,
+        0 if spread is None else spread.seeds,
+        None if spread is None else spread.low,
+        None if spread is None else spread.mean,
+        None if spread is None else spread.high,
+        point.failures.failures,
+        point.failures.runs,
+        _verdict(point.counts),
+        counts(point.counts, max(1, sum(point.counts.values()))),
+        point.nonfinite.get(output, 0),
+    )
+
+
+def _verdict(by_verdict: Mapping[str, int]) -> str:
+    """Return the worst verdict; a hang, crash or error only where there is nothing else."""
+    present = words.ordered(verdict for verdict, number in by_verdict.items() if number)
+    judged = [verdict for verdict in present if verdict not in _LOST]
+    return (judged or present or [Verdict.not_run])[0]
 
 
 def _short(value: float | None) -> float | None:

@@ -25,12 +25,12 @@ from gonogo.flakiness.sketches import Sketch
 from gonogo.gauge.comparators import beyond
 from gonogo.spec import verdicts
 from gonogo.spec.selections import is_selection
-from gonogo.spec.tolerances import for_output
+from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_dashboards.charts import spreads
 from gonogo_dashboards.charts.plots import MAX_MARKS, TOLERANCE_RATIO
 from gonogo_dashboards.charts.spreads import Spread, finite
-from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.list_rows import Count, counts
 from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.seeds import strips as reads
@@ -64,6 +64,8 @@ class StripMark:
     verdict: str
     explanation: str | None
     value: float | None
+    decided: str | None
+    """The comparators that decided; None where allclose is the only one."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class StripWorst:
     repeat: int
     verdict: str
     value: float | None
+    decided: str | None
     url: str
 
 
@@ -132,6 +135,11 @@ class Strip:
     def verdicts(self) -> set[str]:
         """Return the verdicts of the marks, which the key explains."""
         return {mark.verdict for mark in self.marks}
+
+    @property
+    def decides(self) -> bool:
+        """Return whether the marks say which comparators decided."""
+        return any(mark.decided is not None for mark in self.marks)
 
     def bands_of(self, column: int) -> list[StripBand]:
         """Return a column's bands."""
@@ -174,6 +182,8 @@ def read(
     declared = None if selected else for_output(test.get("tolerance", {}), output)
     close = selected or (declared is not None and declared.allclose is not None)
     whole = total <= MAX_MARKS
+    comparing = declared if comparators_view.others(declared) else None
+    more = comparators_view.READ if comparing else frozenset[str]()
     for metric in (
         (TOLERANCE_RATIO, "budget_ratio")
         if selected
@@ -182,12 +192,12 @@ def read(
         else ("budget_ratio",)
     ):
         sums = {} if whole else reads.sums(session, [job.id for job in shown], output, metric)
-        seeds = _seeds(session, columns, output, metric, None if whole else sums)
+        seeds = _seeds(session, columns, output, metric, None if whole else sums, more)
         if any(seed.value is not None for group in seeds for seed in group):
             break
     else:
         return None
-    marks, bands = _placed(seeds)
+    marks, bands = _placed(seeds, comparing)
     numbers = reads.statistics(session, _sampled(marks, bands), output)
     allowed = {} if declared is None else declared.to_json()
     advised_of_output = for_output(advised, output) if advised else None
@@ -245,26 +255,32 @@ def _seeds(
     output: str,
     metric: str,
     sums: Mapping[str, Sums] | None,
+    more: frozenset[str],
 ) -> list[list[StripSeed]]:
     """Return the seeds that are marks, by column: all of them, or the worst where `sums` is given.
 
-    `sums` are the totals of too many seeds for marks.
+    `sums` are the totals of too many seeds for marks, `more` further statistics to read.
     """
     by_column: list[list[StripSeed]] = [[] for _ in columns]
     place = {job.id: number for number, group in enumerate(columns) for job in group}
     if sums is None:
-        rows = reads.marks(session, [job for group in columns for job in group], output, metric)
+        rows = reads.marks(
+            session, [job for group in columns for job in group], output, metric, more
+        )
     else:
-        rows = reads.worst(session, columns, output, metric, WORST_MARKS, sums)
+        rows = reads.worst(session, columns, output, metric, WORST_MARKS, sums, more)
     for row in rows:
         by_column[place[row.job]].append(row)
     return by_column
 
 
 def _placed(
-    columns: Sequence[Sequence[StripSeed]],
+    columns: Sequence[Sequence[StripSeed]], comparing: Tolerance | None = None
 ) -> tuple[list[list[StripMark]], list[StripBand]]:
-    """Return the place of each seed: ordered by form, then by job and seed."""
+    """Return the place of each seed: ordered by form, then by job and seed.
+
+    comparing: the tolerance, where comparators besides allclose are part of it.
+    """
     marks: list[list[StripMark]] = []
     bands: list[StripBand] = []
     for number, seeds in enumerate(columns):
@@ -289,6 +305,7 @@ def _placed(
                         seed.verdict,
                         seed.explanation,
                         finite(seed.value),
+                        comparators_view.decided(comparing, seed.statistics) if comparing else None,
                     )
                 )
             bands.append(
@@ -401,7 +418,7 @@ def _severity(mark: StripMark) -> tuple[Any, ...]:
 
 def _worst(mark: StripMark, build: str, output: str) -> StripWorst:
     url = urls.job(mark.job, output=output, seed=(mark.seed, mark.repeat))
-    return StripWorst(build, mark.seed, mark.repeat, mark.verdict, mark.value, url)
+    return StripWorst(build, mark.seed, mark.repeat, mark.verdict, mark.value, mark.decided, url)
 
 
 def summary(strip: Strip) -> str:

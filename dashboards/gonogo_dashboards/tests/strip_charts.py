@@ -11,7 +11,7 @@ from typing import Any
 
 from gonogo import urls
 from gonogo_dashboards.charts import spreads
-from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, drawn
+from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, drawn, on_rail, rail
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.tests.strip import HALF, Strip, StripMark
@@ -61,7 +61,7 @@ def strip(plot: Strip) -> Options:
             "min": low,
             "max": off if unnumbered else high,
             "axisLine": {"show": True, "onZero": False, "lineStyle": {"color": "$line-strong"}},
-            "axisLabel": {"color": "$soft", "formatter": "power"},
+            "axisLabel": {"color": "$soft", "formatter": "power", "showMaxLabel": not unnumbered},
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
         "dataZoom": [
@@ -73,7 +73,12 @@ def strip(plot: Strip) -> Options:
                 "moveOnMouseWheel": False,
             }
         ],
-        "series": [*_bands(plot, low), *_marks(plot, names, jobs, low, off), _across(plot)],
+        "series": [
+            *_bands(plot, low),
+            *_marks(plot, names, jobs, low, on_rail(high)),
+            _across(plot),
+            *rail(high, off, unnumbered),
+        ],
     }
 
 
@@ -127,7 +132,7 @@ def _spread(plot: Strip, low: float) -> tuple[list[list[float]], list[list[float
 
 
 def _marks(
-    plot: Strip, names: list[str], jobs: Mapping[str, int], low: float, off: float
+    plot: Strip, names: list[str], jobs: Mapping[str, int], low: float, odd: float
 ) -> list[Options]:
     """Return a series per verdict, the worst last and so on top.
 
@@ -135,8 +140,10 @@ def _marks(
     """
     rows: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
-        rows.setdefault(mark.verdict, []).append(_row(mark, names, jobs[mark.job], low, off))
+        rows.setdefault(mark.verdict, []).append(_row(mark, names, jobs[mark.job], low, odd))
     value_label = "error ÷ tolerance" if plot.metric == TOLERANCE_RATIO else "error ÷ budget"
+    dimensions = ["_x", "_y", "build", plot.noun, "repeat", value_label, "_link"]
+    dimensions += ["decided by"] if plot.decides else []
     size = next((size for most, size in _SIZES if len(plot.marks) <= most), 5)
     return [
         {
@@ -145,7 +152,7 @@ def _marks(
             "symbol": f"path://{words.mark(verdict).path}",
             "symbolSize": size,
             "itemStyle": {"color": f"${verdict}", "opacity": 0.85},
-            "dimensions": ["_x", "_y", "build", plot.noun, "repeat", value_label, "_link"],
+            "dimensions": dimensions,
             "encode": {"x": 0, "y": 1},
             "data": rows[verdict],
             "z": 3,
@@ -154,10 +161,11 @@ def _marks(
     ]
 
 
-def _row(mark: StripMark, names: list[str], job: int, low: float, off: float) -> list[Any]:
+def _row(mark: StripMark, names: list[str], job: int, low: float, odd: float) -> list[Any]:
     value = None if mark.value is None else float(f"{mark.value:.4g}")
-    y = off / 3 if value is None else max(low, value)
-    return [mark.x, y, names[round(mark.x)], mark.seed, mark.repeat, value, job]
+    y = odd if value is None else max(low, value)
+    row = [mark.x, y, names[round(mark.x)], mark.seed, mark.repeat, value, job]
+    return [*row, mark.decided or "–"] if mark.decided is not None else row
 
 
 def _across(plot: Strip) -> Options:

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.grades import Grade
 from gonogo_dashboards.kit import commands, words
-from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
-from gonogo_storage.catalogue import test_list
+from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
+from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.catalogue.test_list import GradeRecord, TestRecord
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.rollups.variants import Variant
@@ -40,7 +40,10 @@ class VariantLine:
 
 @dataclass(frozen=True)
 class TestLine:
-    """A test in the list; `verdict` is that of its last job."""
+    """A test in the list; `verdict` is that of its last job that was judged.
+
+    The state is that of its newest job, which may be another.
+    """
 
     __test__ = False  # pytest: not a test case
 
@@ -49,6 +52,8 @@ class TestLine:
     kernel: str
     shape: str
     tolerance: str
+    details: str
+    """The suite's name for it, and its fields that differ from the default."""
     variants: tuple[VariantLine, ...]
     flags: int
     flags_url: str
@@ -56,6 +61,8 @@ class TestLine:
     build: str | None
     state_words: str
     verdict: str | None
+    verdict_url: str | None
+    verdict_build: str | None
     at: str | None
     age: str
 
@@ -80,9 +87,10 @@ def listed(
     """Return a page of tests, latest submitted first. Raises gonogo_storage.db.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = test_list.list_(session, limit=limit, cursor=cursor or None, **given)
+    entries = entry_names.latest(session, {record.key for record in page.items})
     next_url = urls.catalogue(given, cursor=page.next) if page.next else None
     return TestsView(
-        tuple(_test_line(record, now) for record in page.items),
+        tuple(_test_line(record, now, entries.get(record.key)) for record in page.items),
         given,
         page.next,
         next_url,
@@ -124,7 +132,7 @@ def _variant_line(variant: Variant, grade: GradeRecord | None) -> VariantLine:
     return VariantLine(words.variant_of(variant), url, graded)
 
 
-def _test_line(test: TestRecord, now: datetime) -> TestLine:
+def _test_line(test: TestRecord, now: datetime, entry: str | None) -> TestLine:
     variants = tuple(_variant_line(variant, test.grades.get(variant)) for variant in test.variants)
     return TestLine(
         key=test.key,
@@ -132,13 +140,16 @@ def _test_line(test: TestRecord, now: datetime) -> TestLine:
         kernel=test.kernel,
         shape=shape_of(test.canonical),
         tolerance=tolerance_of(test.canonical),
+        details=details_of(test.canonical, entry),
         variants=variants,
         flags=test.open_flags,
         flags_url=urls.flags({"test": test.key, "state": "unresolved"}),
         job_url=urls.job(test.job) if test.job else None,
         build=test.build,
         state_words=words.STATES.get(test.state or "", "Never run"),
-        verdict=test.verdict,
+        verdict=test.judged_verdict,
+        verdict_url=urls.job(test.judged_job) if test.judged_job else None,
+        verdict_build=test.judged_build,
         at=timestamp(test.at),
         age=words.since(test.at, now),
     )

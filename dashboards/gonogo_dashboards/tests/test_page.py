@@ -16,12 +16,21 @@ from gonogo import urls
 from gonogo.flakiness.masking import BuildChange, Change
 from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.samples import Configuration
+from gonogo.spec.selections import is_selection
+from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
 from gonogo_dashboards.kit import arithmetic_view, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.evidence_view import percent, rate_words
-from gonogo_dashboards.kit.list_rows import Count, counts, noun_of, shape_of, tolerance_of
+from gonogo_dashboards.kit.list_rows import (
+    Count,
+    counts,
+    details_of,
+    noun_of,
+    shape_of,
+    tolerance_of,
+)
 from gonogo_dashboards.tests import active_waivers, error_curve
 from gonogo_dashboards.tests import kill_matrix as kills
 from gonogo_dashboards.tests import strip as strips
@@ -32,7 +41,7 @@ from gonogo_dashboards.tests.kill_matrix import KillMatrix
 from gonogo_dashboards.tests.strip import Strip
 from gonogo_dashboards.tests.tail import TailView
 from gonogo_dashboards.tests.test_list import Badge, badges
-from gonogo_storage.catalogue import test_specs
+from gonogo_storage.catalogue import entry_names, test_specs
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.flags import flags
@@ -145,6 +154,8 @@ class TestView:
     kernel: str
     shape: str
     tolerance: str
+    details: str
+    """The suite's name for it, and its fields that differ from the default."""
     noun: str
     variant: Mapping[str, str] | None
     variant_words: str
@@ -203,6 +214,7 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
         "kernel": test.kernel,
         "shape": shape_of(canonical),
         "tolerance": tolerance_of(canonical),
+        "details": details_of(canonical, entry_names.latest(session, [key]).get(key)),
         "noun": noun_of(canonical),
         "jobs_url": urls.jobs({"test": key}),
         "at": timestamp(now),
@@ -258,12 +270,13 @@ def _judged(
     """Return every part of a page that needs runs."""
     jobs, here = jobs_of(session, variant), _named(variant)
     status = variant_status.read(session, variant, build=requested.get("build"), jobs=jobs)
-    metric = (
-        requested.get("metric") if requested.get("metric") in METRICS else trends.DEFAULT_METRIC
-    )
+    metric = requested.get("metric", "")
+    if metric not in METRICS:
+        metric = _deciding(_declared(canonical, requested.get("output", "")))
     over: trends.Over = "days" if requested.get("over") == "days" else "builds"
-    trend = trends.read(session, variant, over=over, metric=str(metric))
-    outputs, names = sorted(trend.numbers), [point.name for point in trend.points]
+    trend = trends.read(session, variant, over=over, metric=metric)
+    odd = {name for point in trend.points for name in point.nonfinite}
+    outputs, names = sorted(odd | set(trend.numbers)), [point.name for point in trend.points]
     output = requested.get("output", "")
     if output not in outputs:
         output = _first(
@@ -274,10 +287,12 @@ def _judged(
         **here,
         "build": requested.get("build"),
         "output": output,
-        "metric": str(metric),
+        "metric": metric,
         "over": over,
     }
     of_any_build = urls.history(variant.test_key, {**chosen, "build": None})
+    declared = _declared(canonical, output)
+    metrics = error_curve.metrics(declared)
     killed = kills.read(session, variant, now)
     advised = killed.tolerance if killed else {}
     cause, raised = (
@@ -332,9 +347,9 @@ def _judged(
             session, status.grade.tail, [job for job in jobs if job.build == status.build]
         ),
         "kills": killed,
-        "curve": error_curve.read(trend, output) if output else None,
+        "curve": error_curve.read(trend, output, declared) if output else None,
         "outputs": choices("output", outputs, {}),
-        "metrics": choices("metric", METRICS, {name: error_curve.label(name) for name in METRICS}),
+        "metrics": choices("metric", metrics, {name: error_curve.label(name) for name in metrics}),
         "overs": choices("over", ("builds", "days"), {"builds": "by build", "days": "by day"}),
         "changes": tuple(
             ChangeLine(
@@ -343,19 +358,22 @@ def _judged(
                 if over == "builds"
                 else None,
             )
-            for name in outputs
+            for name in sorted(trend.numbers)
             for change in trend.numbers[name].changes
         ),
         "rate_changes": words.tamed(trend.rates.words, names),
         "steps": tuple(_step_line(step) for step in reversed(trend.steps)),
         "arithmetic": _arithmetic(session, jobs, status.build, noun_of(canonical)),
-        "flags": tuple(flag_page.line(flag, canonical, now) for flag in of_variant),
+        "flags": tuple(
+            flag_page.line(flag, canonical, now, variant_status.newest_build(jobs))
+            for flag in of_variant
+        ),
         "links": {
             "attribution": urls.of_test(
                 variant.test_key, "attribution", {**here, "build": status.build}
             ),
             "changes": urls.of_test(
-                variant.test_key, "changes", {**here, "over": over, "metric": str(metric)}
+                variant.test_key, "changes", {**here, "over": over, "metric": metric}
             ),
             "comparison": urls.of_test(variant.test_key, "comparison", here),
         },
@@ -373,6 +391,19 @@ def _arithmetic(
     return arithmetic_view.of_job(arithmetics.of_job(session, newest), noun)
 
 
+def _declared(canonical: Mapping[str, Any], output: str) -> Tolerance | None:
+    """Return the tolerance of an output; None where none is declared, or each test has its own."""
+    if is_selection(canonical):
+        return None
+    return for_output(canonical.get("tolerance", {}), output)
+
+
+def _deciding(declared: Tolerance | None) -> str:
+    """Return the statistic of the curve that nobody chose: what decides, where allclose doesn't."""
+    decides = declared is not None and declared.allclose is None
+    return error_curve.metrics(declared)[0] if decides else trends.DEFAULT_METRIC
+
+
 def _worst_of(worst: Sequence[str], outputs: Sequence[str]) -> Sequence[str]:
     """Return the outputs with the worst verdict that have numbers to show; else all."""
     return [output for output in outputs if output in worst] or outputs
@@ -387,7 +418,8 @@ def _first(trend: Trend, outputs: Sequence[str]) -> str:
     def interest(output: str) -> tuple[int, float]:
         spreads = [point.numbers[output] for point in trend.points if output in point.numbers]
         edges = [edge for spread in spreads for edge in (spread.low, spread.high) if edge > 0]
-        return len(trend.numbers[output].changes), max(edges) / min(edges) if edges else 0.0
+        changes = trend.numbers[output].changes if output in trend.numbers else ()
+        return len(changes), max(edges) / min(edges) if edges else 0.0
 
     return max(outputs, key=interest) if outputs else ""
 

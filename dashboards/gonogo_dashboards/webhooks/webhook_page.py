@@ -10,7 +10,9 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.words import Standing
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DeliveryState, WebhookState
@@ -19,6 +21,8 @@ from gonogo_storage.messages import webhooks as stored
 from gonogo_storage.messages.deliveries import Delivery, LoggedTry
 from gonogo_storage.messages.webhooks import Webhook
 
+_RECENT = 10
+"""Deliveries among which the newest one that was tried is looked for."""
 SECRET_PATHS = ("slack",)
 """Kinds whose address is itself the secret: only its host is shown."""
 
@@ -59,6 +63,8 @@ class WebhookLine:
     old_secret_until: str | None
     waiting: int
     last: DeliveryLine | None
+    standing: Standing
+    """Whether messages arrive: by the state, and the newest delivery that was tried."""
     test: str
 
 
@@ -169,7 +175,8 @@ def delivery(
 def _webhook(
     session: Session, webhook: Webhook, waiting: Mapping[str, int], now: datetime
 ) -> WebhookLine:
-    newest = deliveries.list_(session, webhook.id, limit=1).items
+    newest = deliveries.list_(session, webhook.id, limit=_RECENT).items
+    tried = next((item for item in newest if item.tries), None)
     until = webhook.old_secret_until
     return from_object(
         WebhookLine,
@@ -184,8 +191,19 @@ def _webhook(
         old_secret_until=timestamp(until) if until is not None and until > now else None,
         waiting=waiting.get(webhook.id, 0),
         last=_delivery(newest[0], webhook, now) if newest else None,
+        standing=_standing(webhook, tried),
         test=urls.test_webhook(webhook.id),
     )
+
+
+def _standing(webhook: Webhook, tried: Delivery | None) -> Standing:
+    if webhook.state is not WebhookState.active:
+        return Standing("Disabled", Verdict.not_judged)
+    if tried is None:
+        return Standing("Active, nothing sent yet", Verdict.inconclusive)
+    if tried.state is DeliveryState.delivered:
+        return Standing("Active", Verdict.pass_)
+    return Standing("Failing", Verdict.fail)
 
 
 def _host(target: str) -> str:
@@ -196,6 +214,8 @@ def _host(target: str) -> str:
 
 def _delivery(item: Delivery, webhook: Webhook, now: datetime) -> DeliveryLine:
     state = words.DELIVERIES[item.state]
+    if item.state is DeliveryState.waiting and item.tries:
+        state = words.RETRIED
     active = webhook.state is WebhookState.active
     return from_object(
         DeliveryLine,

@@ -73,8 +73,14 @@ function drawOne(figure) {
 function start(element) {
   const chart = init(element, null, { renderer: 'canvas' });
   new ResizeObserver(() => chart.resize()).observe(element);
+  for (const kind of ['wheel', 'mousewheel']) element.addEventListener(kind, scrollsPage, { capture: true });
   chart.getZr().on('click', (event) => leadOn(chart, event));
   return chart;
+}
+
+/** Keeps a plain turn of the wheel from the chart, which would hold the page still; with Ctrl it zooms the chart. */
+function scrollsPage(event) {
+  if (!event.ctrlKey) event.stopPropagation();
 }
 
 const REACH = 12; // pixels: the largest distance at which a click or a touch hits a mark

@@ -10,6 +10,7 @@ import './matrix.css';
 import './states.css';
 import './print.css';
 import { listen } from './actions.js';
+import { keepPlace } from './place.js';
 import { fill } from './form.js';
 import { drawGrids } from './grid.js';
 import { follow } from './live.js';
@@ -20,6 +21,7 @@ import { talk } from './timeline.js';
 import { reachable } from './scrolled.js';
 import { unavailable } from './unavailable.js';
 
+const QUIET_MS = 2500;
 const page = document.body;
 const ask = paced(Number(page.dataset.gap ?? 1000));
 
@@ -29,6 +31,7 @@ walk();
 triage();
 talk();
 reachable();
+keepPlace();
 document.addEventListener('gonogo:ask', () => ask(true));
 
 async function draw() {
@@ -48,7 +51,21 @@ draw();
 
 if (page.dataset.events) {
   // An event only announces a change: every number on the page comes from one reading of the database by the server.
-  const stop = follow(page.dataset.events, Number(page.dataset.last), ask);
+  let heard = performance.now();
+  const stopFollowing = follow(page.dataset.events, Number(page.dataset.last), () => {
+    heard = performance.now();
+    ask();
+  });
+  // A silent stream may be one whose server is gone, which the browser notices late or never.
+  const watch = setInterval(() => {
+    if (document.hidden || performance.now() - heard < QUIET_MS) return;
+    heard = performance.now();
+    ask();
+  }, QUIET_MS / 5);
+  const stop = () => {
+    stopFollowing();
+    clearInterval(watch);
+  };
   document.addEventListener('gonogo:refreshed', () => {
     if (document.getElementById('state')?.dataset.final === 'true') stop();
   });

@@ -13,8 +13,10 @@ export function refresh() {
 }
 
 const PATIENCE_MS = 20_000;
+const SLOW_MS = 2000; // a server that restarts may take a connection and not answer
 const AGAIN_MS = 2000;
 const LOST = 'Connection lost. Trying again.'; // also where a proxy answers for the server (502, 503, 504)
+const SLOW = 'Waiting for the server. This page may be out of date.';
 const REFUSED = { 404: 'This page no longer exists', 429: 'The server is overloaded' };
 
 /** The page can't be updated; the message is for the reader. */
@@ -83,11 +85,13 @@ export function paced(gap) {
       wished = false;
       const began = performance.now();
       let away = '';
+      const slow = setTimeout(say, SLOW_MS, SLOW);
       try {
         await refresh();
       } catch (error) {
         away = error instanceof Stale ? error.message : LOST;
       }
+      clearTimeout(slow);
       say(away);
       const took = performance.now() - began;
       next = performance.now() + (away ? AGAIN_MS : Math.max(gap, 4 * took));

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+import nightly_history
 import stored_jobs
 from api import Api, in_process
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.flags import flag_changes
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.states import FlagKind
+from gonogo_storage.flags import flag_changes, flags
+from gonogo_storage.flags.flags import Finding
+from gonogo_storage.jobs.job import Job
 from gonogo_storage.messages import outbox
 
 TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
@@ -129,3 +133,42 @@ def test_what_may_not_be_is_refused_with_field_and_limit(api: Api, flag: dict[st
     assert (closed["state"], closed["expires_at"]) == ("resolved", None)
     assert patch(api, flag, state="resolved")["version"] == closed["version"]  # nothing new
     assert patch(api, flag, state="open")["state"] == "open"
+
+
+def test_neither_an_older_build_nor_a_job_from_before_the_resolution_reopens_a_flag(
+    migrated_sqlite_url: str,
+) -> None:
+    def state() -> tuple[str, str, str]:
+        (flag,) = api.get("/flags", params={"kind": kind.value})["items"]
+        (line,) = api.client.get(f"/flags.json?state=any&kind={kind.value}").json()["items"]
+        return flag["state"], flag["build"], line["still"]
+
+    def resolve() -> None:
+        (flag,) = api.get("/flags", params={"kind": kind.value})["items"]
+        patch(api, flag, state="resolved")
+
+    def judge_again(job: Job) -> None:
+        place = (job.test_key, "main", "wormhole", "n150", job.workload_key, job.kernel)
+        with api.context.session() as session:
+            finding = Finding(kind, *place, job.build, job.id, {"sentence": "seen again"})
+            flags.upsert(session, finding, now=utcnow())
+
+    def ran(build: str, sequence: int, *, wrong: bool = False) -> Job:
+        with api.context.session() as session:
+            return nightly_history.night(session, build, sequence, range(3), wrong=wrong)
+
+    kind = FlagKind.passes_by_tolerance
+    with in_process(migrated_sqlite_url) as api:
+        second = ran("b2", 2, wrong=True)
+        assert state() == ("open", "b2", "The newest build still has it")
+        third = ran("b3", 3)
+        resolve()
+        judge_again(third)  # it ended before the resolution
+        ran("b1", 1, wrong=True)
+        judge_again(second)
+        assert state() == ("resolved", "b2", "Not found on the newest build, b3")
+        ran("b4", 4, wrong=True)
+        assert state()[:2] == ("reopened", "b4")
+        ran("b1", 1, wrong=True)
+        ran("b5", 5)
+        assert state() == ("reopened", "b4", "Not found on the newest build, b5")

@@ -46,9 +46,13 @@ def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) ->
             )
             for place in range(4)
         ]
-        waits = stored_jobs.submit(current)
+        runs = stored_jobs.submit(current)
+        stored_jobs.report(current, runs.id, [stored_jobs.row(0, wrong=False)])
+        waits = [stored_jobs.submit(current) for _ in range(overview.RUNNING)]
     view = look(engine, timedelta(minutes=5))
-    assert [line.id for line in view.running] == [waits.id]
+    # what runs, then the queue in its order, however many jobs were submitted later
+    assert [line.id for line in view.running] == [runs.id, *(job.id for job in waits[:-1])]
+    assert view.recent[0].details == "epsilon 4e-05"
     assert [line.id for line in view.recent] == [job.id for job in reversed(hollow)] + [tight.id]
     flag_kinds = [(kind.kind, kind.count, len(kind.items)) for kind in view.flags]
     assert flag_kinds == [("passes_by_tolerance", 4, 3), ("tolerance_too_tight", 1, 1)]
@@ -65,7 +69,7 @@ def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) ->
         ("flags", 1),
     ]
     assert [(queue.queue, queue.waiting, queue.stuck, queue.age) for queue in view.queues] == [
-        ("emulator.wormhole.n150", 1, True, "5 min")
+        ("emulator.wormhole.n150", overview.RUNNING + 1, True, "5 min")
     ]
     assert not view.empty
 

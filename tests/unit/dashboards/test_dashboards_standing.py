@@ -6,11 +6,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.flakiness.rates import rate
-from gonogo_dashboards.kit import evidence_view, words
+from gonogo.spec.tolerances import Tolerance
+from gonogo_dashboards.kit import comparators_view, evidence_view, words
 from gonogo_dashboards.tests import error_curve
 from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.history.build_series import MAX_BUILDS
@@ -26,6 +29,7 @@ def trend(
             failures=rate(int(place in red), 2),
             jobs=1,
             numbers={} if mean is None else {"dx": Spread(2, mean / 2, mean, 2 * mean)},
+            counts={"fail": 1, "hang": 1} if place in red else {"pass": 2},
         )
         for place, mean in enumerate(means)
     ]
@@ -50,6 +54,7 @@ def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:
     options = error_curve.trend(curve)
     json.dumps(options)
     whiskers, fine, failed, changed = options["series"]
+    assert (fine["name"], failed["name"]) == ("Pass", "Fail")
     assert [row[0] for row in whiskers["data"]] == [0, 2, 3]
     assert whiskers["data"][0][1:] == [5e-4, 2e-3]
     assert [row[2] for row in fine["data"]] == ["b0", "b2"]
@@ -60,6 +65,48 @@ def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:
     assert options["yAxis"]["max"] >= 1e-2
 
 
+def test_a_curve_shows_hollow_builds_as_hollow_and_nan_on_a_rail_above_all_numbers() -> None:
+    plain = trend(1e-3, 1e-3, None)
+    hollow = replace(plain.points[1], counts={"pass_by_tolerance": 1, "pass": 1})
+    odd = replace(plain.points[2], counts={"fail": 2}, nonfinite={"dx": 2})
+    points = [plain.points[0], hollow, odd]
+    declared = Tolerance(pcc=0.999)
+    metric = error_curve.metrics(declared)[0]
+    curve = error_curve.read(replace(plain, points=points, metric=metric), "dx", declared)
+    assert curve is not None
+    assert curve.summary.endswith("Hollow passes: 1 build (b1). NaN or Inf: 1 build (b2).")
+    options = error_curve.trend(curve)
+    named = {series["name"]: series for series in options["series"]}
+    assert [row[2] for row in named["Pass"]["data"]] == ["b0"]
+    assert [row[2] for row in named["Hollow pass"]["data"]] == ["b1"]
+    (row,) = named["Fail"]["data"]
+    (rail,) = named["rail"]["markLine"]["data"]
+    assert rail["yAxis"] < row[1] < options["yAxis"]["max"]
+    assert (metric, curve.limit) == ("pcc_deficit", pytest.approx(0.001))
+    assert named["changes"]["markLine"]["data"][-1]["yAxis"] == curve.limit
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sentence"),
+    [
+        ({"tolerance_ratio": 0.5, "pcc_deficit": 0.0123}, "PCC 0.9877, needs 0.999"),
+        (
+            {"tolerance_ratio": 2.0, "pcc_deficit": None},
+            "error ÷ tolerance 2; PCC undefined, needs 0.999",
+        ),
+        (
+            {"tolerance_ratio": 0.5, "pcc_deficit": 1e-6},
+            "error ÷ tolerance 0.5; PCC 0.999999, needs 0.999",
+        ),
+        ({"tolerance_ratio": 0.5, "pcc_deficit": 0.0, "nonfinite": 3}, "3 values NaN or Inf"),
+        ({}, ""),
+    ],
+)
+def test_an_output_says_which_comparators_decided(numbers: dict[str, Any], sentence: str) -> None:
+    declared = Tolerance(rtol=1e-3, atol=0.5, pcc=0.999)
+    assert comparators_view.decided(declared, numbers) == sentence
+
+
 def test_a_curve_of_zeros_and_of_nothing_is_defined() -> None:
     assert error_curve.read(trend(None, None), "dx") is None
     curve = error_curve.read(trend(0.0, 0.0), "dx")
@@ -68,7 +115,7 @@ def test_a_curve_of_zeros_and_of_nothing_is_defined() -> None:
     assert all(
         row[1] > 0 for row in options["series"][1]["data"]
     )  # a log axis has no place for zero
-    assert options["series"][1]["data"][0][4] == 0
+    assert options["series"][1]["data"][0][5] == 0
 
 
 def test_a_curve_of_as_many_builds_as_are_looked_at_says_that_they_are_the_newest() -> None:
