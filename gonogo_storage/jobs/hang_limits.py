@@ -54,5 +54,5 @@ def expected_seed_s(
     that exist already, the executors of others, and chips, since a simulated one takes minutes.
     """
     measured = measured_seed_s(session, workload_key, executor)
-    own = EXECUTORS.get(executor)
-    return guess_s if measured is None and own is not None and not own.on_chips else measured
+    known = EXECUTORS.get(executor)
+    return guess_s if measured is None and known is not None and not known.on_chips else measured
