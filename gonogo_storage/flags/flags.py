@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from gonogo.spec.executors import EMULATOR
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
@@ -169,13 +170,15 @@ def _is_outdated(session: Session, row: FlagRow, finding: Finding) -> bool:
     job = session.get(JobRow, finding.job)
     if job is None:
         return False
+    ordered = finding.branch != EMULATOR  # the emulator's builds are no series
     if row.state != FlagState.resolved:
         last = session.get(JobRow, row.last_job)
-        return last is not None and job.build_sequence < last.build_sequence
+        return ordered and last is not None and job.build_sequence < last.build_sequence
     resolved_at = flag_history.resolved_at(session, row.id)
     if job.finished_at and resolved_at and job.finished_at <= resolved_at:
         return True
-    if finding.kind is FlagKind.blunt_test:  # a gauge measures the test, whatever the build
+    # a gauge measures the test, whatever the build
+    if finding.kind is FlagKind.blunt_test or not ordered:
         return False
     variant = Variant(finding.test_key, finding.branch, finding.arch, finding.board)
     newest = graded_job(session, variant)

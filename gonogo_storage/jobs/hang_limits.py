@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.spec.executors import EXECUTORS, REPORTERS
+from gonogo.spec.executors import EXECUTORS
 from gonogo_storage.db.states import JobState
 from gonogo_storage.rollups.figures import figure
 from gonogo_storage.rollups.tallies import DURATION, WHOLE
@@ -50,10 +50,9 @@ def expected_seed_s(
 ) -> float | None:
     """Return what a seed is expected to take; None where there is only a guess.
 
-    Own executors' kernels are guessed well enough from their size. Nobody can guess tests that
-    exist already, and the executors of others.
+    Own executors' kernels on a CPU are guessed well enough from their size. Nobody can guess tests
+    that exist already, the executors of others, and chips, since a simulated one takes minutes.
     """
     measured = measured_seed_s(session, workload_key, executor)
-    if measured is None and executor in EXECUTORS and executor not in REPORTERS:
-        return guess_s
-    return measured
+    known = EXECUTORS.get(executor)
+    return guess_s if measured is None and known is not None and not known.on_chips else measured

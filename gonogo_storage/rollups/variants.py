@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, aliased
 
+from gonogo.spec.executors import EMULATOR
 from gonogo.spec.selections import KERNEL
 from gonogo_storage.db.paging import batched
 from gonogo_storage.db.states import LISTED_KINDS, JobState
@@ -128,9 +129,13 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
 
 
 def newest_builds(session: Session, variants: Collection[Variant]) -> dict[Variant, str]:
-    """Return the newest build of each variant that has results, among its newest jobs."""
+    """Return the newest build of each variant that has results, among its newest jobs.
+
+    The emulator's builds are no series: none of them is the newest.
+    """
+    in_series = {variant for variant in variants if variant.branch != EMULATOR}
     newest: dict[Variant, str] = {}
-    for batch in batched(sorted(set(variants)), MAX_VARIANTS):
+    for batch in batched(sorted(in_series), MAX_VARIANTS):
         values = {
             f"{name}{number}": value
             for number, variant in enumerate(batch)

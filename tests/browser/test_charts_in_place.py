@@ -14,15 +14,14 @@ def masked(house: House) -> str:
     return next(path for path in house.addresses["/tests/{name}"] if "branch=main" in path)
 
 
-@pytest.mark.parametrize("route", ["/tests/{name}", "/jobs/{job_id}", "/devices/{device_id}"])
+@pytest.mark.parametrize("route", ["/tests/{name}", "/jobs/{job_id}"])
 def test_the_wheel_over_a_chart_scrolls_the_page(furnished, page: Page, route: str) -> None:
     server, house = furnished
     page.set_viewport_size({"width": 1280, "height": 500})
     tests = route == "/tests/{name}"
     page.goto(server.url + (masked(house) if tests else house.addresses[route][0]))
     charts = page.locator(".canvas:has(canvas)")
-    if route != "/devices/{device_id}":
-        expect(charts.first).to_be_visible()
+    expect(charts.first).to_be_visible()
     for chart in charts.all():
         chart.evaluate("(chart) => chart.scrollIntoView({ block: 'center' })")
         box = chart.bounding_box()

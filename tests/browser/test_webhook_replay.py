@@ -41,7 +41,7 @@ def test_a_message_is_sent_again_with_a_click(guarded, page: Page) -> None:
     expect(row).to_contain_text("Gave up")
     page.evaluate("window.here = true")
     row.get_by_role("button", name="send again").click()
-    expect(row).to_contain_text("Waiting")
+    expect(row).to_contain_text("Not delivered yet")
     expect(row.get_by_role("button", name="try now")).to_be_visible()
     assert page.evaluate("window.here")  # not loaded anew
     row.get_by_role("link", name="job.finished").click()

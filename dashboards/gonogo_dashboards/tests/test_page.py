@@ -49,7 +49,7 @@ from gonogo_storage.history import trends, variant_status
 from gonogo_storage.history.build_series import METRICS
 from gonogo_storage.history.trends import Trend
 from gonogo_storage.history.variant_status import BuildHistory
-from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of
+from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of, newest_builds
 from gonogo_storage.seeds import arithmetics
 
 CHOICES = ("branch", "arch", "board", "build", "output", "metric", "over")
@@ -299,6 +299,7 @@ def _judged(
         status.attribution,
         flags.list_(session, test=variant.test_key, limit=MAX_FLAGS).items,
     )
+    newest = newest_builds(session, [variant]).get(variant)
     of_variant = [
         flag for flag in raised if (flag.branch, flag.arch, flag.board) == tuple(here.values())
     ]
@@ -364,10 +365,7 @@ def _judged(
         "rate_changes": words.tamed(trend.rates.words, names),
         "steps": tuple(_step_line(step) for step in reversed(trend.steps)),
         "arithmetic": _arithmetic(session, jobs, status.build, noun_of(canonical)),
-        "flags": tuple(
-            flag_page.line(flag, canonical, now, variant_status.newest_build(jobs))
-            for flag in of_variant
-        ),
+        "flags": tuple(flag_page.line(flag, canonical, now, newest) for flag in of_variant),
         "links": {
             "attribution": urls.of_test(
                 variant.test_key, "attribution", {**here, "build": status.build}
